@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/cosbench/store"
 )
 
 // BenchmarkEngine is what one operation costs the driver itself: drawing, content, measuring, on a
@@ -28,7 +30,7 @@ func BenchmarkEngine(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			p, err := MakePlan(w, kinds())
+			p, err := MakePlan(w, store.All())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -51,7 +53,7 @@ func BenchmarkMeasure(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	made, err := MakePlan(p, kinds())
+	made, err := MakePlan(p, store.All())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,63 +6,67 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"syscall"
 	"time"
 
-	"hotbed/dataplane/cosbench/access"
+	"hotbed/dataplane/cosbench/store"
 )
 
-// Rate has operations begin at times of their own instead of when the worker is free: the open
-// loop. It is that of each normal work.
+// Rate is an open loop: operations of each normal work begin at times of their own instead of when a
+// worker is free.
 type Rate struct {
 	PerSecond float64
 	Poisson   bool // else at equal distances
 }
 
-// Options are how a plan is run.
+// Options change how a plan is run.
 type Options struct {
-	Seed      uint64
-	OpenLoop  *Rate    // nil: COSBench's closed loop
-	Stages    []string // only these, by name or id; none: all
-	Triggers  string   // folder of the scripts that triggers name
-	Events    func(Event)
-	Warn      func(string)
-	Submitted time.Time
+	Seed     uint64
+	OpenLoop *Rate    // nil: COSBench's closed loop
+	Stages   []string // only these, by name or id; none: all
+	Events   func(Event)
+	Warn     func(string)
 }
 
-// Moment is when something got into a state.
+// Moment is the time at which something entered a state.
 type Moment struct {
 	State string
 	At    time.Time
 }
 
-// StageResult is what a stage came to.
+// history is a sequence of states.
+type history struct {
+	State   string
+	History []Moment
+}
+
+func (h *history) enter(state string) {
+	h.State = state
+	h.History = append(h.History, Moment{state, time.Now()})
+}
+
+// StageResult is the result of a stage. Its State is completed, failed, terminated or aborted.
 type StageResult struct {
 	*Stage
-	State      string // completed, failed, terminated or aborted
-	History    []Moment
+	history
 	Operations []OperationResult
 	Rows       []Row
 	Seconds    []Second
-	Processor  time.Duration  // what the driver took while the works ran
-	Unfinished map[string]int // by work: requests of the open loop that the window's end overtook
+	Processor  time.Duration  // processor time of the driver while the works ran
+	Unfinished map[string]int // by work: requests of the open loop that had not ended with the window
 }
 
-func (s *StageResult) enter(state string) {
-	s.State = state
-	s.History = append(s.History, Moment{state, time.Now()})
-}
-
-// Row is one row of a stage's series: what each operation did in an interval.
+// Row is one row of a stage's series.
 type Row struct {
 	At      time.Time
-	Metrics []Metrics // an operation each
+	Metrics []Metrics // one per operation, of the interval before
 }
 
-// Result is what a run came to.
+// Result is the result of a run. Its State is finished, failed, terminated or cancelled.
 type Result struct {
 	*Workload
-	State                       string // finished, failed, terminated or cancelled
-	History                     []Moment
+	history
 	Submitted, Started, Stopped time.Time
 	Stages                      []*StageResult
 	Seed                        uint64
@@ -71,17 +75,9 @@ type Result struct {
 
 // Measured is false if no stage got as far as to send a request.
 func (r *Result) Measured() bool {
-	for _, s := range r.Stages {
-		if slices.ContainsFunc(s.History, func(m Moment) bool { return m.State == "running" }) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *Result) enter(state string) {
-	r.State = state
-	r.History = append(r.History, Moment{state, time.Now()})
+	return slices.ContainsFunc(r.Stages, func(s *StageResult) bool {
+		return slices.ContainsFunc(s.History, func(m Moment) bool { return m.State == "running" })
+	})
 }
 
 // engine runs a plan.
@@ -92,9 +88,9 @@ type engine struct {
 	pool   *pool
 }
 
-// Run does a plan's stages one after the other. What could be measured comes back, whatever
-// happened; an error says why the run ended before its end. When the context ends, nothing new is
-// begun and what has begun gets a few seconds.
+// Run runs a plan's stages one after the other. It returns what was measured, whatever happened; an
+// error says why the run stopped early. When the context ends, nothing new begins and requests on
+// their way get a few seconds.
 func Run(ctx context.Context, plan *Plan, options Options) (*Result, error) {
 	e := &engine{Plan: plan, Options: options}
 	if e.Events == nil {
@@ -103,19 +99,17 @@ func Run(ctx context.Context, plan *Plan, options Options) (*Result, error) {
 	if e.Warn == nil {
 		e.Warn = func(string) {}
 	}
-	if e.Submitted.IsZero() {
-		e.Submitted = time.Now()
-	}
 	if err := plan.Check(options); err != nil {
 		return nil, err
 	}
+	submitted := time.Now()
 	e.pool = newPool(e.random("contents", 0, 0))
-	e.result = &Result{Workload: plan.Workload, Submitted: e.Submitted, Started: time.Now(), Seed: e.Seed,
-		OpenLoop: e.OpenLoop, History: []Moment{{"queuing", e.Submitted}}}
+	e.result = &Result{Workload: plan.Workload, Submitted: submitted, Started: time.Now(), Seed: e.Seed,
+		OpenLoop: e.OpenLoop, history: history{History: []Moment{{"queuing", submitted}}}}
 	for i := range plan.stages {
 		if e.chosen(plan.stages[i].Stage) {
 			e.result.Stages = append(e.result.Stages, &StageResult{Stage: plan.stages[i].Stage,
-				State: "waiting", History: []Moment{{"waiting", e.Submitted}}})
+				history: history{"waiting", []Moment{{"waiting", submitted}}}})
 		}
 	}
 	e.result.enter("processing")
@@ -126,23 +120,15 @@ func Run(ctx context.Context, plan *Plan, options Options) (*Result, error) {
 
 // Check refuses options that do not fit the plan.
 func (p *Plan) Check(options Options) error {
-	e := &engine{Plan: p, Options: options}
 	for _, name := range options.Stages {
-		found := false
-		for _, s := range e.stages {
-			found = found || s.Name == name || s.ID == name
-		}
-		if !found {
+		if !slices.ContainsFunc(p.stages, func(s stagePlan) bool { return s.Name == name || s.ID == name }) {
 			return fmt.Errorf("there is no stage %q in the workload", name)
 		}
 	}
-	if err := e.checkTriggers(); err != nil {
-		return err
-	}
-	for _, s := range e.stages {
+	for _, s := range p.stages {
 		for _, w := range s.works {
 			for _, o := range w.operations {
-				if e.OpenLoop != nil && w.Type == Normal && (o.act == nil || actions[o.Type] == nil) {
+				if options.OpenLoop != nil && w.Type == Normal && actions[o.Type] == nil {
 					return o.element.fault("the operation %s is many requests, it cannot be done at a rate; "+
 						"run this workload in the closed loop", o.Type)
 				}
@@ -153,15 +139,10 @@ func (p *Plan) Check(options Options) error {
 }
 
 func (e *engine) chosen(s *Stage) bool {
-	for _, name := range e.Stages {
-		if s.Name == name || s.ID == name {
-			return true
-		}
-	}
-	return len(e.Stages) == 0
+	return len(e.Stages) == 0 || slices.Contains(e.Stages, s.Name) || slices.Contains(e.Stages, s.ID)
 }
 
-// seed is one of a stream's own: the same for the same run, whatever else runs.
+// seed returns a stream's own seed: the same for the same run, whatever else runs.
 func (e *engine) seed(what string, stage, number int) [2]uint64 {
 	var mixed uint64 = 14695981039346656037 // FNV-1a
 	for _, b := range []byte(fmt.Sprintf("%s %d %d", what, stage, number)) {
@@ -175,20 +156,9 @@ func (e *engine) random(what string, stage, number int) *rand.Rand {
 	return rand.New(rand.NewPCG(s[0], s[1]))
 }
 
-// errStage is a stage that could not go on; COSBench ends the workload then.
-type errStage struct {
-	id  string
-	err error
-}
-
-func (e *errStage) Error() string { return fmt.Sprintf("stage %s: %v", e.id, e.err) }
-
-func (e *errStage) Unwrap() error { return e.err }
-
 func (e *engine) runStages(ctx context.Context) error {
 	var ended error
 	states := map[string]int{}
-	e.trigger(ctx, e.Trigger, true)
 	number := 0
 	for i := range e.stages {
 		if !e.chosen(e.stages[i].Stage) {
@@ -202,14 +172,13 @@ func (e *engine) runStages(ctx context.Context) error {
 		if ended != nil {
 			s.enter("aborted")
 		} else if err := e.runStage(ctx, i, s); err != nil {
-			ended = &errStage{s.ID, err}
+			ended = fmt.Errorf("stage %s: %w", s.ID, err) // COSBench ends the workload then
 		}
 		states[s.State]++
 		if len(s.History) > 2 { // else it never began
-			e.Events(e.stageEvent(s, "stage"))
+			e.tell(s)
 		}
 	}
-	e.trigger(context.WithoutCancel(ctx), e.Trigger, false)
 	switch {
 	case ctx.Err() != nil && states["aborted"] > 0:
 		e.result.enter("cancelled")
@@ -226,10 +195,7 @@ func (e *engine) runStages(ctx context.Context) error {
 // runStage runs a stage's works, then sleeps its closuredelay.
 func (e *engine) runStage(ctx context.Context, index int, s *StageResult) error {
 	if !s.Sleeps() {
-		e.trigger(ctx, s.Trigger, true)
-		err := e.runWorks(ctx, index, s)
-		e.trigger(context.WithoutCancel(ctx), s.Trigger, false)
-		if err != nil || s.State == "aborted" {
+		if err := e.runWorks(ctx, index, s); err != nil || s.State == "aborted" {
 			return err
 		}
 	}
@@ -238,7 +204,7 @@ func (e *engine) runStage(ctx context.Context, index int, s *StageResult) error 
 	}
 	after := s.State
 	s.enter("sleeping")
-	e.Events(e.stageEvent(s, "stage"))
+	e.tell(s)
 	timer := time.NewTimer(time.Duration(s.ClosureDelay) * time.Second)
 	defer timer.Stop()
 	select {
@@ -259,21 +225,21 @@ func (e *engine) open(ctx context.Context, run *workRun, stage int) error {
 	if run.Type == Delay {
 		return nil
 	}
-	session, err := run.auth.Open(ctx, run.authConfig)
-	for attempt := 1; err != nil && attempt < run.attempts && access.KindOf(err) != access.Auth; attempt++ {
+	session, err := run.login(ctx)
+	for attempt := 1; err != nil && attempt < run.attempts && store.KindOf(err) != store.Auth; attempt++ {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		session, err = run.auth.Open(ctx, run.authConfig)
+		session, err = run.login(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("work %q could not log in: %w", run.Name, err)
 	}
 	for i := range run.Workers {
 		w := newWorker(run, i+1, e.seed("worker", stage<<16|run.index, i+1))
-		if w.store, err = run.store.Open(run.storeConfig, session); err != nil {
+		if w.store, err = run.workPlan.open(session); err != nil {
 			return fmt.Errorf("work %q could not open its storage: %w", run.Name, err)
 		}
 		run.workers = append(run.workers, w)
@@ -292,4 +258,347 @@ func closeAll(runs []*workRun) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// Time that requests get to end after the end of their work (as in COSBench), and after the run is
+// called off.
+const (
+	graceAfterEnd    = 11 * time.Second
+	graceAfterCancel = 5 * time.Second
+)
+
+// liveStage is a stage while its works run.
+type liveStage struct {
+	engine   *engine
+	result   *StageResult
+	runs     []*workRun
+	tallies  []*workTally
+	series   series
+	start    time.Time
+	interval time.Duration
+}
+
+func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error {
+	s.enter("booting")
+	e.tell(s)
+	l := &liveStage{engine: e, result: s}
+	s.enter("submitting")
+	for _, work := range e.stages[index].works {
+		run := &workRun{workPlan: work, window: windowOf(work.Work), pool: e.pool, stopping: make(chan struct{})}
+		run.warn = func(text string) { e.Warn(fmt.Sprintf("stage %s, work %q: %s", s.ID, work.Name, text)) }
+		l.runs = append(l.runs, run)
+	}
+	s.enter("authing")
+	for _, run := range l.runs {
+		if err := e.open(ctx, run, index); err != nil {
+			_ = closeAll(l.runs) // the first error says more
+			if ctx.Err() != nil {
+				s.enter("aborted")
+				return nil
+			}
+			s.enter("terminated")
+			return err
+		}
+	}
+	s.enter("launching")
+	for _, run := range l.runs {
+		l.tallies = append(l.tallies, newWorkTally(run))
+	}
+	before := processorTime()
+	err := l.run(ctx)
+	s.Processor = processorTime() - before
+	s.enter("closing")
+	if failed := closeAll(l.runs); failed != nil {
+		e.Warn(fmt.Sprintf("stage %s: closing connections: %v", s.ID, failed))
+	}
+	l.finish()
+	switch {
+	case ctx.Err() != nil:
+		s.enter("aborted")
+		return nil
+	case err != nil:
+		s.enter("terminated")
+		return err
+	case !l.acceptable():
+		s.enter("failed")
+	default:
+		s.enter("completed")
+	}
+	return nil
+}
+
+// begin returns when the stage begins: at once, or, where it measures for a time, at the run's next
+// whole second, so that no second of the series lies half inside the window.
+func (l *liveStage) begin(ctx context.Context) time.Time {
+	now, started := time.Now(), l.engine.result.Started
+	if !slices.ContainsFunc(l.runs, func(run *workRun) bool { return run.Runtime > 0 }) {
+		return now
+	}
+	whole := now.Sub(started).Truncate(time.Second) + time.Second
+	select {
+	case <-time.After(whole - now.Sub(started)):
+	case <-ctx.Done():
+	}
+	return started.Add(whole)
+}
+
+// run has all workers work, and measures meanwhile.
+func (l *liveStage) run(ctx context.Context) error {
+	// Requests outlive the run's end for a moment, so that what has begun can end.
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	l.start = l.begin(ctx)
+	l.series = series{stage: l.result.ID, offset: l.start.Sub(l.engine.result.Started)}
+	l.interval = forever
+	for _, run := range l.runs {
+		run.start = l.start
+		l.interval = min(l.interval, time.Duration(run.Interval)*time.Second)
+	}
+	l.result.enter("running")
+	l.engine.tell(l.result)
+	var once sync.Once
+	stop := func() { // all works: a worker failed, or the run is called off
+		once.Do(func() {
+			for _, run := range l.runs {
+				run.stop.Store(true)
+				close(run.stopping)
+			}
+			time.AfterFunc(graceAfterCancel, cancel)
+		})
+	}
+	defer context.AfterFunc(ctx, stop)()
+	ended := make(chan error)
+	for _, run := range l.runs {
+		go func() { ended <- run.work(requests, stop) }()
+	}
+	failed := l.measure(ended)
+	stop()
+	return failed
+}
+
+// work runs the workers of one work until all have ended.
+func (r *workRun) work(ctx context.Context, stop func()) error {
+	if r.window.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.window.timeout+graceAfterEnd)
+		defer cancel()
+	}
+	var all sync.WaitGroup
+	errs := make([]error, len(r.workers))
+	for i, w := range r.workers {
+		all.Go(func() {
+			if errs[i] = w.loop(ctx); errs[i] != nil {
+				stop()
+			}
+		})
+	}
+	all.Wait()
+	r.ended.Store(true)
+	return errors.Join(errs...)
+}
+
+// processorTime returns the processor time of this process.
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// measure takes the workers' samples four times a second, makes the series' rows and sends progress,
+// until all works have ended.
+func (l *liveStage) measure(ended <-chan error) error {
+	ticks := time.NewTicker(250 * time.Millisecond)
+	defer ticks.Stop()
+	var failed []error
+	nextRow, nextEvent := l.interval, time.Second
+	for running := len(l.runs); running > 0; {
+		select {
+		case err := <-ended:
+			running--
+			failed = append(failed, err)
+		case <-ticks.C:
+			now := time.Since(l.start)
+			l.collect(now)
+			if now >= nextRow {
+				l.addRow()
+				nextRow += l.interval
+			}
+			if now >= nextEvent {
+				l.tell(now)
+				nextEvent += time.Second
+			}
+		}
+	}
+	l.collect(time.Since(l.start))
+	l.addRow()
+	return errors.Join(failed...)
+}
+
+func (l *liveStage) collect(now time.Duration) {
+	for _, t := range l.tallies {
+		t.collect(&l.series)
+	}
+	l.series.close(now, false)
+}
+
+func (l *liveStage) addRow() {
+	row := Row{At: time.Now()}
+	for _, t := range l.tallies {
+		row.Metrics = append(row.Metrics, t.row()...)
+	}
+	l.result.Rows = append(l.result.Rows, row)
+}
+
+// finish collects what was measured.
+func (l *liveStage) finish() {
+	l.series.close(0, true)
+	l.result.Seconds = l.series.done
+	for _, t := range l.tallies {
+		l.result.Operations = append(l.result.Operations, t.results()...)
+		if t.run.arrivals != nil {
+			if l.result.Unfinished == nil {
+				l.result.Unfinished = map[string]int{}
+			}
+			l.result.Unfinished[t.run.Name] += t.run.arrivals.all() - t.intended // names need not be unique
+		}
+	}
+}
+
+// acceptable is true if every work kept to its acceptable failure ratio.
+func (l *liveStage) acceptable() bool {
+	fine := true
+	for _, t := range l.tallies {
+		failures, all := failed(t.results())
+		if !acceptable(failures, all, t.run.AFR) {
+			l.engine.Warn(fmt.Sprintf("stage %s, work %q: %d of %d requests failed, more than its afr=%d per million",
+				l.result.ID, t.run.Name, failures, all, t.run.AFR))
+			fine = false
+		}
+	}
+	return fine
+}
+
+// Event is one line of live progress.
+type Event struct {
+	Event  string   `json:"event"` // stage, snapshot or done
+	Stage  string   `json:"stage,omitempty"`
+	Work   string   `json:"work,omitempty"`
+	State  string   `json:"state,omitempty"`
+	T      float64  `json:"t_s"`    // since the run's start
+	Ops    int64    `json:"ops"`    // of a snapshot: in the second before; else in the stage's window
+	Bytes  int64    `json:"bytes"`  // likewise
+	Errors int64    `json:"errors"` // likewise
+	ETA    *float64 `json:"eta_s"`  // until the run's end; null: unknown
+	Folder string   `json:"archive,omitempty"`
+	Error  string   `json:"error,omitempty"`
+}
+
+func (v *Event) add(s *StageResult) {
+	for i := range s.Operations {
+		v.Ops += s.Operations[i].Samples
+		v.Bytes += s.Operations[i].Bytes
+		v.Errors += s.Operations[i].All - s.Operations[i].Samples
+	}
+}
+
+func seconds(d time.Duration, known bool) *float64 {
+	if !known {
+		return nil
+	}
+	value := d.Seconds()
+	return &value
+}
+
+// tell sends the state of a stage.
+func (e *engine) tell(s *StageResult) {
+	event := Event{Event: "stage", Stage: s.ID, State: s.State, T: time.Since(e.result.Started).Seconds()}
+	event.add(s)
+	e.Events(event)
+}
+
+// Event returns the last line of progress.
+func (r *Result) Event(folder string) Event {
+	done := Event{Event: "done", State: r.State, T: r.Stopped.Sub(r.Started).Seconds(), Folder: folder}
+	for _, s := range r.Stages {
+		done.add(s)
+	}
+	return done
+}
+
+// tell sends a snapshot of each work that still runs.
+func (l *liveStage) tell(now time.Duration) {
+	eta, known := l.eta(now)
+	for _, run := range l.runs {
+		if !run.ended.Load() {
+			second := l.series.latest(run.Work, now)
+			l.engine.Events(Event{Event: "snapshot", Stage: l.result.ID, Work: run.Name, State: l.result.State,
+				T: (l.series.offset + now).Seconds(), Ops: second.Ops, Bytes: second.Bytes, Errors: second.Errors,
+				ETA: seconds(eta, known)})
+		}
+	}
+}
+
+// eta estimates the time until the run's end from the times in the works of this and of later stages.
+// A work that ends by a number of operations counts at its pace so far, and as zero before it begins.
+func (l *liveStage) eta(now time.Duration) (time.Duration, bool) {
+	var left time.Duration
+	known := true
+	for i, run := range l.runs {
+		if run.ended.Load() {
+			continue
+		}
+		work, ok := l.tallies[i].left(now)
+		left, known = max(left, work), known && ok
+	}
+	later := false
+	for _, s := range l.engine.result.Stages {
+		if later {
+			left += s.span()
+		}
+		if s == l.result {
+			later = true
+			left += time.Duration(s.ClosureDelay) * time.Second
+		}
+	}
+	return left, known
+}
+
+// left estimates the time that a work still takes.
+func (t *workTally) left(now time.Duration) (time.Duration, bool) {
+	if timeout := t.run.window.timeout; timeout > 0 {
+		return max(timeout-now, 0), true
+	}
+	if t.run.Type != Normal {
+		return 0, false
+	}
+	var ops, bytes int64
+	for i := range t.operations {
+		for j := range t.operations[i].total {
+			ops += t.operations[i].total[j].all
+			bytes += t.operations[i].total[j].bytes
+		}
+	}
+	done := max(share(ops, int64(t.run.TotalOps)), share(bytes, t.run.TotalBytes))
+	if done <= 0 {
+		return 0, false
+	}
+	return time.Duration(float64(now) * max(1/done-1, 0)), true
+}
+
+func share(done, all int64) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(done) / float64(all)
+}
+
+// span returns how long a stage takes, as far as its XML says.
+func (s *StageResult) span() time.Duration {
+	var longest time.Duration
+	for i := range s.Works {
+		longest = max(longest, windowOf(&s.Works[i]).timeout)
+	}
+	return longest + time.Duration(s.ClosureDelay)*time.Second
 }

@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"hotbed/dataplane/cosbench/access"
-	"hotbed/dataplane/cosbench/auth"
-	"hotbed/dataplane/cosbench/storage"
+	"hotbed/dataplane/cosbench/store"
 )
 
 // memory is a store that remembers, shared by all workers of a test.
@@ -29,7 +25,7 @@ type memory struct {
 	fail       func(what, container, object string) error
 }
 
-func (m *memory) open(storage.Config, auth.Session) (storage.Storage, error) {
+func (m *memory) open(store.Session) (store.Storage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.opened++
@@ -53,7 +49,7 @@ func (w *memoryWorker) do(what, container, object string, act func() error) erro
 	return act()
 }
 
-var errMissing = &access.Error{Kind: access.NotFound, Status: 404, Message: "nothing there"}
+var errMissing = &store.Error{Kind: store.NotFound, Status: 404, Message: "nothing there"}
 
 func (w *memoryWorker) CreateContainer(_ context.Context, container string) error {
 	return w.do("create", container, "", func() error {
@@ -67,7 +63,7 @@ func (w *memoryWorker) CreateContainer(_ context.Context, container string) erro
 func (w *memoryWorker) DeleteContainer(_ context.Context, container string) error {
 	return w.do("drop", container, "", func() error {
 		if len(w.containers[container]) > 0 {
-			return &access.Error{Kind: access.Client, Status: 409, Message: "not empty"}
+			return &store.Error{Kind: store.Other, Status: 409, Message: "not empty"}
 		}
 		delete(w.containers, container)
 		return nil
@@ -127,8 +123,8 @@ func drive(t *testing.T, m *memory, stages string, options Options) (*Result, er
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := kinds()
-	k.Storage["memory"] = storage.Kind{Open: m.open}
+	k := store.All()
+	k.Storage["memory"] = store.Kind[store.Opener]{New: func(store.Config) (store.Opener, error) { return m.open, nil }}
 	p, err := MakePlan(w, k)
 	if err != nil {
 		t.Fatal(err)
@@ -224,13 +220,13 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err, result.State, result.Stages[0].State, result.Stages[1].State)
 	}
 	o := result.Stages[0].Operations[0]
-	if o.Samples != 0 || o.All != 100 || o.Failures[0] != 100 || failureKinds[0] != access.NotFound {
+	if o.Samples != 0 || o.All != 100 || o.Failures[0] != 100 || failureKinds[0] != store.NotFound {
 		t.Errorf("%+v %v", o.Metrics, o.Failures)
 	}
 	// A container that cannot be made ends the run; what comes after it is aborted.
 	m.fail = func(what, container, _ string) error {
 		if what == "create" && container == "mycontainers2" {
-			return &access.Error{Kind: access.Server, Status: 503, Message: "no"}
+			return &store.Error{Kind: store.Server, Status: 503, Message: "no"}
 		}
 		return nil
 	}
@@ -247,8 +243,7 @@ func TestFailures(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	m := newMemory()
 	p := plan(t, workload(strings.Replace(reading, `runtime="1"`, `runtime="3600"`, 1)))
-	k := storage.Kind{Open: m.open}
-	p.stages[0].works[0].store = k
+	p.stages[0].works[0].open = m.open
 	m.containers["mycontainers1"], m.containers["mycontainers2"] = map[string]int64{}, map[string]int64{}
 	ctx, cancel := context.WithCancel(context.Background())
 	enough := 0
@@ -298,32 +293,12 @@ func TestOptionsAreRefused(t *testing.T) {
 		options      Options
 	}{
 		{initial, `no stage "main"`, Options{Stages: []string{"main"}}},
-		{`<workstage name="a" trigger="start.sh,1"><work type="init" workers="1" config="containers=c(1);containers=r(1,2)"/></workstage>`,
-			"start.sh", Options{}},
-		{`<workstage name="a" trigger="start.sh,1"><work type="init" workers="1" config="containers=r(1,2)"/></workstage>`,
-			"start.sh is not in", Options{Triggers: t.TempDir()}},
 		{stage("m", `<work name="m" workers="1" totalOps="1"><operation type="prepare" config="containers=r(1,2);objects=r(1,2);sizes=c(1)B"/></work>`),
 			"closed loop", Options{OpenLoop: &Rate{PerSecond: 1}}},
 	} {
 		if _, err := drive(t, newMemory(), c.stages, c.options); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, not about %s", err, c.says)
 		}
-	}
-}
-
-// TestTriggers has scripts run before and after.
-func TestTriggers(t *testing.T) {
-	folder := t.TempDir()
-	script := "echo \"$@\" >> " + filepath.Join(folder, "said") + "\n"
-	if err := os.WriteFile(filepath.Join(folder, "s.sh"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	stages := `<workstage name="a" trigger="s.sh,one,two"><work type="init" workers="1" config="containers=r(1,2)"/></workstage>`
-	if _, err := drive(t, newMemory(), stages, Options{Triggers: folder}); err != nil {
-		t.Fatal(err)
-	}
-	if said, _ := os.ReadFile(filepath.Join(folder, "said")); string(said) != "one two\n-k\n" {
-		t.Errorf("%q", said)
 	}
 }
 
@@ -348,5 +323,106 @@ func TestWholeSeconds(t *testing.T) {
 	// A request that began before the window and ended in it, or the like, may be in one and not the other.
 	if measured != 2 || errors < o.All-2 || errors > o.All+2 || o.All == 0 {
 		t.Errorf("%d measured seconds with %d requests, %d in the window: %+v", measured, errors, o.All, s.Seconds)
+	}
+}
+
+// TestWorksSideBySide has the works of a stage run together, with operations numbered through.
+func TestWorksSideBySide(t *testing.T) {
+	m := newMemory()
+	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}
+	result, err := drive(t, m, stage("main", `
+<work name="one" workers="2" totalOps="20"><operation type="read" config="containers=c(1);objects=c(1)"/></work>
+<work name="two" workers="1" totalOps="4"><operation type="write" config="containers=c(1);objects=c(2);sizes=c(70)B;hashCheck=true"/></work>
+<work name="three" workers="1" totalBytes="1000"><operation type="read" ratio="50" config="containers=c(1);objects=c(1)"/>
+<operation type="list" ratio="50" config="containers=c(1);objects=c(1)"/></work>`), Options{})
+	if err != nil || result.State != "finished" {
+		t.Fatal(err, result.State)
+	}
+	s := result.Stages[0]
+	var titles []string
+	for _, o := range s.Operations {
+		titles = append(titles, o.Work.Name+" "+o.ID+" "+o.Label())
+	}
+	if got := strings.Join(titles, ", "); got != "one op1 read, two op2 write, three op3 read, three op4 list" {
+		t.Error(got)
+	}
+	if writes := s.Operations[1]; writes.Samples != 4 || writes.Bytes != 280 || m.containers["mycontainers1"]["myobjects2"] != 70 {
+		t.Errorf("write %+v, %v", writes.Metrics, m.containers)
+	}
+	if s.Operations[0].Samples != 20 || s.Operations[0].Bytes != 2000 {
+		t.Errorf("read %+v", s.Operations[0].Metrics)
+	}
+	if bytes := s.Operations[2].Bytes + s.Operations[3].Bytes; bytes < 1000 || bytes >= 1100 {
+		t.Errorf("%d bytes, not about 1000", bytes)
+	}
+	if len(s.Rows) == 0 || len(s.Rows[0].Metrics) != 4 {
+		t.Errorf("rows %v", s.Rows)
+	}
+}
+
+// TestWorksOfOneName keep apart what they did, and add up what they did not get to.
+func TestWorksOfOneName(t *testing.T) {
+	m := newMemory()
+	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}
+	m.fail = func(string, string, string) error {
+		time.Sleep(50 * time.Millisecond) // a request each 10 ms is more than they can do
+		return nil
+	}
+	one := `<work name="m" workers="1" runtime="1"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`
+	result, err := drive(t, m, stage("main", one+one), Options{OpenLoop: &Rate{PerSecond: 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, left := 0, result.Stages[0].Unfinished["m"]
+	for i := range result.Stages[0].Operations {
+		ended += int(result.Stages[0].Operations[i].Histogram.Count())
+	}
+	if ended+left != 200 {
+		t.Errorf("%d ended and %d did not, of 100 each", ended, left)
+	}
+}
+
+// TestLatestOfOneWork is not that of another one of its name.
+func TestLatestOfOneWork(t *testing.T) {
+	works := [2]Work{{Name: "m"}, {Name: "m"}}
+	s := series{}
+	for i := range works {
+		o := &OperationResult{Operation: &Operation{}, Work: &works[i]}
+		for range i + 1 {
+			s.add(o, &sample{end: time.Second / 2})
+		}
+	}
+	for i := range works {
+		if got := s.latest(&works[i], 3*time.Second/2).Ops; got != int64(i+1) {
+			t.Errorf("work %d did %d, not %d", i, got, i+1)
+		}
+	}
+}
+
+// TestCleanupRemovesContainers that several workers share.
+func TestCleanupRemovesContainers(t *testing.T) {
+	m := newMemory()
+	if _, err := drive(t, m, initial+prepared, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	clean := stage("cleanup", `<work type="cleanup" workers="4" config="containers=r(1,2);objects=r(1,10);deleteContainer=true"/>`)
+	result, err := drive(t, m, clean, Options{Warn: func(text string) { told = append(told, text) }})
+	if err != nil || len(m.containers) != 0 || result.Stages[0].Operations[0].Samples != 20 || len(told) > 1 {
+		t.Errorf("%v: %v remain, told %v", err, m.containers, told)
+	}
+}
+
+// TestCorruptObjects are failures of their own kind.
+func TestCorruptObjects(t *testing.T) {
+	m := newMemory()
+	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}
+	broken := guard + strings.Repeat("0", int(hashLen)-2*len(guard)) + guard
+	m.content = strings.Repeat("x", 60) + broken
+	main := stage("main", `<work name="m" workers="1" totalOps="3" afr="1000000"><operation type="read" config="containers=c(1);objects=c(1);hashCheck=true"/></work>`)
+	result, err := drive(t, m, main, Options{})
+	o := result.Stages[0].Operations[0]
+	if err != nil || o.Samples != 0 || o.All != 3 || o.Failures[len(failureKinds)-1] != 3 {
+		t.Errorf("%v %+v %v", err, o.Metrics, o.Failures)
 	}
 }

@@ -2,21 +2,19 @@ package cosbench
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"unicode"
 
-	"hotbed/dataplane/cosbench/access"
-	"hotbed/dataplane/cosbench/auth"
-	"hotbed/dataplane/cosbench/storage"
+	"hotbed/dataplane/cosbench/store"
 )
 
-// Kinds are the storage and auth types that a workload may name.
-type Kinds struct {
-	Storage storage.Registry
-	Auth    auth.Registry
-}
-
-// Plan is a workload of which everything has been checked and compiled: it can be run.
+// Plan is a workload that is checked and compiled: it can be run.
 type Plan struct {
 	*Workload
 	Warnings []string `json:"warnings,omitempty"` // what has no effect here, a sentence each
@@ -30,19 +28,17 @@ type stagePlan struct {
 
 type workPlan struct {
 	*Work
-	index       int // from 1 within the stage
-	operations  []*operationPlan
-	draw        [100]uint8 // which operation each percent stands for
-	auth        auth.Kind
-	authConfig  access.Config
-	attempts    int // of logging in
-	store       storage.Kind
-	storeConfig access.Config
+	index      int // from 1 within the stage
+	operations []*operationPlan
+	draw       [100]uint8 // which operation each percent stands for
+	login      store.Login
+	attempts   int // of logging in
+	open       store.Opener
 }
 
 // MakePlan checks what reading the XML could not: types, keys of configs, distributions, divisions.
-// What is wrong is a *Fault.
-func MakePlan(workload *Workload, kinds Kinds) (*Plan, error) {
+// A mistake is a *Fault.
+func MakePlan(workload *Workload, kinds store.Kinds) (*Plan, error) {
 	p := &Plan{Workload: workload}
 	for i := range workload.Stages {
 		stage := stagePlan{Stage: &workload.Stages[i]}
@@ -63,22 +59,18 @@ func MakePlan(workload *Workload, kinds Kinds) (*Plan, error) {
 	return p, nil
 }
 
-func planWork(work *Work, kinds Kinds) (*workPlan, error) {
+func planWork(work *Work, kinds store.Kinds) (*workPlan, error) {
 	p := &workPlan{Work: work}
 	var err error
-	if p.auth, p.authConfig, err = choose(work.Auth, "auth", kinds.Auth,
-		func(k auth.Kind) ([]string, func(access.Config) error) {
-			return append([]string{"retry"}, k.Keys...), k.Check
-		}); err != nil {
+	if p.login, err = choose(work.Auth, "auth", kinds.Auth, "retry"); err != nil {
 		return nil, err
 	}
-	attempts, err := p.authConfig.Int("retry", 1)
+	attempts, err := work.Auth.Config.Int("retry", 1)
 	if err != nil || attempts < 0 || attempts > 1000 {
 		return nil, &Fault{work.Auth.line, "auth", "retry is not a number of attempts, 1 to 1000"}
 	}
 	p.attempts = int(max(attempts, 1))
-	if p.store, p.storeConfig, err = choose(work.Storage, "storage", kinds.Storage,
-		func(k storage.Kind) ([]string, func(access.Config) error) { return k.Keys, k.Check }); err != nil {
+	if p.open, err = choose(work.Storage, "storage", kinds.Storage); err != nil {
 		return nil, err
 	}
 	if work.Type == Delay {
@@ -101,62 +93,48 @@ func planWork(work *Work, kinds Kinds) (*workPlan, error) {
 	return p, nil
 }
 
-// choose finds the type that an auth or a storage element names, and refuses keys that it does not
-// have and values that they cannot have.
-func choose[K any](a Access, what string, kinds map[string]K,
-	rules func(K) (keys []string, check func(access.Config) error)) (K, access.Config, error) {
+// choose finds the type of an auth or a storage element, and refuses keys that it does not have and
+// values that they cannot have. Extra keys are read elsewhere.
+func choose[O store.Opener | store.Login](a Access, what string, kinds map[string]store.Kind[O], extra ...string) (O, error) {
 	fault := func(format string, args ...any) *Fault {
 		return &Fault{a.line, fmt.Sprintf("%s %q", what, a.Type), fmt.Sprintf(format, args...)}
 	}
 	kind, found := kinds[a.Type]
 	if !found {
-		names := make([]string, 0, len(kinds))
-		for name := range kinds {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return kind, access.Config{}, fault("the %s type %q is not supported; supported: %s", what, a.Type,
-			strings.Join(names, ", "))
+		return nil, fault("the %s type %q is not supported; supported: %s", what, a.Type,
+			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
-	config, err := access.ParseConfig(string(a.Config))
-	keys, check := rules(kind)
-	if err == nil {
-		err = onlyKeys(config.Keys(), keys)
+	if err := onlyKeys(a.Config, append(extra, kind.Keys...)); err != nil {
+		return nil, fault("%v", err)
 	}
-	if err == nil && check != nil {
-		err = check(config)
-	}
+	made, err := kind.New(a.Config)
 	if err != nil {
-		return kind, config, fault("%v", err)
+		return nil, fault("%v", err)
 	}
-	return kind, config, nil
+	return made, nil
 }
 
-// onlyKeys refuses, by name, a key that nobody knows.
-func onlyKeys(keys, known []string) error {
-	for _, key := range keys {
-		if slices.Contains(known, key) {
+// onlyKeys refuses, by name, a key that is not known.
+func onlyKeys(config store.Config, known []string) error {
+	for _, s := range config {
+		if slices.Contains(known, s.Key) {
 			continue
 		}
 		for _, other := range known {
-			if strings.EqualFold(key, other) {
-				return fmt.Errorf("the key %s has no effect; write it %s", key, other)
+			if strings.EqualFold(s.Key, other) {
+				return fmt.Errorf("the key %s has no effect; write it %s", s.Key, other)
 			}
 		}
-		if len(known) == 0 {
-			return fmt.Errorf("the key %s is not supported; it takes no keys", key)
-		}
-		return fmt.Errorf("the key %s is not supported; supported: %s", key, strings.Join(known, ", "))
+		return fmt.Errorf("the key %s is not supported; supported: %s", s.Key, strings.Join(known, ", "))
 	}
 	return nil
 }
 
 // operationKeys are those of all operations together: an operation inherits those of its work.
 var operationKeys = []string{"containers", "objects", "sizes", "cprefix", "csuffix", "oprefix", "osuffix",
-	"content", "chunked", "hashCheck", "createContainer", "deleteContainer", "files", "fileselection", "name",
-	"histo", "histogram"}
+	"content", "chunked", "hashCheck", "createContainer", "deleteContainer", "name"}
 
-// operationPlan is an operation ready to be done by any worker.
+// operationPlan is an operation that any worker can do.
 type operationPlan struct {
 	*Operation
 	index           uint8 // within its work
@@ -165,8 +143,6 @@ type operationPlan struct {
 	objects         *names
 	scan            scan
 	sizes           Sizes
-	files           []file
-	chooseFile      *Distribution
 	zero            bool // content=zero
 	chunked         bool
 	hashCheck       bool
@@ -177,33 +153,9 @@ type operationPlan struct {
 // planOperation compiles an operation for a number of workers.
 func planOperation(o *Operation, workers int) (*operationPlan, error) {
 	p := &operationPlan{Operation: o}
-	config, err := access.ParseConfig(string(o.Config))
-	if err != nil {
+	if err := onlyKeys(o.Config, operationKeys); err != nil {
 		return nil, err
 	}
-	if err := onlyKeys(config.Keys(), operationKeys); err != nil {
-		return nil, err
-	}
-	if err := p.readSwitches(config); err != nil {
-		return nil, err
-	}
-	switch o.Type {
-	case Init, Prepare:
-		p.act = prepare
-	case Cleanup, Dispose:
-		p.act = cleanup
-	default:
-		p.act = actions[o.Type]
-		return p, p.readPicks(config, workers)
-	}
-	if p.scan, err = readScan(config); err == nil && p.SampleType() == "write" {
-		p.sizes, err = readSizes(config, workers)
-	}
-	return p, err
-}
-
-func (p *operationPlan) readSwitches(config access.Config) error {
-	var histogram bool
 	for _, s := range []struct {
 		key     string
 		missing bool
@@ -211,60 +163,67 @@ func (p *operationPlan) readSwitches(config access.Config) error {
 	}{
 		{"chunked", false, &p.chunked}, {"hashCheck", false, &p.hashCheck},
 		{"createContainer", true, &p.createContainer}, {"deleteContainer", true, &p.deleteContainer},
-		{"histo", true, &histogram}, {"histogram", true, &histogram}, // taken always
 	} {
 		var err error
-		if *s.into, err = config.Bool(s.key, s.missing); err != nil {
-			return err
+		if *s.into, err = o.Config.Bool(s.key, s.missing); err != nil {
+			return nil, err
 		}
 	}
-	switch content := config.String("content", "random"); content {
-	case "zero":
-		p.zero = true
-	case "random":
-	default:
-		return fmt.Errorf("content=%s is not supported; allowed: random, zero", content)
+	content := o.Config.Text("content", "random")
+	if p.zero = content == "zero"; !p.zero && content != "random" {
+		return nil, fmt.Errorf("content=%s is not supported; allowed: random, zero", content)
 	}
-	return nil
+	var err error
+	switch o.Type {
+	case Init, Prepare:
+		p.act = prepare
+		if p.scan, err = readScan(o.Config); err == nil {
+			p.sizes, err = readSizes(o.Config, workers)
+		}
+	case Cleanup, Dispose:
+		p.act = cleanup
+		p.scan, err = readScan(o.Config)
+	default:
+		p.act = actions[o.Type]
+		err = p.readPicks(workers)
+	}
+	return p, err
 }
 
-// readPicks reads what one request is drawn from.
-func (p *operationPlan) readPicks(config access.Config, workers int) error {
+// readPicks reads what one request is drawn from. A list without objects always divides its containers
+// among the workers, and one with objects divides nothing, as in COSBench.
+func (p *operationPlan) readPicks(workers int) error {
+	list := p.Type == "list"
+	_, containers := p.Config.Lookup("containers")
+	_, objects := p.Config.Lookup("objects")
 	var err error
-	_, some := config.Lookup("containers")
-	if some || p.Type != "list" {
-		if p.containers, err = readNames(config, containerKeys, workers); err != nil {
+	if containers || !list {
+		if p.containers, err = readNames(p.Config, containerKeys, workers); err != nil {
 			return err
 		}
 	}
-	switch p.Type {
-	case "list":
-		if _, some := config.Lookup("objects"); some {
-			if p.containers == nil {
-				return fmt.Errorf("objects needs containers")
-			}
-			if p.objects, err = readNames(config, objectKeys, workers); err != nil {
-				return err
-			}
-		}
-	case "filewrite":
-		if err := p.readFiles(config, workers); err != nil {
-			return err
-		}
-	default:
-		if p.objects, err = readNames(config, objectKeys, workers); err != nil {
+	if objects && !containers {
+		return fmt.Errorf("objects needs containers")
+	}
+	if objects || !list {
+		if p.objects, err = readNames(p.Config, objectKeys, workers); err != nil {
 			return err
 		}
 	}
 	if p.Type == "write" {
-		if p.sizes, err = readSizes(config, workers); err != nil {
+		if p.sizes, err = readSizes(p.Config, workers); err != nil {
 			return err
 		}
 	}
-	p.divide()
+	switch {
+	case !list:
+		p.containers.divided, p.objects.divided = p.Division == DivideContainers, p.Division == DivideObjects
+	case p.containers != nil:
+		p.containers.divided = p.objects == nil
+	}
 	for _, n := range []*names{p.containers, p.objects} {
 		if n != nil && n.divided {
-			if err := n.numbers.Divisible(workers); err != nil && p.Type == "list" {
+			if err := n.numbers.Divisible(workers); err != nil && list {
 				return fmt.Errorf("%w (a list of whole containers always divides them)", err)
 			} else if err != nil {
 				return fmt.Errorf("%w, or take another division", err)
@@ -274,22 +233,7 @@ func (p *operationPlan) readPicks(config access.Config, workers int) error {
 	return nil
 }
 
-// divide marks what is divided among the workers. A list of whole containers always divides them
-// and a list by objects never does, as in COSBench.
-func (p *operationPlan) divide() {
-	if p.Type == "list" {
-		if p.containers != nil {
-			p.containers.divided = p.objects == nil
-		}
-		return
-	}
-	p.containers.divided = p.Division == DivideContainers
-	if p.objects != nil {
-		p.objects.divided = p.Division == DivideObjects
-	}
-}
-
-func readSizes(config access.Config, workers int) (Sizes, error) {
+func readSizes(config store.Config, workers int) (Sizes, error) {
 	text, err := config.Required("sizes")
 	if err != nil {
 		return Sizes{}, err
@@ -300,3 +244,305 @@ func readSizes(config access.Config, workers int) (Sizes, error) {
 	}
 	return sizes, nil
 }
+
+// nameKeys are the keys of a config for the names of containers or objects.
+type nameKeys struct{ numbers, prefix, suffix, missing string }
+
+var (
+	containerKeys = nameKeys{"containers", "cprefix", "csuffix", "mycontainers"}
+	objectKeys    = nameKeys{"objects", "oprefix", "osuffix", "myobjects"}
+)
+
+// names draws names that contain a number.
+type names struct {
+	prefix, suffix string
+	numbers        *Distribution
+	divided        bool // each worker draws from its share
+}
+
+func readNames(config store.Config, keys nameKeys, workers int) (*names, error) {
+	text, err := config.Required(keys.numbers)
+	if err != nil {
+		return nil, err
+	}
+	n := &names{prefix: config.Text(keys.prefix, keys.missing), suffix: config.Text(keys.suffix, "")}
+	if n.numbers, err = ParseDistribution(text, workers); err != nil {
+		return nil, fmt.Errorf("%s: %w", keys.numbers, err)
+	}
+	return n, nil
+}
+
+func (n *names) draw(random *rand.Rand, worker, workers int) string {
+	if !n.divided {
+		worker, workers = 1, 1
+	}
+	return numbered(n.prefix, n.numbers.Draw(random, worker, workers), n.suffix)
+}
+
+func numbered(prefix string, number int64, suffix string) string {
+	var some [64]byte
+	name := strconv.AppendInt(append(some[:0], prefix...), number, 10)
+	return string(append(name, suffix...))
+}
+
+// scan is the range of init, prepare, cleanup and dispose: all objects of all containers.
+type scan struct {
+	containers, objects Range
+	cprefix, csuffix    string
+	oprefix, osuffix    string
+}
+
+func readScan(config store.Config) (scan, error) {
+	s := scan{
+		cprefix: config.Text("cprefix", containerKeys.missing), csuffix: config.Text("csuffix", ""),
+		oprefix: config.Text("oprefix", objectKeys.missing), osuffix: config.Text("osuffix", ""),
+	}
+	for _, r := range []struct {
+		key  string
+		into *Range
+	}{{"containers", &s.containers}, {"objects", &s.objects}} {
+		text, err := config.Required(r.key)
+		if err != nil {
+			return s, err
+		}
+		if *r.into, err = ParseRange(text); err != nil {
+			return s, fmt.Errorf("%s: %w", r.key, err)
+		}
+	}
+	return s, nil
+}
+
+// each calls visit for every container and object of a worker's share, container by container, until
+// visit returns false. Where the worker has no objects the container comes once, with an empty object.
+func (s *scan) each(division string, worker, workers int, visit func(container, object string) bool) {
+	containers, objects := s.containers, s.objects
+	switch division {
+	case DivideContainers:
+		containers = containers.Of(worker, workers)
+	case DivideObjects:
+		objects = objects.Of(worker, workers)
+	}
+	for c := containers.Lower; c <= containers.Upper; c++ {
+		container := numbered(s.cprefix, c, s.csuffix)
+		if objects.Len() <= 0 && !visit(container, "") {
+			return
+		}
+		for o := objects.Lower; o <= objects.Upper; o++ {
+			if !visit(container, numbered(s.oprefix, o, s.osuffix)) {
+				return
+			}
+		}
+	}
+}
+
+// Share returns lower bound and length of the part of a range of numbers that one of several workers
+// has (worker from 1 to workers): COSBench's division. Where the range does not divide evenly the first
+// workers have one number more.
+func Share(lower, upper int64, worker, workers int) (int64, int64) {
+	all, index := int64(workers), int64(worker-1)
+	length := upper - lower + 1
+	base, extra := length/all, length%all
+	start := lower + base*index + min(extra, index)
+	if index < extra {
+		base++
+	}
+	return start, base
+}
+
+// Distribution draws numbers as COSBench's selectors and sizes do:
+//
+//	c(v)             always v
+//	u(lo,hi), u(lo)  uniform, both ends included; without hi up to 2147483647
+//	r(lo,hi), lo-hi  one after the other, round and round; each worker its own turn when divided
+//	s(lo,hi)         one after the other, one turn for all workers
+//	h(lo|hi|w,...)   a bucket by its weight, uniform inside; lo||w is open
+//
+// It may be used by many workers at once.
+type Distribution struct {
+	kind         byte
+	lower, upper int64
+	buckets      []bucket
+	weight       int64           // of all buckets
+	turns        []atomic.Uint64 // of r: one a worker; of s: one
+}
+
+type bucket struct{ lower, upper, cumulated int64 }
+
+// open is the upper bound where none is written: the largest of Java's ints.
+const open = math.MaxInt32
+
+// ParseDistribution reads a distribution for a number of workers.
+func ParseDistribution(text string, workers int) (*Distribution, error) {
+	d := &Distribution{turns: make([]atomic.Uint64, max(workers, 1))}
+	if lower, upper, found := strings.Cut(text, "-"); found && !strings.Contains(text, "(") {
+		d.kind = 'r'
+		return d, d.bounds(text, []string{lower, upper})
+	}
+	name, rest, found := strings.Cut(text, "(")
+	inside, closed := strings.CutSuffix(rest, ")")
+	if !found || !closed || len(name) != 1 || !strings.Contains("cursh", name) {
+		return nil, fmt.Errorf("%q is not a distribution; allowed: c(v), u(lo,hi), r(lo,hi), lo-hi, s(lo,hi), "+
+			"h(lo|hi|weight,...)", text)
+	}
+	d.kind = name[0]
+	arguments := strings.Split(inside, ",")
+	switch d.kind {
+	case 'c':
+		value, err := number(arguments[0], 0)
+		if err != nil || len(arguments) > 1 {
+			return nil, fmt.Errorf("%q needs one whole number from 0", text)
+		}
+		d.lower, d.upper = value, value
+		return d, nil
+	case 'h':
+		return d, d.histogram(text, arguments)
+	}
+	return d, d.bounds(text, arguments)
+}
+
+// number reads a whole number as large as COSBench's.
+func number(text string, least int64) (int64, error) {
+	value, err := strconv.ParseInt(text, 10, 32)
+	if err == nil && value < least {
+		err = strconv.ErrRange
+	}
+	return value, err
+}
+
+func (d *Distribution) bounds(text string, arguments []string) error {
+	if len(arguments) != 2 && (len(arguments) != 1 || d.kind != 'u') {
+		return fmt.Errorf("%q needs a lower and an upper bound", text)
+	}
+	var err error
+	d.lower, err = number(arguments[0], 1)
+	d.upper = open
+	if err == nil && len(arguments) == 2 {
+		d.upper, err = number(arguments[1], 1)
+	}
+	if err != nil || d.lower > d.upper {
+		return fmt.Errorf("%q needs whole numbers from 1 to %d, the lower one first", text, open)
+	}
+	return nil
+}
+
+func (d *Distribution) histogram(text string, arguments []string) error {
+	for _, argument := range arguments {
+		fields := strings.Split(argument, "|")
+		if len(fields) != 3 {
+			return fmt.Errorf("%q needs lower|upper|weight in each bucket", text)
+		}
+		b := bucket{upper: open}
+		var weight int64
+		var err [3]error
+		b.lower, err[0] = number(fields[0], 1)
+		if fields[1] != "" {
+			b.upper, err[1] = number(fields[1], 1)
+		}
+		weight, err[2] = number(fields[2], 1)
+		if err != [3]error{} || b.lower > b.upper {
+			return fmt.Errorf("%q needs whole numbers from 1 in each bucket, the lower bound first", text)
+		}
+		d.weight += weight
+		b.cumulated = d.weight
+		if len(d.buckets) == 0 {
+			d.lower = b.lower
+		}
+		d.buckets = append(d.buckets, b)
+		d.lower, d.upper = min(d.lower, b.lower), max(d.upper, b.upper)
+	}
+	return nil
+}
+
+// Bounds returns the least and the largest number that can be drawn.
+func (d *Distribution) Bounds() (int64, int64) { return d.lower, d.upper }
+
+// Divisible returns an error if the numbers cannot be divided among the workers.
+func (d *Distribution) Divisible(workers int) error {
+	switch {
+	case d.kind == 'h' && workers > 1:
+		return fmt.Errorf("a histogram cannot be divided among workers")
+	case (d.kind == 'u' || d.kind == 'r') && d.upper-d.lower+1 < int64(workers):
+		return fmt.Errorf("%d numbers cannot be divided among %d workers; give them at least one each",
+			d.upper-d.lower+1, workers)
+	}
+	return nil
+}
+
+// Draw draws a number for one of several workers (from 1); worker 1 of 1 draws from all numbers.
+func (d *Distribution) Draw(random *rand.Rand, worker, workers int) int64 {
+	switch d.kind {
+	case 'u':
+		start, length := Share(d.lower, d.upper, worker, workers)
+		return start + random.Int64N(length)
+	case 'r':
+		start, length := Share(d.lower, d.upper, worker, workers)
+		return start + turn(&d.turns[worker-1], length)
+	case 's':
+		return d.lower + turn(&d.turns[0], d.upper-d.lower+1)
+	case 'h':
+		at := random.Int64N(d.weight)
+		for _, b := range d.buckets {
+			if at < b.cumulated {
+				return b.lower + random.Int64N(b.upper-b.lower+1)
+			}
+		}
+	}
+	return d.lower
+}
+
+func turn(cursor *atomic.Uint64, length int64) int64 {
+	return int64((cursor.Add(1) - 1) % uint64(length))
+}
+
+// Sizes draws the sizes of objects in bytes: a distribution and a decimal unit, u(1,128)KB.
+type Sizes struct {
+	*Distribution
+	unit int64
+}
+
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}}
+
+// ParseSizes reads the sizes of objects.
+func ParseSizes(text string, workers int) (Sizes, error) {
+	for _, unit := range sizeUnits {
+		numbers, found := strings.CutSuffix(text, unit.name)
+		if found && strings.TrimRightFunc(numbers, unicode.IsLetter) == numbers { // T of TB is no number's end
+			d, err := ParseDistribution(numbers, workers)
+			return Sizes{d, unit.bytes}, err
+		}
+	}
+	return Sizes{}, fmt.Errorf("%q has no unit that is known; write B, KB, MB or GB behind it, KB being 1000 bytes", text)
+}
+
+// Draw draws a size in bytes.
+func (s Sizes) Draw(random *rand.Rand) int64 { return s.Distribution.Draw(random, 1, 1) * s.unit }
+
+// Range is a range that init, prepare, cleanup and dispose scan: r(lo,hi) or lo-hi; r(0,0) is empty.
+type Range struct{ Lower, Upper int64 }
+
+// ParseRange reads a range.
+func ParseRange(text string) (Range, error) {
+	if text == "r(0,0)" || text == "0-0" {
+		return Range{1, 0}, nil
+	}
+	d, err := ParseDistribution(text, 1)
+	if err == nil && d.kind != 'r' {
+		err = fmt.Errorf("%q is not a range; allowed: r(lo,hi), lo-hi, or r(0,0) for none", text)
+	}
+	if err != nil {
+		return Range{}, err
+	}
+	return Range{d.lower, d.upper}, nil
+}
+
+// Of returns the part of the range that a worker has, all of it for worker 1 of 1.
+func (r Range) Of(worker, workers int) Range {
+	start, length := Share(r.Lower, r.Upper, worker, workers)
+	return Range{start, start + length - 1}
+}
+
+// Len returns the count of numbers.
+func (r Range) Len() int64 { return r.Upper - r.Lower + 1 }

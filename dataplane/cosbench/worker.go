@@ -2,13 +2,18 @@ package cosbench
 
 import (
 	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"hotbed/dataplane/cosbench/storage"
+	"hotbed/dataplane/cosbench/store"
 )
 
 // sample is one request that has ended. Times are since the stage's start.
@@ -61,14 +66,14 @@ type workRun struct {
 	kept     atomic.Bool    // a container that could not be removed has been shown
 }
 
-// tell shows the first failure of each kind.
+// tell reports the first failure of each kind.
 func (r *workRun) tell(err error) {
 	if kind := failureKind(err); !r.failures[kind].Swap(true) {
 		r.warn(fmt.Sprintf("the first failure of its kind (%s): %v", failureKinds[kind], err))
 	}
 }
 
-// remains tells of the first container that could not be removed.
+// remains reports the first container that could not be removed.
 func (r *workRun) remains(container string, err error) {
 	if !r.kept.Swap(true) {
 		r.warn(fmt.Sprintf("container %s could not be removed, or not yet: %v", container, err))
@@ -80,7 +85,7 @@ type worker struct {
 	index, workers int // from 1, of so many
 	run            *workRun
 	random         *rand.Rand
-	store          storage.Storage
+	store          store.Storage
 	body           body
 	buffer         []byte
 	timer          *time.Timer
@@ -253,4 +258,316 @@ func (a *arrivals) all() int {
 		}
 	}
 	return a.measured
+}
+
+// action does an operation once. Its requests' failures are noted with the worker; an error is one
+// after which the worker cannot go on.
+type action func(ctx context.Context, w *worker, o *operationPlan) error
+
+var actions = map[string]action{"read": read, "write": write, "list": list, "delete": remove}
+
+// pick draws a container and an object.
+func (w *worker) pick(o *operationPlan) (container, object string) {
+	if o.containers != nil {
+		container = o.containers.draw(w.random, w.index, w.workers)
+	}
+	if o.objects != nil {
+		object = o.objects.draw(w.random, w.index, w.workers)
+	}
+	return container, object
+}
+
+func read(ctx context.Context, w *worker, o *operationPlan) error {
+	container, object := w.pick(o)
+	r := w.request(o)
+	body, _, err := w.store.Get(ctx, container, object)
+	if err == nil {
+		answered := w.now()
+		r.bytes, err = drain(body, w.buffer, o.hashCheck)
+		err = errors.Join(err, body.Close())
+		r.transfer = w.now() - answered
+	}
+	w.note(r, err)
+	return nil
+}
+
+func write(ctx context.Context, w *worker, o *operationPlan) error {
+	size := o.sizes.Draw(w.random)
+	container, object := w.pick(o)
+	w.put(ctx, o, container, object, size)
+	return nil
+}
+
+// put stores an object of so many bytes.
+func (w *worker) put(ctx context.Context, o *operationPlan, container, object string, size int64) {
+	w.body.reset(w.run.pool, w.random, o, size)
+	length := size
+	if o.chunked {
+		length = -1
+	}
+	r := w.request(o)
+	err := w.store.Put(ctx, container, object, &w.body, length)
+	r.bytes, r.transfer = w.body.at, w.body.transfer()
+	w.note(r, err)
+}
+
+func list(ctx context.Context, w *worker, o *operationPlan) error {
+	container, prefix := w.pick(o)
+	r := w.request(o)
+	n, err := w.store.List(ctx, container, prefix)
+	r.bytes = n
+	w.note(r, err)
+	return nil
+}
+
+func remove(ctx context.Context, w *worker, o *operationPlan) error {
+	container, object := w.pick(o)
+	w.remove(ctx, o, container, object)
+	return nil
+}
+
+func (w *worker) remove(ctx context.Context, o *operationPlan, container, object string) {
+	r := w.request(o)
+	w.note(r, w.store.Delete(ctx, container, object))
+}
+
+// prepare makes the containers and objects of a worker's share; init makes containers alone. A
+// container that cannot be made ends the stage, as in COSBench.
+func prepare(ctx context.Context, w *worker, o *operationPlan) error {
+	var failed error
+	last := ""
+	o.scan.each(o.Division, w.index, w.workers, func(container, object string) bool {
+		if o.createContainer && container != last {
+			if failed = w.store.CreateContainer(ctx, container); failed != nil {
+				failed = fmt.Errorf("container %s could not be created: %w", container, failed)
+				return false
+			}
+			last = container
+		}
+		if object != "" {
+			w.put(ctx, o, container, object, o.sizes.Draw(w.random))
+		}
+		return !w.stopped()
+	})
+	return failed
+}
+
+// cleanup removes the objects of a worker's share and, when asked, each container after its
+// objects; dispose removes containers alone. Where several workers share a container only the last of
+// them finds it empty; the first that remains is told.
+func cleanup(ctx context.Context, w *worker, o *operationPlan) error {
+	last := ""
+	dispose := func() {
+		if o.deleteContainer && last != "" && !w.stopped() {
+			if err := w.store.DeleteContainer(ctx, last); err != nil && ctx.Err() == nil {
+				w.run.remains(last, err)
+			}
+		}
+	}
+	o.scan.each(o.Division, w.index, w.workers, func(container, object string) bool {
+		if container != last {
+			dispose()
+			last = container
+		}
+		if object != "" {
+			w.remove(ctx, o, container, object)
+		}
+		return !w.stopped()
+	})
+	dispose()
+	return nil
+}
+
+// failureKinds are store.FailureKinds and what only the driver can tell: a wrong checksum.
+var failureKinds = append(store.FailureKinds(), "checksum")
+
+// failureKind is the index of an error's kind in failureKinds.
+func failureKind(err error) int {
+	kind := store.KindOf(err)
+	if errors.Is(err, errHash) {
+		kind = "checksum"
+	}
+	for i, name := range failureKinds {
+		if name == kind {
+			return i
+		}
+	}
+	return len(failureKinds) - 2 // a kind that a store made up: the client's
+}
+
+// poolSize is how many bytes there are to take objects' contents from.
+const poolSize = 1 << 20
+
+// pool is what objects are made of: made once, then only copied. An object begins anywhere in it.
+type pool struct{ random, zero []byte }
+
+func newPool(random *rand.Rand) *pool {
+	p := &pool{make([]byte, poolSize), make([]byte, poolSize)}
+	for i := 0; i < poolSize; i += 8 {
+		v := random.Uint64()
+		for j := range 8 {
+			p.random[i+j] = byte(v >> (8 * j))
+		}
+	}
+	return p
+}
+
+// The checksum that hashCheck puts at an object's end: guard, MD5 in hex, guard.
+const (
+	guard   = "!!!!"
+	hashLen = int64(2*md5.Size + 2*len(guard))
+)
+
+// body is an object's content while it is sent. It notes when its first and last bytes were taken.
+type body struct {
+	source      []byte // of which the content is one turn after another, from start
+	start       int
+	size, at    int64
+	tail        [hashLen]byte // the content's end when it is hashed
+	tailLen     int64
+	first, last time.Time
+}
+
+// reset makes the body one of size bytes.
+func (b *body) reset(p *pool, random *rand.Rand, o *operationPlan, size int64) {
+	*b = body{source: p.random, size: size}
+	if o.zero {
+		b.source = p.zero
+	}
+	b.start = random.IntN(poolSize)
+	if o.hashCheck && size > hashLen {
+		b.seal()
+	}
+}
+
+// seal puts the checksum of what is before it at the end.
+func (b *body) seal() {
+	sum := md5.New()
+	b.tailLen = 0
+	b.size -= hashLen
+	for b.at < b.size {
+		part := b.part()
+		_, _ = sum.Write(part) // never fails
+		b.at += int64(len(part))
+	}
+	b.at, b.size, b.tailLen = 0, b.size+hashLen, hashLen
+	copy(b.tail[:], checksum(sum))
+}
+
+func checksum(sum hash.Hash) string { return guard + hex.EncodeToString(sum.Sum(nil)) + guard }
+
+// part is what comes next, as far as it lies in one piece.
+func (b *body) part() []byte {
+	if left := b.size - b.tailLen - b.at; left > 0 {
+		from := int((int64(b.start) + b.at) % poolSize)
+		return b.source[from : from+int(min(left, int64(poolSize-from)))]
+	}
+	return b.tail[hashLen-(b.size-b.at):]
+}
+
+func (b *body) took(n int) {
+	b.last = time.Now()
+	if b.first.IsZero() {
+		b.first = b.last
+	}
+	b.at += int64(n)
+}
+
+// Read copies what comes next.
+func (b *body) Read(into []byte) (int, error) {
+	if b.at == b.size {
+		return 0, io.EOF
+	}
+	n := 0
+	for n < len(into) && b.at+int64(n) < b.size {
+		b.at += int64(n)
+		copied := copy(into[n:], b.part())
+		b.at -= int64(n)
+		n += copied
+	}
+	b.took(n)
+	return n, nil
+}
+
+// WriteTo sends everything without copying it first.
+func (b *body) WriteTo(w io.Writer) (int64, error) {
+	from := b.at
+	for b.at < b.size {
+		n, err := w.Write(b.part())
+		b.took(n)
+		if err != nil {
+			return b.at - from, err
+		}
+	}
+	return b.at - from, nil
+}
+
+// Seek goes back, so that a request can be sent again.
+func (b *body) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += b.at
+	case io.SeekEnd:
+		offset += b.size
+	}
+	if offset < 0 || offset > b.size {
+		return b.at, errors.New("a place outside of the object")
+	}
+	b.at = offset
+	return offset, nil
+}
+
+// Len is how many bytes are left.
+func (b *body) Len() int { return int(b.size - b.at) }
+
+// transfer is the time from the first byte taken to the last.
+func (b *body) transfer() time.Duration { return b.last.Sub(b.first) }
+
+// errHash is an object whose content does not have the checksum at its end.
+var errHash = errors.New("the object's content does not match the checksum at its end")
+
+// drain reads an answer to its end, through a buffer, and returns how many bytes there were.
+func drain(from io.Reader, buffer []byte, hashCheck bool) (int64, error) {
+	if hashCheck {
+		return drainChecked(from, buffer)
+	}
+	var n int64
+	for {
+		read, err := from.Read(buffer)
+		n += int64(read)
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// drainChecked holds the last bytes back, for they may be a checksum. Objects without one pass, as
+// in COSBench.
+func drainChecked(from io.Reader, buffer []byte) (int64, error) {
+	sum := md5.New()
+	var n int64
+	held := 0 // bytes at the buffer's beginning that are not in the sum
+	for {
+		read, err := from.Read(buffer[held:])
+		n += int64(read)
+		held += read
+		if over := held - int(hashLen); over > 0 {
+			_, _ = sum.Write(buffer[:over]) // never fails
+			copy(buffer, buffer[over:held])
+			held = int(hashLen)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	if stored := string(buffer[:held]); n > hashLen && stored[:len(guard)] == guard && stored != checksum(sum) {
+		return n, fmt.Errorf("%w (it says %s)", errHash, stored)
+	}
+	return n, nil
 }

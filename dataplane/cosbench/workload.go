@@ -4,33 +4,46 @@
 // The semantics are those of COSBench 0.4.2; docs/cosbench.md lists them and the few differences.
 package cosbench
 
-// Workload is what a workload's XML says, with everything inherited and every default filled in.
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hotbed/dataplane/cosbench/store"
+)
+
+// Workload is a workload with everything inherited and every default filled in. As XML it reads again
+// as the same workload, but for secrets, which are *** in XML and JSON.
 type Workload struct {
-	Name        string  `json:"name"`
-	Description string  `json:"description,omitempty"`
-	Trigger     string  `json:"trigger,omitempty"`
-	Auth        Access  `json:"auth"`
-	Storage     Access  `json:"storage"`
-	Stages      []Stage `json:"stages"`
+	XMLName     xml.Name `json:"-" xml:"workload"`
+	Name        string   `json:"name" xml:"name,attr"`
+	Description string   `json:"description,omitempty" xml:"description,attr"`
+	Auth        Access   `json:"auth" xml:"auth"`
+	Storage     Access   `json:"storage" xml:"storage"`
+	Stages      []Stage  `json:"stages" xml:"workflow>workstage"`
 }
 
 // Access is an auth or a storage element.
 type Access struct {
-	Type   string `json:"type"`
-	Config Config `json:"config"`
+	Type   string       `json:"type" xml:"type,attr"`
+	Config store.Config `json:"config" xml:"config,attr,omitempty"`
 	line   int
 }
 
 // Stage is a workstage: works that run at the same time.
 type Stage struct {
-	Name         string  `json:"name"`
-	ID           string  `json:"id"`             // such as s3-main
-	ClosureDelay int     `json:"closuredelay_s"` // how long it sleeps after its works, s
-	Trigger      string  `json:"trigger,omitempty"`
-	Auth         Access  `json:"auth"`
-	Storage      Access  `json:"storage"`
-	Works        []Work  `json:"works"`
-	element      element // for messages
+	ID           string `json:"id" xml:"-"` // such as s3-main
+	Name         string `json:"name" xml:"name,attr"`
+	ClosureDelay int    `json:"closuredelay_s" xml:"closuredelay,attr"` // sleep after its works, s
+	Auth         Access `json:"auth" xml:"auth"`
+	Storage      Access `json:"storage" xml:"storage"`
+	Works        []Work `json:"works" xml:"work"`
 }
 
 // The types of works. All but Normal become one operation that each worker does once.
@@ -45,6 +58,9 @@ const (
 
 var workTypes = []string{Normal, Init, Prepare, Cleanup, Dispose, Delay}
 
+// operationTypes are those of a normal work.
+var operationTypes = []string{"read", "write", "list", "delete", Init, Prepare, Cleanup, Dispose}
+
 // The ways to divide names among workers.
 const (
 	DivideNone       = "none"
@@ -54,39 +70,39 @@ const (
 
 var divisions = []string{DivideNone, DivideContainers, DivideObjects}
 
-// Work is what a number of workers do over and over until a limit.
+// Work is a number of workers that draw operations until a limit.
 type Work struct {
-	Name       string      `json:"name"`
-	Type       string      `json:"type"`
-	Workers    int         `json:"workers"`
-	Interval   int         `json:"interval_s"` // between the rows of the stage's series, s
-	Division   string      `json:"division"`
-	Runtime    int         `json:"runtime_s"` // measured time, s; 0: no limit
-	Rampup     int         `json:"rampup_s"`
-	Rampdown   int         `json:"rampdown_s"`
-	AFR        int         `json:"afr"` // acceptable failures per million samples
-	TotalOps   int         `json:"total_ops"`
-	TotalBytes int64       `json:"total_bytes"`
-	Driver     string      `json:"driver,omitempty"`
-	Config     Config      `json:"config"`
-	Auth       Access      `json:"auth"`
-	Storage    Access      `json:"storage"`
-	Operations []Operation `json:"operations"`
-	element    element
+	Name       string       `json:"name" xml:"name,attr"`
+	Type       string       `json:"type" xml:"type,attr"`
+	Workers    int          `json:"workers" xml:"workers,attr"`
+	Interval   int          `json:"interval_s" xml:"interval,attr"` // between the rows of the stage's series, s
+	Division   string       `json:"division" xml:"division,attr"`
+	Runtime    int          `json:"runtime_s" xml:"runtime,attr"` // measured time, s; 0: no limit
+	Rampup     int          `json:"rampup_s" xml:"rampup,attr"`
+	Rampdown   int          `json:"rampdown_s" xml:"rampdown,attr"`
+	AFR        int          `json:"afr" xml:"afr,attr"` // acceptable failures per million samples
+	TotalOps   int          `json:"total_ops" xml:"totalOps,attr"`
+	TotalBytes int64        `json:"total_bytes" xml:"totalBytes,attr"`
+	Driver     string       `json:"driver,omitempty" xml:"driver,attr,omitempty"`
+	Config     store.Config `json:"config" xml:"config,attr"`
+	Auth       Access       `json:"auth" xml:"auth"`
+	Storage    Access       `json:"storage" xml:"storage"`
+	Operations []Operation  `json:"operations" xml:"operation"`
+	element    *element
 }
 
-// Operation is one kind of request and how often it is drawn.
+// Operation is one kind of request and its share of all.
 type Operation struct {
-	ID       string `json:"id"` // op1 and so on within the stage
-	Type     string `json:"type"`
-	Name     string `json:"name"`
-	Ratio    int    `json:"ratio_percent"`
-	Division string `json:"division"`
-	Config   Config `json:"config"`
-	element  element
+	ID       string       `json:"id" xml:"id,attr"` // op1 and so on within the stage
+	Type     string       `json:"type" xml:"type,attr"`
+	Name     string       `json:"name" xml:"-"`
+	Ratio    int          `json:"ratio_percent" xml:"ratio,attr"`
+	Division string       `json:"division" xml:"division,attr"`
+	Config   store.Config `json:"config" xml:"config,attr"`
+	element  *element
 }
 
-// SampleType is what the operation's requests are: a prepare writes, a cleanup deletes.
+// SampleType returns the type of the operation's requests: a prepare writes, a cleanup deletes.
 func (o *Operation) SampleType() string {
 	switch o.Type {
 	case Init, Prepare:
@@ -97,10 +113,511 @@ func (o *Operation) SampleType() string {
 	return o.Type
 }
 
-// Label is the operation's name in the archive: prepare-write, read.
+// Label returns the operation's name in the archive: prepare-write, read.
 func (o *Operation) Label() string {
 	if sample := o.SampleType(); sample != o.Name {
 		return o.Name + "-" + sample
 	}
 	return o.Name
+}
+
+// Sleeps is true if the stage is only a pause of its closuredelay.
+func (s *Stage) Sleeps() bool { return s.Name == Delay && s.ClosureDelay > 0 }
+
+// Fault is a mistake in a workload's XML.
+type Fault struct {
+	Line    int    // from 1; 0: the file as a whole
+	Element string // such as work "main"; empty: no element has begun
+	Message string
+}
+
+func (f *Fault) Error() string {
+	switch {
+	case f.Line == 0:
+		return f.Message
+	case f.Element == "":
+		return fmt.Sprintf("line %d: %s", f.Line, f.Message)
+	}
+	return fmt.Sprintf("line %d, %s: %s", f.Line, f.Element, f.Message)
+}
+
+// element is one element of the file as it was written.
+type element struct {
+	name       string
+	line       int
+	attributes map[string]string
+	children   []*element
+}
+
+// title names the element in a message.
+func (e *element) title() string {
+	for _, attribute := range []string{"name", "type"} {
+		if value := e.attributes[attribute]; value != "" {
+			return fmt.Sprintf("%s %q", e.name, value)
+		}
+	}
+	return e.name
+}
+
+func (e *element) fault(format string, args ...any) *Fault {
+	return &Fault{e.line, e.title(), fmt.Sprintf(format, args...)}
+}
+
+// all returns the children of a name.
+func (e *element) all(name string) []*element {
+	var found []*element
+	for _, child := range e.children {
+		if child.name == name {
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+func (e *element) either(name, missing string) string {
+	if value := e.attributes[name]; value != "" {
+		return value
+	}
+	return missing
+}
+
+// rule is what an element may hold. COSBench's own reader ignores what it does not know; here it
+// is refused, because a setting that silently has no effect spoils a measurement.
+type rule struct {
+	attributes []string
+	required   []string
+	children   []string
+	many       string // the child that must be there and may be repeated
+	one        string // the child that must be there once
+}
+
+var grammar = map[string]rule{
+	"workload": {attributes: []string{"name", "description", "config"},
+		required: []string{"name"}, children: []string{"auth", "storage", "workflow"}, one: "workflow"},
+	"auth":     {attributes: []string{"type", "config"}, required: []string{"type"}},
+	"storage":  {attributes: []string{"type", "config"}, required: []string{"type"}},
+	"workflow": {attributes: []string{"config"}, children: []string{"workstage"}, many: "workstage"},
+	"workstage": {attributes: []string{"name", "closuredelay", "config"},
+		required: []string{"name"}, children: []string{"auth", "storage", "work"}, many: "work"},
+	"work": {attributes: []string{"name", "type", "workers", "interval", "division", "runtime", "rampup",
+		"rampdown", "totalOps", "totalBytes", "afr", "driver", "config"},
+		children: []string{"auth", "storage", "operation"}},
+	"operation": {attributes: []string{"type", "ratio", "division", "config", "id"},
+		required: []string{"type"}},
+}
+
+// maxBytes is more than any workload written by people has.
+const maxBytes = 16 << 20
+
+// readXML reads a file into elements, each of which holds only what its rule allows.
+func readXML(reader io.Reader) (*element, error) {
+	text, err := io.ReadAll(io.LimitReader(reader, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxBytes {
+		return nil, &Fault{Message: fmt.Sprintf("longer than %d MiB: this is no workload", maxBytes>>20)}
+	}
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return nil, &Fault{Message: errEncoding("UTF-16").Error()}
+	}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte-order mark is no content
+	b := builder{decoder: xml.NewDecoder(bytes.NewReader(text))}
+	b.decoder.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
+		if strings.EqualFold(charset, "US-ASCII") || strings.EqualFold(charset, "ASCII") {
+			return input, nil
+		}
+		return nil, errEncoding(charset)
+	}
+	for {
+		b.line, _ = b.decoder.InputPos()
+		token, err := b.decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = b.add(token)
+		} else {
+			err = b.syntax(err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if b.root == nil {
+		return nil, &Fault{Message: "there is no workload element in the file"}
+	}
+	return b.root, nil
+}
+
+// errEncoding is an encoding that cannot be read.
+type errEncoding string
+
+func (e errEncoding) Error() string {
+	return fmt.Sprintf("the encoding %s is not supported; save the file as UTF-8", string(e))
+}
+
+type builder struct {
+	decoder *xml.Decoder
+	line    int // where the current token begins
+	root    *element
+	open    []*element
+}
+
+// fault is a mistake at a line, inside whichever element is open.
+func (b *builder) fault(line int, format string, args ...any) *Fault {
+	f := &Fault{Line: line, Message: fmt.Sprintf(format, args...)}
+	if len(b.open) > 0 {
+		f.Element = b.open[len(b.open)-1].title()
+	}
+	return f
+}
+
+func (b *builder) syntax(err error) error {
+	line, _ := b.decoder.InputPos()
+	var syntax *xml.SyntaxError
+	if errors.As(err, &syntax) {
+		return b.fault(syntax.Line, "not well-formed XML: %s", syntax.Msg)
+	}
+	var encoding errEncoding
+	if errors.As(err, &encoding) {
+		return b.fault(line, "%s", encoding.Error())
+	}
+	return b.fault(line, "%s", strings.TrimPrefix(err.Error(), "xml: "))
+}
+
+func (b *builder) add(token xml.Token) error {
+	switch t := token.(type) {
+	case xml.StartElement:
+		return b.start(t)
+	case xml.EndElement:
+		ended := b.open[len(b.open)-1]
+		b.open = b.open[:len(b.open)-1]
+		return ended.complete()
+	case xml.CharData:
+		if text := strings.TrimSpace(string(t)); text != "" {
+			return b.fault(b.line, "there is text (%.20q); everything is written in attributes", text)
+		}
+	case xml.Directive:
+		return b.fault(b.line, "document types and other <!...> directives are not supported; take it out")
+	case xml.ProcInst:
+		if t.Target != "xml" {
+			return b.fault(b.line, "the processing instruction <?%s ...?> is not supported", t.Target)
+		}
+	}
+	return nil
+}
+
+func (b *builder) start(t xml.StartElement) error {
+	name := t.Name.Local
+	if t.Name.Space != "" {
+		return b.fault(b.line, "the name space of <%s> is not supported; workloads have none", name)
+	}
+	made := &element{name: name, line: b.line, attributes: map[string]string{}}
+	switch {
+	case len(b.open) > 0:
+		parent := b.open[len(b.open)-1]
+		if allowed := grammar[parent.name].children; !slices.Contains(allowed, name) {
+			text := strings.Join(allowed, ", ")
+			if text == "" {
+				text = "nothing"
+			}
+			return b.fault(b.line, "<%s> cannot be here; allowed: %s", name, text)
+		}
+		parent.children = append(parent.children, made)
+	case b.root != nil:
+		return b.fault(b.line, "<%s> is a second workload; a file holds one", name)
+	case name != "workload":
+		return b.fault(b.line, "the file begins with <%s>; a workload begins with <workload>", name)
+	default:
+		b.root = made
+	}
+	b.open = append(b.open, made)
+	return made.read(t.Attr)
+}
+
+func (e *element) read(attributes []xml.Attr) error {
+	allowed := grammar[e.name].attributes
+	for _, a := range attributes {
+		if _, twice := e.attributes[a.Name.Local]; twice {
+			return e.fault("the attribute %s is there twice", a.Name.Local)
+		}
+		e.attributes[a.Name.Local] = a.Value
+	}
+	for _, a := range attributes {
+		if a.Name.Space != "" || !slices.Contains(allowed, a.Name.Local) {
+			return e.fault("the attribute %s is not known; allowed: %s", a.Name.Local, strings.Join(allowed, ", "))
+		}
+	}
+	for _, name := range grammar[e.name].required {
+		if e.attributes[name] == "" {
+			return e.fault("the attribute %s is missing", name)
+		}
+	}
+	return nil
+}
+
+// complete checks the number of the children.
+func (e *element) complete() error {
+	r := grammar[e.name]
+	for _, name := range r.children {
+		found := e.all(name)
+		switch {
+		case len(found) == 0 && (name == r.one || name == r.many):
+			return e.fault("there is no <%s> in it", name)
+		case len(found) > 1 && name != r.many && name != "operation":
+			return found[1].fault("there is a second <%s> in this %s; one is allowed", name, e.name)
+		}
+	}
+	return nil
+}
+
+// Read reads a workload. A mistake in the file is a *Fault.
+func Read(reader io.Reader) (*Workload, error) {
+	root, err := readXML(reader)
+	if err != nil {
+		return nil, err
+	}
+	var p parser
+	w := p.workload(root)
+	if p.fault != nil {
+		return nil, p.fault
+	}
+	return w, nil
+}
+
+// parser gives elements their meaning. It keeps the first fault, and reads on with zero values.
+type parser struct{ fault *Fault }
+
+func (p *parser) refuse(e *element, format string, args ...any) {
+	if p.fault == nil {
+		p.fault = e.fault(format, args...)
+	}
+}
+
+func (p *parser) workload(e *element) *Workload {
+	w := &Workload{Name: p.label(e), Description: e.attributes["description"]}
+	none := Access{Type: "none", line: e.line}
+	w.Auth, w.Storage = p.accesses(e, none, none)
+	workflow := e.all("workflow")[0]
+	config := p.config(workflow, p.config(e, nil))
+	for i, child := range workflow.all("workstage") {
+		w.Stages = append(w.Stages, p.stage(child, i+1, w, config))
+	}
+	return w
+}
+
+func (p *parser) stage(e *element, number int, parent *Workload, config store.Config) Stage {
+	s := Stage{Name: p.label(e)}
+	s.ID = fmt.Sprintf("s%d-%s", number, s.Name)
+	s.ClosureDelay = p.whole(e, "closuredelay", 0, 0)
+	s.Auth, s.Storage = p.accesses(e, parent.Auth, parent.Storage)
+	config = p.config(e, config)
+	operations := 0
+	for _, child := range e.all("work") {
+		work := p.work(child, &s, config)
+		for i := range work.Operations {
+			operations++
+			work.Operations[i].ID = fmt.Sprintf("op%d", operations)
+		}
+		s.Works = append(s.Works, work)
+		if s.Sleeps() && work.Type != Delay { // COSBench runs none of the works of such a stage
+			p.refuse(child, "a workstage named delay with a closuredelay runs no works; "+
+				"give the workstage another name")
+		}
+	}
+	return s
+}
+
+func (p *parser) work(e *element, parent *Stage, config store.Config) Work {
+	w := Work{Type: p.among(e, "type", Normal, workTypes), Driver: e.attributes["driver"], element: e}
+	if w.Type != Normal && e.attributes["name"] == "" {
+		w.Name = w.Type
+	} else {
+		w.Name = p.label(e)
+	}
+	w.Config = p.config(e, config)
+	p.limits(e, &w)
+	w.Auth, w.Storage = p.accesses(e, parent.Auth, parent.Storage)
+	if w.Type == Normal {
+		p.operations(e, &w)
+	} else {
+		w.makeSpecial()
+	}
+	p.nameOperations(&w)
+	return w
+}
+
+func (p *parser) limits(e *element, w *Work) {
+	missing := 0
+	if w.Type == Delay {
+		missing = 1
+	}
+	w.Workers = p.whole(e, "workers", 1, missing)
+	w.Interval = p.whole(e, "interval", 1, 5)
+	w.Runtime = p.whole(e, "runtime", 0, 0)
+	w.Rampup = p.whole(e, "rampup", 0, 0)
+	w.Rampdown = p.whole(e, "rampdown", 0, 0)
+	w.TotalOps = p.whole(e, "totalOps", 0, 0)
+	w.AFR = p.whole(e, "afr", 0, 200_000)
+	bytes := e.either("totalBytes", "0")
+	var err error
+	if w.TotalBytes, err = strconv.ParseInt(bytes, 10, 64); err != nil || w.TotalBytes < 0 {
+		p.refuse(e, "totalBytes=%q is not a whole number from 0", bytes)
+	}
+	w.Division = p.among(e, "division", DivideNone, divisions)
+	switch {
+	case w.Workers == 0:
+		p.refuse(e, "the attribute workers is missing: how many workers do this work")
+	case w.Workers > 10_000:
+		p.refuse(e, "workers=%d is more than the 10000 that one driver runs", w.Workers)
+	case w.AFR > 1_000_000:
+		p.refuse(e, "afr=%d is not a number of failures per million, 0 to 1000000", w.AFR)
+	}
+}
+
+// makeSpecial makes init, prepare, cleanup, dispose and delay one operation that each worker does
+// once, whatever operations were written.
+func (w *Work) makeSpecial() {
+	w.Runtime, w.TotalBytes = 0, 0
+	var before store.Config
+	switch w.Type {
+	case Init, Dispose:
+		before, w.Division = store.Config{{Key: "objects", Value: "r(0,0)"}, {Key: "sizes", Value: "c(0)B"}}, DivideContainers
+	case Prepare:
+		before, w.Division = store.Config{{Key: "createContainer", Value: "false"}}, DivideObjects
+	case Cleanup:
+		before, w.Division = store.Config{{Key: "deleteContainer", Value: "false"}}, DivideObjects
+	case Delay:
+		w.Workers, w.Division, w.Config = 1, DivideNone, nil
+	}
+	w.TotalOps = w.Workers
+	if w.element.attributes["afr"] == "" {
+		w.AFR = 0
+	}
+	w.Operations = []Operation{{Type: w.Type, Ratio: 100, Division: w.Division, Config: before.With(w.Config),
+		element: w.element}}
+}
+
+func (p *parser) operations(e *element, w *Work) {
+	if w.Runtime == 0 && w.TotalOps == 0 && w.TotalBytes == 0 {
+		p.refuse(e, "there is no limit: give it a runtime, totalOps or totalBytes")
+	}
+	// COSBench divides both among its workers in whole numbers, and takes 0 for no limit.
+	if w.TotalOps > 0 && w.TotalOps < w.Workers {
+		p.refuse(e, "totalOps=%d cannot be divided among %d workers; make it as many at least", w.TotalOps, w.Workers)
+	}
+	if w.TotalBytes > 0 && w.TotalBytes < int64(w.Workers) {
+		p.refuse(e, "totalBytes=%d cannot be divided among %d workers; make it as many at least", w.TotalBytes, w.Workers)
+	}
+	if len(e.all("operation")) == 0 {
+		p.refuse(e, "there is no <operation> in it; a work of type normal needs one")
+	}
+	sum := 0
+	for _, child := range e.all("operation") {
+		o := Operation{Ratio: p.whole(child, "ratio", 0, 100), Config: p.config(child, w.Config),
+			Type:     p.among(child, "type", "", operationTypes),
+			Division: p.among(child, "division", w.Division, divisions), element: child}
+		if o.Ratio > 100 {
+			p.refuse(child, "ratio=%d is not a percentage", o.Ratio)
+		}
+		if o.Ratio > 0 {
+			sum += o.Ratio
+			w.Operations = append(w.Operations, o)
+		}
+	}
+	if sum != 100 {
+		p.refuse(e, "the ratios of its operations sum to %d; make them 100", sum)
+	}
+}
+
+// nameOperations gives each operation the name in its config, else its type, numbered if the work has
+// several of the type (1-read, 2-read).
+func (p *parser) nameOperations(w *Work) {
+	count, numbered := map[string]int{}, false
+	for _, o := range w.Operations {
+		count[o.Type]++
+		numbered = numbered || count[o.Type] > 1
+	}
+	number := map[string]int{}
+	for i := range w.Operations {
+		o := &w.Operations[i]
+		number[o.Type]++
+		o.Name = o.Type
+		if numbered {
+			o.Name = fmt.Sprintf("%d-%s", number[o.Type], o.Type)
+		}
+		o.Name = o.Config.Text("name", o.Name)
+		if message := badLabel(o.Name); message != "" {
+			p.refuse(o.element, "the name %q in its config %s", o.Name, message)
+		}
+	}
+}
+
+// accesses reads the auth and the storage of an element, or takes the parent's.
+func (p *parser) accesses(e *element, auth, storage Access) (Access, Access) {
+	for _, child := range e.all("auth") {
+		auth = Access{child.attributes["type"], p.config(child, nil), child.line}
+	}
+	for _, child := range e.all("storage") {
+		storage = Access{child.attributes["type"], p.config(child, nil), child.line}
+	}
+	return auth, storage
+}
+
+// config returns the element's config on top of its parent's.
+func (p *parser) config(e *element, parent store.Config) store.Config {
+	config, err := store.ParseConfig(e.attributes["config"])
+	if err != nil {
+		p.refuse(e, "%v", err)
+	}
+	return parent.With(config)
+}
+
+func (p *parser) among(e *element, name, missing string, allowed []string) string {
+	value := e.either(name, missing)
+	if !slices.Contains(allowed, value) {
+		p.refuse(e, "%s %q is not supported; allowed: %s", name, value, strings.Join(allowed, ", "))
+	}
+	return value
+}
+
+func (p *parser) whole(e *element, name string, least, missing int) int {
+	text := e.attributes[name]
+	if text == "" {
+		return missing
+	}
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || value < int64(least) || value > math.MaxInt32 {
+		p.refuse(e, "%s=%q is not a whole number from %d", name, text, least)
+		return missing
+	}
+	return int(value)
+}
+
+// label reads a name that may be part of a file's name and of a row of CSV.
+func (p *parser) label(e *element) string {
+	name := e.attributes["name"]
+	if name == "" {
+		p.refuse(e, "the attribute name is missing")
+	} else if message := badLabel(name); message != "" {
+		p.refuse(e, "the name %s", message)
+	}
+	return name
+}
+
+// badLabel returns what is wrong with a name, or nothing.
+func badLabel(name string) string {
+	const longest = 100
+	switch {
+	case name == "":
+		return "is empty"
+	case strings.TrimSpace(name) != name:
+		return "begins or ends with a space, which rows of CSV lose"
+	case len(name) > longest:
+		return fmt.Sprintf("is longer than %d bytes", longest)
+	case strings.ContainsAny(name, ",;\"/\\") || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "has a character that names of files and columns cannot have (, ; \" / \\ or a control character)"
+	}
+	return ""
 }

@@ -54,12 +54,10 @@ def _xml(group: typer.Typer) -> None:
         stages: Annotated[
             str, typer.Option(help="Which stages, with commas.")
         ] = "init,prepare,main,cleanup,dispose",
-        storage: Annotated[str, typer.Option(help="mock, swift, s3, librados or none.")] = "mock",
-        auth: Annotated[
-            str | None, typer.Option(help="none, mock, swauth, keystone or httpauth.")
-        ] = None,
+        storage: Annotated[str, typer.Option(help="mock, swift, s3 or none.")] = "mock",
+        auth: Annotated[str | None, typer.Option(help="none, mock, swauth or keystone.")] = None,
         auth_url: Annotated[str | None, typer.Option(help="Where to log in.")] = None,
-        endpoint: Annotated[str | None, typer.Option(help="Of S3, or a monitor of Ceph.")] = None,
+        endpoint: Annotated[str | None, typer.Option(help="Of S3.")] = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Write a workload of Table 1 as COSBench's XML, without any credentials.

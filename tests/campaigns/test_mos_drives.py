@@ -74,9 +74,7 @@ def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
         return subprocess.run(["bash", "-c", text], capture_output=True, check=False, timeout=60)
 
     assert run(a="well", b="well").returncode == 0
-    assert (tmp_path / "b.out").read_text() == (
-        "well run /dev/fd/3 --archive b.archive --seed 6 --json\n"
-    )
+    assert (tmp_path / "b.out").read_text() == ("well run /dev/fd/3 --archive b.archive --seed 6\n")
     assert not list(tmp_path.glob("*.xml"))
     assert run(a="stays", b="fails").returncode == 1
     assert (tmp_path / "b.err").read_text() == "cosdrive: no store\n"

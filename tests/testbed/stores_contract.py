@@ -44,7 +44,7 @@ def keep_the_contract(shell: Shell, tenant: str, kinds: tuple[str, ...], folder:
     """
     program = folder / "stores.test"
     subprocess.run(
-        ["../tools/go", "test", "-c", "-o", str(program), "./cosbench/stores"],
+        ["../tools/go", "test", "-c", "-o", str(program), "./cosbench/store"],
         cwd=Path(__file__).parents[2] / "dataplane",
         env=os.environ | {"CGO_ENABLED": "0"},
         check=True,

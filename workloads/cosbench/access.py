@@ -95,15 +95,6 @@ class S3Storage(_Web):
     timeout: int = Field(default=30_000, ge=1)
 
 
-class LibradosStorage(_Access):
-    """Ceph through librados: a container is a pool, `endpoint` a monitor, `accesskey` a client."""
-
-    type: Literal["librados"] = "librados"
-    endpoint: str | None = None
-    accesskey: SecretStr | None = None
-    secretkey: SecretStr | None = None
-
-
 class NoAuth(_Access):
     """No login."""
 
@@ -138,34 +129,21 @@ class Keystone(_Access):
     timeout: int | None = Field(default=None, ge=1)
 
 
-class HttpAuth(_Access):
-    """HTTP's basic authentication."""
-
-    type: Literal["httpauth"] = "httpauth"
-    username: str | None = None
-    password: SecretStr | None = None
-    auth_url: Address | None = None
-
-
 StorageAccess = Annotated[
-    NoStorage | MockStorage | SwiftStorage | S3Storage | LibradosStorage,
+    NoStorage | MockStorage | SwiftStorage | S3Storage,
     Field(discriminator="type"),
 ]
-AuthAccess = Annotated[
-    NoAuth | MockAuth | SwAuth | Keystone | HttpAuth, Field(discriminator="type")
-]
+AuthAccess = Annotated[NoAuth | MockAuth | SwAuth | Keystone, Field(discriminator="type")]
 
 STORAGES: dict[str, type[BaseModel]] = {
     "none": NoStorage,
     "mock": MockStorage,
     "swift": SwiftStorage,
     "s3": S3Storage,
-    "librados": LibradosStorage,
 }
 AUTHS: dict[str, type[BaseModel]] = {
     "none": NoAuth,
     "mock": MockAuth,
     "swauth": SwAuth,
     "keystone": Keystone,
-    "httpauth": HttpAuth,
 }

@@ -75,7 +75,7 @@ class Driven:
 
 def run_command(program: str, xml: str, archive: str, options: DriveOptions) -> list[str]:
     """The command line. It names files alone: what is secret is in the XML."""
-    return [program, "run", xml, "--archive", archive, "--json", *options.flags()]
+    return [program, "run", xml, "--archive", archive, *options.flags()]
 
 
 def check(xml: str, where: str, program: Path | None = None) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def check(xml: str, where: str, program: Path | None = None) -> dict[str, Any]:
     command = [str(_built(program)), "check"]
     with _sealed(xml) as (path, descriptor):
         done = subprocess.run(
-            [*command, path, "--json"],
+            [*command, path],
             capture_output=True,
             text=True,
             pass_fds=(descriptor,),

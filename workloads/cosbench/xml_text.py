@@ -172,9 +172,7 @@ def _needed(element: ET.Element) -> tuple[str, ...]:
     kind = element.get("type", "")
     if element.tag == "auth" and kind in _LOGIN:
         return ("username", "password", "auth_url")
-    if element.tag == "storage" and kind == "s3":
-        return ("accesskey", "secretkey", "endpoint")
-    if element.tag == "storage" and kind == "librados":
+    if element.tag == "storage" and kind in ("s3", "librados"):
         return ("accesskey", "secretkey", "endpoint")
     return ()
 

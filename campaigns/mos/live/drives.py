@@ -172,7 +172,7 @@ def script(drives: Sequence[Drive], start: float, seed: int) -> str:
     for place, drive in enumerate(drives):
         command = (
             f"{REMOTE_PROGRAM} run /dev/fd/3 --archive {drive.name}.archive "
-            f"--seed {(seed + place) % 2**31} --json"
+            f"--seed {(seed + place) % 2**31}"
         )
         at = round(1e6 * (start + drive.load.begins_s - WHOLE_S))
         login = f"login_by {drive.access.file}" if drive.access.file is not None else ":"

@@ -1,9 +1,9 @@
 // Command cosdrive drives an object store with a COSBench workload, from this one process.
 //
 //	cosdrive run WORKLOAD.xml --archive DIR [flags]   run it; results in COSBench's archive layout
-//	cosdrive check WORKLOAD.xml [--json]              what the workload means, or what is wrong with it
+//	cosdrive check WORKLOAD.xml                       print the workload's meaning, or its mistake
 //
-// See docs/cosbench.md.
+// Both print JSON; see docs/cosbench.md.
 package main
 
 import (
@@ -14,15 +14,16 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"hotbed/dataplane/cosbench"
-	"hotbed/dataplane/cosbench/auth"
-	"hotbed/dataplane/cosbench/stores"
+	"hotbed/dataplane/cosbench/store"
 )
 
 // usageError is a mistake of the user's: one sentence, exit status 2.
@@ -34,16 +35,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	err := cosdrive(ctx, os.Args[1:], os.Stdout)
-	var usage usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "cosdrive: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "cosdrive: %v\n", err)
-		os.Exit(1)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return
 	}
+	fmt.Fprintf(os.Stderr, "cosdrive: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }
 
 func cosdrive(ctx context.Context, args []string, out io.Writer) error {
@@ -97,7 +97,7 @@ func load(path string) (*cosbench.Plan, error) {
 	if err != nil {
 		return nil, usagef("%s: %w", path, err)
 	}
-	plan, err := cosbench.MakePlan(workload, cosbench.Kinds{Storage: stores.All(), Auth: auth.Types()})
+	plan, err := cosbench.MakePlan(workload, store.All())
 	if err != nil {
 		return nil, usagef("%s: %w", path, err)
 	}
@@ -106,8 +106,6 @@ func load(path string) (*cosbench.Plan, error) {
 
 func check(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cosdrive check", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "print the plan as JSON, secrets masked")
-	asXML := flags.Bool("xml", false, "print it as XML with everything inherited, secrets masked")
 	path, err := parse(flags, args)
 	if err != nil {
 		return err
@@ -116,19 +114,9 @@ func check(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case *asXML:
-		return cosbench.WriteXML(out, plan.Workload)
-	case *asJSON:
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", " ")
-		return encoder.Encode(plan)
-	}
-	for _, warning := range plan.Warnings {
-		fmt.Fprintf(os.Stderr, "cosdrive: %s: %s\n", path, warning)
-	}
-	_, err = io.WriteString(out, plan.Describe())
-	return err
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", " ")
+	return encoder.Encode(plan)
 }
 
 // rate reads RATE[:poisson|constant].
@@ -146,4 +134,81 @@ func rate(text string) (*cosbench.Rate, error) {
 			"such as 200:poisson", text)
 	}
 	return &cosbench.Rate{PerSecond: value, Poisson: arrivals == "poisson"}, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("cosdrive run", flag.ContinueOnError)
+	folder := flags.String("archive", "", "`DIR` that gets the results, as the next wN-NAME")
+	openLoop := flags.String("open-loop", "", "`RATE[:poisson|constant]`: operations of each normal work begin at "+
+		"so many a second, and latencies count from their intended beginning")
+	options := cosbench.Options{Seed: rand.Uint64()}
+	flags.Func("seed", "`NUMBER` that repeats all draws; a random one unless given", func(text string) (err error) {
+		options.Seed, err = strconv.ParseUint(text, 10, 64)
+		return err
+	})
+	flags.Func("only-stage", "`NAME` of a stage to run alone; may be repeated", func(name string) error {
+		options.Stages = append(options.Stages, name)
+		return nil
+	})
+	path, err := parse(flags, args)
+	if err != nil {
+		return err
+	}
+	if *folder == "" {
+		return usagef("--archive is missing: name the folder that gets the results")
+	}
+	if options.OpenLoop, err = rate(*openLoop); err != nil {
+		return err
+	}
+	plan, err := load(path)
+	if err != nil {
+		return err
+	}
+	options.Warn = func(text string) { fmt.Fprintf(os.Stderr, "cosdrive: %s: %s\n", path, text) }
+	for _, warning := range plan.Warnings {
+		options.Warn(warning)
+	}
+	if err := plan.Check(options); err != nil {
+		return usagef("%s: %w", path, err)
+	}
+	var mu sync.Mutex
+	encoder := json.NewEncoder(out)
+	options.Events = func(e cosbench.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = encoder.Encode(e) // the reader may have gone
+	}
+	return drive(ctx, plan, options, cosbench.Archive{Folder: *folder})
+}
+
+// drive runs a plan and saves its results, however it ended. A run that failed before its first
+// request leaves nothing.
+func drive(ctx context.Context, plan *cosbench.Plan, options cosbench.Options, archive cosbench.Archive) error {
+	entry, err := archive.Claim(plan.Name)
+	if err != nil {
+		return usagef("--archive: %w", err)
+	}
+	if err := entry.SaveConfig(plan.Workload); err != nil {
+		return err
+	}
+	result, err := cosbench.Run(ctx, plan, options)
+	if result == nil {
+		return err
+	}
+	folder := entry.Path()
+	if err != nil && ctx.Err() == nil && !result.Measured() {
+		folder = ""
+		err = errors.Join(err, entry.Discard())
+	} else {
+		err = errors.Join(err, entry.Save(result))
+	}
+	done := result.Event(folder)
+	if err != nil {
+		done.Error = err.Error()
+	}
+	options.Events(done)
+	if err == nil && ctx.Err() != nil {
+		err = errors.New("interrupted; what was measured until then is in " + entry.Path())
+	}
+	return err
 }

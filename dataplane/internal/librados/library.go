@@ -26,8 +26,6 @@ type library struct {
 	fullTry        func(context uintptr)
 	waitForMap     func(cluster uintptr) int32
 	blocklist      func(cluster uintptr, address string, seconds uint32) int32
-	createPool     func(cluster uintptr, pool string) int32
-	deletePool     func(cluster uintptr, pool string) int32
 
 	write    func(context uintptr, name string, b unsafe.Pointer, n uintptr, offset uint64) int32
 	read     func(context uintptr, name string, b unsafe.Pointer, n uintptr, offset uint64) int32
@@ -57,7 +55,6 @@ func (l *library) symbols() map[string]any {
 		"rados_connect": &l.connect, "rados_shutdown": &l.shutdown, "rados_ioctx_create": &l.createContext,
 		"rados_ioctx_destroy": &l.destroyContext, "rados_set_pool_full_try": &l.fullTry,
 		"rados_wait_for_latest_osdmap": &l.waitForMap, "rados_blocklist_add": &l.blocklist,
-		"rados_pool_create": &l.createPool, "rados_pool_delete": &l.deletePool,
 		"rados_write": &l.write, "rados_read": &l.read, "rados_trunc": &l.truncate, "rados_stat": &l.stat,
 		"rados_remove": &l.remove, "rados_create_write_op": &l.createWrite,
 		"rados_release_write_op": &l.releaseWrite, "rados_write_op_write_full": &l.writeFull,

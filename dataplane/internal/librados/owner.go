@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -21,8 +20,6 @@ const (
 	fencedFor = 600
 	tries     = 5
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // Own takes the pool for an agent on this machine. A pool that an agent on another machine has is
 // refused, unless takeOver says that it is not to have it any more; one that died on this machine, or that

@@ -3,17 +3,30 @@ package librados
 import (
 	"errors"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
+	"time"
 )
 
-// Pool is a pool of a cluster; radosstore.Pool says what its methods do. Unless the cluster's Config says
+// Config names a pool of a cluster and its user.
+type Config struct {
+	// Conf is Ceph's configuration, such as /etc/ceph/ceph.conf, and Keyring the file with the user's key.
+	Conf, Keyring string
+	// User is the cephx user, without the "client." before it.
+	User, Pool string
+	// Patience is how long monitors may take to answer when connecting.
+	Patience time.Duration
+	// OSDPatience is how long an operation may take; after it, nobody knows if it was done. 0: for ever.
+	OSDPatience time.Duration
+}
+
+// Pool is a pool of a cluster; radosstore.Pool documents its methods. Unless the cluster's Config says
 // otherwise operations wait as long as their OSD is away: no time-out leaves open whether they were done.
 type Pool struct {
 	library          *library
 	cluster, context uintptr
 	name             string
-	owned            *Cluster // ends with the pool; nil: the cluster has others
 
 	// mu is held shared by operations: closing waits for them.
 	mu     sync.RWMutex
@@ -21,19 +34,44 @@ type Pool struct {
 	cookie string
 }
 
-// Open connects to a cluster for one pool's sake. Its error is one sentence.
+// Open connects to a cluster and opens a pool. Its error is one sentence.
 func Open(c Config) (*Pool, error) {
-	cluster, err := Connect(c)
+	l, err := load()
 	if err != nil {
 		return nil, err
 	}
-	p, err := cluster.Pool(c.Pool)
-	if err != nil {
-		cluster.Close()
+	p := &Pool{library: l, name: c.Pool}
+	if err := check(l.create(&p.cluster, c.User), "a connection cannot be made for client.%s", c.User); err != nil {
 		return nil, err
 	}
-	p.owned = cluster
+	if err := p.connect(c); err != nil {
+		l.shutdown(p.cluster)
+		return nil, err
+	}
+	// A full pool is an answer, and not a wait without end.
+	l.fullTry(p.context)
 	return p, nil
+}
+
+func (p *Pool) connect(c Config) error {
+	l := p.library
+	if err := check(l.readConf(p.cluster, c.Conf), "Ceph's configuration %s cannot be read", c.Conf); err != nil {
+		return err
+	}
+	seconds := strconv.Itoa(max(1, int(c.Patience.Seconds())))
+	for _, option := range [][2]string{{"keyring", c.Keyring}, {"client_mount_timeout", seconds},
+		{"rados_mon_op_timeout", seconds}, {"rados_osd_op_timeout", strconv.Itoa(int(c.OSDPatience.Seconds()))}} {
+		if option[1] == "" {
+			continue
+		}
+		if err := check(l.setConf(p.cluster, option[0], option[1]), "Ceph's option %s cannot be set", option[0]); err != nil {
+			return err
+		}
+	}
+	if err := check(l.connect(p.cluster), "the Ceph cluster of %s does not let client.%s in", c.Conf, c.User); err != nil {
+		return err
+	}
+	return check(l.createContext(p.cluster, c.Pool, &p.context), "the pool %s cannot be opened", c.Pool)
 }
 
 // Close gives the pool back and disconnects.
@@ -65,9 +103,7 @@ func (p *Pool) Abandon() error {
 
 func (p *Pool) disconnect() {
 	p.library.destroyContext(p.context)
-	if p.owned != nil {
-		p.owned.Close()
-	}
+	p.library.shutdown(p.cluster)
 }
 
 var errClosed = errors.New("the pool is closed")

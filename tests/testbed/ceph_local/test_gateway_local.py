@@ -1,11 +1,9 @@
-"""The other Ceph: what it has that is less usual, and its object gateway: users, COSBench through
-S3, and through librados."""
+"""The other Ceph: what it has that is less usual, and its object gateway: users, and COSBench
+through S3."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -112,29 +110,6 @@ def test_cosbench_runs_through_it_and_reads_what_it_wrote(varied: Testbed, tmp_p
 def test_the_cosbench_drivers_s3_keeps_its_contract(varied: Testbed, tmp_path: Path) -> None:
     """Listings of the gateway included."""
     keep_the_contract(shell(varied), "/etc/hotbed/s3/web.json", ("s3",), tmp_path)
-
-
-def test_the_cosbench_drivers_librados_keeps_its_contract(varied: Testbed, tmp_path: Path) -> None:
-    """Of the same Ceph without its gateway: pools are containers, made and removed."""
-    program, there = tmp_path / "rados.test", "/tmp/rados.test"
-    subprocess.run(
-        ["../tools/go", "test", "-c", "-o", str(program), "./cosbench/storage/rados"],
-        cwd=Path(__file__).parents[3] / "dataplane",
-        env=os.environ | {"CGO_ENABLED": "0"},
-        check=True,
-    )
-    admin = shell(varied)
-    admin.run(["sh", "-c", f"cat > {there}; chmod 700 {there}"], input=program.read_bytes())
-    who = "HOTBED_RADOS=/etc/ceph/ceph.conf admin /etc/ceph/ceph.client.admin.keyring"
-    wanted = "TestACephKeepsTheContract"
-    run = ["env", who, there, "-test.v", "-test.run", wanted]
-    try:
-        said = admin.run(run, check=False, timeout_s=240).text
-    finally:
-        admin.run(["rm", "-f", there])
-    assert f"--- PASS: {wanted}" in said, said
-    pools = json.loads(admin.run(["ceph", "osd", "pool", "ls", "-f", "json"]).text)
-    assert "cosbench-contract" not in pools
 
 
 def test_objects_are_in_the_pool_that_controllers_look_at(varied: Testbed) -> None:

@@ -79,7 +79,7 @@ def test_here(stand_in: Path, tmp_path: Path) -> None:
     (command,) = (folder / "commands").read_text().splitlines()
     assert SECRET not in command
     assert command.endswith(
-        "--json --open-loop 200:constant --seed 7 --only-stage prepare --only-stage main"
+        "--open-loop 200:constant --seed 7 --only-stage prepare --only-stage main"
     )
     assert f"--archive {tmp_path / 'out'}" in command
 

@@ -1,27 +1,15 @@
 package cosbench
 
 import (
-	"bytes"
+	"encoding/xml"
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
-	"hotbed/dataplane/cosbench/auth"
-	"hotbed/dataplane/cosbench/storage"
-	"hotbed/dataplane/cosbench/storage/mock"
+	"hotbed/dataplane/cosbench/store"
 )
-
-// kinds are enough to check and run workloads without a store.
-func kinds() Kinds {
-	return Kinds{
-		Storage: storage.Registry{"mock": {Keys: mock.Keys, Check: mock.Check, Open: mock.Open}, "none": {Keys: mock.NoneKeys, Open: mock.OpenNone},
-			"swift": {Keys: []string{"timeout", "token", "storage_url", "policy"}}},
-		Auth: auth.Types(),
-	}
-}
 
 // workload is a workload around some works, one stage.
 func workload(works string) string {
@@ -37,7 +25,7 @@ func plan(t *testing.T, text string) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := MakePlan(w, kinds())
+	p, err := MakePlan(w, store.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,13 +95,12 @@ func TestFaults(t *testing.T) {
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)B;content=text"`), `operation "write"`, "content=text", 6},
 		{operation(`type="read" config="containers=c(1);objects=c(1);hashcheck=true"`), `operation "read"`, "write it hashCheck", 6},
 		{operation(`type="list" config="objects=c(1)"`), `operation "list"`, "objects needs containers", 6},
-		{operation(`type="filewrite" config="containers=c(1);files=/nowhere;fileselection=r"`), `operation "filewrite"`, "/nowhere", 6},
 		{workload(`<work type="prepare" workers="1" config="containers=u(1,2);objects=r(1,2);sizes=c(1)B"/>`), `prepare`, "not a range", 5},
 		{strings.Replace(workload(reading), `name="main"`, `name="delay" closuredelay="1"`, 1), `work "m"`, "runs no works", 5},
 	} {
 		w, err := Read(strings.NewReader(c.text))
 		if err == nil {
-			_, err = MakePlan(w, kinds())
+			_, err = MakePlan(w, store.All())
 		}
 		var fault *Fault
 		if !errors.As(err, &fault) {
@@ -142,11 +129,11 @@ func TestInheritance(t *testing.T) {
 		t.Fatal(err)
 	}
 	x, y := w.Stages[0], w.Stages[1]
-	if got := x.Works[0].Operations[0].Config; got != "cprefix=c;containers=c(1);oprefix=b;objects=c(1)" {
-		t.Errorf("inherited %s", string(got))
+	if got := x.Works[0].Operations[0].Config.String(); got != "cprefix=c;containers=c(1);oprefix=b;objects=c(1)" {
+		t.Errorf("inherited %s", got)
 	}
 	two := x.Works[1]
-	if two.Storage.Config != "delay=2" || two.Auth.Type != "none" || x.Works[0].Auth.Config != "token=top" || y.Works[0].Storage.Config != "size=1" {
+	if two.Storage.Config.String() != "delay=2" || two.Auth.Type != "none" || x.Works[0].Auth.Config.Text("token", "") != "top" || y.Works[0].Storage.Config.String() != "size=1" {
 		t.Errorf("storage and auth: %+v %+v %+v", two.Storage, two.Auth, y.Works[0].Storage)
 	}
 	if len(two.Operations) != 2 || two.Operations[0].Label() != "1-read-read" || two.Operations[1].Label() != "late-read" ||
@@ -156,7 +143,7 @@ func TestInheritance(t *testing.T) {
 	init := y.Works[0]
 	if init.TotalOps != 3 || init.AFR != 0 || two.AFR != 200_000 || init.Division != "container" || init.Name != "init" ||
 		init.Operations[0].Label() != "init-write" ||
-		init.Operations[0].Config != "objects=r(0,0);sizes=c(0)B;cprefix=a;containers=r(1,4);oprefix=b" {
+		init.Operations[0].Config.String() != "objects=r(0,0);sizes=c(0)B;cprefix=a;containers=r(1,4);oprefix=b" {
 		t.Errorf("init %+v", init)
 	}
 }
@@ -170,12 +157,12 @@ func TestRecordedConfig(t *testing.T) {
 	p := plan(t, string(text))
 	main := p.Workload.Stages[2].Works[0]
 	if p.Name != "mos-A" || len(p.Workload.Stages) != 5 || main.Workers != 8 || main.Runtime != 30 || main.Rampup != 2 ||
-		len(main.Operations) != 3 || main.Operations[2].Type != "delete" || main.Storage.Config != "timeout=30000" {
+		len(main.Operations) != 3 || main.Operations[2].Type != "delete" || main.Storage.Config.String() != "timeout=30000" {
 		t.Errorf("%+v", main)
 	}
 	prepare := p.Workload.Stages[1].Works[0].Operations[0]
-	if prepare.Config != "createContainer=false;cprefix=mosa;containers=r(1,4);objects=r(1,50);sizes=u(1,128)KB" {
-		t.Errorf("prepare %s", string(prepare.Config))
+	if prepare.Config.String() != "createContainer=false;cprefix=mosa;containers=r(1,4);objects=r(1,50);sizes=u(1,128)KB" {
+		t.Errorf("prepare %s", prepare.Config)
 	}
 }
 
@@ -197,18 +184,14 @@ func TestRealArchiveConfigs(t *testing.T) {
 	}
 }
 
-// equal compares workloads but for their places in a file and their secrets.
-func equal(t *testing.T, a, b *Workload) {
+// written is a workload as XML.
+func written(t *testing.T, w *Workload) string {
 	t.Helper()
-	var texts [2]bytes.Buffer
-	for i, w := range []*Workload{a, b} {
-		if err := WriteXML(&texts[i], w); err != nil {
-			t.Fatal(err)
-		}
+	text, err := xml.MarshalIndent(w, "", "    ")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(texts[0].String(), texts[1].String()) {
-		t.Errorf("written, read and written again:\n%s\n%s", &texts[0], &texts[1])
-	}
+	return string(text)
 }
 
 // FuzzRead has nothing panic, and what was read survive being written and read again.
@@ -229,16 +212,15 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		_, _ = MakePlan(w, kinds()) // must not panic
-		var out bytes.Buffer
-		if err := WriteXML(&out, w); err != nil {
-			t.Fatal(err)
-		}
-		again, err := Read(&out)
+		_, _ = MakePlan(w, store.All()) // must not panic
+		once := written(t, w)
+		again, err := Read(strings.NewReader(once))
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
-		equal(t, w, again)
+		if twice := written(t, again); once != twice {
+			t.Errorf("written, read and written again:\n%s\n%s", once, twice)
+		}
 	})
 }
 
@@ -251,19 +233,16 @@ func TestSecretsAreMasked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := WriteXML(&out, w); err != nil {
-		t.Fatal(err)
-	}
+	out := written(t, w)
 	for _, secret := range []string{"hunter2", "AKIA"} {
-		if strings.Contains(out.String(), secret) {
-			t.Errorf("%s is in\n%s", secret, &out)
+		if strings.Contains(out, secret) {
+			t.Errorf("%s is in\n%s", secret, out)
 		}
 	}
-	if !strings.Contains(out.String(), `config="username=u;password=***;auth_url=http://h/"`) {
-		t.Errorf("more than secrets is masked:\n%s", &out)
+	if !strings.Contains(out, `config="username=u;password=***;auth_url=http://h/"`) {
+		t.Errorf("more than secrets is masked:\n%s", out)
 	}
-	if w.Auth.Config != "username=u;password=hunter2;auth_url=http://h/" {
+	if w.Auth.Config.Text("password", "") != "hunter2" {
 		t.Error("the password itself is lost")
 	}
 }

@@ -1,4 +1,4 @@
-package s3
+package store
 
 import (
 	"net/http"
@@ -6,30 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"hotbed/dataplane/cosbench/access"
-	"hotbed/dataplane/cosbench/auth"
-	"hotbed/dataplane/cosbench/storage/storagetest"
 )
 
-func openStore(t *testing.T, config string) *store {
-	t.Helper()
-	parsed, err := access.ParseConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(parsed, auth.Session{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if unasked := parsed.Unasked(); unasked != nil {
-		t.Errorf("not asked for: %v", unasked)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s.(*store)
-}
-
-func TestTheContract(t *testing.T) {
+func TestS3KeepsTheContract(t *testing.T) {
 	for name, test := range map[string]struct{ config, region string }{
 		"plain":          {"", "us-east-1"},
 		"signed payload": {";sign_payload=true", "us-east-1"},
@@ -37,11 +16,11 @@ func TestTheContract(t *testing.T) {
 		"no HTTP proxy":  {";proxyhost=;proxyport=", "us-east-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := storagetest.NewS3(t)
+			server := newFakeS3(t)
 			server.Region = test.region
-			s := openStore(t, "accesskey=test:tester;secretkey=test-key;path_style_access=true;timeout=60000;endpoint="+
-				server.URL+test.config)
-			storagetest.Contract(t, s, "bucket-1", storagetest.Traits{})
+			s := opened(t, "s3", "accesskey=test:tester;secretkey=test-key;path_style_access=true;timeout=60000;endpoint="+
+				server.URL+test.config, Session{}).(*s3)
+			contract(t, s, "bucket-1")
 			if signed := server.Hashed() > 1; signed != s.signPayload {
 				t.Errorf("%d payloads were signed", server.Hashed())
 			}
@@ -50,11 +29,11 @@ func TestTheContract(t *testing.T) {
 }
 
 func TestBucketsInTheHostsName(t *testing.T) {
-	server := storagetest.NewS3(t)
+	server := newFakeS3(t)
 	address := strings.TrimPrefix(server.URL, "http://")
 	server.Domain = "store.example:8080"
-	s := openStore(t, "accesskey=test:tester;secretkey=test-key;endpoint=http://store.example:8080;proxies="+address)
-	storagetest.Contract(t, s, "bucket-1", storagetest.Traits{})
+	s := opened(t, "s3", "accesskey=test:tester;secretkey=test-key;endpoint=http://store.example:8080;proxies="+address, Session{}).(*s3)
+	contract(t, s, "bucket-1")
 }
 
 // The examples are those of AWS's documentation ("Signature Calculations for the Authorization Header").
@@ -105,15 +84,15 @@ func TestTheServersSignatureIsAWSsToo(t *testing.T) {
 		for key, value := range test.header {
 			r.Header.Set(key, value)
 		}
-		if got := storagetest.Signature(r, exampleSecret); got != test.signature {
+		if got := signature(r, exampleSecret); got != test.signature {
 			t.Errorf("%s %s: %s", test.method, test.target, got)
 		}
 	}
 }
 
 func TestTheKeyOfADayIsNotTheNexts(t *testing.T) {
-	server := storagetest.NewS3(t)
-	s := openStore(t, "accesskey=test:tester;secretkey=test-key;endpoint="+server.URL)
+	server := newFakeS3(t)
+	s := opened(t, "s3", "accesskey=test:tester;secretkey=test-key;endpoint="+server.URL, Session{}).(*s3)
 	now := exampleTime.Add(-time.Minute)
 	s.now = func() time.Time { now = now.Add(time.Minute); return now }
 	for range 3 {
@@ -124,10 +103,10 @@ func TestTheKeyOfADayIsNotTheNexts(t *testing.T) {
 }
 
 func TestAWrongKeyIsToldWithoutTellingIt(t *testing.T) {
-	server := storagetest.NewS3(t)
-	s := openStore(t, "accesskey=test:tester;secretkey=other-secret;endpoint="+server.URL)
+	server := newFakeS3(t)
+	s := opened(t, "s3", "accesskey=test:tester;secretkey=other-secret;endpoint="+server.URL, Session{}).(*s3)
 	for _, err := range []error{s.CreateContainer(t.Context(), "b"), s.Delete(t.Context(), "b", "o")} {
-		if access.KindOf(err) != access.Auth || !strings.Contains(err.Error(), "SignatureDoesNotMatch") ||
+		if KindOf(err) != Auth || !strings.Contains(err.Error(), "SignatureDoesNotMatch") ||
 			strings.Contains(err.Error(), "other-secret") || strings.Contains(err.Error(), "test:tester") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Error(err)
@@ -135,7 +114,7 @@ func TestAWrongKeyIsToldWithoutTellingIt(t *testing.T) {
 	}
 }
 
-func TestBadConfigs(t *testing.T) {
+func TestBadS3Configs(t *testing.T) {
 	for config, text := range map[string]string{
 		"":                                   "endpoint is missing",
 		"endpoint=http://x":                  "accesskey and secretkey are missing",
@@ -149,11 +128,7 @@ func TestBadConfigs(t *testing.T) {
 		"endpoint=http://x;accesskey=a;secretkey=b;proxyhost=h":        "proxyhost",
 		"endpoint=http://x;accesskey=a;secretkey=b;proxyport=1":        "proxyport",
 	} {
-		parsed, err := access.ParseConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(parsed, auth.Session{}); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := made(t, "s3", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", config, err)
 		}
 	}

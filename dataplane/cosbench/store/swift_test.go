@@ -1,74 +1,35 @@
-package swift
+package store
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"hotbed/dataplane/cosbench/access"
-	"hotbed/dataplane/cosbench/auth"
-	"hotbed/dataplane/cosbench/storage/storagetest"
 )
 
-func parse(t *testing.T, config string) access.Config {
-	t.Helper()
-	parsed, err := access.ParseConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
 // login is a session by TempAuth.
-func login(t *testing.T, server *storagetest.Swift) auth.Session {
+func swiftSession(t *testing.T, server *fakeSwift) Session {
 	t.Helper()
-	session, err := auth.Types()["swauth"].Open(t.Context(), parse(t, "username=test:tester;password=test-key;auth_url="+
-		server.AuthURL()))
+	session, err := logIn(t, "swauth", "username=test:tester;password=test-key;auth_url="+server.AuthURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return session
 }
 
-func openStore(t *testing.T, config string, session auth.Session) *store {
-	t.Helper()
-	parsed := parse(t, config)
-	s, err := Open(parsed, session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if unasked := parsed.Unasked(); unasked != nil {
-		t.Errorf("not asked for: %v", unasked)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s.(*store)
-}
-
-func kind(t *testing.T, err error, want string, texts ...string) {
-	t.Helper()
-	var e *access.Error
-	if !errors.As(err, &e) || e.Kind != want {
-		t.Errorf("error %v, not of kind %s", err, want)
-		return
-	}
-	for _, text := range texts {
-		if !strings.Contains(e.Message, text) {
-			t.Errorf("%q is not in %q", text, e.Message)
-		}
-	}
-}
-
-func TestTheContract(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	s := openStore(t, "timeout=60000;policy=gold", login(t, server))
-	storagetest.Contract(t, s, "my containers1", storagetest.Traits{})
+func TestSwiftKeepsTheContract(t *testing.T) {
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "timeout=60000;policy=gold", swiftSession(t, server)).(*swift)
+	contract(t, s, "my containers1")
 	if err := s.CreateContainer(t.Context(), "c"); err != nil || server.Store.Policy("c") != "gold" {
 		t.Errorf("%v, policy %q", err, server.Store.Policy("c"))
 	}
@@ -78,27 +39,27 @@ func TestTheContract(t *testing.T) {
 }
 
 func TestTheConfigsTokenAndURLAreTakenWithoutAnAuthType(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	s := openStore(t, "token="+server.Store.Token()+";storage_url="+server.StorageURL()+"/", auth.Session{})
-	storagetest.Contract(t, s, "c", storagetest.Traits{})
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "token="+server.Store.Token()+";storage_url="+server.StorageURL()+"/", Session{}).(*swift)
+	contract(t, s, "c")
 	// As in COSBench, a session's go before them.
-	s = openStore(t, "token=old;storage_url=http://127.0.0.1:1/v1/other", login(t, server))
-	storagetest.Contract(t, s, "c", storagetest.Traits{})
+	s = opened(t, "swift", "token=old;storage_url=http://127.0.0.1:1/v1/other", swiftSession(t, server)).(*swift)
+	contract(t, s, "c")
 }
 
 // TestManyWorkersRenewATokenOnce has the token run out under eight workers: none of their operations fails,
 // and one of them logs in.
 func TestManyWorkersRenewATokenOnce(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	session := login(t, server)
-	first := openStore(t, "", session)
+	server := newFakeSwift(t)
+	session := swiftSession(t, server)
+	first := opened(t, "swift", "", session).(*swift)
 	if err := first.CreateContainer(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
 	server.Store.Expire()
 	var all sync.WaitGroup
 	for range 8 {
-		s := openStore(t, "", session)
+		s := opened(t, "swift", "", session).(*swift)
 		all.Go(func() {
 			for range 20 {
 				if err := s.Put(t.Context(), "c", "o", strings.NewReader("abc"), 3); err != nil {
@@ -122,8 +83,8 @@ func TestManyWorkersRenewATokenOnce(t *testing.T) {
 }
 
 func TestABodyThatCannotBeRewoundFailsOnceWhenATokenRunsOut(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	s := openStore(t, "", login(t, server))
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
 	if err := s.CreateContainer(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,15 +93,15 @@ func TestABodyThatCannotBeRewoundFailsOnceWhenATokenRunsOut(t *testing.T) {
 		return s.Put(t.Context(), "c", "o", io.MultiReader(strings.NewReader("abc")), 3)
 	}
 	err := put()
-	kind(t, err, access.Auth, "PUT c/o", "cannot be sent again")
+	hasKind(t, err, Auth, "PUT c/o", "cannot be sent again")
 	if err := put(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestATokenIsRenewedBeforeItRunsOut(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	s := openStore(t, "", login(t, server))
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
 	if left := time.Until(s.renewAt); left < 23*time.Hour || left > 24*time.Hour {
 		t.Errorf("renewed in %v", left)
 	}
@@ -151,36 +112,36 @@ func TestATokenIsRenewedBeforeItRunsOut(t *testing.T) {
 }
 
 func TestATokenThatIsNeverTakenIsAnErrorAndNotALoop(t *testing.T) {
-	server := storagetest.NewSwift(t)
+	server := newFakeSwift(t)
 	server.Before(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "", http.StatusUnauthorized)
 		return true
 	})
-	s := openStore(t, "", login(t, server))
-	kind(t, s.CreateContainer(t.Context(), "c"), access.Auth, "PUT c", "Unauthorized", "tx1")
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
+	hasKind(t, s.CreateContainer(t.Context(), "c"), Auth, "PUT c", "Unauthorized", "tx1")
 	if server.Store.Logins() != 2 {
 		t.Errorf("%d logins", server.Store.Logins())
 	}
 	server.Store.Key = "changed"
-	kind(t, s.CreateContainer(t.Context(), "c"), access.Auth, "does not let test:tester in")
+	hasKind(t, s.CreateContainer(t.Context(), "c"), Auth, "does not let test:tester in")
 }
 
 func TestStatusesHaveKinds(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	s := openStore(t, "", login(t, server))
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
 	var answer atomic.Int64
 	server.Before(func(w http.ResponseWriter, r *http.Request) bool {
 		// A server that repeats what it was told.
 		http.Error(w, r.Header.Get("X-Auth-Token"), int(answer.Load()))
 		return true
 	})
-	for status, want := range map[int]string{301: access.Server, 400: access.Client, 403: access.Auth,
-		404: access.NotFound, 408: access.Timeout, 411: access.Client, 429: access.Server, 498: access.Server, 500: access.Server,
-		503: access.Server, 507: access.Server} {
+	for status, want := range map[int]string{301: Server, 400: Other, 403: Auth,
+		404: NotFound, 408: Timeout, 411: Other, 429: Server, 498: Server, 500: Server,
+		503: Server, 507: Server} {
 		answer.Store(int64(status))
 		for _, err := range []error{s.Put(t.Context(), "c", "o", strings.NewReader("x"), 1),
 			s.CreateContainer(t.Context(), "c")} {
-			kind(t, err, want)
+			hasKind(t, err, want)
 			if err != nil && strings.Contains(err.Error(), s.session.Token) {
 				t.Error("the token is shown")
 			}
@@ -192,7 +153,7 @@ func TestStatusesHaveKinds(t *testing.T) {
 // been.
 func TestFaults(t *testing.T) {
 	hold := make(chan bool)
-	server := storagetest.NewSwift(t)
+	server := newFakeSwift(t)
 	t.Cleanup(func() { close(hold) }) // before the server is closed
 	hijack := func(w http.ResponseWriter) *net.TCPConn {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -205,43 +166,43 @@ func TestFaults(t *testing.T) {
 		kind, text string
 		fault      func(w http.ResponseWriter)
 	}{
-		"closed": {access.Refused, "broke", func(w http.ResponseWriter) { _ = hijack(w).Close() }},
-		"reset": {access.Refused, "broke", func(w http.ResponseWriter) {
+		"closed": {Refused, "broke", func(w http.ResponseWriter) { _ = hijack(w).Close() }},
+		"reset": {Refused, "broke", func(w http.ResponseWriter) {
 			conn := hijack(w)
 			_ = conn.SetLinger(0)
 			_ = conn.Close()
 		}},
-		"short body": {access.Refused, "before it should", func(w http.ResponseWriter) {
+		"short body": {Refused, "before it should", func(w http.ResponseWriter) {
 			conn := hijack(w)
 			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 			_ = conn.Close()
 		}},
-		"stalled": {access.Timeout, "", func(http.ResponseWriter) { <-hold }},
-		"stalled in the body": {access.Timeout, "", func(w http.ResponseWriter) {
+		"stalled": {Timeout, "", func(http.ResponseWriter) { <-hold }},
+		"stalled in the body": {Timeout, "", func(w http.ResponseWriter) {
 			_, _ = io.WriteString(hijack(w), "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 		}},
-		"garbage": {access.Server, "not HTTP", func(w http.ResponseWriter) {
+		"garbage": {Server, "not HTTP", func(w http.ResponseWriter) {
 			conn := hijack(w)
 			_, _ = io.WriteString(conn, "hello\r\n\r\n")
 			_ = conn.Close()
 		}},
-		"overloaded": {access.Server, "Service Unavailable", func(w http.ResponseWriter) { http.Error(w, "", http.StatusServiceUnavailable) }},
+		"overloaded": {Server, "Service Unavailable", func(w http.ResponseWriter) { http.Error(w, "", http.StatusServiceUnavailable) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := ""
-			if test.kind == access.Timeout {
+			if test.kind == Timeout {
 				config = "timeout=50"
 			}
-			s := openStore(t, config, login(t, server))
+			s := opened(t, "swift", config, swiftSession(t, server)).(*swift)
 			server.Before(func(w http.ResponseWriter, _ *http.Request) bool { test.fault(w); return true })
 			body, _, err := s.Get(t.Context(), "c", "o")
 			if err == nil {
 				_, err = io.Copy(io.Discard, body)
 				_ = body.Close()
 			}
-			kind(t, err, test.kind, test.text, "GET c/o")
+			hasKind(t, err, test.kind, test.text, "GET c/o")
 			server.Before(nil)
-			s = openStore(t, "", s.session)
+			s = opened(t, "swift", "", s.session).(*swift)
 			if err := s.CreateContainer(t.Context(), "c"); err != nil {
 				t.Error(err)
 			}
@@ -250,23 +211,19 @@ func TestFaults(t *testing.T) {
 }
 
 func TestAnEarlyAnswerToALargeObject(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	s := openStore(t, "", login(t, server))
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
 	server.Before(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "", http.StatusInsufficientStorage)
 		return true
 	})
 	err := s.Put(t.Context(), "c", "o", io.LimitReader(zeros{}, 64<<20), 64<<20)
-	kind(t, err, access.Server, "Insufficient Storage")
+	hasKind(t, err, Server, "Insufficient Storage")
 }
-
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
 // TestProxiesTakeTurns also kills one: what it gets fails, and then the others get all.
 func TestProxiesTakeTurns(t *testing.T) {
-	server := storagetest.NewSwift(t)
+	server := newFakeSwift(t)
 	var addresses []string
 	counts := make([]atomic.Int64, 3)
 	proxies := make([]*http.Server, len(counts))
@@ -283,11 +240,11 @@ func TestProxiesTakeTurns(t *testing.T) {
 		go func() { _ = proxies[i].Serve(listener) }()
 		defer func() { _ = proxies[i].Close() }()
 	}
-	s := openStore(t, "proxies="+strings.Join(addresses, ", "), login(t, server))
+	s := opened(t, "swift", "proxies="+strings.Join(addresses, ", "), swiftSession(t, server)).(*swift)
 	do := func(n int) (failed int) {
 		for range n {
 			if err := s.CreateContainer(t.Context(), "c"); err != nil {
-				kind(t, err, access.Refused, addresses[1])
+				hasKind(t, err, Refused, addresses[1])
 				failed++
 			}
 		}
@@ -311,25 +268,25 @@ func TestProxiesTakeTurns(t *testing.T) {
 	_ = proxies[0].Close()
 	_ = proxies[2].Close()
 	for range 6 {
-		kind(t, s.CreateContainer(t.Context(), "c"), access.Refused, "refused")
+		hasKind(t, s.CreateContainer(t.Context(), "c"), Refused, "refused")
 	}
 }
 
 func TestACalledOffOperation(t *testing.T) {
-	server := storagetest.NewSwift(t)
-	s := openStore(t, "", login(t, server))
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
 	asked, hold := make(chan bool), make(chan bool)
 	server.Before(func(http.ResponseWriter, *http.Request) bool { asked <- true; <-hold; return true })
 	defer close(hold)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
 	err := s.Delete(ctx, "c", "o")
-	if kind(t, err, access.Client, "called off"); !errors.Is(err, context.Canceled) {
+	if hasKind(t, err, Other, "called off"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
 
-func TestBadConfigs(t *testing.T) {
+func TestBadSwiftConfigs(t *testing.T) {
 	for config, text := range map[string]string{
 		"":                                "no storage_url",
 		"storage_url=ftp://x":             "storage_url is not a store's URL",
@@ -337,8 +294,112 @@ func TestBadConfigs(t *testing.T) {
 		"storage_url=http://x;timeout=1s": "timeout=1s",
 		"storage_url=http://x;logging=2":  "logging=2",
 	} {
-		if _, err := Open(parse(t, config), auth.Session{}); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := made(t, "swift", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", config, err)
 		}
+	}
+}
+
+// TestProxiesOfAFile come and go while requests are made, as machines of a microstore do.
+func TestProxiesOfAFile(t *testing.T) {
+	server := newFakeSwift(t)
+	counts := make([]atomic.Int64, 2)
+	var urls []string
+	for i := range counts {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls = append(urls, "http://"+listener.Addr().String())
+		proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			counts[i].Add(1)
+			server.Config.Handler.ServeHTTP(w, r)
+		})}
+		go func() { _ = proxy.Serve(listener) }()
+		defer func() { _ = proxy.Close() }()
+	}
+	path := filepath.Join(t.TempDir(), "tenant.json")
+	tell := func(proxies ...string) {
+		quoted := make([]string, len(proxies))
+		for i, proxy := range proxies {
+			quoted[i] = fmt.Sprintf("%q", proxy)
+		}
+		text := `{"key": "secret", "proxies": [` + strings.Join(quoted, ", ") + `]}`
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell(urls[0])
+	s := opened(t, "swift", "proxies_file="+path, swiftSession(t, server)).(*swift)
+	one := func() {
+		t.Helper()
+		if err := s.CreateContainer(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one()
+	if counts[0].Load() == 0 || counts[1].Load() != 0 {
+		t.Fatalf("requests: %d, %d", counts[0].Load(), counts[1].Load())
+	}
+	until := func(what string, holds func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !holds(); {
+			one()
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	tell(urls...)
+	until("the second proxy is never asked", func() bool { return counts[1].Load() > 0 })
+	before := counts[0].Load()
+	one()
+	one()
+	if counts[0].Load() != before+1 {
+		t.Error("they do not take turns")
+	}
+	tell(urls[1])
+	until("the first proxy is asked for ever", func() bool {
+		first := counts[0].Load()
+		one()
+		one()
+		return counts[0].Load() == first
+	})
+	// Nobody at all, or no file: those that were known are asked.
+	for _, spoil := range []func(){func() { tell() }, func() { _ = os.Remove(path) }} {
+		spoil()
+		for end := time.Now().Add(1200 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			one()
+		}
+	}
+}
+
+func TestBadFilesOfProxies(t *testing.T) {
+	server := newFakeSwift(t)
+	for content, text := range map[string]string{
+		`{"proxies": []}`:              `no JSON with a list "proxies"`,
+		`{`:                            `no JSON with a list "proxies"`,
+		`{"proxies": ["http://a/b"]}`:  "which is not host:port",
+		"-":                            "cannot be read",
+		`{"proxies": ["10.0.0.1:80"]}`: "",
+	} {
+		path := filepath.Join(t.TempDir(), "proxies.json")
+		if content != "-" {
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := made(t, "swift", "proxies_file="+path, swiftSession(t, server))
+		if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+	_, err := made(t, "swift", "storage_url=http://x;proxies=a:1;proxies_file=b", swiftSession(t, server))
+	if err == nil || !strings.Contains(err.Error(), "leave one out") {
+		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package auth
+package store
 
 import (
 	"context"
@@ -13,24 +13,14 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"hotbed/dataplane/cosbench/access"
 )
 
 const secret = "very-secret"
 
 func login(t *testing.T, kind, config string) (Session, error) {
 	t.Helper()
-	parsed, err := access.ParseConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, err := Types()[kind].Open(t.Context(), parsed)
-	if err == nil {
-		if unasked := parsed.Unasked(); unasked != nil {
-			t.Errorf("%s did not ask for %v", kind, unasked)
-		}
-	} else if strings.Contains(err.Error(), secret) {
+	session, err := logIn(t, kind, config)
+	if err != nil && strings.Contains(err.Error(), secret) {
 		t.Errorf("%v shows the password", err)
 	}
 	return session, err
@@ -44,7 +34,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 
 func refused(t *testing.T, err error, kind, text string) {
 	t.Helper()
-	if err == nil || access.KindOf(err) != kind || !strings.Contains(err.Error(), text) {
+	if err == nil || KindOf(err) != kind || !strings.Contains(err.Error(), text) {
 		t.Errorf("error %v, not of kind %s with %q", err, kind, text)
 	}
 }
@@ -89,11 +79,11 @@ func TestSwauth(t *testing.T) {
 		}
 	}
 	_, err := login(t, "swauth", "auth_url="+at+";username=other;password="+secret)
-	refused(t, err, access.Auth, "does not let other in")
+	refused(t, err, Auth, "does not let other in")
 	_, err = login(t, "swauth", "auth_url="+at)
-	refused(t, err, access.Auth, "nobody (no username is given)")
+	refused(t, err, Auth, "nobody (no username is given)")
 	_, err = login(t, "swauth", "auth_url="+at+"x;username=test:tester;password="+secret)
-	refused(t, err, access.Client, "see to auth_url")
+	refused(t, err, Other, "see to auth_url")
 }
 
 func TestServicesThatAnswerOtherwise(t *testing.T) {
@@ -102,26 +92,26 @@ func TestServicesThatAnswerOtherwise(t *testing.T) {
 		handler    http.HandlerFunc
 		kind, text string
 	}{
-		"nothing said": {func(http.ResponseWriter, *http.Request) {}, access.Server, "without X-Auth-Token"},
-		"overloaded":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, http.StatusServiceUnavailable) }, access.Server, "failed"},
-		"bad request":  {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, 400) }, access.Client, "refuses"},
+		"nothing said": {func(http.ResponseWriter, *http.Request) {}, Server, "without X-Auth-Token"},
+		"overloaded":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, http.StatusServiceUnavailable) }, Server, "failed"},
+		"bad request":  {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, 400) }, Other, "refuses"},
 		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/elsewhere" {
 				t.Error("the password was carried elsewhere")
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
-		}, access.Client, "sends elsewhere"},
-		"stalled": {func(http.ResponseWriter, *http.Request) { <-stall }, access.Timeout, "did not answer within 50ms"},
+		}, Other, "sends elsewhere"},
+		"stalled": {func(http.ResponseWriter, *http.Request) { <-stall }, Timeout, "did not answer within 50ms"},
 		"broken": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				_ = conn.Close()
 			}
-		}, access.Refused, "cannot be reached"},
+		}, Refused, "cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := "username=u;password=" + secret + ";auth_url=" + serve(t, test.handler)
-			if test.kind == access.Timeout {
+			if test.kind == Timeout {
 				config += ";timeout=50"
 				t.Cleanup(func() { close(stall) })
 			}
@@ -130,11 +120,11 @@ func TestServicesThatAnswerOtherwise(t *testing.T) {
 		})
 	}
 	_, err := login(t, "swauth", "auth_url=http://127.0.0.1:1/auth")
-	refused(t, err, access.Refused, "cannot be reached")
+	refused(t, err, Refused, "cannot be reached")
 	for config, text := range map[string]string{"auth_url=x": "is not the URL", "auth_url=ftp://x": "is not the URL",
 		"auth_url=http://a:" + secret + "@x": "has a user in it", "timeout=x": "timeout=x", "tls_verify=1": "tls_verify=1"} {
 		_, err := login(t, "swauth", config)
-		refused(t, err, access.Client, text)
+		refused(t, err, Other, text)
 	}
 }
 
@@ -151,31 +141,6 @@ func TestCertificatesAreLookedAt(t *testing.T) {
 	if _, err := login(t, "swauth", config+";tls_verify=false"); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestHTTPAuth(t *testing.T) {
-	digest := false
-	at := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		user, password, _ := r.BasicAuth()
-		switch {
-		case digest:
-			w.Header().Set("WWW-Authenticate", `Digest realm="x"`)
-			w.WriteHeader(http.StatusUnauthorized)
-		case user != "u" || password != secret:
-			w.WriteHeader(http.StatusUnauthorized)
-		default:
-			http.NotFound(w, r) // the page itself does not matter
-		}
-	})
-	session, err := login(t, "httpauth", "auth_url="+at+"/base/;username=u;password="+secret)
-	if err != nil || session.StorageURL != at+"/base" || session.Authorization != "Basic dTp2ZXJ5LXNlY3JldA==" {
-		t.Error(session, err)
-	}
-	_, err = login(t, "httpauth", "auth_url="+at+";username=v;password="+secret)
-	refused(t, err, access.Auth, "does not let v in")
-	digest = true
-	_, err = login(t, "httpauth", "auth_url="+at+";username=u;password="+secret)
-	refused(t, err, access.Auth, "only basic is supported")
 }
 
 // keystoneFake answers versions 2.0 and 3 to one user.
@@ -225,9 +190,9 @@ func TestKeystone(t *testing.T) {
 			}
 		}
 		_, err := login(t, "keystone", who+";tenant_name=other")
-		refused(t, err, access.Auth, "does not let u in")
+		refused(t, err, Auth, "does not let u in")
 		_, err = login(t, "keystone", who+";tenant_name=t;service=s3;region=R9")
-		refused(t, err, access.Client, "no public endpoint of service s3 in region R9; it has: ")
+		refused(t, err, Other, "no public endpoint of service s3 in region R9; it has: ")
 	}
 	if _, err := login(t, "keystone", "auth_url="+at+"/v3;username=u;password="+secret+
 		";tenant_name=t;user_domain=D;project_domain=E"); err != nil {
@@ -236,7 +201,7 @@ func TestKeystone(t *testing.T) {
 	for _, path := range []string{"/v2.0", "/v3"} {
 		at := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
 		_, err := login(t, "keystone", "auth_url="+at+path)
-		refused(t, err, access.Server, "without a token")
+		refused(t, err, Server, "without a token")
 	}
 }
 
@@ -253,17 +218,17 @@ func TestOneRenewalServesAll(t *testing.T) {
 	var mu sync.Mutex
 	logins, fail := 0, false
 	begin := make(chan bool)
-	session, err := open(t.Context(), func(context.Context) (Session, error) {
+	session, err := renewing(func(context.Context) (Session, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if logins++; logins > 1 {
 			<-begin
 		}
 		if fail {
-			return Session{}, &access.Error{Kind: access.Server, Message: "down"}
+			return Session{}, &Error{Kind: Server, Message: "down"}
 		}
 		return Session{Token: fmt.Sprint(logins)}, nil
-	})
+	})(t.Context())
 	if err != nil || session.Token != "1" {
 		t.Fatal(session, err)
 	}
@@ -295,19 +260,19 @@ func TestAFailedRenewalIsEverybodysForAWhile(t *testing.T) {
 	logins := 0
 	a := &account{hold: time.Hour, login: func(context.Context) (Session, error) {
 		logins++
-		return Session{}, &access.Error{Kind: access.Server, Message: "down"}
+		return Session{}, &Error{Kind: Server, Message: "down"}
 	}}
 	session := a.take(Session{Token: "1"})
 	for range 5 {
 		_, err := session.Renew(t.Context())
-		refused(t, err, access.Server, "down")
+		refused(t, err, Server, "down")
 	}
 	if logins != 1 {
 		t.Errorf("%d logins", logins)
 	}
 	a.hold = 0
 	_, err := session.Renew(t.Context())
-	if refused(t, err, access.Server, "down"); logins != 2 {
+	if refused(t, err, Server, "down"); logins != 2 {
 		t.Errorf("%d logins", logins)
 	}
 }

@@ -1,0 +1,453 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Session is what an auth service hands out. The zero Session is that of auth type none.
+type Session struct {
+	StorageURL string // URL of the account, without a slash at the end; empty: the store knows it
+	Token      string // empty: requests carry none
+	// Expires is when the token runs out, so that it can be renewed before; zero: unknown.
+	Expires time.Time
+	// Renew gets a new session when the token has run out; nil: nothing to renew. Many workers may
+	// call it at once.
+	Renew Login
+}
+
+// commonKeys are known to all auth types: COSBench's logging of each authentication, which is not done
+// here, and caching of its result, which is always done.
+var commonKeys = []string{"logging", "caching"}
+
+func checkCommon(config Config) error {
+	for _, key := range commonKeys {
+		if _, err := config.Bool(key, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newNoAuth(config Config) (Login, error) {
+	return func(context.Context) (Session, error) { return Session{}, nil }, checkCommon(config)
+}
+
+// newMockAuth takes COSBench's 10 ms for a login, and hands out a token that nobody checks.
+func newMockAuth(config Config) (Login, error) {
+	delay, err := config.Milliseconds("delay", 10*time.Millisecond)
+	if err == nil {
+		err = checkCommon(config)
+	}
+	return func(ctx context.Context) (Session, error) {
+		return Session{Token: config.Text("token", "token")}, pause(ctx, delay)
+	}, err
+}
+
+// service is an auth service over HTTP. A login is rare: net/http is quick enough.
+type service struct {
+	name     string // of the auth type, for messages
+	url      string
+	username string
+	password string
+	client   *http.Client
+}
+
+// serviceKeys are known to every such auth type: auth_url (or url), username, password, timeout
+// (milliseconds of a whole login), and tls_verify=false, which is not COSBench's, for certificates
+// that nobody vouches for: COSBench accepts any.
+var serviceKeys = slices.Concat([]string{"auth_url", "url", "username", "password", "timeout", "tls_verify"},
+	commonKeys)
+
+// answerMax is how much of an answer is read, in bytes: a catalogue of a large cloud has some 100 KB.
+const answerMax = 4 << 20
+
+func newService(config Config, name, defaultURL string, timeout time.Duration) (*service, error) {
+	if err := checkCommon(config); err != nil {
+		return nil, err
+	}
+	s := &service{name: name, username: config.Text("username", ""), password: config.Text("password", "")}
+	s.url = strings.TrimRight(config.Text("auth_url", config.Text("url", defaultURL)), "/")
+	u, err := url.Parse(s.url)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("auth_url of auth type %s is not the URL of a service; write http://HOST:PORT/PATH", name)
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("auth_url of auth type %s has a user in it; write username= and password=", name)
+	}
+	if timeout, err = config.Milliseconds("timeout", timeout); err != nil {
+		return nil, err
+	}
+	verify, err := config.Bool("tls_verify", true)
+	if err != nil {
+		return nil, err
+	}
+	s.client = &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: !verify},
+			DisableKeepAlives: true, // the next login is hours away
+		},
+		// A redirection must not carry the password elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return s, nil
+}
+
+// answer is what a service sent.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// ask sends a request and reads the answer; anything but a 2xx is an error.
+func (s *service) ask(ctx context.Context, method, path string, header http.Header, body []byte) (answer, error) {
+	at := s.url + path
+	request, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	if err != nil {
+		return answer{}, s.fail(Other, 0, "%s cannot be asked", at)
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return answer{}, s.lost(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	got := answer{status: response.StatusCode, header: response.Header}
+	if got.body, err = io.ReadAll(io.LimitReader(response.Body, answerMax)); err != nil {
+		return answer{}, s.lost(ctx, err)
+	}
+	switch {
+	case got.status >= 200 && got.status < 300:
+		return got, nil
+	case got.status == http.StatusUnauthorized || got.status == http.StatusForbidden:
+		who := s.username
+		if who == "" {
+			who = "nobody (no username is given)"
+		}
+		return got, s.fail(Auth, got.status, "%s does not let %s in: see to username and password", at, who)
+	case got.status == http.StatusNotFound:
+		return got, s.fail(Other, got.status, "%s is not an auth service of this type; see to auth_url", at)
+	case got.status < 300 || got.status >= 500:
+		return got, s.fail(Server, got.status, "%s failed", at)
+	case got.status < 400:
+		return got, s.fail(Other, got.status, "%s sends elsewhere; see to auth_url", at)
+	}
+	return got, s.fail(Other, got.status, "%s refuses the request", at)
+}
+
+// lost is the error of a request without an answer.
+func (s *service) lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ended(ctx.Err())
+	}
+	var u *url.Error
+	if errors.As(err, &u) { // its text repeats method and URL
+		err = u.Err
+	}
+	kind := KindOf(err)
+	if kind == Timeout {
+		return s.fail(kind, 0, "%s did not answer within %v", s.url, s.client.Timeout)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		kind = Refused
+	}
+	return s.fail(kind, 0, "%s cannot be reached: %v", s.url, err)
+}
+
+func (s *service) fail(kind string, status int, format string, args ...any) error {
+	message := fmt.Sprintf("auth type "+s.name+": "+format, args...)
+	if s.password != "" {
+		message = strings.ReplaceAll(message, s.password, "***")
+	}
+	return &Error{Kind: kind, Status: status, Message: message}
+}
+
+// newSwauth logs in at Swift's TempAuth or swauth (auth v1.0): a GET with X-Auth-User and X-Auth-Key,
+// answered by X-Auth-Token and X-Storage-Url.
+func newSwauth(config Config) (Login, error) {
+	s, err := newService(config, "swauth", "http://127.0.0.1:8080/auth/v1.0", 30*time.Second)
+	return renewing(s.loginV1), err
+}
+
+func (s *service) loginV1(ctx context.Context) (Session, error) {
+	asked := time.Now()
+	got, err := s.ask(ctx, http.MethodGet, "", http.Header{"X-Auth-User": {s.username}, "X-Auth-Key": {s.password}}, nil)
+	if err != nil {
+		return Session{}, err
+	}
+	token := got.header.Get("X-Auth-Token")
+	if token == "" {
+		token = got.header.Get("X-Storage-Token")
+	}
+	account := got.header.Get("X-Storage-Url")
+	if token == "" || account == "" {
+		return Session{}, s.fail(Server, got.status,
+			"%s answers without X-Auth-Token and X-Storage-Url; see to auth_url", s.url)
+	}
+	session := Session{StorageURL: strings.TrimRight(account, "/"), Token: token}
+	// TempAuth says for how many seconds the token is good.
+	if seconds, err := strconv.ParseFloat(got.header.Get("X-Auth-Token-Expires"), 64); err == nil && seconds > 0 {
+		session.Expires = asked.Add(time.Duration(min(seconds, 1e9) * float64(time.Second)))
+	}
+	return session, nil
+}
+
+// keystoneKeys: tenant_id, tenant_name (or tenname), service and usertoken are COSBench's; region,
+// user_domain and project_domain are for version 3.
+var keystoneKeys = slices.Concat(serviceKeys, []string{"tenant_id", "tenant_name", "tenname", "service", "usertoken",
+	"region", "user_domain", "project_domain"})
+
+// keystone is an OpenStack identity service. The version is what auth_url ends with: /v3, else v2.0.
+type keystone struct {
+	*service
+	userToken, tenantID, tenantName string
+	userDomain, projectDomain       string
+	catalogue, region               string
+}
+
+func newKeystone(config Config) (Login, error) {
+	s, err := newService(config, "keystone", "http://127.0.0.1:5000/v2.0", 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	k := &keystone{service: s,
+		userToken:  config.Text("usertoken", ""),
+		tenantID:   config.Text("tenant_id", ""),
+		tenantName: config.Text("tenant_name", config.Text("tenname", "")),
+		userDomain: config.Text("user_domain", "Default"),
+		catalogue:  config.Text("service", "swift"),
+		region:     config.Text("region", ""),
+	}
+	k.projectDomain = config.Text("project_domain", k.userDomain)
+	if strings.HasSuffix(s.url, "/v3") {
+		return renewing(k.loginV3), nil
+	}
+	return renewing(k.loginV2), nil
+}
+
+// object is JSON as a map: each login is asked for once in hours.
+type object = map[string]any
+
+func (k *keystone) post(ctx context.Context, path string, body object) (answer, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return answer{}, k.fail(Other, 0, "the request cannot be written")
+	}
+	return k.ask(ctx, http.MethodPost, path, http.Header{"Content-Type": {"application/json"}}, text)
+}
+
+func (k *keystone) loginV2(ctx context.Context) (Session, error) {
+	who := object{"passwordCredentials": object{"username": k.username, "password": k.password}}
+	if k.userToken != "" {
+		who = object{"token": object{"id": k.userToken}}
+	}
+	switch {
+	case k.tenantID != "":
+		who["tenantId"] = k.tenantID
+	case k.tenantName != "":
+		who["tenantName"] = k.tenantName
+	}
+	got, err := k.post(ctx, "/tokens", object{"auth": who})
+	if err != nil {
+		return Session{}, err
+	}
+	var said struct {
+		Access struct {
+			Token   struct{ ID, Expires string }
+			Catalog []struct {
+				Name, Type string
+				Endpoints  []struct{ Region, PublicURL string }
+			} `json:"serviceCatalog"`
+		}
+	}
+	if err := json.Unmarshal(got.body, &said); err != nil || said.Access.Token.ID == "" {
+		return Session{}, k.fail(Server, got.status, "%s answers without a token of version 2.0", k.url)
+	}
+	var found []endpoint
+	for _, service := range said.Access.Catalog {
+		for _, e := range service.Endpoints {
+			found = append(found, endpoint{service.Name, service.Type, e.Region, e.PublicURL})
+		}
+	}
+	return k.session(said.Access.Token.ID, said.Access.Token.Expires, found)
+}
+
+func (k *keystone) loginV3(ctx context.Context) (Session, error) {
+	user := object{"name": k.username, "password": k.password, "domain": domain(k.userDomain)}
+	identity := object{"methods": []string{"password"}, "password": object{"user": user}}
+	if k.userToken != "" {
+		identity = object{"methods": []string{"token"}, "token": object{"id": k.userToken}}
+	}
+	who := object{"identity": identity}
+	switch {
+	case k.tenantID != "":
+		who["scope"] = object{"project": object{"id": k.tenantID}}
+	case k.tenantName != "":
+		who["scope"] = object{"project": object{"name": k.tenantName, "domain": domain(k.projectDomain)}}
+	}
+	got, err := k.post(ctx, "/auth/tokens", object{"auth": who})
+	if err != nil {
+		return Session{}, err
+	}
+	var said struct {
+		Token struct {
+			Expires string `json:"expires_at"`
+			Catalog []struct {
+				Name, Type string
+				Endpoints  []struct{ Region, Interface, URL string }
+			}
+		}
+	}
+	token := got.header.Get("X-Subject-Token")
+	if err := json.Unmarshal(got.body, &said); err != nil || token == "" {
+		return Session{}, k.fail(Server, got.status, "%s answers without a token of version 3", k.url)
+	}
+	var found []endpoint
+	for _, service := range said.Token.Catalog {
+		for _, e := range service.Endpoints {
+			if e.Interface == "public" {
+				found = append(found, endpoint{service.Name, service.Type, e.Region, e.URL})
+			}
+		}
+	}
+	return k.session(token, said.Token.Expires, found)
+}
+
+// domain names a domain by its id where it is the one that every keystone has, else by its name.
+func domain(name string) object {
+	if strings.EqualFold(name, "default") {
+		return object{"id": "default"}
+	}
+	return object{"name": name}
+}
+
+type endpoint struct{ service, kind, region, url string }
+
+// session finds the store in the catalogue: by the service's name as COSBench does, else by its type.
+func (k *keystone) session(token, expires string, all []endpoint) (Session, error) {
+	here := func(e endpoint) bool { return k.region == "" || e.region == k.region }
+	at := slices.IndexFunc(all, func(e endpoint) bool { return e.service == k.catalogue && here(e) })
+	if at < 0 {
+		at = slices.IndexFunc(all, func(e endpoint) bool { return e.kind == k.catalogue && here(e) })
+	}
+	if at < 0 || all[at].url == "" {
+		var names []string
+		for _, e := range all {
+			names = append(names, strings.TrimSpace(e.service+" "+e.region))
+		}
+		slices.Sort(names)
+		in := ""
+		if k.region != "" {
+			in = " in region " + k.region
+		}
+		return Session{}, k.fail(Other, 0, "the catalogue has no public endpoint of service %s%s; it has: %s; "+
+			"see to service and tenant_name", k.catalogue, in, strings.Join(slices.Compact(names), ", "))
+	}
+	session := Session{StorageURL: strings.TrimRight(all[at].url, "/"), Token: token}
+	// One that is over already shows that the clocks differ.
+	if until, err := time.Parse(time.RFC3339, expires); err == nil && time.Now().Before(until) {
+		session.Expires = until
+	}
+	return session, nil
+}
+
+// account serves many workers with one login: however many of them find at once that the token has
+// run out, one of them logs in again, and all get the result.
+type account struct {
+	login Login
+	// hold is for how long a failed renewal is everybody's answer: if a store refuses each request,
+	// not each request may ask the auth service too.
+	hold time.Duration
+
+	mu     sync.Mutex
+	turn   int // number of sessions so far
+	now    Session
+	flight *flight
+}
+
+// flight is one renewal on its way, or one that failed a moment ago.
+type flight struct {
+	done   chan struct{}
+	err    error
+	failed time.Time
+}
+
+// renewing makes a login whose sessions renew themselves.
+func renewing(login Login) Login {
+	return func(ctx context.Context) (Session, error) {
+		a := &account{login: login, hold: time.Second}
+		session, err := login(ctx)
+		if err != nil {
+			return Session{}, err
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.take(session), nil
+	}
+}
+
+// take makes a session the current one. The lock is held.
+func (a *account) take(session Session) Session {
+	a.turn++
+	turn := a.turn
+	session.Renew = func(ctx context.Context) (Session, error) { return a.renew(ctx, turn) }
+	a.now = session
+	return session
+}
+
+// renew returns a session later than the one of that turn.
+func (a *account) renew(ctx context.Context, turn int) (Session, error) {
+	a.mu.Lock()
+	if a.turn > turn {
+		defer a.mu.Unlock()
+		return a.now, nil
+	}
+	f := a.flight
+	if f == nil || !f.failed.IsZero() && time.Since(f.failed) >= a.hold {
+		f = &flight{done: make(chan struct{})}
+		a.flight = f
+		// It is everybody's: the worker who began it may be called off.
+		go a.fly(context.WithoutCancel(ctx), f)
+	}
+	a.mu.Unlock()
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return Session{}, ended(ctx.Err())
+	}
+	if f.err != nil {
+		return Session{}, f.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.now, nil
+}
+
+func (a *account) fly(ctx context.Context, f *flight) {
+	session, err := a.login(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.take(session)
+		a.flight = nil
+	} else {
+		f.err, f.failed = err, time.Now()
+	}
+	close(f.done)
+}

@@ -1,0 +1,483 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/testservers/memswift"
+)
+
+// names are of objects that a path has to escape.
+var names = []string{"myobjects1", "a b", "ü-日本", "a/b//c", "100%", "q?x=1&y=2#z", "+;,:@=$!*'()", "~._-",
+	"back\\slash"}
+
+// contract holds a store to the promises of Storage, in a container that nobody else uses.
+func contract(t *testing.T, s Storage, container string) {
+	ctx := t.Context()
+	fine := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	kind := func(err error, want string) {
+		t.Helper()
+		var e *Error
+		if !errors.As(err, &e) || KindOf(err) != want || strings.ContainsAny(e.Message, "\r\n") {
+			t.Errorf("error %v, not of kind %s", err, want)
+		}
+	}
+	fine(s.DeleteContainer(ctx, container)) // a missing one is no error
+	_, _, err := s.Get(ctx, container, "x")
+	kind(err, NotFound)
+	kind(s.Put(ctx, container, "x", strings.NewReader("x"), 1), NotFound)
+	_, err = s.List(ctx, container, "")
+	kind(err, NotFound)
+	fine(s.CreateContainer(ctx, container))
+	fine(s.CreateContainer(ctx, container)) // one that exists neither
+	empty, err := s.List(ctx, container, "")
+	fine(err)
+
+	random := rand.NewChaCha8([32]byte{1})
+	for i, size := range []int{0, 1, 1000, 64_000, 300_000, 5_000_000} {
+		content := make([]byte, size)
+		_, _ = random.Read(content)
+		for _, length := range []int64{int64(size), -1} {
+			fine(s.Put(ctx, container, names[i], bytes.NewReader(content), length))
+			same(ctx, t, s, container, names[i], content)
+		}
+		// As a reader that is nothing but one, and shorter than what it replaces.
+		content = content[:size/2]
+		fine(s.Put(ctx, container, names[i], io.MultiReader(bytes.NewReader(content)), int64(len(content))))
+		same(ctx, t, s, container, names[i], content)
+	}
+	for _, name := range names {
+		fine(s.Put(ctx, container, name, strings.NewReader(name), int64(len(name))))
+	}
+	for _, name := range names {
+		same(ctx, t, s, container, name, []byte(name))
+	}
+	all, err := s.List(ctx, container, "")
+	fine(err)
+	some, err := s.List(ctx, container, "a b")
+	fine(err)
+	if !(empty < some && some < all) {
+		t.Errorf("listings have %d, %d and %d bytes", empty, some, all)
+	}
+	body, _, err := s.Get(ctx, container, names[0]) // one that is not read
+	fine(err)
+	fine(body.Close())
+
+	_, _, err = s.Get(ctx, container, "nothing")
+	kind(err, NotFound)
+	kind(s.Put(ctx, container, "short", strings.NewReader("abc"), 4), Other)
+	kind(s.DeleteContainer(ctx, container), Other)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	err = s.Put(ended, container, "late", strings.NewReader("abc"), 3)
+	if kind(err, Other); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for _, name := range names {
+		fine(s.Delete(ctx, container, name))
+	}
+	fine(s.Delete(ctx, container, names[0])) // a missing one is no error
+	_, _, err = s.Get(ctx, container, names[0])
+	kind(err, NotFound)
+	fine(s.DeleteContainer(ctx, container))
+	fine(s.DeleteContainer(ctx, container))
+}
+
+// same reads an object and compares.
+func same(ctx context.Context, t *testing.T, s Storage, container, name string, want []byte) {
+	t.Helper()
+	body, length, err := s.Get(ctx, container, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, body)
+	if err := errors.Join(err, body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if wanted := sha256.Sum256(want); n != int64(len(want)) || length >= 0 && length != n ||
+		!bytes.Equal(sum.Sum(nil), wanted[:]) {
+		t.Errorf("%s has %d bytes (it says %d), not the %d that were stored", name, n, length, len(want))
+	}
+}
+
+func parse(t testing.TB, text string) Config {
+	t.Helper()
+	config, err := ParseConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// made opens a store; the error is that of its config or of opening it.
+func made(t testing.TB, kind, config string, session Session) (Storage, error) {
+	t.Helper()
+	open, err := All().Storage[kind].New(parse(t, config))
+	if err != nil {
+		return nil, err
+	}
+	return open(session)
+}
+
+func opened(t testing.TB, kind, config string, session Session) Storage {
+	t.Helper()
+	s, err := made(t, kind, config, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func logIn(t testing.TB, kind, config string) (Session, error) {
+	t.Helper()
+	login, err := All().Auth[kind].New(parse(t, config))
+	if err != nil {
+		return Session{}, err
+	}
+	return login(t.Context())
+}
+
+// hasKind fails the test unless the error is of a kind and has the texts.
+func hasKind(t *testing.T, err error, want string, texts ...string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != want {
+		t.Errorf("error %v, not of kind %s", err, want)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(e.Message, text) {
+			t.Errorf("%q is not in %q", text, e.Message)
+		}
+	}
+}
+
+// fakeS3 is a store in memory that answers as S3 does, to requests whose signature is right.
+type fakeS3 struct {
+	*httptest.Server
+	// AccessKey and SecretKey sign.
+	AccessKey, SecretKey, Region string
+	// Domain has the buckets' names before it; empty: they stand in the path.
+	Domain string
+
+	mu      sync.Mutex
+	buckets map[string]map[string][]byte
+	hashed  int // payloads that were signed
+}
+
+// newFakeS3 starts one.
+func newFakeS3(t testing.TB) *fakeS3 {
+	s := &fakeS3{AccessKey: "test:tester", SecretKey: "test-key", Region: "us-east-1", buckets: map[string]map[string][]byte{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Hashed is how many payloads were signed.
+func (s *fakeS3) Hashed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hashed
+}
+
+func (s *fakeS3) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if payload := r.Header.Get("X-Amz-Content-Sha256"); payload != "UNSIGNED-PAYLOAD" {
+		if sum := sha256.Sum256(body); payload != hex.EncodeToString(sum[:]) {
+			s3Error(w, http.StatusBadRequest, "XAmzContentSHA256Mismatch")
+			return
+		}
+		if len(body) > 0 {
+			s.hashed++
+		}
+	}
+	if r.Method == http.MethodPut && r.ContentLength < 0 {
+		s3Error(w, http.StatusLengthRequired, "MissingContentLength")
+		return
+	}
+	if want, got := signature(r, s.SecretKey), between(r.Header.Get("Authorization"), "Signature=", ""); want != got ||
+		between(r.Header.Get("Authorization"), "Credential=", "/") != s.AccessKey {
+		// AWS repeats here what was signed, and the access key.
+		s3Error(w, http.StatusForbidden, "SignatureDoesNotMatch for "+s.AccessKey)
+		return
+	}
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	if s.Domain != "" {
+		bucket, found := strings.CutSuffix(r.Host, "."+s.Domain)
+		if !found {
+			s3Error(w, http.StatusBadRequest, "InvalidBucketName")
+			return
+		}
+		path = strings.TrimSuffix(bucket+"/"+path, "/")
+	}
+	bucket, object, isObject := strings.Cut(path, "/")
+	if isObject {
+		s.object(w, r, bucket, object, body)
+	} else {
+		s.bucket(w, r, bucket, string(body))
+	}
+}
+
+func s3Error(w http.ResponseWriter, status int, code string) {
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>`+"\n<Error><Code>%s</Code><Message>Because\nof that."+
+		"</Message><Resource>/x</Resource></Error>", code)
+}
+
+func (s *fakeS3) bucket(w http.ResponseWriter, r *http.Request, name, body string) {
+	objects, found := s.buckets[name]
+	located := strings.Contains(body, "<LocationConstraint>"+s.Region+"<")
+	switch {
+	case r.Method == http.MethodPut && located != (s.Region != "us-east-1"):
+		s3Error(w, http.StatusBadRequest, "IllegalLocationConstraintException")
+	case r.Method == http.MethodPut && found:
+		s3Error(w, http.StatusConflict, "BucketAlreadyOwnedByYou")
+	case r.Method == http.MethodPut:
+		s.buckets[name] = map[string][]byte{}
+	case !found:
+		s3Error(w, http.StatusNotFound, "NoSuchBucket")
+	case r.Method == http.MethodDelete && len(objects) > 0:
+		s3Error(w, http.StatusConflict, "BucketNotEmpty")
+	case r.Method == http.MethodDelete:
+		delete(s.buckets, name)
+		w.WriteHeader(http.StatusNoContent)
+	case r.URL.Query().Get("list-type") != "2":
+		s3Error(w, http.StatusNotImplemented, "NotImplemented")
+	default:
+		for _, name := range listed(objects, r.URL.Query().Get("prefix")) {
+			_, _ = fmt.Fprintf(w, "<Contents><Key>%s</Key></Contents>", name)
+		}
+	}
+}
+
+func (s *fakeS3) object(w http.ResponseWriter, r *http.Request, bucket, name string, body []byte) {
+	objects, found := s.buckets[bucket]
+	content, there := objects[name]
+	switch {
+	case !found:
+		s3Error(w, http.StatusNotFound, "NoSuchBucket")
+	case r.Method == http.MethodPut:
+		objects[name] = body
+	case r.Method == http.MethodDelete:
+		delete(objects, name)
+		w.WriteHeader(http.StatusNoContent)
+	case !there:
+		s3Error(w, http.StatusNotFound, "NoSuchKey")
+	default:
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		_, _ = w.Write(content)
+	}
+}
+
+func between(text, begin, end string) string {
+	_, text, _ = strings.Cut(text, begin)
+	if end != "" {
+		text, _, _ = strings.Cut(text, end)
+	}
+	return text
+}
+
+// signature computes the signature of a request from what a server gets: by
+// AWS's description of version 4, for any signed headers.
+func signature(r *http.Request, secretKey string) string {
+	authorization := r.Header.Get("Authorization")
+	scope := between(authorization, "Credential=", ",")
+	scope = scope[strings.Index(scope, "/")+1:] // the access key has none
+	signed := between(authorization, "SignedHeaders=", ",")
+
+	var query []string
+	for key, values := range r.URL.Query() {
+		for _, value := range values {
+			query = append(query, encode(key)+"="+encode(value))
+		}
+	}
+	slices.Sort(query)
+	canonical := r.Method + "\n" + strings.ReplaceAll(encode(r.URL.Path), "%2F", "/") + "\n" +
+		strings.Join(query, "&") + "\n"
+	for name := range strings.SplitSeq(signed, ";") {
+		value := r.Header.Get(name)
+		if name == "host" {
+			value = r.Host
+		}
+		canonical += name + ":" + strings.Join(strings.Fields(value), " ") + "\n"
+	}
+	canonical += "\n" + signed + "\n" + r.Header.Get("X-Amz-Content-Sha256")
+	sum := sha256.Sum256([]byte(canonical))
+
+	key := "AWS4" + secretKey
+	for part := range strings.SplitSeq(scope, "/") {
+		key = mac(key, part)
+	}
+	return hex.EncodeToString([]byte(mac(key, "AWS4-HMAC-SHA256\n"+r.Header.Get("X-Amz-Date")+"\n"+scope+"\n"+
+		hex.EncodeToString(sum[:]))))
+}
+
+func mac(key, text string) string {
+	m := hmac.New(sha256.New, []byte(key))
+	_, _ = io.WriteString(m, text)
+	return string(m.Sum(nil))
+}
+
+// encode is AWS's UriEncode, by way of net/url's.
+func encode(text string) string {
+	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(url.QueryEscape(text))
+}
+
+func listed(objects map[string][]byte, prefix string) []string {
+	var names []string
+	for name := range objects {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// fakeSwift is a store in memory that answers as Swift's proxy with TempAuth does.
+type fakeSwift struct {
+	*httptest.Server
+	Store *memswift.Server
+
+	before atomic.Pointer[Answer]
+}
+
+// Answer answers a request, unless it is false.
+type Answer func(w http.ResponseWriter, r *http.Request) bool
+
+// Before has each request to the account asked of this first; nil: no more.
+func (s *fakeSwift) Before(answer Answer) { s.before.Store(&answer) }
+
+// newFakeSwift starts one.
+func newFakeSwift(t testing.TB) *fakeSwift {
+	s := &fakeSwift{Store: &memswift.Server{User: "test:tester", Key: "test-key"}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Trans-Id", "tx1")
+		before := s.before.Load()
+		if r.URL.Path != memswift.AuthPath && before != nil && *before != nil && (*before)(w, r) {
+			return
+		}
+		s.Store.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// AuthURL is where one logs in.
+func (s *fakeSwift) AuthURL() string { return s.URL + memswift.AuthPath }
+
+// StorageURL is the account's.
+func (s *fakeSwift) StorageURL() string { return s.URL + memswift.AccountPath }
+
+// real opens a store that a test may use: HOTBED_SWIFT is "TYPE CONFIG [AUTHTYPE AUTHCONFIG]", several of
+// them divided by "|", such as "swift timeout=10000 swauth username=...;password=...;auth_url=...". It
+// stands in the environment, as it has passwords.
+func real(t testing.TB, description string) Storage {
+	t.Helper()
+	words := strings.Fields(description)
+	if len(words) != 2 && len(words) != 4 {
+		t.Fatalf("HOTBED_SWIFT has %d words for a store", len(words))
+	}
+	var session Session
+	if len(words) == 4 {
+		var err error
+		if session, err = logIn(t, words[2], words[3]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return opened(t, words[0], words[1], session)
+}
+
+func descriptions(t testing.TB) []string {
+	t.Helper()
+	text := os.Getenv("HOTBED_SWIFT")
+	if text == "" {
+		t.Skip("needs a Swift: HOTBED_SWIFT says which, and as whom")
+	}
+	return strings.Split(text, "|")
+}
+
+func TestRealStoresKeepTheContract(t *testing.T) {
+	for i, description := range descriptions(t) {
+		kind, _, _ := strings.Cut(strings.TrimSpace(description), " ")
+		t.Run(kind, func(t *testing.T) {
+			contract(t, real(t, description), fmt.Sprintf("contract-%d", i))
+		})
+	}
+}
+
+// BenchmarkReal tells the CPU that this side spends on a request to a real store.
+func BenchmarkReal(b *testing.B) {
+	for _, description := range descriptions(b) {
+		kind, _, _ := strings.Cut(strings.TrimSpace(description), " ")
+		s := real(b, description)
+		if err := s.CreateContainer(b.Context(), "bench"); err != nil {
+			b.Fatal(err)
+		}
+		for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
+			content := bytes.Repeat([]byte{'x'}, size)
+			operations := map[string]func() error{
+				"PUT": func() error {
+					return s.Put(b.Context(), "bench", "object", bytes.NewReader(content), int64(size))
+				},
+				"GET": func() error {
+					body, _, err := s.Get(b.Context(), "bench", "object")
+					if err == nil {
+						_, err = io.Copy(io.Discard, body)
+					}
+					return err
+				},
+			}
+			for _, verb := range []string{"PUT", "GET"} {
+				b.Run(fmt.Sprintf("%s/%s/%d", kind, verb, size), func(b *testing.B) {
+					b.ReportAllocs()
+					before := processor()
+					for range b.N {
+						if err := operations[verb](); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64((processor()-before).Microseconds())/float64(b.N), "cpu-us/op")
+				})
+			}
+		}
+	}
+}
+
+func processor() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestConfig(t *testing.T) {
+	c := parse(t, " a = 1 ; b=x=y;;a=2;on=TRUE;ms=1500;empty=")
+	if got := c.String(); got != "a=2;b=x=y;on=TRUE;ms=1500;empty=" {
+		t.Error(got)
+	}
+	if got := c.With(parse(t, "token=hush;b=z;password=")).String(); got != "a=2;b=z;on=TRUE;ms=1500;empty=;token=***;password=***" {
+		t.Error(got)
+	}
+	a, errA := c.Int("a", 0)
+	on, errOn := c.Bool("on", false)
+	ms, errMs := c.Milliseconds("ms", 0)
+	if a != 2 || !on || ms != 1500*time.Millisecond || c.Text("b", "") != "x=y" || errors.Join(errA, errOn, errMs) != nil {
+		t.Error(a, on, ms, c.Text("b", ""), errA, errOn, errMs)
+	}
+	missing, err := c.Milliseconds("none", time.Minute)
+	if missing != time.Minute || err != nil || c.Text("none", "z") != "z" {
+		t.Error(missing, err)
+	}
+	if _, err := c.Required("empty"); err == nil || !strings.Contains(err.Error(), "empty is missing") {
+		t.Error(err)
+	}
+	for _, read := range []func() error{
+		func() error { _, err := c.Int("b", 0); return err },
+		func() error { _, err := c.Bool("b", false); return err },
+		func() error { _, err := c.Milliseconds("b", 0); return err },
+		func() error { _, err := parse(t, "b=-1").Milliseconds("b", 0); return err },
+	} {
+		if err := read(); err == nil || !strings.Contains(err.Error(), "b=") {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := ParseConfig("password=a;bc"); err == nil || strings.Contains(err.Error(), "bc") {
+		t.Errorf("%v: half of a password is shown, or taken", err)
+	}
+	if value, found := (Config{}).Lookup("a"); found || value != "" {
+		t.Error("the zero Config has something")
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for kind, err := range map[string]error{
+		NotFound: fmt.Errorf("reading: %w", &Error{Kind: NotFound, Status: 404, Message: "no"}),
+		Timeout:  fmt.Errorf("x: %w", os.ErrDeadlineExceeded),
+		Refused:  &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		Other:    errors.New("whatever"),
+		Server:   &Error{Kind: Server, Message: "no"},
+	} {
+		if got := KindOf(err); got != kind {
+			t.Errorf("%v is %s, not %s", err, got, kind)
+		}
+	}
+	if got := KindOf(context.DeadlineExceeded); got != Timeout {
+		t.Error(got)
+	}
+	if text := (&Error{Kind: Server, Status: 503, Message: "busy"}).Error(); text != "busy (server, 503)" {
+		t.Error(text)
+	}
+}
+
+func TestItAnswersAsItsConfigSays(t *testing.T) {
+	s := opened(t, "mock", "size=5000;delay=0", Session{})
+	body, length, err := s.Get(t.Context(), "c", "o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, body); n != 5000 || length != 5000 || err != nil {
+		t.Errorf("%d of %d bytes, %v", n, length, err)
+	}
+	n, list := s.List(t.Context(), "c", "")
+	if err := errors.Join(s.CreateContainer(t.Context(), "c"), s.Put(t.Context(), "c", "o", strings.NewReader("abc"), 3),
+		s.Put(t.Context(), "c", "o", strings.NewReader("abc"), -1), s.Delete(t.Context(), "c", "o"),
+		s.DeleteContainer(t.Context(), "c"), list); err != nil || n != 0 {
+		t.Error(n, err)
+	}
+	if err := s.Put(t.Context(), "c", "o", strings.NewReader("abc"), 4); KindOf(err) != Other {
+		t.Error(err)
+	}
+}
+
+func TestItFailsAsOftenAsItsConfigSays(t *testing.T) {
+	s := opened(t, "mock", "delay=0;errors=0.25", Session{})
+	failed := 0
+	for range 4000 {
+		if err := s.Delete(t.Context(), "c", "o"); KindOf(err) == Server {
+			failed++
+		}
+	}
+	if failed < 800 || failed > 1200 {
+		t.Errorf("%d of 4000 failed", failed)
+	}
+}
+
+func TestADelayIsCalledOff(t *testing.T) {
+	s := opened(t, "mock", "delay=3600000", Session{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Delete(ctx, "c", "o"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestNoneDoesNothing(t *testing.T) {
+	s := opened(t, "none", "", Session{})
+	body, length, err := s.Get(t.Context(), "c", "o")
+	if err != nil || length != 0 {
+		t.Fatal(length, err)
+	}
+	if text, err := io.ReadAll(body); len(text) != 0 || err != nil {
+		t.Errorf("%q %v", text, err)
+	}
+}
+
+func TestBadMockConfigs(t *testing.T) {
+	for config, text := range map[string]string{"size=-1": "size=-1", "delay=x": "delay=x", "errors=2": "share",
+		"printing=true": "printing=true is not supported", "doStats=3": "doStats=3"} {
+		if _, err := made(t, "mock", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", config, err)
+		}
+	}
+}

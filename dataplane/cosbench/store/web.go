@@ -1,0 +1,449 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hotbed/dataplane/internal/http1"
+)
+
+// webKeys are those of every store over HTTP: COSBench's timeout (milliseconds that connecting may take,
+// and that the store may do nothing) and logging (nothing is logged here). Not COSBench's are proxies
+// (host:port,host:port in place of the host of the store's URL; they take turns), proxies_file (a file
+// that lists them, read again when it changes) and tls_verify (false: any certificate is accepted, as
+// COSBench does).
+var webKeys = []string{"timeout", "logging", "proxies", "proxies_file", "tls_verify"}
+
+const (
+	defaultTimeout = 30 * time.Second // COSBench's
+	// aside is for how long one worker leaves out a proxy that cannot be reached.
+	aside = 2 * time.Second
+	// excerpt is how much of an answer that reports an error is read, in bytes.
+	excerpt = 4096
+	// messageMax is how long a message gets, in bytes.
+	messageMax = 500
+)
+
+// web has one worker's connections to a store over HTTP: one to each proxy, which take turns. It is not
+// for concurrent use.
+type web struct {
+	// request is what the next do sends; it keeps what it does not set.
+	request http1.Request
+	path    string // of the store's URL, escaped, without a slash at its end
+	name    string // host of the store's URL, without its port
+
+	proxies []proxy
+	file    *proxyFile // nil: the proxies stay
+	version uint64
+	options http1.Options
+	turn    uint64
+	secrets []string // what no message may show
+	body    webBody
+	detail  func(body []byte) string // what an answer that reports an error says
+
+	target, what []byte
+	fields       []http1.Field
+}
+
+type proxy struct {
+	conn  *http1.Conn
+	until time.Time // left out until then; zero: in use
+}
+
+// begun spreads workers over proxies: the next one begins with the next proxy.
+var begun atomic.Uint64
+
+// webSettings are the values of webKeys.
+type webSettings struct {
+	timeout            time.Duration
+	verify             bool
+	proxies, proxyFile string
+}
+
+// readWeb checks a config: webKeys, and the store's URL if it stands there under the given key.
+func readWeb(key string, config Config) (s webSettings, err error) {
+	if at := config.Text(key, ""); at != "" {
+		if _, err := storeURL(key, at); err != nil {
+			return s, err
+		}
+	}
+	if _, err = config.Bool("logging", false); err != nil {
+		return s, err
+	}
+	if s.timeout, err = config.Milliseconds("timeout", defaultTimeout); err != nil {
+		return s, err
+	}
+	if s.verify, err = config.Bool("tls_verify", true); err != nil {
+		return s, err
+	}
+	s.proxies, s.proxyFile = config.Text("proxies", ""), config.Text("proxies_file", "")
+	if s.proxies != "" && s.proxyFile != "" {
+		return s, errors.New("proxies and proxies_file both say who is asked; leave one out")
+	}
+	_, err = s.addresses("localhost", "80")
+	return s, err
+}
+
+func storeURL(key, at string) (*url.URL, error) {
+	u, err := url.Parse(at)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%s is not a store's URL; write http://HOST:PORT/PATH", key)
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("%s has a user in it; the config has keys for names and passwords", key)
+	}
+	return u, nil
+}
+
+// open makes the connections to a store at a URL, which the config has under a key; none is opened yet.
+func (s webSettings) open(key, at string, detail func([]byte) string, secrets ...string) (*web, error) {
+	u, err := storeURL(key, at)
+	if err != nil {
+		return nil, err
+	}
+	w := &web{path: strings.TrimRight(u.EscapedPath(), "/"), name: u.Hostname(), secrets: secrets, turn: begun.Add(1),
+		detail: detail}
+	w.request.Host = u.Host
+	w.body.web = w
+	w.options.Timeout = s.timeout
+	port := u.Port()
+	if u.Scheme == "https" {
+		w.options.TLS = &tls.Config{ServerName: w.name, InsecureSkipVerify: !s.verify}
+	}
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	addresses, err := s.addresses(w.name, port)
+	if err != nil {
+		return nil, err
+	}
+	if s.proxyFile != "" {
+		if w.file, err = proxiesIn(s.proxyFile, port); err != nil {
+			return nil, err
+		}
+		w.version, addresses = w.file.now()
+	}
+	w.use(addresses)
+	return w, nil
+}
+
+// addresses reads "host:port,host"; without any it is the URL's own.
+func (s webSettings) addresses(host, port string) ([]string, error) {
+	if s.proxies == "" {
+		return []string{net.JoinHostPort(host, port)}, nil
+	}
+	return readProxies(strings.Split(s.proxies, ","), port)
+}
+
+// readProxies reads host:port or host, with or without http:// in front.
+func readProxies(proxies []string, port string) ([]string, error) {
+	var out []string
+	for _, proxy := range proxies {
+		_, host, found := strings.Cut(proxy, "://")
+		if !found {
+			host = proxy
+		}
+		u, err := url.Parse("//" + strings.TrimSpace(host))
+		if err != nil || u.Hostname() == "" || u.Path != "" || u.User != nil || u.RawQuery != "" {
+			return nil, fmt.Errorf("proxies has %.60q, which is not host:port", proxy)
+		}
+		at := u.Port()
+		if at == "" {
+			at = port
+		}
+		out = append(out, net.JoinHostPort(u.Hostname(), at))
+	}
+	return out, nil
+}
+
+// use has these proxies take turns from now on. Connections to proxies that stay are kept.
+func (w *web) use(addresses []string) {
+	proxies := make([]proxy, 0, len(addresses))
+	for _, address := range addresses {
+		at := slices.IndexFunc(w.proxies, func(p proxy) bool { return p.conn.Address() == address })
+		if at >= 0 {
+			proxies = append(proxies, w.proxies[at])
+		} else {
+			proxies = append(proxies, proxy{conn: http1.New(address, w.options)})
+		}
+	}
+	for _, p := range w.proxies {
+		if !slices.Contains(addresses, p.conn.Address()) {
+			_ = p.conn.Close()
+		}
+	}
+	w.proxies = proxies
+}
+
+// Close ends the connections.
+func (w *web) Close() error {
+	for _, p := range w.proxies {
+		_ = p.conn.Close()
+	}
+	return nil
+}
+
+// do sends the request to the next proxy, and reads the answer's header. The answer is good until the
+// next do; its body is to be read to its end, or closed. What names the request in messages.
+func (w *web) do(ctx context.Context, what string) (*http1.Response, error) {
+	if w.file != nil {
+		if version, addresses := w.file.now(); version != w.version {
+			w.version = version
+			w.use(addresses)
+		}
+	}
+	p := w.next()
+	response, err := p.conn.Do(ctx, &w.request)
+	// A body is the caller's, and not to be kept.
+	w.request.Body, w.request.Length = nil, 0
+	if err == nil {
+		return response, nil
+	}
+	var lost *http1.Error
+	if errors.As(err, &lost) && lost.Reason == http1.Unreached {
+		p.until = time.Now().Add(aside)
+	}
+	return nil, w.lost(p, what, err)
+}
+
+// next returns the proxy that comes next. One that could not be reached is left out for a while, unless
+// no other is left: like a load balancer, which has to find out too.
+func (w *web) next() *proxy {
+	n := uint64(len(w.proxies))
+	for range n {
+		w.turn++
+		p := &w.proxies[w.turn%n]
+		if p.until.IsZero() {
+			return p
+		}
+		if n == 1 || time.Now().After(p.until) {
+			p.until = time.Time{}
+			return p
+		}
+	}
+	w.turn++
+	return &w.proxies[w.turn%n]
+}
+
+// webBody is an answer's body with errors that are *Error.
+type webBody struct {
+	web      *web
+	response *http1.Response
+	proxy    *proxy
+	what     string
+}
+
+func (w *web) answer(response *http1.Response, what string) io.ReadCloser {
+	w.body.response, w.body.what, w.body.proxy = response, what, &w.proxies[w.turn%uint64(len(w.proxies))]
+	return &w.body
+}
+
+func (b *webBody) Read(p []byte) (int, error) {
+	n, err := b.response.Read(p)
+	if err != nil && err != io.EOF {
+		err = b.web.lost(b.proxy, b.what, err)
+	}
+	return n, err
+}
+
+// WriteTo is Read in large pieces.
+func (b *webBody) WriteTo(out io.Writer) (int64, error) {
+	n, err := b.response.WriteTo(out)
+	if err != nil {
+		err = b.web.lost(b.proxy, b.what, err)
+	}
+	return n, err
+}
+
+func (b *webBody) Close() error { return b.response.Close() }
+
+// lost is the error of a request without a whole answer.
+func (w *web) lost(p *proxy, what string, err error) error {
+	var e *http1.Error
+	if !errors.As(err, &e) {
+		return err // of reading the body
+	}
+	kind := Other
+	switch e.Reason {
+	case http1.Ended:
+		return ended(e.Err)
+	case http1.Unreached:
+		kind = Refused
+		if errors.Is(e, os.ErrDeadlineExceeded) {
+			kind = Timeout
+		}
+	case http1.Broken:
+		kind = Refused
+	case http1.Stalled:
+		kind = Timeout
+	case http1.Malformed:
+		kind = Server
+	}
+	return w.failure(kind, "%s at %s: %v", what, p.conn.Address(), e)
+}
+
+// kindOfStatus returns the kind of failure that an HTTP status reports.
+func kindOfStatus(status int) string {
+	switch {
+	case status == 404:
+		return NotFound
+	case status == 401 || status == 403:
+		return Auth
+	case status == 408:
+		return Timeout
+	case status == 429 || status == 498:
+		return Server // it asks for fewer requests: 498 is Swift's
+	case status >= 400 && status < 500:
+		return Other
+	}
+	return Server
+}
+
+// refused is the error of an answer that is not a success; the answer is closed.
+func (w *web) refused(response *http1.Response, what string) error {
+	status, reason, transaction := response.Status, response.Reason(), response.Header("X-Trans-Id")
+	if transaction == "" {
+		transaction = response.Header("X-Amz-Request-Id")
+	}
+	message := what + " is answered by " + strings.TrimSpace(reason)
+	if reason == "" {
+		message = what + " is refused"
+	}
+	if text := strings.TrimSpace(w.detail(response.Excerpt(excerpt))); text != "" {
+		message += ": " + text
+	}
+	if transaction != "" {
+		message += "; transaction " + transaction
+	}
+	return &Error{Kind: kindOfStatus(status), Status: status, Message: w.clean(message)}
+}
+
+// failure is an error of this side about a request.
+func (w *web) failure(kind, format string, args ...any) error {
+	return &Error{Kind: kind, Message: w.clean(fmt.Sprintf(format, args...))}
+}
+
+// clean makes one short line without secrets: a server may repeat what it was sent.
+func (w *web) clean(message string) string {
+	for _, secret := range w.secrets {
+		if secret != "" {
+			message = strings.ReplaceAll(message, secret, "***")
+		}
+	}
+	message = strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "?")
+	message = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, message)
+	if len(message) > messageMax {
+		message = strings.ToValidUTF8(message[:messageMax], "") + "..."
+	}
+	return message
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// appendEscaped writes a name as a part of a path, or of a query: all but letters, digits and "-._~" as
+// "%XX", as AWS's signature wants it. With keep, slashes stay.
+func appendEscaped(b []byte, name string, keep bool) []byte {
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.', c == '_', c == '~',
+			keep && c == '/':
+			b = append(b, c)
+		default:
+			b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return b
+}
+
+// proxyFile is a file that lists a store's proxies, as a deployment leaves it on its clients: JSON with
+// a list "proxies". It is read again when it changes: proxies come and go while a workload runs. All
+// workers share it.
+type proxyFile struct {
+	path, port string // port: of addresses without one
+
+	mu        sync.Mutex
+	due       time.Time
+	seen      os.FileInfo
+	version   uint64
+	addresses []string
+}
+
+var proxyFiles = struct {
+	sync.Mutex
+	byPath map[string]*proxyFile
+}{byPath: map[string]*proxyFile{}}
+
+func proxiesIn(path, port string) (*proxyFile, error) {
+	proxyFiles.Lock()
+	defer proxyFiles.Unlock()
+	if f := proxyFiles.byPath[path+" "+port]; f != nil {
+		return f, nil
+	}
+	f := &proxyFile{path: path, port: port}
+	if err := f.look(); err != nil {
+		return nil, fmt.Errorf("proxies_file %s: %w", path, err)
+	}
+	proxyFiles.byPath[path+" "+port] = f
+	return f, nil
+}
+
+// now returns the addresses in the file and their version; it looks once a second. A file that cannot
+// be read, or that lists nobody, changes nothing: nobody else is known to ask.
+func (f *proxyFile) now() (version uint64, addresses []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now(); now.After(f.due) {
+		f.due = now.Add(time.Second)
+		_ = f.look()
+	}
+	return f.version, f.addresses
+}
+
+func (f *proxyFile) look() error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return errors.New("it cannot be read")
+	}
+	// A deployment replaces the file; it does not write it again.
+	if f.seen != nil && os.SameFile(f.seen, info) && info.ModTime().Equal(f.seen.ModTime()) && info.Size() == f.seen.Size() {
+		return nil
+	}
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return errors.New("it cannot be read")
+	}
+	var content struct {
+		Proxies []string `json:"proxies"`
+	}
+	if json.Unmarshal(data, &content) != nil || len(content.Proxies) == 0 {
+		return errors.New(`it is no JSON with a list "proxies" of one address or more`)
+	}
+	found, err := readProxies(content.Proxies, f.port)
+	if err != nil {
+		return err
+	}
+	f.seen = info
+	if !slices.Equal(found, f.addresses) {
+		f.addresses = found
+		f.version++
+	}
+	return nil
+}
