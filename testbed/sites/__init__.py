@@ -62,7 +62,7 @@ def options_that_name_nobody(kind: str) -> frozenset[str]:
     """Options of a kind of site that may leave with results: they name no machine and no person. Of
     a kind that does not say so, none."""
     from testbed.sites.chameleon import portable as chameleon
-    from testbed.sites.inventory import portable as inventory
+    from testbed.sites.inventory import hosts as inventory
 
     told = {"chameleon": chameleon.NAME_NOBODY, "inventory": inventory.NAME_NOBODY}
     return told.get(kind, frozenset())
@@ -74,7 +74,7 @@ def names_told(kind: str, options: Mapping[str, object], folder: Path) -> Iterat
     Raises:
         UserError: such a file cannot be read.
     """
-    from testbed.sites.inventory import portable as inventory
+    from testbed.sites.inventory import hosts as inventory
 
     told = {"inventory": inventory.names_told}
     if kind in told:

@@ -245,7 +245,7 @@ def test_machines_of_an_inventory_that_cannot_be_used_are_told_too(
 ) -> None:
     variables = {"tank9": {"ansible_connection": "local"}, "tank1": {"ansible_user": "alice"}}
     listing = {"_meta": {"hostvars": variables}, "all": {"hosts": list(variables)}}
-    monkeypatch.setattr("testbed.sites.inventory.ansible_hosts.ansible_listing", lambda _: listing)
+    monkeypatch.setattr("testbed.sites.inventory.hosts.ansible_listing", lambda _: listing)
     (tmp_path / "hosts.ini").touch()
     made = portable_spec(spec_of(tmp_path, "inventory", {"inventory": "hosts.ini"}), tmp_path, {})
     assert set(made.names) == {"tank1", "tank9", "alice"}

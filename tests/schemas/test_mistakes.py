@@ -220,20 +220,20 @@ def topology(path: Path, body: Mapping[str, Any]) -> None:
 
 
 def inventory(path: Path, body: Mapping[str, Any]) -> None:
-    from testbed.sites.inventory.ansible_hosts import read_file
+    from testbed.sites.inventory.hosts import read_file
 
     path.write_text(yaml.safe_dump({"hosts": [{"address": "192.0.2.1"} | dict(body)]}))
     read_file(path)
 
 
 def ansible_inventory(path: Path, body: Mapping[str, Any]) -> None:
-    from testbed.sites.inventory.ansible_hosts import host_of
+    from testbed.sites.inventory.hosts import host_of
 
     host_of("a", dict(body), path)
 
 
 def hosts_of_a_site(path: Path, body: Mapping[str, Any]) -> None:
-    from testbed.sites.inventory.options import read_options
+    from testbed.sites.inventory.hosts import read_options
 
     read_options({"hosts": [{"address": "192.0.2.1"} | dict(body)]}, str(path))
 

@@ -1,30 +1,16 @@
-"""Which machine becomes which node, and with which devices."""
+"""Assignment of machines and devices to the nodes of a spec."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.sites.inventory.ansible_hosts import Machines
-from testbed.sites.inventory.options import DevicesOfNode, HostOptions, InventoryOptions
+from testbed.inventory import GROUPS
+from testbed.sites.inventory.hosts import DevicesOfNode, HostOptions, InventoryOptions, Machines
 from testbed.spec import GroupSpec, TestbedSpec
-
-ANSIBLE_GROUPS = {
-    "admin": "admins",
-    "mon": "mons",
-    "mgr": "mgrs",
-    "osd": "osds",
-    "rgw": "rgws",
-    "client": "clients",
-    "nfs": "servers",
-    "object": "objects",
-    "proxy": "proxies",
-    "storage": "storages",
-}
-"""Names of groups in inventories for Ansible, as the playbooks and ceph-ansible have them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +24,7 @@ class Jump:
 
 @dataclass(frozen=True)
 class Host:
-    """A machine and how it is logged in on the first time; `user` None: ssh's default."""
+    """A machine with the parameters of the first login; `user` None: ssh's default."""
 
     name: str
     address: str
@@ -51,13 +37,13 @@ class Host:
 
     @property
     def where(self) -> tuple[str, int, Jump | None]:
-        """What tells one machine from another."""
+        """The machine's identity among those of the inventory."""
         return self.address, self.port, self.jump
 
 
 @dataclass(frozen=True)
 class Member:
-    """A node to be: its name and group in the spec, its machine and devices."""
+    """A node with its machine and devices; name, group and roles are the spec's."""
 
     node: str
     group: str
@@ -68,24 +54,20 @@ class Member:
     rack: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the member as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Member:
-        """The inverse of `to_json`."""
+        """Return the member from `to_json`."""
         host = dict(data["host"])
         jump = host.pop("jump")
         found = Host(**host, jump=Jump(**jump) if jump else None)
         return cls(**{**data, "host": found, "roles": tuple(data["roles"])})
 
 
-def hosts_of(machines: Machines, options: InventoryOptions) -> dict[str, Host]:
-    """Every machine by name, with what is said for all filled in."""
-    return {host.name: _filled(host, options) for host in machines.hosts}
-
-
-def _filled(host: HostOptions, options: InventoryOptions) -> Host:
+def _host(host: HostOptions, options: InventoryOptions) -> Host:
+    """Fill in the options for all machines."""
     jump = host.proxy_jump or options.proxy_jump
     return Host(
         name=host.name,
@@ -105,26 +87,24 @@ def assign(
     machines: Machines,
     taken: Collection[tuple[str, int, Jump | None]] = (),
 ) -> tuple[Member, ...]:
-    """The nodes of `spec` on machines, in the spec's order.
+    """Assign machines to the nodes of `spec`, in the spec's order.
 
-    What `options.nodes` says of a node comes first, then of its group, then of a role of the group;
-    then the inventory's group with the name of the spec's group, or its groups for the roles as
+    `options.nodes` counts first for a node, then for its group, then for a role of the group; then
+    the inventory's group with the name of the spec's group, or its groups for the roles as
     ceph-ansible names them. Other nodes may be on any machine. Machines are taken in the order in
-    which they are named, but no node keeps the only machine that is left for another one.
+    which they are named, but no node keeps the only machine that is left for another node.
 
     Args:
         taken: machines (`Host.where`) that other testbeds hold.
 
     Raises:
-        UserError: a name is none, there are not enough machines, or a device is missing.
+        UserError: a name is unknown, there are not enough machines, or a device is missing.
     """
-    hosts = hosts_of(machines, options)
+    hosts = {host.name: _host(host, options) for host in machines.hosts}
     _check_names(spec, options, [*hosts, *machines.unusable])
     named: dict[str, Sequence[str]] = {}
-    for said in (_for_nodes, _for_groups, _for_ansible_groups):
-        for group in spec.groups:
-            for node, names in said(group, options, machines).items():
-                named.setdefault(node, names)
+    for node, names in _candidates(spec, options, machines):
+        named.setdefault(node, names)
     where: dict[str, Hashable] = {name: name for name in machines.unusable}
     where |= {name: host.where for name, host in hosts.items() if host.where not in taken}
     chosen = _match(spec, named, tuple(hosts), where, machines)
@@ -144,44 +124,39 @@ def assign(
     )
 
 
-Wanted = Mapping[str, Sequence[str]]
-"""Candidate machines by node."""
-
-
-def _for_nodes(group: GroupSpec, options: InventoryOptions, machines: Machines) -> Wanted:
-    if group.count == 1:
-        return {}  # node and group have one name
-    return {node: options.nodes[node] for node in group.node_names() if node in options.nodes}
-
-
-def _for_groups(group: GroupSpec, options: InventoryOptions, machines: Machines) -> Wanted:
-    for name in (group.name, *group.roles):
-        if name in options.nodes:
-            return dict.fromkeys(group.node_names(), options.nodes[name])
-    return {}
-
-
-def _for_ansible_groups(group: GroupSpec, options: InventoryOptions, machines: Machines) -> Wanted:
-    for name in (group.name, f"{group.name}s"):
-        if machines.groups.get(name):
-            return dict.fromkeys(group.node_names(), machines.groups[name])
-    of_roles = (machines.groups.get(ANSIBLE_GROUPS[role], ()) for role in group.roles)
-    names = tuple(dict.fromkeys(chain(*of_roles)))
-    return dict.fromkeys(group.node_names(), names) if names else {}
+def _candidates(
+    spec: TestbedSpec, options: InventoryOptions, machines: Machines
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield nodes with the machines named for them, the most explicit names first."""
+    for group in spec.groups:
+        if group.count > 1:  # a single node has its group's name
+            for node in group.node_names():
+                if node in options.nodes:
+                    yield node, options.nodes[node]
+    for group in spec.groups:
+        keys = [key for key in (group.name, *group.roles) if key in options.nodes]
+        for node in group.node_names() if keys else ():
+            yield node, options.nodes[keys[0]]
+    for group in spec.groups:
+        keys = [key for key in (group.name, f"{group.name}s") if machines.groups.get(key)]
+        of_roles = (machines.groups.get(GROUPS[role], ()) for role in group.roles)
+        names = machines.groups[keys[0]] if keys else tuple(dict.fromkeys(chain(*of_roles)))
+        for node in group.node_names() if names else ():
+            yield node, names
 
 
 def _match(
     spec: TestbedSpec,
-    named: Wanted,
+    named: Mapping[str, Sequence[str]],
     anything: Sequence[str],
     where: Mapping[str, Hashable],
     machines: Machines,
 ) -> dict[str, str]:
-    """A machine for each node, by name: a matching of nodes and machines.
+    """Match nodes with names of machines.
 
     Args:
-        named: candidates of the nodes for which some are named, the most explicit first.
-        anything: candidates of the other nodes.
+        named: candidates for nodes, the most explicit first.
+        anything: candidates for the other nodes.
         where: the machine behind each name that may be used: two names may be one machine's.
     """
     group_of = {node: group for group in spec.groups for node in group.node_names()}
@@ -192,7 +167,7 @@ def _match(
     for node in wanted:
         if not _place(node, wanted, where, chosen):
             raise _left_out(spec, group_of[node], node, named.get(node), machines)
-    for group in spec.groups:  # those that may be on the same machines, in the order of these
+    for group in spec.groups:  # nodes with the same candidates take them in order
         for names in {wanted[node] for node in group.node_names()}:
             nodes = [node for node in group.node_names() if wanted[node] == names]
             order = sorted((chosen[node] for node in nodes), key=names.index)
@@ -208,10 +183,13 @@ def _match(
 
 
 def _place(
-    node: str, wanted: Wanted, where: Mapping[str, Hashable], chosen: dict[str, str]
+    node: str,
+    wanted: Mapping[str, Sequence[str]],
+    where: Mapping[str, Hashable],
+    chosen: dict[str, str],
 ) -> bool:
-    """Choose a machine for one more node: a free one, or that of a node that can have another (an
-    augmenting path, breadth first). False if there is none."""
+    """Choose a machine for one more node: a free machine, or that of a node that can have another
+    (an augmenting path, breadth first). Return False if there is none."""
     holders = {where[name]: holder for holder, name in chosen.items()}
     reached: dict[Hashable, tuple[str, str]] = {}
     queue = [node]
@@ -242,8 +220,8 @@ def _left_out(
             f"without a machine: those named for it are {', '.join(named)}, and they are other "
             "nodes or another testbed's; name more."
         )
-    told = [f"{name} cannot be used ({why.rstrip('.')})" for name, why in machines.unusable.items()]
-    more = f"; of the others, {'; '.join(told[:3])}" if told else ""
+    bad = [f"{name} cannot be used ({why.rstrip('.')})" for name, why in machines.unusable.items()]
+    more = f"; of the others, {'; '.join(bad[:3])}" if bad else ""
     return UserError(
         f"testbed {spec.name}: it has {len(spec.node_names())} nodes, and of the "
         f"inventory's {len(machines.hosts)} machines none is left for {node}: name more machines, "
@@ -283,10 +261,10 @@ def _some(names: Iterable[str], most: int = 12) -> str:
 
 
 def devices_of(group: GroupSpec, node: str, options: Mapping[str, DevicesOfNode]) -> dict[str, str]:
-    """Use to path on the node, as `testbed.sites.contract.Node.devices` has it.
+    """Return paths by use, as in `testbed.sites.contract.Node.devices`.
 
     Raises:
-        UserError: the spec wants devices that the options do not name, or the other way round.
+        UserError: the spec's disks and the devices in the options do not fit.
     """
     keys = (node, group.name, *group.roles)
     found = next((options[key] for key in keys if key in options), None)

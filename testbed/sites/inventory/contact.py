@@ -1,22 +1,30 @@
-"""Reaching machines over ssh: the first time by the user's own key, then by the testbed's.
+"""Reaching machines over ssh: trust their host keys, log in, ask them, take a first look.
 
-Everything that a machine is asked goes through `Contact`, so that tests can stand in machines.
+Everything that a machine is asked goes through `Contact`, so that tests can replace machines. The
+first login uses the user's own key, every later one the testbed's.
 """
 
 from __future__ import annotations
 
+import base64
+import getpass
+import hashlib
 import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from schemas.errors import HotbedError, RemoteError
-from testbed.sites.contract import Progress, SiteError, silent
+from schemas.durable import write_file
+from schemas.errors import HotbedError, RemoteError, UserError
+from testbed.sites.contract import Gateway, Progress, SiteError, silent
 from testbed.sites.inventory import hostside
+from testbed.sites.inventory.assign import Host, Jump, Member
+from testbed.sites.inventory.hosts import is_address
 from testbed.ssh import (
     MISSING,
     Shell,
@@ -36,26 +44,27 @@ LOGIN = (
     "python3 -c 'import sys; print(\"python=%d.%d\" % sys.version_info[:2])' 2>/dev/null; "
     'echo "connection=$SSH_CONNECTION"'
 )
+_SOCKETS = "ssh"
+_LONGEST_FOLDER = 48  # a unix socket's name has 108 bytes, and ssh needs 60 of them
 R = TypeVar("R")
-T = TypeVar("T")
 
 
 class Contact(Protocol):
-    """How machines are reached."""
+    """Access to machines."""
 
     def host_keys(self, target: SshTarget) -> Sequence[str]:
-        """The host keys (``ssh-ed25519 AAAA...``) that a machine shows; nothing is trusted yet, and
-        nobody logs in. RemoteError when it cannot be reached."""
+        """Return the host keys (``ssh-ed25519 AAAA...``) that a machine shows, without trust in
+        them and without a login. RemoteError if it cannot be reached."""
 
     def shell(self, target: SshTarget) -> Shell:
-        """A shell there."""
+        """Return a shell there."""
 
     def hang_up(self, control_dir: Path) -> None:
         """End the connections that are kept open in a folder."""
 
 
 class OpenSsh:
-    """The real one."""
+    """Access by the ssh client."""
 
     def host_keys(self, target: SshTarget) -> Sequence[str]:
         """See `Contact.host_keys`. It goes through jumps, which ssh-keyscan cannot."""
@@ -67,7 +76,7 @@ class OpenSsh:
                 for word in looking.options()
             ]
             login = f"{target.user}@{target.address}"
-            # No way to prove who we are is offered: the machine is not to be told anything yet.
+            # No proof of identity is offered: the machine is not trusted yet.
             nobody = ["-o", "PreferredAuthentications=none", "-o", "HashKnownHosts=no"]
             where = f"{target.node} ({target.address})"
             try:
@@ -102,14 +111,17 @@ class OpenSsh:
         end_connections(control_dir)
 
 
+# -- asking ----------------------------------------------------------------------------------------
+
+
 def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
-    """Do something on a machine (a key of `hostside.ACTIONS`), as root.
+    """Do something on a machine (a key of `hostside.ACTIONS`) as root.
 
     Args:
-        root: whether the shell is root's already; else sudo is used.
+        root: True if the shell is root's already; else sudo is used.
 
     Raises:
-        RemoteError: it cannot be reached, or something there went wrong.
+        RemoteError: the machine cannot be reached, or the action failed there.
     """
     argv = ["python3", "-", json.dumps({"do": do, **request})]
     if not root:
@@ -129,9 +141,9 @@ def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
 
 @dataclass(frozen=True)
 class Login:
-    """What a shell may do. `address` is the machine's own at its end of the connection, `client`
-    the one at the other end: ours, or that of whom ssh goes through; `port` is the one that the
-    machine's sshd was reached at.
+    """Rights of a shell. `address` is the machine's own at its end of the connection, `client` the
+    address at the other end: the engine's, or the gateway's; `port` is the port at which sshd was
+    reached.
     """
 
     root: bool
@@ -143,7 +155,7 @@ class Login:
 
     @property
     def problem(self) -> str | None:
-        """What keeps us from asking the machine more; None when nothing does."""
+        """The reason why the machine cannot be asked more; None if it can."""
         if not (self.root or self.sudo):
             return (
                 "may not become root: log in as root, or let the user use sudo without a password"
@@ -157,29 +169,25 @@ class Login:
 
 
 def login_of(shell: Shell) -> Login:
-    """What the shell may do; needs nothing but a POSIX shell there.
-
-    Raises:
-        RemoteError: the machine cannot be reached.
-    """
+    """Return the rights of a shell; needs only a POSIX shell there. RemoteError if unreachable."""
     lines = shell.run(["sh", "-c", LOGIN], timeout_s=30.0).text.splitlines()
-    told = dict(line.split("=", 1) for line in lines if "=" in line)
-    version = told.get("python", "").split(".")
-    numbers = (int(version[0]), int(version[1])) if len(version) >= 2 else None
-    connection = told.get("connection", "").split()
+    said = dict(line.split("=", 1) for line in lines if "=" in line)
+    version = said.get("python", "").split(".")
+    connection = said.get("connection", "").split()
+    client, _, address, port = connection if len(connection) == 4 else [None] * 4
     return Login(
-        root=told.get("uid") == "0",
-        sudo=told.get("sudo") == "yes",
-        python=numbers,
-        address=connection[2] if len(connection) == 4 else None,
-        client=connection[0] if len(connection) == 4 else None,
-        port=int(connection[3]) if len(connection) == 4 and connection[3].isdigit() else None,
+        root=said.get("uid") == "0",
+        sudo=said.get("sudo") == "yes",
+        python=(int(version[0]), int(version[1])) if len(version) >= 2 else None,
+        address=address,
+        client=client,
+        port=int(port) if port and port.isdigit() else None,
     )
 
 
 @dataclass(frozen=True)
 class Answers(Generic[R]):
-    """What machines answered, and why the others did not."""
+    """Answers of machines, and the errors of machines without an answer."""
 
     found: Mapping[str, R]
     lost: Mapping[str, HotbedError]
@@ -192,10 +200,10 @@ def everywhere(
     phase: str = "machines",
     span: tuple[float, float] = (0.0, 1.0),
 ) -> Answers[R]:
-    """Call `function` for all names at once; one that fails does not keep the others from ending.
+    """Call `function` for all names in parallel; a failure does not stop the others.
 
     Args:
-        span: the share of the whole at the beginning and at the end.
+        span: share of the whole work at the beginning and at the end.
     """
     wanted = list(names)
     found: dict[str, R] = {}
@@ -221,20 +229,372 @@ def everywhere(
 
 
 def all_or_error(answers: Answers[R], what: str) -> Mapping[str, R]:
-    """What they found.
+    """Return all answers.
 
     Raises:
-        SiteError: some did not answer; it names them, and says to try again when that may help.
+        SiteError: some machines did not answer; it names them, and says to try again if that may
+            help.
     """
     if not answers.lost:
         return answers.found
     (name, first), *more = answers.lost.items()
     others = f"; the same goes for {', '.join(each for each, _ in more)}" if more else ""
-    told = f"{what} {name}: {str(first).rstrip('.')}{others}."
-    raise site_error(told, *answers.lost.values())
+    message = f"{what} {name}: {str(first).rstrip('.')}{others}."
+    raise site_error(message, *answers.lost.values())
 
 
 def site_error(message: str, *causes: HotbedError) -> SiteError:
-    """`message` as a site says it: trying again helps where it may for one of the causes."""
+    """Return `message` as a site's error: retrying helps if it may help for one of the causes."""
     again = any(isinstance(cause, RemoteError) and cause.retry for cause in causes)
     return SiteError(message, retry_after_s=RETRY_S if again else None)
+
+
+# -- host keys -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Known-hosts files that vouch for host keys; `accept` takes an unknown key at first sight."""
+
+    files: tuple[Path, ...]
+    accept: bool = False
+
+
+def default_files() -> tuple[Path, ...]:
+    """Return the files in which ssh itself looks for this user's host keys."""
+    return (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
+
+
+def fingerprint(key: str) -> str:
+    """Return ``SHA256:...`` of a public key, as ssh-keygen -l prints it."""
+    digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def _fingerprints(keys: Sequence[str]) -> str:
+    return ", ".join(f"{fingerprint(key)} ({key.split()[0]})" for key in keys)
+
+
+def field_of(address: str, port: int) -> str:
+    """Return a machine's name in a known_hosts file."""
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+def _lines(files: Iterable[Path], address: str, port: int) -> list[list[str]]:
+    """Return the words of each line about a machine, without comments."""
+    found: list[str] = []
+    for file in files:
+        if file.exists():
+            done = subprocess.run(
+                ["ssh-keygen", "-F", field_of(address, port), "-f", str(file)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=30,
+            )
+            found += [line for line in done.stdout.splitlines() if line and line[0] != "#"]
+    return [line.split() for line in found]
+
+
+def known(files: Iterable[Path], address: str, port: int) -> list[str]:
+    """Return the keys that known_hosts files (hashed or not) have for a machine."""
+    found = (words for words in _lines(files, address, port) if words[0][0] != "@")
+    return list(dict.fromkeys(" ".join(words[1:3]) for words in found if len(words) >= 3))
+
+
+def require_unrevoked(
+    name: str, shown: Sequence[str], files: Iterable[Path], address: str, port: int
+) -> None:
+    """Raise UserError if a machine shows a key that known_hosts files revoke."""
+    for words in _lines(files, address, port):
+        if words[0] == "@revoked" and " ".join(words[2:4]) in shown:
+            raise UserError(
+                f"machine {name} shows the host key {_fingerprints([' '.join(words[2:4])])}, which "
+                "known_hosts has as revoked (@revoked): give the machine a new host key."
+            )
+
+
+def judge(
+    name: str,
+    shown: Sequence[str],
+    *,
+    vouched: Sequence[str],
+    expected: str | None = None,
+    accept: bool = False,
+) -> list[str]:
+    """Return the keys to pin for the machine `name`.
+
+    Args:
+        shown: keys that it shows.
+        vouched: keys that files have for it.
+        expected: a public key, or the fingerprint of a key, that the user gave for it.
+        accept: True if a key that nobody vouches for is taken at first sight.
+
+    Raises:
+        UserError: the machine shows another key than it should, or nobody vouches for it.
+    """
+    if expected is not None:
+        same = [
+            key
+            for key in shown
+            if fingerprint(key) == expected.rstrip("=") or key.split()[:2] == expected.split()[:2]
+        ]
+        if not same:
+            raise UserError(
+                f"machine {name} shows the host key {_fingerprints(shown)}, and host_key says "
+                f"{expected}: if that is its key of another kind, give the one of this kind; else "
+                "this is another machine, or somebody listens in between; find out which."
+            )
+        return same
+    types = {key.split()[0] for key in vouched}
+    for key in shown:
+        # As with ssh one of several of a kind will do, such as an old key and a new key.
+        if key.split()[0] in types and key not in vouched:
+            raise UserError(
+                f"machine {name} shows the host key {_fingerprints([key])}, and known_hosts has "
+                "another: it was installed anew, or somebody listens in between; find out which, "
+                "then mend known_hosts."
+            )
+    if vouched:
+        return list(vouched)
+    if accept:
+        return list(shown)
+    raise UserError(
+        f"machine {name} shows the host key {_fingerprints(shown)}, for which nobody vouches: "
+        "compare it with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints there, "
+        "then give a known_hosts file or this host_key in site.options, or take what is shown "
+        "(--accept-host-keys)."
+    )
+
+
+def pin(path: Path, keys: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    """Write a known_hosts file from (address or name, port) -> its keys."""
+    lines = [
+        f"{field_of(address, port)} {key}"
+        for (address, port), listed in keys.items()
+        for key in listed
+    ]
+    write_file(path, "\n".join(lines) + "\n", 0o600)
+
+
+def _trusted(
+    contact: Contact, target: SshTarget, name: str, trust: Trust, expected: str | None = None
+) -> list[str]:
+    shown = contact.host_keys(target)
+    require_unrevoked(name, shown, trust.files, target.address, target.port)
+    vouched = known(trust.files, target.address, target.port)
+    return judge(name, shown, vouched=vouched, expected=expected, accept=trust.accept)
+
+
+# -- the first look: changes nothing, neither there nor in the user's files ------------------------
+
+
+@dataclass
+class Look:
+    """Findings of a first look. `problems` are errors by node; such a node has no survey."""
+
+    known_hosts: Path
+    keys: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    logins: dict[str, Login] = field(default_factory=dict)
+    surveys: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problems: dict[str, HotbedError] = field(default_factory=dict)
+
+    def require(self) -> None:
+        """Raise the first problem, with the names of the other machines that have one.
+
+        Raises:
+            UserError: a machine, or an option about it, is wrong.
+            SiteError: a machine could not be reached; says if trying again may help.
+        """
+        if not self.problems:
+            return
+        (_, first), *more = self.problems.items()
+        message = str(first)
+        if more:
+            names = ", ".join(node for node, _ in more)
+            message = f"{message} ({len(more)} more machines cannot be used either: {names})"
+        if isinstance(first, UserError):
+            raise UserError(message) from first
+        raise site_error(message, first) from first
+
+
+def gateway_name(jump: Jump) -> str:
+    """Return the gateway's name in the testbed; no node has such a name."""
+    return f"{jump.user or getpass.getuser()}@{field_of(jump.address, jump.port)}"
+
+
+def gateways_of(members: Sequence[Member]) -> tuple[Gateway, ...]:
+    """Return the machines that ssh goes through, each once."""
+    found = {}
+    for member in members:
+        if (jump := member.host.jump) is not None:
+            found[gateway_name(jump)] = _gateway(jump, member.host)
+    return tuple(found.values())
+
+
+def _gateway(jump: Jump, host: Host) -> Gateway:
+    return Gateway(
+        name=gateway_name(jump),
+        address=jump.address,
+        ssh_user=jump.user or getpass.getuser(),
+        ssh_port=jump.port,
+        ssh_key=_key_of(host),
+    )
+
+
+def _gateway_target(gateway: Gateway, known_hosts: Path) -> SshTarget:
+    return SshTarget(
+        gateway.name,
+        gateway.address,
+        gateway.ssh_key,
+        known_hosts,
+        user=gateway.ssh_user,
+        port=gateway.ssh_port,
+    )
+
+
+def _key_of(host: Host) -> Path | None:
+    return None if host.key is None else Path(host.key).expanduser()
+
+
+@contextmanager
+def looking(contact: Contact) -> Iterator[Path]:
+    """Yield a temporary folder for a `look` and for the connections that stay open meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="hotbed-look-") as folder:
+        sockets = Path(folder, _SOCKETS)
+        sockets.mkdir(mode=0o700)
+        try:
+            yield Path(folder)
+        finally:
+            contact.hang_up(sockets)
+
+
+def first_target(host: Host, known_hosts: Path) -> SshTarget:
+    """Return the target of a first login by the user's own key. Within `looking` one connection is
+    kept."""
+    sockets = known_hosts.with_name(_SOCKETS)
+    kept = sockets.is_dir() and len(str(sockets)) <= _LONGEST_FOLDER
+    through = None
+    if host.jump is not None:
+        through = _gateway_target(_gateway(host.jump, host), known_hosts)
+    return SshTarget(
+        node=host.name,
+        address=host.address,
+        key=_key_of(host),
+        known_hosts=known_hosts,
+        user=host.user or getpass.getuser(),
+        port=host.port,
+        control_dir=sockets if kept else None,
+        jump=through,
+    )
+
+
+def look(
+    members: Sequence[Member],
+    contact: Contact,
+    trust: Trust,
+    folder: Path,
+    progress: Progress = silent,
+) -> Look:
+    """Look at the machines of `members` in parallel.
+
+    Args:
+        folder: gets the file of host keys.
+
+    Raises:
+        UserError: a gateway's host key, or a login key, is wrong.
+        SiteError: a gateway cannot be reached; says if trying again may help.
+    """
+    for member in members:
+        key = _key_of(member.host)
+        if key is not None and not key.is_file():
+            raise UserError(
+                f"the ssh key {key} of machine {member.host.name} is no file (a relative path "
+                "starts at the spec's folder)."
+            )
+    found = Look(folder / "known_hosts")
+    pin(found.known_hosts, {})
+    for gateway in gateways_of(members):
+        target = _gateway_target(gateway, found.known_hosts)
+        try:
+            keys = _trusted(contact, target, gateway.name, trust)
+        except RemoteError as error:
+            raise site_error(f"ssh cannot go through a machine: {error}", error) from error
+        found.keys[gateway.address, gateway.ssh_port] = keys
+    pin(found.known_hosts, found.keys)
+    by_node = {member.node: member for member in members}
+
+    def learn(node: str) -> list[str]:
+        host = by_node[node].host
+        target = first_target(host, found.known_hosts)
+        return _trusted(contact, target, host.name, trust, host.host_key)
+
+    learnt = everywhere(by_node, learn, progress, "host keys", (0.0, 0.3))
+    found.problems |= learnt.lost
+    for node, keys in learnt.found.items():
+        host = by_node[node].host
+        found.keys[host.address, host.port] = keys
+    pin(found.known_hosts, found.keys)
+
+    def see(node: str) -> tuple[Login, dict[str, Any]]:
+        member = by_node[node]
+        return _see(member, contact.shell(first_target(member.host, found.known_hosts)))
+
+    seen = everywhere(learnt.found, see, progress, "looking at machines", (0.3, 1.0))
+    found.problems |= seen.lost
+    for node, (login, survey) in seen.found.items():
+        found.logins[node], found.surveys[node] = login, survey
+    return found
+
+
+def _see(member: Member, shell: Shell) -> tuple[Login, dict[str, Any]]:
+    login = login_of(shell)
+    if login.problem is not None:
+        raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}.")
+    if login.port not in (None, member.host.port):
+        raise UserError(
+            f"machine {member.host.name} (node {member.node}): its port {member.host.port} is "
+            f"forwarded to port {login.port}, which is not supported: the other nodes come to it "
+            f"at the same port as we do; let its sshd listen on {member.host.port} too and forward "
+            "to that, or reach it through a machine next to it (proxy_jump)."
+        )
+    devices = sorted(member.devices.values())
+    return login, ask(shell, "survey", root=login.root, devices=devices, client=login.client)
+
+
+def address_of(member: Member, login: Login) -> str:
+    """Return where the other machines reach a machine. UserError if that is unknown."""
+    host = member.host
+    address = host.private_address or login.address
+    if address is None and is_address(host.address):
+        address = host.address
+    if address is None:
+        raise UserError(
+            f"machine {host.name}: it is unknown at which IP address the other machines reach it: "
+            "give its private_address (hotbed_address in an Ansible inventory)."
+        )
+    return address
+
+
+def addresses_of(members: Sequence[Member], logins: Mapping[str, Login]) -> dict[str, str]:
+    """Return where the nodes reach one another, by node.
+
+    Raises:
+        UserError: two would have the same address, or an address is each machine's own.
+    """
+    found: dict[str, str] = {}
+    for member in members:
+        address = address_of(member, logins[member.node])
+        for node, other in found.items():
+            if other == address:
+                raise UserError(
+                    f"nodes {node} and {member.node} would both be {address} to the others: give "
+                    "each machine the private_address that the others reach it at."
+                )
+        if len(members) > 1 and address.startswith(("127.", "::1")):
+            raise UserError(
+                f"node {member.node} would be {address} to the others, which is each machine's "
+                "own: give its private_address."
+            )
+        found[member.node] = address
+    return found

@@ -1,27 +1,59 @@
-"""Whether machines are fit to be a testbed's nodes, judged from what was seen on them."""
+"""Checks of machines against a spec, from their surveys.
+
+`hotbed doctor --site` reports every check as one finding; a remark (`Finding.needed` False) stops
+nobody. `hotbed up` refuses machines that fail one of the checks of `require`.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import UserError
+from schemas.errors import RemoteError, UserError
+from testbed import ports
 from testbed.agent.contract import IOWAIT_CPUS
+from testbed.checks import GIB, Finding
 from testbed.inventory import fsid_of
 from testbed.quantities import format_bytes
-from testbed.sites.contract import Doomed
+from testbed.sites.clock import Clock
+from testbed.sites.contract import Doomed, HostFindings
 from testbed.sites.inventory.assign import Member
-from testbed.spec import SIZE_SLACK, DiskSpec, TestbedSpec
+from testbed.sites.inventory.contact import (
+    OLDEST_PYTHON,
+    Contact,
+    Look,
+    address_of,
+    ask,
+    everywhere,
+    first_target,
+)
+from testbed.sites.inventory.hostside import REFUSED
+from testbed.spec import SIZE_SLACK, CephSpec, DiskSpec, NfsSpec, SwiftSpec, TestbedSpec
+from testbed.ssh import Shell
 
 KIND = "inventory"
 PSI_FILE = "/proc/pressure/io"
+ROOM_BYTES = 3 * GIB
+"""For packages, logs and the control plane on a machine's system disk."""
+TESTED = {"debian": ("12",)}
+DRIFT_S = 0.05
+"""Ceph's monitors complain beyond this offset (mon_clock_drift_allowed)."""
+STRANGE_S, WRONG_S = 1.0, 60.0
+"""Offsets of a clock that are a remark and a refusal: keys, logs and files have times."""
+CLOCK_LOOKS = 3
+_CALLED = {"dm_mod": "device mapper (dm_mod)"}
+_NAME_ANOTHER = "name another in site.options.devices"
 
 Surveys = Mapping[str, Mapping[str, Any]]
 
 
-def needed_bytes(use: str, disk: DiskSpec) -> int:
-    """The least size of a device for this use."""
+# -- devices and consent ---------------------------------------------------------------------------
+
+
+def _needed_bytes(use: str, disk: DiskSpec) -> int:
     part = disk.scratch if use == "scratch" else disk.size - disk.scratch
     return int(part * SIZE_SLACK)
 
@@ -29,7 +61,7 @@ def needed_bytes(use: str, disk: DiskSpec) -> int:
 def device_problem(
     node: str, use: str, found: Mapping[str, Any], disk: DiskSpec | None
 ) -> str | None:
-    """Why a device can never be taken, as one sentence; None when it can."""
+    """Return why a device can never be taken, as one sentence; None if it can."""
     path = found["path"]
     where = f"device {path} of node {node}"
     if found["is"] != "a device":
@@ -41,32 +73,18 @@ def device_problem(
         )
     if found.get("read_only"):
         return f"The {where} is read-only: name another."
-    if disk is not None and found["bytes"] < needed_bytes(use, disk):
+    if disk is not None and found["bytes"] < _needed_bytes(use, disk):
         return (
             f"The {where} holds {format_bytes(found['bytes'])}, and the spec wants "
-            f"{format_bytes(needed_bytes(use, disk))} of it at least: name a larger one, or lower "
+            f"{format_bytes(_needed_bytes(use, disk))} of it at least: name a larger one, or lower "
             "the disk's size in the spec."
         )
     return None
 
 
-def device_problems(spec: TestbedSpec, members: Sequence[Member], surveys: Surveys) -> list[str]:
-    """Why devices can never be taken."""
-    disks = spec.disks()
-    found = []
-    for member in members:
-        for use, path in member.devices.items():
-            seen = surveys[member.node]["devices"][path]
-            problem = device_problem(member.node, use, seen, disks.get(member.node))
-            if problem is not None:
-                found.append(problem)
-        found += overlaps(member, surveys[member.node]["devices"])
-    return found
-
-
-def overlaps(member: Member, seen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Devices with two names, and a disk named beside one of its partitions: what is written to the
-    one would destroy the other.
+def _overlaps(member: Member, seen: Surveys) -> Iterator[str]:
+    """Yield devices with two names, and a disk named together with its partition: writing to one
+    would destroy the other.
     """
     for (_, one), (_, other) in itertools.permutations(member.devices.items(), 2):
         first, second = seen[one], seen[other]
@@ -80,8 +98,37 @@ def overlaps(member: Member, seen: Mapping[str, Mapping[str, Any]]) -> Iterator[
             )
 
 
+def device_findings(
+    spec: TestbedSpec, member: Member, seen: Surveys, *, ours: bool = False
+) -> Iterator[Finding]:
+    """Check a node's devices.
+
+    Args:
+        seen: the devices by path, as `hostside.device` describes them.
+        ours: True if the testbed has the machine already: its data is no obstacle.
+    """
+    disk = spec.disks().get(member.node)
+    for use, path in member.devices.items():
+        found = seen[path]
+        size = f"{path}, {format_bytes(_needed_bytes(use, disk))}" if disk else path
+        held = format_bytes(found["bytes"])
+        problem = device_problem(member.node, use, found, disk)
+        if ours and found["is"] == "a device":
+            yield Finding(use, size, True, f"ours, {held}", "")
+        elif problem is not None:
+            yield Finding(use, size, False, problem, _NAME_ANOTHER)
+        elif found["holds"]:
+            how = f"if it may go: hotbed up --yes-wipe {path}@{member.node}"
+            holds = f"{held} that hold {', '.join(found['holds'])}"
+            yield Finding(use, size, False, holds, how, needed=False)
+        else:
+            yield Finding(use, size, True, f"{held}, empty", "")
+    for problem in _overlaps(member, seen):
+        yield Finding("devices", "devices apart from each other", False, problem, _NAME_ANOTHER)
+
+
 def doomed_of(members: Sequence[Member], surveys: Surveys) -> tuple[Doomed, ...]:
-    """The devices on which something would be destroyed."""
+    """Return the devices on which something would be destroyed."""
     return tuple(
         Doomed(
             node=member.node,
@@ -100,30 +147,24 @@ def doomed_of(members: Sequence[Member], surveys: Surveys) -> tuple[Doomed, ...]
 def require_consent(
     doomed: Sequence[Doomed], allowed: Collection[str], members: Sequence[Member]
 ) -> None:
-    """Raise a sentence unless everything that would be destroyed was named.
-
-    Raises:
-        UserError: something was not, or a name is of no device of the testbed.
+    """Raise UserError if something would be destroyed on a device that `allowed` does not name, or
+    if `allowed` names (`Doomed.name`) an unknown device.
     """
     require_known(allowed, members)
     unasked = [one for one in doomed if one.name not in allowed]
     if not unasked:
         return
-    told = "; ".join(one.sentence() for one in unasked[:8])
+    listed = "; ".join(one.sentence() for one in unasked[:8])
     more = f"; and {len(unasked) - 8} more" if len(unasked) > 8 else ""
     names = ",".join(one.name for one in unasked)
     raise UserError(
-        f"these devices hold something that would be lost: {told}{more}. If it may go, say "
+        f"these devices hold something that would be lost: {listed}{more}. If it may go, say "
         f"`hotbed up ... --yes-wipe {names}`."
     )
 
 
 def require_known(names: Collection[str], members: Sequence[Member]) -> None:
-    """Raise a sentence when a name (`Doomed.name`) is of no device of the testbed.
-
-    Raises:
-        UserError: one is not.
-    """
+    """Raise UserError if a name (`Doomed.name`) is of no device of the testbed."""
     there = {f"{path}@{m.node}" for m in members for path in m.devices.values()}
     for name in names:
         if name not in there:
@@ -131,71 +172,94 @@ def require_known(names: Collection[str], members: Sequence[Member]) -> None:
             raise UserError(f"{name} is no device of this testbed; its devices are: {listed}.")
 
 
-def require_unheld(testbed: str, identity: str, surveys: Surveys) -> None:
-    """Raise a sentence when another testbed holds a machine.
-
-    Raises:
-        UserError: one does.
-    """
-    for node, survey in surveys.items():
-        mark = survey["mark"]
-        if mark is not None and mark.get("id") != identity:
-            raise UserError(
-                f"the machine of node {node} is held by the testbed {mark.get('testbed')!r} since "
-                f"{mark.get('since', '?')}: take that one down first, or give {testbed} another "
-                "machine; if nobody has that testbed any more, delete /etc/hotbed-site.json there."
-            )
+# -- what keeps a testbed off a machine ------------------------------------------------------------
 
 
-def strange_ceph(testbed: str, survey: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a machine has of another Ceph than this testbed's own: a deployment would refuse it, and
-    a removal must not touch it.
-    """
-    ours, ceph = fsid_of(KIND, testbed), survey["ceph"]
-    found = [
+def _holder(own: str | None, survey: Mapping[str, Any]) -> Finding:
+    mark = survey["mark"]
+    found = "nobody"
+    if mark is not None:
+        found = f"held by the testbed {mark.get('testbed')!r} since {mark.get('since', '?')}"
+    how = (
+        "take that testbed down first, or name another machine; if nobody has that testbed any "
+        "more, delete /etc/hotbed-site.json there"
+    )
+    ok = mark is None or _is_ours(own, survey)
+    return Finding("free", "held by no other testbed", ok, found, how)
+
+
+def _single(node: str, surveys: Surveys) -> Finding:
+    """Compare identity and boot: a copy of a machine has the identity, but boots by itself."""
+    identities = {each: (s["machine_id"], s["boot_id"]) for each, s in surveys.items()}
+    mine = identities[node]
+    same = [each for each in identities if each != node and all(mine) and identities[each] == mine]
+    found = surveys[node]["host_name"]
+    if same:
+        found = f"the same machine as that of {', '.join(same)}, {found}"
+    how = "name one machine for each node"
+    return Finding("machine", "a machine of its own", not same, found, how)
+
+
+def _root_login(survey: Mapping[str, Any]) -> Finding:
+    answer = survey["root_login"]
+    ok = answer not in ("no", "forced-commands-only")
+    found = answer or "sshd -T is silent"
+    found = found if ok else f"closed to root by ssh (PermitRootLogin {answer})"
+    how = "set PermitRootLogin prohibit-password in /etc/ssh/sshd_config and reload sshd"
+    return Finding("root login", "root may log in by key", ok, found, how)
+
+
+def _ceph(spec: TestbedSpec, survey: Mapping[str, Any]) -> Finding:
+    """Look for another Ceph: a deployment would refuse it, and a removal must not touch it."""
+    own, ceph = fsid_of(KIND, spec.name), survey["ceph"]
+    strange = [
         f"fsid {fsid or 'not named'} in {path}"
         for path, fsid in ceph["fsids"].items()
-        if fsid != ours
+        if fsid != own
     ]
-    if ours not in ceph["fsids"].values():
-        found += [f"{unit} runs" for unit in ceph["units"] if ours not in unit]
-    return tuple(found)
+    if own not in ceph["fsids"].values():
+        strange += [f"{unit} runs" for unit in ceph["units"] if own not in unit]
+    found = "ours" if ceph["fsids"] else "none"
+    found = f"part of another Ceph ({', '.join(strange[:4])})" if strange else found
+    how = "remove that Ceph first, or name another machine"
+    needed = spec.store is not None
+    return Finding("ceph", "no Ceph of another cluster", not strange, found, how, needed)
 
 
-def require_no_strange_ceph(spec: TestbedSpec, surveys: Surveys) -> None:
-    """Raise a sentence when a machine that is to get a store belongs to another Ceph.
+def require(
+    spec: TestbedSpec, members: Sequence[Member], surveys: Surveys, own: str | None = None
+) -> None:
+    """Raise UserError if a machine is held by another testbed, is two nodes', closed to root's
+    login or part of another Ceph, or if a device can never be taken.
 
-    Raises:
-        UserError: one does.
+    Args:
+        own: identity of the testbed's own mark.
     """
-    for node, survey in surveys.items():
-        found = strange_ceph(spec.name, survey)
-        if found and spec.store is not None:
-            raise UserError(
-                f"the machine of node {node} belongs to another Ceph ({', '.join(found[:4])}): "
-                "remove that one first, or name another machine."
-            )
-
-
-def require_login(surveys: Surveys) -> None:
-    """Raise a sentence when root's login by key is switched off somewhere.
-
-    Raises:
-        UserError: it is.
-    """
-    for node, survey in surveys.items():
-        if survey["root_login"] in ("no", "forced-commands-only"):
-            raise UserError(
-                f"the machine of node {node} does not let root in by ssh (PermitRootLogin "
-                f"{survey['root_login']}): set it to prohibit-password in /etc/ssh/sshd_config and "
-                "reload sshd."
-            )
+    checks: tuple[Callable[[str], Finding], ...] = (
+        lambda node: _holder(own, surveys[node]),
+        lambda node: _single(node, surveys),
+        lambda node: _root_login(surveys[node]),
+        lambda node: _ceph(spec, surveys[node]),
+    )
+    for check in checks:
+        for node in surveys:
+            finding = check(node)
+            if finding.needed and not finding.ok:
+                raise UserError(f"the machine of node {node} is {finding.found}: {finding.how}.")
+    problems = [
+        finding.found
+        for member in members
+        for finding in device_findings(spec, member, surveys[member.node]["devices"])
+        if finding.needed and not finding.ok
+    ]
+    if problems:
+        raise UserError(" ".join(problems))
 
 
 def signal_of(wanted: str | None, surveys: Surveys) -> str:
-    """How pressure on disks is sensed, the same way on every machine.
+    """Choose how pressure on disks is sensed, the same way on every machine.
 
-    %iowait as in the DLR paper (section 3) where every machine has few CPUs, else io.pressure.
+    %iowait as in the DLR paper (section 3) if every machine has few CPUs, else io.pressure.
 
     Raises:
         UserError: a machine cannot give the signal that is wanted, or any.
@@ -212,35 +276,301 @@ def signal_of(wanted: str | None, surveys: Surveys) -> str:
             f"site.options.signal is io_pressure, and {', '.join(without)} has no {PSI_FILE}: boot "
             "with psi=1, or choose iowait on machines with few CPUs."
         )
-    if wanted is not None:
-        return wanted
-    if not many:
-        return "iowait"
-    if not without:
-        return "io_pressure"
-    raise UserError(
-        f"pressure on disks cannot be sensed: {', '.join(many)} has too many CPUs for %iowait, "
-        f"and {', '.join(without)} has no {PSI_FILE}; boot with psi=1."
+    if wanted is None and many and without:
+        raise UserError(
+            f"pressure on disks cannot be sensed: {', '.join(many)} has too many CPUs for %iowait, "
+            f"and {', '.join(without)} has no {PSI_FILE}; boot with psi=1."
+        )
+    return wanted or ("io_pressure" if many else "iowait")
+
+
+# -- the kernel ------------------------------------------------------------------------------------
+
+
+def modules_of(spec: TestbedSpec, roles: Collection[str]) -> dict[str, str]:
+    """Return the kernel modules that a node with these roles needs, with the reason."""
+    store = spec.store
+    if isinstance(store, CephSpec) and store.deployer.kind != "own" and "osd" in roles:
+        return {"dm_mod": f"{store.deployer.kind} makes OSDs on LVM alone"}
+    if isinstance(store, NfsSpec):
+        why = "what clients and servers send is enforced"
+        return dict.fromkeys(("nf_tables", "sch_htb", "cls_u32"), why)
+    if isinstance(store, SwiftSpec):
+        found = {"xfs": "Swift's disks are formatted with it"} if "storage" in roles else {}
+        found |= {"sch_tbf": "a proxy's share is enforced"} if "proxy" in roles else {}
+        return found | ({"nf_tables": "its back ends are closed to others"} if found else {})
+    return {}
+
+
+def _kernel_findings(
+    spec: TestbedSpec, roles: Collection[str], survey: Mapping[str, Any]
+) -> Iterator[Finding]:
+    if isinstance(spec.store, CephSpec) and spec.store.deployer.kind == "cephadm":
+        inside = survey["container"]
+        how = "take virtual machines or bare metal, or deployer own"
+        what = "no container itself, for cephadm runs daemons in containers"
+        yield Finding("container", what, not inside, inside or "none", how)
+    needs, modules = modules_of(spec, roles), survey["modules"]
+    if not needs:
+        return
+    lacking = [name for name in needs if modules[name] is False]
+    found = [f"no {_CALLED.get(name, name)}: {needs[name]}" for name in lacking]
+    found += [f"unknown: {_CALLED.get(name, name)}" for name in needs if modules[name] is None]
+    how = "boot a kernel with it (Debian's has all), or install its modules"
+    how += "; or choose deployer own" if lacking == ["dm_mod"] else ""
+    what = "kernel: " + ", ".join(_CALLED.get(name, name) for name in needs)
+    answer = "; ".join(found) or "there, or can be loaded"
+    yield Finding("features", what, not found, answer, how, needed=bool(lacking))
+
+
+# -- clocks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A machine's clock against the engine's: between these bounds, in seconds."""
+
+    low_s: float
+    high_s: float
+
+    @property
+    def middle_s(self) -> float:
+        """The best guess."""
+        return (self.low_s + self.high_s) / 2
+
+    @property
+    def half_s(self) -> float:
+        """Largest error of the guess."""
+        return (self.high_s - self.low_s) / 2
+
+    def certainly_off(self, other: Offset) -> float:
+        """Return the least possible difference of two machines' clocks."""
+        return max(self.low_s - other.high_s, other.low_s - self.high_s, 0.0)
+
+
+def offset_of(shell: Shell, clock: Clock) -> Offset:
+    """Measure a machine's clock, by the quickest of a few looks: it is read between question and
+    answer.
+
+    Raises:
+        RemoteError: the machine does not answer, or not with a time.
+    """
+    looks = []
+    for _ in range(CLOCK_LOOKS):
+        before, began = clock.now(), clock.monotonic()
+        text = shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text.strip()
+        try:
+            there = float(text)
+        except ValueError:
+            raise RemoteError(
+                f"the time of machine {shell.node} is unknown: `date +%s.%N` prints {text[:80]!r}."
+            ) from None
+        took = clock.monotonic() - began
+        looks.append(Offset(there - before - took, there - before))
+    return min(looks, key=lambda offset: offset.high_s - offset.low_s)
+
+
+def clock_finding(
+    node: str, offsets: Mapping[str, Offset], kept: Mapping[str, bool], monitors: Collection[str]
+) -> Finding:
+    """Check a machine's clock against the engine's and, for a monitor, the other monitors'.
+
+    Only certain differences count: a measurement may be off by half its round trip, a difference
+    of two by both. A deployment brings chrony to a machine that does not keep its clock.
+    """
+    mine = offsets[node]
+    away_s = abs(mine.middle_s) - mine.half_s
+    found = f"{mine.middle_s:+.3f} s to us, ± {mine.half_s:.3f} s; "
+    found += "kept" if kept[node] else "not kept"
+    how = "let chrony keep its clock and this machine's, from the same source (`date` on both)"
+    how += "" if kept[node] else "; hotbed deploy brings chrony to machines without"
+    apart = []
+    if node in monitors and kept[node]:
+        for other in monitors:
+            if other in offsets and kept[other] and mine.certainly_off(offsets[other]) > DRIFT_S:
+                apart.append(f"{mine.middle_s - offsets[other].middle_s:+.3f} s to {other}")
+    if apart:
+        found += f"; {', '.join(apart)}, and monitors bear {DRIFT_S:g} s"
+    ok = away_s <= STRANGE_S and not apart
+    return Finding("clock", "a clock like ours", ok, found, how, needed=away_s > WRONG_S)
+
+
+# -- inspection ------------------------------------------------------------------------------------
+
+
+def inspect(
+    spec: TestbedSpec,
+    members: Sequence[Member],
+    look: Look,
+    contact: Contact,
+    *,
+    own: str | None,
+    signal: str | None,
+    clock: Clock,
+) -> tuple[HostFindings, ...]:
+    """Check every machine, in the spec's order.
+
+    Args:
+        look: machines with a problem in it get one finding.
+        own: identity of the testbed's own mark, if the testbed is up.
+        signal: the wanted signal; None: the best.
+    """
+    by_node = {member.node: member for member in members}
+    addresses = {}
+    for node, login in look.logins.items():
+        try:
+            addresses[node] = address_of(by_node[node], login)
+        except UserError as error:
+            look.problems[node] = error
+
+    def more(node: str) -> tuple[Offset, list[str]]:
+        shell = contact.shell(first_target(by_node[node].host, look.known_hosts))
+        others = [e for e in members if e.node != node and e.node in addresses]
+        offset = offset_of(shell, clock)
+        targets = {
+            f"{other.node}:{number}": (addresses[other.node], number)
+            for other in others
+            for number in (other.host.port, *ports.to_be_reached(spec, other.node))
+        }
+        found = ask(shell, "connect", root=look.logins[node].root, targets=targets)
+        return offset, _unreached(found, others)
+
+    seen = everywhere(look.surveys, more)
+    look.problems.update(seen.lost)
+    offsets = {node: offset for node, (offset, _) in seen.found.items()}
+    found = []
+    for node, member in by_node.items():
+        if node in look.problems:
+            how = "see docs/sites.md, What a machine must have"
+            what = "reached by ssh as root, or with sudo"
+            findings = [Finding("ssh", what, False, str(look.problems[node]), how)]
+        else:
+            findings = [
+                *_findings(spec, member, look, own, signal),
+                _clock(spec, node, offsets, look.surveys),
+                _network(node, addresses, seen.found[node][1]),
+                _ceph(spec, look.surveys[node]),
+                *_kernel_findings(spec, member.roles, look.surveys[node]),
+                *device_findings(
+                    spec,
+                    member,
+                    look.surveys[node]["devices"],
+                    ours=_is_ours(own, look.surveys[node]),
+                ),
+            ]
+        found.append(HostFindings(node, member.host.name, tuple(findings)))
+    return tuple(found)
+
+
+def _unreached(found: Mapping[str, str | None], others: Sequence[Member]) -> list[str]:
+    """Return nodes, ports and reasons of failed connections. Only sshd must listen already."""
+    sshds = {f"{other.node}:{other.host.port}" for other in others}
+    bad: dict[tuple[str, str], list[str]] = {}
+    for name, why in found.items():
+        if why is not None and (why != REFUSED or name in sshds):
+            node, port = name.rsplit(":", 1)
+            bad.setdefault((node, why), []).append(port)
+    return [f"{node} at port {', '.join(many)}: {why}" for (node, why), many in bad.items()]
+
+
+def _is_ours(own: str | None, survey: Mapping[str, Any]) -> bool:
+    mark = survey["mark"]
+    return mark is not None and own is not None and mark.get("id") == own
+
+
+def _findings(
+    spec: TestbedSpec, member: Member, look: Look, own: str | None, signal: str | None
+) -> Iterator[Finding]:
+    """Check one machine by itself."""
+    survey = look.surveys[member.node]
+    root = look.logins[member.node].root
+    found = "root" if root else "sudo without a password"
+    yield Finding("ssh", "ssh, and root by login or sudo", True, found, "")
+    version = ".".join(map(str, survey["python"]))
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    yield Finding("python", f"Python {oldest} or newer", True, version, "")
+    yield _root_login(survey)
+    yield _holder(own, survey)
+    yield _single(member.node, look.surveys)
+
+    families = f"{survey['distribution']} {survey['distribution_like']}".split()
+    installs = survey["apt"] and survey["systemd"] and {"debian", "ubuntu"} & set(families)
+    tested = survey["version"] in TESTED.get(survey["distribution"], ())
+    yield Finding(
+        "system",
+        "Debian or Ubuntu with systemd (tested on Debian 12)",
+        bool(installs) and tested,
+        survey["distribution_name"] or "unknown",
+        "should work, is not what the tests run on"
+        if installs
+        else "install Debian 12, or Ubuntu 22.04 or newer",
+        needed=not installs,
+    )
+
+    has = "io.pressure" if survey["pressure"] else "no io.pressure"
+    found = f"{survey['kernel']}, {has}, cgroup {survey['cgroups'] or 'none'}"
+    how = "mount the control groups (/sys/fs/cgroup), as systemd does"
+    yield Finding("kernel", "control groups", bool(survey["cgroups"]), found, how)
+    try:
+        chosen, why = signal_of(signal, look.surveys), ""
+    except UserError as error:
+        chosen, why = "none", str(error)
+    yield Finding("signal", "pressure on disks, the same everywhere", not why, chosen, why)
+
+    group = next(group for group in spec.groups if group.name == member.group)
+    how = f"the spec says {group.cpus:g}: results will differ from those of larger machines"
+    cpus, enough = survey["cpus"], survey["cpus"] >= group.cpus
+    yield Finding("cpus", f"{group.cpus:g} CPUs", enough, str(cpus), how, needed=False)
+    have, wanted = survey["memory_bytes"], member.memory_bytes
+    yield Finding(
+        "memory",
+        f"{format_bytes(wanted)} of memory",
+        have >= SIZE_SLACK * wanted,  # a machine sold with 4 GiB shows a little less
+        format_bytes(have),
+        "take a larger machine, or lower the group's memory in the spec",
+        needed=have < wanted / 2,
+    )
+    free = survey["free_bytes"]
+    how = "make room for packages and logs on its system disk"
+    what = f"{format_bytes(ROOM_BYTES)} free on /"
+    yield Finding("room", what, free >= ROOM_BYTES, format_bytes(free), how, needed=False)
+    yield _ports(spec, member.node, survey, ours=_is_ours(own, survey))
+
+
+def _ports(spec: TestbedSpec, node: str, survey: Mapping[str, Any], *, ours: bool) -> Finding:
+    wanted = ports.ports_of(spec, node)
+    listed = [str(port.number) for port in wanted]
+    taken = [port.number for port in wanted if port.taken(survey)]
+    blocked = bool(taken) and not ours
+    if ports.chosen_by_daemons(spec, node):
+        # Daemons take the next free one in the range: a few that are taken are no obstacle.
+        listed.append(f"{ports.DAEMONS[0]}-{ports.DAEMONS[-1]}")
+        taken += sorted(set(ports.DAEMONS) & set(survey["listening"]) - set(taken))
+    return Finding(
+        "ports",
+        f"ports {', '.join(listed)}" if listed else "no ports",
+        not taken or ours,
+        f"taken: {', '.join(map(str, taken))}" if taken else "free",
+        "stop what listens there (`ss -tlnp`)",
+        needed=blocked,
     )
 
 
-def identity_of(survey: Mapping[str, Any]) -> tuple[str, str]:
-    """What tells a machine from a copy of it and from itself under another address."""
-    return survey["machine_id"], survey["boot_id"]
+def _clock(
+    spec: TestbedSpec, node: str, offsets: Mapping[str, Offset], surveys: Surveys
+) -> Finding:
+    groups = spec.groups if isinstance(spec.store, CephSpec) else ()
+    monitors = [name for group in groups if "mon" in group.roles for name in group.node_names()]
+    kept = {each: bool(survey["time_kept"]) for each, survey in surveys.items()}
+    return clock_finding(node, offsets, kept, monitors)
 
 
-def require_spread(surveys: Surveys) -> None:
-    """Raise a sentence when two nodes are one machine.
-
-    Raises:
-        UserError: they are, as far as the machines' boots and identities tell.
-    """
-    seen: dict[tuple[str, str], str] = {}
-    for node, survey in surveys.items():
-        identity = identity_of(survey)
-        if all(identity) and identity in seen:
-            raise UserError(
-                f"nodes {seen[identity]} and {node} are the same machine, {survey['host_name']}: "
-                "give each a machine of its own."
-            )
-        seen[identity] = node
+def _network(node: str, addresses: Mapping[str, str], unreached: Sequence[str]) -> Finding:
+    mine = addresses[node]
+    same = [each for each, other in addresses.items() if other == mine and each != node]
+    loop = ipaddress.ip_address(mine).is_loopback and len(addresses) > 1
+    how = "open the firewall between the machines, or give each its private_address"
+    found = f"{mine}, which is {', '.join(same)}'s too" if same else mine
+    found += f"; cannot reach {'; '.join(unreached)}" if unreached else ""
+    ok = not (unreached or loop or same)
+    return Finding("network", "reaches the other nodes", ok, found, how)

@@ -1,9 +1,9 @@
-"""The inventory site: machines that are there already, held for a testbed while it is up.
+"""The inventory site: existing machines, held for a testbed while it is up.
 
-What it makes on a machine is a mark that says who holds it, our key among those that let root in,
-and the nodes' names in /etc/hosts; devices are wiped only when they were named. Release takes the
-store and these away and nothing else. Every change is journalled before it is asked for and may be
-repeated, so that a crash anywhere leaves what `up` resumes and `down` removes.
+On a machine it makes a mark that names the holder, the testbed's key among root's authorized keys,
+and the nodes' names in /etc/hosts; it wipes only devices that were named. Release takes the store
+and these away and nothing else. Every change is journalled before it is asked for and may be
+repeated, so that after a crash anywhere `up` resumes and `down` removes.
 """
 
 from __future__ import annotations
@@ -28,33 +28,39 @@ from testbed.sites.contract import (
     Usage,
     silent,
 )
-from testbed.sites.inventory import fitness, hostkeys, usage, wiping
-from testbed.sites.inventory.ansible_hosts import machines_of
+from testbed.sites.inventory import fitness, holding, usage
 from testbed.sites.inventory.assign import Member, assign
-from testbed.sites.inventory.contact import Contact, OpenSsh, all_or_error, ask, everywhere
-from testbed.sites.inventory.described import KIND, members_of, testbed_of
-from testbed.sites.inventory.letting_go import TakeAway, let_go
-from testbed.sites.inventory.look import Look, Trust, look, looking
-from testbed.sites.inventory.options import check_consent, need_hosts, read_options
-from testbed.sites.inventory.taking import judged, take
+from testbed.sites.inventory.contact import (
+    Contact,
+    Look,
+    OpenSsh,
+    Trust,
+    all_or_error,
+    ask,
+    default_files,
+    everywhere,
+    look,
+    looking,
+)
+from testbed.sites.inventory.holding import TakeAway, members_of, shell_of, testbed_of
+from testbed.sites.inventory.hosts import check_consent, machines_of, read_options
 from testbed.sites.own_network import refuse_settings
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
-from testbed.ssh import Shell
 
 
 class InventorySite:
     """See `testbed.sites.contract.Site`; also a `CautiousSite`, `InspectingSite`, `UsageSite`.
 
     Args:
-        options: see `testbed.sites.inventory.options`; none are needed for testbeds that are up.
-        records: where testbeds are remembered; by default the user's.
-        contact: how machines are reached; by default OpenSSH.
-        clock: tells the time of marks.
+        options: see `testbed.sites.inventory.hosts`; testbeds that are up need none.
+        records: records of testbeds; by default the user's.
+        contact: access to machines; by default OpenSSH.
+        clock: gives the time of marks.
         take_away: removes a deployed store; by default `testbed.deployment.take_away`.
     """
 
-    kind = KIND
+    kind = fitness.KIND
     capabilities = frozenset({Capability.USAGE})
 
     def __init__(
@@ -104,7 +110,7 @@ class InventorySite:
                 members = self._members(spec)
                 with looking(self._contact) as folder:
                     found = self._look(members, folder, lambda what, x: progress(what, 0.5 * x))
-                    record.data = judged(
+                    record.data = holding.judged(
                         spec,
                         members,
                         found,
@@ -113,7 +119,7 @@ class InventorySite:
                         clock=self._clock,
                     )
                 record.save()
-            return take(record, self._contact, progress)
+            return holding.take(record, self._contact, progress)
 
     def status(self, name: str) -> Status:
         """See `Site.status`. Every machine is asked who holds it."""
@@ -132,7 +138,7 @@ class InventorySite:
             return Status(State.BUILDING, detail, states)
 
         def holder(node: str) -> object:
-            mark = ask(self._shell(testbed, node), "mark")["mark"]
+            mark = ask(shell_of(self._contact, testbed, node), "mark")["mark"]
             return (mark or {}).get("id")
 
         answers = everywhere([member.node for member in members], holder)
@@ -179,7 +185,7 @@ class InventorySite:
             return
         with self._records.open(name) as record:
             if record.data:
-                let_go(record, self._contact, self._take_away, progress)
+                holding.let_go(record, self._contact, self._take_away, progress)
             ansible_processes.end(record.folder)
             reach.hang_up(name, record.folder, record.folder / "known_hosts")
             self._records.remove(name)
@@ -212,23 +218,21 @@ class InventorySite:
         """See `CautiousSite.leftovers`."""
         testbed = self._ready(name)
         known = self._records.read(name) or {}
-        return wiping.leftovers(known, wiping.surveys_of(self._contact, testbed, progress))
+        return holding.leftovers(known, holding.surveys_of(self._contact, testbed, progress))
 
     def wipe(self, name: str, devices: Collection[str], progress: Progress = silent) -> None:
         """See `CautiousSite.wipe`."""
         self._ready(name)
         with self._records.open(name) as record:
-            wiping.wipe_named(record, self._contact, devices, progress)
+            holding.wipe_named(record, self._contact, devices, progress)
 
     def inspect(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[HostFindings]:
         """See `InspectingSite.inspect`."""
-        from testbed.sites.inventory.inspection import inspect
-
         known = self._records.read(spec.name)
         members = members_of(known) if known is not None else self._members(spec)
         with looking(self._contact) as folder:
             found = self._look(members, folder, progress)
-            return inspect(
+            return fitness.inspect(
                 spec,
                 members,
                 found,
@@ -244,7 +248,7 @@ class InventorySite:
         nodes = [node.name for node in testbed.nodes]
         fsid = cluster_id(testbed)
         answers = everywhere(
-            nodes, lambda node: ask(self._shell(testbed, node), "usage", fsid=fsid)
+            nodes, lambda node: ask(shell_of(self._contact, testbed, node), "usage", fsid=fsid)
         )
         return usage.counters(
             all_or_error(answers, "the load cannot be read:"), self._clock.monotonic()
@@ -257,12 +261,11 @@ class InventorySite:
     # -- inside ---------------------------------------------------------------------------------
 
     def _members(self, spec: TestbedSpec) -> tuple[Member, ...]:
-        need_hosts(self.options)
         refuse_settings(spec, self.kind)
         return assign(spec, self.options, machines_of(self.options), self._taken(spec.name))
 
     def _taken(self, but: str) -> set[Any]:
-        """Machines that this user's other testbeds hold."""
+        """Return the machines that this user's other testbeds hold."""
         found = set()
         for name in self._records.names():
             known = self._records.read(name) if name != but else None
@@ -279,8 +282,7 @@ class InventorySite:
         return before.digest() == spec.digest() and same_devices
 
     def _require_named(self, known: Mapping[str, Any], name: str) -> None:
-        """Raise a sentence when the testbed has machines that the options no longer name."""
-        need_hosts(self.options)
+        """Raise UserError if the testbed has machines that the options no longer name."""
         machines = machines_of(self.options)
         named = {host.address for host in machines.hosts}
         gone = [
@@ -296,7 +298,7 @@ class InventorySite:
 
     def _trust(self) -> Trust:
         given = self.options.known_hosts
-        files = (Path(given).expanduser(),) if given else hostkeys.default_files()
+        files = (Path(given).expanduser(),) if given else default_files()
         if given and not files[0].is_file():
             raise UserError(
                 f"site.options.known_hosts: {files[0]} is no file: name one with the host keys of "
@@ -311,9 +313,6 @@ class InventorySite:
         from testbed.deployment import take_away
 
         take_away(self, testbed, progress)
-
-    def _shell(self, testbed: Testbed, node: str) -> Shell:
-        return wiping.shell_of(self._contact, testbed, node)
 
     def _ready(self, name: str) -> Testbed:
         found = self.find(name)

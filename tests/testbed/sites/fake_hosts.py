@@ -15,7 +15,6 @@ import pytest
 
 from schemas.errors import RemoteError
 from testbed.sites.inventory import hostside
-from testbed.sites.inventory.hostside import devices, holding, kernel
 from testbed.ssh import Completed, Shell, SshTarget
 
 CONNECT = "connect"
@@ -54,7 +53,7 @@ class FakeHost:
             "proc/stat": "cpu  100 0 50 800 20 0 0 10 0 0\ncpu0 50 0\ncpu1 50 0\n",
             "proc/meminfo": "MemTotal:        4194304 kB\n",
             "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            "proc/modules": "".join(f"{name} 1 0 - Live\n" for name in kernel.OPTIONS),
+            "proc/modules": "".join(f"{name} 1 0 - Live\n" for name in hostside.OPTIONS),
             "proc/swaps": "Filename Type Size\n",
             "proc/pressure/io": "some avg10=0.00\n",
             "proc/net/tcp": "sl local\n 0: 00000000:0016 00000000:0000 0A 0\n",
@@ -227,11 +226,10 @@ class FakeHosts:
 
 def play(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch, **more: object) -> FakeHosts:
     """So many machines 192.0.2.1, .2, ... with two devices, /dev/sdb1 and /dev/sdb2, each."""
-    monkeypatch.setattr(devices, "is_block", lambda status: status.st_size >= 2**20)
-    for module in (devices, holding):
-        monkeypatch.setattr(module, "HEAD", 4096)
-    monkeypatch.setattr(holding, "ZEROED_HEAD", 8192)
-    monkeypatch.setattr(holding, "ZEROED_TAIL", 4096)
+    monkeypatch.setattr(hostside, "is_block", lambda status: status.st_size >= 2**20)
+    monkeypatch.setattr(hostside, "HEAD", 4096)
+    monkeypatch.setattr(hostside, "ZEROED_HEAD", 8192)
+    monkeypatch.setattr(hostside, "ZEROED_TAIL", 4096)
     found = FakeHosts()
     for number in range(1, count + 1):
         address = f"192.0.2.{number}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.sites.inventory.hostside import seeing
+from testbed.sites.inventory import hostside
 from tests.testbed.sites.fake_hosts import FakeHost, Killed, play
 
 KEYS, HOSTS = "root/.ssh/authorized_keys", "etc/hosts"
@@ -341,7 +341,7 @@ def test_all_others_are_tried_at_once(host: FakeHost, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("socket.create_connection", connected)
     targets = {f"osd{number}": [f"192.0.2.{number}", 22] for number in range(3)}
-    found = seeing.connect(None, {"targets": targets})  # type: ignore[arg-type]
+    found = hostside.connect(None, {"targets": targets})  # type: ignore[arg-type]
     assert found == dict.fromkeys(targets, "timed out")
 
 
@@ -363,11 +363,11 @@ def test_who_refuses_is_reached_and_who_is_silent_is_not(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("socket.create_connection", connected)
     targets = {str(port): ["192.0.2.1", port] for port in answers}
-    found = seeing.connect(None, {"targets": targets})  # type: ignore[arg-type]
+    found = hostside.connect(None, {"targets": targets})  # type: ignore[arg-type]
     told = (None, "timed out", "refused", "No route to host", "Operation not permitted")
     assert found == dict(zip(targets, told, strict=True))
-    monkeypatch.setattr(seeing, "CONNECTING_S", -1.0)
-    late = seeing.connect(None, {"targets": targets})  # type: ignore[arg-type]
+    monkeypatch.setattr(hostside, "CONNECTING_S", -1.0)
+    late = hostside.connect(None, {"targets": targets})  # type: ignore[arg-type]
     assert set(late.values()) == {"not tried, for too many others do not answer"}
 
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
-from testbed.sites.inventory.ansible_hosts import Machines
 from testbed.sites.inventory.assign import Member, assign
-from testbed.sites.inventory.options import HostOptions, JumpOption, read_options
+from testbed.sites.inventory.hosts import HostOptions, JumpOption, Machines, read_options
 from testbed.spec import TestbedSpec, load_spec
 
 DEVICES = {"osd": {"osd": "/dev/sdb2", "scratch": "/dev/sdb1"}}

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from testbed.checks import Finding
-from testbed.sites.inventory.features import modules_of
-from testbed.sites.inventory.hostside.base import Machine
-from testbed.sites.inventory.hostside.kernel import features
+from testbed.sites.inventory.fitness import modules_of
+from testbed.sites.inventory.hostside import Machine, survey
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import Make, hosts, make, make_spec
@@ -56,7 +55,7 @@ def test_a_module_is_found_loaded_built_in_or_to_be_loaded(
     """In a container the host's modules are not to be seen: nothing tells."""
     for name, text in files.items():
         write(tmp_path, name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
-    modules = features(Machine(tmp_path, lambda argv: ""))["modules"]
+    modules = survey(Machine(tmp_path, lambda argv: ""), {})["modules"]
     assert (modules["dm_mod"], modules["xfs"], modules["sch_tbf"]) == found
 
 
@@ -106,7 +105,7 @@ def test_a_kernel_without_device_mapper_is_found(make: Make, hosts: FakeHosts) -
     (host.root / f"boot/config-{RELEASE}").unlink()
     finding = found(make, "cephadm")["osd0"]["features"]
     assert (finding.ok, finding.needed) == (False, False)
-    assert finding.found == "nothing tells of device mapper (dm_mod)"
+    assert finding.found == "unknown: device mapper (dm_mod)"
 
 
 def test_a_machine_that_is_a_container_is_none_for_cephadm(make: Make, hosts: FakeHosts) -> None:

@@ -32,6 +32,10 @@ from tests.testbed.sites.inventory_support import (
 __all__ = ["hosts", "make"]
 
 DEVICES = OPTIONS["devices"]
+FIT = {"mark": None, "machine_id": "a", "boot_id": "b", "host_name": "a", "root_login": "yes"} | {
+    "ceph": {"fsids": {}, "units": []}
+}
+"""What a survey says of a machine that may be taken."""
 
 
 class TestInventorySite(SiteConformance):
@@ -125,8 +129,8 @@ def test_a_disk_and_its_partition_overlap() -> None:
     }
     host = Host("a", "192.0.2.1")
     member = Member("osd0", "osd", ("osd",), 2**29, host, {"osd": whole, "scratch": part})
-    (problem,) = fitness.device_problems(make_spec(), [member], {"osd0": {"devices": seen}})
-    assert "/dev/sdb and /dev/disk/by-id/p1 of node osd0 overlap" in problem
+    with pytest.raises(UserError, match=r"sdb and /dev/disk/by-id/p1 of node osd0 overlap"):
+        fitness.require(make_spec(), [member], {"osd0": {**FIT, "devices": seen}})
 
 
 def test_what_was_put_on_a_device_since_it_was_allowed_stays(make: Make, hosts: FakeHosts) -> None:
@@ -241,7 +245,7 @@ def test_a_machine_of_another_ceph_is_refused(
     assert told.format(**names) in finding.found
     before = files(hosts)
     with pytest.raises(
-        UserError, match=f"node osd0 belongs to another Ceph .*{told.format(**names)}"
+        UserError, match=f"node osd0 is part of another Ceph .*{told.format(**names)}"
     ):
         make().provision(with_ceph())
     assert files(hosts) == before
@@ -297,7 +301,7 @@ def test_a_machine_to_go_through_that_does_not_answer_is_named(
 def test_nodes_that_are_one_machine(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
     hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
-    refuse(make, hosts, "nodes osd0 and osd1 are the same machine")
+    refuse(make, hosts, "node osd0 is the same machine as that of osd1")
     hosts.hosts["192.0.2.3"].address = "192.0.2.2"
     hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.3\n")
     refuse(make, hosts, "nodes osd0 and osd1 would both be 192.0.2.2")

@@ -9,9 +9,16 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from testbed.sites.inventory import ansible_hosts
-from testbed.sites.inventory.ansible_hosts import Machines, host_of, proxy_jump, read_file
-from testbed.sites.inventory.options import JumpOption, read_options
+from testbed.sites.inventory import hosts as inventory_hosts
+from testbed.sites.inventory.hosts import (
+    JumpOption,
+    Machines,
+    host_of,
+    machines_of,
+    proxy_jump,
+    read_file,
+    read_options,
+)
 from tests.testbed.sites.test_inventory_assign import names_of
 
 
@@ -59,12 +66,12 @@ def test_a_machine_is_there_once(tmp_path: Path, hosts: list[Any], message: str)
     path = tmp_path / "hosts.yml"
     path.write_text(yaml.safe_dump({"hosts": hosts}))
     with pytest.raises(UserError, match=message):
-        ansible_hosts.machines_of(read_options({"inventory": str(path)}))
+        machines_of(read_options({"inventory": str(path)}))
 
 
 def test_an_inventory_that_is_not_there() -> None:
     with pytest.raises(UserError, match="the inventory /nonexistent/x cannot be found"):
-        ansible_hosts.machines_of(read_options({"inventory": "/nonexistent/x"}))
+        machines_of(read_options({"inventory": "/nonexistent/x"}))
 
 
 def test_variables_of_ansible() -> None:
@@ -106,9 +113,9 @@ def listed(monkeypatch: pytest.MonkeyPatch, path: Path, **hosts: dict[str, Any])
     """What is read of an inventory with these machines, of which Ansible tells in this order."""
     groups = {"osds": {"hosts": [name for name in hosts if name.startswith("disk")]}}
     listing = {"_meta": {"hostvars": hosts}, "all": {"hosts": list(hosts)}, **groups}
-    monkeypatch.setattr(ansible_hosts, "ansible_listing", lambda _: listing)
+    monkeypatch.setattr(inventory_hosts, "ansible_listing", lambda _: listing)
     path.touch()
-    return ansible_hosts.machines_of(read_options({"inventory": str(path)}))
+    return machines_of(read_options({"inventory": str(path)}))
 
 
 STRANGERS = {
@@ -169,7 +176,7 @@ def test_what_ansible_says_is_told_without_secrets(tmp_path: Path) -> None:
     path.write_text("a ansible_password=hush hush2\n")
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "all.yml").write_text("ansible_become_pass: 'psst'\n")
-    told = ansible_hosts._without_secrets("got: hush2, hush, 'psst' at a", path)
+    told = inventory_hosts._without_secrets("got: hush2, hush, 'psst' at a", path)
     assert told == "got: ***, ***, '***' at a"
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from testbed.checks import Finding
 from testbed.doctor import lacking
-from testbed.sites.inventory.clocks import Offset, clock_finding
+from testbed.sites.inventory.fitness import Offset, clock_finding
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
@@ -59,7 +59,7 @@ def test_good_machines_have_nothing_to_mend(tmp_path: Path, hosts: FakeHosts) ->
         ("system", "etc/os-release:ID=debian\nVERSION_ID=13\n", "unknown"),
         ("system!", "etc/os-release:ID=alpine\nPRETTY_NAME=Alpine\n", "Alpine"),
         ("osd!", "proc/self/mountinfo:1 1 0:0 / /srv rw\n", "is mounted at /srv"),
-        ("free!", 'etc/hotbed-site.json:{"testbed": "x", "id": "y"}', "testbed x"),
+        ("free!", 'etc/hotbed-site.json:{"testbed": "x", "id": "y"}', "testbed 'x'"),
     ],
 )
 def test_what_is_wrong_is_found(
@@ -192,7 +192,8 @@ def test_what_up_refuses_of_machines_together_is_found(tmp_path: Path, hosts: Fa
     hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
     hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
     twice = found(tmp_path, hosts)["machine"]
-    assert (twice.ok, twice.found) == (False, "osd1 is the same machine")
+    assert not twice.ok
+    assert "the same machine as that of osd1" in twice.found
 
 
 def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path: Path, hosts: FakeHosts) -> None:

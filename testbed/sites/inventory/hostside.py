@@ -1,0 +1,758 @@
+"""The program that Hotbed runs on a machine: survey it, hold it, wipe a device, let it go.
+
+It runs as root as ``python3 - REQUEST`` with this file on standard input. REQUEST is a JSON object
+with ``do`` (a key of `ACTIONS`). The answer is a JSON object on standard output:
+``{"ok": true, "result": ...}`` or ``{"ok": false, "error": ...}``, where the error completes a
+sentence that begins with the machine. Standard library only, Python 3.10 or newer.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import gzip
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+MARK = "etc/hotbed-site.json"  # names the holder; outside of what a deployment removes
+KEYS, HOSTS = "root/.ssh/authorized_keys", "etc/hosts"
+BEGIN, END = "# BEGIN hotbed-site", "# END hotbed-site"
+BOOT = "proc/sys/kernel/random/boot_id"
+HEAD, ZEROED_HEAD, ZEROED_TAIL = 1 << 20, 8 << 20, 1 << 20
+UNKNOWN = "data of a kind that is not known"
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+LISTEN = "0A"  # in /proc/net/tcp
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
+REFUSED = "refused"
+CONNECT_S, CONNECTING_S = 2.0, 30.0  # one connection, all connections
+CONNECTIONS = 256  # at once
+OPTIONS = {
+    "dm_mod": "CONFIG_BLK_DEV_DM",
+    "xfs": "CONFIG_XFS_FS",
+    "nf_tables": "CONFIG_NF_TABLES",
+    "sch_htb": "CONFIG_NET_SCH_HTB",
+    "sch_tbf": "CONFIG_NET_SCH_TBF",
+    "cls_u32": "CONFIG_NET_CLS_U32",
+}
+"""Modules that a store or deployer needs, and the options that build them into a kernel."""
+UNITS = ("ceph-*", "hotbed-*", "system-ceph*", "system-hotbed*")
+SCOPES = ("system.slice/docker-*", "docker/*", "machine.slice/libpod-*", "libpod_parent/libpod-*")
+"""Control groups of Docker's and Podman's containers, made by systemd or by the engine itself."""
+
+
+class Refused(Exception):
+    """One sentence on what cannot be done."""
+
+
+def output(argv: Sequence[str]) -> str:
+    """Return what a command prints, empty if it fails or is missing."""
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+    environment = dict(os.environ, LC_ALL="C", PATH=path)
+    try:
+        return subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=60,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+class Machine:
+    """The machine under `root` (/ except in tests) and its commands."""
+
+    def __init__(self, root: Path = Path("/"), run: Callable[[Sequence[str]], str] = output):
+        self.root, self.run = root, run
+
+    def path(self, name: str) -> Path:
+        """Return where `name` is."""
+        return self.root / name.lstrip("/")
+
+    def text(self, name: str) -> str:
+        """Return a file's text, empty if it cannot be read."""
+        try:
+            return self.path(name).read_text(errors="replace")
+        except OSError:
+            return ""
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def read_mark(machine: Machine, name: str = MARK) -> dict[str, Any] | None:
+    """Return the mark that names the machine's holder; None if nobody holds the machine."""
+    text = machine.text(name)
+    if not text.strip():
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"testbed": "?", "id": "?"}
+
+
+def read_whole(path: Path) -> str:
+    """Return a file's text, empty if there is no file, so that `replace` keeps its every byte.
+
+    Raises:
+        OSError: the file exists and cannot be read.
+    """
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return ""
+
+
+def real(path: Path) -> Path:
+    """Return the file itself, where `path` is a link to it."""
+    return Path(os.path.realpath(path))
+
+
+def pending(path: Path) -> Path:
+    """Return where `replace` writes first; a crash may leave this file."""
+    return path.with_name(path.name + ".hotbed-new")
+
+
+def replace(path: Path, text: str, mode: int) -> None:
+    """Write `path`, whole or not at all. A new file gets `mode`, another keeps its owner and mode;
+    a link stays a link.
+    """
+    path = real(path)
+    new, data = pending(path), text.encode("utf-8", "surrogateescape")
+    handle = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.chmod(mode)
+    if path.exists():
+        shutil.copystat(str(path), str(new))
+        status = path.stat()
+        os.chown(str(new), status.st_uid, status.st_gid)
+    try:
+        new.replace(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # A mount of its own, as /etc/hosts is in some containers: it can only be written in place.
+        path.write_bytes(data)
+        new.unlink()
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+# -- block devices ---------------------------------------------------------------------------------
+
+
+def device(machine: Machine, name: str) -> dict[str, Any]:
+    """Describe a block device: its size (bytes), what uses it and what is on it.
+
+    ``is`` is ``a device`` for block devices only. ``uses`` are ends of sentences that say why it
+    may never be wiped; ``holds`` is what wiping destroys, and ``uuids`` the UUIDs of that;
+    ``identity`` tells it from another device of its size, whatever its name; ``osd`` is the folder
+    of the OSD that stores on it, if any; ``real`` and ``parts`` are the path behind links and the
+    paths of its partitions.
+    """
+    found: dict[str, Any] = {"path": name, "is": "nothing", "bytes": 0, "uses": [], "holds": []}
+    found.update(uuids=[], identity={}, model=None, osd=None)
+    path = machine.path(name)
+    try:
+        status = path.stat()
+    except OSError:
+        return found
+    if not is_block(status):
+        found["is"] = "a folder" if stat.S_ISDIR(status.st_mode) else "a file"
+        return found
+    found["is"] = "a device"
+    number = _number_of(status)
+    parts = _partitions(machine, number)
+    found["real"] = str(path.resolve())
+    found["osd"] = _osd(machine, found["real"])
+    found["parts"] = [str(machine.path("dev/" + part).resolve()) for _, part in parts]
+    found["uses"] = _uses(machine, name, [number] + [other for other, _ in parts])
+    probed = _pairs(machine.run(["blkid", "-p", "-o", "export", str(path)]))
+    signatures, found["uuids"] = _signatures(machine, name)
+    if "PTUUID" in probed:
+        found["uuids"].append("partition table " + probed["PTUUID"])
+    found["identity"] = _identity(machine, number, probed)
+    if not signatures and not machine.run(["wipefs", "--version"]):
+        found["uses"].append("cannot be judged (wipefs is missing)")
+    found["holds"] = [f"a partition {part}" for _, part in parts] + signatures
+    try:
+        handle = os.open(str(path), os.O_RDONLY)
+        try:
+            found["bytes"] = os.lseek(handle, 0, os.SEEK_END)
+            head = os.pread(handle, HEAD, 0)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        found["uses"].append(f"cannot be read ({error.strerror})")
+        return found
+    if not found["holds"] and head.count(0) != len(head):
+        found["holds"].append(UNKNOWN)
+    found["read_only"] = machine.text(f"sys/dev/block/{number}/ro").strip() == "1"
+    found["model"] = _of_disk(machine, number, "device/model")
+    return found
+
+
+def is_block(status: os.stat_result) -> bool:
+    """Return True if it is a block device."""
+    return stat.S_ISBLK(status.st_mode)
+
+
+def _number_of(status: os.stat_result) -> str:
+    return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+
+
+def _of_disk(machine: Machine, number: str, *names: str) -> str | None:
+    """Return the first non-empty sysfs file of these, of a disk or of a partition's disk."""
+    folder = f"sys/dev/block/{number}"
+    if machine.text(f"{folder}/partition"):
+        folder += "/.."
+    found = (machine.text(f"{folder}/{name}").strip() for name in names)
+    return next((text for text in found if text), None)
+
+
+def _identity(machine: Machine, number: str, probed: dict[str, str]) -> dict[str, str | None]:
+    """Return what a device keeps over a boot, when names move on; None for unknown values."""
+    udev = _pairs(machine.text("run/udev/data/b" + number).replace("E:", ""))
+    return {
+        "wwn": _of_disk(machine, number, "wwid", "device/wwid"),
+        "serial": _of_disk(machine, number, "serial", "device/serial", "device/cid"),
+        "udev": udev.get("ID_SERIAL"),
+        "volume": _of_disk(machine, number, "dm/uuid", "md/uuid"),
+        "partition": probed.get("PART_ENTRY_UUID"),
+    }
+
+
+def _osd(machine: Machine, path: str) -> str | None:
+    """Return the folder of the OSD, running or not, that stores on the device at `path`."""
+    links = sorted(machine.path("var/lib/ceph/osd").glob("*/block"))
+    return next((str(link.parent) for link in links if os.path.realpath(link) == path), None)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _partitions(machine: Machine, number: str) -> list[tuple[str, str]]:
+    """Return number and kernel's name of each partition of a disk."""
+    folder = machine.path("sys/dev/block/" + number)
+    found = sorted(entry.parent for entry in folder.glob("*/partition"))
+    return [((part / "dev").read_text().strip(), part.name) for part in found]
+
+
+def _uses(machine: Machine, name: str, members: Sequence[str]) -> list[str]:
+    """Return what uses any of the devices with these numbers now."""
+    found = []
+    for line in machine.text("proc/self/mountinfo").splitlines():
+        fields = line.split()
+        if len(fields) > 4 and fields[2] in members:
+            found.append(f"is mounted at {fields[4]}")
+    for line in machine.text("proc/swaps").splitlines()[1:]:
+        try:
+            status = machine.path(line.split()[0]).stat()
+        except OSError:
+            continue
+        if is_block(status) and _number_of(status) in members:
+            found.append("is swap space in use")
+    for number in members:
+        holders = machine.path(f"sys/dev/block/{number}/holders")
+        found += [f"is part of {entry.name}" for entry in sorted(holders.glob("*"))]
+    if not found:
+        try:
+            # O_EXCL without O_CREAT: fails if the kernel itself (md, LVM, a mount) holds it.
+            os.close(os.open(str(machine.path(name)), os.O_RDONLY | os.O_EXCL))
+        except OSError as error:
+            found.append(f"is in use ({error.strerror})")
+    return found
+
+
+def _signatures(machine: Machine, name: str) -> tuple[list[str], list[str]]:
+    """Return what libblkid recognises, such as ``ext4 'data'``, and UUIDs, ``ext4 0f8f...``."""
+    printed = machine.run(["wipefs", "--json", str(machine.path(name))])
+    try:
+        rows = json.loads(printed)["signatures"] if printed.strip() else []
+    except (ValueError, KeyError):
+        rows = []
+    found, uuids = {}, {}  # each once, in their order
+    for row in rows:
+        what = str(row.get("type"))
+        if row.get("uuid"):
+            uuids["{} {}".format(what, row["uuid"])] = True
+        if row.get("label"):
+            what += " '{}'".format(row["label"])
+        found[what] = True
+    return list(found), list(uuids)
+
+
+# -- surveying: changes nothing --------------------------------------------------------------------
+
+
+def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Return everything that a plan and doctor need to know of the machine; sizes are bytes.
+
+    ``devices``: paths to look at; ``client``: the address that the engine's ssh comes from.
+    """
+    release = _pairs(machine.text("etc/os-release"))
+    release = {name: value.strip().strip("\"'") for name, value in release.items()}
+    client = request.get("client") or "127.0.0.1"
+    sshd = machine.run(["sshd", "-T", "-C", f"user=root,host={client},addr={client}"])
+    root_login = re.search(r"^permitrootlogin (\S+)$", sshd, re.MULTILINE)
+    model = re.search(r"^model name\s*:\s*(.+)$", machine.text("proc/cpuinfo"), re.MULTILINE)
+    memory = re.search(r"^MemTotal:\s+(\d+) kB", machine.text("proc/meminfo"), re.MULTILINE)
+    cpus = re.findall(r"^cpu\d", machine.text("proc/stat"), re.MULTILINE)
+    container = machine.run(["systemd-detect-virt", "--container"]).strip()
+    container = "" if container == "none" else container
+    room = os.statvfs(str(machine.root))
+    elsewhere, loopback = _listening(machine)
+    return {
+        "host_name": socket.gethostname(),
+        "machine_id": machine.text("etc/machine-id").strip(),
+        "boot_id": machine.text(BOOT).strip(),
+        "distribution": release.get("ID", ""),
+        "distribution_like": release.get("ID_LIKE", ""),
+        "version": release.get("VERSION_ID", ""),
+        "distribution_name": release.get("PRETTY_NAME", ""),
+        "kernel": os.uname().release,
+        "python": list(sys.version_info[:3]),
+        "cpus": len(cpus) or os.cpu_count() or 1,
+        "cpu_model": model.group(1).strip() if model else os.uname().machine,
+        "memory_bytes": int(memory.group(1)) * 1024 if memory else 0,
+        "systemd": machine.path("run/systemd/system").is_dir(),
+        "apt": bool(machine.run(["apt-get", "--version"])),
+        "pressure": machine.path("proc/pressure/io").exists(),
+        "cgroups": _cgroups(machine),
+        "container": container,
+        "modules": {name: _has_module(machine, name) for name in OPTIONS},
+        "listening": elsewhere,
+        "listening_loopback": loopback,
+        "root_login": root_login.group(1) if root_login else None,
+        "free_bytes": room.f_bavail * room.f_frsize,
+        "mark": read_mark(machine),
+        "ceph": _ceph(machine),
+        "time_kept": bool(container) or _keeps_time(machine),  # a container has its host's clock
+        "devices": {path: device(machine, path) for path in request.get("devices", ())},
+    }
+
+
+def _cgroups(machine: Machine) -> str:
+    kinds = set()
+    for line in machine.text("proc/self/mountinfo").splitlines():
+        tail = line.partition(" - ")[2].split()
+        if tail and tail[0] in ("cgroup", "cgroup2"):
+            kinds.add("v1" if tail[0] == "cgroup" else "v2")
+    return "+".join(sorted(kinds))
+
+
+def _has_module(machine: Machine, name: str) -> bool | None:
+    """Return True if the kernel has a module or can load it, None if unknown. Loads nothing."""
+    if (
+        re.search(rf"^{name} ", machine.text("proc/modules"), re.MULTILINE)
+        or machine.path(f"sys/module/{name}").exists()
+        or (name == "dm_mod" and " device-mapper" in machine.text("proc/misc"))
+        or (name == "xfs" and "\txfs\n" in machine.text("proc/filesystems"))
+    ):
+        return True
+    release = os.uname().release
+    folder = f"lib/modules/{release}"
+    listed = [machine.text(f"{folder}/modules.{kind}") for kind in ("builtin", "dep")]
+    file = name.replace("_", "[-_]")
+    if any(re.search(rf"^\S*\b{file}\.ko", text, re.MULTILINE) for text in listed):
+        return True
+    config = machine.text(f"boot/config-{release}")
+    if not config:
+        try:
+            config = gzip.decompress(machine.path("proc/config.gz").read_bytes()).decode()
+        except (OSError, EOFError):
+            config = ""
+    built = re.search(rf"^{OPTIONS[name]}=([ym])$", config, re.MULTILINE)
+    if built is not None and built.group(1) == "y":
+        return True
+    if any(listed) or (config and built is None):
+        return False
+    return None  # a module of a host that hides its modules, or no information at all
+
+
+def _listening(machine: Machine) -> tuple[list[int], list[int]]:
+    """Return TCP ports with a listener that others reach, and ports of loopback listeners."""
+    elsewhere, loopback = set[int](), set[int]()
+    for name in ("proc/net/tcp", "proc/net/tcp6"):
+        for line in machine.text(name).splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 3 and fields[3] == LISTEN:
+                address, port = fields[1].rsplit(":", 1)
+                (loopback if address in LOOPBACK else elsewhere).add(int(port, 16))
+    return sorted(elsewhere), sorted(loopback)
+
+
+def _ceph(machine: Machine) -> dict[str, Any]:
+    """Return traces of Ceph: ``fsids`` by the file or folder that names a cluster ("" for a cluster
+    without a name), and ``units`` that run.
+    """
+    fsids = {}
+    conf = [
+        re.split("[#;]", line)[0].strip()
+        for line in machine.text("etc/ceph/ceph.conf").splitlines()
+    ]
+    if any(conf):
+        named = (re.fullmatch(r"fsid\s*=\s*(\S*)", line) for line in conf)
+        fsids["/etc/ceph/ceph.conf"] = next((found.group(1) for found in named if found), "")
+    for folder in sorted(machine.path("var/lib/ceph").glob("*")):
+        if UUID.fullmatch(folder.name):
+            fsids["/var/lib/ceph/" + folder.name] = folder.name  # made by cephadm
+    for mark_of_osd in sorted(machine.path("var/lib/ceph/osd").glob("*/ceph_fsid")):
+        name = str(mark_of_osd.parent.relative_to(machine.root))
+        fsids["/" + name] = machine.text(name + "/ceph_fsid").strip()
+    running = ["list-units", "--plain", "--no-legend", "--type=service", "--state=running"]
+    units = machine.run(["systemctl", *running, "ceph-*@*"]).splitlines()
+    return {"fsids": fsids, "units": [line.split()[0] for line in units if line.split()]}
+
+
+def _keeps_time(machine: Machine) -> bool:
+    units = ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service"]
+    return "active" in machine.run(["systemctl", "is-active", *units]).split()
+
+
+def connect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Try TCP connections to ``targets`` (name to [address, port]).
+
+    Returns:
+        By name: None if connected, `REFUSED` if the machine answers that nobody listens, else the
+        reason.
+    """
+    targets = request["targets"]
+    if not targets:
+        return {}
+    end = time.monotonic() + CONNECTING_S
+    with ThreadPoolExecutor(min(len(targets), CONNECTIONS)) as pool:
+        found = pool.map(lambda target: _connection(target, end), targets.values())
+        return dict(zip(targets, found, strict=True))
+
+
+def _connection(target: list[Any], end: float) -> str | None:
+    if time.monotonic() > end:
+        return "not tried, for too many others do not answer"
+    try:
+        socket.create_connection((target[0], target[1]), CONNECT_S).close()
+    except ConnectionRefusedError:
+        return REFUSED
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def usage(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Return counters in seconds of all CPUs, busy, steal, the kernel's threads and the testbed.
+
+    ``ours`` are the units of the store and of Hotbed and root's sessions, which Hotbed logs in as.
+    ``containers`` are the containers of the cluster ``fsid``, by control group, because a new
+    container begins at 0. Without CPU times of control groups everything counts as ``ours``.
+    """
+    tick = os.sysconf("SC_CLK_TCK")
+    fields = [
+        int(field) / tick for field in machine.text("proc/stat").split("\n", 1)[0].split()[1:]
+    ]
+    user, nice, system, idle, wait, irq, softirq, steal = (fields + [0.0] * 8)[:8]
+    busy = user + nice + system + irq + softirq
+    kernel = _kernel_threads(machine) / tick
+    ours, containers = busy - kernel, {}
+    fsid = str(request.get("fsid") or "")
+    top = machine.path("sys/fs/cgroup")
+    for tree, name, unit in ((top, "cpu.stat", 1e6), (top / "cpuacct", "cpuacct.usage", 1e9)):
+        if (tree / "system.slice" / name).exists():
+            ours = sum(_cpu_time(group / name) / unit for group in _groups(tree, fsid))
+            containers = {
+                str(group.relative_to(tree)): _cpu_time(group / name) / unit
+                for group in _containers(machine, tree, fsid)
+            }
+            break
+    return {
+        "all": busy + idle + wait + steal,
+        "busy": busy,
+        "steal": steal,
+        "kernel": kernel,
+        "ours": ours,
+        "containers": containers,
+    }
+
+
+def _groups(tree: Path, fsid: str) -> Iterator[Path]:
+    """Yield control groups of the store, of Hotbed and of root, without other clusters' groups."""
+    for pattern in UNITS:
+        for group in (tree / "system.slice").glob(pattern):
+            cluster = UUID.search(group.name.replace("\\x2d", "-"))
+            if cluster is None or cluster.group() == fsid:
+                yield group
+    yield tree / "user.slice/user-0.slice"
+
+
+def _containers(machine: Machine, tree: Path, fsid: str) -> Iterator[Path]:
+    """Yield containers that mount a folder of the cluster: Docker's are in no unit of the store."""
+    for pattern in SCOPES if fsid else ():
+        for group in tree.glob(pattern):
+            # Podman puts what runs in a container into a group of its own.
+            if any(_has_folder(machine, each, fsid) for each in (group, group / "container")):
+                yield group
+
+
+def _has_folder(machine: Machine, group: Path, fsid: str) -> bool:
+    try:
+        first = (group / "cgroup.procs").read_text().split("\n", 1)[0]
+    except OSError:
+        return False
+    mounts = machine.text(f"proc/{first}/mountinfo") if first else ""
+    # The field is the folder that was mounted, such as /var/lib/ceph/FSID/osd.0.
+    folders = (line.split()[3] for line in mounts.splitlines() if len(line.split()) > 3)
+    return any(fsid in folder.split("/") for folder in folders)
+
+
+def _cpu_time(path: Path) -> float:
+    try:
+        text = path.read_text()
+    except OSError:
+        return 0.0
+    found = re.search(r"^(?:usage_usec )?(\d+)$", text, re.MULTILINE)
+    return float(found.group(1)) if found else 0.0
+
+
+def _kernel_threads(machine: Machine) -> int:
+    """Return clock ticks used by the kernel's own threads, which belong to nobody."""
+    ticks = 0
+    for entry in machine.path("proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields and fields[1] == "2":
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks
+
+
+# -- holding ---------------------------------------------------------------------------------------
+
+
+def mark(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the machine's mark."""
+    return {"mark": read_mark(machine)}
+
+
+def hold(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Mark the machine with ``mark``, let ``key`` in as root, name ``names`` (name: address).
+
+    Refused if another testbed holds it; safe to repeat for the same testbed.
+    """
+    folder, keys = machine.path(KEYS).parent, machine.path(KEYS)
+    # What was made before a `let_go` that was cut off must still be taken away.
+    before = read_mark(machine, _aside(request["mark"]["id"])) or {}
+    wanted = dict(
+        request["mark"],
+        made_keys=bool(before.get("made_keys")) or not keys.exists(),
+        made_folder=bool(before.get("made_folder")) or not folder.exists(),
+    )
+    made = _mark(machine, wanted)
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700)
+    text = read_whole(keys)
+    if request["key"] not in text.split("\n"):
+        replace(keys, _ended(text) + request["key"] + "\n", 0o600)
+    left = _ended(_without_names(read_whole(machine.path(HOSTS))))
+    names = [f"{address} {name}" for name, address in request["names"].items()]
+    _write_hosts(machine, left + "\n".join([BEGIN, *names, END]) + "\n")
+    return {"made": made, "mark": read_mark(machine)}
+
+
+def _mark(machine: Machine, wanted: dict[str, Any]) -> bool:
+    path, new = machine.path(MARK), machine.path(_aside(wanted["id"]))
+    replace(new, json.dumps(wanted) + "\n", 0o644)
+    try:
+        os.link(new, path)  # whole or not at all, and the first of two that come at once
+        return True
+    except FileExistsError:
+        pass
+    finally:
+        new.unlink()
+    found = read_mark(machine) or {}
+    if found.get("id") != wanted["id"]:
+        raise Refused(
+            f"is held by the testbed {found.get('testbed')!r} ({found.get('since', '?')}): take "
+            f"that one down first; if nobody has it any more, delete /{MARK} there"
+        )
+    if found.get("node") != wanted["node"]:
+        raise Refused(f"is the same machine as that of node {found.get('node')}")
+    return False
+
+
+def _aside(identity: str) -> str:
+    """Return where the mark is before it counts, and while what it stands for is undone."""
+    return f"etc/.hotbed-site.json.{identity}"
+
+
+def _without_names(text: str) -> str:
+    pattern = re.escape(BEGIN) + r"\n.*?" + re.escape(END) + r"\n?"
+    return re.sub(pattern, "", text, flags=re.DOTALL)
+
+
+def _write_hosts(machine: Machine, text: str) -> None:
+    path = machine.path(HOSTS)
+    if read_whole(path) != text:
+        replace(path, text, 0o644)
+
+
+def let_go(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Undo `hold` for the testbed with this ``id``; leave another's mark, and all else, alone.
+
+    The key goes late: until then a repeated call can still log in with it. The mark, which records
+    what `hold` made, is put aside first and goes last.
+    """
+    found, aside = read_mark(machine) or {}, _aside(request["id"])
+    ours = found.get("id") == request["id"]
+    if not found or ours:
+        _write_hosts(machine, _without_names(read_whole(machine.path(HOSTS))))
+    if ours:
+        # A `hold` that was cut off leaves one file under both names, and renaming one of them to
+        # the other would do nothing.
+        machine.path(aside).unlink(missing_ok=True)
+        machine.path(MARK).replace(machine.path(aside))
+    made = read_mark(machine, aside) or {}
+    for changed in (aside, HOSTS, KEYS):
+        pending(real(machine.path(changed))).unlink(missing_ok=True)
+    _let_out(machine, request["key"], made=bool(made.get("made_keys")))
+    folder = machine.path(KEYS).parent
+    if made.get("made_folder") and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    machine.path(aside).unlink(missing_ok=True)
+    return {"was_ours": ours}
+
+
+def _let_out(machine: Machine, key: str, *, made: bool) -> None:
+    """Take ``key`` away, and the file with it if `hold` `made` the file and nothing is left."""
+    path = machine.path(KEYS)
+    text = read_whole(path)
+    left = "\n".join(line for line in text.split("\n") if line != key)
+    if key and left != text:
+        replace(path, left, 0o600)
+    if made and not left:
+        real(path).unlink(missing_ok=True)
+
+
+# -- wiping ----------------------------------------------------------------------------------------
+
+
+def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Forget what is on the device ``device``: signatures, partitions, first and last megabytes.
+
+    Only while the testbed with ``id`` holds the machine, never a device in use, and only if the
+    device is what was ``seen`` (see `device`; and the machine's ``boot_id``) when it was allowed:
+    a name may be another device's after a reboot, and new data may be on it.
+    """
+    name = request["device"]
+    holder = read_mark(machine)
+    if holder is None or holder.get("id") != request["id"]:
+        raise Refused("is not held by this testbed, and nothing on it is wiped")
+    found = device(machine, name)
+    if found["is"] != "a device":
+        raise Refused(f"has no block device {name}")
+    if found["uses"]:
+        raise Refused("has the device {}, which {}".format(name, " and ".join(found["uses"])))
+    other = _other(found, request["seen"], machine.text(BOOT).strip())
+    if other is not None:
+        raise Refused(
+            f"has the device {name}, which {other}: nothing on it is wiped; take the testbed down "
+            "and bring it up again, to be asked anew"
+        )
+    path = machine.path(name)
+    number = _number_of(path.stat())
+    for _, part in _partitions(machine, number):
+        _zero(machine.path("dev/" + part))
+    machine.run(["wipefs", "--all", "--force", str(path)])
+    _zero(path)
+    if _partitions(machine, number):
+        machine.run(["blockdev", "--rereadpt", str(path)])
+        machine.run(["udevadm", "settle", "--timeout=10"])
+    after = device(machine, name)
+    if after["holds"]:
+        raise Refused("still has {} on {} after wiping".format(", ".join(after["holds"]), name))
+    return {"held": found["holds"]}
+
+
+def _other(found: dict[str, Any], seen: dict[str, Any], boot: str) -> str | None:
+    """Return why a device is not what was seen; None if it is, or if it is what a wipe that was cut
+    off left of that.
+
+    An older record has no identity, no UUIDs and no boot: only what it has is compared.
+    """
+    identity = seen.get("identity", found["identity"])
+    if (
+        found["bytes"] != seen["bytes"]
+        or seen["model"] not in (None, found["model"])
+        or found["identity"] != identity
+    ):
+        return "is another device now than the one that was allowed to be wiped"
+    if not any(identity.values()) and seen.get("boot_id", boot) != boot:
+        return (
+            "may be another one than was allowed to be wiped, for it has no serial number and the "
+            "machine was started anew since"
+        )
+    new = [what for what in found["holds"] if what not in (*seen["holds"], UNKNOWN)]
+    new += [what for what in found["uuids"] if what not in seen.get("uuids", found["uuids"])]
+    return f"holds {', '.join(new)} now, which nobody allowed to be wiped" if new else None
+
+
+def _zero(path: Path) -> None:
+    handle = os.open(str(path), os.O_RDWR)
+    try:
+        size = os.lseek(handle, 0, os.SEEK_END)
+        for start in range(0, min(ZEROED_HEAD, size), HEAD):
+            os.pwrite(handle, bytes(min(HEAD, size - start)), start)
+        tail = max(size - ZEROED_TAIL, 0)
+        os.pwrite(handle, bytes(size - tail), tail)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# -- the program -----------------------------------------------------------------------------------
+
+ACTIONS: dict[str, Callable[[Machine, dict[str, Any]], Any]] = {
+    action.__name__: action for action in (survey, connect, usage, mark, hold, let_go, wipe)
+}
+
+
+def answer(request: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    """Return the answer to a request."""
+    try:
+        return {"ok": True, "result": ACTIONS[request["do"]](machine, request)}
+    except Refused as error:
+        return {"ok": False, "error": str(error)}
+    except OSError as error:
+        return {"ok": False, "error": f"cannot do that: {error}"}
+
+
+@functools.cache
+def program() -> bytes:
+    """Return this file, to run on a machine."""
+    return Path(__file__).read_bytes()
+
+
+if __name__ == "__main__":
+    json.dump(answer(json.loads(sys.argv[1]), Machine()), sys.stdout)
