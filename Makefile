@@ -14,6 +14,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # time, which is most of what tests and campaigns would then do.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The race detector takes more memory than an agent may.
+CONCURRENT := ./cosbench/... ./enforcer ./internal/apps ./internal/http1 ./internal/reactor ./nfsproxy \
+    ./twochoice/server
+
 .PHONY: help setup reproduce test test-unit test-go test-slow test-local test-openstack golden soak lint bench lock clean
 
 help: ## list the targets
@@ -31,8 +35,9 @@ test: setup lint test-unit test-go test-slow test-local test-openstack ## set up
 test-unit: setup ## tests without root, network or testbed (under 2 minutes)
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "not local and not slow and not openstack and not soak and not golden"
 
-test-go: setup ## the data plane's tests
-	cd dataplane && ../tools/go test ./...
+test-go: setup ## the data plane's tests, those of concurrent packages also with the race detector
+	cd dataplane && ../tools/go test -p 4 ./... # many wait rather than compute
+	cd dataplane && ../tools/go test -p 4 -race -skip TestAnAgentStaysWithinItsMemory $(CONCURRENT)
 
 test-slow: setup ## tests without root or testbed that take longer
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "slow and not local and not openstack and not soak"
@@ -53,7 +58,7 @@ soak: setup ## long tests: fault simulation over many seeds, floods, hostile inp
 	cd dataplane && HOTBED_SOAK=1 ../tools/go test -count=1 -timeout 4h -run Soak ./...
 	$(SUDO) $(PYTEST) -m soak --timeout 7200 --durations=25
 
-lint: setup ## ruff, import-linter, mypy, gofmt, go vet, staticcheck, ansible-lint
+lint: setup ## ruff, import-linter, mypy, gofmt, go vet, staticcheck, ansible-lint, known vulnerabilities
 	@tools/lint.sh
 
 bench: setup ## measure controller, engine and report overhead; printed and written as JSON

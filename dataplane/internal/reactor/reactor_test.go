@@ -61,6 +61,7 @@ func TestWhatCannotBeSentAtOnceIsSentLater(t *testing.T) {
 	var err error
 	within(l, func() {
 		listener, err = Listen(l, netip.MustParseAddrPort("127.0.0.1:0"), func(fd int, from netip.AddrPort) {
+			var err error
 			e := &echo{}
 			if e.conn, err = NewConn(l, fd, Readable, e); err != nil {
 				t.Error(err)
