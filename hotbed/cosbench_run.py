@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,10 +18,10 @@ from hotbed.views import TestbedOption
 if TYPE_CHECKING:
     from testbed.sites.contract import Progress
     from testbed.ssh import Shell
-    from workloads.cosbench.archive_source import ArchiveSource
+    from workloads.cosbench.archive import Archive
     from workloads.cosbench.credentials import Credentials
-    from workloads.cosbench.program import DriveOptions
-    from workloads.cosbench.results import Archive
+    from workloads.cosbench.driver import DriveOptions
+    from workloads.cosbench.real import ArchiveSource
 
 
 def add_run(group: typer.Typer) -> None:
@@ -69,27 +69,29 @@ def add_run(group: typer.Typer) -> None:
         did not complete.
         """
         from hotbed.progress import progress
-        from workloads.cosbench.credentials import found_in
-        from workloads.cosbench.files import new_folder, read_xml
+        from schemas.durable import make_folder
+        from schemas.errors import UserError
+        from workloads.cosbench.credentials import filled, found_in, read_xml
 
-        options = drive_options(open_loop, seed, only_stage)
+        options = _drive_options(open_loop, seed, only_stage)
         _check_together(controller, archive, login, node, tenant, testbed, options)
         xml = read_xml(workload)
         given = found_in(credentials)
-        folder = new_folder(
-            out or Path("artifacts") / f"cosbench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        )
+        folder = out or Path("artifacts") / f"cosbench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+        if folder.exists():
+            raise UserError(f"{folder} is there already: results are never overwritten.")
+        make_folder(folder.parent)
         with progress("cosbench") as report, _kept(folder):
             if controller is not None:
                 assert archive is not None
-                text = _filled(xml, given.values, workload)
+                text = filled(xml, given.values, str(workload))
                 found = _real(controller, archive, testbed, login, text, folder, report)
             elif node is not None or testbed is not None:
                 found = _on_node(
                     testbed, node, tenant, xml, given, workload, options, folder, report
                 )
             else:
-                text = _filled(xml, given.for_cosdrive(), workload)
+                text = filled(xml, given.for_cosdrive(), str(workload))
                 found = _here(text, workload, options, folder, report)
         warn(found.warnings)
         emit(
@@ -101,33 +103,32 @@ def add_run(group: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-def drive_options(
+def _drive_options(
     open_loop: str | None, seed: int | None, only_stage: list[str] | None
 ) -> DriveOptions:
-    """What the embedded driver is told; UserError when the rate is none."""
     from schemas.errors import UserError
-    from workloads.cosbench.program import DriveOptions
+    from workloads.cosbench.driver import DriveOptions
 
-    stages = tuple(only_stage or ())
-    if open_loop is None:
-        return DriveOptions(seed=seed, only_stages=stages)
-    rate, _, arrivals = open_loop.partition(":")
-    try:
-        value = float(rate)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf") or arrivals not in ("", "poisson", "constant"):
-        raise UserError(
-            f"--open-loop {open_loop}: write operations a second, such as 200 or 200:constant."
-        )
-    if arrivals == "constant":
-        return DriveOptions(value, "constant", seed, stages)
-    return DriveOptions(value, "poisson", seed, stages)
+    rate, value = None, None
+    arrivals = "poisson"
+    if open_loop is not None:
+        rate, _, words = open_loop.partition(":")
+        arrivals = words or arrivals
+        try:
+            value = float(rate)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < float("inf") or arrivals not in ("poisson", "constant"):
+            raise UserError(
+                f"--open-loop {open_loop}: write operations a second, such as 200 or 200:constant."
+            )
+    way: Literal["poisson", "constant"] = "constant" if arrivals == "constant" else "poisson"
+    return DriveOptions(value, way, seed, tuple(only_stage or ()))
 
 
 @contextmanager
 def _kept(folder: Path) -> Iterator[None]:
-    """Says where the results are of a run that does not get to its end."""
+    """Name the folder of the results if the run does not get to its end."""
     try:
         yield
     except BaseException:
@@ -170,19 +171,13 @@ def _check_together(
         )
 
 
-def _filled(xml: str, values: Mapping[str, str], workload: Path) -> str:
-    from workloads.cosbench.xml_text import filled
-
-    return filled(xml, values, str(workload))
-
-
 def _here(
     xml: str, workload: Path, options: DriveOptions, folder: Path, report: Progress
 ) -> Archive:
     from workloads.cosbench.driver import run_here
 
     done = run_here(xml, str(workload), folder, options, report)
-    warn(done.driven.warnings)
+    warn(done.warnings)
     return done.archive
 
 
@@ -201,7 +196,7 @@ def _node_of(archive: str) -> tuple[str, str]:
 def _source(archive: str, testbed: str | None) -> ArchiveSource:
     from testbed.choose import choose_ready, select
     from testbed.reach import shell_to
-    from workloads.cosbench.archive_source import LocalSource, NodeSource
+    from workloads.cosbench.real import LocalSource, NodeSource
 
     node, path = _node_of(archive)
     if not node:
@@ -219,9 +214,8 @@ def _real(
     folder: Path,
     report: Progress,
 ) -> Archive:
-    from workloads.cosbench.controller_api import Controller, Login
     from workloads.cosbench.credentials import from_file
-    from workloads.cosbench.real import run
+    from workloads.cosbench.real import Controller, Login, run
 
     user = None
     if login is not None:
@@ -248,7 +242,7 @@ def _on_node(
     from testbed.choose import choose_ready
     from testbed.reach import shell_to
     from workloads.cosbench import driver
-    from workloads.cosbench.xml_text import filled, planned_seconds
+    from workloads.cosbench.credentials import filled, planned_seconds
 
     _, found = choose_ready(testbed)
     clients = [one.name for one in found.with_role("client")]
@@ -270,5 +264,5 @@ def _on_node(
     load = driver.Load("cli", name, text, longest, options)
     with alone(found):
         done = driver.run_on(agent_client(found), shell, [load], folder, report)
-    warn(done[load.name].driven.warnings)
+    warn(done[load.name].warnings)
     return done[load.name].archive

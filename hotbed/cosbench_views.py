@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from workloads.cosbench.compare import Comparison, Difference
+    from workloads.cosbench.archive import Archive
     from workloads.cosbench.release import Release
-    from workloads.cosbench.results import Archive
+    from workloads.cosbench.tables import Comparison, Difference
 
 SHOWN = ("operations", "bytes", "mean_s", "p95_s", "p99_s", "operations_s", "bytes_s", "success")
 

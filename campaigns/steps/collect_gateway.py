@@ -16,7 +16,7 @@ from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
 from workloads import collect as tidied
 from workloads.cosbench import tables
-from workloads.cosbench.results import Archive, Measured, Second
+from workloads.cosbench.archive import Archive, Measured, Second
 
 OP = "s3"
 TIMED = ("read", "write")

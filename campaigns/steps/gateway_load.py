@@ -7,8 +7,7 @@ import hashlib
 from campaigns.services import CellSetting
 from schemas.errors import UserError
 from testbed.spec import TestbedSpec
-from workloads.cosbench.access import S3Storage
-from workloads.cosbench.workload import TABLE_1, Workload, scaled, to_xml
+from workloads.cosbench.workload import TABLE_1, S3Storage, Workload, scaled, to_xml
 
 LARGE_SHARE = 1 / 8
 """Of the upper bound of C's and D's objects: 1 to 16 MB for 1 to 128."""

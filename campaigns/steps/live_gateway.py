@@ -18,11 +18,10 @@ from testbed.agent.contract import Agent
 from testbed.reach import shell_to
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.ssh import Shell
-from workloads.cosbench.driver import Load, install, run_on, tenant
-from workloads.cosbench.program import DriveOptions
-from workloads.cosbench.results import Archive
+from workloads.cosbench.archive import Archive
+from workloads.cosbench.credentials import filled
+from workloads.cosbench.driver import DriveOptions, Load, install, run_on, tenant
 from workloads.cosbench.workload import to_xml
-from workloads.cosbench.xml_text import filled
 
 PREPARE_S = 900.0
 _STAT_S = 30.0

@@ -64,8 +64,9 @@ def _xml(group: typer.Typer) -> None:
 
         `hotbed cosbench run --credentials FILE` fills them in.
         """
-        from workloads.cosbench.files import access_of, table_workload, write_new
-        from workloads.cosbench.workload import to_xml
+        from schemas.durable import write_file
+        from schemas.errors import UserError
+        from workloads.cosbench.workload import access_of, table_workload, to_xml
 
         made = table_workload(
             letter,
@@ -82,7 +83,10 @@ def _xml(group: typer.Typer) -> None:
         )
         text = to_xml(made, tuple(part.strip() for part in stages.split(",") if part.strip()))
         if out is not None:
-            write_new(out, text)
+            try:
+                write_file(out, text, 0o600, exclusive=True)
+            except FileExistsError as error:
+                raise UserError(f"{out} is there already: name another file.") from error
         facts = {"name": made.name, "file": None if out is None else str(out)}
         facts["xml"] = text if out is None else None
         emit(facts, as_json, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
@@ -100,19 +104,19 @@ def _check(group: typer.Typer) -> None:
         java: Annotated[str | None, typer.Option(help="The Java that is to run it.")] = None,
         as_json: JsonFlag = False,
     ) -> None:
-        """What a workload means, with everything inherited; or whether a release can run here.
+        """Show a workload with everything inherited; or check if a release can run here.
 
-        What is not supported is refused by its name. Exit 1 when a release cannot run.
+        What is not supported is refused by its name. Exit 1 if a release cannot run.
         """
         from schemas.errors import UserError
-        from workloads.cosbench import program
-        from workloads.cosbench.files import read_xml
+        from workloads.cosbench import driver
+        from workloads.cosbench.credentials import read_xml
         from workloads.cosbench.release import examine
 
         if (workload is None) == (release is None):
             raise UserError("give either a workload's XML to check, or --release FOLDER.")
         if workload is not None:
-            plan = program.check(read_xml(workload), str(workload))
+            plan = driver.check(read_xml(workload), str(workload))
             emit(plan, as_json, lambda: cosbench_views.plan_table(plan))
             return
         assert release is not None
@@ -132,7 +136,7 @@ def _show(group: typer.Typer) -> None:
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
-        """The results in an archive of COSBench or of cosdrive."""
+        """Show the results in an archive of COSBench or of cosdrive."""
         from workloads.cosbench.archive import read_archive
 
         found = read_archive(folder, workload)
@@ -157,12 +161,12 @@ def _compare(group: typer.Typer) -> None:
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
-        """Two archives side by side, such as a real COSBench's and cosdrive's of the same XML.
+        """Compare two archives, such as a real COSBench's and cosdrive's of the same XML.
 
-        Exit 1 when one lacks operations of the other, or their workers differ.
+        Exit 1 if one lacks operations of the other, or their workers differ.
         """
         from workloads.cosbench.archive import read_archive
-        from workloads.cosbench.compare import compare as side_by_side
+        from workloads.cosbench.tables import compare as side_by_side
 
         archives = read_archive(first, first_workload), read_archive(second, second_workload)
         for archive in archives:

@@ -195,9 +195,7 @@ def cosbench(release: Path, login: Login, folder: Path, requests: int) -> Took:
         LookupError: it does not, or did not finish the workload.
     """
     from schemas.errors import HotbedError
-    from workloads.cosbench.archive_source import LocalSource
-    from workloads.cosbench.controller_api import Controller
-    from workloads.cosbench.real import run
+    from workloads.cosbench.real import Controller, LocalSource, run
 
     before, began = java_s(release), time.monotonic()
     xml = filled(WORKLOAD, login, requests)

@@ -29,9 +29,9 @@ from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, load_spec
 from testbed.ssh import Completed
+from workloads.cosbench.archive import Archive, Driver, Measured, Result, Second, Stage
 from workloads.cosbench.credentials import Credentials
 from workloads.cosbench.driver import Load
-from workloads.cosbench.results import Archive, Driver, Measured, Result, Second, Stage
 from workloads.cosbench.workload import to_xml
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
 from campaigns.mos.loads import loads_of
 from campaigns.mos.parameters import MosParameters
 from schemas.errors import HotbedError
-from workloads.cosbench.results import Archive, Driver, Second
+from workloads.cosbench.archive import Archive, Driver, Second
 from workloads.cosbench.workload import to_xml
 
 START = 1000.0

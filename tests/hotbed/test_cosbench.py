@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from hotbed.verbs import cosbench
 from schemas.errors import UserError
 from testbed.sites.contract import Node, Testbed
-from workloads.cosbench import driver, program
+from workloads.cosbench import driver
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.credentials import Credentials
 from workloads.errors import WorkloadError
@@ -153,12 +153,12 @@ def test_options_that_do_not_go_together(
 def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, str] = {}
 
-    def fake(xml: str, where: str, archive: Path, options: Any, *_: Any) -> program.Driven:
+    def fake(xml: str, where: str, archive: Path, options: Any, *_: Any) -> driver.Drive:
         seen["xml"], seen["flags"] = xml, " ".join(options.flags())
         shutil.copytree(REAL / "w1-mos-A", archive / "w1-mos-A")
-        return program.Driven((), 0.0, 1.0, 0.1, 0)
+        return driver.Drive(read_archive(archive))
 
-    monkeypatch.setattr(program, "run", fake)
+    monkeypatch.setattr(driver, "run_here", fake)
     secret = tmp_path / "secret.json"
     secret.write_text('{"user": "u", "key": "hidden", "auth_url": "http://192.0.2.1/a"}')
     secret.chmod(0o600)
@@ -177,11 +177,11 @@ def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_did_not_get_to_its_end_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fake(xml: str, where: str, archive: Path, *_: Any) -> program.Driven:
+    def fake(xml: str, where: str, archive: Path, *_: Any) -> driver.Drive:
         archive.mkdir()
         raise WorkloadError("the store is gone.")
 
-    monkeypatch.setattr(program, "run", fake)
+    monkeypatch.setattr(driver, "run_here", fake)
     xml = tmp_path / "w.xml"
     xml.write_text(run("xml", "A"))
     out = tmp_path / "out"
@@ -190,7 +190,7 @@ def test_what_did_not_get_to_its_end_is_kept(
     assert f"what was measured until then is in {out}" in done.stderr
 
 
-@pytest.mark.skipif(not program.PROGRAM.exists(), reason="cosdrive: `make setup` builds it")
+@pytest.mark.skipif(not driver.PROGRAM.exists(), reason="cosdrive: `make setup` builds it")
 def test_a_failed_login_is_said_once_and_leaves_nothing(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -230,8 +230,7 @@ def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def fake(agent: Any, shell_to: Any, loads: list[driver.Load], out: Path, *_: Any) -> Any:
         asked.extend(loads)
         archive = read_archive(REAL, "w1")
-        driven = program.Driven((), 0.0, 1.0, 0.1, 0, ("cli: afr has no effect",))
-        return {"cli": driver.Drive("cli", "c0", archive, driven)}
+        return {"cli": driver.Drive(archive, warnings=("cli: afr has no effect",))}
 
     key = Credentials(
         {"username": "w", "password": "of-the-tenant", "auth_url": "http://192.0.2.1/"}

@@ -13,9 +13,8 @@ from controllers.journal import read_journal
 from controllers.replay import replay
 from tests.testbed.swift_beds import Bed, bed_of, until
 from tests.testbed.swift_client import Stored
-from workloads.cosbench.access import SwAuth, SwiftStorage
 from workloads.cosbench.archive import read_archive
-from workloads.cosbench.workload import TABLE_1, to_xml
+from workloads.cosbench.workload import TABLE_1, SwAuth, SwiftStorage, to_xml
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 

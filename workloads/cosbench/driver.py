@@ -1,7 +1,7 @@
-"""Runs `cosdrive`, the embedded driver of COSBench workloads, here or on a testbed's client nodes.
+"""`cosdrive`, the embedded driver of COSBench workloads, here or on a testbed's client nodes.
 
 On a node it is a systemd unit like every load (`hotbed-load-cosbench-NAME`), started through the
-admin node, so that it ends after its time whatever becomes of the engine. The workload's XML, which
+admin node, so that it ends after its time even if the engine is gone. The workload's XML, which
 holds credentials, goes there over ssh into a file of mode 0600; the shell that becomes cosdrive
 opens that file and removes it before cosdrive begins.
 """
@@ -9,7 +9,13 @@ opens that file and removes it before cosdrive begins.
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
+import resource
+import signal
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,23 +23,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 from schemas.errors import HotbedError, UserError
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.contract import Progress, silent
 from testbed.ssh import Shell
-from workloads.cosbench import program
-from workloads.cosbench.archive import read_archive
+from workloads.cosbench.archive import Archive, read_archive
 from workloads.cosbench.credentials import TENANTS, Credentials, from_json
-from workloads.cosbench.program import Driven, DriveOptions, event_of, told
-from workloads.cosbench.results import Archive
 from workloads.errors import WorkloadError
+
+PROGRAM = Path(__file__).resolve().parents[2] / "dataplane" / "bin" / "cosdrive"
+"""Built by `make setup`."""
 
 REMOTE_PROGRAM = "/usr/local/bin/hotbed-cosdrive"
 FOLDER = "/var/lib/hotbed/cosbench"
 UNITS = "/var/lib/hotbed/units"
 UNIT = "load-cosbench"
+REMOTE_XML = "/dev/fd/3"
+EXIT_USER = 2
+STOP_S = 60.0  # to end a stage cleanly and to write the archive
+CHECK_S = 60.0
 GRACE_S = 120.0
 LONGEST_S = 6 * 3600.0
 """Given to a workload beyond its planned times: stages may end by counts instead."""
@@ -50,6 +61,37 @@ ShellTo = Callable[[str], Shell]
 
 
 @dataclass(frozen=True)
+class DriveOptions:
+    """Options of a run, beyond its XML.
+
+    With `rate` operations of normal works begin at that rate (a second, of the whole workload)
+    whether earlier ones have ended or not, and latencies count from the intended beginning.
+    """
+
+    rate: float | None = None
+    arrivals: Literal["poisson", "constant"] = "poisson"
+    seed: int | None = None
+    only_stages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise UserError(f"an open loop of {self.rate:g} operations a second: give more than 0.")
+        if self.seed is not None and not 0 <= self.seed < 2**64:
+            raise UserError(f"seed {self.seed}: give a whole number from 0 to 2^64 - 1.")
+
+    def flags(self) -> list[str]:
+        """Return words of the command line."""
+        made = []
+        if self.rate is not None:
+            made += ["--open-loop", f"{self.rate:g}:{self.arrivals}"]
+        if self.seed is not None:
+            made += ["--seed", str(self.seed)]
+        for name in self.only_stages:
+            made += ["--only-stage", name]
+        return made
+
+
+@dataclass(frozen=True)
 class Load:
     """A workload on a client node.
 
@@ -58,7 +100,7 @@ class Load:
         node: client node that it runs on.
         xml: the workload, secrets in plain.
         max_s: after so many seconds systemd ends it.
-        options: beyond what the XML says.
+        options: beyond the XML.
     """
 
     name: str
@@ -80,47 +122,209 @@ class Load:
 
     @property
     def folder(self) -> str:
-        """Where it works on the node."""
+        """Its folder on the node."""
         return f"{FOLDER}/{self.name}"
+
+    @property
+    def xml_path(self) -> str:
+        """File of its XML on the node."""
+        return f"{self.folder}/workload.xml"
+
+    def command(self) -> list[str]:
+        """Return the command of its unit."""
+        made = _run_command(REMOTE_PROGRAM, REMOTE_XML, f"{self.folder}/archive", self.options)
+        return ["sh", "-c", _BECOME, self.xml_path, *made]
 
 
 @dataclass(frozen=True)
 class Drive:
-    """A finished load: its archive, and what the driver told meanwhile."""
+    """A finished run of cosdrive: its archive, and what it printed and used.
 
-    name: str
-    node: str
+    `events` are its lines of progress; `cpu_s` is the processor time of the driver, None if
+    unknown; `warnings` name what of the workload has no effect.
+    """
+
     archive: Archive
-    driven: Driven
+    events: tuple[Mapping[str, Any], ...] = ()
+    cpu_s: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         return self.archive._repr_html_()
 
 
+def _run_command(program: str, xml: str, archive: str, options: DriveOptions) -> list[str]:
+    """Return the command line. It names files alone: secrets are in the XML."""
+    return [program, "run", xml, "--archive", archive, *options.flags()]
+
+
+def check(xml: str, where: str, program: Path | None = None) -> dict[str, Any]:
+    """Return a workload's plan, with everything inherited and every default filled in.
+
+    Args:
+        xml: the workload.
+        where: its file's name, for errors.
+        program: cosdrive, by default `PROGRAM`.
+
+    Raises:
+        UserError: it is no workload, or asks for what is not supported.
+        HotbedError: cosdrive is not built, or failed.
+    """
+    command = [str(_built(program)), "check"]
+    with _sealed(xml) as (path, descriptor):
+        done = subprocess.run(
+            [*command, path],
+            capture_output=True,
+            text=True,
+            pass_fds=(descriptor,),
+            timeout=CHECK_S,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise _said(done.returncode, done.stderr, where, path)
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise WorkloadError(f"cosdrive check printed no JSON: {done.stdout[:120]!r}") from error
+    return found
+
+
 def run_here(
     xml: str,
     where: str,
-    out: Path,
+    archive: Path,
     options: DriveOptions | None = None,
     progress: Progress = silent,
+    *,
+    program: Path | None = None,
 ) -> Drive:
     """Drive a workload from this machine.
+
+    An interruption ends the stage that it is in; the archive is written all the same.
 
     Args:
         xml: the workload, secrets in plain.
         where: its file's name, for errors.
-        out: new folder for the archive.
+        archive: new folder for the archive.
+        options: beyond the XML.
+        progress: gets the stage and the share of the time.
+        program: cosdrive, by default `PROGRAM`.
 
     Raises:
         UserError: it is no workload, or asks for what is not supported.
         WorkloadError: the driver failed.
     """
-    driven = program.run(xml, where, out, options, progress)
-    return Drive("", "", read_archive(out), driven)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    events: list[Mapping[str, Any]] = []
+    with _sealed(xml) as (path, descriptor), tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            _run_command(str(_built(program)), path, str(archive), options or DriveOptions()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            pass_fds=(descriptor,),
+            start_new_session=True,  # a Ctrl-C comes to it once, from here
+        )
+        try:
+            assert process.stdout is not None
+            share = 0.0
+            for line in process.stdout:
+                event = event_of(line)
+                if event is not None:
+                    events.append(event)
+                    phase, share = progress_of(event, share)
+                    if not event.get("error"):  # which is raised below
+                        progress(phase, share)
+            code = process.wait()
+        except BaseException:
+            _end(process)
+            raise
+        complaints.seek(0)
+        text = complaints.read().decode(errors="replace")
+    if code != 0:
+        raise _said(code, text, where, path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Drive(read_archive(archive), tuple(events), cpu, _complaints(text, where, path))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it as Ctrl-C does; kill it if it does not end."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=STOP_S)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+
+
+def event_of(line: bytes | str) -> Mapping[str, Any] | None:
+    """Return an event; None for any other line (one may be cut off if it is read too early)."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "event" in found else None
+
+
+def progress_of(event: Mapping[str, Any], before: float = 0.0) -> tuple[str, float]:
+    """Return an event's phase and share of the time.
+
+    The share is `before` if the driver cannot estimate the time that is left.
+    """
+    if event["event"] == "done":
+        return "done", 1.0
+    passed, left = float(event.get("t_s") or 0.0), event.get("eta_s")
+    share = before if left is None else passed / max(passed + float(left), 1e-9)
+    words = [str(event.get("stage") or "starting")]
+    if event.get("ops"):
+        words.append(f"{event['ops']} operations")
+    if event.get("errors"):
+        words.append(f"{event['errors']} failed")
+    return ", ".join(words), min(share, 0.99)
+
+
+def _said(code: int | None, text: str, where: str, path: str) -> HotbedError:
+    """Return the error that cosdrive printed, about the user's file instead of `path`."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = (lines[-1] if lines else "it said nothing").removeprefix("cosdrive: ")[:500]
+    reason = reason.removeprefix(f"{path}: ").replace(path, where)
+    if code == EXIT_USER:
+        return UserError(reason if where in reason else f"{where}: {reason}")
+    what = "was stopped" if code is None else f"failed with exit code {code}"
+    return WorkloadError(f"cosdrive {what} on {where}: {reason}")
+
+
+def _complaints(text: str, where: str, path: str) -> tuple[str, ...]:
+    """Return what else it printed, about the user's file."""
+    lines = (line.strip().removeprefix("cosdrive: ") for line in text.splitlines())
+    return tuple(line.replace(path, where) for line in lines if line)
+
+
+def _built(program: Path | None) -> Path:
+    path = program or PROGRAM
+    if not os.access(path, os.X_OK):
+        raise HotbedError(f"{path} is not built: run `make setup`.")
+    return path
+
+
+@contextmanager
+def _sealed(xml: str) -> Iterator[tuple[str, int]]:
+    """Put the XML into a file of mode 0600 without a name: (path for a child, descriptor).
+
+    So nothing of it is left however this process ends.
+    """
+    with tempfile.TemporaryFile() as handle:
+        handle.write(xml.encode())
+        handle.flush()
+        descriptor = handle.fileno()
+        yield f"/dev/fd/{descriptor}", descriptor
 
 
 def tenant(shell: Shell, name: str) -> Credentials:
-    """A tenant's credentials, from the file that the store's deployment wrote on a client node.
+    """Read a tenant's credentials from the file that the deployment left on a client node.
 
     Raises:
         UserError: there is no such tenant on this node.
@@ -138,8 +342,8 @@ def tenant(shell: Shell, name: str) -> Credentials:
     return from_json(done.text, f"tenant {name} on {shell.node}")
 
 
-def install(shell: Shell, binary: Path = program.PROGRAM) -> bool:
-    """Bring the driver to a node; False where it has this one already.
+def install(shell: Shell, binary: Path = PROGRAM) -> bool:
+    """Bring the driver to a node; return False if the node has this one already.
 
     Raises:
         HotbedError: it is not built, or the node cannot be reached.
@@ -164,7 +368,7 @@ def run_on(
     out: Path,
     progress: Progress = silent,
     *,
-    binary: Path = program.PROGRAM,
+    binary: Path = PROGRAM,
     poll_s: float = POLL_S,
 ) -> dict[str, Drive]:
     """Run loads on client nodes, all at the same time, to their ends; by name.
@@ -177,69 +381,59 @@ def run_on(
         shell_to: a shell on a node by its name.
         loads: what to run, with names of their own.
         out: folder for the archives, one a load, by its name.
-        progress: gets what the loads are at, and the share of the one that is least far.
+        progress: gets the phase of every load, and the share of the one that is least far.
         binary: the driver.
+        poll_s: seconds between two looks at the loads' progress.
 
     Raises:
         UserError: a workload is none, or asks for what is not supported.
         WorkloadError: one failed, or was stopped.
     """
-    _distinct(loads, out)
-    for node in dict.fromkeys(load.node for load in loads):
-        install(shell_to(node), binary)
-    with _laid_out(agent, shell_to, loads):
-        try:
-            units = _ended(agent, shell_to, loads, progress, poll_s)
-        except BaseException:
-            for load in loads:
-                with suppress(HotbedError):
-                    agent.unit_stop(load.node, load.unit)
-                    fetch(shell_to(load.node), load, out)
-            raise
-        for load in loads:
-            fetch(shell_to(load.node), load, out)
-    return {
-        load.name: Drive(
-            load.name, load.node, read_archive(out / load.name), _driven(load, units[load.name])
-        )
-        for load in loads
-    }
-
-
-def _distinct(loads: Sequence[Load], out: Path) -> None:
     names = [load.name for load in loads]
     if not loads or len(set(names)) < len(names):
         raise UserError(f"loads need names of their own; given: {', '.join(names) or 'none'}.")
     there = [name for name in names if (out / name).exists()]
     if there:
         raise UserError(f"{out / there[0]} is there already: results are never overwritten.")
+    for node in dict.fromkeys(load.node for load in loads):
+        install(shell_to(node), binary)
+    with _laid_out(shell_to, loads):
+        try:
+            units = _ended(agent, shell_to, loads, progress, poll_s)
+        except BaseException:
+            for load in loads:
+                with suppress(HotbedError):
+                    agent.unit_stop(load.node, load.unit)
+                    _fetch(shell_to(load.node), load, out)
+            raise
+        for load in loads:
+            _fetch(shell_to(load.node), load, out)
+    found = {}
+    for name, unit in units.items():
+        events = (event_of(line) for line in unit.stdout.splitlines())
+        found[name] = Drive(
+            read_archive(out / name),
+            tuple(event for event in events if event is not None),
+            unit.cpu_s,
+            _complaints(unit.stderr, name, REMOTE_XML),
+        )
+    return found
 
 
 @contextmanager
-def _laid_out(agent: Agent, shell_to: ShellTo, loads: Sequence[Load]) -> Iterator[None]:
-    """Each load's folder with its XML on its node; gone afterwards."""
+def _laid_out(shell_to: ShellTo, loads: Sequence[Load]) -> Iterator[None]:
+    """Make each load's folder with its XML on its node; remove it afterwards."""
     try:
         for load in loads:
             shell = shell_to(load.node)
             script = 'rm -rf -- "$1" && mkdir -p -m 0700 -- "$1"'
             shell.run(["sh", "-c", script, "sh", load.folder])
-            shell.put(load.xml.encode(), _xml_path(load), mode=0o600)
+            shell.put(load.xml.encode(), load.xml_path, mode=0o600)
         yield
     finally:
         for load in loads:
             with suppress(HotbedError):
                 shell_to(load.node).run(["rm", "-rf", "--", load.folder])
-
-
-def _xml_path(load: Load) -> str:
-    return f"{load.folder}/workload.xml"
-
-
-def command(load: Load) -> list[str]:
-    """What the load's unit runs."""
-    archive = f"{load.folder}/archive"
-    made = program.run_command(REMOTE_PROGRAM, "/dev/fd/3", archive, load.options)
-    return ["sh", "-c", _BECOME, _xml_path(load), *made]
 
 
 def _ended(
@@ -252,14 +446,14 @@ def _ended(
     ending = threading.Event()
 
     def one(load: Load) -> UnitResult:
-        agent.unit_start(load.node, load.unit, command(load), max_s=load.max_s)
+        agent.unit_start(load.node, load.unit, load.command(), max_s=load.max_s)
         if ending.is_set():  # all were stopped while this one began
             agent.unit_stop(load.node, load.unit)
             raise WorkloadError(f"workload {load.name} was stopped.")
         done = agent.unit_wait(load.node, load.unit, timeout_s=load.max_s + GRACE_S)
         if done.exit_code != 0:
             where = f"workload {load.name} on node {load.node}"
-            raise program.said(done.exit_code, done.stderr, where, "/dev/fd/3")
+            raise _said(done.exit_code, done.stderr, where, REMOTE_XML)
         return done
 
     with ThreadPoolExecutor(len(loads)) as pool:
@@ -267,7 +461,7 @@ def _ended(
         try:
             _watch(shell_to, loads, futures, progress, poll_s)
         except BaseException:
-            # Who waits for a unit must not wait on.
+            # No thread may go on waiting for its unit.
             ending.set()
             for load in loads:
                 with suppress(HotbedError):
@@ -283,14 +477,20 @@ def _watch(
     progress: Progress,
     poll_s: float,
 ) -> None:
-    """Until all have ended; raises as soon as one has failed."""
+    """Wait until all have ended; raise as soon as one has failed."""
     last, shares = 0.0, dict[str, float]()
     while not all(future.done() for future in futures.values()):
         _raise_failures(futures)
         if time.monotonic() - last >= poll_s:
             last = time.monotonic()
+            words = []
             running = [load for load in loads if not futures[load.name].done()]
-            progress(*_far(shell_to, running, shares))
+            for load in running:
+                before = shares.get(load.name, 0.0)
+                phase, shares[load.name] = _last_event(shell_to(load.node), load, before)
+                words.append(f"{load.name}: {phase}")
+            least = min((shares[load.name] for load in running), default=0.0)
+            progress("; ".join(words), least)
         time.sleep(0.1)
     _raise_failures(futures)
     progress("collecting", 0.99)
@@ -302,50 +502,23 @@ def _raise_failures(futures: Mapping[str, Future[UnitResult]]) -> None:
             future.result()
 
 
-def _far(shell_to: ShellTo, loads: Sequence[Load], shares: dict[str, float]) -> tuple[str, float]:
-    """What loads are at, and the share of the one that is least far; `shares` are the last ones."""
-    words = []
-    for load in loads:
-        before = shares.get(load.name, 0.0)
-        phase, shares[load.name] = _last_event(shell_to(load.node), load, before)
-        words.append(f"{load.name}: {phase}")
-    return "; ".join(words), min((shares[load.name] for load in loads), default=0.0)
-
-
 def _last_event(shell: Shell, load: Load, before: float) -> tuple[str, float]:
     with suppress(HotbedError):
         done = shell.run(["tail", "-n", "2", f"{UNITS}/{load.unit}/stdout"], check=False)
         for line in reversed(done.text.splitlines()):
             event = event_of(line)
             if event is not None:
-                return told(event, before)
+                return progress_of(event, before)
     return "starting", before
 
 
-def fetch(shell: Shell, load: Load, out: Path) -> Path:
-    """Bring a load's archive from its node to `out`; the folder there.
-
-    Raises:
-        WorkloadError: there is none.
-    """
-    target = out / load.name
+def _fetch(shell: Shell, load: Load, out: Path) -> None:
+    """Bring a load's archive from its node to `out`."""
     done = shell.run(
         ["tar", "-C", f"{load.folder}/archive", "-czf", "-", "."], timeout_s=_FETCH_S, check=False
     )
     if done.returncode != 0:
         raise WorkloadError(f"workload {load.name} left no archive on node {load.node}.")
+    target = out / load.name
     target.mkdir(parents=True)
     unpack_tar(done.stdout, target, f"node {load.node}")
-    return target
-
-
-def _driven(load: Load, unit: UnitResult) -> Driven:
-    events = (event_of(line) for line in unit.stdout.splitlines())
-    return Driven(
-        tuple(event for event in events if event is not None),
-        unit.started_at,
-        unit.ended_at,
-        unit.cpu_s,
-        unit.exit_code,
-        program.complaints_of(unit.stderr, load.name, "/dev/fd/3"),
-    )

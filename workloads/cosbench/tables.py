@@ -1,14 +1,15 @@
-"""From archives to a run folder's tidy tables (schemas/run.py): samples and latencies by tenant."""
+"""Archives as a run folder's tidy tables (schemas/run.py), and two archives compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC
-from math import isfinite
+from math import isclose, isfinite
 from typing import TYPE_CHECKING
 
 from schemas.run import OpSummary
-from workloads.cosbench.results import Archive, Buckets, Result, failures_of, quantile_s
+from workloads.cosbench.archive import PERCENTS, Archive, Buckets, Result, failures_of, quantile_s
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,10 +17,18 @@ if TYPE_CHECKING:
 SAMPLES = ("t_s", "node", "metric", "value")
 LATENCY = ("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count")
 ALL = "all"
+BUCKET_S = 0.01
+"""COSBench prints percentiles as the upper edge of such a bucket."""
+
+METRICS = (
+    *("operations", "bytes", "mean_s", "processing_s"),
+    *(f"p{percent}_s" for percent in PERCENTS),
+    *("operations_s", "bytes_s", "success"),
+)
 
 
 def origin_of(archives: Mapping[str, Archive], stages: tuple[str, ...] | None = None) -> float:
-    """When the first of the chosen stages began, seconds since the epoch: where `t_s` is 0.
+    """Return when the first of the chosen stages began, seconds since the epoch: `t_s` = 0.
 
     A real COSBench writes local times without a zone: its archives share an origin among
     themselves, not with anything else.
@@ -40,7 +49,7 @@ def samples(
     origin: float | None = None,
     ramps: bool = False,
 ) -> pd.DataFrame:
-    """Columns t_s (float64), node (the tenant), metric (strings), value (float64).
+    """Return columns t_s (float64), node (the tenant), metric (strings), value (float64).
 
     Metrics are, of each operation, ``read.iops``, ``read.throughput_mb_s`` (10^6 bytes a second),
     ``read.latency_s``, ``read.p95_s`` (cosdrive alone) and ``read.errors``; of cosdrive also those
@@ -63,7 +72,7 @@ def samples(
         for tenant, archive in archives.items()
         for at, metric, value in _samples(archive, _chosen(archive, stages), ramps)
     ]
-    rows.sort(key=lambda row: (row[0], row[1], row[2]))
+    rows.sort(key=lambda row: row[:3])
     frame = pd.DataFrame(rows, columns=list(SAMPLES))
     return frame.astype({"t_s": "float64", "node": "str", "metric": "str", "value": "float64"})
 
@@ -74,7 +83,7 @@ def latencies(
     stages: tuple[str, ...] | None = None,
     origin: float | None = None,
 ) -> pd.DataFrame:
-    """Columns t_s (float64), op, tenant, node (strings), low_ns, high_ns, count (int64).
+    """Return columns t_s (float64), op, tenant, node (strings), low_ns, high_ns, count (int64).
 
     Of cosdrive with all the resolution that it has, of a real COSBench in its buckets of 10 ms. A
     histogram is of a whole stage: `t_s` is where its measured time begins. An operation took low_ns
@@ -95,11 +104,11 @@ def latencies(
 
 
 def summaries(archive: Archive, stage: str | None = None) -> list[OpSummary]:
-    """What each operation of the measuring stages, or of one of them, came to.
+    """Summarize each operation of the measuring stages, or of one of them.
 
-    Throughput and operations a second are COSBench's: the sum over workers of what each did by the
-    time from its first operation's beginning to its last one's end. `errors` is None if COSBench's
-    percentage allows more than one count.
+    Throughput and operations a second are COSBench's: the sum over workers of the operations of
+    each by the time from its first operation's beginning to its last one's end. `errors` is None if
+    COSBench's percentage allows more than one count.
 
     Args:
         archive: of one tenant.
@@ -214,3 +223,106 @@ def _summary(archive: Archive, identity: str, result: Result) -> OpSummary:
 def _known(seconds: float | None) -> float | None:
     # Beyond a last bucket without an end nothing is known.
     return seconds if seconds is not None and isfinite(seconds) else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A number of both archives.
+
+    `change` is (second - first) / first; None if one is missing or beyond the last bucket, or the
+    first is 0. `same`: equal, or percentiles at most one bucket apart.
+    """
+
+    stage: str
+    op: str
+    metric: str
+    first: float | None
+    second: float | None
+    change: float | None
+    same: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two archives.
+
+    `only_first` and `only_second` name operations (stage/op) that the other lacks; `unlike` are
+    sentences about types and workers that differ.
+    """
+
+    first: str
+    second: str
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    unlike: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def same_shape(self) -> bool:
+        """True if both ran the same operations with as many workers."""
+        return not (self.only_first or self.only_second or self.unlike)
+
+
+def compare(first: Archive, second: Archive, *, main_only: bool = False) -> Comparison:
+    """Compare two archives, stage by stage and operation by operation, by their names.
+
+    Args:
+        first: changes are relative to it.
+        second: the other.
+        main_only: leave out what gets the store ready and cleans it up.
+    """
+    ours, theirs = _by_name(first, main_only), _by_name(second, main_only)
+    differences, unlike = [], []
+    for (stage, op), a in ours.items():
+        b = theirs.get((stage, op))
+        if b is None:
+            continue
+        if a.type != b.type:
+            unlike.append(f"{stage}/{op}: type {a.type}, {b.type}")
+        if a.workers is not None and b.workers is not None and a.workers != b.workers:
+            unlike.append(f"{stage}/{op}: {a.workers} workers, {b.workers} workers")
+        differences += [_difference(stage, op, metric, a, b) for metric in METRICS]
+    return Comparison(
+        first=str(first.folder),
+        second=str(second.folder),
+        only_first=tuple("/".join(key) for key in ours if key not in theirs),
+        only_second=tuple("/".join(key) for key in theirs if key not in ours),
+        unlike=tuple(unlike),
+        differences=tuple(differences),
+    )
+
+
+def _by_name(archive: Archive, main_only: bool) -> dict[tuple[str, str], Result]:
+    """Return results by stage and operation; a second one of a name is called ``read (2)``."""
+    found: dict[tuple[str, str], Result] = {}
+    for stage in archive.main if main_only else archive.stages:
+        for result in stage.results:
+            name, number = result.op, 1
+            while (stage.name, name) in found:
+                number += 1
+                name = f"{result.op} ({number})"
+            found[stage.name, name] = result
+    return found
+
+
+def _difference(stage: str, op: str, metric: str, first: Result, second: Result) -> Difference:
+    a, b = _metric(first, metric), _metric(second, metric)
+    # Beyond the last bucket a percentile is infinite.
+    change = (b - a) / a if a and b is not None and isfinite(a - b) else None
+    if a is None or b is None:
+        same = a is b
+    elif metric in _PERCENTILES:
+        same = a == b or abs(a - b) <= BUCKET_S + 1e-9
+    else:
+        same = isclose(a, b, rel_tol=1e-9)
+    return Difference(stage, op, metric, a, b, change, same)
+
+
+_PERCENTILES = {f"p{percent}_s": percent for percent in PERCENTS}
+
+
+def _metric(result: Result, metric: str) -> float | None:
+    if metric in _PERCENTILES:
+        return result.percentiles_s.get(_PERCENTILES[metric])
+    value: float | None = getattr(result, metric)
+    return None if value is None else float(value)

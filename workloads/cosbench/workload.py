@@ -1,4 +1,4 @@
-"""Workloads A to D of the MOS paper (Table 1), typed, and the COSBench XML that they are."""
+"""Workloads A to D of the MOS paper (Table 1), typed, and their COSBench XML."""
 
 from __future__ import annotations
 
@@ -6,28 +6,280 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from xml.sax.saxutils import quoteattr
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from schemas.errors import UserError
 from schemas.mistakes import mistake
-from workloads.cosbench.access import AuthAccess, MockStorage, NoAuth, StorageAccess
-from workloads.cosbench.sizes import LARGEST, Constant, Part, Sizes, Uniform, Weighted
+from workloads.cosbench.credentials import MASK
 
 STAGES = ("init", "prepare", "main", "cleanup", "dispose")
+UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
+"""COSBench's units are decimal."""
+
+LARGEST = 2**31 - 1
+"""COSBench's numbers are Java's ints."""
+
+Bound = Annotated[int, Field(ge=1, le=LARGEST)]
+Address = Annotated[str, Field(pattern=r"^https?://[^\s;]+$")]
 
 
 class _Typed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Step(_Typed):
-    """A stretch of a load that changes: so many workers for so long, seconds."""
+class Constant(_Typed):
+    """``c(value)``: always the same."""
 
-    workers: int = Field(ge=1, le=100_000)
-    runtime_s: int = Field(ge=1, le=10_000_000)
+    kind: Literal["constant"] = "constant"
+    value: Bound
+
+    def __str__(self) -> str:
+        return f"c({self.value})"
+
+    @property
+    def mean(self) -> float:
+        """Expected value."""
+        return float(self.value)
+
+
+class _Between(_Typed):
+    low: Bound
+    high: Bound
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Between:
+        if self.high < self.low:
+            raise ValueError(f"high ({self.high}) is below low ({self.low})")
+        return self
+
+    @property
+    def mean(self) -> float:
+        """Expected value."""
+        return (self.low + self.high) / 2
+
+
+class Uniform(_Between):
+    """``u(low,high)``: whole numbers drawn evenly, both bounds included."""
+
+    kind: Literal["uniform"] = "uniform"
+
+    def __str__(self) -> str:
+        return f"u({self.low},{self.high})"
+
+
+class Part(_Between):
+    """A part of a `Weighted`: drawn in proportion to `weight`, then evenly between its bounds."""
+
+    weight: Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class Weighted(_Typed):
+    """``h(low|high|weight,...)``: a part is drawn by weight, then evenly within it."""
+
+    kind: Literal["weighted"] = "weighted"
+    parts: tuple[Part, ...] = Field(min_length=1)
+
+    def __str__(self) -> str:
+        return f"h({','.join(f'{p.low}|{p.high}|{p.weight}' for p in self.parts)})"
+
+    @property
+    def mean(self) -> float:
+        """Expected value."""
+        total = sum(part.weight for part in self.parts)
+        return sum(part.mean * part.weight for part in self.parts) / total
+
+
+class Sizes(_Typed):
+    """Object sizes: whole numbers of a unit, such as ``u(1,128)KB`` of workloads A and B."""
+
+    numbers: Annotated[Constant | Uniform | Weighted, Field(discriminator="kind")]
+    unit: Literal["B", "KB", "MB", "GB"] = "KB"
+
+    @property
+    def mean_bytes(self) -> float:
+        """Expected size."""
+        return self.numbers.mean * UNITS[self.unit]
+
+    def __str__(self) -> str:
+        return f"{self.numbers}{self.unit}"
+
+
+_SIZES = re.compile(r"^\s*(\d{1,10})\s*(?:-\s*(\d{1,10}))?\s*([KMG]?B)\s*$")
+
+
+def parse_sizes(text: str) -> Sizes:
+    """Read sizes from ``64KB`` (all the same) or ``1-128KB`` (evenly in between).
+
+    Raises:
+        UserError: it is neither.
+    """
+    match = _SIZES.match(text)
+    low = int(match[1]) if match else 0
+    high = int(match[2] or match[1]) if match else 0
+    if match is None or not 1 <= low <= high <= LARGEST:
+        raise UserError(
+            f"{text!r} is no object size: write 64KB, or 1-128KB for whole KB drawn evenly; "
+            f"units are {', '.join(UNITS)} (of 1000), numbers go from 1 to {LARGEST}."
+        )
+    numbers = Constant(value=low) if low == high else Uniform(low=low, high=high)
+    return Sizes.model_validate({"numbers": numbers, "unit": match[3]})
+
+
+class _Access(_Typed):
+    """An auth or a storage element. Fields are COSBench's keys; a field of None is left out."""
+
+    type: str
+
+    @field_validator("*")
+    @classmethod
+    def _fits(cls, value: object) -> object:
+        """A config string is k=v;k=v, without any way to quote."""
+        plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if isinstance(plain, str) and (";" in plain or not plain.isprintable()):
+            raise ValueError("has a ';' or a character that cannot be printed")
+        return value
+
+    def config(self, *, masked: bool = False) -> str:
+        """Write ``key=value;key=value``; secrets in plain, or as ``***``."""
+        pairs = []
+        for key in type(self).model_fields:
+            value = getattr(self, key)
+            if key == "type" or value is None:
+                continue
+            if isinstance(value, SecretStr):
+                value = MASK if masked else value.get_secret_value()
+            elif isinstance(value, bool):
+                value = str(value).lower()
+            pairs.append(f"{key}={value}")
+        return ";".join(pairs)
+
+
+class NoStorage(_Access):
+    """Operations that do nothing."""
+
+    type: Literal["none"] = "none"
+
+
+class MockStorage(_Access):
+    """A store without a server.
+
+    Reads have `size` bytes, operations take `delay` milliseconds, and a share `errors` of them
+    fails.
+    """
+
+    type: Literal["mock"] = "mock"
+    size: int | None = Field(default=None, ge=0)
+    delay: int | None = Field(default=None, ge=0)
+    errors: float | None = Field(default=None, ge=0, le=1)
+
+
+class SwiftStorage(_Access):
+    """OpenStack Swift. `timeout` is in milliseconds.
+
+    `proxies_file` is cosdrive's alone: a JSON file on the driver's node that lists the proxies
+    (``proxies``) which take turns, while they are listed.
+    """
+
+    type: Literal["swift"] = "swift"
+    timeout: int = Field(default=30_000, ge=1)
+    token: SecretStr | None = None
+    storage_url: Address | None = None
+    proxies_file: str | None = Field(default=None, pattern=r"^/[^\s;]+$")
+
+
+class S3Storage(_Access):
+    """An S3 service, such as Swift's s3api or Ceph's object gateway."""
+
+    type: Literal["s3"] = "s3"
+    accesskey: SecretStr | None = None
+    secretkey: SecretStr | None = None
+    endpoint: Address | None = None
+    path_style_access: bool = True
+    timeout: int = Field(default=30_000, ge=1)
+
+
+class NoAuth(_Access):
+    """No login."""
+
+    type: Literal["none"] = "none"
+
+
+class MockAuth(_Access):
+    """A login that always succeeds."""
+
+    type: Literal["mock"] = "mock"
+
+
+class SwAuth(_Access):
+    """Swift's own (tempauth, swauth): version 1.0 of the authentication."""
+
+    type: Literal["swauth"] = "swauth"
+    username: str | None = None
+    password: SecretStr | None = None
+    auth_url: Address | None = None
+
+
+class Keystone(_Access):
+    """OpenStack Keystone; `service` is the name of the store in its catalogue."""
+
+    type: Literal["keystone"] = "keystone"
+    username: str | None = None
+    password: SecretStr | None = None
+    tenant_name: str | None = None
+    auth_url: Address | None = None
+    service: str | None = None
+
+
+StorageAccess = Annotated[
+    NoStorage | MockStorage | SwiftStorage | S3Storage, Field(discriminator="type")
+]
+AuthAccess = Annotated[NoAuth | MockAuth | SwAuth | Keystone, Field(discriminator="type")]
+STORAGES: Mapping[str, type[_Access]] = {
+    **{"none": NoStorage, "mock": MockStorage, "swift": SwiftStorage, "s3": S3Storage}
+}
+AUTHS: Mapping[str, type[_Access]] = {
+    **{"none": NoAuth, "mock": MockAuth, "swauth": SwAuth, "keystone": Keystone}
+}
+
+
+def access_of(
+    storage: str, auth: str | None, auth_url: str | None, endpoint: str | None
+) -> dict[str, BaseModel]:
+    """Return the fields `storage` and `auth` of a workload, without credentials.
+
+    Raises:
+        UserError: a type is unknown, or an address is none or has no place.
+    """
+    login = auth or ("swauth" if storage == "swift" else "none")
+    made: dict[str, BaseModel] = {}
+    for element, kinds, kind, key, value in (
+        ("storage", STORAGES, storage, "endpoint", endpoint),
+        ("auth", AUTHS, login, "auth_url", auth_url),
+    ):
+        option = f"--{key.replace('_', '-')}"
+        if kind not in kinds:
+            raise UserError(f"--{element} {kind}: choose from {', '.join(kinds)}.")
+        if value is not None and key not in kinds[kind].model_fields:
+            raise UserError(f"{option} has no place in type {kind}.")
+        try:
+            made[element] = kinds[kind].model_validate({} if value is None else {key: value})
+        except ValidationError as error:
+            raise UserError(
+                f"{option} {value}: write an address such as http://192.0.2.10:8080/auth/v1.0, "
+                "without ';'."
+            ) from error
+    return made
 
 
 class Workload(_Typed):
@@ -36,11 +288,11 @@ class Workload(_Typed):
     Percentages of operations sum to 100. There are `containers` containers. Reads draw evenly from
     `objects` objects of each, which `prepare` writes. Writes and deletes draw from a range of their
     own, the next `objects` numbers: a read never misses, and deletes meet what writes wrote. (A
-    delete of what is not there counts as success, in COSBench as in Swift's clients.)
+    delete of a missing object counts as success, in COSBench as in Swift's clients.)
 
     `workers` operations are in flight (closed loop) for `runtime_s` seconds after `rampup_s`, or
-    until there were `total_ops`; both given, whatever comes first. `steps` has the main stage
-    repeated with other workers and times in place of both. `interval_s` is that of the series.
+    until there were `total_ops`; with both, whatever comes first. `interval_s` is that of the
+    series.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
@@ -56,7 +308,6 @@ class Workload(_Typed):
     rampup_s: int = Field(default=0, ge=0, le=1_000_000)
     rampdown_s: int = Field(default=0, ge=0, le=1_000_000)
     total_ops: int | None = Field(default=None, ge=1)
-    steps: tuple[Step, ...] = ()
     interval_s: int = Field(default=5, ge=1, le=3600)
     prepare_workers: int = Field(default=4, ge=1, le=10_000)
     prefix: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")
@@ -68,10 +319,8 @@ class Workload(_Typed):
         if self.read + self.write + self.delete != 100:
             mix = f"{self.read} + {self.write} + {self.delete}"
             raise ValueError(f"read, write and delete must sum to 100, not {mix}")
-        if self.runtime_s is None and self.total_ops is None and not self.steps:
+        if self.runtime_s is None and self.total_ops is None:
             raise ValueError("give runtime_s or total_ops: one of them ends the main stage")
-        if self.steps and self.total_ops is not None:
-            raise ValueError("steps end by time: give no total_ops with them")
         # COSBench divides them among the workers in whole numbers, and takes 0 for no limit.
         if self.total_ops is not None and self.total_ops < self.workers:
             raise ValueError(
@@ -81,7 +330,7 @@ class Workload(_Typed):
         return self
 
     def with_(self, **changes: Any) -> Workload:
-        """A copy with other values, checked like a new one.
+        """Return a copy with other values, checked like a new one.
 
         Raises:
             UserError: the values make no workload; one sentence says why.
@@ -93,17 +342,14 @@ class Workload(_Typed):
 
     @property
     def container_prefix(self) -> str:
-        """What containers are called, a number after it: `prefix`, or made of the name; three
-        characters and more with the number, as S3 wants it."""
+        """Name of containers before their number: `prefix`, or derived from the name.
+
+        With the number it has three characters or more, as S3 wants it.
+        """
         if self.prefix is not None:
             return self.prefix
         made = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
         return made[:40] if len(made) > 1 else f"load-{made}-"
-
-    @property
-    def prepared_bytes(self) -> float:
-        """What `prepare` writes, expected."""
-        return self.containers * self.objects * self.sizes.mean_bytes
 
 
 def _table_1() -> Mapping[str, Workload]:
@@ -121,14 +367,49 @@ def _table_1() -> Mapping[str, Workload]:
 
 TABLE_1: Mapping[str, Workload] = _table_1()
 """Table 1: A web hosting, B online game hosting, C online video sharing, D enterprise backup.
-Sizes, mix and 15 minutes (section 1) are the paper's; it does not tell workers, containers and
+Sizes, mix and 15 minutes (section 1) are the paper's; it does not give workers, containers and
 objects."""
 
 
-def scaled(workload: Workload, factor: float) -> Workload:
-    """The workload with smaller or larger objects: upper bounds of sizes times `factor`.
+def table_workload(
+    letter: str,
+    *,
+    name: str | None,
+    scale: float,
+    sizes: str | None,
+    runtime: float,
+    rampup: float,
+    **changes: Any,
+) -> Workload:
+    """Return a workload of Table 1 with changes from a command line.
 
-    `scaled(TABLE_1["C"], 1 / 8)` has 1-16 MB, what a machine with two cores can carry.
+    Raises:
+        UserError: there is no such workload, or a value does not fit.
+    """
+    if letter.upper() not in TABLE_1:
+        raise UserError(f"{letter!r} is no workload of Table 1: choose from {', '.join(TABLE_1)}.")
+    if not 0 < scale <= 1024:
+        raise UserError(
+            f"--scale {scale:g}: a number above 0 and up to 1024 is needed, 0.125 for 1-16 MB."
+        )
+    if sizes is not None:
+        changes["sizes"] = parse_sizes(sizes)
+    if name is not None:
+        changes["name"] = name
+    for option, seconds in (("runtime", runtime), ("rampup", rampup)):
+        if seconds != round(seconds):
+            raise UserError(f"--{option} {seconds:g}: COSBench counts whole seconds.")
+        changes[f"{option}_s"] = round(seconds)
+    if changes.get("total_ops") is not None and not runtime:
+        changes["runtime_s"] = None
+    made = TABLE_1[letter.upper()].with_(**changes)
+    return scaled(made, scale) if scale != 1 else made
+
+
+def scaled(workload: Workload, factor: float) -> Workload:
+    """Return the workload with smaller or larger objects: upper bounds of sizes times `factor`.
+
+    `scaled(TABLE_1["C"], 1 / 8)` has 1-16 MB, which a machine with two cores can carry.
 
     Raises:
         UserError: bounds would be no whole numbers of their unit, or below the lower ones.
@@ -146,24 +427,24 @@ def scaled(workload: Workload, factor: float) -> Workload:
             )
         return int(value)
 
-    made: Any
+    made: Constant | Uniform | Weighted
     if isinstance(numbers, Constant):
         made = Constant(value=upper(1, numbers.value))
     elif isinstance(numbers, Weighted):
         parts = [Part(low=p.low, high=upper(p.low, p.high), weight=p.weight) for p in numbers.parts]
         made = Weighted(parts=tuple(parts))
     else:
-        made = type(numbers)(low=numbers.low, high=upper(numbers.low, numbers.high))
+        made = Uniform(low=numbers.low, high=upper(numbers.low, numbers.high))
     return workload.with_(sizes=Sizes(numbers=made, unit=workload.sizes.unit))
 
 
 def to_xml(workload: Workload, stages: Sequence[str] = STAGES, *, masked: bool = False) -> str:
-    """COSBench's XML, with each secret in plain unless `masked`.
+    """Write COSBench's XML.
 
     Args:
         workload: what to write.
         stages: which, of init, prepare, main, cleanup and dispose; they come in this order.
-        masked: secrets as ``***``.
+        masked: secrets as ``***``, else in plain.
 
     Raises:
         UserError: a stage is unknown, or there is none.
@@ -173,9 +454,10 @@ def to_xml(workload: Workload, stages: Sequence[str] = STAGES, *, masked: bool =
         raise UserError(
             f"stages {', '.join(unknown) or 'are missing'}: choose from {', '.join(STAGES)}."
         )
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    attributes = {"name": workload.name, "description": _description(workload)}
-    lines.append(f"<workload{_written(attributes)}>")
+    mix = f"{workload.read}% read, {workload.write}% write, {workload.delete}% delete"
+    table = f" (MOS, Table 1, {workload.letter})" if workload.letter else ""
+    named = {"name": workload.name, "description": f"{workload.sizes}, {mix}{table}"}
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<workload{_written(named)}>"]
     for tag, access in (("auth", workload.auth), ("storage", workload.storage)):
         config = access.config(masked=masked)
         written = {"type": access.type} | ({"config": config} if config else {})
@@ -183,38 +465,14 @@ def to_xml(workload: Workload, stages: Sequence[str] = STAGES, *, masked: bool =
     lines.append("  <workflow>")
     for stage in STAGES:
         if stage in stages:
-            lines += _stage(workload, stage)
+            works = _main(workload) if stage == "main" else [_special(workload, stage)]
+            lines += [f"    <workstage{_written({'name': stage})}>", *works, "    </workstage>"]
     lines += ["  </workflow>", "</workload>", ""]
     return "\n".join(lines)
 
 
-def _description(workload: Workload) -> str:
-    mix = f"{workload.read}% read, {workload.write}% write, {workload.delete}% delete"
-    table = f" (MOS, Table 1, {workload.letter})" if workload.letter else ""
-    return f"{workload.sizes}, {mix}{table}"
-
-
 def _written(attributes: Mapping[str, object]) -> str:
     return "".join(f" {name}={quoteattr(str(value))}" for name, value in attributes.items())
-
-
-def _stage(workload: Workload, stage: str) -> list[str]:
-    if stage != "main":
-        attributes = {"type": stage, "workers": 1, "config": _special(workload, stage)}
-        if stage in ("prepare", "cleanup"):
-            attributes["workers"] = workload.prepare_workers
-        return _workstage(stage, [f"      <work{_written(attributes)}/>"])
-    if not workload.steps:
-        return _workstage("main", _main(workload, "main", workload.workers, workload.runtime_s))
-    lines = []
-    for number, step in enumerate(workload.steps, 1):
-        name = f"main-{number}"
-        lines += _workstage(name, _main(workload, name, step.workers, step.runtime_s))
-    return lines
-
-
-def _workstage(name: str, works: list[str]) -> list[str]:
-    return [f"    <workstage{_written({'name': name})}>", *works, "    </workstage>"]
 
 
 def _special(workload: Workload, stage: str) -> str:
@@ -223,26 +481,28 @@ def _special(workload: Workload, stage: str) -> str:
         parts += [f"objects=r(1,{workload.objects})", f"sizes={workload.sizes}"]
     elif stage == "cleanup":
         parts += [f"objects=r(1,{2 * workload.objects})"]
-    return ";".join(parts)
+    workers = workload.prepare_workers if stage in ("prepare", "cleanup") else 1
+    work = {"type": stage, "workers": workers, "config": ";".join(parts)}
+    return f"      <work{_written(work)}/>"
 
 
-def _main(workload: Workload, name: str, workers: int, runtime_s: int | None) -> list[str]:
-    work: dict[str, object] = {"name": name, "workers": workers, "interval": workload.interval_s}
-    if runtime_s is not None:
-        work["runtime"] = runtime_s
+def _main(workload: Workload) -> list[str]:
+    work: dict[str, object] = {"name": "main", "workers": workload.workers}
+    work["interval"] = workload.interval_s
+    if workload.runtime_s is not None:
+        work["runtime"] = workload.runtime_s
     work |= {"rampup": workload.rampup_s, "rampdown": workload.rampdown_s}
     if workload.total_ops is not None:
         work["totalOps"] = workload.total_ops
     drawn = f"cprefix={workload.container_prefix};containers=u(1,{workload.containers})"
     read = f"{drawn};objects=u(1,{workload.objects})"
     other = f"{drawn};objects=u({workload.objects + 1},{2 * workload.objects})"
-    operations = (
+    lines = [f"      <work{_written(work)}>"]
+    for kind, ratio, config in (
         ("read", workload.read, read),
         ("write", workload.write, f"{other};sizes={workload.sizes}"),
         ("delete", workload.delete, other),
-    )
-    lines = [f"      <work{_written(work)}>"]
-    for kind, ratio, config in operations:
+    ):
         if ratio:
             attributes = {"type": kind, "ratio": ratio, "config": config}
             lines.append(f"        <operation{_written(attributes)}/>")

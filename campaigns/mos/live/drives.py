@@ -23,11 +23,17 @@ from schemas.errors import HotbedError
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
 from testbed.ssh import Shell
-from workloads.cosbench.access import SwAuth, SwiftStorage
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.driver import REMOTE_PROGRAM
-from workloads.cosbench.sizes import Constant, Sizes, Uniform
-from workloads.cosbench.workload import Workload, to_xml
+from workloads.cosbench.workload import (
+    Constant,
+    Sizes,
+    SwAuth,
+    SwiftStorage,
+    Uniform,
+    Workload,
+    to_xml,
+)
 
 FOLDER = "/var/lib/hotbed/mos"
 UNIT = "load-cosdrive"

@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from campaigns.mos.live.drives import Drive
 from schemas.errors import HotbedError
-from workloads.cosbench.archive import read_archive
-from workloads.cosbench.results import Archive, Second
+from workloads.cosbench.archive import Archive, Second, read_archive
 
 MEGA = 1e6
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}

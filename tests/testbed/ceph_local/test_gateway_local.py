@@ -19,10 +19,9 @@ from testbed.ssh import Shell
 from tests.testbed.ceph_beds import NODES, VARIANT, run
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.strangers import assert_only_documented_ports_answer
-from workloads.cosbench.access import S3Storage
+from workloads.cosbench.credentials import filled
 from workloads.cosbench.driver import Load, run_on, tenant
-from workloads.cosbench.workload import TABLE_1, to_xml
-from workloads.cosbench.xml_text import filled
+from workloads.cosbench.workload import TABLE_1, S3Storage, to_xml
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 

@@ -18,9 +18,8 @@ from controllers.replay import replay
 from testbed.stores.microstores import NOTHING, microstores_from_json
 from tests.testbed.swift_beds import Bed, until
 from tests.testbed.swift_client import Stored
-from workloads.cosbench.access import SwAuth, SwiftStorage
 from workloads.cosbench.archive import read_archive
-from workloads.cosbench.workload import TABLE_1, to_xml
+from workloads.cosbench.workload import TABLE_1, SwAuth, SwiftStorage, to_xml
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 

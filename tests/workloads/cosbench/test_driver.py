@@ -15,9 +15,17 @@ import pytest
 
 from schemas.errors import HotbedError, UserError
 from testbed.agent.contract import UnitResult
-from workloads.cosbench import driver, program
-from workloads.cosbench.driver import Load, install, run_on, tenant
-from workloads.cosbench.program import DriveOptions, told
+from workloads.cosbench import driver
+from workloads.cosbench.driver import (
+    DriveOptions,
+    Load,
+    event_of,
+    install,
+    progress_of,
+    run_here,
+    run_on,
+    tenant,
+)
 from workloads.errors import WorkloadError
 
 SECRET = "s3cr3t"
@@ -61,7 +69,7 @@ class NodeAgent:
 
 def test_here(stand_in: Path, tmp_path: Path) -> None:
     phases: list[tuple[str, float]] = []
-    driven = program.run(
+    driven = run_here(
         XML,
         "web.xml",
         tmp_path / "out",
@@ -87,10 +95,10 @@ def test_here(stand_in: Path, tmp_path: Path) -> None:
 def test_a_mistake_is_told_about_the_users_file(stand_in: Path, tmp_path: Path) -> None:
     xml = XML.replace("web", "broken")
     with pytest.raises(UserError, match=r'^web\.xml: line 3, work "main": there is nothing to do$'):
-        program.run(xml, "web.xml", tmp_path / "out", program=stand_in)
+        run_here(xml, "web.xml", tmp_path / "out", program=stand_in)
     with pytest.raises(UserError, match=r"^web\.xml: line 3"):
-        program.check(xml, "web.xml", program=stand_in)
-    assert program.check(XML, "web.xml", program=stand_in)["name"] == "web"
+        driver.check(xml, "web.xml", program=stand_in)
+    assert driver.check(XML, "web.xml", program=stand_in)["name"] == "web"
 
 
 def test_an_interruption_ends_it_and_keeps_the_archive(stand_in: Path, tmp_path: Path) -> None:
@@ -99,13 +107,13 @@ def test_an_interruption_ends_it_and_keeps_the_archive(stand_in: Path, tmp_path:
 
     xml = XML.replace("web", "patient")
     with pytest.raises(KeyboardInterrupt):
-        program.run(xml, "web.xml", tmp_path / "out", None, interrupt, program=stand_in)
+        run_here(xml, "web.xml", tmp_path / "out", None, interrupt, program=stand_in)
     assert (tmp_path / "out" / "w1-mos-A").is_dir()
 
 
 def test_a_driver_that_is_not_built(tmp_path: Path, local_shell: Any) -> None:
     with pytest.raises(HotbedError, match="is not built: run `make setup`"):
-        program.check(XML, "web.xml", program=tmp_path / "none")
+        driver.check(XML, "web.xml", program=tmp_path / "none")
     with pytest.raises(HotbedError, match="is not built: run `make setup`"):
         install(local_shell, tmp_path / "none")
 
@@ -121,11 +129,14 @@ def test_rates() -> None:
 
 
 def test_progress_of_events() -> None:
-    assert told({"event": "stage", "stage": "s1-init", "t_s": 0, "eta_s": None}) == ("s1-init", 0.0)
-    assert told({"event": "snapshot", "t_s": 5, "eta_s": 0})[1] == 0.99
-    assert told({"event": "snapshot", "t_s": 5, "eta_s": None}, 0.4)[1] == 0.4
-    assert program.event_of('{"event": "sta') is None
-    assert program.event_of("[]") is None
+    assert progress_of({"event": "stage", "stage": "s1-init", "t_s": 0, "eta_s": None}) == (
+        "s1-init",
+        0.0,
+    )
+    assert progress_of({"event": "snapshot", "t_s": 5, "eta_s": 0})[1] == 0.99
+    assert progress_of({"event": "snapshot", "t_s": 5, "eta_s": None}, 0.4)[1] == 0.4
+    assert event_of('{"event": "sta') is None
+    assert event_of("[]") is None
 
 
 def test_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
@@ -138,8 +149,8 @@ def test_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
     found = run_on(agent, lambda _: local_shell, loads, out, binary=stand_in, poll_s=0.01)
     assert list(found) == ["small", "large"]
     assert found["small"].archive.folder == out / "small" / "w1-mos-A"
-    assert found["large"].driven.cpu_s == 0.5
-    assert found["large"].driven.events[-1]["event"] == "done"
+    assert found["large"].cpu_s == 0.5
+    assert found["large"].events[-1]["event"] == "done"
     commands = (stand_in.parent / "commands").read_text().splitlines()
     assert sorted("--open-loop 5:poisson" in command for command in commands) == [False, True]
     # Nothing with credentials has been on a command line, nor is left on the node.
@@ -279,7 +290,7 @@ def test_a_load_is_not_shown_with_its_credentials() -> None:
 
 def test_the_shells_program_opens_before_it_removes() -> None:
     assert shutil.which("sh")
-    words = driver.command(Load("a", "client", XML, 1.0))
+    words = Load("a", "client", XML, 1.0).command()
     assert words[:2] == ["sh", "-c"]
     assert words[3] == "/var/lib/hotbed/cosbench/a/workload.xml"
     assert words[4:7] == [driver.REMOTE_PROGRAM, "run", "/dev/fd/3"]

@@ -8,9 +8,23 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.errors import UserError
-from workloads.cosbench.access import Keystone, S3Storage, SwAuth, SwiftStorage
-from workloads.cosbench.sizes import Constant, Part, Sizes, Uniform, Weighted, parse_sizes
-from workloads.cosbench.workload import STAGES, TABLE_1, Step, Workload, scaled, to_xml
+from workloads.cosbench.workload import (
+    STAGES,
+    TABLE_1,
+    Constant,
+    Keystone,
+    Part,
+    S3Storage,
+    Sizes,
+    SwAuth,
+    SwiftStorage,
+    Uniform,
+    Weighted,
+    Workload,
+    parse_sizes,
+    scaled,
+    to_xml,
+)
 
 
 def root_of(workload: Workload, **options: object) -> ET.Element:
@@ -101,13 +115,6 @@ def test_an_operation_of_no_share_is_left_out_and_stages_keep_their_order() -> N
     assert (work.get("runtime"), work.get("totalOps")) == (None, "500")
 
 
-def test_steps_are_stages_of_their_own() -> None:
-    steps = (Step(workers=2, runtime_s=10), Step(workers=64, runtime_s=20))
-    root = root_of(TABLE_1["A"].with_(steps=steps), stages=("main",))
-    works = [(w.get("name"), w.get("workers"), w.get("runtime")) for w in root.iter("work")]
-    assert works == [("main-1", "2", "10"), ("main-2", "64", "20")]
-
-
 @pytest.mark.parametrize("stages", [(), ("main", "warmup")])
 def test_unknown_stages_are_named(stages: tuple[str, ...]) -> None:
     with pytest.raises(UserError, match=", ".join(STAGES)):
@@ -133,7 +140,6 @@ def test_secrets_are_in_the_xml_only_when_it_is_for_the_driver() -> None:
         ({"runtime_s": None}, "runtime_s or total_ops"),
         ({"workers": 0}, "workers: 0 is not allowed; allowed: a number of at least 1"),
         ({"name": "a;b"}, "name: "),
-        ({"steps": (Step(workers=1, runtime_s=1),), "total_ops": 5}, "no total_ops"),
         ({"total_ops": 31}, "\\(31\\) cannot be divided among 32 workers"),
         ({"colour": "red"}, "colour: "),
     ],
@@ -179,7 +185,6 @@ def test_means() -> None:
     parts = (Part(low=1, high=3, weight=3), Part(low=10, high=10, weight=1))
     assert Weighted(parts=parts).mean == 4.0
     assert Sizes(numbers=Uniform(low=1, high=16), unit="MB").mean_bytes == 8.5e6
-    assert TABLE_1["A"].prepared_bytes == 4 * 50 * 64_500
     with pytest.raises(ValidationError, match="is below low"):
         Uniform(low=2, high=1)
 
