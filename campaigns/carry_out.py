@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from campaigns.cell import CellContext, run_cell
+from campaigns.attempts import (
+    AttemptRecords,
+    CellProcess,
+    Executor,
+    InProcess,
+    OneAtATime,
+    Setting,
+)
+from campaigns.cell import make_cell
 from campaigns.disk import Reserve, require_room
 from campaigns.engine import Engine, pending
 from campaigns.estimate import Estimator
-from campaigns.executors import Executor, ParallelExecutor
-from campaigns.in_process_executor import InProcessExecutor, Make
-from campaigns.lease import Lease
 from campaigns.ledger import Ledger
 from campaigns.plan import Plan
-from campaigns.process_executor import ProcessExecutor, Setting
 from campaigns.progress import Progress
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
+from campaigns.sameness import Recipe
 from campaigns.services import Ground
+from campaigns.sim_ground import SIMULATIONS
 from campaigns.workers import Workers
 from schemas.campaign import Campaign
 from schemas.durable import write_file
@@ -57,6 +64,7 @@ class Laid(Protocol):
 def carry_out(
     prepared: Laid,
     setting: Setting,
+    process: CellProcess,
     shown: Progress,
     *,
     inside: Ground | None,
@@ -67,59 +75,48 @@ def carry_out(
     Args:
         prepared: the campaign; whoever calls holds its locks.
         setting: what its attempts share.
+        process: makes cells in processes of their own.
         shown: who is told of it.
         inside: the ground on which cells run in this process, not in one of their own each.
         workers: who makes such cells beside each other.
     """
-    store, plan = prepared.store, prepared.plan
-    ledger = Ledger(store.folder / LEDGER_FILE)
-    processes = ProcessExecutor(plan, store, ledger, setting)
-
-    def choose(stack: ExitStack, missing: bool) -> Executor | ParallelExecutor:
-        if inside is None:
-            return processes
-        if workers is None or not missing:
-            return InProcessExecutor(plan, store, ledger, setting, _cells_on(inside))
-        from campaigns.dask_cluster import open_cluster
-        from campaigns.dask_executor import DaskExecutor
-
-        client = stack.enter_context(open_cluster(workers))
-        return DaskExecutor(plan, store, ledger, setting, ground=inside, client=client)
-
-    return make_cells(prepared, processes, ledger, shown, choose, lease=setting.lease)
+    attempts = AttemptRecords(
+        prepared.plan, prepared.store, Ledger(prepared.store.folder / LEDGER_FILE), setting
+    )
+    if inside is None:
+        return make_cells(prepared, attempts, OneAtATime(attempts, process), shown)
+    make = partial(make_cell, inside)
+    if workers is None:
+        return make_cells(prepared, attempts, OneAtATime(attempts, InProcess(make)), shown)
+    return make_cells(prepared, attempts, OnWorkers(workers, Recipe(make, SIMULATIONS)), shown)
 
 
-def _cells_on(ground: Ground) -> Make:
-    return lambda job, folder: run_cell(None, CellContext(job, ground, folder))
+@dataclass(frozen=True)
+class OnWorkers:
+    """Cells are made by `recipe` on Dask workers, which are started if there is a cell to make."""
+
+    workers: Workers
+    recipe: Recipe
 
 
 def make_cells(
-    laid: Laid,
-    processes: ProcessExecutor,
-    ledger: Ledger,
-    shown: Progress,
-    choose: Callable[[ExitStack, bool], Executor | ParallelExecutor],
-    *,
-    lease: Lease | None = None,
+    laid: Laid, attempts: AttemptRecords, how: Executor | OnWorkers, shown: Progress
 ) -> CampaignResult:
     """Recover what a dead engine left, and make every cell that is still to be made.
 
     Args:
         laid: the campaign; whoever calls holds its locks.
-        processes: closes what was left.
-        ledger: its record.
+        attempts: its records.
+        how: makes the attempts.
         shown: who is told of it.
-        choose: opens who makes the attempts, told whether there are any to make; what it enters
-            is left in the end.
-        lease: of the testbed, where it ends.
     """
-    store, plan = laid.store, laid.plan
-    processes.recover()
+    store, plan, ledger = laid.store, laid.plan, attempts.ledger
+    attempts.recover()
     missing = pending(plan, store)
     require_room(store.folder, len(missing), finished_folders(store))
     with ExitStack() as stack:
-        executor = choose(stack, bool(missing))
-        engine = Engine(plan, store, executor, shown, lease=lease)
+        executor = _executor(how, attempts, bool(missing), stack)
+        engine = Engine(plan, store, executor, shown, lease=attempts.setting.lease)
         learn(engine.estimator, plan, store)
         Reserve(store.folder).take()
         write_file(store.folder / CAMPAIGN_FILE, _description(laid))
@@ -130,6 +127,19 @@ def make_cells(
     finally:
         Reserve(store.folder).release()
     return result
+
+
+def _executor(
+    how: Executor | OnWorkers, attempts: AttemptRecords, missing: bool, stack: ExitStack
+) -> Executor:
+    if not isinstance(how, OnWorkers):
+        return how
+    if not missing:
+        return OneAtATime(attempts, InProcess(how.recipe.make))
+    from campaigns.dask_workers import DaskExecutor, open_cluster
+
+    client = stack.enter_context(open_cluster(how.workers, how.recipe.same))
+    return DaskExecutor(attempts, how.recipe, client)
 
 
 def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:

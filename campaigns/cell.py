@@ -90,6 +90,11 @@ def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: Cel
     return record
 
 
+def make_cell(ground: Ground, job: Job, folder: Path) -> Run:
+    """Run the job's cell on `ground` into `folder`; see `run_cell`."""
+    return run_cell(None, CellContext(job, ground, folder))
+
+
 def _end(error: BaseException) -> tuple[RunStatus, str]:
     """Status and reason of a cell that raised."""
     if isinstance(error, KeyboardInterrupt):

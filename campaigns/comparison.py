@@ -15,11 +15,11 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from campaigns import session
+from campaigns.attempts import PAPERMILL_CELL
 from campaigns.campaign_file import ROOT
 from campaigns.cell_parameters import CellParameters, parameter_names
 from campaigns.dry_run import DryRunReport
 from campaigns.estimate import experiment
-from campaigns.process_executor import PAPERMILL_CELL
 from campaigns.progress import Progress
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore

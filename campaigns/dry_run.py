@@ -8,12 +8,9 @@ from typing import Any
 
 from campaigns import power
 from campaigns.carry_out import Laid, learn
-from campaigns.engine import Engine
 from campaigns.estimate import Estimator
-from campaigns.executors import DryRun
 from campaigns.lease import Lease, Outlook
 from campaigns.plan import PLAN_COLUMNS, Cell
-from campaigns.progress import Silent
 from testbed.html import table
 from testbed.quantities import format_s
 
@@ -82,13 +79,6 @@ class DryRunReport:
             status = "done" if self.lease.fits else "spoiled"
         columns = (*PLAN_COLUMNS, "planned")
         return table(columns, rows, title=self.campaign, note=note, status=status)
-
-
-def pending_of(laid: Laid) -> list[Cell]:
-    """The cells of a campaign that are still to be made. Writes nothing."""
-    executor = DryRun()
-    Engine(laid.plan, laid.store, executor, Silent()).run()
-    return executor.cells
 
 
 def report_of(

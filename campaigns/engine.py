@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from types import FrameType
 
+from campaigns.attempts import Executor, Outcome
 from campaigns.estimate import Estimator
-from campaigns.executors import Executor, OneByOne, Outcome, ParallelExecutor
 from campaigns.lease import Lease
 from campaigns.lease_watch import watching
 from campaigns.plan import Cell, Plan
@@ -77,7 +77,7 @@ class Engine:
         self,
         plan: Plan,
         store: RunStore,
-        executor: Executor | ParallelExecutor,
+        executor: Executor,
         progress: Progress,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -86,7 +86,7 @@ class Engine:
         """`lease`: of the testbed, where it ends."""
         self._plan = plan
         self._store = store
-        self._executor = executor if isinstance(executor, ParallelExecutor) else OneByOne(executor)
+        self._executor = executor
         self._progress = progress
         self._clock = clock
         self._lease = lease

@@ -6,7 +6,7 @@ import copy
 import datetime
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,10 @@ class Job(Model):
                 "phases_s": phases_s or {},
             }
         )
+
+
+Make = Callable[[Job, Path], object]
+"""Makes a cell and writes its folder, `run.json` last; raises what goes wrong."""
 
 
 class Phases:

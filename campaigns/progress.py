@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from campaigns.executors import Outcome
+from campaigns.attempts import Outcome
 from campaigns.plan import Cell, Plan
 from testbed.quantities import format_s
 from testbed.terminal import console

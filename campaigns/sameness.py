@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
-from campaigns.job import Job
+from campaigns.job import Job, Make
 from schemas.errors import HotbedError, StoreError
 from testbed import closure
 from testbed.simulated import sources
@@ -110,6 +110,14 @@ class Sameness:
             why = OTHER_CODE
         if why is not None:
             raise WrongWorker(f"this worker {why}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Recipe of a cell on a worker: `make` is a function of a module, since it is sent by name."""
+
+    make: Make
+    same: Sameness
 
 
 @cache

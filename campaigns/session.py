@@ -11,11 +11,13 @@ from typing import get_args
 
 from pydantic import ValidationError
 
+from campaigns.attempts import PAPERMILL_CELL, CellProcess, Setting
 from campaigns.awake import kept_awake, site_of
 from campaigns.campaign_file import Request, asked, resolve
 from campaigns.carry_out import CAMPAIGN_FILE, carry_out
 from campaigns.cell_parameters import CellParameters
-from campaigns.dry_run import DryRunReport, pending_of, report_of
+from campaigns.dry_run import DryRunReport, report_of
+from campaigns.engine import pending
 from campaigns.estimate import Estimator
 from campaigns.fingerprint import Identity, identifying_versions
 from campaigns.grounds import open_ground
@@ -23,7 +25,6 @@ from campaigns.kinds.registry import kind_of
 from campaigns.lease import Lease, asked_for, open_lease
 from campaigns.lock import Lock
 from campaigns.plan import Plan, make_plan
-from campaigns.process_executor import PAPERMILL_CELL, Setting
 from campaigns.progress import Progress, suitable
 from campaigns.provenance import provenance
 from campaigns.result import CampaignResult
@@ -192,7 +193,7 @@ def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport
 
 def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> DryRunReport:
     """See `dry_run`."""
-    cells = pending_of(prepared)
+    cells = pending(prepared.plan, prepared.store)
     if workers is not None:
         _inside(prepared.campaign, True, workers)
     notes = []
@@ -293,11 +294,10 @@ def run_prepared(
             model=prepared.model,
             osd_count=facts.osd_count,
             controllers_dir=prepared.controllers_dir,
-            command=command,
-            held=tuple(lock.handle for lock in locks),
             lease=_lease(prepared, shown.message),
         )
-        return carry_out(prepared, setting, shown, inside=inside, workers=workers)
+        process = CellProcess(command, tuple(lock.handle for lock in locks))
+        return carry_out(prepared, setting, process, shown, inside=inside, workers=workers)
 
 
 def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -> Lease | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from campaigns.in_process_executor import Make
+from campaigns.job import Make
 from campaigns.kinds.parameters import KindParameters
-from campaigns.kinds.recipe import Recipe
 from campaigns.plan import Cell, Plan
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
+from campaigns.sameness import Recipe
 from campaigns.services import Facts
 from schemas.campaign import Campaign
 

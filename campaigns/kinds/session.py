@@ -8,25 +8,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from campaigns.attempts import AttemptRecords, InProcess, OneAtATime, Setting
 from campaigns.awake import kept_awake
 from campaigns.campaign_file import Request, asked, resolve
-from campaigns.carry_out import LEDGER_FILE, make_cells
-from campaigns.dask_cluster import open_cluster
-from campaigns.dry_run import DryRunReport, pending_of, report_of
+from campaigns.carry_out import LEDGER_FILE, OnWorkers, make_cells
+from campaigns.dry_run import DryRunReport, report_of
 from campaigns.engine import pending
 from campaigns.estimate import Estimator
-from campaigns.executors import Executor, ParallelExecutor
 from campaigns.fingerprint import Identity
-from campaigns.in_process_executor import InProcessExecutor
 from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.kinds.parameters import KindParameters, check
-from campaigns.kinds.recipe import RecipeExecutor
 from campaigns.kinds.registry import kind_of
 from campaigns.ledger import Ledger
 from campaigns.lock import Lock
 from campaigns.memory import available_mib
 from campaigns.plan import Cell, make_plan, raw_cells
-from campaigns.process_executor import ProcessExecutor, Setting
 from campaigns.progress import Progress, suitable
 from campaigns.provenance import provenance
 from campaigns.result import CampaignResult
@@ -109,7 +105,7 @@ def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport
     prepared = prepare(request)
     kind, ground = declared(prepared.campaign)
     who = _workers(prepared, workers)
-    cells = pending_of(prepared)
+    cells = pending(prepared.plan, prepared.store)
     refuse_too_large(cells, who)
     _refuse_what_cannot_be(prepared, cells, who)
     beside_s = ground.beside_s(cells, prepared.store) if isinstance(ground, OnTestbed) else 0.0
@@ -161,9 +157,8 @@ def run(
         setting = Setting(
             prepared.testbed, prepared.file, provenance(facts, awake), prepared.spec_file
         )
-        ledger = Ledger(store.folder / LEDGER_FILE)
-        executor = InProcessExecutor(prepared.plan, store, ledger, setting, make)
-        return make_cells(prepared, executor, ledger, shown, lambda _stack, _missing: executor)
+        attempts = _attempts(prepared, setting)
+        return make_cells(prepared, attempts, OneAtATime(attempts, InProcess(make)), shown)
 
 
 def _compute(
@@ -171,17 +166,13 @@ def _compute(
 ) -> CampaignResult:
     facts = Facts(ground.site, ground.recipe.same.versions(), calibration=ground.calibration)
     setting = Setting(prepared.testbed, prepared.file, provenance(facts))
-    plan, store = prepared.plan, prepared.store
-    ledger = Ledger(store.folder / LEDGER_FILE)
-    processes = ProcessExecutor(plan, store, ledger, setting)
+    attempts = _attempts(prepared, setting)
+    return make_cells(prepared, attempts, OnWorkers(workers, ground.recipe), shown)
 
-    def choose(stack: ExitStack, missing: bool) -> Executor | ParallelExecutor:
-        if not missing:
-            return processes
-        client = stack.enter_context(open_cluster(workers, ground.recipe.same))
-        return RecipeExecutor(plan, store, ledger, setting, recipe=ground.recipe, client=client)
 
-    return make_cells(prepared, processes, ledger, shown, choose)
+def _attempts(prepared: Prepared, setting: Setting) -> AttemptRecords:
+    ledger = Ledger(prepared.store.folder / LEDGER_FILE)
+    return AttemptRecords(prepared.plan, prepared.store, ledger, setting)
 
 
 def refuse_too_large(cells: Iterable[Cell], workers: Workers) -> None:

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from campaigns.in_process_executor import Make
+from campaigns.job import Make
 from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
-from campaigns.kinds.recipe import Recipe
 from campaigns.mos import simulated
 from campaigns.mos.loads import length_s
 from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.points import place
 from campaigns.mos.simulated_parameters import ADAPTING, SimParameters
 from campaigns.progress import Progress
-from campaigns.sameness import Sameness
+from campaigns.sameness import Recipe, Sameness
 from campaigns.services import Facts
 from controllers.registry import find
 from schemas.campaign import Campaign

@@ -10,10 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from campaigns.engine import pending
-from campaigns.in_process_executor import Make
-from campaigns.job import Job
+from campaigns.job import Job, Make
 from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
-from campaigns.kinds.recipe import Recipe
 from campaigns.plan import Cell
 from campaigns.prioritymeister.cell import Maker
 from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters
@@ -22,7 +20,7 @@ from campaigns.prioritymeister.ground import SimGround
 from campaigns.prioritymeister.rule import measured_alone
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
-from campaigns.sameness import Sameness
+from campaigns.sameness import Recipe, Sameness
 from campaigns.services import Facts
 from schemas.campaign import Campaign
 from schemas.run import Run

@@ -8,8 +8,7 @@ import json
 from collections.abc import Sequence
 
 from campaigns.kinds.kind import Computed, Kind
-from campaigns.kinds.recipe import Recipe
-from campaigns.sameness import Sameness
+from campaigns.sameness import Recipe, Sameness
 from campaigns.twochoice.cell import make
 from campaigns.twochoice.parameters import LEARNING, PROBING, BurstParameters
 from campaigns.twochoice.simulator import PROGRAM, simulate

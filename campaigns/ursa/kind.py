@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from campaigns.kinds.kind import Computed, Kind
-from campaigns.kinds.recipe import Recipe
-from campaigns.sameness import Sameness
+from campaigns.sameness import Recipe, Sameness
 from campaigns.ursa.cell import make
 from campaigns.ursa.parameters import INPUTS, UrsaParameters
 from controllers.ursa.run import warm_instances

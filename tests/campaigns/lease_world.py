@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tiny_campaigns import plan_of, tiny
+from tiny_campaigns import OneByOne, plan_of, tiny
 
+from campaigns.attempts import Outcome
 from campaigns.engine import Engine
-from campaigns.executors import Outcome
 from campaigns.lease import Lease, SiteTenure, open_lease
 from campaigns.plan import Cell, Plan
 from campaigns.progress import Silent
@@ -95,9 +95,9 @@ class World:
         return self.engine(plan, lease, script).run()
 
 
-class Played:
+class Played(OneByOne):
     """An executor whose attempts take virtual time. What fails when the testbed is gone is
-    recorded as `ProcessExecutor` does it."""
+    recorded as `AttemptRecords` does it."""
 
     engine: Engine
 

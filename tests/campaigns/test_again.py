@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from campaigns.again import Again, again, is_exact, profiles_of, require
+from campaigns.attempts import AttemptRecords
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
-from campaigns.in_process_executor import InProcessExecutor
 from campaigns.kinds import session
 from campaigns.mos.profile.points import reference, references
 from campaigns.services import Facts
@@ -228,8 +228,8 @@ def test_jobs_of_every_kind_tell_where_their_spec_was(
     def opened(*_: object) -> Iterator[tuple[Facts, object]]:
         yield Facts("local", {}), None
 
-    def made(_laid: object, executor: InProcessExecutor, *_: object) -> None:
-        told.append(executor._setting.spec)
+    def made(_laid: object, attempts: AttemptRecords, *_: object) -> None:
+        told.append(attempts.setting.spec)
 
     _, ground = session.declared(load_campaign(find_campaign("mos-local")))
     monkeypatch.setattr(session, "declared", lambda _: (None, replace(ground, open=opened)))

@@ -11,24 +11,25 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from deadly_ground import DeadlyGround
 
 from campaigns import session
-from campaigns.dask_cluster import LOCAL, open_cluster
-from campaigns.dask_executor import DaskExecutor
+from campaigns.attempts import AttemptRecords, Setting
+from campaigns.cell import make_cell
+from campaigns.dask_workers import LOCAL, DaskExecutor, open_cluster
 from campaigns.engine import Engine
 from campaigns.ledger import Ledger
 from campaigns.new_controller import new_controller
-from campaigns.process_executor import Setting
 from campaigns.progress import Silent
 from campaigns.provenance import provenance
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
+from campaigns.sameness import Recipe, Sameness
 from campaigns.session import Request
 from campaigns.sim_ground import SIMULATIONS
 from campaigns.workers import Workers
@@ -163,12 +164,11 @@ def deadly(
     made = DeadlyGround(load_spec(prepared.spec_file), **ground)  # type: ignore[arg-type]
     setting = Setting("dlr", prepared.notebook, provenance(prepared.facts), prepared.spec_file)
     prepared.store.prepare()
-    cluster = open_cluster(Workers(scheduler=address))
+    cluster = open_cluster(Workers(scheduler=address), SIMULATIONS)
     client = cluster.__enter__()
     ledger = Ledger(prepared.store.folder / "ledger.jsonl")
-    executor = DaskExecutor(
-        prepared.plan, prepared.store, ledger, setting, ground=made, client=client
-    )
+    attempts = AttemptRecords(prepared.plan, prepared.store, ledger, setting)
+    executor = DaskExecutor(attempts, Recipe(partial(make_cell, made), SIMULATIONS), client)
     engine = Engine(prepared.plan, prepared.store, executor, Silent())
     return engine, executor, prepared.store, cluster
 
@@ -261,7 +261,7 @@ def test_a_worker_that_is_slow_to_start_again_is_waited_for() -> None:
     import dask
 
     soon = {"distributed.deploy.lost-worker-timeout": "1ms"}
-    with dask.config.set(soon), open_cluster(Workers(count=1)) as client:
+    with dask.config.set(soon), open_cluster(Workers(count=1), SIMULATIONS) as client:
         (pid,) = client.run(os.getpid).values()
         os.kill(pid, signal.SIGKILL)
         assert client.submit(os.getpid, pure=False).result() != pid
@@ -270,7 +270,7 @@ def test_a_worker_that_is_slow_to_start_again_is_waited_for() -> None:
 def test_a_scheduler_that_is_not_there_is_one_sentence(
     sweep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("campaigns.dask_cluster.CONNECT_S", 1.0)
+    monkeypatch.setattr("campaigns.dask_workers.CONNECT_S", 1.0)
     with pytest.raises(UserError, match="nobody answers there as a Dask scheduler") as raised:
         run(sweep, "nowhere", workers=Workers(scheduler="tcp://127.0.0.1:1"))
     assert "\n" not in str(raised.value)
@@ -282,7 +282,7 @@ def test_a_scheduler_without_workers_is_one_sentence(
 ) -> None:
     from distributed import LocalCluster
 
-    monkeypatch.setattr("campaigns.dask_cluster.WORKERS_S", 0.5)
+    monkeypatch.setattr("campaigns.dask_workers.WORKERS_S", 0.5)
     with (
         LocalCluster(
             n_workers=0,
@@ -309,8 +309,7 @@ def test_a_late_worker_with_other_code_ends_the_sweep(
     file = campaign_file(**SWEEP | {"grids": ONE})
     engine, _, store, cluster = deadly(file, address, tmp_path / "a")
     here = SIMULATIONS.here()
-    other = SimpleNamespace(here=lambda: replace(here, sources="other"))
-    monkeypatch.setattr("campaigns.dask_executor.SIMULATIONS", other)
+    monkeypatch.setattr(Sameness, "here", lambda _: replace(here, sources="other"))
     try:
         result = engine.run()
     finally:
@@ -322,7 +321,7 @@ def test_a_late_worker_with_other_code_ends_the_sweep(
 
 def test_our_own_workers_listen_to_this_machine_alone() -> None:
     before = listening()
-    with open_cluster(Workers(count=1)) as client:
+    with open_cluster(Workers(count=1), SIMULATIONS) as client:
         assert client.scheduler is not None
         assert client.scheduler.address.startswith("tls://127.0.0.1:")
         opened = listening() - before

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 
-from campaigns.dask_cell import Made
-from campaigns.dask_executor import DaskExecutor
+from campaigns.attempts import AttemptRecords, Setting
+from campaigns.dask_workers import DaskExecutor, Made, Task
 from campaigns.engine import Engine
+from campaigns.job import Job
 from campaigns.ledger import Ledger
-from campaigns.process_executor import Begun, Setting
 from campaigns.progress import Silent
 from campaigns.result import CampaignResult
 from campaigns.run_store import RUN_FILE, RunStore
+from campaigns.sameness import Recipe, Sameness
 from schemas.names import UnsafeNameError
 from schemas.run import Provenance
 
@@ -30,7 +31,8 @@ pytestmark = [
 PROVENANCE = Provenance(
     commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="fake", signal=None
 )
-Result = Callable[[Begun], Made]
+RECIPE = Recipe(lambda job, folder: None, Sameness((), ()))
+Result = Callable[[Job], Made]
 
 
 def test_a_worker_writes_no_file_outside_the_attempt(tmp_path: Path) -> None:
@@ -60,36 +62,29 @@ class Client:
     def nthreads(self) -> dict[str, int]:
         return {f"tcp://10.0.0.{index}:1": 1 for index in range(self.threads)}
 
-    def submit(self, work: Any, task: Begun, **_: Any) -> Future:
-        result = self.results.pop(0)
-        return Future(lambda: result(task))
+    def submit(self, work: Any, task: Task, **_: Any) -> Future:
+        result, job = self.results.pop(0), Job.model_validate_json(task.job)
+        return Future(lambda: result(job))
 
     def cancel(self, *_: Any, **__: Any) -> None:
         self.closed.set()
 
-    def never(self, begun: Begun) -> Made:
+    def never(self, job: Job) -> Made:
         """A result whose worker has died with it: it is waited for until somebody cancels it."""
         self.closed.wait()
         raise OSError("cancelled")
 
 
-class Plain(DaskExecutor):
-    """A worker is given the attempt itself."""
-
-    def task(self, begun: Begun) -> Begun:
-        return begun
-
-
-def made(begun: Begun) -> Made:
-    record = begun.job.record("done", None).model_dump_json().encode()
+def made(job: Job) -> Made:
+    record = job.record("done", None).model_dump_json().encode()
     return Made({RUN_FILE: zlib.compress(record)}, 1.0)
 
 
-def killed(begun: Begun) -> Made:
+def killed(job: Job) -> Made:
     from distributed import KilledWorker
 
     last = SimpleNamespace(address="tcp://10.0.0.1:1")
-    raise KilledWorker(begun.cell.run_id, last, 3)  # type: ignore[arg-type]
+    raise KilledWorker(job.run_id, last, 3)  # type: ignore[arg-type]
 
 
 def engine_of(client: Any, folder: Path, **changes: Any) -> Engine:
@@ -97,7 +92,7 @@ def engine_of(client: Any, folder: Path, **changes: Any) -> Engine:
     store.prepare()
     ledger = Ledger(store.folder / "ledger.jsonl")
     setting = Setting("dlr", Path("notebook.ipynb"), PROVENANCE)
-    executor = Plain(plan, store, ledger, setting, ground=None, client=client)
+    executor = DaskExecutor(AttemptRecords(plan, store, ledger, setting), RECIPE, client)
     return Engine(plan, store, executor, Silent())
 
 
@@ -108,8 +103,8 @@ def statuses(folder: Path) -> list[tuple[str, str | None]]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for workers."""
-    monkeypatch.setattr("campaigns.dask_executor.ALONE_S", 0.1)
-    monkeypatch.setattr("campaigns.dask_executor.WIDTH_S", 0.02)
+    monkeypatch.setattr("campaigns.dask_workers.ALONE_S", 0.1)
+    monkeypatch.setattr("campaigns.dask_workers.WIDTH_S", 0.02)
 
 
 def test_a_result_is_unpacked_and_committed(tmp_path: Path) -> None:
@@ -133,9 +128,9 @@ def test_who_kills_its_workers_alone_has_failed(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_the_wait_for_a_result_that_does_not_come(tmp_path: Path) -> None:
-    def wait(begun: Begun) -> Made:
+    def wait(job: Job) -> Made:
         engine.stop()
-        return client.never(begun)
+        return client.never(job)
 
     client = Client(wait)
     engine = engine_of(client, tmp_path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.dask_cluster import refuse_others
+from campaigns.dask_workers import refuse_others
 from campaigns.sameness import Code
 from campaigns.sim_ground import SIMULATIONS
 from campaigns.workers import Workers
@@ -58,7 +58,7 @@ def test_a_worker_that_computes_with_something_else_is_refused(
             return {"tcp://10.0.0.2:1": OURS, "tcp://10.0.0.3:1": theirs}
 
     with pytest.raises(UserError, match=said) as raised:
-        refuse_others(Client(), OURS)  # type: ignore[arg-type]
+        refuse_others(Client(), OURS, SIMULATIONS)  # type: ignore[arg-type]
     assert str(raised.value).startswith("the worker tcp://10.0.0.3:1 ")
     assert "\n" not in str(raised.value)
 
@@ -78,7 +78,7 @@ def test_a_simulator_of_other_sources_is_named() -> None:
     found = replace(SIMULATIONS, probe=broken).here()
     assert found.problem == "cannot use its simulator: the simulator was built from other sources"
     with pytest.raises(UserError, match="this machine cannot use its simulator"):
-        refuse_others(None, found)  # type: ignore[arg-type]
+        refuse_others(None, found, SIMULATIONS)  # type: ignore[arg-type]
     assert "run `make setup`" in str(replace(SIMULATIONS, program="nothing").here().problem)
 
 
@@ -88,4 +88,4 @@ def test_a_worker_without_hotbed_is_one_sentence() -> None:
             return {"tcp://10.0.0.2:1": ModuleNotFoundError("No module named 'campaigns'")}
 
     with pytest.raises(UserError, match="has no Hotbed, or another one"):
-        refuse_others(Client(), OURS)  # type: ignore[arg-type]
+        refuse_others(Client(), OURS, SIMULATIONS)  # type: ignore[arg-type]

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_campaigns import TINY, plan_of, tiny
+from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
+from campaigns.attempts import Outcome
 from campaigns.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
-from campaigns.executors import Outcome
 from campaigns.plan import Cell, Plan
 from campaigns.progress import Lines, Silent
 from campaigns.run_store import RunStore
 from schemas.run import RunStatus
 
 
-class Scripted:
+class Scripted(OneByOne):
     """An executor that does as told and keeps its results in memory."""
 
     def __init__(self, tell: Callable[[Cell, int], RunStatus], **outcome: Any) -> None:

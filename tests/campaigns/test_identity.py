@@ -176,7 +176,7 @@ def test_the_agent_the_store_the_loop_and_the_steps_are_covered() -> None:
 @pytest.mark.parametrize("named", CAMPAIGNS)
 def test_an_engine_changes_no_id(named: str) -> None:
     engine = {
-        *("engine", "session", "carry_out", "process_executor", "dask_executor", "papermill_cell"),
+        *("engine", "session", "carry_out", "attempts", "dask_workers", "papermill_cell"),
         *("dry_run", "display", "estimate", "ledger", "lock", "lease", "plan", "kinds/session"),
         *("kinds/kind", "kinds/registry", "run_store", "sameness", "progress", "grounds"),
     }

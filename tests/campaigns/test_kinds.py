@@ -16,15 +16,15 @@ from tiny_kinds import CELLS, TINY, job, written
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.dask_workers import Task, run_task
 from campaigns.display import CampaignView, RunView
 from campaigns.job import Job, Phases
 from campaigns.kinds import session as kinds
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.kind import Kind
 from campaigns.kinds.parameters import check
-from campaigns.kinds.recipe import Recipe, Task, run_task
 from campaigns.kinds.registry import KINDS, Registered, kind_of, schema_of
-from campaigns.sameness import Code, Sameness, WrongWorker
+from campaigns.sameness import Code, Recipe, Sameness, WrongWorker
 from campaigns.session import Request
 from campaigns.workers import Workers
 from schemas.campaign import Campaign

@@ -209,7 +209,7 @@ def test_a_late_cell_is_ended_before_the_lease_is() -> None:
     result = engine.run()
     assert "the cell took longer than expected" in fired[0]
     assert (result.ran, result.lease, result.interrupted) == (0, fired[0], False)
-    assert engine._executor._executor.interrupted == 1  # type: ignore[attr-defined]
+    assert engine._executor.interrupted == 1  # type: ignore[attr-defined]
 
 
 def test_a_lease_that_goes_under_the_last_cell_s_feet_is_no_matter_if_it_ended() -> None:

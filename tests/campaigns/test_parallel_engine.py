@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_campaigns import plan_of, tiny
 
+from campaigns.attempts import Outcome
 from campaigns.engine import Engine
 from campaigns.estimate import Estimator
-from campaigns.executors import OneByOne, Outcome, ParallelExecutor
 from campaigns.plan import Cell
 from campaigns.progress import Silent
 from campaigns.result import CampaignResult
@@ -121,23 +121,6 @@ def test_nothing_starts_when_no_cell_can_fare_better(tmp_path: Path) -> None:
     result, _ = go(executor, tmp_path, retries=5)
     assert len(executor.made) == 3
     assert result.gave_up == "failed as told"
-
-
-def test_an_executor_of_one_is_one_of_width_one(tmp_path: Path) -> None:
-    class Single:
-        def execute(self, cell: Cell) -> Outcome:
-            return Outcome("done")
-
-        def interrupt(self) -> None: ...
-
-        def kill(self) -> None: ...
-
-    wrapped = OneByOne(Single())
-    assert isinstance(wrapped, ParallelExecutor)
-    assert not isinstance(Single(), ParallelExecutor)
-    cell = plan_of(tiny()).cells[0]
-    wrapped.start(cell)
-    assert wrapped.finished() == (cell, Outcome("done"))
 
 
 @pytest.mark.parametrize("width", [1, 2, 8])

@@ -18,7 +18,7 @@ import pytest
 from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 
-from campaigns import process_executor
+from campaigns import attempts
 from campaigns.ledger import Ledger
 from campaigns.progress import Silent
 from campaigns.result import CampaignResult
@@ -196,8 +196,8 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(
 ) -> None:
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "hang"}))
-    monkeypatch.setattr(process_executor, "cell_timeout_s", lambda cell, scale: 5.0)
-    wait = process_executor._wait
+    monkeypatch.setattr(attempts, "cell_timeout_s", lambda cell, scale: 5.0)
+    wait = attempts._wait
 
     def waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
         """The time is up once the cell hangs, however long it took to get there."""
@@ -206,7 +206,7 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(
             seconds = 0.0
         return wait(process, seconds)
 
-    monkeypatch.setattr(process_executor, "_wait", waited)
+    monkeypatch.setattr(attempts, "_wait", waited)
     assert not go(path).ok
     (found,) = runs(path)
     assert (found.status, found.reason) == ("failed", "it did not end within 5 s")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from campaigns.attempts import Outcome
 from campaigns.cell_parameters import CellParameters
 from campaigns.fingerprint import Identity
-from campaigns.plan import Plan, make_plan, raw_cells
+from campaigns.plan import Cell, Plan, make_plan, raw_cells
 from schemas.campaign import Campaign
 from testbed.closure import Closure
 
@@ -57,3 +58,16 @@ def plan_of(campaign: Campaign, only: Sequence[str] | None = None, **identity: A
     shared = {"spec_digest": "spec", "site": "fake", "versions": {"ceph": "16"}, **identity}
     made = Identity(ground=campaign.ground, time_scale=campaign.time_scale, **shared)
     return make_plan(campaign, cells, made, lambda _: Closure((), "hash"))
+
+
+class OneByOne:
+    """An executor that makes each attempt by its `execute`, when its end is waited for."""
+
+    width = 1
+    execute: Callable[[Cell], Outcome]
+
+    def start(self, cell: Cell) -> None:
+        self.begun = cell
+
+    def finished(self) -> tuple[Cell, Outcome]:
+        return self.begun, self.execute(self.begun)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from campaigns.in_process_executor import Make
+from campaigns.job import Make
 from campaigns.kinds.kind import Kind, OnTestbed, Prepared
 from campaigns.progress import Progress
 from campaigns.services import Facts

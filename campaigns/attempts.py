@@ -1,0 +1,431 @@
+"""AttemptRecords at cells: their folders and records, and the ways to make one.
+
+`AttemptRecords` keeps the records. A runner makes a cell: `CellProcess` in a process of its own,
+`InProcess` in the engine's. `OneAtATime` joins the two to an executor of the engine;
+`campaigns.dask_workers` has the executor for many attempts in parallel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from campaigns.disk import Reserve, is_full, nearly_full
+from campaigns.estimate import cell_timeout_s
+from campaigns.job import CHANGED, ERROR_FILE, Job, Make, read_job, utc_now, write_error, write_job
+from campaigns.lease import Lease
+from campaigns.ledger import Ledger
+from campaigns.plan import Cell, Plan
+from campaigns.process_tree import kill_tree
+from campaigns.run_store import RunStore, amended, read_run
+from schemas.run import Provenance, Run, RunStatus
+
+PAPERMILL_CELL = (sys.executable, "-m", "campaigns.papermill_cell")
+GRACE_S = 90.0
+"""Time for an interrupted cell to put the testbed back."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """End of one attempt. `fatal`: no other cell can fare better (a full disk)."""
+
+    status: RunStatus
+    reason: str | None = None
+    seconds: float = 0.0
+    attempt: int | None = None
+    fatal: bool = False
+
+
+class Executor(Protocol):
+    """Makes attempts, several in parallel if `width` allows."""
+
+    @property
+    def width(self) -> int:
+        """Number of attempts that may be under way; it may change."""
+
+    def start(self, cell: Cell) -> None:
+        """Begin an attempt at `cell`."""
+
+    def finished(self) -> tuple[Cell, Outcome]:
+        """Wait until an attempt ends, its record written. Something must be under way. Does not
+        raise for a failed cell."""
+
+    def interrupt(self) -> None:
+        """End every attempt under way cleanly (from a signal handler): the testbed is put back.
+        `finished` then reports each as interrupted."""
+
+    def kill(self) -> None:
+        """End every attempt under way at once."""
+
+
+class Runner(Protocol):
+    """Makes one cell in its folder."""
+
+    def run(self, folder: Path, limit_s: float) -> str | None:
+        """Run the cell of the job in `folder` to its end, and leave what it raised there. Return
+        the reason if it was ended for taking longer than `limit_s` seconds."""
+
+    def interrupt(self) -> None:
+        """End the cell cleanly; also the next one, if none runs."""
+
+    def kill(self) -> None:
+        """End the cell at once."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Setting that all attempts of a call share."""
+
+    testbed: str
+    notebook: Path
+    provenance: Provenance
+    spec: Path | None = None
+    model: Path | None = None
+    osd_count: int | None = None
+    controllers_dir: Path | None = None
+    timeout_s: float | None = None  # instead of the estimate's
+    lease: Lease | None = None  # of the testbed, where it ends
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An attempt that has its folder and its job."""
+
+    cell: Cell
+    job: Job
+    folder: Path
+
+
+class AttemptRecords:
+    """Folders and records of a campaign's attempts. An attempt's folder is committed whatever
+    happens to the process that makes it.
+
+    Attributes:
+        interrupted, killed: set by an executor that ends its attempts: it changes their status.
+    """
+
+    def __init__(self, plan: Plan, store: RunStore, ledger: Ledger, setting: Setting) -> None:
+        self.plan = plan
+        self.store = store
+        self.ledger = ledger
+        self.setting = setting
+        self.interrupted = False
+        self.killed = False
+        self._reserve = Reserve(store.folder)
+
+    def recover(self) -> int:
+        """Close the attempts that a dead engine left: adopt whole ones, mark the others as
+        interrupted. Return the number of adopted runs."""
+        adopted = 0
+        for run_id, attempt, partial in list(self.store.leftovers()):
+            run, job = read_run(partial), read_job(partial)
+            if run is None and job is None:
+                shutil.rmtree(partial)  # nothing had started in it
+                continue
+            if run is None:
+                assert job is not None
+                run = job.record("interrupted", "the engine ended while the cell ran")
+            self.store.close(partial, run)
+            whole = run.status == "done"
+            adopted += whole
+            self.ledger.append("adopted" if whole else run.status, run_id=run_id, attempt=attempt)
+        return adopted
+
+    def begin(self, cell: Cell) -> Begun | Outcome:
+        """Make the next attempt's folder and job; return the outcome if the disk is full."""
+        if nearly_full(self.store.folder):
+            return self.full()
+        try:
+            self._reserve.take()
+            number, partial = self.store.begin(cell.run_id)
+            job = self._job(cell, number)
+            write_job(partial, job)
+            self.ledger.append("started", run_id=cell.run_id, attempt=number)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self.full()
+        return Begun(cell, job, partial)
+
+    def conclude(self, begun: Begun, why: str | None, seconds: float) -> Outcome:
+        """Write what is missing of the attempt's record, and commit it."""
+        cell, job, partial = begun.cell, begun.job, begun.folder
+        run = self._excused(self._record(job, partial, why))
+        full = nearly_full(partial) or _says_full(run.reason)
+        try:
+            if full:
+                self._reserve.release()
+            self.store.close(partial, run)
+            event = run.status
+            facts = {} if run.reason is None else {"reason": run.reason}
+            self.ledger.append(event, run_id=cell.run_id, attempt=job.attempt, **facts)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self.full(seconds, job.attempt)
+        failed = run.status == "failed"
+        # Code of every cell that is left, not of a controller alone.
+        changed = (run.reason or "").startswith(CHANGED) and job.code[0].changed
+        reason = self._full_sentence() if full and failed else run.reason
+        return Outcome(run.status, reason, seconds, job.attempt, fatal=failed and (full or changed))
+
+    def _job(self, cell: Cell, attempt: int) -> Job:
+        campaign = self.plan.campaign
+        limit = self.setting.timeout_s or cell_timeout_s(cell, campaign.time_scale)
+        return Job(
+            kind=campaign.kind,
+            run_id=cell.run_id,
+            campaign=campaign.name,
+            attempt=attempt,
+            block=cell.block,
+            order=cell.order,
+            seed=cell.seed,
+            ground=campaign.ground,
+            parameters=cell.parameters.canonical(),
+            time_scale=campaign.time_scale,
+            testbed=self.setting.testbed,
+            notebook=str(self.setting.notebook),
+            spec=_text(self.setting.spec),
+            model=_text(self.setting.model),
+            timeout_s=limit,
+            started_at=utc_now(),
+            limits=campaign.limits,
+            controllers_dir=_text(self.setting.controllers_dir),
+            figures=list(cell.figures),
+            osd_count=cell.parameters.osds or self.setting.osd_count,
+            provenance=self.setting.provenance,
+            code=cell.code,
+        )
+
+    def _record(self, job: Job, partial: Path, why: str | None) -> Run:
+        run = read_run(partial)
+        error = _read_error(partial)
+        broke = error is not None and error[0] != "KeyboardInterrupt" and why is None
+        if run is not None and run.status == "done" and error is not None and broke:
+            # (Interrupted after its record was written, a run is as whole as any.)
+            return amended(run, status="failed", reason=f"the notebook failed: {error[1]}")
+        if run is not None and not (run.status == "interrupted" and why is not None):
+            return run
+        status: RunStatus = "failed"
+        phases = {} if run is None else run.phases_s
+        if why is not None:
+            return job.record("failed", why, phases)
+        if self.killed:
+            return job.record("interrupted", "killed by a second Ctrl-C", phases)
+        if self.interrupted or (error is not None and error[0] == "KeyboardInterrupt"):
+            status = "interrupted"
+        reason = "the cell's process ended without a record (see logs/cell.log)"
+        if error is not None:
+            reason = error[1]
+        return job.record(status, reason, phases)
+
+    def _excused(self, run: Run) -> Run:
+        """A cell whose testbed went has not failed: it was interrupted."""
+        lease = self.setting.lease
+        if lease is None or run.status not in {"failed", "interrupted"}:
+            return run
+        gone = lease.over() if run.status == "failed" else lease.known_over
+        return run if gone is None else amended(run, status="interrupted", reason=gone)
+
+    def full(self, seconds: float = 0.0, attempt: int | None = None) -> Outcome:
+        """Return the outcome of an attempt for which the disk has no room."""
+        self._reserve.release()
+        # If even this does not fit, it is said on the terminal alone.
+        with contextlib.suppress(OSError):
+            self.ledger.append("failed", reason=self._full_sentence())
+        return Outcome("failed", self._full_sentence(), seconds, attempt, fatal=True)
+
+    def _full_sentence(self) -> str:
+        return (
+            f"no space is left under {self.store.folder}: free some and give the same command "
+            "again, it goes on from here"
+        )
+
+
+class OneAtATime:
+    """An `Executor` that makes one attempt after the other, when its end is waited for."""
+
+    width = 1
+
+    def __init__(self, attempts: AttemptRecords, runner: Runner) -> None:
+        self._attempts = attempts
+        self._runner = runner
+        self._next: Cell | None = None
+
+    def start(self, cell: Cell) -> None:
+        """See `Executor.start`."""
+        self._next = cell
+
+    def finished(self) -> tuple[Cell, Outcome]:
+        """See `Executor.finished`."""
+        cell, self._next = self._next, None
+        assert cell is not None
+        return cell, self._attempt(cell)
+
+    def _attempt(self, cell: Cell) -> Outcome:
+        started = time.monotonic()
+        try:
+            begun = self._attempts.begin(cell)
+            if isinstance(begun, Outcome):
+                return begun
+            why = self._runner.run(begun.folder, begun.job.timeout_s)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._attempts.full()
+        return self._attempts.conclude(begun, why, time.monotonic() - started)
+
+    def interrupt(self) -> None:
+        """See `Executor.interrupt`."""
+        self._attempts.interrupted = True
+        self._runner.interrupt()
+
+    def kill(self) -> None:
+        """See `Executor.kill`."""
+        self._attempts.killed = True
+        self._runner.kill()
+
+
+class CellProcess:
+    """A `Runner`: each cell is a process of its own, by default papermill with the campaign's
+    notebook.
+
+    Args:
+        command: the process; the attempt's folder is its last argument.
+        held: locks that the process keeps while it lives.
+        grace_s: seconds between SIGTERM and SIGKILL.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] = PAPERMILL_CELL,
+        held: tuple[int, ...] = (),
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self._command = command
+        self._held = held
+        self._grace_s = grace_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._interrupted = False
+
+    def run(self, folder: Path, limit_s: float) -> str | None:
+        """See `Runner.run`."""
+        with (folder / "logs" / "cell.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self._command, str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=Path(__file__).resolve().parents[1],
+                env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+                start_new_session=True,  # Ctrl-C reaches it through us, once
+                pass_fds=self._held,
+            )
+        process = self._process
+        if self._interrupted:  # between the engine's last look and now
+            _signal(process, signal.SIGTERM)
+        why = None
+        try:
+            if not _wait(process, limit_s):
+                why = f"it did not end within {limit_s:.0f} s"
+                _signal(process, signal.SIGTERM)
+                if not _wait(process, self._grace_s):
+                    kill_tree(process.pid)
+            process.wait()
+        finally:
+            if process.poll() is None:
+                kill_tree(process.pid)
+                process.wait()
+            self._process = None
+        return why
+
+    def interrupt(self) -> None:
+        """See `Runner.interrupt`."""
+        self._interrupted = True
+        if self._process is not None:
+            _signal(self._process, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """See `Runner.kill`."""
+        if self._process is not None:
+            kill_tree(self._process.pid)
+
+
+class InProcess:
+    """A `Runner` in the engine's own process: for simulated cells, of which hundreds are wanted and
+    which leave nothing to clean up, and for cells that only wait for a testbed.
+
+    A cell ends by itself: the simulator and a controller from outside have time limits of their
+    own. A signal raises KeyboardInterrupt in the cell, which then closes its simulator, or puts
+    back what it changed on the testbed.
+    """
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+        self._running = False
+        self._interrupted = False
+
+    def run(self, folder: Path, limit_s: float) -> str | None:
+        """See `Runner.run`; there is no limit."""
+        job = read_job(folder)
+        assert job is not None
+        try:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._running = True
+            self._make(job, folder)
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            write_error(folder, error)
+        finally:
+            self._running = False
+        return None
+
+    def interrupt(self) -> None:
+        """See `Runner.interrupt`."""
+        self._interrupted = True
+        self.kill()
+
+    def kill(self) -> None:
+        """See `Runner.kill`."""
+        if self._running:
+            self._running = False  # once: the cell must be let close what it opened
+            raise KeyboardInterrupt
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
+def _says_full(reason: str | None) -> bool:
+    return reason is not None and "No space left on device" in reason
+
+
+def _read_error(partial: Path) -> tuple[str, str] | None:
+    try:
+        data = json.loads((partial / ERROR_FILE).read_text())
+        return str(data["kind"]), str(data["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
