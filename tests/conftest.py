@@ -19,8 +19,6 @@ from testbed.sites.requirements import LOCAL_SITE
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
 
-pytest_plugins = ["pytester"]
-
 # A deadline for one example is a timed assertion: it fails on a busy machine.
 settings.register_profile("hotbed", deadline=None)
 settings.load_profile("hotbed")

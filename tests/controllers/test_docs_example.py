@@ -9,7 +9,7 @@ from virtual import run_loop
 
 from controllers.decider import ChildDecider
 from controllers.journal import read_journal
-from controllers.registry import create, find
+from controllers.registry import find
 from controllers.replay import replay
 from testbed.stores.fake import FakeStore
 
@@ -47,15 +47,3 @@ def test_it_runs_and_replays(tmp_path):
     assert found.equal
     assert found.same_code
     assert found.decisions == len(journal.steps) == 3
-
-
-def test_it_is_short(tmp_path):
-    lines = (example(tmp_path) / "half_on_hot" / "policy.py").read_text().splitlines()
-    assert sum(bool(line.strip()) for line in lines) <= 34
-    assert create(find("half-on-hot", [tmp_path]), {}, 0).parameters() == {"above": 60.0}
-
-
-def test_every_controller_is_in_the_docs():
-    from controllers.registry import available
-
-    assert all(f"| `{name}` |" in DOCS.read_text() for name in available())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import typer
 from pydantic import BaseModel
 from runner import hotbed
 
-from hotbed import cli, exit_codes, output
+from hotbed import cli, output
 from schemas.errors import HotbedError, UserError
 from testbed.sites.contract import SiteError
 
@@ -57,17 +56,6 @@ def test_exit_codes(
     assert captured.out == ""
     assert said in captured.err
     assert len(captured.err.strip().splitlines()) == (1 if said else 0)
-
-
-def test_the_docs_list_every_exit_code() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "campaigns.md").read_text()
-    table = page.partition("## Exit codes")[2]
-    rows = re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
-    documented = {int(code) for row in rows for code in row.split(",")}
-    assert documented == {
-        0,
-        *(v for name, v in vars(exit_codes).items() if name.startswith("EXIT_")),
-    }
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,33 +126,3 @@ def test_ports_are_those_of_the_deployers_and_of_swift() -> None:
     assert {ports.GATEWAY_PORT} == {ceph_ansible.GATEWAY_PORT, cephadm.GATEWAY_PORT}
     assert ports.SWIFT_STEP == swift_variables._STORAGE_PORTS
     assert len(confs.KINDS) == ports.SWIFT_SERVERS
-
-
-def test_docs_name_every_port_and_who_may_reach_it(root: Path) -> None:
-    text = (root / "docs" / "deployment.md").read_text().partition("### Ports and")[2]
-    rows = [line for line in text.partition("### Ceph")[0].splitlines() if line.startswith("| ")]
-    ceph = (("m", 1, "mon mgr"), ("o", 2, "osd"), ("g", 1, "rgw"))
-    specs = (
-        spec_of({**CEPH, "deployer": {"kind": "cephadm"}}, *ceph),
-        spec_of({**CEPH, "twochoice": {}}, *ceph),
-        spec_of({"kind": "nfs"}, ("n", 1, "nfs")),
-        spec_of({"kind": "twochoice"}, ("o", 2, "object")),
-        spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage")),
-    )
-    for spec in specs:
-        for port in {port for node in spec.node_names() for port in ports_of(spec, node)}:
-            (row,) = (row for row in rows if _names(row.split("|")[2], port.number))
-            who = row.split("|")[4].partition(":")[0].strip()
-            nodes = "the node itself" if port.at is At.LOOPBACK else "the testbed's nodes"
-            closed = port.peers or port.at is At.LOOPBACK
-            assert (nodes in who) if closed else who in ("everybody", "the testbed's clients")
-
-
-def _names(cell: str, number: int) -> bool:
-    """True if a cell of the table names a port."""
-    ends = (word.split("-") for word in cell.replace(",", " ").split() if word[0].isdigit())
-    return (
-        "7100 upwards" in cell
-        if 7100 <= number < 7200
-        else any(int(first) <= number <= int((last or [first])[-1]) for first, *last in ends)
-    )

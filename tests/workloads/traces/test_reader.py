@@ -192,16 +192,6 @@ def test_a_trace_that_is_not_supported_is_named_with_those_that_are(
     assert all(known in str(refused.value) for known in FORMATS)
 
 
-def test_documents_list_every_format() -> None:
-    """The reference's table, and the command line's help."""
-    root = Path(__file__).resolve().parents[3]
-    table = (root / "docs" / "prioritymeister.md").read_text()
-    verbs = (root / "hotbed" / "verbs" / "pm.py").read_text()
-    for name in FORMATS:
-        assert f"\n| `{name}` |" in table
-        assert name in verbs.partition("Format = ")[2].partition("]")[0]
-
-
 def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
     packed = gzip.compress(PLAIN.encode())
     assert len(load(written(tmp_path, packed, "trace.csv"))[0]) == 3
