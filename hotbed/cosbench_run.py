@@ -188,7 +188,7 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def _node_of(archive: str) -> tuple[str, str]:
-    """(node or nothing, folder) of NODE:FOLDER or a folder of this machine."""
+    """Split NODE:FOLDER into (node or nothing, folder); a folder of this machine has no node."""
     node, colon, path = archive.partition(":")
     return (node, path) if colon and path.startswith("/") and "/" not in node else ("", archive)
 

@@ -1,4 +1,4 @@
-"""What `hotbed cosbench` shows: plans, releases, archives and comparisons."""
+"""Tables of `hotbed cosbench`: plans, releases, archives and comparisons."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _percent(share: float | None) -> str:
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
-    """What `cosdrive check` found, an operation a line."""
+    """Return a plan of `cosdrive check` as a table, an operation a line."""
     auth, storage = plan["auth"]["type"], plan["storage"]["type"]
     title = f"workload {plan['name']}: storage {storage}, auth {auth}"
     view = _table("stage", "work", "workers", "ends after", "operation", "share", "config")
@@ -70,7 +70,7 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
 
 
 def _end(work: Mapping[str, Any]) -> str:
-    """What ends a work; runtime is the measured part."""
+    """Return the limits of a work; runtime is the measured part."""
     if work["type"] not in ("normal", "delay"):
         return "all done"
     parts = []
@@ -85,7 +85,7 @@ def _end(work: Mapping[str, Any]) -> str:
 
 
 def release_table(release: Release) -> Group:
-    """What was looked at of a release."""
+    """Return the checks of a release as a table."""
     from rich.console import Group
     from rich.text import Text
 
@@ -100,7 +100,7 @@ def release_table(release: Release) -> Group:
 
 
 def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
-    """An archive as data."""
+    """Return an archive as data."""
     stages = []
     for stage in archive.stages:
         results = []
@@ -154,7 +154,7 @@ _QUANTILES = {"50": 0.5, "95": 0.95, "99": 0.99, "99.9": 0.999}
 
 
 def archive_table(archive: Archive, series: bool) -> Group:
-    """An archive for people: times in milliseconds."""
+    """Return an archive as tables; times in milliseconds."""
     from rich.console import Group
 
     columns = ("stage", "operation", "status", "workers", "count", "failed", "op/s", "MB/s")
@@ -230,12 +230,12 @@ def _series_tables(archive: Archive) -> list[RenderableType]:
 
 
 def comparison_facts(found: Comparison) -> dict[str, Any]:
-    """A comparison as data."""
+    """Return a comparison as data."""
     return asdict(found) | {"same_shape": found.same_shape}
 
 
 def comparison_table(found: Comparison) -> Group:
-    """A comparison for people."""
+    """Return a comparison as a table."""
     from rich.console import Group
     from rich.text import Text
 

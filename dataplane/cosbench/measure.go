@@ -12,10 +12,10 @@ const (
 	lastBucket  = 50_000
 )
 
-// bucketIndex is the bucket of a response time.
+// bucketIndex returns the bucket of a response time.
 func bucketIndex(response time.Duration) int { return int(min(response/bucketWidth, lastBucket)) }
 
-// bucketEdge is a bucket's upper edge in milliseconds, as COSBench prints it.
+// bucketEdge returns a bucket's upper edge in milliseconds, as COSBench prints it.
 func bucketEdge(index int) int64 {
 	if index >= lastBucket {
 		return 1<<63 - 1
@@ -26,9 +26,9 @@ func bucketEdge(index int) int64 {
 // percentages are those that COSBench reports.
 var percentages = [6]float64{0.60, 0.80, 0.90, 0.95, 0.99, 1}
 
-// Percentiles are the upper edges in milliseconds of the buckets in which the running count reaches
-// int(n*p): for few samples that is the first bucket, whatever is in it, as in COSBench. Nothing
-// for no samples.
+// Percentiles returns the upper edges in milliseconds of the buckets in which the running count
+// reaches int(n*p): for few samples that is the first bucket, whatever is in it, as in COSBench. It
+// returns false for no samples.
 func Percentiles(buckets []int64) ([6]int64, bool) {
 	var total, running int64
 	for _, count := range buckets {
@@ -65,7 +65,8 @@ func (m *mark) add(s *sample) {
 	}
 }
 
-// Metrics are what COSBench reports of one operation: sums over workers, each with its own window.
+// Metrics are the numbers that COSBench reports of one operation: sums over workers, each with its own
+// window.
 type Metrics struct {
 	Samples    int64 // requests that succeeded
 	All        int64 // and those that failed
@@ -100,7 +101,7 @@ func merge(marks []mark, windows []time.Duration) Metrics {
 	return m
 }
 
-// SuccessRatio is the share of requests that succeeded; 0 when there were none.
+// SuccessRatio returns the share of requests that succeeded; 0 if there were none.
 func (m *Metrics) SuccessRatio() float64 {
 	if m.All == 0 {
 		return 0
@@ -108,7 +109,7 @@ func (m *Metrics) SuccessRatio() float64 {
 	return float64(m.Samples) / float64(m.All)
 }
 
-// OperationResult is all that was measured of one operation.
+// OperationResult has all measurements of one operation.
 type OperationResult struct {
 	*Operation
 	Work  *Work
@@ -154,7 +155,7 @@ func newWorkTally(run *workRun) *workTally {
 	return t
 }
 
-// collect takes what the workers have done since the last time.
+// collect takes the samples of the workers since the last time.
 func (t *workTally) collect(series *series) {
 	for i, w := range t.run.workers {
 		taken := w.take(t.spare)
@@ -196,7 +197,7 @@ func (t *workTally) add(worker int, s *sample, series *series) {
 	}
 }
 
-// results are what was measured of each operation.
+// results returns the measurements of each operation.
 func (t *workTally) results() []OperationResult {
 	windows := make([]time.Duration, len(t.first))
 	for i := range windows {
@@ -210,8 +211,8 @@ func (t *workTally) results() []OperationResult {
 	return results
 }
 
-// row is what happened since the last row, and begins the next. A worker's time is from its last
-// request of the one row to its last of the other.
+// row returns the metrics since the last row, and begins the next. A worker's time is from its last
+// request of one row to its last of the next.
 func (t *workTally) row() []Metrics {
 	windows := make([]time.Duration, len(t.latest))
 	for i := range windows {
@@ -226,7 +227,7 @@ func (t *workTally) row() []Metrics {
 	return metrics
 }
 
-// failed is how many of the work's requests failed and how many there were.
+// failed returns the failed requests of a work, and all.
 func failed(results []OperationResult) (failures, all int64) {
 	for i := range results {
 		failures += results[i].All - results[i].Samples
@@ -235,10 +236,10 @@ func failed(results []OperationResult) (failures, all int64) {
 	return failures, all
 }
 
-// acceptable is COSBench's rule for the acceptable failure ratio, in whole numbers.
+// acceptable applies COSBench's rule for the acceptable failure ratio, in whole numbers.
 func acceptable(failures, all int64, afr int) bool { return failures <= all*int64(afr)/1_000_000 }
 
-// Second is what ended of one operation within one second of the run.
+// Second counts the requests of one operation that ended within one second of the run.
 type Second struct {
 	Second   int64 // since the run's start
 	Stage    string
@@ -312,8 +313,7 @@ func (s *series) find(at int64, o *OperationResult) *second {
 	return cell
 }
 
-// close ends the seconds that no sample can be of any more: those of before now, since the stage's
-// start, or all.
+// close ends the seconds that get no more samples: those before now (since the stage's start), or all.
 func (s *series) close(now time.Duration, all bool) {
 	before := int64((s.offset+now)/time.Second) - openSeconds
 	kept := s.open[:0]
@@ -328,7 +328,7 @@ func (s *series) close(now time.Duration, all bool) {
 	s.open = kept
 }
 
-// latest sums a work's second before now: what a progress line shows.
+// latest sums the second before now of a work, for a progress line.
 func (s *series) latest(work *Work, now time.Duration) Second {
 	sum := Second{Second: int64((s.offset+now)/time.Second) - 1}
 	for _, cell := range s.open {

@@ -27,7 +27,7 @@ type sample struct {
 	bytes     int64
 }
 
-// window is when what is measured begins and ends, since the stage's start.
+// window is the measured time, since the stage's start.
 type window struct {
 	begin, end time.Duration
 	timeout    time.Duration // when workers stop; 0: never for the time's sake
@@ -45,7 +45,7 @@ func windowOf(work *Work) window {
 	return window{begin, end, end + time.Duration(work.Rampdown)*time.Second}
 }
 
-// holds is COSBench's rule: what began and ended inside the window counts.
+// holds applies COSBench's rule: requests that began and ended inside the window count.
 func (w window) holds(s *sample) bool {
 	return s.begin >= w.begin && s.begin < w.end && s.end > w.begin && s.end <= w.end
 }
@@ -99,7 +99,7 @@ type worker struct {
 	samples []sample // since they were last taken
 }
 
-// readBuffer is what a worker reads at once, bytes: less where there are very many workers.
+// readBuffer returns the bytes that a worker reads at once: fewer if there are very many workers.
 func readBuffer(workers int) int { return max(min(256<<10, (256<<20)/workers), 16<<10) }
 
 func newWorker(run *workRun, index int, seed [2]uint64) *worker {
@@ -120,7 +120,7 @@ func (w *worker) request(o *operationPlan) sample {
 	return r
 }
 
-// note ends a request. What fails because the run is called off is nobody's failure.
+// note ends a request. A request that fails because the run is called off is no failure.
 func (w *worker) note(r sample, err error) {
 	r.end = w.now()
 	r.response = max(r.end-r.response, 0)
@@ -170,7 +170,7 @@ func (w *worker) loop(ctx context.Context) error {
 	return nil
 }
 
-// next waits for when the next operation is to begin; false: there is none.
+// next waits until the next operation has to begin; false: there is none.
 func (w *worker) next() bool {
 	w.began = w.now()
 	if w.run.arrivals == nil {
@@ -196,7 +196,7 @@ func (w *worker) next() bool {
 	return true
 }
 
-// done says whether the worker's part of the work's limits is reached.
+// done is true if the worker's part of the work's limits is reached.
 func (w *worker) done() bool {
 	p, end := w.run, w.now()
 	if w.began >= p.window.begin && end <= p.window.end {
@@ -207,7 +207,7 @@ func (w *worker) done() bool {
 		p.TotalBytes > 0 && w.bytes >= p.TotalBytes/int64(p.Workers)
 }
 
-// arrivals are the times at which operations are to begin, whoever does them.
+// arrivals are the times at which operations begin, independent of workers.
 type arrivals struct {
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -231,7 +231,7 @@ func newArrivals(rate *Rate, w window, seed [2]uint64) *arrivals {
 	return a
 }
 
-// take hands out the next time; false: no more begin.
+// take returns the next time; false: no more begin.
 func (a *arrivals) take() (time.Duration, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -250,7 +250,7 @@ func (a *arrivals) take() (time.Duration, bool) {
 	return at, true
 }
 
-// all is how many lie in the window, those included that no worker was free for in time.
+// all returns the number of times in the window, including those for which no worker was free.
 func (a *arrivals) all() int {
 	for a.window.end != forever && a.at < float64(a.window.end) {
 		if _, more := a.take(); !more {
@@ -298,7 +298,7 @@ func write(ctx context.Context, w *worker, o *operationPlan) error {
 	return nil
 }
 
-// put stores an object of so many bytes.
+// put stores an object of a size in bytes.
 func (w *worker) put(ctx context.Context, o *operationPlan, container, object string, size int64) {
 	w.body.reset(w.run.pool, w.random, o, size)
 	length := size
@@ -354,7 +354,7 @@ func prepare(ctx context.Context, w *worker, o *operationPlan) error {
 
 // cleanup removes the objects of a worker's share and, when asked, each container after its
 // objects; dispose removes containers alone. Where several workers share a container only the last of
-// them finds it empty; the first that remains is told.
+// them finds it empty; the first that remains is reported.
 func cleanup(ctx context.Context, w *worker, o *operationPlan) error {
 	last := ""
 	dispose := func() {
@@ -378,10 +378,10 @@ func cleanup(ctx context.Context, w *worker, o *operationPlan) error {
 	return nil
 }
 
-// failureKinds are store.FailureKinds and what only the driver can tell: a wrong checksum.
+// failureKinds are store.FailureKinds and a wrong checksum, which only the driver finds.
 var failureKinds = append(store.FailureKinds(), "checksum")
 
-// failureKind is the index of an error's kind in failureKinds.
+// failureKind returns the index of an error's kind in failureKinds.
 func failureKind(err error) int {
 	kind := store.KindOf(err)
 	if errors.Is(err, errHash) {
@@ -395,10 +395,10 @@ func failureKind(err error) int {
 	return len(failureKinds) - 2 // a kind that a store made up: the client's
 }
 
-// poolSize is how many bytes there are to take objects' contents from.
+// poolSize is the size of the pool of contents, in bytes.
 const poolSize = 1 << 20
 
-// pool is what objects are made of: made once, then only copied. An object begins anywhere in it.
+// pool has the contents of objects: made once, then only copied. An object begins anywhere in it.
 type pool struct{ random, zero []byte }
 
 func newPool(random *rand.Rand) *pool {
@@ -428,7 +428,7 @@ type body struct {
 	first, last time.Time
 }
 
-// reset makes the body one of size bytes.
+// reset begins a body of size bytes.
 func (b *body) reset(p *pool, random *rand.Rand, o *operationPlan, size int64) {
 	*b = body{source: p.random, size: size}
 	if o.zero {
@@ -440,7 +440,7 @@ func (b *body) reset(p *pool, random *rand.Rand, o *operationPlan, size int64) {
 	}
 }
 
-// seal puts the checksum of what is before it at the end.
+// seal puts a checksum of the content at its end.
 func (b *body) seal() {
 	sum := md5.New()
 	b.tailLen = 0
@@ -456,7 +456,7 @@ func (b *body) seal() {
 
 func checksum(sum hash.Hash) string { return guard + hex.EncodeToString(sum.Sum(nil)) + guard }
 
-// part is what comes next, as far as it lies in one piece.
+// part returns the next bytes, as far as they are in one piece.
 func (b *body) part() []byte {
 	if left := b.size - b.tailLen - b.at; left > 0 {
 		from := int((int64(b.start) + b.at) % poolSize)
@@ -473,7 +473,7 @@ func (b *body) took(n int) {
 	b.at += int64(n)
 }
 
-// Read copies what comes next.
+// Read copies the next bytes.
 func (b *body) Read(into []byte) (int, error) {
 	if b.at == b.size {
 		return 0, io.EOF
@@ -517,13 +517,13 @@ func (b *body) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Len is how many bytes are left.
+// Len returns the bytes that are left.
 func (b *body) Len() int { return int(b.size - b.at) }
 
-// transfer is the time from the first byte taken to the last.
+// transfer returns the time from the first byte taken to the last.
 func (b *body) transfer() time.Duration { return b.last.Sub(b.first) }
 
-// errHash is an object whose content does not have the checksum at its end.
+// errHash reports an object with content that does not match the checksum at its end.
 var errHash = errors.New("the object's content does not match the checksum at its end")
 
 // drain reads an answer to its end, through a buffer, and returns how many bytes there were.

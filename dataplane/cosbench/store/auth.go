@@ -388,7 +388,7 @@ type flight struct {
 	failed time.Time
 }
 
-// renewing makes a login whose sessions renew themselves.
+// renewing makes a login with sessions that renew themselves.
 func renewing(login Login) Login {
 	return func(ctx context.Context) (Session, error) {
 		a := &account{login: login, hold: time.Second}
