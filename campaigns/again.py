@@ -195,7 +195,5 @@ def is_exact(asked: Again) -> bool:
     if asked.ground != "sim":
         return False
     kind = kind_of(load_campaign(Path(str(asked.request.campaign))))
-    if kind is None:
-        return True
-    declared = kind.grounds[asked.ground]
-    return isinstance(declared, Computed) and not declared.seconds_count
+    ground = kind.grounds[asked.ground]
+    return not (isinstance(ground, Computed) and ground.seconds_count)

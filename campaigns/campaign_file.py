@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from campaigns.kinds.registry import schema_of
@@ -14,20 +14,6 @@ from schemas.yaml_file import read_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).resolve().parent / "files"
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the command line asks for: a campaign by name or file, or one made in memory."""
-
-    campaign: str | Campaign
-    figure: str | None = None
-    testbed: str | None = None
-    artifacts: Path = Path("artifacts")
-    controllers_dir: Path | None = None
-    ground: str | None = None  # instead of the campaign's; the results go beside, not among, its
-    model: Path | None = None  # constants of the ground sim
-    extend_lease: bool | None = None  # instead of the campaign's `lease.extend`
 
 
 def campaign_names() -> list[str]:
@@ -72,15 +58,6 @@ def load_campaign(path: Path) -> Campaign:
         raise UserError(
             replace(found, place=_named(found.place, data)).sentence(str(path))
         ) from error
-
-
-def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
-    """The campaign and its file; of one made in memory its name stands for the file: in messages,
-    and for what lies beside it (the current folder)."""
-    if isinstance(campaign, Campaign):
-        return Path(campaign.name), campaign
-    file = find_campaign(campaign)
-    return file, load_campaign(file)
 
 
 def resolve(name: str, beside: Path) -> Path:

@@ -6,32 +6,27 @@ import datetime
 import json
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from campaigns.attempts import (
     AttemptRecords,
-    CellProcess,
     Executor,
     InProcess,
     OneAtATime,
+    Runner,
     Setting,
 )
-from campaigns.cell import make_cell
 from campaigns.disk import Reserve, require_room
 from campaigns.engine import Engine, pending
 from campaigns.estimate import Estimator
+from campaigns.kinds.kind import Prepared
 from campaigns.ledger import Ledger
 from campaigns.plan import Plan
 from campaigns.progress import Progress
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.sameness import Recipe
-from campaigns.services import Ground
-from campaigns.sim_ground import SIMULATIONS
 from campaigns.workers import Workers
-from schemas.campaign import Campaign
 from schemas.durable import write_file
 from schemas.run import Run
 
@@ -39,56 +34,6 @@ CAMPAIGN_FILE = "campaign.json"
 LEDGER_FILE = "ledger.jsonl"
 AROUND_S = 60.0
 """More than a cell's process takes before and after its phases."""
-
-
-class Laid(Protocol):
-    """A campaign that is validated and planned: `plan` is what is asked for, `whole` what the file
-    holds."""
-
-    @property
-    def campaign(self) -> Campaign: ...
-
-    @property
-    def testbed(self) -> str: ...
-
-    @property
-    def plan(self) -> Plan: ...
-
-    @property
-    def whole(self) -> Plan: ...
-
-    @property
-    def store(self) -> RunStore: ...
-
-
-def carry_out(
-    prepared: Laid,
-    setting: Setting,
-    process: CellProcess,
-    shown: Progress,
-    *,
-    inside: Ground | None,
-    workers: Workers | None,
-) -> CampaignResult:
-    """Make every cell that is still to be made.
-
-    Args:
-        prepared: the campaign; whoever calls holds its locks.
-        setting: what its attempts share.
-        process: makes cells in processes of their own.
-        shown: who is told of it.
-        inside: the ground on which cells run in this process, not in one of their own each.
-        workers: who makes such cells beside each other.
-    """
-    attempts = AttemptRecords(
-        prepared.plan, prepared.store, Ledger(prepared.store.folder / LEDGER_FILE), setting
-    )
-    if inside is None:
-        return make_cells(prepared, attempts, OneAtATime(attempts, process), shown)
-    make = partial(make_cell, inside)
-    if workers is None:
-        return make_cells(prepared, attempts, OneAtATime(attempts, InProcess(make)), shown)
-    return make_cells(prepared, attempts, OnWorkers(workers, Recipe(make, SIMULATIONS)), shown)
 
 
 @dataclass(frozen=True)
@@ -100,26 +45,37 @@ class OnWorkers:
 
 
 def make_cells(
-    laid: Laid, attempts: AttemptRecords, how: Executor | OnWorkers, shown: Progress
+    prepared: Prepared, setting: Setting, how: Runner | OnWorkers, shown: Progress
 ) -> CampaignResult:
     """Recover what a dead engine left, and make every cell that is still to be made.
 
     Args:
-        laid: the campaign; whoever calls holds its locks.
-        attempts: its records.
-        how: makes the attempts.
-        shown: who is told of it.
+        prepared: the campaign, whose locks are held.
+        setting: shared by its attempts.
+        how: makes the cells.
+        shown: reports the progress.
     """
-    store, plan, ledger = laid.store, laid.plan, attempts.ledger
+    store, plan = prepared.store, prepared.plan
+    ledger = Ledger(store.folder / LEDGER_FILE)
+    attempts = AttemptRecords(plan, store, ledger, setting)
     attempts.recover()
     missing = pending(plan, store)
     require_room(store.folder, len(missing), finished_folders(store))
     with ExitStack() as stack:
-        executor = _executor(how, attempts, bool(missing), stack)
-        engine = Engine(plan, store, executor, shown, lease=attempts.setting.lease)
+        executor: Executor
+        if not isinstance(how, OnWorkers):
+            executor = OneAtATime(attempts, how)
+        elif not missing:
+            executor = OneAtATime(attempts, InProcess(how.recipe.make))
+        else:
+            from campaigns.dask_workers import DaskExecutor, open_cluster
+
+            client = stack.enter_context(open_cluster(how.workers, how.recipe.same))
+            executor = DaskExecutor(attempts, how.recipe, client)
+        engine = Engine(plan, store, executor, shown, lease=setting.lease)
         learn(engine.estimator, plan, store)
         Reserve(store.folder).take()
-        write_file(store.folder / CAMPAIGN_FILE, _description(laid))
+        write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
         ledger.append("campaign-started", cells=len(plan.cells), pending=len(missing))
         result = engine.run()
     try:
@@ -127,19 +83,6 @@ def make_cells(
     finally:
         Reserve(store.folder).release()
     return result
-
-
-def _executor(
-    how: Executor | OnWorkers, attempts: AttemptRecords, missing: bool, stack: ExitStack
-) -> Executor:
-    if not isinstance(how, OnWorkers):
-        return how
-    if not missing:
-        return OneAtATime(attempts, InProcess(how.recipe.make))
-    from campaigns.dask_workers import DaskExecutor, open_cluster
-
-    client = stack.enter_context(open_cluster(how.workers, how.recipe.same))
-    return DaskExecutor(attempts, how.recipe, client)
 
 
 def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:
@@ -164,13 +107,13 @@ def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
     return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
 
 
-def _description(laid: Laid) -> str:
+def _description(prepared: Prepared) -> str:
     """What is kept of a campaign beside its runs: `cells` are all that it holds as of now, so
     that runs of an earlier code or file can be told from them."""
-    identity = laid.plan.identity
+    identity = prepared.plan.identity
     body = {
-        "campaign": laid.campaign.model_dump(mode="json"),
-        "testbed": laid.testbed,
+        "campaign": prepared.campaign.model_dump(mode="json"),
+        "testbed": prepared.testbed,
         "identity": {
             "spec_digest": identity.spec_digest,
             "ground": identity.ground,
@@ -182,7 +125,7 @@ def _description(laid: Laid) -> str:
         },
         "cells": [
             {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
-            for cell in laid.whole.cells
+            for cell in prepared.whole.cells
         ],
     }
     return json.dumps(body, indent=2) + "\n"

@@ -20,6 +20,7 @@ from campaigns.campaign_file import ROOT
 from campaigns.cell_parameters import CellParameters, parameter_names
 from campaigns.dry_run import DryRunReport
 from campaigns.estimate import experiment
+from campaigns.kinds.kind import Prepared
 from campaigns.progress import Progress
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
@@ -77,7 +78,7 @@ class Planned:
     """A comparison that is validated and laid out; nothing has been started or written."""
 
     comparison: Comparison
-    prepared: session.Prepared
+    prepared: Prepared
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def compare(
     return Compared(planned.comparison, result, planned.prepared.store.folder)
 
 
-def _prepare(ask: Ask, chosen: _Chosen, need_ground: bool) -> session.Prepared:
+def _prepare(ask: Ask, chosen: _Chosen, need_ground: bool) -> Prepared:
     if len(chosen.needs) < 2:
         raise UserError(
             f"there is nothing to compare with {ask.baseline}: name another controller with "

@@ -10,7 +10,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from campaigns.campaign_file import ROOT
-from campaigns.cell_parameters import CellParameters
 from campaigns.kinds.registry import kind_named
 from campaigns.run_store import RunStore, read_run
 from schemas.errors import UserError
@@ -67,10 +66,9 @@ class CampaignView:
 
 def _label(run: Run) -> str:
     """Return the cell in words; parameters that are no longer allowed as they are."""
-    kind = kind_named(run.kind)
-    model = CellParameters if kind is None else kind.parameters_on(run.ground)
+    model = kind_named(run.kind).parameters_on(run.ground)
     with contextlib.suppress(ValidationError):
-        return model.model_validate(run.parameters).label()
+        return str(model.model_validate(run.parameters).label())
     return ", ".join(f"{name}={value}" for name, value in run.parameters.items())
 
 

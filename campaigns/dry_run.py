@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from campaigns import power
-from campaigns.carry_out import Laid, learn
+from campaigns.carry_out import learn
 from campaigns.estimate import Estimator
+from campaigns.kinds.kind import Prepared
 from campaigns.lease import Lease, Outlook
 from campaigns.plan import PLAN_COLUMNS, Cell
 from testbed.html import table
@@ -82,7 +83,7 @@ class DryRunReport:
 
 
 def report_of(
-    laid: Laid,
+    prepared: Prepared,
     cells: Sequence[Cell],
     estimator: Estimator,
     *,
@@ -100,25 +101,25 @@ def report_of(
         beside_s: seconds that pass beside the cells.
         lease: of the testbed, where it is up and ends.
     """
-    learn(estimator, laid.plan, laid.store)
-    found = {name for cell in laid.plan.cells for name in cell.grids} if resolves else set()
+    learn(estimator, prepared.plan, prepared.store)
+    found = {name for cell in prepared.plan.cells for name in cell.grids} if resolves else set()
     pending_s = estimator.left(cells, width) + beside_s
     planned_s = {cell.run_id: estimator.left([cell]) for cell in cells}
     return DryRunReport(
-        campaign=laid.campaign.name,
-        testbed=laid.testbed,
-        time_scale=laid.campaign.time_scale,
-        cells=len(laid.plan.cells),
-        done=len(laid.plan.cells) - len(cells),
+        campaign=prepared.campaign.name,
+        testbed=prepared.testbed,
+        time_scale=prepared.campaign.time_scale,
+        cells=len(prepared.plan.cells),
+        done=len(prepared.plan.cells) - len(cells),
         pending=tuple(cells),
         pending_s=pending_s,
         power={
             grid.name: power.sentence(grid.repetitions)
-            for grid in laid.campaign.grids
+            for grid in prepared.campaign.grids
             if grid.name in found
         },
         notes=tuple(notes),
         planned_s=planned_s,
-        run_ids=tuple(cell.run_id for cell in laid.plan.cells),
+        run_ids=tuple(cell.run_id for cell in prepared.plan.cells),
         lease=None if lease is None else lease.outlook(list(planned_s.values()), pending_s),
     )

@@ -1,155 +1,204 @@
-"""What `hotbed run` does: from a campaign's name to a result, or to a dry run's table."""
+"""Runs a campaign of any kind, resumes it, or reports the cells that would run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from campaigns.attempts import PAPERMILL_CELL, CellProcess, Setting
+from campaigns.attempts import PAPERMILL_CELL, CellProcess, InProcess, Runner, Setting
 from campaigns.awake import kept_awake, site_of
-from campaigns.campaign_file import Request, asked, resolve
-from campaigns.carry_out import CAMPAIGN_FILE, carry_out
-from campaigns.cell_parameters import CellParameters
+from campaigns.campaign_file import find_campaign, load_campaign, resolve
+from campaigns.carry_out import CAMPAIGN_FILE, OnWorkers, make_cells
+from campaigns.cell import make_cell
 from campaigns.dry_run import DryRunReport, report_of
 from campaigns.engine import pending
 from campaigns.estimate import Estimator
 from campaigns.fingerprint import Identity, identifying_versions
-from campaigns.grounds import open_ground
+from campaigns.kinds.kind import Computed, Ground, Kind, OnStore, OnTestbed, Prepared
+from campaigns.kinds.parameters import KindParameters, check
 from campaigns.kinds.registry import kind_of
 from campaigns.lease import Lease, asked_for, open_lease
 from campaigns.lock import Lock
-from campaigns.plan import Plan, make_plan
+from campaigns.memory import available_mib
+from campaigns.plan import Cell, make_plan, raw_cells
 from campaigns.progress import Progress, suitable
 from campaigns.provenance import provenance
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
-from campaigns.services import Facts, Ground
-from campaigns.validate import select, validate
+from campaigns.sameness import Recipe, library_versions
+from campaigns.services import Facts
+from campaigns.services import Ground as CellGround
+from campaigns.validate import select
 from campaigns.workers import Workers, one_testbed
 from controllers.registry import available, code_of
 from schemas.campaign import Campaign
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
-from testbed import closure, sites
-from testbed.agent import bundle
+from testbed import closure
+from testbed.closure import Closure
+from testbed.sites import code_of as code_of_site
+from testbed.sites import open_site
 from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
-
-__all__ = [
-    "Prepared",
-    "Request",
-    "asked",
-    "dry_run",
-    "dry_run_prepared",
-    "prepare",
-    "run",
-    "run_prepared",
-]
-
-CODE = (
-    *("campaigns/cell.py", "campaigns/steps/live.py", "campaigns/steps/live_open.py", *bundle.CODE),
-    *(f"playbooks/roles/{name}" for name in ("base", "scratch", "fio", "ceph")),
-)
-"""Entry points of what runs in a cell on a deployed testbed (`testbed.closure`), besides the
-controller and the site."""
-
-GATEWAY_CODE = (
-    *("campaigns/steps/live_gateway.py", "dataplane/cmd/cosdrive", "playbooks/roles/radosgw"),
-)
-"""Those of cells with an object gateway, in addition."""
-
-IN_PROCESS = frozenset({"sim"})
-"""Grounds whose cells may run in the engine's own process: nothing of theirs outlives it."""
 
 OF_SITES = frozenset({"chameleon", "inventory", "local"})
 """Grounds that are testbeds of the site of the same name."""
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A campaign that is validated and planned; nothing has been started or written."""
+class Request:
+    """What the command line asks for: a campaign by name or file, or one made in memory."""
 
-    campaign: Campaign
-    file: Path
-    spec: TestbedSpec
-    spec_file: Path
-    notebook: Path
-    testbed: str
-    plan: Plan  # what is asked for
-    whole: Plan  # what the file holds
-    store: RunStore
-    ground: Ground | None
-    facts: Facts | None
-    controllers_dir: Path | None = None  # absolute
-    model: Path | None = None  # absolute
+    campaign: str | Campaign
+    figure: str | None = None
+    testbed: str | None = None
+    artifacts: Path = Path("artifacts")
+    controllers_dir: Path | None = None
+    ground: str | None = None  # instead of the campaign's; the results go beside, not among, its
+    model: Path | None = None  # constants of the ground sim
+    extend_lease: bool | None = None  # instead of the campaign's `lease.extend`
 
 
 def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
-    """Validate everything and lay out the plan.
+    """Validate everything and lay out the plan. Nothing is started or written.
 
     Args:
         request: what is asked for.
-        need_ground: whether the testbed must be up; a dry run goes without, and loads no code of
-            a stranger's.
+        need_ground: False for a dry run, which goes without a testbed and loads no code of a
+            stranger's.
 
     Raises:
-        UserError: one sentence on the first thing that is wrong.
+        UserError: one sentence on the first mistake.
     """
     file, campaign = asked(request.campaign)
-    spec_file = resolve(campaign.spec, file)
-    spec = load_spec(spec_file)
-    campaign = on_ground(campaign, request.ground or _site_of(campaign, spec))
+    kind = kind_of(campaign)
+    _refuse_options(request, campaign, kind)
+    on_spec = not isinstance(kind.grounds.get(campaign.ground), Computed)
+    spec_file = resolve(campaign.spec, file) if on_spec else None
+    spec = None if spec_file is None else load_spec(spec_file)
+    if spec is not None and "--ground" in kind.options:
+        campaign = on_ground(campaign, request.ground or _site_of(campaign, spec))
     if request.extend_lease is not None:
         rules = campaign.lease.model_copy(update={"extend": request.extend_lease})
         campaign = campaign.model_copy(update={"lease": rules})
-    site = campaign.ground if campaign.ground in OF_SITES else spec.site.kind
-    notebook = resolve(campaign.notebook, file)
-    extra = () if request.controllers_dir is None else (request.controllers_dir,)
-    controllers = available(extra)
-    cells = validate(campaign, file, controllers=controllers, spec=spec, trust_code=need_ground)
+    ground = kind.grounds[campaign.ground]
+    cells, code_of_cell = _cells(campaign, file, request, spec, trust_code=need_ground)
     chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
-    testbed = request.testbed or spec.name
     store = RunStore(request.artifacts.resolve() / campaign.name)
+    notebook = resolve(campaign.notebook, file) if campaign.notebook else file
     model = None if request.model is None else request.model.resolve()
-    ground, facts = _ground(campaign, site, (spec_file, model), testbed, need_ground)
-    versions = facts.versions if facts is not None else last_versions(store.folder)
+    testbed = request.testbed or (spec.name if spec is not None else "")
+    opened: CellGround | None = None
+    facts: Facts | None = None
+    site = "" if spec is None else spec.site.kind
+    versions: Mapping[str, str] = {}
+    libraries: tuple[str, ...] = ()
+    if isinstance(ground, OnStore):
+        assert spec_file is not None
+        site = campaign.ground if campaign.ground in OF_SITES else site
+        try:
+            opened = ground.open(testbed, site, spec_file, model)
+            facts = opened.facts()
+        except (HotbedError, SiteError, OSError):
+            if need_ground:
+                raise
+            opened = None
+        entries = (*ground.code(cells, site), closure.entry(notebook))
+        site = site if facts is None else facts.site
+        versions = last_versions(store.folder) if facts is None else facts.versions
+    elif isinstance(ground, Computed):
+        entries, libraries = ground.code, ground.libraries
+        site = ground.site
+        testbed = testbed or site
+    else:
+        entries = (*ground.code, *code_of_site(site))
     identity = Identity(
-        spec_digest=spec.digest(),
+        spec_digest="" if spec is None else spec.digest(),
         ground=campaign.ground,
-        site=facts.site if facts is not None else site,
+        site=site,
         time_scale=campaign.time_scale,
         versions=identifying_versions(versions),
-        code=closure.first((*_code(campaign, cells, site), closure.entry(notebook))),
+        code=closure.first(entries),
+        libraries=library_versions(libraries),
     )
-    used = {parameters.controller for typed in cells.values() for parameters in typed}
-    own = {name: code_of(controllers[name]) for name in used}
+    planned_s = None if isinstance(ground, OnStore) else ground.planned_s
     whole, plan = (
-        make_plan(campaign, wanted, identity, lambda parameters: own[parameters.controller])
-        for wanted in (cells, chosen)
+        make_plan(campaign, wanted, identity, code_of_cell, planned_s) for wanted in (cells, chosen)
     )
+    own = request.controllers_dir
     return Prepared(
         campaign=campaign,
         file=file,
-        spec=spec,
-        spec_file=spec_file,
-        model=model,
-        notebook=notebook,
-        testbed=testbed,
         plan=plan,
         whole=whole,
         store=store,
-        ground=ground,
+        testbed=testbed,
+        notebook=notebook,
+        spec=spec,
+        spec_file=spec_file,
+        ground=opened,
         facts=facts,
-        controllers_dir=None
-        if request.controllers_dir is None
-        else request.controllers_dir.resolve(),
+        controllers_dir=None if own is None else own.resolve(),
+        model=model,
     )
+
+
+def _cells(
+    campaign: Campaign, file: Path, request: Request, spec: TestbedSpec | None, *, trust_code: bool
+) -> tuple[Mapping[str, list[Any]], Callable[[Any], Closure]]:
+    """Return the typed cells by grid, and a function for the code of a cell's controller."""
+    _, ground = declared(campaign)
+    if not isinstance(ground, OnStore):
+        entries = ground.own
+        return typed_cells(campaign, file), lambda cell: closure.first(entries(cell))
+    own = request.controllers_dir
+    controllers = available(() if own is None else (own,))
+    cells = ground.validate(
+        campaign, file, controllers=controllers, spec=spec, trust_code=trust_code
+    )
+    used = {cell.controller for typed in cells.values() for cell in typed}
+    code = {name: code_of(controllers[name]) for name in used}
+    return cells, lambda cell: code[cell.controller]
+
+
+def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
+    """The campaign and its file; of one made in memory its name stands for the file: in messages,
+    and for what lies beside it (the current folder)."""
+    if isinstance(campaign, Campaign):
+        return Path(campaign.name), campaign
+    file = find_campaign(campaign)
+    return file, load_campaign(file)
+
+
+def declared(campaign: Campaign) -> tuple[Kind[Any], Ground[Any]]:
+    """Return the declarations of the campaign's kind and of its ground."""
+    kind = kind_of(campaign)
+    return kind, kind.grounds[campaign.ground]
+
+
+def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
+    """Typed cells by grid name, of all grids: a file is right or it is not.
+
+    Raises:
+        UserError: file, grid, key, what is allowed.
+    """
+    kind, _ = declared(campaign)
+    found = {}
+    for grid in campaign.grids:
+        where = f"{file}: grid {grid.name}"
+        model = kind.parameters_on(campaign.ground)
+        typed = [check(model, raw, where) for raw in raw_cells(campaign, grid)]
+        if not typed:
+            raise UserError(f"{where}: exclude leaves no cell.")
+        found[grid.name] = typed
+    return found
 
 
 def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
@@ -176,35 +225,40 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
 
 
 def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
-    """The ground that the spec's site is, where the campaign is for another site: a campaign goes
-    where its testbed is. None: the campaign's own."""
+    """Return the ground that the spec's site is, where the campaign is for another site: a campaign
+    runs where its testbed is. None: the campaign's own."""
     grounds = {campaign.ground, spec.site.kind}
     return spec.site.kind if grounds <= OF_SITES else None
 
 
 def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
-    """The cells that would run, the time they would take and what is done. Writes nothing."""
-    if kind_of(asked(request.campaign)[1]) is not None:
-        from campaigns.kinds import session as kinds
-
-        return kinds.dry_run(request, workers=workers)
+    """Return the cells that would run, the time they would take and what is done. Write nothing."""
     return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
 
 
 def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> DryRunReport:
     """See `dry_run`."""
+    kind, ground = declared(prepared.campaign)
     cells = pending(prepared.plan, prepared.store)
-    if workers is not None:
-        _inside(prepared.campaign, True, workers)
-    notes = []
-    if prepared.facts is None:
+    who = _workers(prepared.campaign, ground, workers)
+    _refuse_too_large(cells, who)
+    _refuse_what_cannot_be(kind, prepared, cells, who)
+    notes: list[str] = []
+    if cells:
+        notes += kind.notes([cell.parameters for cell in cells], prepared.campaign)
+    if prepared.facts is None and isinstance(ground, OnStore):
         known = "those of the last run" if prepared.plan.identity.versions else "none"
         notes.append(
             f"testbed {prepared.testbed!r} is not up: run ids assume store versions as known "
             f"({known}), so what counts as done may change"
         )
-    if workers is not None and workers.scheduler is not None:
-        notes.append(f"the time is that of one worker; {workers.scheduler} may have many")
+    if cells and who is not None:
+        if who.scheduler is not None:
+            notes.append(f"the time is that of one worker; {who.scheduler} may have many")
+        elif isinstance(ground, Computed) and ground.seconds_count and who.processes > 1:
+            notes.append(
+                "cells beside each other slow each other down: seconds are not those of one"
+            )
     lease = None
     if prepared.facts is not None:
         try:
@@ -215,12 +269,15 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
         prepared,
         cells,
         Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim"),
-        width=1 if workers is None else max(1, workers.processes),
-        resolves=True,
+        width=1 if who is None else max(1, who.processes),
+        beside_s=ground.beside_s(cells, prepared.store) if isinstance(ground, OnTestbed) else 0.0,
+        resolves=kind.resolves,
         notes=notes,
         lease=lease,
     )
-    if prepared.facts is not None or prepared.spec.site.kind != prepared.campaign.ground:
+    if prepared.facts is not None or not isinstance(ground, OnStore) or prepared.spec is None:
+        return report
+    if prepared.spec.site.kind != prepared.campaign.ground:
         return report
     told = asked_for(prepared.spec, report.pending_s, prepared.campaign.lease.margin_s)
     return report if told is None else replace(report, notes=(*report.notes, told))
@@ -238,20 +295,19 @@ def run(
 
     Args:
         request: what is asked for.
-        progress: who is told of it.
-        command: the process of one cell.
-        in_process: run the cells in this process, without the notebook, where the ground lets
+        progress: shows it; by default on the terminal.
+        command: the process of one cell, for a kind whose cells have a notebook.
+        in_process: run such cells in this process, without the notebook, where the ground lets
             them (`sim`): seconds less a cell, the same files but for `notebook.ipynb`.
-        workers: run them so, but beside each other on Dask workers; the same results.
+        workers: Dask workers that compute cells in parallel; the results are the same. Kinds that
+            are computed always have some: a process for each of this machine's processors, or one
+            where a cell's seconds are part of its result.
 
     Raises:
-        UserError: something is wrong with the file, the testbed or the disk; or another engine
-            works on this campaign or testbed.
+        UserError: something is wrong with the file, the testbed, the memory, the disk or the
+            workers; or another engine works on this campaign or testbed.
+        HotbedError: cells cannot be computed here.
     """
-    if kind_of(asked(request.campaign)[1]) is not None:
-        from campaigns.kinds import session as kinds
-
-        return kinds.run(request, progress=progress, workers=workers)
     return run_prepared(
         prepare(request),
         progress=progress,
@@ -270,38 +326,72 @@ def run_prepared(
     workers: Workers | None = None,
 ) -> CampaignResult:
     """See `run`; the ground must be there (`prepare` with `need_ground`)."""
+    kind, ground = declared(prepared.campaign)
+    store, shown = prepared.store, progress or suitable()
+    who = _workers(prepared.campaign, ground, workers)
+    _refuse_too_large(prepared.plan.cells, who)
+    _refuse_what_cannot_be(kind, prepared, pending(prepared.plan, store), who)
+    if isinstance(ground, Computed):
+        ground.recipe.same.ready()
+    store.prepare()
+    how: Runner | OnWorkers
+    with ExitStack() as stack:
+        what = f"the campaign {prepared.campaign.name}"
+        lock = stack.enter_context(Lock(store.folder / ".lock", what, say=shown.message))
+        if isinstance(ground, Computed):
+            versions = ground.recipe.same.versions()
+            facts = Facts(ground.site, versions, calibration=ground.calibration)
+            setting = Setting(prepared.testbed, prepared.notebook, provenance(facts))
+            how = OnWorkers(who or Workers(), ground.recipe)
+        elif isinstance(ground, OnTestbed):
+            assert prepared.spec is not None
+            site = open_site(prepared.spec.site.kind)
+            awake = stack.enter_context(kept_awake(site, shown.message))
+            facts, make = stack.enter_context(ground.open(prepared, shown))
+            setting = Setting(
+                prepared.testbed,
+                prepared.notebook,
+                provenance(facts, awake),
+                prepared.spec_file,
+            )
+            how = InProcess(make)
+        else:
+            assert prepared.ground is not None
+            held = [lock.handle]
+            path = prepared.ground.lock_path()
+            if path is not None:
+                what = f"the testbed {prepared.testbed}"
+                held.append(stack.enter_context(Lock(path, what, say=shown.message)).handle)
+            setting = _on_store(prepared, stack, shown)
+            make = partial(make_cell, prepared.ground)
+            if who is not None and ground.same is not None:
+                how = OnWorkers(who, Recipe(make, ground.same))
+            elif in_process and ground.same is not None:
+                how = InProcess(make)
+            else:
+                how = CellProcess(command, tuple(held))
+        return make_cells(prepared, setting, how, shown)
+
+
+def _on_store(prepared: Prepared, stack: ExitStack, shown: Progress) -> Setting:
     ground, facts = prepared.ground, prepared.facts
     assert ground is not None
     assert facts is not None
-    inside = ground if _inside(prepared.campaign, in_process, workers) else None
-    shown = progress or suitable()
-    prepared.store.prepare()
-    with ExitStack() as stack:
-        locks = [
-            stack.enter_context(Lock(path, what, say=shown.message))
-            for path, what in (
-                (prepared.store.folder / ".lock", f"the campaign {prepared.campaign.name}"),
-                (ground.lock_path(), f"the testbed {prepared.testbed}"),
-            )
-            if path is not None
-        ]
-        awake = stack.enter_context(kept_awake(site_of(ground), shown.message))
-        setting = Setting(
-            testbed=prepared.testbed,
-            notebook=prepared.notebook,
-            provenance=provenance(facts, awake),
-            spec=prepared.spec_file,
-            model=prepared.model,
-            osd_count=facts.osd_count,
-            controllers_dir=prepared.controllers_dir,
-            lease=_lease(prepared, shown.message),
-        )
-        process = CellProcess(command, tuple(lock.handle for lock in locks))
-        return carry_out(prepared, setting, process, shown, inside=inside, workers=workers)
+    awake = stack.enter_context(kept_awake(site_of(ground), shown.message))
+    return Setting(
+        testbed=prepared.testbed,
+        notebook=prepared.notebook,
+        provenance=provenance(facts, awake),
+        spec=prepared.spec_file,
+        model=prepared.model,
+        osd_count=facts.osd_count,
+        controllers_dir=prepared.controllers_dir,
+        lease=_lease(prepared, shown.message),
+    )
 
 
 def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -> Lease | None:
-    """Of the testbed, where it ends.
+    """Return the lease of the testbed, where it ends.
 
     Raises:
         HotbedError: the site cannot tell.
@@ -310,15 +400,71 @@ def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -
     return open_lease(tenure, prepared.campaign.lease, say=say)
 
 
-def _inside(campaign: Campaign, in_process: bool, workers: Workers | None) -> bool:
-    """Whether the cells run without processes of their own.
+def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None) -> Workers | None:
+    """Return the workers that compute the cells; None where a testbed or this process does.
 
     Raises:
-        UserError: workers were asked for and the ground has real machines.
+        UserError: workers were asked for and there is one testbed.
     """
-    if workers is not None and campaign.ground not in IN_PROCESS:
-        raise one_testbed(campaign, " (--ground sim)")
-    return (in_process or workers is not None) and campaign.ground in IN_PROCESS
+    if isinstance(ground, Computed):
+        return asked_for or Workers(count=1 if ground.seconds_count else None)
+    if asked_for is not None and (isinstance(ground, OnTestbed) or ground.same is None):
+        raise one_testbed(campaign, " (--ground sim)" if isinstance(ground, OnStore) else "")
+    return asked_for
+
+
+def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
+    """Refuse cells that this machine's memory does not hold, as many in parallel as there will be.
+    (The memory of a cluster's machines is not known here.)
+
+    Raises:
+        UserError: names the largest, what it needs and what there is.
+    """
+    processes = 0 if workers is None else workers.processes
+    typed = (cell.parameters for cell in cells if isinstance(cell.parameters, KindParameters))
+    largest = max(typed, key=memory_of, default=None)
+    if largest is None or not processes or not memory_of(largest):
+        return
+    need, available_here = memory_of(largest), available_mib()
+    if available_here is not None and need * processes > available_here:
+        fewer = ", fewer --workers" if processes > 1 else ""
+        raise UserError(
+            f"{largest.label()} needs about {need / 1024:.1f} GiB in each of {processes} "
+            f"processes, and {available_here / 1024:.1f} GiB are free here: choose smaller sizes"
+            f"{fewer} or a single figure, or give --scheduler a cluster with more memory."
+        )
+
+
+def memory_of(parameters: KindParameters) -> float:
+    """Return the MiB that a cell needs at most, roughly; 0 for hardly any."""
+    return parameters.memory_mib or 0.0
+
+
+def _refuse_what_cannot_be(
+    kind: Kind[Any], prepared: Prepared, cells: Sequence[Cell], workers: Workers | None
+) -> None:
+    """Refuse cells whose files cannot be used. (A cluster's machines have their own.)
+
+    Raises:
+        UserError: one sentence on the first.
+    """
+    if workers is None or workers.processes:
+        kind.require(cells, prepared.campaign)
+
+
+def _refuse_options(request: Request, campaign: Campaign, kind: Kind[Any]) -> None:
+    computed = isinstance(kind.grounds.get(campaign.ground), Computed)
+    given = {
+        "--ground": request.ground if request.ground != campaign.ground else None,
+        "--testbed": request.testbed if computed else None,
+        "--controllers-dir": request.controllers_dir,
+        "--model": request.model,
+        "--extend-lease": request.extend_lease,
+    }
+    where = "on no testbed" if computed else f"on the ground {campaign.ground}"
+    for option, value in given.items():
+        if value is not None and option not in kind.options:
+            raise UserError(f"{campaign.name} {kind.does}, {where}: leave out {option}.")
 
 
 def last_versions(folder: Path) -> Mapping[str, str]:
@@ -328,32 +474,3 @@ def last_versions(folder: Path) -> Mapping[str, str]:
         return {str(key): str(value) for key, value in data["identity"]["versions"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-def _code(
-    campaign: Campaign, cells: Mapping[str, Sequence[CellParameters]], site: str
-) -> tuple[str, ...]:
-    """Entry points of what runs in the campaign's cells, whichever controller they have."""
-    if campaign.ground in IN_PROCESS:
-        from campaigns.sim_ground import CODE as SIMULATED
-
-        return SIMULATED
-    gateway = any(parameters.op == "s3" for typed in cells.values() for parameters in typed)
-    of_site = sites.code_of(site) if site in sites.kinds() else ()
-    return (*CODE, *(GATEWAY_CODE if gateway else ()), *of_site)
-
-
-def _ground(
-    campaign: Campaign,
-    site: str,
-    files: tuple[Path, Path | None],
-    testbed: str,
-    needed: bool,
-) -> tuple[Ground | None, Facts | None]:
-    try:
-        ground = open_ground(campaign.ground, testbed, site, *files)
-        return ground, ground.facts()
-    except (HotbedError, SiteError, OSError):
-        if needed:
-            raise
-        return None, None

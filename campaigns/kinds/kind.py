@@ -9,23 +9,33 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from campaigns.job import Make
-from campaigns.kinds.parameters import KindParameters
-from campaigns.plan import Cell, Plan
+from campaigns.plan import Cell, Parameters, Plan
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
-from campaigns.sameness import Recipe
+from campaigns.sameness import Recipe, Sameness
 from campaigns.services import Facts
+from campaigns.services import Ground as CellGround
 from schemas.campaign import Campaign
+from testbed.spec import TestbedSpec
 
-P = TypeVar("P", bound=KindParameters)
+P = TypeVar("P", bound=Parameters)
 
 SYNTHETIC: Mapping[str, Any] = {"synthetic": True}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A campaign that is validated and planned; see `campaigns.carry_out.Laid`. `spec_file` is its
-    testbed's, where it has one."""
+    """A campaign that is validated and planned; nothing has been started or written.
+
+    Attributes:
+        file: the campaign's.
+        plan, whole: cells that are asked for, and all that the file holds.
+        spec, spec_file: the testbed's, where there is one.
+        notebook: runs a cell; the campaign's file for a kind without notebooks.
+        ground, facts: of the kinds whose ground must be there before cells are planned; None if it
+            is not up.
+        controllers_dir, model: absolute; see `campaigns.session.Request`.
+    """
 
     campaign: Campaign
     file: Path
@@ -33,7 +43,13 @@ class Prepared:
     whole: Plan
     store: RunStore
     testbed: str
+    notebook: Path
+    spec: TestbedSpec | None = None
     spec_file: Path | None = None
+    ground: CellGround | None = None
+    facts: Facts | None = None
+    controllers_dir: Path | None = None
+    model: Path | None = None
 
 
 def _none_of_its_own(_parameters: Any) -> tuple[str, ...]:
@@ -89,7 +105,27 @@ class OnTestbed(Generic[P]):
     own: Callable[[P], tuple[str, ...]] = _none_of_its_own
 
 
-Ground = Computed[P] | OnTestbed[P]
+@dataclass(frozen=True, kw_only=True)
+class OnStore:
+    """A ground whose cells are steps on a store (`campaigns.services`), each in a process of its
+    own with the campaign's notebook.
+
+    Attributes:
+        code: entry points of what runs in the cells (by grid) on a kind of site; the controller's
+            and the notebook's come in addition.
+        open: opens the ground: (testbed, site, spec file, file of the model's constants).
+        validate: checks the campaign's cells against controllers and spec; returns them by grid.
+        same: requirements on workers, where cells may also run in the engine's own process or on
+            workers, since nothing of theirs outlives it.
+    """
+
+    code: Callable[[Mapping[str, Sequence[Any]], str], tuple[str, ...]]
+    open: Callable[[str, str, Path, Path | None], CellGround]
+    validate: Callable[..., Mapping[str, list[Any]]]
+    same: Sameness | None = None
+
+
+Ground = Computed[P] | OnTestbed[P] | OnStore
 
 
 def _require_nothing(_pending: Sequence[Cell], _campaign: Campaign) -> None:
@@ -113,14 +149,16 @@ class Kind(Generic[P]):
             not what they need.
         notes: what a dry run tells of the cells that are still to be made, in sentences.
         resolves: a dry run also tells the smallest effect that the repetitions resolve.
+        options: those of `hotbed run` that it takes in addition to what every kind takes.
     """
 
     parameters: type[P]
     does: str
-    grounds: Mapping[str, Computed[P] | OnTestbed[P]]
+    grounds: Mapping[str, Ground[P]]
     require: Callable[[Sequence[Cell], Campaign], None] = _require_nothing
     notes: Callable[[Sequence[P], Campaign], Sequence[str]] = _no_notes
     resolves: bool = False
+    options: frozenset[str] = frozenset()
     of_ground: Mapping[str, type[P]] = field(default_factory=dict)
 
     def parameters_on(self, ground: str) -> type[P]:

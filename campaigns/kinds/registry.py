@@ -16,6 +16,7 @@ from schemas.campaign import (
     PlannerCampaign,
     ReplayCampaign,
 )
+from schemas.campaign import Kind as KindName
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ KINDS: tuple[Registered, ...] = (
     Registered("system", "mos", MosCampaign, "campaigns.mos.kind"),
     Registered("objects", "twochoice", ObjectCampaign, "campaigns.twochoice.live.kind"),
 )
-"""Every kind but that of a Ceph testbed's campaigns, whose files say nothing of the sort."""
+"""Every kind but dlr (`campaigns.dlr.kind`), whose files have no such key."""
 
 
 def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
@@ -61,15 +62,13 @@ def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
     return Campaign
 
 
-def kind_of(campaign: Campaign) -> Kind[Any] | None:
-    """Return what a campaign's kind declares; None for one of a Ceph testbed."""
+def kind_of(campaign: Campaign) -> Kind[Any]:
+    """Return what a campaign's kind declares."""
     return kind_named(campaign.kind)
 
 
-def kind_named(name: str) -> Kind[Any] | None:
-    """Return what the kind declares; None for that of a Ceph testbed."""
-    for one in KINDS:
-        if one.schema.kind == name:
-            found: Kind[Any] = importlib.import_module(one.module).KIND
-            return found
-    return None
+def kind_named(name: KindName) -> Kind[Any]:
+    """Return what the kind declares."""
+    modules = {one.schema.kind: one.module for one in KINDS}
+    kind: Kind[Any] = importlib.import_module(modules.get(name, "campaigns.dlr.kind")).KIND
+    return kind

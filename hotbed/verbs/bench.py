@@ -16,8 +16,6 @@ import typer
 from hotbed.output import JsonFlag, emit
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError
-from testbed.sites import open_site
-from testbed.sites.contract import AwakeSite, SiteError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,6 +76,9 @@ def _awake(script: Path) -> AbstractContextManager[bool]:
     come back is the hypervisor's. (But for the bench of just that.)"""
     if script.stem == "bench_awake" or os.geteuid() != 0:
         return nullcontext(False)
+    from testbed.sites import open_site
+    from testbed.sites.contract import AwakeSite, SiteError
+
     try:
         site = open_site()
         return site.kept_awake() if isinstance(site, AwakeSite) else nullcontext(False)

@@ -16,9 +16,9 @@ import pandas as pd
 from analysis.load import LoadedRun
 from analysis.prioritymeister.table2 import STATED
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.kinds.session import typed_cells
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.mixes import labels_of
+from campaigns.session import typed_cells
 from schemas.run import Provenance, Run, Summary
 
 ALONE = {"A": 0.01, "B": 0.012, "C": 0.1, "D": 0.02, "I": 0.1, "J": 0.1, "K": 0.002}

@@ -21,8 +21,8 @@ from analysis.prioritymeister.runs import table
 from analysis.prioritymeister.unproven import sentence, unproven
 from analysis.stats import Estimate
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.kinds.session import typed_cells
 from campaigns.prioritymeister.cell_parameters import PmParameters
+from campaigns.session import typed_cells
 
 KEPT = {"late_s": 2e-4, "behind_s": 0.01, "allowed_s": 0.02, "network_kept": 1.0, "unanswered": 0.0}
 LACKING = [

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from campaigns import session
 from campaigns.again import Again, again, is_exact, profiles_of, require
-from campaigns.attempts import AttemptRecords
+from campaigns.attempts import Setting
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
-from campaigns.kinds import session
+from campaigns.kinds.kind import OnTestbed
 from campaigns.mos.profile.points import reference, references
 from campaigns.services import Facts
 from campaigns.session import Request
@@ -228,13 +229,12 @@ def test_jobs_of_every_kind_tell_where_their_spec_was(
     def opened(*_: object) -> Iterator[tuple[Facts, object]]:
         yield Facts("local", {}), None
 
-    def made(_laid: object, attempts: AttemptRecords, *_: object) -> None:
-        told.append(attempts.setting.spec)
+    def made(_prepared: object, setting: Setting, *_: object) -> None:
+        told.append(setting.spec)
 
-    _, ground = session.declared(load_campaign(find_campaign("mos-local")))
-    monkeypatch.setattr(session, "declared", lambda _: (None, replace(ground, open=opened)))
-    monkeypatch.setattr(session, "_refuse_what_is_not_ours", lambda *_: None)
-    monkeypatch.setattr(session, "_refuse_what_cannot_be", lambda *_: None)
+    kind, ground = session.declared(load_campaign(find_campaign("mos-local")))
+    assert isinstance(ground, OnTestbed)
+    monkeypatch.setattr(session, "declared", lambda _: (kind, replace(ground, open=opened)))
     monkeypatch.setattr(session, "typed_cells", lambda *_: {})
     monkeypatch.setattr(session, "make_cells", made)
     session.run(Request("mos-local", artifacts=tmp_path))

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from campaigns import comparison, session
+from campaigns import comparison
 from campaigns.comparison import Ask, Compared, compare, dry_run, plan
+from campaigns.dlr.kind import KIND
 from campaigns.new_controller import new_controller
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
+from campaigns.sim_ground import SIMULATIONS
 from controllers.registry import available
 from schemas.errors import UserError
 
@@ -43,7 +45,8 @@ def go(tmp_path: Path, **changes: Any) -> Compared:
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells of the fake ground run in this process, as simulated ones do."""
-    monkeypatch.setattr(session, "IN_PROCESS", frozenset({"fake"}))
+    fake = replace(KIND.grounds["fake"], same=SIMULATIONS)
+    monkeypatch.setitem(KIND.grounds, "fake", fake)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,15 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
-from campaigns import disk, session
+from campaigns import disk
 from campaigns.disk import Reserve, is_full, need_bytes, require_room
+from campaigns.dlr.kind import KIND
 from campaigns.job import write_job
 from campaigns.ledger import Ledger
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
 from campaigns.session import Request, run
+from campaigns.sim_ground import SIMULATIONS
 from controllers.journal import JournalWriter, Step, read_journal
 from controllers.saved import Saved
 from schemas.durable import make_folder
@@ -233,7 +236,8 @@ def test_a_campaign_with_a_fault_resumes(
 ) -> None:
     """Every `stride`-th call fails, each in a fresh folder."""
     file = campaign_file(grids=ONE_CELL, parameters={"duration_s": 1})
-    monkeypatch.setattr(session, "IN_PROCESS", frozenset({"fake"}))
+    fake = replace(KIND.grounds["fake"], same=SIMULATIONS)
+    monkeypatch.setitem(KIND.grounds, "fake", fake)
     top = tmp_path / "disk"
     top.mkdir()
     disk = Disk(monkeypatch, top)

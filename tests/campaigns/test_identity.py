@@ -19,15 +19,13 @@ from tiny_kinds import job
 
 from campaigns import session
 from campaigns.job import CHANGED, Job, Phases
-from campaigns.kinds import session as kinds
 from campaigns.kinds.cell import write_cell
-from campaigns.kinds.registry import kind_of
 from campaigns.plan import Cell
 from campaigns.prioritymeister.kind import _remembered
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
 from campaigns.sameness import Sameness, WrongWorker
-from campaigns.session import Request, asked
+from campaigns.session import Request
 from controllers import registry
 from testbed import closure
 
@@ -58,8 +56,6 @@ def cells_of(named: str) -> tuple[Cell, ...]:
     closure.first.cache_clear()
     name, _, ground = named.partition(" ")
     request = Request(name, ground=ground or None)
-    if kind_of(asked(name)[1]) is not None:
-        return kinds.prepare(request).plan.cells
     return session.prepare(request, need_ground=False).plan.cells
 
 
@@ -177,7 +173,7 @@ def test_the_agent_the_store_the_loop_and_the_steps_are_covered() -> None:
 def test_an_engine_changes_no_id(named: str) -> None:
     engine = {
         *("engine", "session", "carry_out", "attempts", "dask_workers", "papermill_cell"),
-        *("dry_run", "display", "estimate", "ledger", "lock", "lease", "plan", "kinds/session"),
+        *("dry_run", "display", "estimate", "ledger", "lock", "lease", "plan"),
         *("kinds/kind", "kinds/registry", "run_store", "sameness", "progress", "grounds"),
     }
     for cell in cells_of(named)[:1]:

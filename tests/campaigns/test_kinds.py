@@ -18,8 +18,8 @@ from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.dask_workers import Task, run_task
 from campaigns.display import CampaignView, RunView
+from campaigns.dlr.kind import KIND
 from campaigns.job import Job, Phases
-from campaigns.kinds import session as kinds
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.kind import Kind
 from campaigns.kinds.parameters import check
@@ -55,7 +55,7 @@ def test_a_file_is_of_its_kind(name: str, tmp_path: Path) -> None:
     file = written(tmp_path, TINY[name])
     campaign = load_campaign(file)
     assert kind_of(campaign) is kind(name)
-    assert {type(p) for typed in kinds.typed_cells(campaign, file).values() for p in typed} == {
+    assert {type(p) for typed in session.typed_cells(campaign, file).values() for p in typed} == {
         kind(name).parameters
     }
 
@@ -64,7 +64,7 @@ def test_other_campaigns_are_what_they_were() -> None:
     for name in ("dlr-quick", "dlr-full", "dlr-scale"):
         campaign = load_campaign(find_campaign(name))
         assert type(campaign) is Campaign
-        assert kind_of(campaign) is None
+        assert kind_of(campaign) is KIND
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -157,14 +157,14 @@ def test_a_dry_run_tells_cells_and_time_and_writes_nothing(name: str, tmp_path: 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_block_has_one_seed_and_a_run_is_its_own(name: str, tmp_path: Path) -> None:
     request = Request(str(written(tmp_path, TINY[name])), artifacts=tmp_path)
-    cells = kinds.prepare(request).plan.cells
+    cells = session.prepare(request).plan.cells
     seeds = [{cell.seed for cell in cells if cell.block == block} for block in range(3)]
     assert [len(found) for found in seeds] == [1, 1, 1]
     assert len(set.union(*seeds)) == 3
     first = [cell.run_id for cell in cells]
     assert len(set(first)) == 12
-    assert [cell.run_id for cell in kinds.prepare(request).plan.cells] == first
-    other = kinds.prepare(Request(str(written(tmp_path, TINY[name], seed=2)))).plan.cells
+    assert [cell.run_id for cell in session.prepare(request).plan.cells] == first
+    other = session.prepare(Request(str(written(tmp_path, TINY[name], seed=2)))).plan.cells
     assert not {cell.run_id for cell in other} & set(first)
 
 
@@ -208,19 +208,19 @@ def test_what_memory_does_not_hold_is_refused(
     artifacts = tmp_path / "artifacts"
     file = written(tmp_path, body, parameters={}, grids=[grid])
     request = Request(str(file), artifacts=artifacts)
-    (cells,) = kinds.typed_cells(load_campaign(file), file).values()
-    need = max(kinds.memory_of(cell) for cell in cells)
-    monkeypatch.setattr(kinds, "available_mib", lambda: 1.5 * need)
+    (cells,) = session.typed_cells(load_campaign(file), file).values()
+    need = max(session.memory_of(cell) for cell in cells)
+    monkeypatch.setattr(session, "available_mib", lambda: 1.5 * need)
     session.dry_run(request, workers=Workers(count=1))
     with pytest.raises(UserError, match=rf"{size} .* in each of 2 processes, and .* are free here"):
         session.dry_run(request, workers=Workers(count=2))
-    monkeypatch.setattr(kinds, "available_mib", lambda: 0.5 * need)
+    monkeypatch.setattr(session, "available_mib", lambda: 0.5 * need)
     for ask in (session.dry_run, session.run):
         with pytest.raises(UserError, match="choose smaller sizes or a single figure"):
             ask(request, workers=Workers(count=1))
     # What is not known, or not ours, is not refused.
     session.dry_run(request, workers=Workers(scheduler="tcp://10.0.0.1:8786"))
-    monkeypatch.setattr(kinds, "available_mib", lambda: None)
+    monkeypatch.setattr(session, "available_mib", lambda: None)
     session.dry_run(request)
     assert not artifacts.exists()
 

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.kinds.parameters import check
-from campaigns.kinds.session import prepare, typed_cells
 from campaigns.mos.course import COURSES, layers, workers_at
 from campaigns.mos.division import LARGE, MEGABIT, SMALL, Pool, division_of, problem
 from campaigns.mos.kind import planned_s
 from campaigns.mos.loads import length_s, loads_of, measured, objects_of
 from campaigns.mos.parameters import MosParameters
 from campaigns.plan import Cell, block_order
-from campaigns.session import Request
+from campaigns.session import Request, prepare, typed_cells
 from campaigns.validate import figures_of, select
 from schemas.campaign import MosCampaign
 from schemas.errors import UserError

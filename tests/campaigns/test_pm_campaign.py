@@ -21,7 +21,6 @@ from tiny_kinds import job
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.kinds.kind import Prepared
-from campaigns.kinds.session import prepare, typed_cells
 from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.cell import Maker, bound_holds
@@ -30,7 +29,7 @@ from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import Mix, build, labels_of
 from campaigns.prioritymeister.outcome import histogram
 from campaigns.prioritymeister.real_traces import window
-from campaigns.session import Request
+from campaigns.session import Request, prepare, typed_cells
 from campaigns.validate import figures_of
 from controllers.prioritymeister.estimators import Costs, SizeProfile
 from schemas.campaign import ReplayCampaign

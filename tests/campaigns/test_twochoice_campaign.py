@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tiny_kinds import job
 
+from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.kinds import session as kinds
 from campaigns.kinds.parameters import check as check_of
 from campaigns.session import Request
 from campaigns.twochoice import cell as cell_module
@@ -61,7 +61,7 @@ check = partial(check_of, BurstParameters)
 def test_what_comes_with_hotbed_is_sound_and_of_the_paper_s_size(name: str, tmp_path: Path) -> None:
     campaign = load_campaign(find_campaign(name))
     assert isinstance(campaign, BurstCampaign)
-    cells = kinds.typed_cells(campaign, Path(name))
+    cells = session.typed_cells(campaign, Path(name))
     by_figure = {
         figure: [
             cell for grid in campaign.grids if figure in grid.figures for cell in cells[grid.name]
@@ -79,7 +79,7 @@ def test_what_comes_with_hotbed_is_sound_and_of_the_paper_s_size(name: str, tmp_
     assert {cell.history for cell in by_figure["3"]} == {"learned", "cold"}
     assert all(0 < cell.straggler_ratio * 1000 < 10 for cell in by_figure["4"])
     assert all(grid.repetitions >= 3 for grid in campaign.grids)
-    prepared = kinds.prepare(Request(name, artifacts=tmp_path))
+    prepared = session.prepare(Request(name, artifacts=tmp_path))
     assert prepared.plan.cells
     assert not list(tmp_path.iterdir())
 

@@ -18,9 +18,8 @@ from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.job import Job
 from campaigns.kinds.parameters import check
-from campaigns.kinds.session import prepare, typed_cells
 from campaigns.services import Load
-from campaigns.session import Request
+from campaigns.session import Request, prepare, typed_cells
 from campaigns.steps.usage import Usage
 from campaigns.twochoice.live import plans
 from campaigns.twochoice.live.cell import REPORT_FILE, Maker

@@ -17,7 +17,6 @@ from tiny_kinds import URSA, job, written
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.kinds import session as kinds
 from campaigns.kinds.parameters import check as check_of
 from campaigns.sameness import Code
 from campaigns.session import Request
@@ -46,7 +45,7 @@ def test_what_comes_with_hotbed_is_sound_and_feeds_every_figure(name: str, tmp_p
     figures = {figure for grid in campaign.grids for figure in grid.figures}
     assert figures >= {"1", "3", "7", "8", "9", "10", "11"}
     assert all(grid.repetitions >= 3 for grid in campaign.grids)
-    prepared = kinds.prepare(Request(name, artifacts=tmp_path))
+    prepared = session.prepare(Request(name, artifacts=tmp_path))
     assert prepared.plan.cells
     assert not list(tmp_path.iterdir())
 
@@ -64,7 +63,7 @@ def test_the_full_campaign_has_the_paper_s_sizes() -> None:
 
 
 def test_every_method_of_a_block_gets_the_same_instances(tmp_path: Path) -> None:
-    cells = kinds.prepare(Request(str(written(tmp_path, URSA)))).plan.cells
+    cells = session.prepare(Request(str(written(tmp_path, URSA)))).plan.cells
     seeds: dict[int, set[int]] = {}
     for cell in cells:
         seeds.setdefault(cell.block, set()).add(cell.seed)

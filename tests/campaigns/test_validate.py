@@ -4,15 +4,16 @@ allowed."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny_campaigns import ONE_CELL, TINY
 
-from campaigns import session
 from campaigns.campaign_file import FILES, find_campaign, load_campaign
 from campaigns.cell_parameters import CellParameters
+from campaigns.dlr.kind import KIND
 from campaigns.session import Request, dry_run
 from campaigns.validate import figures_of, validate
 from controllers.registry import available
@@ -123,7 +124,8 @@ def _no_testbed(*_: object) -> None:
 def test_quick_fits_its_time_and_every_full_figure_half_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "open_ground", _no_testbed)
+    local = replace(KIND.grounds["local"], open=_no_testbed)
+    monkeypatch.setitem(KIND.grounds, "local", local)
     quick = dry_run(Request("dlr-quick", artifacts=tmp_path))
     assert quick.cells == 30
     assert quick.pending_s <= 22 * 60

@@ -152,7 +152,7 @@ def test_the_command_line_imports_nothing_heavy() -> None:
         "import sys, hotbed.cli\n"
         "hotbed.cli.build()\n"
         "print([m for m in ('pandas', 'numpy', 'matplotlib', 'papermill', 'scipy', 'pyarrow',"
-        " 'ansible_runner', 'nbformat', 'numba', 'highspy', 'dask', 'distributed')"
+        " 'ansible_runner', 'nbformat', 'numba', 'highspy', 'dask', 'distributed', 'pydantic')"
         " if m in sys.modules])"
     )
     done = subprocess.run(

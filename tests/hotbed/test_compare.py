@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +13,11 @@ import pytest
 from own_controllers import write_shy
 from typer.testing import Result
 
-from campaigns import comparison, session
+from campaigns import comparison
+from campaigns.dlr.kind import KIND
 from campaigns.progress import Silent
 from campaigns.result import CampaignResult
+from campaigns.sim_ground import SIMULATIONS
 from hotbed import cli
 from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
@@ -38,7 +41,8 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "reweight": {"inert": True},
     }
     monkeypatch.setenv("HOTBED_FAKE_CONTROLLERS", json.dumps(effects))
-    monkeypatch.setattr(session, "IN_PROCESS", frozenset({"fake"}))
+    fake = replace(KIND.grounds["fake"], same=SIMULATIONS)
+    monkeypatch.setitem(KIND.grounds, "fake", fake)
     monkeypatch.setattr(comparison, "compare", partial(comparison.compare, progress=Silent()))
 
 
