@@ -21,6 +21,7 @@
 # %% tags=["parameters"]
 spec = "testbed/specs/dlr.yaml"  # type: str
 artifacts = "artifacts"  # type: str
+hot_nodes = 4  # type: int
 duration_s = 120.0  # type: float
 time_scale = 0.16666666666666666  # type: float
 keep = True  # type: bool
@@ -76,8 +77,9 @@ from campaigns.cell import run_cell
 from campaigns.cell_context import close_cell, open_cell
 from campaigns.display import show_run
 
+cell = {"op": "rand", "scenario": "heterogeneity", "controller": "dlr", "hot_nodes": hot_nodes}
 context = open_cell(
-    {"op": "rand", "scenario": "heterogeneity", "controller": "dlr", "duration_s": duration_s},
+    {**cell, "duration_s": duration_s},
     testbed=testbed.name,
     time_scale=time_scale,
     ground=testbed.site,

@@ -80,51 +80,60 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.skip(reason)
 
 
+# By testbed that many files share: what becomes of it, in the order of the tests that need it so.
+SHARED = {
+    "nfs_testbed": ("nfs_removed",),
+    "deployed": ("strange", "removed", "varied", "frozen"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of a shared testbed next to each other, those last that leave it changed.
+
+    With ``--dist loadgroup`` one process runs them, and one the other local tests of each folder.
+    """
+    places: dict[pytest.Item, tuple[int, int]] = {}
+    for item in items:
+        if not item.get_closest_marker("local") or item.get_closest_marker("openstack"):
+            continue
+        asked = getattr(item, "fixturenames", ())
+        group = item.path.parent.name
+        for number, (testbed, stages) in enumerate(SHARED.items(), start=1):
+            if testbed in asked:
+                stage = max(
+                    (n for n, name in enumerate(stages, start=1) if name in asked), default=0
+                )
+                places[item], group = (number, stage), testbed
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: places.get(item, (0, 0)))
+
+
 @pytest.fixture(scope="session")
 def deployed() -> Iterator[Testbed]:
-    """A small Ceph on this machine, the tests' own: one admin node and four OSD nodes.
+    """A small Ceph on this machine: one admin node and four OSD nodes. Tests put back what they
+    change."""
+    from tests.testbed.ceph_beds import up_and_down
 
-    It lives under a state folder of its own, so that a testbed you have up is neither used nor
-    touched, and what was left by a run that was killed goes first. Every later call in this
-    process, and in its children, sees only the tests' testbeds.
-    """
-    from testbed import deployment
-    from testbed.deploy import save_spec
-    from testbed.sites import open_site
-    from testbed.spec import TestbedSpec
-
-    disk = {"size": "3GiB", "scratch": "1GiB", "positioning": "4ms", "bandwidth": "100MB/s"}
-    admin = {"roles": ["admin", "mon", "mgr", "client"], "cpus": 1.5, "memory": "2GiB"}
-    spec = TestbedSpec.model_validate(
-        {
-            "name": "tests",
-            "groups": [
-                {"name": "admin", **admin},
-                {"name": "osd", "count": 4, "roles": ["osd"], "cpus": 0.5, "disk": disk},
-            ],
-            "store": {"pools": [{"name": "bench", "pg_num": 32}]},
-        }
-    )
-    before = os.environ.get("HOTBED_STATE")
-    os.environ["HOTBED_STATE"] = "/var/lib/hotbed-tests-deployed"
-    site = open_site("local")
-    try:
-        site.release(spec.name)
-        testbed = site.provision(spec)
-        save_spec(testbed, spec)
-        deployment.bring(site, testbed)
+    with up_and_down() as testbed:
         yield testbed
-    finally:
-        site.release(spec.name)
-        if before is None:
-            del os.environ["HOTBED_STATE"]
-        else:
-            os.environ["HOTBED_STATE"] = before
+
+
+@pytest.fixture
+def frozen(deployed: Testbed) -> Testbed:
+    """The small Ceph, put back to what its deployment froze, for the test that removes it."""
+    from testbed.lifecycle import restore_snapshot
+    from testbed.sites import open_site
+    from testbed.sites.contract import SnapshotSite
+
+    site = open_site(deployed.site)
+    assert isinstance(site, SnapshotSite)
+    return restore_snapshot(site, deployed.name)
 
 
 @pytest.fixture(scope="session")
 def nfs_testbed() -> Iterator[Testbed]:
-    """An NFS server behind its proxy, and two clients. A test may remove the store."""
+    """An NFS server behind its proxy, and two clients. Tests put back what they change."""
     from tests.testbed.nfs_testbed import up_and_down
 
     with up_and_down() as testbed:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from tiny_campaigns import ONE_CELL
 
 from campaigns import cell_context
@@ -32,6 +33,10 @@ from campaigns.provenance import provenance
 from campaigns.run_store import RunStore, read_run
 from campaigns.services import Facts
 from campaigns.session import Request, run
+from testbed.sites import open_site
+from testbed.sites.contract import Testbed
+from tests.testbed.ceph_beds import SPEC
+from tests.testbed.ceph_beds import run as run_on
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -358,22 +363,26 @@ def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None
 @pytest.mark.local
 @pytest.mark.usefixtures("importable")
 @pytest.mark.timeout(900)
-def test_the_tour_goes_from_nothing_to_a_figure(tmp_path: Path) -> None:
-    text = (ROOT / "testbed" / "specs" / "dlr.yaml").read_text()
+def test_the_tour_goes_from_a_spec_to_a_figure_and_removes_its_testbed(
+    frozen: Testbed, tmp_path: Path
+) -> None:
+    """Its steps resume where they stopped; here a snapshot has brought machines and store back, and
+    a further deployment changes nothing."""
+    assert run_on(frozen, "admin", "rados lspools").split() == ["bench"]
     spec = tmp_path / "tour.yaml"
-    spec.write_text(text.replace("name: dlr\n", "name: tour\n"))
-    try:
-        executed = executed_in(
-            tmp_path,
-            "tour",
-            cwd=ROOT,
-            spec=str(spec),
-            artifacts=str(tmp_path / "artifacts"),
-            duration_s=30.0,
-            keep=False,
-        )
-    finally:
-        subprocess.run([sys.executable, "-m", "hotbed.cli", "down", "tour"], cwd=ROOT, check=False)
+    spec.write_text(yaml.safe_dump(SPEC.model_dump(mode="json")))
+    executed = executed_in(
+        tmp_path,
+        "tour",
+        cwd=ROOT,
+        spec=str(spec),
+        artifacts=str(tmp_path / "artifacts"),
+        hot_nodes=1,
+        duration_s=30.0,
+        keep=False,
+    )
     shown = outputs(executed)
     assert "image/png" in shown
+    assert ", 0 changes" in shown
     assert "absent" in shown
+    assert open_site(frozen.site).find(frozen.name) is None

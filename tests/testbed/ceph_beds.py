@@ -1,7 +1,7 @@
-"""Three nodes of this machine for a Ceph, and another one: what tests deploy, kill and look at.
+"""The Ceph that all tests share, and a variant that is deployed on three of its nodes afterwards.
 
-The other one has the less usual parts: three monitors, a gateway with tenants, FileStore, settings
-of its own.
+The variant has the less usual parts: three monitors, a gateway with tenants, FileStore, settings of
+its own.
 """
 
 from __future__ import annotations
@@ -9,30 +9,42 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 
 from testbed import reach
-from testbed.deploy import remove
+from testbed.deploy import remove, save_spec
+from testbed.deployment import bring
+from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
 
-DISK = {"size": "4GiB", "scratch": "2GiB"}
+STATE = Path("/var/lib/hotbed-tests-deployed")
+DISK = {"size": "3584MiB", "scratch": "1536MiB", "positioning": "4ms", "bandwidth": "100MB/s"}
 
 
-def spec_of_three(roles: dict[str, list[str]], store: dict[str, object]) -> TestbedSpec:
-    """The three nodes in these roles, with this store."""
-    admin = {"name": "admin", "roles": roles["admin"], "cpus": 1.5, "memory": "2GiB"}
-    osd = {"name": "osd", "count": 2, "roles": roles["osd"], "cpus": 1, "disk": DISK}
-    return TestbedSpec.model_validate(
-        {"name": "deploy-test", "groups": [admin, osd], "store": store}
-    )
+def spec_with(
+    osds: int, admin_roles: list[str], osd_roles: list[str], store: dict[str, object]
+) -> TestbedSpec:
+    """Return the spec of an admin node and `osds` nodes with a disk, in these roles."""
+    admin = {"name": "admin", "roles": admin_roles, "cpus": 1.5, "memory": "2GiB"}
+    osd = {"name": "osd", "count": osds, "roles": osd_roles, "cpus": 0.5, "disk": DISK}
+    return TestbedSpec.model_validate({"name": "tests", "groups": [admin, osd], "store": store})
 
 
-SPEC = spec_of_three(
-    {"admin": ["admin", "mon", "mgr", "client"], "osd": ["osd"]},
-    {"pools": [{"name": "bench", "pg_num": 16}]},
+SPEC = spec_with(
+    4,
+    ["admin", "mon", "mgr", "client"],
+    ["osd"],
+    {"pools": [{"name": "bench", "pg_num": 32}]},
 )
-VARIANT = spec_of_three(
-    {"admin": ["admin", "mon", "mgr", "client", "rgw"], "osd": ["osd", "mon"]},
+VARIANT = spec_with(
+    2,
+    ["admin", "mon", "mgr", "client", "rgw"],
+    ["osd", "mon"],
     {
         "objectstore": "filestore",
         "pools": [
@@ -46,7 +58,27 @@ VARIANT = spec_of_three(
         },
     },
 )
-NODES = SPEC.node_names()
+
+
+@contextmanager
+def up_and_down() -> Iterator[Testbed]:
+    """The shared Ceph, deployed and frozen; what a killed run left goes first, and all of it in the
+    end.
+
+    It has a state folder of its own, so that a testbed of yours is neither used nor touched. While
+    it is up, this process and its children see only the tests' testbeds.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOTBED_STATE", str(STATE))
+        site = open_site("local")
+        try:
+            site.release(SPEC.name)
+            testbed = site.provision(SPEC)
+            save_spec(testbed, SPEC)
+            bring(site, testbed)
+            yield testbed
+        finally:
+            site.release(SPEC.name)
 
 
 def run(testbed: Testbed, node: str, command: str) -> str:
@@ -82,8 +114,9 @@ def killed_at(testbed: Testbed, spec: TestbedSpec, task: str) -> None:
 
 def assert_removed(testbed: Testbed, spec: TestbedSpec) -> None:
     """Removed, nothing is left; and a second time there is nothing to do."""
-    assert sum(remove(testbed, spec).values()) == len(NODES)
-    for node in NODES:
+    nodes = spec.node_names()
+    assert sum(remove(testbed, spec).values()) == len(nodes)
+    for node in nodes:
         left = run(
             testbed,
             node,

@@ -170,10 +170,12 @@ def test_ctrl_c_ends_ansible_and_its_commands(tmp_path: Path, root: Path) -> Non
     (books / "x.yml").write_text(yaml.safe_dump([body]))
     code = f"""
 from pathlib import Path
+import schemas.locks
 import testbed.deploy as m
 from testbed.sites.contract import Testbed
 m.PLAYBOOKS = Path({str(books)!r})
 folder = Path({str(tmp_path)!r})
+schemas.locks.RUN = folder / "run"
 (folder / "ansible").mkdir()
 bed = Testbed("t", "s", (), folder / "k", folder / "kh", folder, "h")
 m._play(bed, folder / "ansible", "x.yml", {INVENTORY!r}, lambda p, s: print(p, flush=True))

@@ -1,54 +1,35 @@
-"""Three nodes with one Ceph and then another, for all files here in their order: `deployed`'s is
-removed by the last test of `test_deployed_local`, `varied`'s by `test_undeployed_local`."""
+"""The shared Ceph removed, and its variant on the same machines."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from testbed.deploy import deploy, remove, save_spec
-from testbed.sites.contract import Testbed
-from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
-from tests.testbed.ceph_beds import SPEC, VARIANT, killed_at, run
+from testbed.deploy import deploy
+from testbed.sites import open_site
+from testbed.sites.contract import Site, Testbed
+from tests.testbed.ceph_beds import SPEC, VARIANT, assert_removed, killed_at
 
 
-@pytest.fixture(scope="package")
-def site() -> Iterator[LocalSite]:
-    found = LocalSite(
-        places=Places(Path("/var/lib/hotbed-tests-deploy"), Places.of_environment().cache)
-    )
-    found.release(SPEC.name)
-    yield found
-    found.release(SPEC.name)
+@pytest.fixture(scope="session")
+def site(deployed: Testbed) -> Site:
+    return open_site(deployed.site)
 
 
-@pytest.fixture(scope="package")
-def bare(site: LocalSite) -> Testbed:
-    testbed = site.provision(SPEC)
-    save_spec(testbed, SPEC)
-    return testbed
+@pytest.fixture(scope="session")
+def removed(deployed: Testbed) -> Testbed:
+    """The machines without their store."""
+    assert_removed(deployed, SPEC)
+    return deployed
 
 
-@pytest.fixture(scope="package")
-def deployed(site: LocalSite, bare: Testbed) -> Testbed:
-    changed = deploy(bare, SPEC, site=site)
-    assert all(changed[node.name] > 0 for node in bare.nodes)
-    return bare
-
-
-@pytest.fixture(scope="package")
-def varied(site: LocalSite, deployed: Testbed) -> Testbed:
-    """The other store on the same machines: its deployment was killed again and again on its way,
-    and the next call took up where the killed one was."""
-    if run(deployed, "admin", "ls -d /etc/hotbed 2>/dev/null || true"):
-        remove(deployed, SPEC)
+@pytest.fixture(scope="session")
+def varied(site: Site, removed: Testbed) -> Testbed:
+    """The variant: its deployment was killed several times, and the next call resumed it."""
     roles = {name: group.roles for group in VARIANT.groups for name in group.node_names()}
-    nodes = tuple(dataclasses.replace(n, roles=frozenset(roles[n.name])) for n in deployed.nodes)
-    found = dataclasses.replace(deployed, nodes=nodes)
+    nodes = [dataclasses.replace(removed.node(n), roles=frozenset(r)) for n, r in roles.items()]
+    found = dataclasses.replace(removed, nodes=tuple(nodes))
     for task in ("base: ", "ceph: Make the OSDs' stores", "agent: "):
         killed_at(found, VARIANT, task)
     deploy(found, VARIANT, site=site)

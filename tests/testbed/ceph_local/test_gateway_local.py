@@ -13,10 +13,9 @@ from testbed.agent.client import agent_client
 from testbed.deploy import deploy
 from testbed.inventory import FIO_JOBS
 from testbed.lifecycle import start_store, stop_store
-from testbed.sites.contract import Testbed
-from testbed.sites.local import LocalSite
+from testbed.sites.contract import Site, Testbed
 from testbed.ssh import Shell
-from tests.testbed.ceph_beds import NODES, VARIANT, run
+from tests.testbed.ceph_beds import VARIANT, assert_removed, run
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.strangers import assert_only_documented_ports_answer
 from workloads.cosbench.credentials import filled
@@ -70,14 +69,14 @@ def shell(testbed: Testbed, node: str = "admin") -> Shell:
 
 
 def test_each_tenant_has_keys_that_nobody_else_sees_and_that_stay(
-    site: LocalSite, varied: Testbed
+    site: Site, varied: Testbed
 ) -> None:
     admin = shell(varied)
     before = {name: tenant(admin, name).values for name in ("web", "video")}
     assert before["web"]["secretkey"] != before["video"]["secretkey"]
     said = admin.run(["stat", "-c", "%a", "/etc/hotbed/s3/web.json", "/etc/hotbed/s3"]).text
     assert said.split() == ["600", "700"]
-    assert deploy(varied, VARIANT, site=site) == dict.fromkeys(NODES, 0)
+    assert deploy(varied, VARIANT, site=site) == dict.fromkeys(VARIANT.node_names(), 0)
     assert {name: tenant(admin, name).values for name in before} == before
     log = (varied.directory / "deploy.log").read_text()
     inventory = json.dumps(
@@ -117,3 +116,8 @@ def test_objects_are_in_the_pool_that_controllers_look_at(varied: Testbed) -> No
     put = "echo there | rados -p default.rgw.buckets.data put mark -"
     shell(varied).run(["sh", "-c", put])
     assert "mark" in shell(varied).run(["rados", "-p", "default.rgw.buckets.data", "ls"]).text
+
+
+def test_removed_nothing_is_left(varied: Testbed) -> None:
+    """Neither its gateway nor the keys of its tenants."""
+    assert_removed(varied, VARIANT)

@@ -9,59 +9,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed import reach
 from testbed.agent.client import agent_client
-from testbed.deploy import deploy, save_spec
 from testbed.deployers import foreign
+from testbed.lifecycle import restore_snapshot
 from testbed.playbook_run import DeployError, private_data
-from testbed.sites.contract import Testbed, silent
-from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
+from testbed.sites import open_site
+from testbed.sites.contract import SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
+from tests.testbed.ceph_beds import SPEC, run
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 SETTINGS = {"osd": {"osd_max_backfills": "3"}}
 
 
-def spec_by(deployer: str) -> TestbedSpec:
-    """Three nodes with one pool, deployed by `deployer`."""
-    return TestbedSpec.model_validate(
-        {
-            "name": "adopt-test",
-            "groups": [
-                {
-                    "name": "admin",
-                    "roles": ["admin", "mon", "mgr", "client"],
-                    "cpus": 1.5,
-                    "memory": "2GiB",
-                },
-                {
-                    "name": "osd",
-                    "count": 2,
-                    "roles": ["osd"],
-                    "disk": {"size": "4GiB", "scratch": "2GiB"},
-                },
-            ],
-            "store": {
-                "kind": "ceph",
-                "deployer": deployer,
-                "pools": [{"name": "bench", "pg_num": 16}],
-            },
-        }
-    )
-
-
-OWN, FOREIGN = spec_by("own"), spec_by("ceph-ansible")
-
-
-def run(testbed: Testbed, node: str, command: str) -> str:
-    return reach.shell_to(testbed, testbed.node(node)).run(["sh", "-c", command]).text
+FOREIGN = TestbedSpec.model_validate(
+    SPEC.model_dump(mode="json")
+    | {"store": SPEC.store.model_dump(mode="json") | {"deployer": "ceph-ansible"}}
+)
 
 
 def asked(testbed: Testbed, command: str) -> Any:
@@ -76,29 +45,19 @@ def adopt(testbed: Testbed, **more: object) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[LocalSite]:
-    found = LocalSite(
-        places=Places(Path("/var/lib/hotbed-tests-adopt"), Places.of_environment().cache)
-    )
-    found.release(OWN.name)
-    yield found
-    found.release(OWN.name)
-
-
-@pytest.fixture(scope="module")
-def strange(site: LocalSite) -> Testbed:
+def strange(deployed: Testbed) -> Iterator[Testbed]:
     """A cluster without pools of ours, with a balancer, and an admin node that knows nothing."""
-    testbed = site.provision(OWN)
-    save_spec(testbed, OWN)
-    deploy(testbed, OWN, site=site)
+    site = open_site(deployed.site)
+    assert isinstance(site, SnapshotSite)
     run(
-        testbed,
+        deployed,
         "admin",
         "ceph osd pool delete bench bench --yes-i-really-really-mean-it && "
         "ceph config set mgr mgr/balancer/active true && "
         "rm -rf /etc/hotbed /opt/hotbed /usr/local/bin/hotbed-agent",
     )
-    return testbed
+    yield deployed
+    restore_snapshot(site, deployed.name)
 
 
 def test_an_osd_that_is_down_is_told(strange: Testbed) -> None:
