@@ -222,32 +222,21 @@ func readXML(reader io.Reader) (*element, error) {
 		return nil, &Fault{Message: errEncoding("UTF-16").Error()}
 	}
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte-order mark is no content
-	b := builder{decoder: xml.NewDecoder(bytes.NewReader(text))}
-	b.decoder.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
+	decoder := xml.NewDecoder(bytes.NewReader(text))
+	decoder.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
 		if strings.EqualFold(charset, "US-ASCII") || strings.EqualFold(charset, "ASCII") {
 			return input, nil
 		}
 		return nil, errEncoding(charset)
 	}
-	for {
-		b.line, _ = b.decoder.InputPos()
-		token, err := b.decoder.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = b.add(token)
-		} else {
-			err = b.syntax(err)
-		}
-		if err != nil {
-			return nil, err
-		}
+	file := &element{}
+	if err := file.fill(decoder); err != nil {
+		return nil, err
 	}
-	if b.root == nil {
+	if len(file.children) == 0 {
 		return nil, &Fault{Message: "there is no workload element in the file"}
 	}
-	return b.root, nil
+	return file.children[0], nil
 }
 
 // errEncoding is an encoding that cannot be read.
@@ -257,83 +246,76 @@ func (e errEncoding) Error() string {
 	return fmt.Sprintf("the encoding %s is not supported; save the file as UTF-8", string(e))
 }
 
-type builder struct {
-	decoder *xml.Decoder
-	line    int // where the current token begins
-	root    *element
-	open    []*element
-}
-
-// fault is a mistake at a line, inside whichever element is open.
-func (b *builder) fault(line int, format string, args ...any) *Fault {
+// at is a mistake in the element's content, at a line. The file as a whole is an element without name.
+func (e *element) at(line int, format string, args ...any) *Fault {
 	f := &Fault{Line: line, Message: fmt.Sprintf(format, args...)}
-	if len(b.open) > 0 {
-		f.Element = b.open[len(b.open)-1].title()
+	if e.name != "" {
+		f.Element = e.title()
 	}
 	return f
 }
 
-func (b *builder) syntax(err error) error {
-	line, _ := b.decoder.InputPos()
-	var syntax *xml.SyntaxError
-	if errors.As(err, &syntax) {
-		return b.fault(syntax.Line, "not well-formed XML: %s", syntax.Msg)
-	}
-	var encoding errEncoding
-	if errors.As(err, &encoding) {
-		return b.fault(line, "%s", encoding.Error())
-	}
-	return b.fault(line, "%s", strings.TrimPrefix(err.Error(), "xml: "))
-}
-
-func (b *builder) add(token xml.Token) error {
-	switch t := token.(type) {
-	case xml.StartElement:
-		return b.start(t)
-	case xml.EndElement:
-		ended := b.open[len(b.open)-1]
-		b.open = b.open[:len(b.open)-1]
-		return ended.complete()
-	case xml.CharData:
-		if text := strings.TrimSpace(string(t)); text != "" {
-			return b.fault(b.line, "there is text (%.20q); everything is written in attributes", text)
-		}
-	case xml.Directive:
-		return b.fault(b.line, "document types and other <!...> directives are not supported; take it out")
-	case xml.ProcInst:
-		if t.Target != "xml" {
-			return b.fault(b.line, "the processing instruction <?%s ...?> is not supported", t.Target)
-		}
-	}
-	return nil
-}
-
-func (b *builder) start(t xml.StartElement) error {
-	name := t.Name.Local
-	if t.Name.Space != "" {
-		return b.fault(b.line, "the name space of <%s> is not supported; workloads have none", name)
-	}
-	made := &element{name: name, line: b.line, attributes: map[string]string{}}
-	switch {
-	case len(b.open) > 0:
-		parent := b.open[len(b.open)-1]
-		if allowed := grammar[parent.name].children; !slices.Contains(allowed, name) {
-			text := strings.Join(allowed, ", ")
-			if text == "" {
-				text = "nothing"
+// fill reads the element's content up to its end, or to the file's end.
+func (e *element) fill(decoder *xml.Decoder) error {
+	for {
+		line, _ := decoder.InputPos()
+		token, err := decoder.Token()
+		var syntax *xml.SyntaxError
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &syntax):
+			return e.at(syntax.Line, "not well-formed XML: %s", syntax.Msg)
+		case err != nil:
+			var encoding errEncoding
+			if line, _ = decoder.InputPos(); errors.As(err, &encoding) {
+				return e.at(line, "%s", encoding.Error())
 			}
-			return b.fault(b.line, "<%s> cannot be here; allowed: %s", name, text)
+			return e.at(line, "%s", strings.TrimPrefix(err.Error(), "xml: "))
 		}
-		parent.children = append(parent.children, made)
-	case b.root != nil:
-		return b.fault(b.line, "<%s> is a second workload; a file holds one", name)
-	case name != "workload":
-		return b.fault(b.line, "the file begins with <%s>; a workload begins with <workload>", name)
-	default:
-		b.root = made
+		switch t := token.(type) {
+		case xml.StartElement:
+			child, err := e.open(t, line)
+			if err == nil {
+				err = child.fill(decoder)
+			}
+			if err != nil {
+				return err
+			}
+		case xml.EndElement:
+			return e.complete()
+		case xml.CharData:
+			if text := strings.TrimSpace(string(t)); text != "" {
+				return e.at(line, "there is text (%.20q); everything is written in attributes", text)
+			}
+		case xml.Directive:
+			return e.at(line, "document types and other <!...> directives are not supported; take it out")
+		case xml.ProcInst:
+			if t.Target != "xml" {
+				return e.at(line, "the processing instruction <?%s ...?> is not supported", t.Target)
+			}
+		}
 	}
-	b.open = append(b.open, made)
-	return made.read(t.Attr)
+}
+
+// open adds a child if the element may have it here.
+func (e *element) open(t xml.StartElement, line int) (*element, error) {
+	name, allowed := t.Name.Local, grammar[e.name].children
+	switch {
+	case t.Name.Space != "":
+		return nil, e.at(line, "the name space of <%s> is not supported; workloads have none", name)
+	case e.name == "" && len(e.children) > 0:
+		return nil, e.at(line, "<%s> is a second workload; a file holds one", name)
+	case e.name == "" && name != "workload":
+		return nil, e.at(line, "the file begins with <%s>; a workload begins with <workload>", name)
+	case e.name != "" && len(allowed) == 0:
+		return nil, e.at(line, "<%s> cannot be here; allowed: nothing", name)
+	case e.name != "" && !slices.Contains(allowed, name):
+		return nil, e.at(line, "<%s> cannot be here; allowed: %s", name, strings.Join(allowed, ", "))
+	}
+	child := &element{name: name, line: line, attributes: map[string]string{}}
+	e.children = append(e.children, child)
+	return child, child.read(t.Attr)
 }
 
 func (e *element) read(attributes []xml.Attr) error {
