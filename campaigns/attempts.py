@@ -26,7 +26,6 @@ from campaigns.job import CHANGED, ERROR_FILE, Job, Make, read_job, utc_now, wri
 from campaigns.lease import Lease
 from campaigns.ledger import Ledger
 from campaigns.plan import Cell, Plan
-from campaigns.process_tree import kill_tree
 from campaigns.run_store import RunStore, amended, read_run
 from schemas.run import Provenance, Run, RunStatus
 
@@ -340,11 +339,11 @@ class CellProcess:
                 why = f"it did not end within {limit_s:.0f} s"
                 _signal(process, signal.SIGTERM)
                 if not _wait(process, self._grace_s):
-                    kill_tree(process.pid)
+                    _kill_tree(process.pid)
             process.wait()
         finally:
             if process.poll() is None:
-                kill_tree(process.pid)
+                _kill_tree(process.pid)
                 process.wait()
             self._process = None
         return why
@@ -358,7 +357,7 @@ class CellProcess:
     def kill(self) -> None:
         """See `Runner.kill`."""
         if self._process is not None:
-            kill_tree(self._process.pid)
+            _kill_tree(self._process.pid)
 
 
 class InProcess:
@@ -429,3 +428,29 @@ def _read_error(partial: Path) -> tuple[str, str] | None:
         return str(data["kind"]), str(data["message"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes below `pid`, children before grandchildren (Linux; empty elsewhere)."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found: list[int] = []
+    level = [pid]
+    while level:
+        level = [child for parent in level for child in children.get(parent, [])]
+        found += level
+    return found
+
+
+def _kill_tree(pid: int) -> None:
+    """SIGKILL `pid` and all below it: kernels leave their parent's session."""
+    for process in [pid, *_descendants(pid)]:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

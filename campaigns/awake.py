@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from campaigns.live_ground import LiveGround
+from campaigns.grounds import LiveGround
 from campaigns.services import Ground
 from testbed.sites.contract import AwakeSite, Site
 

@@ -1,17 +1,77 @@
-"""Opens the ground that a campaign names."""
+"""Grounds of real nodes, and the choice of the ground that a campaign names."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from campaigns.services import Ground
+from campaigns.lease import SiteTenure, Tenure
+from campaigns.lock import path_in
+from campaigns.services import CellSetting, Facts, Ground, Services
 from schemas.errors import UserError
+from testbed.agent.contract import Agent
+from testbed.sites.contract import Site, Testbed
+from testbed.stores.contract import Needs
 
 FAKE_GROUND = "HOTBED_FAKE_GROUND"
 """Environment variable: a Python file with ``open_ground(testbed: str) -> Ground``, for tests."""
+
+
+class LiveGround:
+    """A `Ground`: a deployed testbed on real nodes, reached through its admin node by ssh alone."""
+
+    def __init__(self, site: str, name: str) -> None:
+        """Raise UserError if `site` has no testbed called `name`, or it is not up."""
+        from testbed.choose import ready
+        from testbed.sites import open_site
+
+        self.name = name
+        self.site: Site = open_site(site)
+        self.testbed: Testbed = ready(self.site, name)
+
+    @cached_property
+    def agent(self) -> Agent:
+        """The admin node's agent."""
+        from testbed.agent.client import agent_client
+
+        return agent_client(self.testbed)
+
+    def facts(self) -> Facts:
+        """See `Ground.facts`."""
+        from campaigns.steps.facts import read_facts, require_current
+
+        require_current(self.testbed)
+        return read_facts(self.site, self.testbed, self.agent)
+
+    def offers(self) -> Needs:
+        """See `Ground.offers`."""
+        from campaigns.steps.facts import read_offers
+
+        return read_offers(self.testbed)
+
+    def services(self, setting: CellSetting) -> Services:
+        """See `Ground.services`."""
+        from campaigns.steps.live import LiveServices
+        from campaigns.steps.live_open import OpenLoopServices
+
+        if setting.parameters.op == "s3":
+            from campaigns.steps.live_gateway import GatewayServices
+
+            return GatewayServices(self.site, self.testbed, self.agent, setting)
+        if setting.parameters.op == "open":
+            return OpenLoopServices(self.site, self.testbed, self.agent, setting)
+        return LiveServices(self.site, self.testbed, self.agent, setting)
+
+    def lock_path(self) -> Path:
+        """See `Ground.lock_path`."""
+        return path_in(self.testbed.directory)
+
+    def tenure(self) -> Tenure:
+        """See `Ground.tenure`."""
+        return SiteTenure(self.site, self.name)
 
 
 def open_ground(
@@ -43,8 +103,6 @@ def open_ground(
         from campaigns.sim_ground import open_sim
 
         return open_sim(testbed, spec, model)
-    from campaigns.live_ground import LiveGround
-
     return LiveGround(site or kind, testbed)
 
 

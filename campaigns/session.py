@@ -26,7 +26,6 @@ from campaigns.kinds.parameters import KindParameters, check
 from campaigns.kinds.registry import kind_of
 from campaigns.lease import Lease, asked_for, open_lease
 from campaigns.lock import Lock
-from campaigns.memory import available_mib
 from campaigns.plan import Cell, make_plan, raw_cells
 from campaigns.progress import Progress, suitable
 from campaigns.provenance import provenance
@@ -36,7 +35,7 @@ from campaigns.sameness import Recipe, library_versions
 from campaigns.services import Facts
 from campaigns.services import Ground as CellGround
 from campaigns.validate import select
-from campaigns.workers import Workers, one_testbed
+from campaigns.workers import Workers, available_mib, one_testbed
 from controllers.registry import available, code_of
 from schemas.campaign import Campaign
 from schemas.errors import HotbedError, UserError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from schemas.campaign import Campaign
 from schemas.errors import UserError
@@ -45,6 +46,18 @@ class Workers:
         if self.scheduler is not None:
             return 0
         return self.count or len(os.sched_getaffinity(0))
+
+
+def available_mib() -> float | None:
+    """Return the memory that programs can still have on this machine, MiB; None if unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / 1024
+    return None
 
 
 def one_testbed(campaign: Campaign, instead: str = "") -> UserError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.live_ground import LiveGround
+from campaigns.grounds import LiveGround
 from campaigns.session import Prepared, Request, dry_run, prepare
 from schemas.errors import UserError
 from testbed import sites

@@ -15,9 +15,9 @@ from tiny_kinds import job
 from campaigns.carry_out import took_s
 from campaigns.cell_parameters import CellParameters, lead_s
 from campaigns.display import show_campaign, show_run
+from campaigns.dry_run import power_sentence, smallest_effect
 from campaigns.estimate import Estimator, planned_s
 from campaigns.judge import spoiled, stalled
-from campaigns.power import sentence, smallest_effect
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
 from campaigns.services import Load
@@ -36,8 +36,8 @@ def test_power_is_the_half_width_of_a_paired_interval() -> None:
     assert smallest_effect(3) == pytest.approx(0.17, abs=0.01)
     assert smallest_effect(6) == pytest.approx(0.0742, abs=0.001)
     assert smallest_effect(1) is None
-    assert "no interval" in sentence(1)
-    assert "17.6 %" in sentence(3)
+    assert "no interval" in power_sentence(1)
+    assert "17.6 %" in power_sentence(3)
 
 
 @pytest.mark.parametrize(("ended", "seconds"), [("12:02", 125), ("14:02", 120), ("10:02", 120)])
@@ -128,7 +128,7 @@ def test_runs_campaigns_plans_and_results_show_themselves(
 
 def test_the_engine_needs_no_librados_nor_what_is_slow_to_import() -> None:
     code = (
-        "import sys, campaigns.session, campaigns.live_ground, campaigns.steps.live; "
+        "import sys, campaigns.session, campaigns.grounds, campaigns.steps.live; "
         "print([m for m in ('rados', 'pandas', 'papermill', 'scipy', 'matplotlib') "
         "if m in sys.modules])"
     )
