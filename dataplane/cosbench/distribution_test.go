@@ -84,11 +84,11 @@ func TestDraws(t *testing.T) {
 	if inFirst < 13_700 || inFirst > 14_300 { // 4.6 sigma, and the seed is fixed
 		t.Errorf("%d of 20000 in the bucket of weight 70", inFirst)
 	}
-	if low, high := distribution(t, "u(5)", 1).Bounds(); low != 5 || high != 1<<31-1 {
-		t.Errorf("u(5) is %d to %d", low, high)
+	if d := distribution(t, "u(5)", 1); d.lower != 5 || d.upper != 1<<31-1 {
+		t.Errorf("u(5) is %d to %d", d.lower, d.upper)
 	}
-	if low, high := distribution(t, "h(10|20|1,5||2)", 1).Bounds(); low != 5 || high != 1<<31-1 {
-		t.Errorf("h(10|20|1,5||2) is %d to %d", low, high)
+	if d := distribution(t, "h(10|20|1,5||2)", 1); d.lower != 5 || d.upper != 1<<31-1 {
+		t.Errorf("h(10|20|1,5||2) is %d to %d", d.lower, d.upper)
 	}
 }
 
@@ -157,7 +157,7 @@ func FuzzDistribution(f *testing.F) {
 		if d.Divisible(workers) != nil {
 			workers = 1
 		}
-		low, high := d.Bounds()
+		low, high := d.lower, d.upper
 		if low > high || low < 0 {
 			t.Fatalf("%s: bounds %d to %d", text, low, high)
 		}

@@ -453,9 +453,6 @@ func (d *Distribution) histogram(text string, arguments []string) error {
 	return nil
 }
 
-// Bounds returns the least and the largest number that can be drawn.
-func (d *Distribution) Bounds() (int64, int64) { return d.lower, d.upper }
-
 // Divisible returns an error if the numbers cannot be divided among the workers.
 func (d *Distribution) Divisible(workers int) error {
 	switch {
