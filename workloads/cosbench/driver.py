@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import tempfile
@@ -138,15 +137,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Drive:
-    """A finished run of cosdrive: its archive, and what it printed and used.
-
-    `events` are its lines of progress; `cpu_s` is the processor time of the driver, None if
-    unknown; `warnings` name what of the workload has no effect.
-    """
+    """A finished run of cosdrive; `warnings` name what of the workload has no effect."""
 
     archive: Archive
-    events: tuple[Mapping[str, Any], ...] = ()
-    cpu_s: float | None = None
     warnings: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
@@ -214,8 +207,6 @@ def run_here(
         UserError: it is no workload, or asks for what is not supported.
         WorkloadError: the driver failed.
     """
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    events: list[Mapping[str, Any]] = []
     with _sealed(xml) as (path, descriptor), tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             _run_command(str(_built(program)), path, str(archive), options or DriveOptions()),
@@ -231,7 +222,6 @@ def run_here(
             for line in process.stdout:
                 event = event_of(line)
                 if event is not None:
-                    events.append(event)
                     phase, share = progress_of(event, share)
                     if not event.get("error"):  # which is raised below
                         progress(phase, share)
@@ -243,9 +233,7 @@ def run_here(
         text = complaints.read().decode(errors="replace")
     if code != 0:
         raise _said(code, text, where, path)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Drive(read_archive(archive), tuple(events), cpu, _complaints(text, where, path))
+    return Drive(read_archive(archive), _complaints(text, where, path))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -408,16 +396,10 @@ def run_on(
             raise
         for load in loads:
             _fetch(shell_to(load.node), load, out)
-    found = {}
-    for name, unit in units.items():
-        events = (event_of(line) for line in unit.stdout.splitlines())
-        found[name] = Drive(
-            read_archive(out / name),
-            tuple(event for event in events if event is not None),
-            unit.cpu_s,
-            _complaints(unit.stderr, name, REMOTE_XML),
-        )
-    return found
+    return {
+        name: Drive(read_archive(out / name), _complaints(unit.stderr, name, REMOTE_XML))
+        for name, unit in units.items()
+    }
 
 
 @contextmanager

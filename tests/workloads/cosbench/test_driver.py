@@ -77,11 +77,8 @@ def test_here(stand_in: Path, tmp_path: Path) -> None:
         lambda phase, share: phases.append((phase, share)),
         program=stand_in,
     )
-    assert [event["event"] for event in driven.events] == ["stage", "snapshot", "done"]
     assert phases == [("s3-main", 0.25), ("s3-main, 50 operations, 1 failed", 0.5), ("done", 1.0)]
     assert driven.warnings == ("web.xml: afr has no effect",)
-    assert driven.cpu_s is not None
-    assert driven.cpu_s > 0
     folder = stand_in.parent
     assert (folder / "seen.xml").read_text() == XML
     (command,) = (folder / "commands").read_text().splitlines()
@@ -149,8 +146,6 @@ def test_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
     found = run_on(agent, lambda _: local_shell, loads, out, binary=stand_in, poll_s=0.01)
     assert list(found) == ["small", "large"]
     assert found["small"].archive.folder == out / "small" / "w1-mos-A"
-    assert found["large"].cpu_s == 0.5
-    assert found["large"].events[-1]["event"] == "done"
     commands = (stand_in.parent / "commands").read_text().splitlines()
     assert sorted("--open-loop 5:poisson" in command for command in commands) == [False, True]
     # Nothing with credentials has been on a command line, nor is left on the node.
