@@ -20,8 +20,8 @@ from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check
 from campaigns.ursa.measure import describe, described_values, make_instance, plan_and_check
 from campaigns.ursa.parameters import INPUTS, UrsaParameters
+from controllers.jit import COMPILED, THREADS
 from controllers.ursa.instance import Instance
-from controllers.ursa.jit import COMPILED, THREADS
 from controllers.ursa.run import peak_rss_mib
 from schemas.run import Run
 

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from campaigns.ursa.parameters import UrsaParameters
 from controllers.ursa import check as checker
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Instance, Plan
 from controllers.ursa.methods import METHODS, Method
 from controllers.ursa.place.algorithm1 import Variant
 from controllers.ursa.plan import Selector
-from controllers.ursa.results import Plan
 from controllers.ursa.run import plan_instance
 from controllers.ursa.select import highest_load_first, random_objects
 from schemas.errors import HotbedError

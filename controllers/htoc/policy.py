@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controllers.common.parameters import read
-from controllers.ursa.live.parameters import Parameters
-from controllers.ursa.live.steering import Steering
+from controllers.ursa.live import Parameters, Steering
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Steering:

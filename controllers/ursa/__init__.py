@@ -1,6 +1,7 @@
 """Ursa: load-aware placement at data-centre scale (You, Hwang and Jain, Middleware 2011).
 
-``instance`` and ``io`` hold what is planned for, ``plan`` chains the phases (loads, swaps,
-selection, placement), ``check`` verifies a plan on its own, ``generate`` makes instances after the
-paper's section 5.1. `docs/ursa.md` tells formats and methods.
+``instance`` and ``io`` hold the problem, ``plan`` chains the phases (loads, swaps, selection,
+placement), ``check`` verifies a plan independently, ``generate`` makes instances after the paper's
+section 5.1, ``live`` steers a store. `docs/ursa.md` describes formats and methods; what goes beyond
+the paper's model is in `controllers.research.ursa`.
 """

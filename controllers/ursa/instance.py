@@ -1,4 +1,4 @@
-"""What Ursa plans for: where every replica is, what it costs in load, and how far nodes are.
+"""The load-balancing problem, distances, and the results that the phases hand to each other.
 
 An object is one replica of one partition. Column k of `replica_node` is the k-th replica; column 0
 is the primary when the instance begins (which column is primary later is `state.State.primary`).
@@ -6,7 +6,9 @@ is the primary when the instance begins (which column is primary later is `state
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +117,13 @@ class Instance:
         found: Int32 = nodes[partition, replica]
         return found
 
+    def column(self, d: int) -> Instance:
+        """Return the instance with the d-th dimension of its loads alone."""
+        if self.dimensions == 1:
+            return self
+        names = ("primary_load", "secondary_load", "capacity")
+        return replace(self, **{name: getattr(self, name)[:, d] for name in names})
+
     @property
     def nbytes(self) -> int:
         """Bytes of the input arrays."""
@@ -122,3 +131,229 @@ class Instance:
         arrays += [self.fault_domain, *vars(self.distance).values()]
         arrays += [array for array in (self.group, self.size, self.origin) if array is not None]
         return sum(int(array.nbytes) for array in arrays)
+
+
+def between(distance: Distance, source: NDArray[np.integer], to: NDArray[np.integer]) -> Float64:
+    """Cost of moving one object from node `source` to node `to`; the arrays broadcast."""
+    if isinstance(distance, Euclidean):
+        first = distance.node_xy[source].astype(np.float64)
+        second = distance.node_xy[to].astype(np.float64)
+        # Not numpy.hypot: the plain formula is what a reader would check a cost with.
+        return np.asarray(np.sqrt(((first - second) ** 2).sum(axis=-1)))
+    cost = distance.rack_distance[distance.rack[source], distance.rack[to]]
+    return np.asarray(cost, dtype=np.float64)
+
+
+class Nearest:
+    """The nearest of some candidate nodes, for many sources at once.
+
+    Built once for a set of candidates (such as the cold nodes), asked as often as needed with a
+    growing `k`: what came first for a smaller `k` comes first again.
+
+    Args:
+        distance: of the instance.
+        candidates: ids of nodes, ascending.
+    """
+
+    def __init__(self, distance: Distance, candidates: Int32) -> None:
+        self._distance = distance
+        self.candidates = np.ascontiguousarray(candidates, dtype=np.int32)
+        if isinstance(distance, Euclidean):
+            from scipy.spatial import cKDTree
+
+            points = distance.node_xy[self.candidates].astype(np.float64)
+            # Built quickly: trees are many, and asked for few nodes each.
+            quick = {"balanced_tree": False, "compact_nodes": False}
+            self._tree = cKDTree(points, **quick) if len(points) else None
+        else:
+            racks = distance.rack[self.candidates]
+            self._by_rack = self.candidates[np.argsort(racks, kind="stable")]
+            self._count = np.bincount(racks, minlength=len(distance.rack_distance))
+            self._start = np.concatenate(([0], np.cumsum(self._count)))
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def query(self, sources: Int32, k: int) -> tuple[Int32, Float64]:
+        """The `k` nearest candidates of each source, nearest first.
+
+        A source that is a candidate itself finds itself too. Between nodes that are equally far
+        the order is arbitrary but always the same.
+
+        Returns:
+            Node ids [S, k'] and costs [S, k'] with k' = min(k, number of candidates).
+        """
+        k = min(k, len(self.candidates))
+        if k == 0 or len(sources) == 0:
+            return np.empty((len(sources), k), np.int32), np.empty((len(sources), k))
+        if isinstance(self._distance, Euclidean):
+            assert self._tree is not None
+            points = self._distance.node_xy[sources].astype(np.float64)
+            _, found = self._tree.query(points, k=np.arange(1, k + 1))
+            nodes = self.candidates[found]
+        else:
+            nodes = self._by_racks(self._distance, sources, k)
+        return nodes, between(self._distance, np.asarray(sources)[:, None], nodes)
+
+    def within(self, sources: Int32, radius: float) -> list[Int32]:
+        """For each source the candidates that cost at most `radius`, ascending by id."""
+        if len(self.candidates) == 0 or len(sources) == 0:
+            return [np.empty(0, np.int32) for _ in range(len(sources))]
+        if isinstance(self._distance, Euclidean):
+            assert self._tree is not None
+            points = self._distance.node_xy[sources].astype(np.float64)
+            # A little more than asked for, then the formula of `between` decides.
+            found = self._tree.query_ball_point(points, radius * (1 + 1e-9), return_sorted=True)
+            several = [self.candidates[np.asarray(rows, dtype=np.int64)] for rows in found]
+        else:
+            table = self._distance.rack_distance
+            several = []
+            for source in sources:
+                near = np.flatnonzero(table[self._distance.rack[source]] <= radius)
+                parts = [self._by_rack[self._start[r] : self._start[r + 1]] for r in near]
+                several.append(np.sort(np.concatenate([np.empty(0, np.int32), *parts])))
+        return [
+            nodes[between(self._distance, np.asarray(source), nodes) <= radius]
+            for source, nodes in zip(sources, several, strict=True)
+        ]
+
+    def _by_racks(self, distance: Racks, sources: Int32, k: int) -> Int32:
+        racks, inverse = np.unique(distance.rack[sources], return_inverse=True)
+        rows = np.empty((len(racks), k), np.int32)
+        for row, rack in enumerate(racks):
+            order = np.argsort(distance.rack_distance[rack], kind="stable")
+            ends = np.cumsum(self._count[order])
+            order = order[: int(np.searchsorted(ends, k)) + 1]
+            parts = [self._by_rack[self._start[r] : self._start[r + 1]] for r in order]
+            rows[row] = np.concatenate(parts)[:k]
+        return rows[inverse]
+
+
+UNPLACED = -1
+
+
+class Timer:
+    """Seconds of each phase and what is left of the time limit, on the clock that is given.
+
+    Algorithms read no clock: they are handed a timer, whose clock stands still in tests. A phase
+    within a phase is named with a dot, such as ``place.lp``, and is not counted twice.
+    """
+
+    def __init__(self, clock: Callable[[], float], limit_s: float | None = None) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._limit_s = limit_s
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add what the block takes to phase `name`."""
+        start = self._clock()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - start
+
+    def total(self) -> float:
+        """Seconds of all phases."""
+        return sum(seconds for name, seconds in self.seconds.items() if "." not in name)
+
+    def left(self) -> float:
+        """Seconds left (0 when over); infinite without a limit."""
+        if self._limit_s is None:
+            return float("inf")
+        return max(0.0, self._limit_s - (self._clock() - self._start))
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Objects that leave nodes which swaps left hot (phase 1 of section 3.2), grouped by node.
+
+    Attributes:
+        partition: [M].
+        replica: [M], column of `Instance.replica_node`, int8.
+        node: [M], where the object is now.
+        load: [M], its load in its present role.
+    """
+
+    partition: Int32
+    replica: NDArray[np.int8]
+    node: Int32
+    load: Float64
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where a selection goes.
+
+    Attributes:
+        move_to: [M], target node, or UNPLACED.
+        lower_bound: certified least cost of placing *all* of the selection; None when the method
+            proves none (or nothing that is certified was found in time).
+        notes: facts about the method that the summary repeats, such as whether it is optimal.
+    """
+
+    move_to: Int32
+    lower_bound: float | None = None
+    notes: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Moves of a method that selects by itself, in an order of application.
+
+    Attributes:
+        partition, replica, to: [M], which object goes to which node.
+        lower_bound, notes: as in `Placement`; the bound is over all choices of objects.
+    """
+
+    partition: Int32
+    replica: NDArray[np.int8]
+    to: Int32
+    lower_bound: float | None = None
+    notes: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be moved in one round; None for no limit. Swaps move nothing and are free.
+
+    Attributes:
+        max_moves: replicas.
+        size: bytes.
+        node_size: bytes that leave any one node, and bytes that come to it.
+        rounds: how many rounds a plan is made for at most.
+    """
+
+    max_moves: int | None = None
+    size: float | None = None
+    node_size: float | None = None
+    rounds: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Swaps, then moves, both in the order of application.
+
+    Attributes:
+        swap_partition, swap_replica: [S], `swap_replica` is the column that becomes primary.
+        move_partition, move_replica, move_to: [M].
+        still_hot: nodes that the plan leaves hot, ascending; empty when all are relieved.
+        summary: the JSON of `hotbed ursa plan`; empty for a plan read from a file.
+        move_round: [M], ascending from 0, the round that each move belongs to; None where nothing
+            limits them.
+        budget: that the rounds keep to.
+    """
+
+    swap_partition: Int32
+    swap_replica: Int32
+    move_partition: Int32
+    move_replica: Int32
+    move_to: Int32
+    still_hot: Int32
+    summary: dict[str, object] = field(default_factory=dict)
+    move_round: Int32 | None = None
+    budget: Budget | None = None

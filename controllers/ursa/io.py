@@ -1,6 +1,8 @@
-"""Instances and plans as .npz files; what is malformed is told in one sentence.
+"""Instances and plans as .npz files, with one sentence for what is malformed.
 
-`docs/ursa.md` describes the arrays.
+`docs/ursa.md` describes the arrays, `docs/ursa-beyond.md` the optional ones: loads of several
+dimensions and nested fault domains are columns of the arrays that every instance has; names of
+dimensions, groups and bytes are arrays of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import contextlib
 import os
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,126 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa import optional
-from controllers.ursa.checks import ONE_OR_TWO, Checks
-from controllers.ursa.instance import Distance, Euclidean, Float32, Instance, Int32, Racks
-from controllers.ursa.results import Budget, Plan
+from controllers.ursa.instance import (
+    Budget,
+    Distance,
+    Euclidean,
+    Float32,
+    Instance,
+    Int32,
+    Plan,
+    Racks,
+)
 from schemas.errors import UserError
+
+ROWS = 1 << 20  # rows that are checked at a time
+DIMENSIONS = {1: "one dimension", 2: "two dimensions"}
+ONE_OR_TWO = (1, 2)
+
+
+class Checks:
+    """Checks that are made array by array, in blocks of rows: little memory beside the input."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def ids(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Int32:
+        """`array` as int32; UserError when it holds anything but such whole numbers."""
+        self._shape(name, array, dimensions)
+        if array.dtype.kind not in "iu":
+            raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be int32.")
+        if array.dtype != np.int32:
+            for rows in blocks(array):
+                part = array[rows]
+                if part.size and (part.max() > 2**31 - 1 or part.min() < -(2**31)):
+                    raise UserError(f"{self.where}: {name} holds numbers beyond int32.")
+        return np.ascontiguousarray(array, dtype=np.int32)
+
+    def numbers(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Float32:
+        """`array` as float32; UserError when that changes a value, or one is not finite."""
+        self._shape(name, array, dimensions)
+        if array.dtype.kind not in "fiu":
+            raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be float32.")
+        if array.dtype != np.float32:
+            for rows in blocks(array):
+                part = array[rows]
+                with np.errstate(over="ignore", invalid="ignore"):
+                    same = (part.astype(np.float32) == part) | (part != part)  # noqa: PLR0124
+                if not same.all():
+                    raise UserError(
+                        f"{self.where}: {name} has type {array.dtype} and values that float32 "
+                        "cannot hold exactly; store it as float32."
+                    )
+        made = np.ascontiguousarray(array, dtype=np.float32)
+        for rows in blocks(made):
+            if not (finite := np.isfinite(made[rows])).all():
+                self._complain(name, made, rows, ~finite, "finite")
+        return made
+
+    def amounts(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Float32:
+        """`numbers` that are at least 0."""
+        made = self.numbers(name, array, dimensions)
+        for rows in blocks(made):
+            if (negative := made[rows] < 0).any():
+                self._complain(name, made, rows, negative, "at least 0")
+        return made
+
+    def length(self, name: str, array: NDArray[Any], wanted: int, why: str) -> None:
+        """UserError when `array` has another number of rows."""
+        if len(array) != wanted:
+            raise UserError(
+                f"{self.where}: {name} has {len(array)} entries; it must have {wanted} ({why})."
+            )
+
+    def below(self, name: str, array: Int32, count: int, what: str) -> None:
+        """UserError when an id is not 0 to `count` - 1."""
+        for rows in blocks(array):
+            part = array[rows]
+            # As unsigned numbers the negative ones are the largest: one comparison.
+            if (outside := part.view(np.uint32) >= count).any():
+                allowed = f"0 to {count - 1} (there are {count} {what})"
+                self._complain(name, array, rows, outside, allowed)
+
+    def not_negative(self, name: str, array: Int32) -> None:
+        """UserError when an id is negative."""
+        if (negative := array < 0).any():
+            self._complain(name, array, slice(0, len(array)), negative, "at least 0")
+
+    def distinct(self, replica_node: Int32) -> None:
+        """UserError when a partition has two replicas on one node."""
+        for rows in blocks(replica_node):
+            part = replica_node[rows]
+            for second in range(1, part.shape[1]):
+                for first in range(second):
+                    same = part[:, first] == part[:, second]
+                    if same.any():
+                        row = int(np.argmax(same))
+                        raise UserError(
+                            f"{self.where}: replica_node has node {part[row, first]} twice in "
+                            f"partition {rows.start + row}; replicas must be on different nodes."
+                        )
+
+    def _shape(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> None:
+        allowed = (dimensions,) if isinstance(dimensions, int) else dimensions
+        if array.ndim not in allowed:
+            listed = " or ".join(DIMENSIONS[count] for count in allowed)
+            raise UserError(f"{self.where}: {name} has shape {array.shape}; it must have {listed}.")
+
+    def _complain(
+        self, name: str, array: NDArray[Any], rows: slice, bad: NDArray[np.bool_], allowed: str
+    ) -> None:
+        place = np.argwhere(bad)[0]
+        value = array[rows][tuple(place)]
+        place[0] += rows.start
+        index = ", ".join(str(i) for i in place)
+        raise UserError(f"{self.where}: {name}[{index}] is {value}; it must be {allowed}.")
+
+
+def blocks(array: NDArray[Any]) -> Iterator[slice]:
+    """Its rows, ROWS at a time."""
+    for first in range(0, len(array), ROWS):
+        yield slice(first, min(first + ROWS, len(array)))
+
 
 MAX_REPLICAS = 127  # a column is an int8
 REASON = 160  # characters of what a library says of a damaged archive, which may quote all of it
@@ -39,7 +156,7 @@ def load_instance(path: Path) -> Instance:
     Raises:
         UserError: the file is no .npz archive, or what it holds is no instance.
     """
-    return instance_from(_arrays(path, {*REQUIRED, *DISTANCES, *optional.ARRAYS}), str(path))
+    return instance_from(_arrays(path, {*REQUIRED, *DISTANCES, *OPTIONAL}), str(path))
 
 
 def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
@@ -76,7 +193,7 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
     check.below("replica_node", made.replica_node, nodes, "nodes")
     check.not_negative("fault_domain", made.fault_domain)
     check.distinct(made.replica_node)
-    return optional.added(made, check, arrays)
+    return with_optional(made, check, arrays)
 
 
 def save_instance(instance: Instance, path: Path) -> None:
@@ -87,7 +204,7 @@ def save_instance(instance: Instance, path: Path) -> None:
     """
     refuse_existing(path)
     arrays = {name: getattr(instance, name) for name in REQUIRED} | vars(instance.distance)
-    _save(path, arrays | optional.arrays_of(instance))
+    _save(path, arrays | optional_arrays(instance))
 
 
 def load_plan(path: Path) -> tuple[Plan, float | None]:
@@ -256,3 +373,123 @@ def _save(path: Path, arrays: Mapping[str, Any]) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             Path(name).unlink()
+
+
+OPTIONAL = ("dimension", "group", "bytes")
+LOADS = ("primary_load", "secondary_load", "capacity")
+
+
+def with_optional(made: Instance, check: Checks, arrays: Mapping[str, NDArray[Any]]) -> Instance:
+    """`made` with what is optional; a single column becomes none.
+
+    Raises:
+        UserError: arrays that contradict each other, in one sentence.
+    """
+    made = _one_column(made, check)
+    _nested(made.fault_domain, check)
+    size = None
+    if "bytes" in arrays:
+        size = check.amounts("bytes", arrays["bytes"], 1)
+        check.length("bytes", size, made.partitions, "replica_node has as many rows")
+    return replace(
+        made,
+        dimension=_names(made, check, arrays.get("dimension")),
+        group=_groups(made, check, arrays.get("group")),
+        size=size,
+    )
+
+
+def spread_over(instance: Instance, level: int | None) -> Instance:
+    """The instance with one level of its fault domains, or all of them for None."""
+    if level is None:
+        return instance
+    if not 0 <= level < instance.levels:
+        raise UserError(
+            f"spread {level}: the instance has {instance.levels} levels of fault domains; it must "
+            f"be 0, the outermost, to {instance.levels - 1}."
+        )
+    if instance.levels == 1:
+        return instance
+    return replace(instance, fault_domain=np.ascontiguousarray(instance.fault_domain[:, level]))
+
+
+def optional_arrays(instance: Instance) -> dict[str, NDArray[Any]]:
+    """The optional arrays of a file that holds `instance`."""
+    found: dict[str, NDArray[Any]] = {}
+    if instance.dimension:
+        found["dimension"] = np.array(instance.dimension)
+    if instance.group is not None:
+        found["group"] = instance.group
+    if instance.size is not None:
+        found["bytes"] = instance.size
+    return found
+
+
+def _one_column(made: Instance, check: Checks) -> Instance:
+    arrays = {name: getattr(made, name) for name in LOADS}
+    columns = {name: array.shape[1] if array.ndim == 2 else None for name, array in arrays.items()}
+    if len(set(columns.values())) > 1:
+        told = ", ".join(f"{name} {arrays[name].shape}" for name in LOADS)
+        raise UserError(
+            f"{check.where}: the loads are not of the same dimensions ({told}): give all three "
+            "arrays one column for each dimension, or none of them any."
+        )
+    if columns["capacity"] == 0 or made.fault_domain.size == 0:
+        raise UserError(f"{check.where}: loads, capacity and fault_domain need at least a column.")
+    if columns["capacity"] == 1:
+        made = replace(made, **{name: array[:, 0].copy() for name, array in arrays.items()})
+    if made.fault_domain.ndim > 1 and made.levels == 1:
+        made = replace(made, fault_domain=made.fault_domain[:, 0].copy())
+    return made
+
+
+def _nested(domain: Int32, check: Checks) -> None:
+    """UserError when a domain lies in two domains of the level above."""
+    levels = 1 if domain.ndim == 1 else domain.shape[1]
+    for level in range(1, levels):
+        inner, first = np.unique(domain[:, level], return_index=True)
+        expected = domain[first, level - 1][np.searchsorted(inner, domain[:, level])]
+        wrong = np.flatnonzero(expected != domain[:, level - 1])
+        if len(wrong):
+            node = int(wrong[0])
+            raise UserError(
+                f"{check.where}: fault_domain {domain[node, level]} of level {level} lies in "
+                f"domains {expected[node]} and {domain[node, level - 1]} of level {level - 1} "
+                f"(node {node}); an inner domain belongs to one outer domain, give it an id of its "
+                "own."
+            )
+
+
+def _names(made: Instance, check: Checks, names: NDArray[Any] | None) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    if names.dtype.kind not in "US" or names.shape != (made.dimensions,):
+        raise UserError(
+            f"{check.where}: dimension has type {names.dtype} and shape {names.shape}; it must "
+            f"be {made.dimensions} names, one for each column of capacity."
+        )
+    found = tuple(str(name) for name in names.astype(np.str_).tolist())
+    if len(set(found)) < len(found) or not all(found):
+        raise UserError(f"{check.where}: dimension must hold distinct names; it holds {found}.")
+    return found
+
+
+def _groups(made: Instance, check: Checks, group: NDArray[Any] | None) -> Int32 | None:
+    """Partitions of a group lie on the same nodes, column by column."""
+    if group is None:
+        return None
+    ids = check.ids("group", group, 1)
+    check.length("group", ids, made.partitions, "replica_node has as many rows")
+    check.not_negative("group", ids)
+    _, first, index = np.unique(ids, return_index=True, return_inverse=True)
+    for rows in blocks(ids):
+        head = first[index[rows]]
+        apart = (made.replica_node[rows] != made.replica_node[head]).any(axis=1)
+        if apart.any():
+            row = int(np.argmax(apart))
+            raise UserError(
+                f"{check.where}: partitions {head[row]} and {rows.start + row} are of group "
+                f"{ids[rows.start + row]} and lie on different nodes; the replicas of a group lie "
+                "together, column by column."
+            )
+    return ids

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from controllers.ursa.results import Timer
+from controllers.ursa.instance import Timer
+
+BEYOND = "controllers.research.ursa.plan"
+"""Plug-in for several dimensions, nested fault domains, groups and budgets; `plan` as in `plan`."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Method:
     """Where a method is found (imported when it is used: solvers take long to load).
 
     `prune`: moves that turn out not to be needed are left out of its plans. `rescue`: where its
-    plan leaves nodes hot, all choices of moves around them are tried (`place.rescue`); the paper's
+    plan leaves nodes hot, all choices of moves around them are tried (`place.exact`); the paper's
     baselines go without. `arguments`: further ones of the function, such as a variant of
     Algorithm 1.
     """
@@ -67,21 +70,21 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "alp": Method(
-        "placer", "alp", "place", "linear programme, rounded and improved: the best", rescue=True
+        "placer", "alp", "alp", "linear programme, rounded and improved: the best", rescue=True
     ),
     "algorithm1": Method("placer", "algorithm1", "place", "the paper's Algorithm 1 as written"),
     "ilp": Method(
-        "placer", "ilp", "place", "the two-phase ILP, (7) to (13), to its optimum", rescue=True
+        "placer", "alp", "ilp", "the two-phase ILP, (7) to (13), to its optimum", rescue=True
     ),
     "opt": Method(
-        "mover", "opt", "moves", "the exact model, (1) to (6), of small instances", rescue=True
+        "mover", "joint", "opt", "the exact model, (1) to (6), of small instances", rescue=True
     ),
     "joint": Method(
-        "mover", "joint", "moves", "chooses together what leaves and where it goes", rescue=True
+        "mover", "joint", "joint", "chooses together what leaves and where it goes", rescue=True
     ),
-    "htoc": Method("mover", "htoc", "moves", "hottest to coldest, a baseline of the paper"),
+    "htoc": Method("mover", "baselines", "htoc", "hottest to coldest, a baseline of the paper"),
     "sa": Method(
-        "mover", "sa", "moves", "simulated annealing, a baseline of the paper", prune=False
+        "mover", "baselines", "sa", "simulated annealing, a baseline of the paper", prune=False
     ),
-    "greedy": Method("placer", "greedy", "place", "each object to its nearest fitting node"),
+    "greedy": Method("placer", "alp", "greedy", "each object to its nearest fitting node"),
 }

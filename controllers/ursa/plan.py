@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa import finish
-from controllers.ursa.finish import MoveList, Nodes
-from controllers.ursa.gather import objects_on
-from controllers.ursa.general import plan as general
-from controllers.ursa.instance import Float64, Instance
-from controllers.ursa.methods import METHODS, Method, Request
-from controllers.ursa.node_index import Gather
-from controllers.ursa.repair import Phases, Result, gap, select_and_place
-from controllers.ursa.results import Budget, Moves, Placement, Plan, Selection, Timer
-from controllers.ursa.select import highest_load_first
-from controllers.ursa.state import State, initial_state
+from controllers.ursa.instance import (
+    Budget,
+    Float64,
+    Instance,
+    Moves,
+    Placement,
+    Plan,
+    Selection,
+    Timer,
+)
+from controllers.ursa.methods import BEYOND, METHODS, Method, Request
+from controllers.ursa.select import (
+    MoveList,
+    Nodes,
+    Phases,
+    Result,
+    gap,
+    highest_load_first,
+    hot_after,
+    in_order,
+    move_list,
+    placed_moves,
+    select_and_place,
+    without_vain,
+)
+from controllers.ursa.state import Gather, State, initial_state, objects_on
 from controllers.ursa.swap import Swaps, swap_phase
 from schemas.errors import UserError
 
@@ -58,7 +74,7 @@ def plan(
 ) -> Plan:
     """Decide which roles change and which objects move so that no node stays hot.
 
-    What the paper's model does not cover (`Instance.plain`, a budget) is planned for by `general`.
+    `methods.BEYOND` plans for what the paper's model does not cover (`Instance.plain`, a budget).
 
     Args:
         instance: checked (see `io`).
@@ -73,7 +89,7 @@ def plan(
         state: loads and primaries where these are known already; it is changed.
         gather: finds the objects of hot nodes, to replace what fits nowhere.
         swap: the swap phase, called as `swap.swap_phase` is.
-        budget: of what may be moved; see `general.budget`.
+        budget: of what may be moved; see `methods.BEYOND`.
 
     Returns:
         The plan with its summary; `peak_rss_mib` is added by who runs it (`run.plan_file`).
@@ -83,7 +99,7 @@ def plan(
     """
     chosen = checked(method, seed=seed, max_move_cost=max_move_cost, success=success)
     if budget is not None or not instance.plain:
-        return general.plan(
+        made: Plan = import_module(BEYOND).plan(
             instance,
             method if isinstance(method, str) else method.function,
             timer=timer,
@@ -92,6 +108,7 @@ def plan(
             success=success,
             budget=budget,
         )
+        return made
     decide = chosen.load()
     request = Request(timer=timer, seed=seed, max_move_cost=max_move_cost)
     with timer.phase("aggregate"):
@@ -109,25 +126,25 @@ def plan(
     else:
         with timer.phase("place"):
             found: Moves = decide(instance, state, request)
-        moves = finish.move_list(instance, state, found)
+        moves = move_list(instance, state, found)
         bound, notes = found.lower_bound, found.notes
     proven = chosen.kind == "mover" and notes.get("optimal") is True
-    if chosen.rescue and not proven and finish.hot_after(Nodes.of(instance, state), moves).any():
+    if chosen.rescue and not proven and hot_after(Nodes.of(instance, state), moves).any():
         with timer.phase("place"):
             moves, bound = _rescue(instance, state, request, moves, notes), None
     with timer.phase("finish"):
         nodes = Nodes.of(instance, state)
         if chosen.prune:
-            moves = finish.without_vain(nodes, moves)
-        moves = finish.in_order(nodes, moves)
-        still_hot = np.flatnonzero(finish.hot_after(nodes, moves)).astype(np.int32)
+            moves = without_vain(nodes, moves)
+        moves = in_order(nodes, moves)
+        still_hot = np.flatnonzero(hot_after(nodes, moves)).astype(np.int32)
     cost = float(moves.cost.sum())
     seconds = timer.seconds | {"total": timer.total()}
     # (The bound of any plan counts from the replicas themselves.)
     any_bound = chosen.kind == "mover" and instance.origin is None
     if bound is None and any_bound and not len(still_hot):
         # No part of the decision: what baselines that prove nothing are measured against.
-        from controllers.ursa.place.cover_bound import any_plan_bound
+        from controllers.ursa.place.bounds import any_plan_bound
 
         bound = any_plan_bound(instance, state, request)
     summary: dict[str, object] = {
@@ -181,7 +198,7 @@ def _place(
     phases = Phases(
         select=selected,
         place=lambda load, chosen: place(instance, State(state.primary, load), chosen, request),
-        listed=lambda chosen, placed: finish.placed_moves(instance, chosen, placed),
+        listed=lambda chosen, placed: placed_moves(instance, chosen, placed),
         replicas=instance.replicas,
     )
     return select_and_place(Nodes.of(instance, state), phases, request.timer)
@@ -191,8 +208,7 @@ def _rescue(
     instance: Instance, state: State, request: Request, moves: MoveList, notes: dict[str, object]
 ) -> MoveList:
     """Moves that leave fewer nodes hot than `moves` where there are any."""
-    from controllers.ursa.place.moves_model import Pairs
-    from controllers.ursa.place.rescue import rescued
+    from controllers.ursa.place.exact import Pairs, rescued
 
     number = moves.partition.astype(np.int64) * instance.replicas + moves.replica
     begin = Pairs(number, moves.source, moves.to, moves.load, moves.cost)

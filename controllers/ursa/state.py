@@ -1,14 +1,15 @@
-"""Loads of nodes, and which replica of each partition is primary."""
+"""Loads of nodes, roles of replicas, and the objects on given nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.instance import Float64, Instance, Int32
-from controllers.ursa.jit import in_threads, njit
+from controllers.jit import in_threads, njit
+from controllers.ursa.instance import Float32, Float64, Instance, Int32
 
 # Fixed, not the number of processors: sums of floats depend on how they are split.
 CHUNKS = 8
@@ -88,3 +89,157 @@ def object_load(
         is_primary, instance.primary_load[partition], instance.secondary_load[partition]
     )
     return loads.astype(np.float64)
+
+
+Int8 = NDArray[np.int8]
+Ints = NDArray[np.int64]
+UInt8 = NDArray[np.uint8]
+UInt64 = NDArray[np.uint64]
+Found = tuple[Int32, Int8, Int32]
+Gather = Callable[[Instance, Int32, bool], Found]
+"""A function that finds objects on nodes, as `objects_on` does."""
+
+
+def objects_on(instance: Instance, nodes: Int32, leading: bool = False) -> Found:
+    """Find the objects that lie on the given nodes, in one parallel pass over all replicas.
+
+    Args:
+        instance: where replicas are.
+        nodes: distinct ids.
+        leading: look at column 0 alone.
+
+    Returns:
+        Partition, column, and index into `nodes` of each object, by ascending partition.
+    """
+    slot = np.zeros(instance.nodes, np.int32)
+    slot[nodes] = np.arange(len(nodes), dtype=np.int32)
+    # A bit a node stays in the fastest cache where a slot a node does not.
+    wanted = np.zeros(instance.nodes, np.bool_)
+    wanted[nodes] = True
+    bits = np.packbits(wanted, bitorder="little")
+    columns = 1 if leading else instance.replicas
+
+    def gather(first: int, end: int) -> Found:
+        # Room for the most that there can be: what is not written to takes no memory.
+        most = (end - first) * columns
+        found = np.empty(most, np.int32), np.empty(most, np.int8), np.empty(most, np.int32)
+        count = _gather(instance.replica_node, columns, first, end, bits, slot, *found)
+        return found[0][:count], found[1][:count], found[2][:count]
+
+    return found_in_chunks(gather, instance.partitions, chunks_of(instance.partitions))
+
+
+def found_in_chunks(gather: Callable[[int, int], Found], rows: int, chunks: int) -> Found:
+    """Join what ``gather(first, end)`` finds in each of `chunks` parts of `rows`, in parallel."""
+    bounds = np.linspace(0, rows, chunks + 1).astype(np.int64)
+    found: list[Found] = [_NOTHING] * chunks
+
+    def work(chunk: int) -> None:
+        found[chunk] = gather(int(bounds[chunk]), int(bounds[chunk + 1]))
+
+    in_threads(work, chunks)
+    partition, column, slot = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return partition, column, slot
+
+
+_NOTHING: Found = np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, np.int32)
+
+
+def group_by_node(slot: Int32, count: int) -> tuple[Ints, Ints]:
+    """Bring gathered objects into groups.
+
+    Returns:
+        [count + 1] where each group starts, and the order that groups it, stable within each.
+    """
+    start, place = places(slot, count)
+    order = np.empty(len(slot), np.int64)
+    order[place] = np.arange(len(slot))
+    return start, order
+
+
+def places(slot: Int32, count: int) -> tuple[Ints, Ints]:
+    """Return the place of each gathered object in groups: the inverse of `group_by_node`'s order.
+
+    Writing to it costs less than reading through the order: it fills `count` places at a time, one
+    after the other, while the objects are read in sequence.
+    """
+    start = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(slot, minlength=count), out=start[1:])
+    place = np.empty(len(slot), np.int64)
+    _places(slot, start[:-1].copy(), place)
+    return start, place
+
+
+def heaviest_first(values: Float32, start: Ints) -> Ints:
+    """Positions of each group by descending value, equal ones by ascending position.
+
+    Args:
+        values: [G], float32, already in groups; what is below 0 counts as 0.
+        start: where groups start, as from `group_by_node`.
+    """
+    keys = sorted_keys(values, start)
+    keys &= np.uint64(0xFFFFFFFF)
+    return keys.view(np.int64)
+
+
+def sorted_keys(values: Float32, start: Ints, front: int | None = None) -> UInt64:
+    """Keys that ascend within each group as values descend; their low half is the position.
+
+    With `front`, the least so many keys of each group come first, in order, and the others after
+    them in any order.
+    """
+    # Plain integers are sorted, ten times as fast as by indirection: the high half is the
+    # complement of the value's bits (in the order of the values, as these are not negative). Plus
+    # 0: a negative zero has its highest bit set.
+    keys: UInt64 = np.empty(len(values), np.uint64)
+
+    def work(chunk: int) -> None:
+        groups = range(bounds[chunk], bounds[chunk + 1])
+        first, end = int(start[groups.start]), int(start[groups.stop])
+        part = keys[first:end]
+        heavy = np.maximum(values[first:end], np.float32(0)) + np.float32(0)
+        np.subtract(np.uint64(0xFFFFFFFF), heavy.view(np.uint32), out=part)
+        part <<= np.uint64(32)
+        part |= np.arange(first, end, dtype=np.uint64)
+        for group in groups:
+            mine = keys[start[group] : start[group + 1]]
+            if front is not None and len(mine) > front:
+                mine.partition(front)
+                mine = mine[:front]
+            mine.sort()
+
+    chunks = chunks_of(len(values))
+    bounds = np.linspace(0, len(start) - 1, chunks + 1).astype(np.int64)
+    in_threads(work, chunks)
+    return keys
+
+
+@njit
+def _places(slot: Int32, at: Ints, place: Ints) -> None:
+    for i in range(len(slot)):
+        place[i] = at[slot[i]]
+        at[slot[i]] += 1
+
+
+@njit
+def _gather(
+    replica_node: Int32,
+    columns: int,
+    first: int,
+    end: int,
+    bits: UInt8,
+    slot: Int32,
+    partition: Int32,
+    column: Int8,
+    where: Int32,
+) -> int:
+    count = 0
+    for p in range(first, end):
+        for k in range(columns):
+            n = replica_node[p, k]
+            if (bits[n >> 3] >> (n & 7)) & 1:
+                partition[count] = p
+                column[count] = k
+                where[count] = slot[n]
+                count += 1
+    return count

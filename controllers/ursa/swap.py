@@ -14,10 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.gather import UInt64, heaviest_first, objects_on, places
+from controllers.jit import in_threads, njit
 from controllers.ursa.instance import Float32, Float64, Instance, Int32
-from controllers.ursa.jit import in_threads, njit
-from controllers.ursa.state import State, chunks_of
+from controllers.ursa.state import (
+    Gather,
+    Ints,
+    State,
+    UInt64,
+    chunks_of,
+    objects_on,
+    places,
+    sorted_keys,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +44,16 @@ class Swaps:
         return len(self.partition)
 
 
-def swap_phase(instance: Instance, state: State, *, success: float = 1.0, seed: int = 0) -> Swaps:
-    """Swap roles until no swap is applicable; `state` is changed.
+def swap_phase(
+    instance: Instance,
+    state: State,
+    *,
+    success: float = 1.0,
+    seed: int = 0,
+    gather: Gather = objects_on,
+    front: int | None = None,
+) -> Swaps:
+    """Swap roles until no swap is applicable; `state`, in which column 0 is primary, is changed.
 
     Args:
         instance: the problem.
@@ -45,156 +61,78 @@ def swap_phase(instance: Instance, state: State, *, success: float = 1.0, seed: 
         success: part of the replicas whose swap succeeds. The paper's evaluation takes 0.9: a
             secondary that is out of date cannot become primary, and is found to be so by trying.
         seed: which replicas are out of date: a property of the replica, not of the order.
+        gather: finds the objects of hot nodes.
+        front: candidates of a node that are sorted at first, the others only when the node needs
+            them; None for all. Fewer are quicker where nodes give away a few roles each.
     """
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     if len(hot) == 0 or instance.replicas == 1:
         return Swaps(np.empty(0, np.int32), np.empty(0, np.int8))
-    found = _candidates(instance, state, hot)
+    gathered, _, slot = gather(instance, hot, True)
+    start, place = places(slot, len(hot))
+    partition, shed = np.empty(len(place), np.int32), np.empty(len(place))
+
+    def fill(chunk: int) -> None:
+        part = slice(int(bounds[chunk]), int(bounds[chunk + 1]))
+        loads = instance.primary_load, instance.secondary_load
+        _fill(gathered[part], place[part], *loads, partition, shed)
+
+    chunks = chunks_of(len(place))
+    bounds = np.linspace(0, len(place), chunks + 1).astype(np.int64)
+    in_threads(fill, chunks)
+    keys = sorted_keys(shed.astype(np.float32), start, front)
+    others = np.empty((len(keys) if front is None else 0, instance.replicas - 1), np.int32)
+    if front is None:
+        # Arranged in parallel in the order of trial: the swaps then read what lies side by side.
+        tried = np.empty(len(keys), np.int32), np.empty(len(keys))
+
+        def arrange(chunk: int) -> None:
+            part = slice(int(bounds[chunk]), int(bounds[chunk + 1]))
+            to = tried[0][part], tried[1][part], others[part]
+            _arrange(keys[part], partition, shed, instance.replica_node, *to)
+
+        in_threads(arrange, chunks)
+        partition, shed = tried
+    late = np.zeros((0, 0), np.bool_)
     if success < 1.0:
-        late = ~up_to_date(found.partition, found.columns(), success, seed)
-        found.nodes[late] = -1
+        columns = np.arange(1, instance.replicas, dtype=np.int8)
+        every = np.broadcast_to(columns, (len(partition), len(columns)))
+        late = ~up_to_date(partition, every, success, seed)
+        if front is None:
+            others[late] = -1
     count, entry, which = _swap(
-        hot, found.start, found.shed, found.nodes, instance.capacity, state.load
+        hot,
+        start,
+        keys,
+        len(partition) if front is None else front,
+        partition,
+        shed,
+        late,
+        others,
+        instance.replica_node,
+        instance.capacity,
+        state.load,
     )
-    entry, which = entry[:count], which[:count]
-    # The j-th of the other columns is column j, or j + 1 from the primary on.
-    column = which + (which >= found.primary[entry])
-    swaps = Swaps(found.partition[entry], column.astype(np.int8))
+    swaps = Swaps(partition[entry[:count]], which[:count])
     state.primary[swaps.partition] = swaps.replica
     return swaps
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidates:
-    """Primaries on hot nodes, grouped by node, in each group by descending `shed`.
-
-    Attributes:
-        start: [H + 1], where each hot node's begin.
-        partition, primary: [G], and the column that is primary.
-        shed: [G] float64, primary minus secondary load (a difference of two float32 need not be
-            one).
-        nodes: [G, l-1], nodes of the secondaries, by ascending column; -1 for one out of date.
-    """
-
-    start: NDArray[np.int64]
-    partition: Int32
-    primary: NDArray[np.int8]
-    shed: Float64
-    nodes: Int32
-
-    def columns(self) -> NDArray[np.int8]:
-        """[G, l-1], columns of the secondaries."""
-        others = np.arange(self.nodes.shape[1], dtype=np.int8)[None, :]
-        return (others + (others >= self.primary[:, None])).astype(np.int8)
-
-
-def _candidates(instance: Instance, state: State, hot: Int32) -> _Candidates:
-    partition, column, slot = objects_on(instance, hot, primaries=state.primary)
-    start, place = places(slot, len(hot))
-    count, others = len(partition), instance.replicas - 1
-    grouped = _empty(start, count, others)
-
-    def fill(chunk: int) -> None:
-        _fill(
-            bounds[chunk],
-            bounds[chunk + 1],
-            partition,
-            column,
-            place,
-            instance.replica_node,
-            instance.primary_load,
-            instance.secondary_load,
-            grouped.partition,
-            grouped.primary,
-            grouped.shed,
-            grouped.nodes,
-        )
-
-    chunks = chunks_of(count)
-    bounds = np.linspace(0, count, chunks + 1).astype(np.int64)
-    in_threads(fill, chunks)
-    order = heaviest_first(grouped.shed.astype(np.float32), start)
-    # In the order in which they will be tried: the swaps then read what lies side by side.
-    tried = _empty(start, count, others)
-
-    def arrange(chunk: int) -> None:
-        _arrange(
-            bounds[chunk],
-            bounds[chunk + 1],
-            order,
-            grouped.partition,
-            grouped.primary,
-            grouped.shed,
-            grouped.nodes,
-            tried.partition,
-            tried.primary,
-            tried.shed,
-            tried.nodes,
-        )
-
-    in_threads(arrange, chunks)
-    return tried
-
-
-def _empty(start: NDArray[np.int64], count: int, others: int) -> _Candidates:
-    return _Candidates(
-        start,
-        np.empty(count, np.int32),
-        np.empty(count, np.int8),
-        np.empty(count),
-        np.empty((count, others), np.int32),
-    )
-
-
 @njit
 def _fill(
-    first: int,
-    end: int,
-    partition: Int32,
-    column: NDArray[np.int8],
-    place: NDArray[np.int64],
-    replica_node: Int32,
+    gathered: Int32,
+    place: Ints,
     primary_load: Float32,
     secondary_load: Float32,
-    to_partition: Int32,
-    to_primary: NDArray[np.int8],
-    to_shed: Float64,
-    to_nodes: Int32,
-) -> None:
-    for i in range(first, end):
-        p = partition[i]
-        g = place[i]
-        to_partition[g] = p
-        to_primary[g] = column[i]
-        to_shed[g] = np.float64(primary_load[p]) - np.float64(secondary_load[p])
-        j = 0
-        for k in range(replica_node.shape[1]):
-            if k != column[i]:
-                to_nodes[g, j] = replica_node[p, k]
-                j += 1
-
-
-@njit
-def _arrange(
-    first: int,
-    end: int,
-    order: NDArray[np.int64],
     partition: Int32,
-    primary: NDArray[np.int8],
     shed: Float64,
-    nodes: Int32,
-    to_partition: Int32,
-    to_primary: NDArray[np.int8],
-    to_shed: Float64,
-    to_nodes: Int32,
 ) -> None:
-    for i in range(first, end):
-        g = order[i]
-        to_partition[i] = partition[g]
-        to_primary[i] = primary[g]
-        to_shed[i] = shed[g]
-        for j in range(nodes.shape[1]):
-            to_nodes[i, j] = nodes[g, j]
+    """Write each candidate and primary minus secondary load to its place (in float64: a difference
+    of two float32 need not be one)."""
+    for i in range(len(gathered)):
+        p = gathered[i]
+        partition[place[i]] = p
+        shed[place[i]] = np.float64(primary_load[p]) - np.float64(secondary_load[p])
 
 
 def up_to_date(
@@ -211,57 +149,100 @@ def up_to_date(
 
 
 @njit
-def _swap(
-    hot: Int32,
-    start: NDArray[np.int64],
+def _arrange(
+    keys: UInt64,
+    partition: Int32,
     shed: Float64,
-    nodes: Int32,
+    replica_node: Int32,
+    to_partition: Int32,
+    to_shed: Float64,
+    to_others: Int32,
+) -> None:
+    """Write candidates and nodes of secondaries in the order of `keys`."""
+    for at in range(len(keys)):
+        g = np.int64(keys[at] & np.uint64(0xFFFFFFFF))
+        to_partition[at], to_shed[at] = partition[g], shed[g]
+        for k in range(to_others.shape[1]):
+            to_others[at, k] = replica_node[partition[g], k + 1]
+
+
+@njit
+def _swap(  # noqa: PLR0912, PLR0915 - one search, in one compiled loop
+    hot: Int32,
+    start: Ints,
+    keys: UInt64,
+    front: int,
+    partition: Int32,
+    shed: Float64,
+    late: NDArray[np.bool_],
+    others: Int32,
+    replica_node: Int32,
     capacity: Float32,
     load: Float64,
-) -> tuple[int, NDArray[np.int64], NDArray[np.int8]]:
-    """Rounds of swaps until one has none: a node that became cold has room for others' roles."""
+) -> tuple[int, Ints, NDArray[np.int8]]:
+    """Swap in rounds until one has none: a node that became cold has room for others' roles.
+
+    Returns:
+        Number of swaps, and for each its candidate and the column that becomes primary.
+    """
     entry = np.empty(len(shed), np.int64)
     which = np.empty(len(shed), np.int8)
     used = np.zeros(len(shed), np.bool_)
+    whole = np.zeros(len(hot), np.bool_)
     heap = np.empty(len(hot), np.int64)
     heat = np.empty(len(hot))
     pointer = np.empty(len(hot), np.int64)
+    nodes = np.empty(replica_node.shape[1] - 1, np.int32)
     count = 0
     before = -1
     while count > before:
         before = count
         pointer[:] = start[:-1]
-        size = fill_heap(hot, capacity, load, heap, heat)
+        size = _fill_heap(hot, capacity, load, heap, heat)
         while size > 0:
             h = heap[0]
             node = hot[h]
             best = -1
-            g = pointer[h]
-            while g < start[h + 1] and shed[g] > 0:
+            g = np.int64(-1)
+            at = pointer[h]
+            while at < start[h + 1]:
+                if at == start[h] + front and not whole[h]:
+                    keys[at : start[h + 1]].sort()
+                    whole[h] = True
+                g = at if len(others) else np.int64(keys[at] & np.uint64(0xFFFFFFFF))
+                if not shed[g] > 0:
+                    break
                 if not used[g]:
-                    best = receiver(nodes[g], shed[g], capacity, load)
+                    for k in range(len(nodes)):
+                        if len(others):
+                            nodes[k] = others[at, k]
+                        elif len(late) and late[g, k]:
+                            nodes[k] = -1
+                        else:
+                            nodes[k] = replica_node[partition[g], k + 1]
+                    best = _receiver(nodes, shed[g], capacity, load)
                     if best >= 0:
                         break
-                g += 1
-            pointer[h] = g + 1
+                at += 1
+            pointer[h] = at + 1
             if best >= 0:
                 load[node] -= shed[g]
-                load[nodes[g, best]] += shed[g]
+                load[nodes[best]] += shed[g]
                 used[g] = True
                 entry[count] = g
-                which[count] = best
+                which[count] = best + 1
                 count += 1
             if best >= 0 and load[node] > capacity[node]:
-                heat[h] = heat_of(load[node], capacity[node])
+                heat[h] = _heat_of(load[node], capacity[node])
             else:
                 size -= 1
                 heap[0] = heap[size]
-            sift(heap, heat, 0, size)
+            _sift(heap, heat, 0, size)
     return count, entry, which
 
 
 @njit
-def receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> int:
+def _receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> int:
     """Which of the secondaries' nodes has most room left after it took `shed`; -1 for none."""
     best = -1
     most = -1.0
@@ -277,27 +258,27 @@ def receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> int
 
 
 @njit
-def fill_heap(
+def _fill_heap(
     hot: Int32, capacity: Float32, load: Float64, heap: NDArray[np.int64], heat: Float64
 ) -> int:
     size = 0
     for h in range(len(hot)):
         if load[hot[h]] > capacity[hot[h]]:
-            heat[h] = heat_of(load[hot[h]], capacity[hot[h]])
+            heat[h] = _heat_of(load[hot[h]], capacity[hot[h]])
             heap[size] = h
             size += 1
     for at in range(size // 2 - 1, -1, -1):
-        sift(heap, heat, at, size)
+        _sift(heap, heat, at, size)
     return size
 
 
 @njit
-def heat_of(load: float, capacity: float) -> float:
+def _heat_of(load: float, capacity: float) -> float:
     return load / capacity if capacity > 0 else np.inf
 
 
 @njit
-def sift(heap: NDArray[np.int64], heat: Float64, at: int, size: int) -> None:
+def _sift(heap: NDArray[np.int64], heat: Float64, at: int, size: int) -> None:
     """Restore the heap below `at`: the hottest first, between equals the lower index."""
     while 2 * at + 1 < size:
         child = 2 * at + 1

@@ -118,8 +118,7 @@ def _check(group: typer.Typer) -> None:
     ) -> None:
         """Verify a plan independently: loads, fault domains, ids, cost. Exit code 1: violated."""
         from controllers.ursa.check import check as verify
-        from controllers.ursa.io import load_instance, load_plan
-        from controllers.ursa.optional import spread_over
+        from controllers.ursa.io import load_instance, load_plan, spread_over
 
         loaded, cost = load_plan(plan)
         report = verify(spread_over(load_instance(instance), spread), loaded, cost)
@@ -173,7 +172,7 @@ def _rounds(group: typer.Typer) -> None:
 
         Exit code 3: nodes stay hot after the last round; 1: a plan violates something.
         """
-        from controllers.ursa.rounds_run import Wanted, rounds_file
+        from controllers.research.ursa.rounds import Wanted, rounds_file
 
         wanted = Wanted(
             changes=tuple(changes or ()),
@@ -222,7 +221,7 @@ def _compare(group: typer.Typer) -> None:
         """Plan by several methods and show what each costs: alp takes the heaviest objects first,
         joint chooses together which objects leave and where they go.
         """
-        from controllers.ursa.compare import compare_file
+        from controllers.ursa.run import compare_file
 
         found = compare_file(
             instance,

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
+from controllers.research.ursa.rounds import Wanted, in_rounds
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.rounds_run import Wanted, in_rounds
 
 NODES, PARTITIONS = 10_000, 10_000_000
 SEED = 1

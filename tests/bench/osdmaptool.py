@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance, Racks
+from controllers.ursa.instance import Instance, Plan, Racks, Timer
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Plan, Timer
 from controllers.ursa.run import warm_up
 from testbed.sites.local import image
 from testbed.sites.local.names import Places

@@ -20,14 +20,18 @@ from itertools import count, islice
 
 import numpy as np
 
-from controllers.ursa.finish import MoveList, load_after, move_list, placed_moves
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Instance, Timer
 from controllers.ursa.methods import Request
-from controllers.ursa.place import alp
-from controllers.ursa.place.sa import Annealing, anneal
-from controllers.ursa.results import Timer
-from controllers.ursa.select import highest_load_first
+from controllers.ursa.place.alp import alp
+from controllers.ursa.place.baselines import Annealing, anneal
+from controllers.ursa.select import (
+    MoveList,
+    highest_load_first,
+    load_after,
+    move_list,
+    placed_moves,
+)
 from controllers.ursa.state import State, initial_state
 from controllers.ursa.swap import swap_phase
 
@@ -52,7 +56,7 @@ class Case:
         state = initial_state(instance)
         swap_phase(instance, state, success=SUCCESS, seed=seed)
         selection = highest_load_first(instance, state)
-        placement = alp.place(instance, state, selection, request(seed))
+        placement = alp(instance, state, selection, request(seed))
         moves = placed_moves(instance, selection, placement)
         return cls(instance, state, float(moves.cost.sum()), deviation(state, moves))
 

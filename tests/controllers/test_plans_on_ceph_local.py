@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance, Racks
+from controllers.ursa.instance import Instance, Plan, Racks, Timer
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Plan, Timer
 from testbed.agent.client import AgentClient, agent_client
 from testbed.agent.openloop.names import names_for
 from testbed.reach import shell_to

@@ -12,9 +12,8 @@ from ursa_general import general_instances
 from ursa_instances import instance, instances, same, timer
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Budget, Instance, Plan
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Budget, Plan
 from schemas.errors import UserError
 
 relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

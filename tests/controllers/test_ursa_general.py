@@ -12,18 +12,15 @@ from hypothesis import strategies as st
 from ursa_general import general_instances, loads, vectors
 from ursa_instances import ADVERSARIAL, instances, same, timer
 
+from controllers.research.ursa import plan as general
+from controllers.research.ursa.exact import optimum
+from controllers.research.ursa.place import ilp
+from controllers.research.ursa.problem import initial_state, units_of, vector_problem
+from controllers.research.ursa.select import cover, most_relief_first, swap_phase
 from controllers.ursa.check import check
-from controllers.ursa.general import plan as general
-from controllers.ursa.general.exact import optimum
-from controllers.ursa.general.placers import ilp
-from controllers.ursa.general.problem import vector_problem
-from controllers.ursa.general.select import cover, most_relief_first
-from controllers.ursa.general.swap import swap_phase
-from controllers.ursa.general.units import initial_state, units_of
-from controllers.ursa.instance import Euclidean, Instance
+from controllers.ursa.instance import UNPLACED, Euclidean, Instance, Plan
 from controllers.ursa.methods import METHODS, Request
 from controllers.ursa.plan import plan
-from controllers.ursa.results import UNPLACED, Plan
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state as plain_state
 from schemas.errors import UserError

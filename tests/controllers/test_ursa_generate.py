@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ursa_instances import instances
 
-from controllers.ursa.distance import Nearest, between
-from controllers.ursa.general.units import initial_state as vector_state
-from controllers.ursa.general.units import units_of
+from controllers.research.ursa.problem import initial_state as vector_state
+from controllers.research.ursa.problem import units_of
 from controllers.ursa.generate import KINDS, TREE_COSTS, generate, shape
-from controllers.ursa.instance import Euclidean, Instance, Racks
+from controllers.ursa.instance import Euclidean, Instance, Nearest, Racks, between
 from controllers.ursa.io import REQUIRED, instance_from
-from controllers.ursa.optional import arrays_of
+from controllers.ursa.io import optional_arrays as arrays_of
 from controllers.ursa.state import initial_state
 
 

@@ -11,9 +11,7 @@ from virtual import run_loop
 from controllers.journal import read_journal
 from controllers.registry import code_of, find
 from controllers.replay import replay
-from controllers.ursa.live.parameters import Parameters
-from controllers.ursa.live.planning import Decision
-from controllers.ursa.live.queue import is_whole, queue_of
+from controllers.ursa.live import Decision, Parameters, is_whole, queue_of
 from schemas.errors import UserError
 from testbed import closure
 from testbed.stores.contract import MoveReplica, OpRates, Pg, SwapPrimary

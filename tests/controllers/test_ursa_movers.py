@@ -10,21 +10,23 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ursa_instances import instance, instances, timer
 
-from controllers.ursa.distance import between
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Instance, Moves, between
 from controllers.ursa.methods import Request
-from controllers.ursa.place import htoc, joint, opt, sa
-from controllers.ursa.place.cover_bound import (
+from controllers.ursa.place import joint
+from controllers.ursa.place.baselines import Annealing, anneal, htoc, sa
+from controllers.ursa.place.bounds import (
+    Prices,
     any_plan_bound,
     cover_bound,
     covered,
+    evaluate_whole,
+    eviction_bound,
+    joint_bound,
     least_cover,
 )
-from controllers.ursa.place.eviction_bound import evaluate_whole, eviction_bound
-from controllers.ursa.place.joint_bound import Prices, certify, joint_bound
+from controllers.ursa.place.bounds import certify_joint as certify
 from controllers.ursa.place.market import Market
-from controllers.ursa.results import Moves
 from controllers.ursa.state import State, initial_state, object_load
 from controllers.ursa.swap import swap_phase
 
@@ -96,7 +98,7 @@ def test_opt_finds_the_optimum(case: Instance) -> None:
     if case.nodes**case.replica_node.size > FEW:
         return
     state = initial_state(case)
-    made = opt.moves(case, state, request())
+    made = joint.opt(case, state, request())
     place, load, cost = after(case, state, made)
     hot, least = exhaustive(case, state)
     assert made.notes["optimal"]
@@ -228,8 +230,8 @@ def test_movers_keep_the_constraints(case: Instance) -> None:
     state = initial_state(case)
     was_hot = state.hot(case)
     before = state.copy()
-    for method in (opt, joint, htoc, sa):
-        made = method.moves(case, state, request())
+    for method in (joint.opt, joint.joint, htoc, sa):
+        made = method(case, state, request())
         place, load, cost = after(case, state, made)
         assert violations(case, place) == 0
         assert not ((load > case.capacity) & ~was_hot).any()
@@ -253,18 +255,18 @@ def far_or_near() -> Instance:
 def test_joint_takes_several_near_objects_for_one_far() -> None:
     """The paper's own example of what a joint optimisation would avoid (section 7)."""
     case = far_or_near()
-    made = joint.moves(case, initial_state(case), request())
+    made = joint.joint(case, initial_state(case), request())
     assert made.notes["highest_load_first_cost"] == 50.0
     assert sorted(made.to.tolist()) == [1, 2, 3]
     assert made.notes["saved"] == pytest.approx(0.94)
     assert made.lower_bound == pytest.approx(3.0, rel=1e-5)
-    exact = opt.moves(case, initial_state(case), request())
+    exact = joint.opt(case, initial_state(case), request())
     assert sorted(exact.to.tolist()) == [1, 2, 3]
 
 
 def test_joint_passes_over_what_fits_nowhere() -> None:
     case = instance([[0], [0], [0]], [100, 3, 2], [102, 6, 2], secondary=[0] * 3)
-    made = joint.moves(case, initial_state(case), request())
+    made = joint.joint(case, initial_state(case), request())
     assert made.partition.tolist() == [1]
     assert made.to.tolist() == [1]
 
@@ -273,7 +275,7 @@ def test_joint_is_never_dearer_and_its_bound_is_below() -> None:
     case = generate(shape("s2", 60, 6_000), seed=3)
     state = initial_state(case)
     swap_phase(case, state)
-    made = joint.moves(case, state, request())
+    made = joint.joint(case, state, request())
     _, load, cost = after(case, state, made)
     before = made.notes["highest_load_first_cost"]
     assert isinstance(before, float)
@@ -281,7 +283,7 @@ def test_joint_is_never_dearer_and_its_bound_is_below() -> None:
     assert 0 < cost <= before
     assert made.lower_bound is not None
     assert 0.5 * cost < made.lower_bound <= cost
-    again = joint.moves(case, state, request())
+    again = joint.joint(case, state, request())
     assert np.array_equal(made.to, again.to)
 
 
@@ -290,9 +292,9 @@ def test_opt_makes_a_larger_instance_small_without_losing_the_optimum(
 ) -> None:
     case = generate(shape("s2", 12, 150), seed=8)
     state = initial_state(case)
-    whole = opt.moves(case, state, request())
-    monkeypatch.setattr(opt, "MAX_PAIRS", case.replica_node.size * 11 - 1)
-    reduced = opt.moves(case, state, request())
+    whole = joint.opt(case, state, request())
+    monkeypatch.setattr(joint, "MAX_PAIRS", case.replica_node.size * 11 - 1)
+    reduced = joint.opt(case, state, request())
     assert whole.notes["optimal"]
     assert reduced.notes["optimal"]
     assert "moves_left_to_choose" in reduced.notes
@@ -303,7 +305,7 @@ def test_htoc_moves_the_hottest_object_of_the_hottest_node_to_the_coldest() -> N
     case = instance(
         [[0], [0], [1], [1], [2], [3]], [6, 5, 9, 8, 1, 2], [6, 10, 20, 20], secondary=[0] * 6
     )
-    made = htoc.moves(case, initial_state(case), request())
+    made = htoc(case, initial_state(case), request())
     moved = zip(made.partition.tolist(), made.to.tolist(), strict=True)
     # Node 0 is at 11/6, node 1 at 17/10; node 2 is the coldest, then node 3.
     assert list(moved) == [(0, 2), (2, 3)]
@@ -311,7 +313,7 @@ def test_htoc_moves_the_hottest_object_of_the_hottest_node_to_the_coldest() -> N
 
 def test_htoc_passes_over_what_fits_nowhere() -> None:
     case = instance([[0], [0], [0]], [100, 3, 2], [102, 6, 2], secondary=[0] * 3)
-    made = htoc.moves(case, initial_state(case), request())
+    made = htoc(case, initial_state(case), request())
     assert made.partition.tolist() == [1]
     assert made.to.tolist() == [1]
 
@@ -319,8 +321,8 @@ def test_htoc_passes_over_what_fits_nowhere() -> None:
 def test_annealing_lowers_the_variance() -> None:
     case = generate(shape("s2", 40, 2_000), seed=1)
     state = initial_state(case)
-    wide = sa.Annealing(0.5, 1e-3, 0.7, step_proposals=2_000, end_temperature=1e-4)
-    made = sa.anneal(case, state, request(), wide)
+    wide = Annealing(0.5, 1e-3, 0.7, step_proposals=2_000, end_temperature=1e-4)
+    made = anneal(case, state, request(), wide)
     _, load, _ = after(case, state, made)
     assert load.std() < 0.7 * state.load.std()
     assert len(made.to) > 50
@@ -329,19 +331,19 @@ def test_annealing_lowers_the_variance() -> None:
 def test_annealing_keeps_its_limits() -> None:
     case = generate(shape("s2", 40, 2_000), seed=1)
     state = initial_state(case)
-    few = sa.anneal(case, state, request(), sa.Annealing(max_migrations=7))
+    few = anneal(case, state, request(), Annealing(max_migrations=7))
     assert few.notes == {"accepted": 7}
     assert len(few.to) <= 7
     # Every look at the clock takes a millisecond: time for two temperatures.
-    late = sa.anneal(case, state, request(limit_s=0.005), sa.Annealing(step_proposals=100))
+    late = anneal(case, state, request(limit_s=0.005), Annealing(step_proposals=100))
     assert 0 < len(late.to) <= 200
-    assert len(sa.moves(case, state, request(limit_s=0.0)).to) == 0
+    assert len(sa(case, state, request(limit_s=0.0)).to) == 0
 
 
 def test_annealing_repeats_with_its_seed() -> None:
     case = generate(shape("s2", 40, 2_000), seed=1)
     state = initial_state(case)
-    short = sa.Annealing(max_migrations=100)
-    first, second, other = (sa.anneal(case, state, request(seed=s), short) for s in (1, 1, 2))
+    short = Annealing(max_migrations=100)
+    first, second, other = (anneal(case, state, request(seed=s), short) for s in (1, 1, 2))
     assert np.array_equal(first.to, second.to)
     assert not (len(first.to) == len(other.to) and np.array_equal(first.to, other.to))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -10,15 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ursa_instances import instance, instances, timer
 
-from controllers.ursa.distance import between
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import UNPLACED, Instance, Placement, Selection, between
 from controllers.ursa.methods import Request
-from controllers.ursa.place import algorithm1, alp, ilp
-from controllers.ursa.place.nearest import Lists
-from controllers.ursa.place.problem import Problem, assignment_problem
+from controllers.ursa.place import algorithm1, alp
+from controllers.ursa.place.problem import Lists, Problem, assignment_problem
 from controllers.ursa.place.relaxation import certify
-from controllers.ursa.results import UNPLACED, Placement, Selection
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import State, initial_state
 from controllers.ursa.swap import swap_phase
@@ -107,7 +105,7 @@ def test_the_ilp_finds_the_optimum(case: Instance) -> None:
     if case.nodes ** len(selection) > FEW:
         return
     least = exhaustive(case, state, selection)
-    placement = ilp.place(case, state, selection, request())
+    placement = alp.ilp(case, state, selection, request())
     assert placement.notes["optimal"]
     assert fits(case, state, selection, placement.move_to)
     if np.isfinite(least):
@@ -195,8 +193,8 @@ def test_placers_keep_the_constraints(
     state, selection = selected(case)
     asked = Request(timer=timer(limit), max_move_cost=reach)
     placements = [
-        alp.place(case, state, selection, asked),
-        ilp.place(case, state, selection, asked),
+        alp.alp(case, state, selection, asked),
+        alp.ilp(case, state, selection, asked),
     ]
     placements += [algorithm1.run(case, state, selection, asked, v) for v in VARIANTS]
     for placement in placements:
@@ -223,7 +221,7 @@ def test_loads_fit_to_the_last_digit() -> None:
         np.zeros(2, np.int32),
         case.primary_load[1:].astype(np.float64),
     )
-    for place in (alp.place, ilp.place, algorithm1.place):
+    for place in (alp.alp, alp.ilp, algorithm1.place):
         placement = place(case, state, selection, request())
         assert sorted(placement.move_to) == [1, 2]
 
@@ -237,7 +235,7 @@ def test_an_object_makes_way_when_that_is_cheaper() -> None:
         xy=[(0, 0), (5, 0), (5.5, 0), (7, 0)],
     )
     state, selection = selected(case)
-    placement = alp.place(case, state, selection, request())
+    placement = alp.alp(case, state, selection, request())
     assert placement.move_to.tolist() == [2, 3]
     assert placement.lower_bound == pytest.approx(7.5, rel=1e-5)
     assert placement.notes["optimal"]
@@ -247,8 +245,8 @@ def test_an_object_makes_way_when_that_is_cheaper() -> None:
 @relaxed
 def test_what_alp_calls_optimal_is(case: Instance) -> None:
     state, selection = selected(case)
-    placement = alp.place(case, state, selection, request())
-    exact = ilp.place(case, state, selection, request())
+    placement = alp.alp(case, state, selection, request())
+    exact = alp.ilp(case, state, selection, request())
     if (exact.move_to == UNPLACED).any() or (placement.move_to == UNPLACED).any():
         return
     least = cost_of(case, selection, exact.move_to)
@@ -265,7 +263,7 @@ def test_pieces_prove_what_one_programme_proves() -> None:
         state = initial_state(case)
         swap_phase(case, state)
         selection = highest_load_first(case, state)
-        placement = alp.place(case, state, selection, request())
+        placement = alp.alp(case, state, selection, request())
         whole = algorithm1.Variant(divide=False, relax=False, first_radius=2.0)
         exact = algorithm1.run(case, state, selection, request(), whole)
         least = cost_of(case, selection, exact.move_to)
@@ -276,11 +274,10 @@ def test_pieces_prove_what_one_programme_proves() -> None:
             assert cost_of(case, selection, placement.move_to) == pytest.approx(least, rel=1e-6)
 
 
-@pytest.mark.parametrize("method", [alp, ilp, algorithm1])
-def test_same_input_same_placement(method: object) -> None:
+@pytest.mark.parametrize("place", [alp.alp, alp.ilp, algorithm1.place])
+def test_same_input_same_placement(place: Callable[..., Placement]) -> None:
     case = generate(shape("s2", 60, 6_000), seed=2)
     state, selection = selected(case)
-    place = method.place  # type: ignore[attr-defined]
     before = state.copy()
     first = place(case, state, selection, request())
     second = place(case, state, selection, request())
@@ -322,7 +319,7 @@ def test_the_four_variants_of_figure_9_cost_almost_the_same() -> None:
         placement = algorithm1.run(case, state, selection, request(), variant)
         assert (placement.move_to != UNPLACED).all()
         costs.append(cost_of(case, selection, placement.move_to))
-    best = cost_of(case, selection, ilp.place(case, state, selection, request()).move_to)
+    best = cost_of(case, selection, alp.ilp(case, state, selection, request()).move_to)
     assert min(costs) >= best - 1e-9
     assert max(costs) <= 1.1 * best
 

@@ -16,13 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ursa_instances import ADVERSARIAL, instance, instances, same, timer
 
-from controllers.ursa import finish
+from controllers.ursa import select as finish
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Instance, Moves, Plan, Timer
 from controllers.ursa.methods import METHODS
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Moves, Plan, Timer
 from controllers.ursa.run import warm_instances, warm_up
 from controllers.ursa.select import highest_load_first, random_objects
 from controllers.ursa.state import initial_state
@@ -295,7 +294,7 @@ sys.modules["numba"] = None
 from controllers.jit import COMPILED
 assert not COMPILED
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Timer
+from controllers.ursa.instance import Timer
 from controllers.ursa.run import warm_instances
 for case in warm_instances():
     made = plan(case, "alp", timer=Timer(lambda: 0.0), success=0.9, seed=4)

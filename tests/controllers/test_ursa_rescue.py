@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from ursa_instances import instance, instances, timer
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance, Racks
-from controllers.ursa.place import highs, moves_model, rescue
+from controllers.ursa.instance import Instance, Plan, Racks
+from controllers.ursa.place import exact, highs
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Plan
 from controllers.ursa.state import initial_state
 
 pytestmark = pytest.mark.slow  # compiling and solving take their time
@@ -124,7 +123,7 @@ def test_replicas_of_a_partition_do_not_change_places(method: str) -> None:
 
 def test_some_objects_of_all_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The surroundings are searched with few objects a node, and none that has moved already."""
-    monkeypatch.setattr(rescue, "PAIRS", 60)
+    monkeypatch.setattr(exact, "PAIRS", 60)
     where = [[0]] * 40 + [[1]] * 40
     loads = [*np.linspace(4.0, 1.0, 40), *np.linspace(3.0, 1.0, 40)]
     full = float(np.float32(np.array(loads, np.float32)[40:].astype(np.float64).sum()))
@@ -145,11 +144,11 @@ def test_loads_a_hair_too_heavy_are_not_cut_off_one_choice_after_the_other(
         solved.append(args)
         return highs.solve(*args, **more)
 
-    monkeypatch.setattr(moves_model, "solve", counting)
+    monkeypatch.setattr(exact, "solve", counting)
     case = hairs()
     found = made(case, "ilp", success=0.9)
     assert found.summary["hot_after"] == 1
-    assert len(solved) <= 4 * (moves_model.FEW_CUTS + 5), "was 119, each harder than the last"
+    assert len(solved) <= 4 * (exact.FEW_CUTS + 5), "was 119, each harder than the last"
 
 
 def hairs() -> Instance:

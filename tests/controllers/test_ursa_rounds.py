@@ -10,13 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ursa_instances import instance, instances, same, timer
 
+from controllers.research.ursa.rounds import NodeIndex, Rounds
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance
-from controllers.ursa.node_index import NodeIndex
+from controllers.ursa.instance import Instance, Plan
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Plan
-from controllers.ursa.rounds import Rounds
 from controllers.ursa.run import warm_up
 from controllers.ursa.state import initial_state
 from schemas.errors import UserError

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from controllers.ursa.instance import Distance, Euclidean, Instance, Racks
-from controllers.ursa.results import Plan, Timer
+from controllers.ursa.instance import Distance, Euclidean, Instance, Plan, Racks, Timer
 
 
 def timer(limit_s: float | None = None) -> Timer:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.registry import create, find
-from controllers.ursa.live.steering import Steering
+from controllers.ursa.live import Steering
 from testbed.stores.contract import Action, Observation, OpRates
 from testbed.stores.fake import FakeStore
 

@@ -18,18 +18,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.ursa.distance import Nearest, between
-from controllers.ursa.instance import Euclidean, Float64, Instance, Int32
+from controllers.ursa.instance import (
+    UNPLACED,
+    Euclidean,
+    Float64,
+    Instance,
+    Int32,
+    Nearest,
+    Placement,
+    Selection,
+    Timer,
+    between,
+)
 from controllers.ursa.methods import Request
-from controllers.ursa.place import kernels
-from controllers.ursa.place.firstfit import first_fit
 from controllers.ursa.place.highs import solve
-from controllers.ursa.place.nearest import Lists
-from controllers.ursa.place.problem import Ints, Problem, assignment_problem
-from controllers.ursa.place.relaxation import components, farthest_move
-from controllers.ursa.place.rounding import standing
-from controllers.ursa.place.windows import assignment_model
-from controllers.ursa.results import UNPLACED, Placement, Selection, Timer
+from controllers.ursa.place.problem import Ints, Lists, Problem, assignment_problem, in_score_order
+from controllers.ursa.place.relaxation import components, farthest_move, first_fit
+from controllers.ursa.place.rounding import assignment_model, standing
 from controllers.ursa.state import State
 
 RACK_NODES = 40
@@ -148,9 +153,7 @@ def round_by_score(
     """Lines 8 to 13: each object to the target of the highest score that fits; in place."""
     positive = np.flatnonzero(x > 1e-9)
     order = positive[np.lexsort((target[positive], -x[positive], found[positive]))]
-    kernels.in_score_order(
-        found[order], target[order].astype(np.int64), problem.layout(), move_to, used
-    )
+    in_score_order(found[order], target[order].astype(np.int64), problem.layout(), move_to, used)
 
 
 def _rack_radius(problem: Problem) -> float:

@@ -1,37 +1,58 @@
-"""ALP: the approximate linear programme of section 3.2, faster and closer to the optimum.
+"""ALP, the two-phase ILP and greedy: placers of a given selection.
 
-Kept from the paper: phase 1's selection, the relaxation of (7) to (13), score-ordered rounding and
-the division into groups that do not touch. Changed: nothing is solved for objects whose nearest
-node has room for all that want it, targets are generated until the relaxation over all nodes is
-proven optimal (instead of a radius that grows until it is feasible), and what rounding loses is
-won back by exchanges and by integer programmes over small groups.
+**ALP** is the approximate linear programme of section 3.2, faster and closer to the optimum. Kept
+from the paper: phase 1's selection, the relaxation of (7) to (13), score-ordered rounding and the
+division into groups that do not touch. Changed: nothing is solved for objects whose nearest node
+has room for all that want it, targets are generated until the relaxation over all nodes is proven
+optimal (instead of a radius that grows until it is feasible), and what rounding loses is won back
+by exchanges and by integer programmes over small groups.
+
+**ILP** solves (7) to (13) to the optimum over all target nodes. The paper stops at the first radius
+with a feasible solution; a target outside of it might still be better for the sum. Here the radius
+of each object is the one that is proven to suffice: beyond it, reduced costs are larger than what
+ALP's placement loses against the relaxation. `algorithm1` has the paper's own search.
+
+**Greedy** sends each object, the heaviest first, to its nearest node with room.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from controllers.ursa.instance import Instance, Int32
+from controllers.ursa.instance import (
+    UNPLACED,
+    Float64,
+    Instance,
+    Int32,
+    Placement,
+    Selection,
+    Timer,
+)
 from controllers.ursa.methods import Request
-from controllers.ursa.place.firstfit import first_fit, take_back
-from controllers.ursa.place.nearest import Lists
-from controllers.ursa.place.problem import Problem, assignment_problem
-from controllers.ursa.place.relaxation import Relaxation, relax
+from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
+from controllers.ursa.place.problem import Ints, Lists, Problem, assignment_problem
+from controllers.ursa.place.relaxation import Relaxation, first_fit, relax, take_back
 from controllers.ursa.place.rounding import (
     CHOICES,
+    EXACT,
+    MAX_CUTS,
+    QUICK,
+    Proof,
     Standing,
     by_score,
     choices,
     improve,
     insert,
+    polish,
+    shared_domains,
     standing,
 )
-from controllers.ursa.place.windows import QUICK, Proof, polish
-from controllers.ursa.results import UNPLACED, Placement, Selection, Timer
 from controllers.ursa.state import State
 
 
-def place(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+def alp(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
     """Where each selected object goes; a placer, see `controllers.ursa.methods`.
 
     `lower_bound` is certified: the relaxation's value, raised by what the integer programmes prove
@@ -90,3 +111,126 @@ def rounded(problem: Problem, lists: Lists, relaxed: Relaxation) -> Standing:
     now = standing(problem, now.move_to)
     improve(problem, options, now)
     return now
+
+
+MAX_PAIRS = 20_000
+WHOLE = 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """A placement, and whether it is proven that none leaves fewer nodes hot."""
+
+    move_to: Int32
+    proven: bool
+
+
+def fewest_hot(problem: Problem, lists: Lists, move_to: Int32, timer: Timer) -> Partial:
+    """Solve (7) to (13) with the freedom to give up nodes; `move_to` is what is known so far.
+
+    A node that is given up keeps all of its objects: what leaves it would cost and relieve nobody.
+    Nothing moves onto it either.
+    """
+    objects = np.arange(len(problem))
+    lists.widen(np.arange(len(lists)), WHOLE)
+    found, target, cost = lists.candidates(objects)
+    if len(found) > MAX_PAIRS:
+        return Partial(move_to, proven=False)
+    if not len(found):
+        return Partial(np.full(len(problem), UNPLACED, dtype=np.int32), proven=True)
+    hot, owner = np.unique(problem.source, return_inverse=True)
+    relief = _solve_partial(
+        problem, found, target, np.zeros(len(found)), hot, owner, len(hot), timer
+    )
+    if relief is None:
+        return Partial(move_to, proven=False)
+    given_up = len(hot) - len(np.unique(problem.source[relief != UNPLACED]))
+    best = _solve_partial(problem, found, target, cost, hot, owner, given_up, timer)
+    return Partial(relief if best is None else best, proven=best is not None)
+
+
+def _solve_partial(
+    problem: Problem,
+    found: Ints,
+    target: Int32,
+    cost: Float64,
+    hot: Int32,
+    owner: Ints,
+    most: int,
+    timer: Timer,
+) -> Int32 | None:
+    """[M] targets with at most `most` nodes given up; without costs, with the fewest given up."""
+    pairs, m, h = len(found), len(problem), len(hot)
+    nodes, place = np.unique(np.concatenate([target, hot]), return_inverse=True)
+    place, own = place[:pairs], place[pairs:]
+    n = len(nodes)
+    unit = np.ones(n)
+    np.maximum.at(unit, place, problem.weight[found])
+    room = np.maximum(problem.room[nodes], 0.0)
+    extra, column = shared_domains(problem, np.arange(m), found, target)
+    more = int(extra.max(initial=-1)) + 1
+    start, row, value = by_columns(
+        pairs + h,
+        (found, np.arange(pairs), 1.0),
+        (np.arange(m), pairs + owner, 1.0),
+        (m + place, np.arange(pairs), problem.weight[found] / unit[place]),
+        (m + own, pairs + np.arange(h), room[own] / unit[own]),
+        (m + n + extra, column, 1.0),
+        (np.full(h, m + n + more), pairs + np.arange(h), 1.0),
+    )
+    scale = float(cost.max(initial=0.0)) or 1.0
+    model = Model(
+        cost=np.concatenate([cost / scale, np.full(h, 0.0 if cost.any() else 1.0)]),
+        start=start,
+        row=row,
+        value=value,
+        lower=np.concatenate([np.ones(m), np.full(n + more + 1, -INFINITE)]),
+        upper=np.concatenate([np.ones(m), room / unit, np.ones(more), [float(most)]]),
+        integer=True,
+    )
+    for _ in range(MAX_CUTS):
+        solved = solve(model, seconds=timer.left())
+        if solved.x is None or solved.status != "optimal":
+            return None
+        taken = np.flatnonzero(solved.x[:pairs] > 0.5)
+        load = np.bincount(place[taken], problem.weight[found[taken]], minlength=n)
+        full = np.flatnonzero((load > 0) & (load > problem.room[nodes]))
+        if not len(full):
+            move_to = np.full(m, UNPLACED, dtype=np.int32)
+            move_to[found[taken]] = target[taken]
+            return move_to
+        for j in full:
+            cover = taken[place[taken] == j]
+            add_row(model, cover, 1.0, -INFINITE, len(cover) - 1.0)
+    return None
+
+
+def ilp(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+    """Where each selected object goes, at least cost; a placer, see `controllers.ursa.methods`.
+
+    `notes["optimal"]` tells whether the optimum is proven: it is unless time runs out, the pairs
+    do not fit into memory, or the whole selection cannot be placed. In that case the fewest nodes
+    stay hot, when the instance is small enough to prove it.
+    """
+    problem = assignment_problem(instance, state, selection, request.max_move_cost)
+    relaxed, lists = relaxation(problem, request.timer)
+    now = rounded(problem, lists, relaxed)
+    if (now.move_to == UNPLACED).any():
+        partial = fewest_hot(problem, lists, now.move_to, request.timer)
+        now = standing(problem, partial.move_to)
+        if (now.move_to == UNPLACED).any():
+            return Placement(now.move_to, notes={"optimal": partial.proven})
+    proof = polish(problem, lists, relaxed, now, EXACT, request.timer)
+    return Placement(
+        now.move_to,
+        lower_bound=proof.bound if relaxed.fits else None,
+        notes={"optimal": proof.optimal, "lp_bound": relaxed.bound},
+    )
+
+
+def greedy(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+    """A placer (see `controllers.ursa.methods`) without a bound."""
+    problem = assignment_problem(instance, state, selection, request.max_move_cost)
+    move_to = np.full(len(selection), UNPLACED, np.int32)
+    first_fit(problem, Lists(problem), move_to, np.zeros(instance.nodes))
+    return Placement(move_to)

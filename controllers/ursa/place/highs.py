@@ -3,7 +3,7 @@
 Through highspy where that is installed, else through scipy (`solve_by_scipy`).
 
 Who uses a solution checks loads exactly, whatever the solver's tolerances, and the bound of a
-linear programme is recomputed from its prices (`relaxation.certify`, `joint_bound.certify`). What
+linear programme is recomputed from its prices (`relaxation.certify`, `bounds.certify_joint`). What
 an integer programme proves is the solver's own dual bound.
 
 Without a time limit HiGHS 1.15 looks at the clock in one place that decides anything: its presolve

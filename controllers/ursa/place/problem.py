@@ -3,6 +3,10 @@
 Loads cannot be split and a move costs the same whatever the object's load is, so this is not a
 transportation problem. An object that has been selected leaves its node: it is not offered that
 node again, and the node's room counts it as gone, as the second term of (8) does.
+
+`Lists` holds candidate targets in order of distance, for many objects at once and as many as are
+asked for. R(i, r) of equations (9) and (10) is a prefix of a list. At the end are the compiled
+loops of placement.
 """
 
 from __future__ import annotations
@@ -13,8 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.instance import Distance, Float64, Instance, Int32
-from controllers.ursa.results import UNPLACED, Selection
+from controllers.jit import njit
+from controllers.ursa.instance import (
+    UNPLACED,
+    Distance,
+    Float64,
+    Instance,
+    Int32,
+    Nearest,
+    Selection,
+)
 from controllers.ursa.state import State
 
 Bools = NDArray[np.bool_]
@@ -160,3 +172,311 @@ def ragged(start: NDArray[np.integer], length: NDArray[np.integer]) -> tuple[Int
     before = np.cumsum(lengths) - lengths
     position = np.arange(len(owner), dtype=np.int64) + (start.astype(np.int64) - before)[owner]
     return owner, position
+
+
+FIRST_LIST = 8
+MOST_ALIKE = 0.75
+
+
+class Lists:
+    """Lists of candidates, widened on demand.
+
+    Attributes:
+        group: [M], the list of each object.
+        start, length: [G], where each list lies in `node` and `cost`.
+        complete: [G], the list holds every node in reach that has room.
+        node, cost: candidates and what a move there costs, ascending within a list.
+    """
+
+    def __init__(self, problem: Problem, objects: NDArray[np.integer] | None = None) -> None:
+        """Empty lists for `objects` (all of the problem's when left out)."""
+        self._problem = problem
+        chosen = np.arange(len(problem)) if objects is None else np.asarray(objects)
+        alike = _alike(_octaves(problem.weight[chosen]), problem.room)
+        self._octaves, rank = np.unique(alike, return_inverse=True)
+        key = problem.sender[chosen].astype(np.int64) * max(1, len(self._octaves)) + rank
+        keys, group = np.unique(key, return_inverse=True)
+        self.group = np.full(len(problem), -1, dtype=np.int64)
+        self.group[chosen] = group
+        self._source = (keys // max(1, len(self._octaves))).astype(np.int32)
+        self._octave = (keys % max(1, len(self._octaves))).astype(np.int64)
+        self.start = np.zeros(len(keys), dtype=np.int64)
+        self.length = np.zeros(len(keys), dtype=np.int64)
+        self.complete = np.zeros(len(keys), dtype=np.bool_)
+        self.node: Int32 = np.zeros(0, dtype=np.int32)
+        self.cost: Float64 = np.zeros(0)
+        self._search: dict[int, Nearest] = {}
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def last(self) -> Float64:
+        """[G], every node that a list lacks costs at least this (infinite where complete)."""
+        last = np.zeros(len(self))
+        filled = self.length > 0
+        last[filled] = self.cost[self.start[filled] + self.length[filled] - 1]
+        last[self.complete] = np.inf
+        return last
+
+    def widen(self, groups: NDArray[np.integer], length: int) -> None:
+        """Make the lists of `groups` hold the `length` nearest nodes, or all there are."""
+        groups = groups[~self.complete[groups] & (self.length[groups] < length)]
+        nodes, costs, tops = [self.node], [self.cost], len(self.node)
+        for octave in np.unique(self._octave[groups]):
+            mine = groups[self._octave[groups] == octave]
+            searcher = self._searcher(int(octave))
+            node, cost = searcher.query(self._source[mine], length)
+            whole = node.shape[1] == len(searcher)
+            in_reach = cost <= self._problem.reach
+            lengths = in_reach.sum(axis=1)
+            self.complete[mine] = whole | (lengths < node.shape[1])
+            self.length[mine] = lengths
+            self.start[mine] = tops + np.cumsum(lengths) - lengths
+            nodes.append(node[in_reach])
+            costs.append(cost[in_reach])
+            tops += int(lengths.sum())
+        self.node = np.concatenate(nodes).astype(np.int32)
+        self.cost = np.concatenate(costs)
+
+    def candidates(
+        self, objects: NDArray[np.integer], farthest: Float64 | None = None
+    ) -> tuple[Ints, Int32, Float64]:
+        """(object, node, cost) of each allowed pair in the lists, by object, then ascending.
+
+        With `farthest` [G] only pairs that cost at most that.
+        """
+        groups = self.group[objects]
+        length = self.length if farthest is None else self._within(farthest)
+        owner, position = ragged(self.start[groups], length[groups])
+        found = np.asarray(objects, dtype=np.int64)[owner]
+        nodes = self.node[position]
+        ok = self._problem.allowed(found, nodes)
+        return found[ok], nodes[ok], self.cost[position[ok]]
+
+    def _within(self, farthest: Float64) -> Ints:
+        """[G], how many of each list cost at most `farthest`."""
+        group, position = ragged(self.start, self.length)
+        near = self.cost[position] <= farthest[group]
+        return np.bincount(group[near], minlength=len(self))
+
+    def _searcher(self, octave: int) -> Nearest:
+        if octave not in self._search:
+            least = _least_of_octave(self._octaves[octave])
+            nodes = np.flatnonzero((self._problem.room >= least) & (self._problem.room >= 0))
+            self._search[octave] = Nearest(self._problem.distance, nodes.astype(np.int32))
+        return self._search[octave]
+
+
+def nearest_fit(
+    problem: Problem, lists: Lists, objects: NDArray[np.integer]
+) -> tuple[Int32, Float64]:
+    """The nearest allowed node of each of `objects`, and its cost: (-1, infinite) without any.
+
+    Lists are widened until each object has found a node or its list is complete.
+    """
+    node = np.full(len(objects), -1, dtype=np.int32)
+    cost = np.full(len(objects), np.inf)
+    pending = np.arange(len(objects))
+    length = FIRST_LIST
+    while len(pending):
+        groups = lists.group[objects[pending]]
+        lists.widen(np.unique(groups), length)
+        owner, position = ragged(lists.start[groups], lists.length[groups])
+        nodes = lists.node[position]
+        ok = np.flatnonzero(problem.allowed(objects[pending][owner], nodes))
+        found, first = np.unique(owner[ok], return_index=True)
+        node[pending[found]] = nodes[ok[first]]
+        cost[pending[found]] = lists.cost[position[ok[first]]]
+        missing = np.ones(len(pending), dtype=np.bool_)
+        missing[found] = False
+        pending = pending[missing & ~lists.complete[groups]]
+        length *= 4
+    return node, cost
+
+
+def _octaves(weight: Float64) -> Ints:
+    """The e with 2**e <= weight < 2**(e + 1); very low for a load of zero."""
+    exponent = np.frexp(weight)[1].astype(np.int64) - 1
+    exponent[weight <= 0] = -2000
+    return exponent
+
+
+def _alike(octave: Ints, room: Float64) -> Ints:
+    """For each octave the lowest below it that at most a third more nodes have room for."""
+    octaves, inverse = np.unique(octave, return_inverse=True)
+    ordered = np.sort(room)
+    stands_for, count, lowest = octaves.copy(), np.inf, 0
+    for at, this in enumerate(octaves):
+        enough = len(room) - int(np.searchsorted(ordered, _least_of_octave(this)))
+        if at == 0 or enough < MOST_ALIKE * count:
+            lowest, count = this, enough
+        stands_for[at] = lowest
+    return stands_for[inverse]
+
+
+def _least_of_octave(octave: int) -> float:
+    return 0.0 if octave <= -2000 else float(np.ldexp(1.0, int(octave)))
+
+
+class Targets(NamedTuple):
+    """Of each object, where its targets lie, the cheapest first: see `rounding.Choices`."""
+
+    first: Ints
+    end: Ints
+    node: Int32
+    cost: Float64
+
+
+@njit
+def apart(
+    i: int,
+    domain: int,
+    layout: Layout,
+    move_to: Int32,
+) -> bool:
+    """Whether no other replica of object i's partition is, or is sent, into `domain`: (11), (12).
+
+    `move_to` is [M], the targets decided so far.
+    """
+    for column in range(layout.taken.shape[1]):
+        if layout.taken[i, column] == domain:
+            return False
+    for at in range(layout.sibling_first[i], layout.sibling_end[i]):
+        other = layout.sibling[at]
+        if other != i and move_to[other] >= 0 and layout.domain[move_to[other]] == domain:
+            return False
+    return True
+
+
+@njit
+def fit_in_order(
+    order: Ints,
+    start: Ints,
+    length: Ints,
+    list_node: Int32,
+    layout: Layout,
+    move_to: Int32,
+    used: Float64,
+) -> None:
+    """Objects in `order` to the first node of their list with room; `move_to`, `used` change."""
+    for at in range(len(order)):
+        i = order[at]
+        w = layout.weight[i]
+        for position in range(start[at], start[at] + length[at]):
+            j = list_node[position]
+            if j == layout.source[i] or used[j] + w > layout.room[j]:
+                continue
+            if apart(i, layout.domain[j], layout, move_to):
+                move_to[i] = j
+                used[j] += w
+                break
+
+
+@njit
+def in_score_order(
+    owner: Ints,
+    node: Ints,
+    layout: Layout,
+    move_to: Int32,
+    used: Float64,
+) -> None:
+    """Pairs (owner, node) in turn, where the owner is unplaced and the node has room."""
+    for at in range(len(owner)):
+        i, j = owner[at], node[at]
+        w = layout.weight[i]
+        if move_to[i] >= 0 or used[j] + w > layout.room[j]:
+            continue
+        if apart(i, layout.domain[j], layout, move_to):
+            move_to[i] = j
+            used[j] += w
+
+
+@njit
+def link(move_to: Int32, listed: Bools, head: Ints, follow: Ints) -> None:
+    """Lists of the objects on each node, ascending, of those where `listed` holds."""
+    for i in range(len(move_to) - 1, -1, -1):
+        if listed[i] and move_to[i] >= 0:
+            follow[i] = head[move_to[i]]
+            head[move_to[i]] = i
+
+
+@njit
+def _unlink(head: Ints, follow: Ints, i: int, j: int) -> None:
+    at = head[j]
+    if at == i:
+        head[j] = follow[i]
+        return
+    while follow[at] != i:
+        at = follow[at]
+    follow[at] = follow[i]
+
+
+@njit
+def exchange(  # noqa: PLR0912 - one search over direct moves and exchanges
+    objects: Ints,
+    targets: Targets,
+    layout: Layout,
+    move_to: Int32,
+    used: Float64,
+    cost: Float64,
+    head: Ints,
+    follow: Ints,
+) -> None:
+    """`rounding.insert`; `head` [N] and `follow` [M] list the objects on each node."""
+    first, end, node, target_cost = targets
+    weight, room, domain = layout.weight, layout.room, layout.domain
+    for turn in range(len(objects)):
+        i = objects[turn]
+        home = move_to[i]
+        alone = layout.sibling_end[i] - layout.sibling_first[i] == 1
+        w = weight[i]
+        now = cost[i] if home >= 0 else np.inf
+        gain = 1e-12 * now if home >= 0 else -np.inf  # a change has to save more than this
+        best_j, best_k, best_to = -1, -1, -1
+        best_total = now - gain
+        best_cost_i, best_cost_k = 0.0, 0.0
+        for at in range(first[i], end[i]):
+            j, price = node[at], target_cost[at]
+            if price >= best_total and home >= 0 and price >= now:
+                break
+            if j == home or not apart(i, domain[j], layout, move_to):
+                continue
+            if used[j] + w <= room[j]:
+                if price < best_total:
+                    best_j, best_k, best_total, best_cost_i = j, -1, price, price
+                continue
+            k = head[j]
+            while k >= 0:
+                if k != i and used[j] - weight[k] + w <= room[j]:
+                    for at_k in range(first[k], end[k]):
+                        to = node[at_k]
+                        total = price + target_cost[at_k] - cost[k]
+                        if total >= best_total:
+                            break
+                        freed = w if to == home else 0.0
+                        if (
+                            to != j
+                            and used[to] - freed + weight[k] <= room[to]
+                            and (alone or domain[to] != domain[j])
+                            and apart(k, domain[to], layout, move_to)
+                        ):
+                            best_j, best_k, best_to, best_total = j, k, to, total
+                            best_cost_i, best_cost_k = price, target_cost[at_k]
+                            break
+                k = follow[k]
+        if best_j < 0:
+            continue
+        if home >= 0:
+            _unlink(head, follow, i, home)
+            used[home] -= w
+        if best_k >= 0:
+            _unlink(head, follow, best_k, best_j)
+            used[best_j] -= weight[best_k]
+            used[best_to] += weight[best_k]
+            move_to[best_k], cost[best_k] = best_to, best_cost_k
+            follow[best_k] = head[best_to]
+            head[best_to] = best_k
+        move_to[i], cost[i] = best_j, best_cost_i
+        used[best_j] += w
+        follow[i] = head[best_j]
+        head[best_j] = i

@@ -1,10 +1,11 @@
-"""The linear relaxation of (7) to (13) over *all* target nodes, solved on the few that matter.
+"""First fit, and the linear relaxation of (7) to (13) over *all* target nodes.
 
-Every object begins on the nearest node with room. Only where objects had to step aside is there
-anything to decide: those objects and the ones in their way form the **active set**; whoever is on
-a node that turns out to have a price joins. Targets come by column generation: a node's price and
-the distance bound what any node farther out could offer, so that the search ends with a proof.
-Constraint (11) is left to the rounding; dropping it keeps the bound valid.
+The relaxation is solved on the few objects that matter. Every object begins on the nearest node
+with room. Only where objects had to step aside is there anything to decide: those objects and the
+ones in their way form the **active set**; an object on a node that turns out to have a price joins.
+Targets come by column generation: a node's price and the distance bound what any node farther out
+could offer, so that the search ends with a proof. Constraint (11) is left to the rounding; dropping
+it keeps the bound valid.
 """
 
 from __future__ import annotations
@@ -14,13 +15,87 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.distance import between
-from controllers.ursa.instance import Float64, Int32
-from controllers.ursa.jit import in_threads
+from controllers.jit import in_threads
+from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer, between
 from controllers.ursa.place.highs import INFINITE, Model, by_columns, solve
-from controllers.ursa.place.nearest import Lists, nearest_fit
-from controllers.ursa.place.problem import Bools, Ints, Problem
-from controllers.ursa.results import UNPLACED, Timer
+from controllers.ursa.place.problem import (
+    FIRST_LIST,
+    Bools,
+    Ints,
+    Lists,
+    Problem,
+    fit_in_order,
+    nearest_fit,
+)
+
+LONGEST_LIST = 512
+
+
+def first_fit(
+    problem: Problem,
+    lists: Lists,
+    move_to: Int32,
+    used: Float64,
+    objects: NDArray[np.integer] | None = None,
+) -> None:
+    """Place what is unplaced, in place; what then is left fits on no node in reach.
+
+    Every round searches anew among the nodes that still have room, so that a crowd of full nodes
+    is stepped over, and places at least one object that any node can still take.
+
+    Args:
+        problem: room is before anything has been placed.
+        lists: candidates by the whole room, for the first round.
+        move_to: [M], UNPLACED where an object is to be placed; filled in.
+        used: [N], load that `move_to` puts on each node; kept up.
+        objects: those to place; all that are unplaced when left out.
+    """
+    wanted = np.arange(len(problem)) if objects is None else np.asarray(objects)
+    pending = wanted[move_to[wanted] == UNPLACED]
+    pending = pending[np.argsort(-problem.weight[pending], kind="stable")]
+    rest, length = problem, FIRST_LIST
+    while len(pending):
+        node, _ = nearest_fit(rest, lists, pending)
+        pending = pending[node >= 0]
+        lists.widen(np.unique(lists.group[pending]), length)
+        groups = lists.group[pending]
+        fit_in_order(
+            pending,
+            lists.start[groups],
+            lists.length[groups],
+            lists.node,
+            problem.layout(),
+            move_to,
+            used,
+        )
+        left = move_to[pending] == UNPLACED
+        if left.all() and bool(lists.complete[groups].all()):
+            return  # what has room is in a domain of another replica of theirs
+        length = 4 * length if left.all() else min(4 * length, LONGEST_LIST)
+        pending = pending[left]
+        rest = problem.with_room(problem.room - used)
+        lists = Lists(rest, pending)
+
+
+def take_back(problem: Problem, move_to: Int32) -> Bools:
+    """Unplace, in place, the lightest objects of nodes that are over-full until they fit.
+
+    Returns:
+        [M], the objects taken back.
+    """
+    back = np.zeros(len(problem), dtype=np.bool_)
+    for j in np.flatnonzero(problem.crowded(move_to)):
+        here = np.flatnonzero(move_to == j)
+        here = here[np.argsort(-problem.weight[here], kind="stable")]
+        total = 0.0
+        for i in here:
+            if total + problem.weight[i] <= problem.room[j]:
+                total += problem.weight[i]
+            else:
+                back[i] = True
+    move_to[back] = UNPLACED
+    return back
+
 
 ROUNDS = 100
 FIRST_COLUMNS = 6

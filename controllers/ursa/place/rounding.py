@@ -1,9 +1,19 @@
-"""From fractions to nodes: score order, eject-and-relocate, and an improvement that ends.
+"""From fractions to nodes: score order, exchanges, and integer programmes over small pieces.
 
 The paper rounds by score: an object goes to the node with the largest fraction of it that still has
 room (section 3.2, Algorithm 1 lines 8 to 13). Loads cannot be split, so some then fit nowhere near.
 For these another object on the wanted node is ejected to where that costs least; the same exchange
 shortens moves afterwards, a limited number of times.
+
+Pieces of the problem that do not touch are then solved as integer programmes. By the relaxation's
+prices every placement costs its bound, plus the reduced cost of every target taken, plus the priced
+room left idle. What a piece loses against its part of the bound is therefore the most that the
+reduced cost of any target in a better placement of it can be.
+
+Pieces are the connected components of all pairs of reduced cost at most tau. A pair that joins two
+pieces costs more than tau and can win back at most what the bounds of these two pieces have been
+raised by. So as long as no piece's bound is raised by more than tau / 2, the sum of the pieces'
+bounds is a bound for the whole, and pieces that are solved make up an optimum.
 """
 
 from __future__ import annotations
@@ -12,13 +22,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.ursa.distance import between
-from controllers.ursa.instance import Float64, Int32
-from controllers.ursa.place import kernels
-from controllers.ursa.place.nearest import Lists
-from controllers.ursa.place.problem import Ints, Problem
-from controllers.ursa.place.relaxation import Relaxation, ranks
-from controllers.ursa.results import UNPLACED
+from controllers.jit import in_threads
+from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer, between
+from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
+from controllers.ursa.place.problem import (
+    Bools,
+    Ints,
+    Lists,
+    Problem,
+    Targets,
+    exchange,
+    in_score_order,
+    link,
+    ragged,
+)
+from controllers.ursa.place.relaxation import Relaxation, components, ranks
 
 CHOICES = 24
 PASSES = 12
@@ -96,9 +114,7 @@ def by_score(problem: Problem, relaxed: Relaxation) -> Standing:
     best = np.zeros(len(problem))
     np.maximum.at(best, owner, x)
     order = np.lexsort((columns.node[positive], -x, owner, -problem.weight[owner], -best[owner]))
-    kernels.in_score_order(
-        owner[order], columns.node[positive][order], problem.layout(), move_to, used
-    )
+    in_score_order(owner[order], columns.node[positive][order], problem.layout(), move_to, used)
     return standing(problem, move_to)
 
 
@@ -110,10 +126,10 @@ def insert(problem: Problem, options: Choices, now: Standing, objects: Ints) -> 
     head = np.full(problem.nodes, -1, dtype=np.int64)
     follow = np.full(len(problem), -1, dtype=np.int64)
     # Only objects with choices can be ejected, so only they are listed by node.
-    kernels.link(now.move_to, options.end > options.first, head, follow)
-    kernels.insert(
+    link(now.move_to, options.end > options.first, head, follow)
+    exchange(
         objects,
-        kernels.Targets(options.first, options.end, options.node, options.cost),
+        Targets(options.first, options.end, options.node, options.cost),
         problem.layout(),
         now.move_to,
         now.used,
@@ -135,3 +151,321 @@ def improve(problem: Problem, options: Choices, now: Standing) -> None:
         insert(problem, options, now, turn[np.argsort(-loss[turn], kind="stable")])
         if np.array_equal(before, now.move_to):
             return
+
+
+MIN_LOSS = 1e-9
+EQUAL = 1e-12
+"""Part of the cost that two sums of the same moves may differ by."""
+MAX_CUTS = 50
+MAX_PAIRS = 6_000_000
+WIDENINGS = 6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard a piece is tried.
+
+    Attributes:
+        columns: pieces with more targets than that are left as they are.
+        nodes: of branch and bound, a limit that is the same on every machine; None for none.
+        gap: relative gap that is good enough.
+    """
+
+    columns: float
+    nodes: int | None
+    gap: float
+
+
+QUICK = Effort(columns=3000, nodes=200, gap=1e-5)
+EXACT = Effort(columns=INFINITE, nodes=None, gap=0.0)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the pieces prove: a lower bound of placing all objects, and whether it is reached."""
+
+    bound: float
+    optimal: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Components of the pairs of reduced cost at most `tau`.
+
+    Attributes:
+        options: these pairs, and those of the placement that it began with.
+        tau: the limit.
+        label: [M], the piece of each object.
+        slack: [pieces], what the placement costs above the piece's part of the bound.
+        size: [pieces], pairs that a better placement of the piece could hold.
+    """
+
+    options: Choices
+    tau: float
+    label: Int32
+    slack: Float64
+    size: Ints
+
+
+def polish(
+    problem: Problem,
+    lists: Lists,
+    relaxed: Relaxation,
+    now: Standing,
+    effort: Effort,
+    timer: Timer,
+) -> Proof:
+    """Solve each piece; `now`, which places every object, is changed where something is better.
+
+    Args:
+        problem: what is placed.
+        lists: candidates, widened where pieces reach farther.
+        relaxed: prices and bound.
+        now: where to begin.
+        effort: limits.
+        timer: nothing is begun when no time is left.
+    """
+    cost = float(now.cost.sum())
+    if cost <= relaxed.bound * (1 + EQUAL):
+        return Proof(min(relaxed.bound, cost), optimal=True)
+    pieces = _pieces(problem, lists, relaxed, now, effort, timer)
+    if pieces is None:
+        return Proof(relaxed.bound, optimal=False)
+    order = np.argsort(pieces.label, kind="stable")
+    begin = np.searchsorted(pieces.label[order], np.arange(len(pieces.slack) + 1))
+    lossy = np.flatnonzero(pieces.slack > MIN_LOSS)
+    raised = np.zeros(len(lossy))
+    reached = np.zeros(len(lossy), dtype=np.bool_)
+
+    def work(at: int) -> None:
+        # Pieces share neither objects nor nodes: each writes to its own part of `now`.
+        piece = lossy[at]
+        slack = float(pieces.slack[piece])
+        if timer.left() > 0 and pieces.size[piece] <= effort.columns:
+            objects = order[begin[piece] : begin[piece + 1]]
+            saved, least = solve_piece(problem, pieces.options, now, objects, slack, effort, timer)
+            raised[at] = slack - least
+            reached[at] = saved >= least - MIN_LOSS and raised[at] <= pieces.tau / 2
+
+    in_threads(work, len(lossy))
+    bound = relaxed.bound + float(np.minimum(raised, pieces.tau / 2).sum())
+    return Proof(min(bound, float(now.cost.sum())), optimal=bool(reached.all()))
+
+
+def _pieces(
+    problem: Problem,
+    lists: Lists,
+    relaxed: Relaxation,
+    now: Standing,
+    effort: Effort,
+    timer: Timer,
+) -> Pieces | None:
+    tau, found = MIN_LOSS, None
+    for _ in range(WIDENINGS):
+        options = worthwhile(problem, lists, relaxed, now, tau, timer)
+        if options is None:
+            return found
+        found = _components(problem, relaxed, now, options, tau)
+        small = found.size <= effort.columns
+        needed = 2 * float(found.slack[small].max(initial=0.0))
+        if needed <= tau:
+            return found
+        tau = needed * (1 + 1e-9)
+    return found
+
+
+def worthwhile(
+    problem: Problem,
+    lists: Lists,
+    relaxed: Relaxation,
+    now: Standing,
+    tau: float,
+    timer: Timer,
+) -> Choices | None:
+    """Every pair of reduced cost at most `tau`, and those of `now`; None when they are too many."""
+    farthest = np.zeros(len(lists))
+    np.maximum.at(farthest, lists.group, relaxed.worth + tau)
+    groups = np.arange(len(lists))
+    while True:
+        groups = groups[lists.last()[groups] <= farthest[groups]]
+        if not len(groups):
+            break
+        if len(lists.node) > MAX_PAIRS or timer.left() <= 0:
+            return None
+        for length in np.unique(lists.length[groups]):
+            lists.widen(groups[lists.length[groups] == length], max(8, 2 * int(length)))
+    found, node, cost = lists.candidates(np.arange(len(problem)), farthest)
+    reduced = cost + problem.weight[found] * relaxed.price[node] - relaxed.worth[found]
+    here = node == now.move_to[found]
+    keep = np.flatnonzero((reduced <= tau) | here)
+    missing = np.ones(len(problem), dtype=np.bool_)
+    missing[found[here]] = False
+    away = np.flatnonzero(missing)
+    more = now.cost[away] + problem.weight[away] * relaxed.price[now.move_to[away]]
+    owner = np.concatenate([found[keep], away])
+    order = np.argsort(owner, kind="stable") if len(away) else np.arange(len(owner))
+    count = np.bincount(owner, minlength=len(problem))
+    end = np.cumsum(count)
+    return Choices(
+        end - count,
+        end,
+        np.concatenate([node[keep], now.move_to[away]])[order],
+        np.concatenate([cost[keep], now.cost[away]])[order],
+        np.concatenate([reduced[keep], more - relaxed.worth[away]])[order],
+    )
+
+
+def _components(
+    problem: Problem, relaxed: Relaxation, now: Standing, options: Choices, tau: float
+) -> Pieces:
+    owner, at = ragged(options.first, options.end - options.first)
+    label, _ = components(owner, options.node[at], len(problem), problem.nodes)
+    label, count = _joined(label, problem.partition)
+    nodes, first = np.unique(options.node[at], return_index=True)
+    idle = relaxed.price[nodes] * problem.room[nodes]
+    slack = np.bincount(label, now.cost - relaxed.worth, minlength=count)
+    slack += np.bincount(label[owner[first]], idle, minlength=count)
+    keep = options.reduced[at] <= slack[label[owner]] * (1 + 1e-9) + MIN_LOSS
+    size = np.bincount(label[owner[keep]], minlength=count)
+    return Pieces(options, tau, label, np.asarray(slack), size)
+
+
+def solve_piece(
+    problem: Problem,
+    options: Choices,
+    standing: Standing,
+    objects: Ints,
+    slack: float,
+    effort: Effort,
+    timer: Timer,
+) -> tuple[float, float]:
+    """Place `objects` anew, all others staying, where that is cheaper.
+
+    A solver's tolerance may let a node be over-full by a millionth. The set of objects that is too
+    heavy is then forbidden by a cover inequality, and the programme solved again: loads fit to the
+    last digit.
+
+    Returns:
+        (what was saved, what can be saved at most).
+    """
+    move_to = standing.move_to
+    row, at = ragged(options.first[objects], options.end[objects] - options.first[objects])
+    target = options.node[at]
+    keep = (options.reduced[at] <= slack * (1 + 1e-9) + MIN_LOSS) | (
+        target == move_to[objects[row]]
+    )
+    keep &= _clear_of_others(problem, move_to, objects, objects[row], target)
+    row, at, target = row[keep], at[keep], target[keep]
+    now = target == move_to[objects[row]]
+    nodes, place = np.unique(target, return_inverse=True)
+    weight = problem.weight[objects[row]]
+    inside = np.bincount(place[now], weight[now], minlength=len(nodes))
+    room = problem.room[nodes] - (standing.used[nodes] - inside)
+    scale = float(options.cost[at].max(initial=0.0)) or 1.0
+    model = assignment_model(problem, objects, row, target, options.cost[at] / scale, room)
+    before = float(standing.cost[objects].sum())
+    for _ in range(MAX_CUTS):
+        found = solve(
+            model,
+            seconds=timer.left(),
+            nodes=effort.nodes,
+            gap=effort.gap,
+            first=now.astype(np.float64),
+        )
+        least = min(before - found.bound * scale, slack)
+        if found.x is None:
+            return 0.0, slack
+        taken = np.flatnonzero(found.x > 0.5)
+        load = np.bincount(place[taken], weight[taken], minlength=len(nodes))
+        full = np.flatnonzero((load > 0) & (load > room))
+        if not len(full):
+            who, cost = objects[row[taken]], options.cost[at[taken]]
+            saved = max(before - float(cost.sum()), 0.0)
+            _take_over(problem, standing, who, target[taken], cost)
+            return saved, max(least, saved)
+        for j in full:
+            cover = taken[place[taken] == j]
+            add_row(model, cover, 1.0, -INFINITE, len(cover) - 1.0)
+    return 0.0, slack
+
+
+def assignment_model(
+    problem: Problem, objects: Ints, row: Ints, target: Int32, cost: Float64, room: Float64
+) -> Model:
+    """Equations (7) to (9), (11) and (13) for given pairs; (10) and (12) by leaving pairs out.
+
+    Args:
+        problem: what is placed.
+        objects: [m], those placed.
+        row, target, cost: [pairs], the place in `objects`, the node and the cost of each pair.
+        room: [nodes], of the distinct targets, ascending.
+    """
+    nodes, place = np.unique(target, return_inverse=True)
+    pairs, m, n = len(row), len(objects), len(nodes)
+    weight = problem.weight[objects[row]]
+    unit = np.zeros(n)
+    np.maximum.at(unit, place, weight)
+    unit[unit == 0] = 1.0
+    extra, column = shared_domains(problem, objects, row, target)
+    more = int(extra.max(initial=-1)) + 1
+    start, index, value = by_columns(
+        pairs,
+        (row, np.arange(pairs), 1.0),
+        (m + place, np.arange(pairs), weight / unit[place]),
+        (m + n + extra, column, 1.0),
+    )
+    return Model(
+        cost=cost,
+        start=start,
+        row=index,
+        value=value,
+        lower=np.concatenate([np.ones(m), np.full(n + more, -INFINITE)]),
+        upper=np.concatenate([np.ones(m), np.maximum(room, 0.0) / unit, np.ones(more)]),
+        integer=True,
+    )
+
+
+def shared_domains(problem: Problem, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
+    """(row, column) entries of (11): partitions of which several objects may go to one domain."""
+    _, inverse, count = np.unique(
+        problem.partition[objects], return_inverse=True, return_counts=True
+    )
+    column = np.flatnonzero(count[inverse[row]] > 1)
+    if not len(column):
+        return column, column
+    domains = int(problem.domain.max(initial=0)) + 1
+    key = inverse[row[column]].astype(np.int64) * domains + problem.domain[target[column]]
+    _, extra = np.unique(key, return_inverse=True)
+    return extra.astype(np.int64), column
+
+
+def _clear_of_others(
+    problem: Problem, move_to: Int32, objects: Ints, owner: Ints, target: Int32
+) -> Bools:
+    """Pairs that no object of the same partition, outside of `objects`, stands in the way of."""
+    length = problem.sibling_end[owner] - problem.sibling_first[owner]
+    clear = np.ones(len(owner), dtype=np.bool_)
+    many = np.flatnonzero(length > 1)
+    pair, at = ragged(problem.sibling_first[owner[many]], length[many])
+    other = problem.sibling[at]
+    fixed = ~np.isin(other, objects) & (move_to[other] != UNPLACED)
+    same = problem.domain[move_to[other]] == problem.domain[target[many[pair]]]
+    clear[many[pair[fixed & same]]] = False
+    return clear
+
+
+def _joined(label: Int32, partition: Int32) -> tuple[Int32, int]:
+    """Components that hold objects of one partition become one."""
+    _, inverse = np.unique(partition, return_inverse=True)
+    count = int(label.max(initial=-1)) + 1
+    merged, _ = components(label, inverse, count, int(inverse.max(initial=-1)) + 1)
+    _, renamed = np.unique(merged[label], return_inverse=True)
+    return renamed.astype(np.int32), int(renamed.max(initial=-1)) + 1
+
+
+def _take_over(problem: Problem, standing: Standing, who: Ints, to: Int32, cost: Float64) -> None:
+    if cost.sum() >= standing.cost[who].sum() * (1 - 1e-12):
+        return
+    np.subtract.at(standing.used, standing.move_to[who], problem.weight[who])
+    np.add.at(standing.used, to, problem.weight[who])
+    standing.move_to[who], standing.cost[who] = to, cost

@@ -1,11 +1,12 @@
-"""Moves within a budget: the most hot spots removed for what may be moved in a round.
+"""Plans for several dimensions, nested domains or groups, and plans within a budget.
 
-A hot node's need is the price of the objects that have to leave it, 1 each where moves are counted,
-their bytes and a little where bytes are; they are selected by relief per price. The nodes of least
-need come first: so the most nodes are relieved that these selections allow. What is left of the
-budget goes to the next nodes in part, the objects of most relief per price first. Nothing moves to
-a node that is hot at the time, so no move depends on another one, no node becomes hot, and no
-object moves twice: every round that can move anything leaves less to do, and rounds come to an end.
+**Budget.** Moves within a budget remove the most hot spots for what may be moved in a round. A hot
+node's need is the price of the objects that have to leave it, 1 each where moves are counted, their
+bytes and a little where bytes are; they are selected by relief per price. The nodes of least need
+come first: so the most nodes are relieved that these selections allow. What is left of the budget
+goes to the next nodes in part, the objects of most relief per price first. Nothing moves to a node
+that is hot at the time, so no move depends on another one, no node becomes hot, and no object moves
+twice: every round that can move anything leaves less to do, and rounds come to an end.
 """
 
 from __future__ import annotations
@@ -16,21 +17,50 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa import finish
-from controllers.ursa.finish import MoveList
-from controllers.ursa.general.finish import move_list, nodes_of, placed_moves
-from controllers.ursa.general.select import most_relief_first
-from controllers.ursa.general.units import Units, VectorState
-from controllers.ursa.instance import Float64, Int32
+from controllers.research.ursa.exact import optimum
+from controllers.research.ursa.place import alp, greedy, ilp
+from controllers.research.ursa.problem import (
+    Units,
+    VectorState,
+    expanded,
+    initial_state,
+    move_list,
+    nodes_of,
+    placed_moves,
+    units_of,
+)
+from controllers.research.ursa.select import most_relief_first, swap_phase
+from controllers.ursa.instance import (
+    UNPLACED,
+    Budget,
+    Float64,
+    Instance,
+    Int32,
+    Placement,
+    Plan,
+    Selection,
+    Timer,
+)
 from controllers.ursa.methods import Request
 from controllers.ursa.place.problem import Bools
-from controllers.ursa.results import UNPLACED, Budget, Placement, Selection
-from controllers.ursa.select import object_id
+from controllers.ursa.select import (
+    MoveList,
+    Phases,
+    Result,
+    gap,
+    hot_after,
+    in_order,
+    load_after,
+    object_id,
+    select_and_place,
+    without_heating,
+    without_vain,
+)
 from schemas.errors import UserError
 
 Placer = Callable[[Units, VectorState, Selection, Request], Placement]
 
-MAX_REPAIRS = 16
+BUDGET_REPAIRS = 16
 OVERHEAD = 0.05
 """What a move costs besides its bytes, as a part of an average object's.
 
@@ -86,7 +116,7 @@ class _Purse:
         np.add.at(self.out, nodes, sizes)
 
 
-def checked(budget: Budget, units: Units) -> Budget:
+def checked_budget(budget: Budget, units: Units) -> Budget:
     """`budget`, when it makes sense for these units; UserError otherwise."""
     for name, value in (("max-moves", budget.max_moves), ("budget", budget.size)):
         if value is not None and not 0 <= value < np.inf:
@@ -103,7 +133,7 @@ def checked(budget: Budget, units: Units) -> Budget:
     return budget
 
 
-def rounds(
+def plan_rounds(
     units: Units, state: VectorState, place: Placer, request: Request, budget: Budget
 ) -> Rounded:
     """Plan round after round until nothing is hot, nothing can be moved, or rounds are used up.
@@ -125,10 +155,10 @@ def rounds(
             break
         moves = _round(units, now, place, request, budget, stay)
         nodes = nodes_of(units, now)
-        moves = finish.in_order(nodes, finish.without_vain(nodes, moves))
+        moves = in_order(nodes, without_vain(nodes, moves))
         if not len(moves):
             break
-        now.load = finish.load_after(now.load, moves)
+        now.load = load_after(now.load, moves)
         stay = np.concatenate([stay, _mates(units, moves)])
         parts.append(moves)
         told.append(
@@ -137,7 +167,7 @@ def rounds(
                 "moves": int(units.members[moves.partition].sum()),
                 "bytes": None if units.size is None else float(units.size[moves.partition].sum()),
                 "cost": float(moves.cost.sum()),
-                "hot_after": int(finish.hot_after(nodes_of(units, now), nothing).any(axis=1).sum()),
+                "hot_after": int(hot_after(nodes_of(units, now), nothing).any(axis=1).sum()),
             }
         )
     count = [len(part) for part in parts]
@@ -163,26 +193,28 @@ def _round(
     moves = move_list(units, state, none, none, none)
     hot = state.hot(units)
     rest = state
-    for _ in range(MAX_REPAIRS):
+    for _ in range(BUDGET_REPAIRS):
         with request.timer.phase("select"):
             selection = most_relief_first(units, rest, stay, price)
             selection = _affordable(units, rest, selection, purse, price, sizes)
         if not len(selection):
             break
         with request.timer.phase("place"):
-            placement = _place(units, rest, selection, hot, purse.into, sizes, place, request)
+            placement = _place_in_budget(
+                units, rest, selection, hot, purse.into, sizes, place, request
+            )
         left = placement.move_to == UNPLACED
         unit = selection.partition[left]
         purse.give_back(selection.node[left], units.members[unit], sizes[unit])
         done = placed_moves(units, selection, placement)
         np.subtract.at(purse.into, done.to, sizes[done.partition])
         moves = moves + done
-        rest = VectorState(state.primary, finish.load_after(state.load, moves))
+        rest = VectorState(state.primary, load_after(state.load, moves))
         misfits = object_id(units.placed, unit, selection.replica[left])
         stay = np.concatenate([stay, misfits, _mates(units, done)])
         if not left.any():
             break
-    return finish.without_heating(nodes_of(units, state), moves)
+    return without_heating(nodes_of(units, state), moves)
 
 
 def _prices(units: Units, budget: Budget) -> Float64:
@@ -232,7 +264,7 @@ def _affordable(
     )
 
 
-def _place(
+def _place_in_budget(
     units: Units,
     state: VectorState,
     selection: Selection,
@@ -261,3 +293,129 @@ def _mates(units: Units, moves: MoveList) -> NDArray[np.int64]:
     """Every object of units of which one has moved: placers see where replicas were."""
     columns = np.arange(units.replicas)
     return object_id(units.placed, moves.partition[:, None], columns[None, :]).ravel()
+
+
+PLACERS: dict[str, Placer] = {"alp": alp, "ilp": ilp, "greedy": greedy}
+METHODS = ("alp", "ilp", "opt", "greedy")
+
+
+def plan(
+    instance: Instance,
+    method: str,
+    *,
+    timer: Timer,
+    seed: int = 0,
+    max_move_cost: float | None = None,
+    success: float = 1.0,
+    budget: Budget | None = None,
+) -> Plan:
+    """Decide which roles change and which objects move so that no node stays hot.
+
+    Parameters and result as of `controllers.ursa.plan.plan`, which checks them; with a budget, what
+    is planned for is as many rounds of it.
+
+    Raises:
+        UserError: a method that is for the paper's model alone; a budget that makes no sense.
+    """
+    methods = METHODS if budget is None else tuple(name for name in METHODS if name != "opt")
+    if method not in methods:
+        raise UserError(
+            f"method {method} is for loads of one dimension, one level of fault domains, no groups "
+            f"and no budget; here take {', '.join(methods)}."
+        )
+    request = Request(timer=timer, seed=seed, max_move_cost=max_move_cost)
+    with timer.phase("aggregate"):
+        units = units_of(instance)
+        state = initial_state(units)
+        before = state.over(units)
+    with timer.phase("swap"):
+        swaps = swap_phase(units, state, success=success, seed=seed)
+        swapped = state.over(units)
+    bound: float | None = 0.0
+    notes: dict[str, object] = {}
+    none = np.empty(0, np.int32)
+    moves = move_list(units, state, none, none, none)
+    rounds: Rounded | None = None
+    if budget is not None:
+        rounds = plan_rounds(units, state, PLACERS[method], request, checked_budget(budget, units))
+        moves, bound = rounds.moves, None if swapped.any() else 0.0
+    elif swapped.any():
+        moves, bound, notes = _moves(units, state, method, request)
+    with timer.phase("finish"):
+        nodes = nodes_of(units, state)
+        if rounds is None:
+            moves = without_vain(nodes, moves)
+            moves = in_order(nodes, moves)
+        left = hot_after(nodes, moves)
+        still_hot = np.flatnonzero(left.any(axis=1)).astype(np.int32)
+        made = expanded(
+            units,
+            Plan(
+                swap_partition=swaps.partition,
+                swap_replica=swaps.replica.astype(np.int32),
+                move_partition=moves.partition,
+                move_replica=moves.replica.astype(np.int32),
+                move_to=moves.to,
+                still_hot=still_hot,
+                move_round=None if rounds is None else rounds.round,
+                budget=budget,
+            ),
+        )
+    cost = float(moves.cost.sum())
+    names = instance.dimension or tuple(f"dimension {d}" for d in range(units.dimensions))
+    made.summary.update(
+        {
+            "method": method,
+            "seed": seed,
+            "hot_before": int(before.any(axis=1).sum()),
+            "hot_after_swaps": int(swapped.any(axis=1).sum()),
+            "hot_after": len(still_hot),
+            "swaps": len(made.swap_partition),
+            "moves": len(made.move_partition),
+            "cost": cost,
+            "lower_bound": bound,
+            "gap": gap(cost, bound, len(still_hot)),
+            "still_hot": still_hot.tolist(),
+            "decision_seconds": timer.seconds | {"total": timer.total()},
+            "notes": notes,
+        }
+    )
+    if rounds is not None:
+        made.summary["rounds"] = rounds.told
+    if units.dimensions > 1:
+        made.summary["hot_by_dimension"] = {
+            name: {
+                "before": int(before[:, d].sum()),
+                "after_swaps": int(swapped[:, d].sum()),
+                "after": int(left[:, d].sum()),
+            }
+            for d, name in enumerate(names)
+        }
+    if instance.group is not None:
+        made.summary["unit_swaps"], made.summary["unit_moves"] = len(swaps), len(moves)
+    return made
+
+
+def _moves(units: Units, state: VectorState, method: str, request: Request) -> Result:
+    if method == "opt":
+        with request.timer.phase("place"):
+            found = optimum(units, state, request)
+        hot = hot_after(nodes_of(units, state), found.moves).any()
+        bound = float(found.moves.cost.sum()) if found.proven and not hot else None
+        return found.moves, bound, {"optimal": found.proven}
+    return _place(units, state, PLACERS[method], request)
+
+
+def _place(units: Units, state: VectorState, place: Placer, request: Request) -> Result:
+    """Select and place, and repair what fits nowhere (`repair.select_and_place`)."""
+
+    def at(load: Float64) -> VectorState:
+        return VectorState(state.primary, load)
+
+    phases = Phases(
+        select=lambda load, stay: most_relief_first(units, at(load), stay),
+        place=lambda load, selection: place(units, at(load), selection, request),
+        listed=lambda selection, placed: placed_moves(units, selection, placed),
+        replicas=units.replicas,
+    )
+    return select_and_place(nodes_of(units, state), phases, request.timer)

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.ursa.distance import between
-from controllers.ursa.finish import MoveList
-from controllers.ursa.general.finish import move_list
-from controllers.ursa.general.units import Ints, Units, VectorState, object_load
-from controllers.ursa.instance import Float64, Int32
+from controllers.research.ursa.problem import Ints, Units, VectorState, move_list, object_load
+from controllers.ursa.instance import Float64, Int32, Timer, between
 from controllers.ursa.methods import Request
 from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
-from controllers.ursa.results import Timer
+from controllers.ursa.select import MoveList
 from schemas.errors import UserError
 
 MAX_PAIRS = 60_000

@@ -1,0 +1,386 @@
+"""Instances of several dimensions, nested fault domains and groups, as arrays of units.
+
+A unit moves as one: a partition, or a group of partitions that lie together. Two replicas are kept
+apart at the outermost level at which their domains differ: at this level and further in they may
+not come together, further out they are together from the start. As the node is the innermost
+domain, there is always such a level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.jit import in_threads, njit
+from controllers.ursa.instance import (
+    UNPLACED,
+    Float64,
+    Instance,
+    Int32,
+    Placement,
+    Plan,
+    Selection,
+    between,
+)
+from controllers.ursa.place.problem import Bools, Lists, Problem, nearest_fit, subproblem
+from controllers.ursa.select import MoveList, Nodes
+from controllers.ursa.state import Int8, chunks_of
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """An instance as its units, U of them.
+
+    Attributes:
+        placed: where units are and what moves cost: `replica_node` is [U, l]. Its loads and fault
+            domains are not looked at.
+        primary, secondary: [U, D], load of a replica by role; sums where there are groups.
+        capacity: [N, D].
+        domain: [N, levels + 1], fault domains from the outermost on; the node itself comes last, as
+            the domain that no two replicas share.
+        members: [U], partitions of the unit: so many times the distance is what its move costs.
+        size: [U], bytes of a replica; None where the instance has none.
+        member_first, member: partitions of unit u are ``member[member_first[u]:member_first[u +
+            1]]``; None where units are the partitions.
+    """
+
+    placed: Instance
+    primary: Floats
+    secondary: Floats
+    capacity: Float64
+    domain: Int32
+    members: Float64
+    size: Float64 | None = None
+    member_first: Ints | None = None
+    member: Ints | None = None
+
+    @property
+    def nodes(self) -> int:
+        """N."""
+        return len(self.capacity)
+
+    @property
+    def dimensions(self) -> int:
+        """D."""
+        return int(self.capacity.shape[1])
+
+    @property
+    def replicas(self) -> int:
+        """l."""
+        return self.placed.replicas
+
+    def unit_load(self) -> Float64:
+        """[D], a load that is neither much nor little: capacity of a node on average."""
+        mean = self.capacity.mean(axis=0)
+        return np.where(mean > 0, mean, 1.0)
+
+
+@dataclass(eq=False)
+class VectorState:
+    """As `state.State`: primary [U] int8, load [N, D]."""
+
+    primary: Int8
+    load: Float64
+
+    def over(self, units: Units) -> NDArray[np.bool_]:
+        """[N, D], where a node is above its threshold."""
+        return self.load > units.capacity
+
+    def hot(self, units: Units) -> NDArray[np.bool_]:
+        """[N], nodes above their threshold in any dimension."""
+        return np.asarray(self.over(units).any(axis=1))
+
+
+def units_of(instance: Instance) -> Units:
+    """The units of an instance: groups, or every partition on its own."""
+    nodes = np.arange(instance.nodes, dtype=np.int32)
+    own = Units(
+        placed=instance,
+        primary=_columns(instance.primary_load),
+        secondary=_columns(instance.secondary_load),
+        capacity=_columns(instance.capacity).astype(np.float64),
+        domain=np.column_stack([_columns(instance.fault_domain), nodes]).astype(np.int32),
+        members=np.ones(instance.partitions),
+        size=None if instance.size is None else instance.size.astype(np.float64),
+    )
+    return own if instance.group is None else _merged(own, instance.group)
+
+
+def expanded(units: Units, plan: Plan) -> Plan:
+    """The plan for partitions that one for units is; replicas of a unit come one after another."""
+    if units.member is None or units.member_first is None:
+        return plan
+
+    def each(unit: Int32, *others: Int32) -> list[Int32]:
+        assert units.member is not None
+        assert units.member_first is not None
+        first, end = units.member_first[unit], units.member_first[unit + 1]
+        owner = np.repeat(np.arange(len(unit)), end - first)
+        start = np.cumsum(end - first) - (end - first)
+        at = first[owner] + np.arange(len(owner)) - start[owner]
+        return [units.member[at].astype(np.int32), *(array[owner] for array in others)]
+
+    swap_partition, swap_replica = each(plan.swap_partition, plan.swap_replica)
+    move_partition, move_replica, move_to = each(
+        plan.move_partition, plan.move_replica, plan.move_to
+    )
+    move_round = plan.move_round
+    if move_round is not None:
+        move_round = each(plan.move_partition, move_round)[1]
+    return replace(
+        plan,
+        swap_partition=swap_partition,
+        swap_replica=swap_replica,
+        move_partition=move_partition,
+        move_replica=move_replica,
+        move_to=move_to,
+        move_round=move_round,
+    )
+
+
+def initial_state(units: Units) -> VectorState:
+    """Column 0 is primary everywhere; loads in one pass over the replicas, in parallel."""
+    count = units.placed.partitions
+    chunks = chunks_of(count)
+    partial = np.zeros((chunks, units.nodes, units.dimensions))
+    bounds = np.linspace(0, count, chunks + 1).astype(np.int64)
+
+    def work(chunk: int) -> None:
+        _add_loads(
+            units.placed.replica_node,
+            units.primary,
+            units.secondary,
+            bounds[chunk],
+            bounds[chunk + 1],
+            partial[chunk],
+        )
+
+    in_threads(work, chunks)
+    return VectorState(np.zeros(count, dtype=np.int8), partial.sum(axis=0))
+
+
+def object_load(
+    units: Units, state: VectorState, unit: Int32, replica: NDArray[np.integer]
+) -> Float64:
+    """[M, D], the load of objects in their present role."""
+    is_primary = (state.primary[unit] == replica)[:, None]
+    return np.where(is_primary, units.primary[unit], units.secondary[unit]).astype(np.float64)
+
+
+def _columns(array: NDArray[Any]) -> NDArray[Any]:
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _merged(own: Units, group: Int32) -> Units:
+    ids, first, index = np.unique(group, return_index=True, return_inverse=True)
+    member = np.argsort(index, kind="stable")
+    member_first = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum(np.bincount(index, minlength=len(ids)), out=member_first[1:])
+
+    def sums(load: Floats) -> Float64:
+        # In float64, as a checker sums them: a sum in float32 would be another load.
+        each = [np.bincount(index, load[:, d], len(ids)) for d in range(load.shape[1])]
+        return np.column_stack(each).astype(np.float64)
+
+    return replace(
+        own,
+        placed=replace(
+            own.placed, replica_node=np.ascontiguousarray(own.placed.replica_node[first])
+        ),
+        primary=sums(own.primary),
+        secondary=sums(own.secondary),
+        members=np.diff(member_first).astype(np.float64),
+        size=None if own.size is None else sums(own.size[:, None])[:, 0],
+        member_first=member_first,
+        member=member,
+    )
+
+
+@njit
+def _add_loads(
+    replica_node: Int32, primary: Floats, secondary: Floats, first: int, end: int, load: Float64
+) -> None:
+    for u in range(first, end):
+        for k in range(replica_node.shape[1]):
+            node = replica_node[u, k]
+            for d in range(primary.shape[1]):
+                load[node, d] += primary[u, d] if k == 0 else secondary[u, d]
+
+
+class Arrays(NamedTuple):
+    """A problem's arrays as the compiled loops take them; see `VectorProblem`."""
+
+    loads: Float64
+    rooms: Float64
+    source: Int32
+    levels: Int32
+    others: Int32
+    sibling: Int32
+    sibling_first: Int32
+    sibling_end: Int32
+
+
+@dataclass(frozen=True, eq=False)
+class VectorProblem(Problem):
+    """As `Problem`, of which `weight` and `room` are but what lists of candidates are made by.
+
+    Attributes:
+        loads: [M, D], of the objects.
+        rooms: [N, D].
+        levels: [N, levels + 1], fault domains, the node last.
+        others: [M, l], nodes of the unit's other replicas now, -1 in the object's own column.
+        members: [M], partitions of the unit: a move costs so many times its distance.
+    """
+
+    loads: Float64
+    rooms: Float64
+    levels: Int32
+    others: Int32
+    members: Float64
+
+    def arrays(self) -> Arrays:
+        """For compiled loops."""
+        return Arrays(*(getattr(self, name) for name in Arrays._fields))
+
+    def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
+        """Whether each object fits on the node beside it, were all other objects elsewhere."""
+        ok: Bools = self.source[objects] != nodes
+        for d in range(self.loads.shape[1]):
+            ok &= self.loads[objects, d] <= self.rooms[nodes, d]
+        for column in range(self.others.shape[1]):
+            other = self.others[objects, column]
+            ok &= (other < 0) | ~self.meet(self.source[objects], other, nodes, other)
+        return ok
+
+    def meet(self, a: Int32, b: Int32, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
+        """Whether replicas apart on nodes a and b come together on `to_a` and `to_b`."""
+        level = (self.levels[a] != self.levels[b]).argmax(axis=1)
+        return np.asarray(self.levels[to_a, level] == self.levels[to_b, level])
+
+    def cost(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Float64:
+        """What it costs to move each object to the node beside it."""
+        distance = between(self.distance, self.source[objects], nodes)
+        return np.asarray(distance * self.members[objects])
+
+    def toll(
+        self, objects: NDArray[np.integer], nodes: NDArray[np.integer], price: Float64
+    ) -> Float64:
+        """What the load of each object costs on the node beside it, by prices [N, D]."""
+        total = np.zeros(len(objects))
+        for d in range(self.loads.shape[1]):
+            total += self.loads[objects, d] * price[nodes, d]
+        return total
+
+    def used_by(self, move_to: Int32) -> Float64:
+        """[N, D], the load that `move_to` puts on each node."""
+        used = np.zeros_like(self.rooms)
+        placed = move_to != UNPLACED
+        for d in range(used.shape[1]):
+            used[:, d] = np.bincount(move_to[placed], self.loads[placed, d], self.nodes)
+        return used
+
+    def with_rooms(self, rooms: Float64) -> VectorProblem:
+        """The same objects with other room on the nodes."""
+        return replace(self, rooms=rooms, room=_least_room(rooms, self.units_of_load()))
+
+    def units_of_load(self) -> Float64:
+        """[D], loads that count as equally much in the dimensions."""
+        mean = self.loads.mean(axis=0) if len(self.loads) else np.ones(self.rooms.shape[1])
+        return np.where(mean > 0, mean, 1.0)
+
+
+def vector_problem(
+    units: Units, state: VectorState, selection: Selection, max_move_cost: float | None
+) -> VectorProblem:
+    """The problem of placing `selection`; `state` still counts its objects where they are."""
+    count, dimensions = len(selection), units.dimensions
+    loads = np.asarray(selection.load, np.float64).reshape(count, dimensions)
+    leaving = np.zeros_like(state.load)
+    for d in range(dimensions):
+        leaving[:, d] = np.bincount(selection.node, loads[:, d], units.nodes)
+    rooms = units.capacity - (state.load - leaving)
+    # What is hot in one dimension may take nothing, even of objects that have no load there.
+    rooms[(state.load - leaving > units.capacity * (1 + 1e-12)).any(axis=1)] = -1.0
+    others = units.placed.replica_node[selection.partition].copy()
+    others[np.arange(count), selection.replica] = -1
+    empty = np.empty(0, np.int32)
+    problem = VectorProblem(
+        weight=np.zeros(count),
+        source=selection.node,
+        sender=selection.node,
+        partition=selection.partition,
+        room=np.zeros(units.nodes),
+        domain=units.domain[:, -1],
+        taken=np.empty((count, 0), np.int32),
+        sibling=empty,
+        sibling_first=empty,
+        sibling_end=empty,
+        distance=units.placed.distance,
+        reach=np.inf if max_move_cost is None else float(max_move_cost),
+        loads=loads,
+        rooms=rooms,
+        levels=units.domain,
+        others=others,
+        members=units.members[selection.partition],
+    )
+    problem = subproblem(problem, np.ones(count, dtype=np.bool_))  # type: ignore[assignment]
+    unit = problem.units_of_load()
+    # A node that takes an object has room for its least load, as parts of the usual ones.
+    weight = (loads / unit).min(axis=1) if count else np.zeros(0)
+    return replace(problem, weight=weight, room=_least_room(rooms, unit))
+
+
+def nearest_cost(
+    problem: VectorProblem, lists: Lists, objects: NDArray[np.integer]
+) -> tuple[Int32, Float64]:
+    """As `nearest_fit`, with costs of whole units."""
+    node, cost = nearest_fit(problem, lists, objects)
+    return node, cost * problem.members[objects]
+
+
+def last_cost(problem: VectorProblem, lists: Lists, objects: Ints) -> Float64:
+    """[objects], what any node that an object's list lacks costs at least."""
+    return np.asarray(lists.last()[lists.group[objects]] * problem.members[objects])
+
+
+def _least_room(rooms: Float64, unit: Float64) -> Float64:
+    return np.asarray((rooms / unit).min(axis=1))
+
+
+def nodes_of(units: Units, state: VectorState) -> Nodes:
+    """The nodes, as `finish` takes them."""
+    return Nodes(state.load, units.capacity, units.domain)
+
+
+def placed_moves(units: Units, selection: Selection, placement: Placement) -> MoveList:
+    """The objects of a selection that found a node."""
+    placed = placement.move_to != UNPLACED
+    to = placement.move_to[placed].astype(np.int32)
+    source, unit = selection.node[placed], selection.partition[placed]
+    return MoveList(
+        partition=unit,
+        replica=selection.replica[placed],
+        source=source,
+        to=to,
+        load=selection.load[placed],
+        cost=between(units.placed.distance, source, to) * units.members[unit],
+    )
+
+
+def move_list(units: Units, state: VectorState, unit: Int32, replica: Int32, to: Int32) -> MoveList:
+    """Moves with what is looked up for each."""
+    source = units.placed.replica_node[unit, replica]
+    return MoveList(
+        partition=unit.astype(np.int32),
+        replica=replica.astype(np.int8),
+        source=source,
+        to=to.astype(np.int32),
+        load=object_load(units, state, unit, replica),
+        cost=between(units.placed.distance, source, to) * units.members[unit],
+    )

@@ -1,0 +1,637 @@
+"""Ursa on a running store: measured loads in, swaps and moves out, a few at a time.
+
+A placement group is a partition, an OSD a node, and the place in the CRUSH tree the distance. The
+policy measures at rest, decides once, acts step by step, waits for recovery, and checks the
+prediction. docs/ursa-live.md describes its use.
+
+Memory of the policy (journalled with every step):
+
+- ``window``: loads since the store was last at rest and unchanged (`Window`);
+- ``queue``: decided and not yet acted on, ``["swap", pg, osd]`` and ``["move", pg, source,
+  target]`` in the order of application;
+- ``pinned``: PGs that this controller has swapped or moved;
+- ``expected``: load of each OSD that the last decision predicts, until it has been checked;
+- ``decision``: the last decision, in a dry run what would be done;
+- ``check``: measured and ``expected`` loads;
+- ``decisions``: number of decisions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.common.parameters import choice, flag, integer, mapping, number
+from controllers.contract import State
+from controllers.ursa.instance import Float32, Float64, Instance, Int32, Plan, Racks, Timer
+from controllers.ursa.plan import plan
+from controllers.ursa.state import initial_state
+from testbed.stores.contract import (
+    ACTIVITY,
+    OSDS,
+    PG_UPMAP,
+    PGS,
+    Action,
+    MoveReplica,
+    Needs,
+    Observation,
+    OpRates,
+    Osd,
+    Pg,
+    SwapPrimary,
+)
+
+LEADER, REPLICA = "leader", "replica"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """When an OSD is hot, what moving costs, and how much may be under way at a time.
+
+    Loads are operations a second, reads and writes weighted (section 5.2: w1 reads/s + w2
+    writes/s); a write loads every replica, a read the primary.
+    """
+
+    capacity: float = number(
+        0.0, 0, 1e9, "operations a second that an OSD carries (T); 0: not known, see relative"
+    )
+    threshold: float = number(0.7, 0.01, 1, "part of the capacity above which an OSD is hot")
+    relative: float = number(
+        1.2, 1, 100, "without a capacity: an OSD is hot above this many times the mean load"
+    )
+    tolerance: float = number(
+        0.05, 0, 1, "excess over the threshold that is taken for noise of the measurement"
+    )
+    read_weight: float = number(1.0, 0, 1e6, "load of one read at the primary")
+    write_weight: float = number(1.0, 0, 1e6, "load of one write at each replica")
+    observe_s: float = number(10.0, 0, 86_400, "seconds at rest over which loads are averaged")
+    background: bool = flag(True, "count load that no placement group explains as immovable")
+    host_cost: float = number(0.5, 0, 1e6, "cost of a move within a host")
+    rack_cost: float = number(1.0, 0, 1e6, "cost of a move within a rack")
+    far_cost: float = number(5.0, 0, 1e6, "cost of a move to another rack")
+    copied_by: str = choice(
+        REPLICA, (REPLICA, LEADER), "from where the cost of a move counts: Ceph's leaders send"
+    )
+    fault_domain: str = choice("host", ("host", "rack"), "where no two replicas may meet")
+    max_swaps: int = integer(256, 0, 100_000, "swaps in one step; 0: none ever")
+    max_moves: int = integer(16, 0, 100_000, "moves in one step; 0: none ever")
+    max_recovery_mb: float = number(
+        4096.0, 1, 1e12, "data on the way at a time, 10^6 bytes; one move is always allowed"
+    )
+    max_decisions: int = integer(
+        0, 0, 1_000_000, "decide so often at most, as the paper does once; 0: whenever needed"
+    )
+    dry_run: bool = flag(False, "decide and journal, but change nothing")
+    restore_on_stop: bool = flag(True, "put the store back when the controller is stopped")
+
+
+_SUM_DIGITS = 6
+Window = Mapping[str, Any]
+"""{seconds, pgs: {id: [reads, writes]}, osds: {id: [reads, writes]}}: sums of rate x seconds."""
+
+
+def empty_window() -> dict[str, Any]:
+    """Nothing sensed yet."""
+    return {"seconds": 0.0, "pgs": {}, "osds": {}}
+
+
+def add_interval(window: Window, observation: Observation) -> dict[str, Any]:
+    """`window` with one more interval. What is absent from an interval counts as idle in it; one
+    in which no rate is known yet does not count."""
+    activity = observation.activity
+    seconds = observation.interval_s
+    if activity is None or not activity.pgs or seconds <= 0:
+        return dict(window)
+    osds = {str(osd): rates for osd, rates in activity.osds.items()}
+    return {
+        "seconds": round(window["seconds"] + seconds, _SUM_DIGITS),
+        "pgs": _summed(window["pgs"], activity.pgs, seconds),
+        "osds": _summed(window["osds"], osds, seconds),
+    }
+
+
+def _summed(
+    sums: Mapping[str, Any], rates: Mapping[str, OpRates], seconds: float
+) -> dict[str, list[float]]:
+    after = {key: list(pair) for key, pair in sums.items()}
+    for key, rate in rates.items():
+        if rate.reads or rate.writes:
+            reads, writes = after.get(key, (0.0, 0.0))
+            after[key] = [
+                round(reads + rate.reads * seconds, _SUM_DIGITS),
+                round(writes + rate.writes * seconds, _SUM_DIGITS),
+            ]
+    return dict(sorted(after.items()))
+
+
+def pg_loads(window: Window, parameters: Parameters) -> dict[str, tuple[float, float]]:
+    """(load at the primary, load at each other replica) by PG, weighted operations a second."""
+    seconds = window["seconds"]
+    found = {}
+    for pg, (reads, writes) in window["pgs"].items():
+        written = parameters.write_weight * writes / seconds
+        found[pg] = (parameters.read_weight * reads / seconds + written, written)
+    return found
+
+
+def osd_loads(window: Window, parameters: Parameters) -> dict[int, float]:
+    """Measured weighted operations a second of each OSD, those of its replicas included."""
+    seconds = window["seconds"]
+    return {
+        int(osd): (parameters.read_weight * reads + parameters.write_weight * writes) / seconds
+        for osd, (reads, writes) in window["osds"].items()
+    }
+
+
+NOISE = 0.1
+"""Part of a threshold by which counters of OSDs and of PGs may differ and mean the same."""
+
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """An instance, and what its numbers stand for.
+
+    Attributes:
+        instance: capacities are what the threshold leaves beside `fixed`.
+        pgs: [P], ids in ascending order.
+        osds: [N], ids in ascending order.
+        fixed: [N], load that cannot be moved.
+        threshold: C, above which an OSD is hot.
+        hot: [N], OSDs that are.
+    """
+
+    instance: Instance
+    pgs: tuple[str, ...]
+    osds: tuple[int, ...]
+    fixed: Float64
+    threshold: float
+    hot: NDArray[np.bool_]
+
+
+def build(
+    observation: Observation,
+    loads: Mapping[str, tuple[float, float]],
+    measured: Mapping[int, float],
+    ours: Collection[str],
+    parameters: Parameters,
+) -> Problem | None:
+    """The problem that `observation` poses; None where nothing can be moved or compared.
+
+    Args:
+        observation: OSDs and PGs.
+        loads: (primary, secondary) by PG, see `loads.pg_loads`.
+        measured: load by OSD, see `loads.osd_loads`.
+        ours: PGs whose upmap is this controller's.
+        parameters: thresholds and costs.
+    """
+    nodes = sorted((osd for osd in observation.osds if osd.up and osd.in_), key=lambda o: o.id)
+    index = {osd.id: number for number, osd in enumerate(nodes)}
+    free = sorted((pg for pg in observation.pgs if _movable(pg, index, ours)), key=lambda p: p.id)
+    size = _common_size(free)
+    free = [pg for pg in free if len(pg.up) == size]
+    if len(nodes) < 2 or not free or size < 1:
+        return None
+    replicas = np.array([_primary_first(pg, index) for pg in free], dtype=np.int32)
+    pair = np.array([loads.get(pg.id, (0.0, 0.0)) for pg in free], dtype=np.float32)
+    attributed, fixed = _fixed(observation, loads, index, {pg.id for pg in free})
+    threshold = _threshold(attributed, parameters)
+    if parameters.background and measured:
+        known = np.array([measured.get(osd.id, 0.0) for osd in nodes])
+        fixed = fixed + np.maximum(0.0, known - attributed - NOISE * threshold)
+    carried = _carried(replicas, pair, len(nodes))
+    capacity = np.full(len(nodes), threshold) - fixed
+    # Within the tolerance an OSD counts as cold, and as full.
+    noise = carried + fixed <= threshold * (1 + parameters.tolerance)
+    # (A sum in another order may differ in its last digits, which must not make a node hot.)
+    capacity = np.where(noise, np.maximum(capacity, carried * (1 + ROUNDING)), capacity)
+    limit = _float32_from_above(np.maximum(capacity, 0.0))
+    instance = Instance(
+        replica_node=replicas,
+        primary_load=np.ascontiguousarray(pair[:, 0]),
+        secondary_load=np.ascontiguousarray(pair[:, 1]),
+        capacity=limit,
+        fault_domain=_domain_ids(nodes, parameters.fault_domain),
+        distance=_distance(nodes, parameters),
+        origin=_senders(replicas, carried > limit) if parameters.copied_by == LEADER else None,
+    )
+    ids = tuple(pg.id for pg in free)
+    numbers = tuple(osd.id for osd in nodes)
+    return Problem(instance, ids, numbers, fixed, threshold, carried > limit)
+
+
+def _movable(pg: Pg, index: Mapping[int, int], ours: Collection[str]) -> bool:
+    placed = bool(pg.up) and set(pg.up) == set(pg.acting)
+    return placed and (not pg.upmap or pg.id in ours) and all(osd in index for osd in pg.up)
+
+
+def _common_size(pgs: list[Pg]) -> int:
+    """How many replicas most groups have: a plan is for groups of one size."""
+    counts = Counter(len(pg.up) for pg in pgs)
+    return min(counts, key=lambda size: (-counts[size], size)) if counts else 0
+
+
+def _primary_first(pg: Pg, index: Mapping[int, int]) -> list[int]:
+    order = [pg.primary, *(osd for osd in pg.up if osd != pg.primary)]
+    return [index[osd] for osd in order]
+
+
+def _senders(replicas: Int32, hot: NDArray[np.bool_]) -> Int32:
+    """[P, l], who sends when a replica moves: of its group the first whose node is not hot, who
+    therefore stays; `planning` has the role go to it. Where all are hot, the leader or the next."""
+    rows = np.arange(len(replicas))
+    origin = np.repeat(replicas[:, :1], replicas.shape[1], axis=1)
+    origin[:, 0] = replicas[:, min(1, replicas.shape[1] - 1)]
+    calm = ~hot[replicas]
+    some = calm.any(axis=1)
+    sender = replicas[rows, calm.argmax(axis=1)]
+    origin[some] = sender[some, None]
+    return np.ascontiguousarray(origin)
+
+
+def _fixed(
+    observation: Observation,
+    loads: Mapping[str, tuple[float, float]],
+    index: Mapping[int, int],
+    free: set[str],
+) -> tuple[Float64, Float64]:
+    """([N] load of all PGs, [N] load of those that may not be moved)."""
+    attributed, fixed = np.zeros(len(index)), np.zeros(len(index))
+    for pg in sorted(observation.pgs, key=lambda pg: pg.id):
+        primary, secondary = loads.get(pg.id, (0.0, 0.0))
+        for osd in pg.acting:
+            if osd in index:
+                load = primary if osd == pg.primary else secondary
+                attributed[index[osd]] += load
+                if pg.id not in free:
+                    fixed[index[osd]] += load
+    return attributed, fixed
+
+
+def _threshold(attributed: Float64, parameters: Parameters) -> float:
+    if parameters.capacity > 0:
+        return parameters.capacity * parameters.threshold
+    return parameters.relative * float(attributed.mean())
+
+
+def _carried(replicas: Int32, pair: Float32, nodes: int) -> Float64:
+    """[N], load of what may be moved."""
+    carried = np.zeros(nodes)
+    for column in range(replicas.shape[1]):
+        weights = pair[:, 0 if column == 0 else 1].astype(np.float64)
+        carried += np.bincount(replicas[:, column], weights, nodes)
+    return carried
+
+
+def _float32_from_above(values: Float64) -> Float32:
+    """Rounded up, so that a node that is full to the brim does not become hot by rounding."""
+    rounded = values.astype(np.float32)
+    low = rounded.astype(np.float64) < values
+    rounded[low] = np.nextafter(rounded[low], np.float32(np.inf))
+    return rounded
+
+
+def _domain_ids(nodes: list[Osd], kind: str) -> Int32:
+    names = [osd.rack or osd.node if kind == "rack" else osd.node for osd in nodes]
+    number = {name: place for place, name in enumerate(sorted(set(names)))}
+    return np.array([number[name] for name in names], dtype=np.int32)
+
+
+def _distance(nodes: list[Osd], parameters: Parameters) -> Racks:
+    """Cost by host: within one, within its rack, beyond. OSDs of no rack are in one together."""
+    hosts = sorted({(osd.rack, osd.node) for osd in nodes})
+    number = {host: place for place, host in enumerate(hosts)}
+    racks = np.array([rack for rack, _ in hosts])
+    cost = np.where(racks[:, None] == racks[None, :], parameters.rack_cost, parameters.far_cost)
+    np.fill_diagonal(cost, parameters.host_cost)
+    place = np.array([number[osd.rack, osd.node] for osd in nodes], dtype=np.int32)
+    return Racks(place, cost.astype(np.float32))
+
+
+_SAME_COST = 1e-9
+_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done.
+
+    Attributes:
+        swaps: (PG, the OSD that becomes its primary), in the order of application.
+        moves: (PG, from OSD, to OSD), in the order of application.
+        leads: (PG, OSD that is to lead it before a replica leaves): Ceph copies from leaders. Only
+            of PGs whose replicas' loads are alike.
+        expected: load of each OSD when all is done.
+        words: JSON-able facts for the journal.
+    """
+
+    swaps: tuple[tuple[str, int], ...]
+    moves: tuple[tuple[str, int, int], ...]
+    leads: tuple[tuple[str, int], ...]
+    expected: Mapping[int, float]
+    words: Mapping[str, Any]
+
+
+def plan_for(problem: Problem, method: str, seed: int) -> Decision:
+    """Swaps and moves that relieve the hot OSDs of `problem`, by `method` of the planner.
+
+    Many plans cost the same where distance has few values, and which of them a solver finds
+    depends on its version. So where the plan that needs no solver (`greedy`) is as good as
+    `alp`'s, which also proves how good that is, it is the one that is taken: a decision can then
+    be recomputed anywhere.
+    """
+    found = _plan(problem, method, seed)
+    bound = found.summary["lower_bound"]
+    if method == "alp":
+        plain = _plan(problem, "greedy", seed)
+        if _no_worse(plain, found):
+            found = plain
+    return _decision_of(problem, found, bound)
+
+
+def _plan(problem: Problem, method: str, seed: int) -> Plan:
+    # A clock that stands still: what is decided must not depend on how fast this machine is.
+    return plan(problem.instance, method, timer=Timer(lambda: 0.0), seed=seed)
+
+
+def _no_worse(plain: Plan, found: Plan) -> bool:
+    left = len(plain.still_hot), len(found.still_hot)
+    cost = float(str(plain.summary["cost"])), float(str(found.summary["cost"]))
+    return left[0] < left[1] or (left[0] == left[1] and cost[0] <= cost[1] * (1 + _SAME_COST))
+
+
+def _decision_of(problem: Problem, found: Plan, bound: object) -> Decision:
+    instance, osds = problem.instance, problem.osds
+    before = initial_state(instance)
+    primary = before.primary.copy()
+    swaps = []
+    for partition, column in zip(found.swap_partition, found.swap_replica, strict=True):
+        primary[partition] = column
+        osd = osds[int(instance.replica_node[partition, column])]
+        swaps.append((problem.pgs[int(partition)], osd))
+    place = instance.replica_node.copy()
+    moves, leads = [], []
+    for partition, column, to in zip(
+        found.move_partition, found.move_replica, found.move_to, strict=True
+    ):
+        source = osds[int(place[partition, column])]
+        if instance.origin is not None:
+            sender = int(instance.origin[partition, column])
+            lead = (problem.pgs[int(partition)], osds[sender])
+            alike = instance.primary_load[partition] == instance.secondary_load[partition]
+            leads_already = int(place[partition, primary[partition]]) == sender
+            if alike and not leads_already and sender in place[partition] and lead not in leads:
+                leads.append(lead)
+        moves.append((problem.pgs[int(partition)], source, osds[int(to)]))
+        place[partition, column] = to
+    after = problem.fixed + _load(problem, primary, place)
+    now = problem.fixed + before.load
+    hot = np.flatnonzero(problem.hot)
+    words = {
+        "threshold": round(problem.threshold, _DIGITS),
+        "hot": {str(osds[i]): round(float(now[i]), _DIGITS) for i in hot},
+        "still_hot": [osds[int(i)] for i in found.still_hot],
+        "swaps": [list(swap) for swap in swaps],
+        "moves": [list(move) for move in moves],
+        "cost": round(float(str(found.summary["cost"])), _DIGITS),
+        "lower_bound": None if bound is None else round(float(str(bound)), _DIGITS),
+    }
+    expected = {osd: round(float(load), _DIGITS) for osd, load in zip(osds, after, strict=True)}
+    return Decision(tuple(swaps), tuple(moves), tuple(leads), expected, words)
+
+
+def _load(problem: Problem, primary: NDArray[np.int8], place: Int32) -> Float64:
+    """[N], load of what may be moved under other roles and places."""
+    instance = problem.instance
+    load = np.zeros(instance.nodes)
+    for column in range(instance.replicas):
+        leads = primary == column
+        weights = np.where(leads, instance.primary_load, instance.secondary_load)
+        load += np.bincount(place[:, column], weights.astype(np.float64), instance.nodes)
+    return load
+
+
+Item = Sequence[Any]
+_MB = 1e6
+
+
+@dataclass
+class Step:
+    """What one step gives out, what is left, and what was found to be impossible by now."""
+
+    actions: list[Action] = field(default_factory=list)
+    left: list[list[Any]] = field(default_factory=list)
+    dropped: list[list[Any]] = field(default_factory=list)
+
+
+def queue_of(decision: Decision, parameters: Parameters) -> list[list[Any]]:
+    """A decision as a queue, without what must never be given out: that would wait for good, and
+    keep the rest waiting."""
+    swaps: list[tuple[str, int]] = []
+    moves = decision.moves if parameters.max_moves else ()
+    if parameters.max_swaps:
+        # Who leads matters where data moves.
+        swaps = [*decision.swaps, *(decision.leads if moves else ())]
+    return [["swap", *swap] for swap in swaps] + [["move", *move] for move in moves]
+
+
+def is_whole(decision: Decision, parameters: Parameters) -> bool:
+    """Whether all of a decision that shifts load may be given out."""
+    swapped = not decision.swaps or parameters.max_swaps > 0
+    return swapped and (not decision.moves or parameters.max_moves > 0)
+
+
+def give_out(
+    queue: Sequence[Item],
+    observation: Observation,
+    under_way: Collection[str],
+    parameters: Parameters,
+) -> Step:
+    """The next actions of `queue`.
+
+    All swaps that fit `max_swaps` go out together, as one map epoch; moves only when no swap is
+    left, at most `max_moves` a step, and one of a PG. The bytes of all PGs that are on their way,
+    each time anew that one of their replicas moves, stay below `max_recovery_mb`, except that one
+    move may always be.
+
+    Args:
+        queue: in the order of application.
+        observation: the store now; what it no longer allows is dropped.
+        under_way: PGs that are not clean.
+        parameters: the budget.
+    """
+    known = {pg.id: pg for pg in observation.pgs}
+    osds = {osd.id: osd for osd in observation.osds if osd.up and osd.in_}
+    step = Step()
+    possible: list[list[Any]] = []
+    for item in queue:
+        allowed = item[1] in known and _allowed(item, known[item[1]], osds, parameters)
+        (possible if allowed else step.dropped).append(list(item))
+    swaps = [item for item in possible if item[0] == "swap"]
+    if swaps:
+        _swaps(step, possible, parameters.max_swaps)
+    else:
+        _moves(step, possible, known, under_way, parameters)
+    return step
+
+
+def _swaps(step: Step, queue: list[list[Any]], most: int) -> None:
+    taken: set[str] = set()
+    for item in queue:
+        kind, pg = item[0], item[1]
+        if kind == "swap" and len(taken) < most and pg not in taken:
+            step.actions.append(SwapPrimary(pg, item[2]))
+            taken.add(pg)
+        else:
+            step.left.append(item)
+
+
+def _moves(
+    step: Step,
+    queue: list[list[Any]],
+    known: Mapping[str, Pg],
+    under_way: Collection[str],
+    parameters: Parameters,
+) -> None:
+    on_the_way = sum(known[pg].bytes for pg in under_way if pg in known)
+    given: set[str] = set()
+    for item in queue:
+        _, pg, source, target = item
+        bytes_then = on_the_way + known[pg].bytes
+        room = not (given or under_way) or bytes_then <= parameters.max_recovery_mb * _MB
+        if len(step.actions) < parameters.max_moves and pg not in given and room:
+            step.actions.append(MoveReplica(pg, source, target))
+            given.add(pg)
+            on_the_way = bytes_then
+        else:
+            step.left.append(item)
+
+
+def _allowed(item: Item, pg: Pg, osds: Mapping[int, Osd], parameters: Parameters) -> bool:
+    """Whether the store, as it is now, still allows an item: C2 included."""
+    if item[0] == "swap":
+        return item[2] in pg.up and item[2] in osds and item[2] != pg.primary
+    source, target = item[2], item[3]
+    if source not in pg.up or target in pg.up or target not in osds:
+        return False
+    others = [osds[osd] for osd in pg.up if osd != source and osd in osds]
+    domain = _domain(osds[target], parameters.fault_domain)
+    return all(_domain(osd, parameters.fault_domain) != domain for osd in others)
+
+
+def _domain(osd: Osd, kind: str) -> str:
+    return osd.rack or osd.node if kind == "rack" else osd.node
+
+
+class Steering:
+    """A loop policy (`controllers.contract.LoopPolicy`) around one method of the planner.
+
+    Args:
+        name: the controller's.
+        method: a name of `controllers.ursa.methods.METHODS`.
+        parameters: see there.
+        seed: of the planner.
+    """
+
+    needs = Needs(frozenset({OSDS, PGS, ACTIVITY}), frozenset({PG_UPMAP}))
+
+    def __init__(self, name: str, method: str, parameters: Parameters, seed: int) -> None:
+        self.name = name
+        self._method = method
+        self._p = parameters
+        self._seed = seed
+
+    def parameters(self) -> Mapping[str, object]:
+        """Everything of `Parameters`."""
+        return mapping(self._p)
+
+    def initial(self) -> State:
+        """Nothing measured, nothing decided."""
+        return {
+            "window": empty_window(),
+            "queue": [],
+            "pinned": [],
+            "expected": None,
+            "decision": None,
+            "check": None,
+            "decisions": 0,
+        }
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """Goes on with what was decided, or waits, or measures, or decides anew."""
+        after: dict[str, Any] = dict(state) | {"check": None}
+        upmapped = {pg.id for pg in observation.pgs if pg.upmap}
+        after["pinned"] = [pg for pg in state["pinned"] if pg in upmapped]
+        activity = observation.activity
+        unclean = set() if activity is None else set(activity.unclean)
+        if state["queue"]:
+            return self._go_on(after, observation, unclean)
+        if unclean or activity is None:
+            after["window"] = empty_window()
+            return after, []
+        after["window"] = window = add_interval(state["window"], observation)
+        if window["seconds"] < max(self._p.observe_s, 1e-3):
+            return after, []
+        return self._anew(after, observation)
+
+    def _go_on(
+        self, after: dict[str, Any], observation: Observation, unclean: set[str]
+    ) -> tuple[State, Sequence[Action]]:
+        step = give_out(after["queue"], observation, unclean, self._p)
+        touched = {str(getattr(action, "pg", "")) for action in step.actions}
+        after["queue"] = step.left
+        after["pinned"] = sorted({*after["pinned"], *touched})
+        after["window"] = empty_window()
+        if step.dropped:
+            # What was predicted cannot come about any more.
+            after["expected"] = None
+        return after, step.actions
+
+    def _anew(
+        self, after: dict[str, Any], observation: Observation
+    ) -> tuple[State, Sequence[Action]]:
+        """Check the last decision against what has been measured since, then decide."""
+        window = after["window"]
+        measured = osd_loads(window, self._p)
+        by_pg = pg_loads(window, self._p)
+        after["window"] = empty_window()
+        problem = build(observation, by_pg, measured, after["pinned"], self._p)
+        if problem is None:
+            after["expected"] = None
+            return after, []
+        after["check"] = _check(after["expected"], measured, problem.threshold)
+        after["expected"] = None
+        most = self._p.max_decisions
+        if not problem.hot.any() or 0 < most <= after["decisions"]:
+            return after, []
+        decision = plan_for(problem, self._method, self._seed)
+        after["decision"] = dict(decision.words) | {"t_s": round(observation.t_s, _DIGITS)}
+        after["decisions"] += 1
+        queue = queue_of(decision, self._p)
+        if self._p.dry_run or not queue:
+            return after, []
+        after["queue"] = queue
+        if is_whole(decision, self._p):
+            after["expected"] = {str(osd): load for osd, load in decision.expected.items()}
+        return self._go_on(after, observation, set())
+
+
+def _check(
+    expected: Mapping[str, float] | None, measured: Mapping[int, float], threshold: float
+) -> dict[str, Any] | None:
+    """Predicted and measured load of each OSD, and the largest difference in thresholds."""
+    if expected is None or not measured:
+        return None
+    pairs = {
+        osd: [load, round(measured[int(osd)], _DIGITS)]
+        for osd, load in expected.items()
+        if int(osd) in measured
+    }
+    worst = max((abs(now - then) for then, now in pairs.values()), default=0.0)
+    return {"loads": pairs, "worst": round(worst / threshold, _DIGITS) if threshold > 0 else None}
