@@ -9,7 +9,7 @@ domain, there is always such a level.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from controllers.ursa.instance import (
     Selection,
     between,
 )
-from controllers.ursa.place.problem import Bools, Lists, Problem, nearest_fit, subproblem
+from controllers.ursa.place.problem import Bools, Lists, Problem, subproblem
 from controllers.ursa.select import MoveList, Nodes
 from controllers.ursa.state import Int8, chunks_of
 
@@ -243,6 +243,7 @@ class VectorProblem(Problem):
     levels: Int32
     others: Int32
     members: Float64
+    contend_for_all: ClassVar[bool] = True
 
     def arrays(self) -> Arrays:
         """For compiled loops."""
@@ -255,18 +256,72 @@ class VectorProblem(Problem):
             ok &= self.loads[objects, d] <= self.rooms[nodes, d]
         for column in range(self.others.shape[1]):
             other = self.others[objects, column]
-            ok &= (other < 0) | ~self.meet(self.source[objects], other, nodes, other)
+            ok &= (other < 0) | ~self._meet_from(self.source[objects], other, nodes, other)
         return ok
 
-    def meet(self, a: Int32, b: Int32, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
-        """Whether replicas apart on nodes a and b come together on `to_a` and `to_b`."""
+    def meet(self, a: Ints, b: Ints, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
+        """True where objects a and b of one unit come together on nodes `to_a` and `to_b`."""
+        return self._meet_from(self.source[a], self.source[b], to_a, to_b)
+
+    def _meet_from(self, a: Int32, b: Int32, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
+        """True where replicas apart on nodes a and b come together on `to_a` and `to_b`."""
         level = (self.levels[a] != self.levels[b]).argmax(axis=1)
         return np.asarray(self.levels[to_a, level] == self.levels[to_b, level])
 
-    def cost(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Float64:
-        """What it costs to move each object to the node beside it."""
-        distance = between(self.distance, self.source[objects], nodes)
-        return np.asarray(distance * self.members[objects])
+    def whole(self, objects: NDArray[np.integer], cost: Float64) -> Float64:
+        """[objects], cost of moving whole units where one partition costs `cost`."""
+        return np.asarray(cost * self.members[objects])
+
+    def rent(self, price: Float64) -> float:
+        """Cost of all room that has a price."""
+        return float((price * np.where(price > 0, self.rooms, 0)).sum())
+
+    def limit(self) -> Float64:
+        """[N, D], room on the nodes."""
+        return self.rooms
+
+    def heaviness(self) -> Float64:
+        """[M], the most of an object's loads, each as part of a usual one."""
+        return np.asarray((self.loads / self.units_of_load()).max(axis=1, initial=0.0))
+
+    def loads_of(self, objects: NDArray[np.integer]) -> Float64:
+        """[D, objects], loads by dimension."""
+        return np.ascontiguousarray(self.loads[objects].T)
+
+    def fit_in_order(
+        self, order: Ints, lists: Lists, length: Ints, move_to: Int32, used: Float64
+    ) -> None:
+        """Put objects on the first node with room among `length` of their list; see kernels."""
+        start = lists.start[lists.group[order]]
+        fit_in_order(order, start, length, lists.node, self.arrays(), move_to, used)
+
+    def meeting(self, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
+        """(row, column) entries of (11): of two replicas at most one goes to a domain.
+
+        The level depends on where the two are now.
+        """
+        rows: list[Ints] = []
+        columns: list[Ints] = []
+        several, times = np.unique(self.partition[objects], return_counts=True)
+        count = 0
+        order = np.argsort(self.partition[objects[row]], kind="stable")
+        sorted_units = self.partition[objects[row]][order]
+        for unit in several[times > 1]:
+            first, end = (np.searchsorted(sorted_units, unit, side) for side in ("left", "right"))
+            mine = order[first:end]
+            who = np.unique(row[mine])
+            for index, a in enumerate(who):
+                for b in who[:index]:
+                    both = mine[(row[mine] == a) | (row[mine] == b)]
+                    homes = self.levels[self.source[objects[[a, b]]]]
+                    level = int((homes[0] != homes[1]).argmax())
+                    found = self.levels[target[both], level]
+                    domains, entry = np.unique(found, return_inverse=True)
+                    rows.append(count + entry.astype(np.int64))
+                    columns.append(both)
+                    count += len(domains)
+        nothing = np.empty(0, dtype=np.int64)
+        return np.concatenate([nothing, *rows]), np.concatenate([nothing, *columns])
 
     def toll(
         self, objects: NDArray[np.integer], nodes: NDArray[np.integer], price: Float64
@@ -277,7 +332,7 @@ class VectorProblem(Problem):
             total += self.loads[objects, d] * price[nodes, d]
         return total
 
-    def used_by(self, move_to: Int32) -> Float64:
+    def load_of(self, move_to: Int32) -> Float64:
         """[N, D], the load that `move_to` puts on each node."""
         used = np.zeros_like(self.rooms)
         placed = move_to != UNPLACED
@@ -285,8 +340,9 @@ class VectorProblem(Problem):
             used[:, d] = np.bincount(move_to[placed], self.loads[placed, d], self.nodes)
         return used
 
-    def with_rooms(self, rooms: Float64) -> VectorProblem:
-        """The same objects with other room on the nodes."""
+    def without(self, used: Float64) -> VectorProblem:
+        """Return the same objects with less room on the nodes, as much less as `used`."""
+        rooms = self.rooms - used
         return replace(self, rooms=rooms, room=_least_room(rooms, self.units_of_load()))
 
     def units_of_load(self) -> Float64:
@@ -336,19 +392,6 @@ def vector_problem(
     return replace(problem, weight=weight, room=_least_room(rooms, unit))
 
 
-def nearest_cost(
-    problem: VectorProblem, lists: Lists, objects: NDArray[np.integer]
-) -> tuple[Int32, Float64]:
-    """As `nearest_fit`, with costs of whole units."""
-    node, cost = nearest_fit(problem, lists, objects)
-    return node, cost * problem.members[objects]
-
-
-def last_cost(problem: VectorProblem, lists: Lists, objects: Ints) -> Float64:
-    """[objects], what any node that an object's list lacks costs at least."""
-    return np.asarray(lists.last()[lists.group[objects]] * problem.members[objects])
-
-
 def _least_room(rooms: Float64, unit: Float64) -> Float64:
     return np.asarray((rooms / unit).min(axis=1))
 
@@ -384,3 +427,180 @@ def move_list(units: Units, state: VectorState, unit: Int32, replica: Int32, to:
         load=object_load(units, state, unit, replica),
         cost=between(units.placed.distance, source, to) * units.members[unit],
     )
+
+
+@njit
+def _meet(levels: Int32, a: int, b: int, to_a: int, to_b: int) -> bool:
+    """`VectorProblem.meet` of one pair."""
+    for level in range(levels.shape[1]):
+        if levels[a, level] != levels[b, level]:
+            return bool(levels[to_a, level] == levels[to_b, level])
+    return True
+
+
+@njit
+def apart(problem: Arrays, i: int, j: int, move_to: Int32) -> bool:
+    """Whether node j is clear of the unit's other replicas, where they are and where they go."""
+    source = problem.source[i]
+    for column in range(problem.others.shape[1]):
+        other = problem.others[i, column]
+        if other >= 0 and _meet(problem.levels, source, other, j, other):
+            return False
+    for at in range(problem.sibling_first[i], problem.sibling_end[i]):
+        other = problem.sibling[at]
+        if (
+            other != i
+            and move_to[other] >= 0
+            and _meet(problem.levels, source, problem.source[other], j, move_to[other])
+        ):
+            return False
+    return True
+
+
+@njit
+def fits(problem: Arrays, i: int, j: int, used: Float64, leaver: int) -> bool:
+    """Whether node j has room for object i in every dimension, once `leaver` (or -1) is gone."""
+    for d in range(problem.rooms.shape[1]):
+        after = used[j, d] + problem.loads[i, d]
+        if leaver >= 0:
+            after -= problem.loads[leaver, d]
+        if after > problem.rooms[j, d]:
+            return False
+    return True
+
+
+@njit
+def _put(problem: Arrays, i: int, j: int, move_to: Int32, used: Float64) -> None:
+    for d in range(used.shape[1]):
+        if move_to[i] >= 0:
+            used[move_to[i], d] -= problem.loads[i, d]
+        used[j, d] += problem.loads[i, d]
+    move_to[i] = j
+
+
+@njit
+def fit_in_order(
+    order: Ints,
+    start: Ints,
+    length: Ints,
+    list_node: Int32,
+    problem: Arrays,
+    move_to: Int32,
+    used: Float64,
+) -> None:
+    """Objects in `order` to the first node of their list with room; `move_to`, `used` change."""
+    for at in range(len(order)):
+        i = order[at]
+        for position in range(start[at], start[at] + length[at]):
+            j = list_node[position]
+            if (
+                j != problem.source[i]
+                and fits(problem, i, j, used, -1)
+                and apart(problem, i, j, move_to)
+            ):
+                _put(problem, i, j, move_to, used)
+                break
+
+
+@njit
+def in_score_order(owner: Ints, node: Ints, problem: Arrays, move_to: Int32, used: Float64) -> None:
+    """Pairs (owner, node) in turn, where the owner is unplaced and the node has room."""
+    for at in range(len(owner)):
+        i, j = owner[at], node[at]
+        if move_to[i] < 0 and fits(problem, i, j, used, -1) and apart(problem, i, j, move_to):
+            _put(problem, i, j, move_to, used)
+
+
+@njit
+def exchange(  # noqa: PLR0912 - one search over direct moves and exchanges
+    objects: Ints,
+    first: Ints,
+    end: Ints,
+    node: Int32,
+    target_cost: Float64,
+    problem: Arrays,
+    move_to: Int32,
+    used: Float64,
+    cost: Float64,
+) -> None:
+    """Place objects in their order, or move them nearer, ejecting another where that is cheapest.
+
+    Targets of object i are ``node[first[i]:end[i]]``, the cheapest first. Who is ejected is one of
+    the objects that have targets, and goes to one of these.
+    """
+    head = np.full(len(used), -1, np.int64)
+    follow = np.full(len(move_to), -1, np.int64)
+    for i in range(len(move_to) - 1, -1, -1):
+        if move_to[i] >= 0 and end[i] > first[i]:
+            follow[i] = head[move_to[i]]
+            head[move_to[i]] = i
+    for turn in range(len(objects)):
+        i = objects[turn]
+        home = move_to[i]
+        now = cost[i] if home >= 0 else np.inf
+        best = now * (1 - 1e-12) if home >= 0 else np.inf
+        best_j, best_k, best_to, cost_i, cost_k = -1, -1, -1, 0.0, 0.0
+        for at in range(first[i], end[i]):
+            j, price = node[at], target_cost[at]
+            if home >= 0 and price >= now:
+                break
+            if j == home or not apart(problem, i, j, move_to):
+                continue
+            if fits(problem, i, j, used, -1):
+                if price < best:
+                    best, best_j, best_k, cost_i = price, j, -1, price
+                break  # what is farther is dearer
+            k = head[j]
+            while k >= 0:
+                if k != i and fits(problem, i, j, used, k):
+                    for at_k in range(first[k], end[k]):
+                        to = node[at_k]
+                        total = price + target_cost[at_k] - cost[k]
+                        if total >= best:
+                            break
+                        if (
+                            _other(to, j, home)
+                            and fits(problem, k, to, used, -1)
+                            and apart(problem, k, to, move_to)
+                            and not _same(problem, i, k)
+                        ):
+                            best, best_j, best_k, best_to = total, j, k, to
+                            cost_i, cost_k = price, target_cost[at_k]
+                            break
+                k = follow[k]
+        if best_j < 0:
+            continue
+        if best_k >= 0:
+            _relink(head, follow, best_k, best_j, best_to)
+            _put(problem, best_k, best_to, move_to, used)
+            cost[best_k] = cost_k
+        _relink(head, follow, i, home, best_j)
+        _put(problem, i, best_j, move_to, used)
+        cost[i] = cost_i
+
+
+@njit
+def _other(node: int, first: int, second: int) -> bool:
+    if node == first:
+        return False
+    return node != second
+
+
+@njit
+def _same(problem: Arrays, i: int, k: int) -> bool:
+    """Whether two objects are of one unit."""
+    return bool(problem.sibling_first[i] == problem.sibling_first[k])
+
+
+@njit
+def _relink(head: Ints, follow: Ints, i: int, old: int, new: int) -> None:
+    if old >= 0:
+        if head[old] == i:
+            head[old] = follow[i]
+        else:
+            at = head[old]
+            while follow[at] != i:
+                at = follow[at]
+            follow[at] = follow[i]
+    follow[i] = head[new]
+    head[new] = i

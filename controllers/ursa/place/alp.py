@@ -46,7 +46,6 @@ from controllers.ursa.place.rounding import (
     improve,
     insert,
     polish,
-    shared_domains,
     standing,
 )
 from controllers.ursa.state import State
@@ -167,7 +166,7 @@ def _solve_partial(
     unit = np.ones(n)
     np.maximum.at(unit, place, problem.weight[found])
     room = np.maximum(problem.room[nodes], 0.0)
-    extra, column = shared_domains(problem, np.arange(m), found, target)
+    extra, column = problem.meeting(np.arange(m), found, target)
     more = int(extra.max(initial=-1)) + 1
     start, row, value = by_columns(
         pairs + h,

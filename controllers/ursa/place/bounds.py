@@ -57,7 +57,7 @@ from numpy.typing import NDArray
 from controllers.jit import in_threads
 from controllers.ursa.instance import Float64, Instance, Int32, Timer
 from controllers.ursa.methods import Request
-from controllers.ursa.place.exact import Pairs
+from controllers.ursa.place.exact import Pairs, joined
 from controllers.ursa.place.highs import INFINITE, Model, by_columns, solve
 from controllers.ursa.place.market import BEYOND, Market, payments
 from controllers.ursa.place.problem import Ints
@@ -231,19 +231,6 @@ def _columns(market: Market, offers: _Offers, price: Prices, worth: _Worth) -> P
     row, target, cost = market.best_targets(at, price.load, limit[good], TARGETS)
     at = at[row]
     return Pairs(stock.object[at], stock.node[at], target, stock.load[at], cost)
-
-
-def joined(parts: list[Pairs]) -> Pairs:
-    """All of them."""
-    empty = Pairs(
-        np.empty(0, np.int64),
-        np.empty(0, np.int32),
-        np.empty(0, np.int32),
-        np.empty(0),
-        np.empty(0),
-    )
-    names = ("object", "source", "target", "load", "cost")
-    return Pairs(*(np.concatenate([getattr(p, n) for p in [empty, *parts]]) for n in names))
 
 
 def _add(joint: Joint, more: Pairs, nodes: int) -> int:

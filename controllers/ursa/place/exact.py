@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from controllers.ursa.instance import Float64, Instance, Int32, Nearest, Timer, between
 from controllers.ursa.methods import Request
-from controllers.ursa.place.bounds import joined
 from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
 from controllers.ursa.place.problem import Bools, Ints
 from controllers.ursa.place.relaxation import ranks
@@ -56,13 +55,22 @@ class Pairs:
 
     def where(self, keep: Bools | Ints) -> Pairs:
         """Some of them."""
-        return Pairs(
-            self.object[keep],
-            self.source[keep],
-            self.target[keep],
-            self.load[keep],
-            self.cost[keep],
-        )
+        return Pairs(*(array[keep] for array in vars(self).values()))
+
+    def load_after(self, load: Float64) -> Float64:
+        """[N], the loads once all of these moves are done."""
+        after = load.copy()
+        np.subtract.at(after, self.source, self.load)
+        np.add.at(after, self.target, self.load)
+        return after
+
+
+def joined(parts: list[Pairs]) -> Pairs:
+    """Return the pairs of all parts, one part after the other."""
+    nothing, nowhere = np.empty(0, np.int64), np.empty(0, np.int32)
+    empty = Pairs(nothing, nowhere, nowhere, np.empty(0), np.empty(0))
+    every = zip(*(vars(part).values() for part in [empty, *parts]), strict=True)
+    return Pairs(*(np.concatenate(arrays) for arrays in every))
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,21 +288,14 @@ def _cut(
 
 def too_hot(ground: Ground, pairs: Pairs, taken: Ints) -> Int32:
     """Nodes above their threshold once the moves `taken` are done."""
-    load = _ground_after(ground, pairs, taken)
+    load = pairs.where(taken).load_after(ground.load)
     return np.flatnonzero(load > ground.instance.capacity).astype(np.int32)
 
 
 def _hotter(ground: Ground, pairs: Pairs, taken: Ints, given_up: Int32) -> Int32:
     """Those of `given_up` that the moves `taken` make hotter than they are."""
-    after = _ground_after(ground, pairs, taken)[given_up]
+    after = pairs.where(taken).load_after(ground.load)[given_up]
     return given_up[after > ground.load[given_up] * (1 + ROUNDING)]
-
-
-def _ground_after(ground: Ground, pairs: Pairs, taken: Ints) -> Float64:
-    load = ground.load.copy()
-    np.subtract.at(load, pairs.source[taken], pairs.load[taken])
-    np.add.at(load, pairs.target[taken], pairs.load[taken])
-    return load
 
 
 def _shared_domains(ground: Ground, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
@@ -421,7 +422,7 @@ def rescued(instance: Instance, state: State, request: Request, found: Pairs) ->
     """
     if instance.replica_node.size * max(instance.nodes - 1, 0) <= PAIRS:
         return _anew(instance, state, request, found)
-    now = _load_after(state.load, found)
+    now = found.load_after(state.load)
     left = np.flatnonzero(now > instance.capacity).astype(np.int32)
     excess = (now - instance.capacity)[left]
     left = left[np.argsort(excess, kind="stable")][:TRIES]
@@ -510,7 +511,7 @@ def _around(
     objects: _Objects,
 ) -> Pairs:
     """`found` with moves within `region` added that relieve `node`, or `found`."""
-    load = _load_after(state.load, found)
+    load = found.load_after(state.load)
     room = (instance.capacity - load)[region]
     if room[region == node] >= 0 or room.sum() < 0:
         return found
@@ -524,14 +525,7 @@ def _around(
 
 def _better(instance: Instance, load: Float64, found: Pairs, other: Pairs) -> bool:
     """Whether `other` leaves fewer nodes hot than `found`, and makes none hot or hotter."""
-    after, before = _load_after(load, other), _load_after(load, found)
+    after, before = other.load_after(load), found.load_after(load)
     hot = after > instance.capacity
     fewer = hot.sum() < (before > instance.capacity).sum()
     return bool(fewer and not (hot & (after > load * (1 + ROUNDING))).any())
-
-
-def _load_after(load: Float64, moves: Pairs) -> Float64:
-    after = load.copy()
-    np.subtract.at(after, moves.source, moves.load)
-    np.add.at(after, moves.target, moves.load)
-    return after

@@ -30,7 +30,6 @@ from controllers.ursa.place.bounds import (
     covered,
     evaluate_covers,
     eviction_bound,
-    joined,
     joint_bound,
     reliefs,
 )
@@ -41,6 +40,7 @@ from controllers.ursa.place.exact import (
     choose,
     choose_partly,
     every_pair,
+    joined,
     shared_already,
 )
 from controllers.ursa.place.market import Market
@@ -211,7 +211,7 @@ def _chosen_anew(
 ) -> Pairs:
     pairs = _candidates(instance, joint, own, group)
     now = np.isin(_key(pairs, instance.nodes), _key(own, instance.nodes))
-    ground = Ground(instance, place, _load_after(state, fixed))
+    ground = Ground(instance, place, fixed.load_after(state.load))
     chosen: Chosen = choose(
         ground,
         pairs,
@@ -264,15 +264,8 @@ def _nearest_target(joint: Joint, sources: Int32) -> Int32:
     return np.asarray(joint.pairs.target[first])
 
 
-def _load_after(state: State, pairs: Pairs) -> Float64:
-    load = state.load.copy()
-    np.subtract.at(load, pairs.source, pairs.load)
-    np.add.at(load, pairs.target, pairs.load)
-    return load
-
-
 def _hot_after(instance: Instance, state: State, pairs: Pairs) -> Bools:
-    return np.asarray(_load_after(state, pairs) > instance.capacity)
+    return np.asarray(pairs.load_after(state.load) > instance.capacity)
 
 
 def partial_moves(instance: Instance, state: State, request: Request) -> Moves:

@@ -12,7 +12,7 @@ loops of placement.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from controllers.ursa.instance import (
     Int32,
     Nearest,
     Selection,
+    between,
 )
 from controllers.ursa.state import State
 
@@ -83,6 +84,9 @@ class Problem:
     def __len__(self) -> int:
         return len(self.weight)
 
+    contend_for_all: ClassVar[bool] = False
+    """Objects without a place contend for every node of their lists, not only for nearer ones."""
+
     @property
     def nodes(self) -> int:
         """N."""
@@ -101,8 +105,70 @@ class Problem:
             ok &= self.taken[objects, column] != domain
         return ok
 
+    def cost(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Float64:
+        """[objects], cost of moving each object to the node at the same position."""
+        return self.whole(objects, between(self.distance, self.sender[objects], nodes))
+
+    def whole(self, objects: NDArray[np.integer], cost: Float64) -> Float64:
+        """[objects], cost of moving them where one partition costs `cost`."""
+        del objects
+        return cost
+
+    def toll(
+        self, objects: NDArray[np.integer], nodes: NDArray[np.integer], price: Float64
+    ) -> Float64:
+        """[objects], cost of each object's load on the node at the same position, by prices [N]."""
+        return np.asarray(self.weight[objects] * price[nodes])
+
+    def rent(self, price: Float64) -> float:
+        """Cost of all room that has a price."""
+        priced = np.flatnonzero(price > 0)
+        return float((price[priced] * self.room[priced]).sum())
+
+    def limit(self) -> Float64:
+        """[N], or [N, D] with loads of several dimensions, room on the nodes."""
+        return self.room
+
+    def heaviness(self) -> Float64:
+        """[M], by which objects are ordered."""
+        return self.weight
+
+    def loads_of(self, objects: NDArray[np.integer]) -> Float64:
+        """[D, objects], loads by dimension."""
+        return np.asarray(self.weight[objects][None])
+
+    def fit_in_order(
+        self, order: Ints, lists: Lists, length: Ints, move_to: Int32, used: Float64
+    ) -> None:
+        """Put objects on the first node with room among `length` of their list; see kernels."""
+        start = lists.start[lists.group[order]]
+        fit_in_order(order, start, length, lists.node, self.layout(), move_to, used)
+
+    def meet(self, a: Ints, b: Ints, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
+        """True where objects a and b of one partition come together on nodes `to_a` and `to_b`."""
+        del a, b
+        return np.asarray(self.domain[to_a] == self.domain[to_b])
+
+    def meeting(self, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
+        """(row, column) entries of (11): partitions of which several objects may go to one domain.
+
+        Args:
+            objects: [m].
+            row, target: [pairs], the place in `objects`, and the node.
+        """
+        _, inverse, count = np.unique(
+            self.partition[objects], return_inverse=True, return_counts=True
+        )
+        column = np.flatnonzero(count[inverse[row]] > 1)
+        if not len(column):
+            return column, column
+        domains = int(self.domain.max(initial=0)) + 1
+        key = inverse[row[column]].astype(np.int64) * domains + self.domain[target[column]]
+        _, extra = np.unique(key, return_inverse=True)
+        return extra.astype(np.int64), column
+
     def load_of(self, move_to: Int32) -> Float64:
-        """[N], the load that `move_to` puts on each node."""
+        """[N], or [N, D], the load that `move_to` puts on each node."""
         placed = move_to != UNPLACED
         load = np.bincount(move_to[placed], self.weight[placed], minlength=self.nodes)
         return load.astype(np.float64, copy=False)
@@ -112,9 +178,9 @@ class Problem:
         used = self.load_of(move_to)
         return (used > 0) & (used > self.room)
 
-    def with_room(self, room: Float64) -> Problem:
-        """The same objects with other room on the nodes."""
-        return replace(self, room=room)
+    def without(self, used: Float64) -> Problem:
+        """Return the same objects with less room on the nodes, as much less as `used`."""
+        return replace(self, room=self.room - used)
 
 
 def assignment_problem(
@@ -218,6 +284,10 @@ class Lists:
         last[self.complete] = np.inf
         return last
 
+    def beyond(self, objects: Ints) -> Float64:
+        """[objects], least cost of a node that the object's list lacks."""
+        return self._problem.whole(objects, self.last()[self.group[objects]])
+
     def widen(self, groups: NDArray[np.integer], length: int) -> None:
         """Make the lists of `groups` hold the `length` nearest nodes, or all there are."""
         groups = groups[~self.complete[groups] & (self.length[groups] < length)]
@@ -243,7 +313,7 @@ class Lists:
     ) -> tuple[Ints, Int32, Float64]:
         """(object, node, cost) of each allowed pair in the lists, by object, then ascending.
 
-        With `farthest` [G] only pairs that cost at most that.
+        With `farthest` [G], of one partition, only pairs that cost at most that.
         """
         groups = self.group[objects]
         length = self.length if farthest is None else self._within(farthest)
@@ -251,7 +321,8 @@ class Lists:
         found = np.asarray(objects, dtype=np.int64)[owner]
         nodes = self.node[position]
         ok = self._problem.allowed(found, nodes)
-        return found[ok], nodes[ok], self.cost[position[ok]]
+        found = found[ok]
+        return found, nodes[ok], self._problem.whole(found, self.cost[position[ok]])
 
     def _within(self, farthest: Float64) -> Ints:
         """[G], how many of each list cost at most `farthest`."""
@@ -291,7 +362,7 @@ def nearest_fit(
         missing[found] = False
         pending = pending[missing & ~lists.complete[groups]]
         length *= 4
-    return node, cost
+    return node, problem.whole(objects, cost)
 
 
 def _octaves(weight: Float64) -> Ints:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.jit import in_threads
-from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer, between
+from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer
 from controllers.ursa.place.highs import INFINITE, Model, by_columns, solve
 from controllers.ursa.place.problem import (
     FIRST_LIST,
@@ -24,7 +24,6 @@ from controllers.ursa.place.problem import (
     Ints,
     Lists,
     Problem,
-    fit_in_order,
     nearest_fit,
 )
 
@@ -52,28 +51,20 @@ def first_fit(
     """
     wanted = np.arange(len(problem)) if objects is None else np.asarray(objects)
     pending = wanted[move_to[wanted] == UNPLACED]
-    pending = pending[np.argsort(-problem.weight[pending], kind="stable")]
+    pending = pending[np.argsort(-problem.heaviness()[pending], kind="stable")]
     rest, length = problem, FIRST_LIST
     while len(pending):
         node, _ = nearest_fit(rest, lists, pending)
         pending = pending[node >= 0]
         lists.widen(np.unique(lists.group[pending]), length)
         groups = lists.group[pending]
-        fit_in_order(
-            pending,
-            lists.start[groups],
-            lists.length[groups],
-            lists.node,
-            problem.layout(),
-            move_to,
-            used,
-        )
+        problem.fit_in_order(pending, lists, lists.length[groups], move_to, used)
         left = move_to[pending] == UNPLACED
         if left.all() and bool(lists.complete[groups].all()):
             return  # what has room is in a domain of another replica of theirs
         length = 4 * length if left.all() else min(4 * length, LONGEST_LIST)
         pending = pending[left]
-        rest = problem.with_room(problem.room - used)
+        rest = problem.without(used)
         lists = Lists(rest, pending)
 
 
@@ -112,7 +103,7 @@ class Relaxation:
     Attributes:
         start: [M], where objects were to begin with; inactive ones stay there.
         near: [M], cost of each object's nearest fitting node; infinite where none fits.
-        price: [N], what a unit of load on a full node costs; at least 0.
+        price: [N] or [N, D], cost of a unit of load on a full node; at least 0.
         worth: [M], least cost plus priced load over all nodes: u_i of the dual.
         active: [M].
         columns: the pairs in the programme and their values.
@@ -177,7 +168,7 @@ def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxat
     state = Relaxation(
         start=start,
         near=near,
-        price=np.zeros(problem.nodes),
+        price=np.zeros_like(problem.limit()),
         worth=near.copy(),
         active=np.zeros(len(problem), dtype=np.bool_),
         columns=Columns(problem.nodes),
@@ -187,15 +178,17 @@ def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxat
     )
     placeable = near_node >= 0
     cost = np.full(len(problem), np.inf)
-    cost[placeable] = between(problem.distance, problem.sender[placeable], begin[placeable])
+    able = np.flatnonzero(placeable)
+    cost[able] = problem.cost(able, begin[able])
     _displaced(problem, lists, state, placeable & ((start == UNPLACED) | (cost > near)), cost)
-    solver = _Programme(problem, state, _penalty(problem, near))
+    solver = _Programme(problem, state)
     changed = _join(problem, lists, state, np.flatnonzero(state.active), begin, cost)
     while len(changed) and state.rounds < ROUNDS and timer.left() > 0:
         state.rounds += 1
         solver.solve(changed, timer)
         woken = placeable & ~state.active & (start != UNPLACED)
-        woken[woken] = state.price[start[woken]] > 0
+        priced = state.price.reshape(problem.nodes, -1) > 0
+        woken[woken] = priced[start[woken]].any(axis=1)
         state.active |= woken
         joined = _join(problem, lists, state, np.flatnonzero(woken), begin, cost)
         changed = np.union1d(joined, _priced_out(problem, lists, state))
@@ -215,11 +208,10 @@ def certify(problem: Problem, lists: Lists, state: Relaxation) -> float:
     state.worth = state.near.copy()
     for part in _parts(active):
         objects, nodes, cost = lists.candidates(part)
-        least = _least(objects, cost + problem.weight[objects] * state.price[nodes], len(problem))
-        state.worth[part] = np.minimum(least[part], lists.last()[lists.group[part]])
-    priced = np.flatnonzero(state.price > 0)
+        least = _least(objects, cost + problem.toll(objects, nodes, state.price), len(problem))
+        state.worth[part] = np.minimum(least[part], lists.beyond(part))
     finite = state.worth[np.isfinite(state.worth)]
-    return float(finite.sum() - (state.price[priced] * problem.room[priced]).sum())
+    return float(finite.sum()) - problem.rent(state.price)
 
 
 def _displaced(
@@ -227,7 +219,10 @@ def _displaced(
 ) -> None:
     objects, nodes, costs = lists.candidates(np.flatnonzero(displaced))
     contested = np.zeros(problem.nodes, dtype=np.bool_)
-    contested[nodes[costs < cost[objects]]] = True
+    wanted = costs < cost[objects]
+    if problem.contend_for_all:
+        wanted |= state.start[objects] == UNPLACED
+    contested[nodes[wanted]] = True
     state.active |= displaced
     placed = state.start != UNPLACED
     state.active[placed] |= contested[state.start[placed]]
@@ -253,12 +248,11 @@ def _priced_out(problem: Problem, lists: Lists, state: Relaxation) -> Ints:
     columns = state.columns
     active = np.flatnonzero(state.active)
     owner = columns.object
-    value = columns.cost + problem.weight[owner] * state.price[columns.node]
+    value = columns.cost + problem.toll(owner, columns.node, state.price)
     worth = _least(owner, value, len(problem))
     eps = TOLERANCE * _scale(state.near)
     while True:
-        groups = lists.group[active]
-        short = np.unique(groups[lists.last()[groups] < worth[active] - eps])
+        short = np.unique(lists.group[active[lists.beyond(active) < worth[active] - eps]])
         for length in np.unique(lists.length[short]):
             lists.widen(short[lists.length[short] == length], max(8, 2 * int(length)))
         changed = [_add_better(problem, lists, state, part, worth, eps) for part in _parts(active)]
@@ -270,7 +264,7 @@ def _add_better(
     problem: Problem, lists: Lists, state: Relaxation, part: Ints, worth: Float64, eps: float
 ) -> Ints:
     found, nodes, costs = lists.candidates(part)
-    reduced = costs + problem.weight[found] * state.price[nodes] - worth[found]
+    reduced = costs + problem.toll(found, nodes, state.price) - worth[found]
     better = np.flatnonzero(reduced < -eps)
     better = better[np.lexsort((reduced[better], found[better]))]
     better = better[ranks(found[better]) < NEW_COLUMNS]
@@ -284,11 +278,13 @@ def _parts(objects: Ints) -> list[Ints]:
 class _Programme:
     """The restricted linear programme, solved by connected component."""
 
-    def __init__(self, problem: Problem, state: Relaxation, penalty: float) -> None:
+    def __init__(self, problem: Problem, state: Relaxation) -> None:
         self._problem = problem
         self._state = state
-        self._penalty = penalty
         self._scale = _scale(state.near)
+        # More than any move can cost, so that an object is left out only when it has to be.
+        farthest = np.full(len(problem), 4 * min(farthest_move(problem), problem.reach))
+        self._penalty = problem.whole(np.arange(len(problem)), farthest) + self._scale
         self._unplaced = np.zeros(len(problem))
 
     def unplaced(self) -> int:
@@ -305,35 +301,34 @@ class _Programme:
         mine = mine[np.argsort(label[columns.object[mine]], kind="stable")]
         batches = batched(label[columns.object[mine]], BATCH_COLUMNS)
         pieces = [mine[batches == b] for b in range(int(batches.max(initial=-1)) + 1)]
-        resting = (state.start != UNPLACED) & ~state.active
-        used = np.bincount(state.start[resting], problem.weight[resting], minlength=problem.nodes)
-        room = np.maximum(problem.room - used, 0.0)
+        resting = np.where(state.active, UNPLACED, state.start).astype(np.int32)
+        room = np.maximum(problem.limit() - problem.load_of(resting), 0.0)
         in_threads(lambda piece: self._solve(pieces[piece], room, timer), len(pieces))
 
     def _solve(self, at: Ints, room: Float64, timer: Timer) -> None:
         problem, state = self._problem, self._state
         objects, row = np.unique(state.columns.object[at], return_inverse=True)
         nodes, place = np.unique(state.columns.node[at], return_inverse=True)
-        weight = problem.weight[state.columns.object[at]]
-        unit = np.zeros(len(nodes))
-        np.maximum.at(unit, place, weight)
-        unit[unit == 0] = 1.0
+        loads = problem.loads_of(state.columns.object[at])
+        unit = heaviest(loads, place, len(nodes))
         m, n, pairs = len(objects), len(nodes), len(at)
         start, index, value = by_columns(
             pairs + m,
             (row, np.arange(pairs), 1.0),
-            (m + place, np.arange(pairs), weight / unit[place]),
             (np.arange(m), pairs + np.arange(m), 1.0),
+            *(
+                (m + d * n + place, np.arange(pairs), load / unit[d, place])
+                for d, load in enumerate(loads)
+            ),
         )
         found = solve(
             Model(
-                cost=np.concatenate([state.columns.cost[at], np.full(m, self._penalty)])
-                / self._scale,
+                cost=np.concatenate([state.columns.cost[at], self._penalty[objects]]) / self._scale,
                 start=start,
                 row=index,
                 value=value,
-                lower=np.concatenate([np.ones(m), np.full(n, -INFINITE)]),
-                upper=np.concatenate([np.ones(m), room[nodes] / unit]),
+                lower=np.concatenate([np.ones(m), np.full(unit.size, -INFINITE)]),
+                upper=np.concatenate([np.ones(m), (by_dimension(room[nodes]) / unit).ravel()]),
             ),
             seconds=timer.left(),
         )
@@ -341,8 +336,23 @@ class _Programme:
             return
         state.columns.x[at] = found.x[:pairs]
         self._unplaced[objects] = found.x[pairs:]
-        price = found.price[m:] * self._scale / unit
-        state.price[nodes] = np.where(price > 1e-12 * self._scale / unit, price, 0.0)
+        price = found.price[m:].reshape(unit.shape) * self._scale / unit
+        price = np.where(price > 1e-12 * self._scale / unit, price, 0.0)
+        state.price[nodes] = price.T.reshape(state.price[nodes].shape)
+
+
+def heaviest(loads: Float64, place: Ints, n: int) -> Float64:
+    """[D, n], the heaviest of `loads` [D, pairs] at each place, 1 where there is none."""
+    unit = np.zeros((len(loads), n))
+    for d, load in enumerate(loads):
+        np.maximum.at(unit[d], place, load)
+    unit[unit == 0] = 1.0
+    return unit
+
+
+def by_dimension(values: Float64) -> Float64:
+    """[D, n], of [n] or [n, D]."""
+    return np.atleast_2d(values.T)
 
 
 def components(
@@ -369,12 +379,6 @@ def batched(label: NDArray[np.integer], size: int) -> Ints:
 def _scale(near: Float64) -> float:
     finite = near[np.isfinite(near) & (near > 0)]
     return float(finite.mean()) if len(finite) else 1.0
-
-
-def _penalty(problem: Problem, near: Float64) -> float:
-    """More than any move can cost, so that an object is left out only when it has to be."""
-    farthest = farthest_move(problem)
-    return 4 * min(farthest, problem.reach) + _scale(near)
 
 
 def farthest_move(problem: Problem) -> float:

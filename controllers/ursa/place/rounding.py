@@ -21,9 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controllers.jit import in_threads
-from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer, between
+from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer
 from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
 from controllers.ursa.place.problem import (
     Bools,
@@ -36,7 +37,7 @@ from controllers.ursa.place.problem import (
     link,
     ragged,
 )
-from controllers.ursa.place.relaxation import Relaxation, components, ranks
+from controllers.ursa.place.relaxation import Relaxation, by_dimension, components, heaviest, ranks
 
 CHOICES = 24
 PASSES = 12
@@ -59,6 +60,15 @@ class Choices:
     cost: Float64
     reduced: Float64
 
+    @classmethod
+    def of(
+        cls, count: int, owner: Ints, node: NDArray[np.integer], cost: Float64, reduced: Float64
+    ) -> Choices:
+        """Return the choices of `count` objects from pairs in the order of their owners."""
+        end = np.cumsum(np.bincount(owner, minlength=count)).astype(np.int64)
+        first = np.concatenate([np.zeros(1, np.int64), end[:-1]]) if count else end
+        return cls(first, end, node.astype(np.int32), cost, reduced)
+
 
 @dataclass(eq=False)
 class Standing:
@@ -66,7 +76,7 @@ class Standing:
 
     Attributes:
         move_to: [M].
-        used: [N], load that it puts on each node.
+        used: [N] or [N, D], load that it puts on each node.
         cost: [M], cost of each move, 0 for UNPLACED.
     """
 
@@ -87,16 +97,14 @@ def choices(problem: Problem, lists: Lists, relaxed: Relaxation, per_object: int
     order = np.lexsort((cost, reduced, owner))
     order = order[ranks(owner[order]) < per_object]
     order = order[np.lexsort((node[order], cost[order], owner[order]))]
-    count = np.bincount(owner[order], minlength=len(problem))
-    end = np.cumsum(count)
-    return Choices(end - count, end, node[order], cost[order], reduced[order])
+    return Choices.of(len(problem), owner[order], node[order], cost[order], reduced[order])
 
 
 def standing(problem: Problem, move_to: Int32) -> Standing:
     """The standing of `move_to`, loads summed and costs computed anew."""
     placed = np.flatnonzero(move_to != UNPLACED)
     cost = np.zeros(len(problem))
-    cost[placed] = between(problem.distance, problem.sender[placed], move_to[placed])
+    cost[placed] = problem.cost(placed, move_to[placed])
     return Standing(move_to, problem.load_of(move_to), cost)
 
 
@@ -304,11 +312,9 @@ def worthwhile(
     more = now.cost[away] + problem.weight[away] * relaxed.price[now.move_to[away]]
     owner = np.concatenate([found[keep], away])
     order = np.argsort(owner, kind="stable") if len(away) else np.arange(len(owner))
-    count = np.bincount(owner, minlength=len(problem))
-    end = np.cumsum(count)
-    return Choices(
-        end - count,
-        end,
+    return Choices.of(
+        len(problem),
+        owner[order],
         np.concatenate([node[keep], now.move_to[away]])[order],
         np.concatenate([cost[keep], now.cost[away]])[order],
         np.concatenate([reduced[keep], more - relaxed.worth[away]])[order],
@@ -354,7 +360,7 @@ def solve_piece(
     keep = (options.reduced[at] <= slack * (1 + 1e-9) + MIN_LOSS) | (
         target == move_to[objects[row]]
     )
-    keep &= _clear_of_others(problem, move_to, objects, objects[row], target)
+    keep &= clear_of_others(problem, move_to, objects, objects[row], target)
     row, at, target = row[keep], at[keep], target[keep]
     now = target == move_to[objects[row]]
     nodes, place = np.unique(target, return_inverse=True)
@@ -398,48 +404,37 @@ def assignment_model(
         problem: what is placed.
         objects: [m], those placed.
         row, target, cost: [pairs], the place in `objects`, the node and the cost of each pair.
-        room: [nodes], of the distinct targets, ascending.
+        room: [nodes] or [nodes, D], of the distinct targets, ascending.
     """
     nodes, place = np.unique(target, return_inverse=True)
     pairs, m, n = len(row), len(objects), len(nodes)
-    weight = problem.weight[objects[row]]
-    unit = np.zeros(n)
-    np.maximum.at(unit, place, weight)
-    unit[unit == 0] = 1.0
-    extra, column = shared_domains(problem, objects, row, target)
+    loads = problem.loads_of(objects[row])
+    unit = heaviest(loads, place, n)
+    extra, column = problem.meeting(objects, row, target)
     more = int(extra.max(initial=-1)) + 1
     start, index, value = by_columns(
         pairs,
         (row, np.arange(pairs), 1.0),
-        (m + place, np.arange(pairs), weight / unit[place]),
-        (m + n + extra, column, 1.0),
+        *(
+            (m + d * n + place, np.arange(pairs), load / unit[d, place])
+            for d, load in enumerate(loads)
+        ),
+        (m + unit.size + extra, column, 1.0),
     )
     return Model(
         cost=cost,
         start=start,
         row=index,
         value=value,
-        lower=np.concatenate([np.ones(m), np.full(n + more, -INFINITE)]),
-        upper=np.concatenate([np.ones(m), np.maximum(room, 0.0) / unit, np.ones(more)]),
+        lower=np.concatenate([np.ones(m), np.full(unit.size + more, -INFINITE)]),
+        upper=np.concatenate(
+            [np.ones(m), (by_dimension(np.maximum(room, 0.0)) / unit).ravel(), np.ones(more)]
+        ),
         integer=True,
     )
 
 
-def shared_domains(problem: Problem, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
-    """(row, column) entries of (11): partitions of which several objects may go to one domain."""
-    _, inverse, count = np.unique(
-        problem.partition[objects], return_inverse=True, return_counts=True
-    )
-    column = np.flatnonzero(count[inverse[row]] > 1)
-    if not len(column):
-        return column, column
-    domains = int(problem.domain.max(initial=0)) + 1
-    key = inverse[row[column]].astype(np.int64) * domains + problem.domain[target[column]]
-    _, extra = np.unique(key, return_inverse=True)
-    return extra.astype(np.int64), column
-
-
-def _clear_of_others(
+def clear_of_others(
     problem: Problem, move_to: Int32, objects: Ints, owner: Ints, target: Int32
 ) -> Bools:
     """Pairs that no object of the same partition, outside of `objects`, stands in the way of."""
@@ -449,8 +444,9 @@ def _clear_of_others(
     pair, at = ragged(problem.sibling_first[owner[many]], length[many])
     other = problem.sibling[at]
     fixed = ~np.isin(other, objects) & (move_to[other] != UNPLACED)
-    same = problem.domain[move_to[other]] == problem.domain[target[many[pair]]]
-    clear[many[pair[fixed & same]]] = False
+    pair, other = pair[fixed], other[fixed]
+    met = problem.meet(owner[many[pair]], other, target[many[pair]], move_to[other])
+    clear[many[pair[met]]] = False
     return clear
 
 
