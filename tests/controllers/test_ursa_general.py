@@ -154,7 +154,7 @@ def test_ilp_is_the_optimum_of_the_selection(case: Instance) -> None:
         move_to = np.array(targets, np.int32)
         final = case.replica_node.copy()
         final[selection.partition, selection.replica] = move_to
-        used = problem.used_by(move_to)
+        used = problem.load_of(move_to)
         everything = np.arange(len(selection))
         ok = problem.allowed(everything, move_to).all() and _apart(case, final)
         if ok and ((used <= problem.rooms) | (used == 0)).all():

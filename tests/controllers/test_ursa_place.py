@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -272,18 +271,6 @@ def test_pieces_prove_what_one_programme_proves() -> None:
         assert placement.lower_bound <= least + 1e-9
         if placement.notes["optimal"]:
             assert cost_of(case, selection, placement.move_to) == pytest.approx(least, rel=1e-6)
-
-
-@pytest.mark.parametrize("place", [alp.alp, alp.ilp, algorithm1.place])
-def test_same_input_same_placement(place: Callable[..., Placement]) -> None:
-    case = generate(shape("s2", 60, 6_000), seed=2)
-    state, selection = selected(case)
-    before = state.copy()
-    first = place(case, state, selection, request())
-    second = place(case, state, selection, request())
-    assert np.array_equal(first.move_to, second.move_to)
-    assert np.array_equal(before.load, state.load)
-    assert np.array_equal(before.primary, state.primary)
 
 
 def test_algorithm1_grows_the_radius_until_there_is_room() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ursa_instances import ADVERSARIAL, instance, instances, same, timer
 
@@ -151,8 +151,13 @@ def plans(case: Instance, method: str, **more: float) -> Plan:
     return plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
 
 
+NEIGHBOURS = instance([[0, 1]], [4], [2, 99, 99], domain=[0, 0, 1], xy=[(0, 0), (1, 0), (9, 0)])
+"""The near node of the hot one's fault domain holds the partition's other replica."""
+
+
 @pytest.mark.parametrize("method", METHODS)
 @given(case=instances(), success=st.sampled_from([1.0, 0.9]))
+@example(case=NEIGHBOURS, success=1.0)
 @relaxed
 def test_every_method_keeps_the_constraints(method: str, case: Instance, success: float) -> None:
     made = plans(case, method, success=success)
