@@ -66,8 +66,9 @@ def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> No
     progress("disks", 0.4)
     at_once(lambda disk: disk.stop(), disks)
     cgroups.kill(name, 2.0)
+    loops = loops_on(folder)  # below a mount that is gone, their files have another path
     unmount(folder)
-    for device in loops_on(folder):
+    for device in loops:
         detach_loop(device)
     progress("network", 0.7)
     network.remove(places, name)

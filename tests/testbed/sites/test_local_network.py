@@ -1,4 +1,4 @@
-"""The local site's network by itself: namespaces and links, without nodes in them."""
+"""The local site's namespaces, links and loop devices by themselves, without nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.sites.local import network
+from testbed.sites.contract import silent
+from testbed.sites.local import network, removal
+from testbed.sites.local.cgroups import Cgroups, detect
+from testbed.sites.local.container import share_unmounts
 from testbed.sites.local.names import Places
 
 pytestmark = pytest.mark.local
@@ -63,3 +66,19 @@ def test_a_cut_link_is_cut(subnet: int) -> None:
 
 def test_a_network_in_use_is_not_given_again(subnet: int) -> None:
     assert network.choose_subnet(set(range(250))) != subnet
+
+
+def test_a_loop_device_that_a_killed_up_left_goes_with_the_testbed(tmp_path: Path) -> None:
+    """It was not mounted yet, and so is not set to go with its mount."""
+    places = Places(tmp_path)
+    folder = places.testbed(NAME)
+    image = folder / "nodes" / "a" / "files.img"
+    image.parent.mkdir(parents=True)
+    share_unmounts(folder)
+    with image.open("wb") as made:
+        made.truncate(1 << 20)
+    attach = ["losetup", "-f", "--show", str(image)]
+    device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
+    removal.remove(places, Cgroups(detect(), places.cgroup), NAME, silent)
+    assert not Path("/sys/block", Path(device).name, "loop").exists()
+    assert not folder.exists()
