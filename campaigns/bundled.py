@@ -1,23 +1,32 @@
-"""What made the runs of a campaign, as far as a bundle takes it along.
+"""Files behind the runs of a campaign, as a bundle takes them, and the campaign run again.
 
-The runs themselves are `analysis.bundle`'s; `campaigns.again` runs a campaign again from a bundle.
+`sources` collects campaign files, specs, notebooks, controllers, constants and profiles; a spec
+leaves without names of machines and people. `again` is the request that `hotbed run` would get for
+a campaign of an unpacked bundle. The runs themselves are those of `analysis.bundle`.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from campaigns.bundled_spec import portable_spec
-from campaigns.campaign_file import FILES, ROOT
+from campaigns.campaign_file import FILES, ROOT, load_campaign, resolve
+from campaigns.mos.profile.points import ELSEWHERE
 from campaigns.mos.profile.points import place as place_of
 from campaigns.provenance import code_state, hotbed_version
-from controllers.registry import available
+from campaigns.session import Request
+from controllers.registry import FOREIGN, available
 from schemas.errors import UserError
 from schemas.yaml_file import dump, read_mapping, survey
+from testbed.simulated.parameters import ModelParameters, load_parameters
+from testbed.sites import names_told, options_that_name_nobody
 from testbed.spec import NfsSpec, load_spec
 
 LOCKS = ("requirements.lock", "environment.yml", "pyproject.toml")
@@ -27,8 +36,17 @@ _SKIPPED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git"
 
 @dataclass(frozen=True)
 class Sources:
-    """Files by their names in a bundle, folders of this machine and what stands for them, what does
-    not quite fit, and names of machines, users and projects that were left out of specs."""
+    """Result of `sources`.
+
+    Attributes:
+        files: name in the bundle -> file.
+        hide: folders of this machine, and the word that stands for each.
+        notes: sentences for the appendix.
+        version: of Hotbed.
+        commit: None outside a clone.
+        authors: those of CITATION.cff.
+        names: of machines, users and projects that were left out of specs.
+    """
 
     files: Mapping[str, Path]
     hide: Mapping[str, str]
@@ -61,11 +79,11 @@ class _Found:
 
 
 def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
-    """What made the runs of campaigns (folder -> the attempts that go into the bundle).
+    """Return the files behind the runs of campaigns (folder -> the packed attempts).
 
     Args:
         campaigns: folders of runs.
-        scratch: an empty folder for files that have to be written first.
+        scratch: an empty folder for files that are written first.
 
     Raises:
         UserError: a campaign's record cannot be read, its folder has another name, a file that it
@@ -128,7 +146,7 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
 
 
 def _leaving(found: _Found, spec: Path, campaign: object, scratch: Path) -> Path:
-    """A spec that names no file beside it, no machine and nobody."""
+    """Return a spec without files next to it, machines and people."""
     alone = _alone(spec, scratch)
     made = portable_spec(alone, spec.parent, campaign)
     found.names += made.names
@@ -142,8 +160,8 @@ def _leaving(found: _Found, spec: Path, campaign: object, scratch: Path) -> Path
 
 
 def _alone(spec: Path, scratch: Path) -> Path:
-    """A spec that names no file beside it: what the store is charged by is written into it, and
-    what aliases stand for, which a bundle's readers refuse."""
+    """Return a spec without files next to it: the profile of its store is written into it, and so
+    are the values of YAML aliases, which readers of a bundle refuse."""
     body = read_mapping(spec, "a spec is a mapping with name, groups and store")
     store = body.get("store")
     charged = isinstance(store, dict) and isinstance(store.get("profile"), str)
@@ -166,7 +184,7 @@ def _changed(spec: Path, digest: str) -> Iterator[str]:
 
 
 def _add_controller(found: _Found, own: Path, controller: str) -> None:
-    """A controller that is not Hotbed's own."""
+    """Add a controller from outside Hotbed."""
     try:
         known = available((own,)).get(controller)
     except UserError:
@@ -181,7 +199,7 @@ def _add_controller(found: _Found, own: Path, controller: str) -> None:
 
 
 def _add_profiles(found: _Found, names: set[str]) -> None:
-    """Measured points that cells name (`hotbed mos profile --keep`)."""
+    """Add measured points that cells name (`hotbed mos profile --keep`)."""
     for name in sorted(names):
         try:
             found.add(f"profiles/{name}.json", place_of(name))
@@ -190,7 +208,7 @@ def _add_profiles(found: _Found, names: set[str]) -> None:
 
 
 def jobs(attempts: Iterable[Path]) -> Iterator[Job]:
-    """What the attempts in these folders were to do."""
+    """Yield the jobs of the attempts in these folders."""
     for attempt in attempts:
         try:
             body = json.loads((attempt / "job.json").read_bytes())
@@ -201,12 +219,11 @@ def jobs(attempts: Iterable[Path]) -> Iterator[Job]:
 
 
 def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job]) -> Path | None:
-    """A file that a campaign names as its `key`: where its runs found it, the latest first; for
-    runs of earlier code, which do not tell, where a campaign of Hotbed's own has it. None where
-    it names none.
+    """Return the file that a campaign names as its `key`, or None if it names none: the place where
+    the latest runs found it, or (runs of earlier code do not say) that of Hotbed's own campaigns.
 
     Raises:
-        UserError: it is not there any more.
+        UserError: the file is gone.
     """
     name = str(body.get(key) or "")
     if not name:
@@ -231,7 +248,7 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """``campaign.json`` of a folder of runs.
+    """Read ``campaign.json`` of a folder of runs.
 
     Raises:
         UserError: there is none, or it cannot be read.
@@ -249,7 +266,7 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 def portable(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A campaign's file whose spec and notebook are found in a bundle, or in Hotbed."""
+    """Return a campaign's file with its spec and notebook at their places in a bundle."""
     changed = dict(body)
     for key, place in (("spec", "specs"), ("notebook", "notebooks")):
         name = str(body.get(key) or "")
@@ -259,8 +276,8 @@ def portable(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stated(bundle: Path, campaign: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What an unpacked bundle's file of a campaign says, which is what `again` runs, and what the
-    record that its runs lie beside says.
+    """Return a campaign's file in an unpacked bundle, which `again` runs, and the campaign in the
+    record of its runs.
 
     Raises:
         UserError: either cannot be read.
@@ -271,7 +288,7 @@ def stated(bundle: Path, campaign: str) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def _authors() -> Iterator[dict[str, Any]]:
-    """Who is named in CITATION.cff."""
+    """Yield the authors in CITATION.cff."""
     import yaml
 
     known = ("name", "family-names", "given-names", "affiliation")
@@ -280,3 +297,315 @@ def _authors() -> Iterator[dict[str, Any]]:
         if "orcid" in author:
             found["orcid"] = str(author["orcid"]).rpartition("/")[2]
         yield found
+
+
+# ---- specs --------------------------------------------------------------------------------------
+
+LEFT_OUT = "# Options of the site that name machines or people were left out of this copy.\n"
+_NAMING = ("hosts", "nodes", "user", "ssh_user", "proxy_jump", "project", "network")
+_NOT_OF_A_MACHINE = {"key", "host_key", "port", "private_address"}
+_EVERYBODYS = {"root", "admin", "user", "users", "ubuntu", "debian", "centos", "rocky", "fedora"}
+_EVERYBODYS |= {"ec2-user", "vagrant", "ansible", "hotbed", "git", "ssh", "host", "hosts"}
+_EVERYBODYS |= {"localhost", "node", "server", "client", "head", "login", "jump", "bastion"}
+_EVERYBODYS |= {"proxy", "gateway", "storage", "ceph", "cephadm", "swift", "test", "lab", "data"}
+_EVERYBODYS |= {"bench", "default", "osd", "mon", "mgr", "mds", "rgw", "none", "null", "true"}
+_EVERYBODYS |= {"false", "all", "sharednet1"}
+"""Names that identify nobody; aliases for them would make every file unreadable."""
+_SHORTEST = 3
+
+
+@dataclass(frozen=True)
+class PortableSpec:
+    """A spec for a bundle. `text` is None if the file may leave as it is. `names` are those of
+    machines, users and projects in the options that were left out."""
+
+    text: str | None
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def portable_spec(spec: Path, folder: Path, campaign: object) -> PortableSpec:
+    """Return a spec without the options that name machines and people: results do not depend on
+    them (`TestbedSpec.digest`).
+
+    Args:
+        spec: the file.
+        folder: the folder of files that the spec names.
+        campaign: the campaign's record. Words of the campaign and of the rest of the spec are no
+            `names`: runs would be unreadable without them.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    body = read_mapping(spec, "a spec is a mapping with name, groups and store")
+    site = body.get("site")
+    options = site.get("options") if isinstance(site, dict) else None
+    if not isinstance(site, dict) or not isinstance(options, dict):
+        return PortableSpec(None, ())
+    kind = str(site.get("kind", "local"))
+    stays = options_that_name_nobody(kind)
+    kept = {key: options[key] for key in options if key in stays}
+    lease = options.get("lease")
+    if isinstance(kept.get("lease"), dict):
+        kept["lease"] = {key: value for key, value in kept["lease"].items() if key != "name"}
+    if kept == options:
+        return PortableSpec(None, ())
+    bare = {**body, "site": {"kind": kind} | ({"options": kept} if kept else {})}
+    groups = [group for group in body.get("groups") or () if isinstance(group, dict)]
+    counts = [(str(group.get("name")), group.get("count", 1)) for group in groups]
+    nodes = [f"{name}{at}" for name, n in counts if isinstance(n, int) for at in range(n)]
+    words = set(_words((campaign, bare, nodes)))
+    texts = list(_within({key: options.get(key) for key in _NAMING}))
+    texts += _within(lease.get("name")) if isinstance(lease, dict) else ()
+    notes: tuple[str, ...] = ()
+    try:
+        texts += names_told(kind, options, folder)
+    except UserError:
+        notes = (
+            f"The inventory that the spec {spec.name} names cannot be read any more: names of "
+            "machines have aliases only where the runs identify them.",
+        )
+    names = [name for name in dict.fromkeys(_names(texts)) if _identifies(name, words)]
+    return PortableSpec(LEFT_OUT + dump(bare), tuple(names), notes)
+
+
+def lacks_options(spec: Path) -> bool:
+    """True if a bundled spec was left without options that named machines."""
+    try:
+        return spec.read_text().startswith(LEFT_OUT)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _within(value: object) -> Iterator[str]:
+    """Yield the texts in an option that names machines or people."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _NOT_OF_A_MACHINE:
+                yield from _within(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _within(inner)
+
+
+def _names(texts: Iterable[str]) -> Iterator[str]:
+    """Yield users, machines, and names of machines without their domain."""
+    for text in texts:
+        user, _, host = text.strip().rpartition("@")
+        host = re.sub(r":\d+$", "", host) if host.count(":") == 1 else host
+        yield user
+        yield host
+        if not _is_address(host):
+            yield host.partition(".")[0]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.partition("]")[0].lstrip("["))
+    except ValueError:
+        return False
+    return True
+
+
+def _identifies(name: str, words: set[str]) -> bool:
+    if len(name) < _SHORTEST or name.isdigit() or _is_address(name):
+        return False
+    return name.lower() not in _EVERYBODYS and name not in words
+
+
+def _words(value: object) -> Iterator[str]:
+    """Yield the words of a record. A path is no word: it may contain a person's name."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _words(str(key))
+            yield from _words(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _words(inner)
+    elif isinstance(value, str) and not re.search(r"[/@$]", value):
+        yield value
+        yield from re.split(r"[^\w.-]+", value)
+
+
+# ---- run again ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def profiles_of(bundle: Path) -> Iterator[None]:
+    """Have cells plan with the measured points of an unpacked bundle, not with Hotbed's points of
+    the same name; other processes of this one too."""
+    folder = bundle / "profiles"
+    before = os.environ.get(ELSEWHERE)
+    if folder.is_dir():
+        os.environ[ELSEWHERE] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop(ELSEWHERE, None)
+        if before is not None:
+            os.environ[ELSEWHERE] = before
+
+
+@dataclass(frozen=True)
+class Again:
+    """A campaign of a bundle for another run: `request` is for `hotbed run`, `ground` is the ground
+    of the bundle's runs."""
+
+    request: Request
+    ground: str
+
+
+def again(
+    bundle: Path,
+    campaign: str,
+    artifacts: Path,
+    *,
+    figure: str | None = None,
+    spec: Path | None = None,
+    site: str | None = None,
+    testbed: str | None = None,
+    ground: str | None = None,
+) -> Again:
+    """Return the campaign `campaign` of an unpacked bundle, for a run into `artifacts`.
+
+    Args:
+        bundle: the unpacked bundle; it must exist until the campaign has run. The paths in its
+            campaign's file are changed to its own files.
+        campaign: its name.
+        artifacts: a folder without the original runs.
+        figure: only the cells that feed it.
+        spec: a testbed's file instead of the bundle's.
+        site: a kind of site instead of the spec's, without options.
+        testbed: a testbed's name instead of the spec's.
+        ground: a ground of real machines instead of the campaign's.
+
+    Raises:
+        UserError: a file is missing, or simulated runs would be compared with measured ones.
+    """
+    file = bundle / "campaigns" / f"{campaign}.yaml"
+    if not file.is_file():
+        raise UserError(f"the bundle holds no file of the campaign {campaign}.")
+    # Only files of the bundle: a path would name those of this machine.
+    body = portable(read_mapping(file, "a campaign is a mapping with name, grids and more"))
+    made_on = str(body.get("ground", "sim"))
+    if ground not in (None, made_on) and "sim" in (ground, made_on):
+        raise UserError(
+            f"--ground {ground}: the bundle's runs are of ground {made_on}, and what is simulated "
+            "is never compared with what was measured as if it were the same."
+        )
+    if spec is not None:
+        if not spec.is_file():
+            raise UserError(f"--spec {spec}: there is no such file.")
+        body["spec"] = str(spec.resolve())
+    if site is not None:
+        body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), site))
+    ours = ROOT / "notebooks" / Path(str(body.get("notebook") or "none")).name
+    if ours.is_file():  # a stranger's notebook is not run where Hotbed has it itself
+        body["notebook"] = str(ours)
+    file.write_text(dump(body))
+    made = _jobs(bundle, campaign)
+    request = Request(
+        str(file),
+        figure,
+        testbed,
+        artifacts,
+        _controllers(bundle, made),
+        ground,
+        _constants(bundle, campaign, made),
+    )
+    return Again(request, made_on)
+
+
+def _jobs(bundle: Path, campaign: str) -> list[Job]:
+    """Return the jobs of a campaign's runs: other campaigns may have other constants and
+    controllers."""
+    return list(jobs(sorted((bundle / "artifacts" / campaign).glob("*/attempt-*"))))
+
+
+def _controllers(bundle: Path, made: Sequence[Job]) -> Path | None:
+    folder = bundle / "controllers"
+    for policy in folder.rglob("policy.py"):
+        (policy.parent / FOREIGN).write_text("It came with a bundle, and runs confined.\n")
+    return folder if folder.is_dir() and any(job.get("controllers_dir") for job in made) else None
+
+
+def _constants(bundle: Path, campaign: str, made: Sequence[Job]) -> Path | None:
+    """Return the model's constants behind a campaign's runs; None for the usual ones.
+
+    Raises:
+        UserError: they are not in the bundle, or there are several.
+    """
+    names = sorted({Path(str(job["model"])).name for job in made if job.get("model")})
+    files = [bundle / "models" / name for name in names]
+    for file in files:
+        if not file.is_file():
+            raise UserError(
+                f"the runs of the campaign {campaign} were made on the model's constants in "
+                f"{file.name}, which are not there any more."
+            )
+    known = [load_parameters(file) for file in files]
+    if not all(job.get("model") for job in made):
+        known.append(ModelParameters())
+    if any(one != known[0] for one in known):
+        raise UserError(
+            f"the runs of the campaign {campaign} were made on several constants of the model "
+            f"({', '.join(names)}{', and its usual ones' if len(known) > len(names) else ''}), and "
+            "it is run again on one: run it by hotbed run --model, into another --artifacts."
+        )
+    return files[0] if files else None
+
+
+def missing(bundle: Path, campaign: str) -> Iterator[str]:
+    """Yield files that a bundled campaign names and the bundle lacks.
+
+    Raises:
+        UserError: the campaign's file cannot be read.
+    """
+    file = bundle / "campaigns" / f"{campaign}.yaml"
+    body = read_mapping(file, "a campaign is a mapping with name, grids and more")
+    for key, place in (("spec", "specs"), ("notebook", "notebooks")):
+        last = Path(str(body.get(key) or "")).name
+        ours = key == "notebook" and (ROOT / place / last).is_file()
+        if last and not ours and not (bundle / place / last).is_file():
+            yield f"{place}/{last}"
+
+
+def require(bundle: Path, campaign: str) -> None:
+    """Require that a campaign can be run again from a bundle.
+
+    Raises:
+        UserError: says why it cannot.
+    """
+    loaded = load_campaign(bundle / "campaigns" / f"{campaign}.yaml")
+    for name in missing(bundle, campaign):
+        raise UserError(f"campaigns/{campaign}.yaml names {name}, which is not there.")
+    if loaded.spec:
+        load_spec(bundle / "specs" / Path(loaded.spec).name)
+    _constants(bundle, campaign, _jobs(bundle, campaign))
+
+
+def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
+    """Write the spec with another site into the bundle's folder."""
+    if not spec:
+        raise UserError(f"--site {site}: {campaign.stem} needs no testbed: leave it out.")
+    body = read_mapping(resolve(spec, campaign), "a spec is a mapping with name, groups and store")
+    body["site"] = {"kind": site}
+    made = bundle / "specs" / f"on-{site}-{Path(spec).name}"
+    made.write_text(dump(body))
+    load_spec(made)
+    return made
+
+
+def is_exact(asked: Again) -> bool:
+    """True if the results must equal those of the bundle to the bit: they are simulated and contain
+    no seconds of this machine."""
+    from campaigns.kinds.kind import Computed
+    from campaigns.kinds.registry import kind_of
+
+    if asked.ground != "sim":
+        return False
+    kind = kind_of(load_campaign(Path(str(asked.request.campaign))))
+    ground = kind.grounds[asked.ground]
+    return not (isinstance(ground, Computed) and ground.seconds_count)

@@ -1,5 +1,5 @@
-"""What `hotbed bundle` and `hotbed rerun` do, for the verbs and for notebooks: analysis tells what
-runs show, campaigns what made them, and here they meet."""
+"""Bundles and reruns for the verbs and for notebooks: `analysis.bundle` knows the results of runs,
+`campaigns.bundled` the files behind them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from analysis.bundle.build import Bundled, Inputs
     from analysis.bundle.rerun import Compared
     from analysis.bundle.verify import Opened
-    from campaigns.again import Again
+    from campaigns.bundled import Again
     from campaigns.dry_run import DryRunReport
     from campaigns.result import CampaignResult
     from campaigns.workers import Workers
@@ -27,7 +27,7 @@ Progress = Callable[[str, float], None]
 
 
 def _quiet(_phase: str, _share: float) -> None:
-    """Nobody is told."""
+    """A `Progress` without an audience."""
 
 
 def bundle(
@@ -38,6 +38,7 @@ def bundle(
     ground: str | None = None,
     about: Path | None = None,
     hide: Sequence[str] = (),
+    with_logs: bool = False,
     progress: Progress = _quiet,
 ) -> Bundled:
     """Bundle a campaign, a comparison or a paper's campaigns.
@@ -45,18 +46,19 @@ def bundle(
     Args:
         campaign: as `hotbed report` takes it, or a comparison such as ``compare-sim``.
         out: the archive; by default ``CAMPAIGN.hotbed.zip`` in the current folder.
-        artifacts: where the runs are.
-        ground: of the runs, where there are several.
+        artifacts: the folder of campaigns.
+        ground: of the runs, if there are several.
         about: a YAML file of `schemas.bundle.About`'s fields.
         hide: host names that must not be in it.
-        progress: told of each phase.
+        with_logs: True to pack raw logs too.
+        progress: called with each phase.
 
     Raises:
         UserError: there is no such campaign, `out` cannot be written, or something in it must not
             leave.
     """
     from analysis.bundle.build import build, chosen_campaigns
-    from analysis.bundle.stage import attempts_of
+    from analysis.bundle.publish import attempts_of
 
     target = Path(f"{campaign}.hotbed.zip") if out is None else out
     folders, _, _ = chosen_campaigns(artifacts, campaign, ground)
@@ -69,6 +71,7 @@ def bundle(
             target,
             inputs,
             ground=ground,
+            with_logs=with_logs,
             require=_require,
             progress=progress,
         )
@@ -80,7 +83,7 @@ def _require(stage: Path, campaigns: Iterable[str]) -> None:
     Raises:
         UserError: says which and why.
     """
-    from campaigns.again import require
+    from campaigns.bundled import require
 
     for name in campaigns:
         try:
@@ -91,7 +94,7 @@ def _require(stage: Path, campaigns: Iterable[str]) -> None:
 
 
 def _inputs(
-    taken: Mapping[Path, Sequence[Path]], scratch: Path, about: Path | None, hosts: tuple[str, ...]
+    taken: Mapping[Path, Sequence[Path]], scratch: Path, about: Path | None, hide: tuple[str, ...]
 ) -> Inputs:
     from analysis.bundle.build import Inputs
     from campaigns.bundled import sources
@@ -108,14 +111,13 @@ def _inputs(
         hide=found.hide,
         notes=found.notes,
         about={} if about is None else read_mapping(about, what),
-        hosts=hosts,
-        names=found.names,
+        names=(*hide, *found.names),
     )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What of a bundle is run again, and where.
+    """A request to run a campaign of a bundle again.
 
     Attributes:
         campaign: which one, where there are several.
@@ -140,21 +142,21 @@ class Asked:
 
     @property
     def folder(self) -> Path:
-        """Where the new runs go."""
+        """Folder of the new runs."""
         name = f"artifacts-{self.bundle.name.partition('.')[0]}"
         return Path(name) if self.artifacts is None else self.artifacts
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """A campaign that was run again, and how it compares."""
+    """A campaign that was run again, and its comparison with the bundle."""
 
     result: CampaignResult
     compared: Compared
 
     @property
     def ok(self) -> bool:
-        """It finished, it was held against the bundle, and nothing contradicts that."""
+        """True if the campaign finished, could be compared, and nothing contradicts the bundle."""
         return self.result.ok and self.compared.ok
 
 
@@ -205,7 +207,7 @@ class Ready:
         return "\n".join(lines)
 
     def dry_run(self, workers: Workers | None = None) -> DryRunReport:
-        """The cells that would run. Writes nothing."""
+        """Return the cells that would run. Writes nothing."""
         from campaigns import session
 
         return session.dry_run(self.again.request, workers=workers)
@@ -227,7 +229,7 @@ class Ready:
             )
         from analysis.bundle.rerun import compare
         from campaigns import session
-        from campaigns.again import is_exact
+        from campaigns.bundled import is_exact
 
         result = session.run(self.again.request, in_process=True, workers=workers)
         new = self.again.request.artifacts / result.campaign
@@ -236,7 +238,7 @@ class Ready:
 
 @contextmanager
 def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
-    """A bundle's campaign, ready to be run again while the block lasts.
+    """Prepare a bundle's campaign for another run within the block.
 
     Raises:
         UserError: it is no bundle, or one that should not be opened; it was changed since it was
@@ -245,14 +247,14 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
     from analysis.bundle import archive
     from analysis.bundle.rerun import shares_runs
     from analysis.bundle.verify import changed, opened
-    from campaigns.again import again, profiles_of
+    from campaigns.bundled import again, profiles_of
     from hotbed.contained import look
 
     if not asked.bundle.is_file():
         raise UserError(f"{asked.bundle}: there is no such file.")
     look(asked.bundle, most_gib=asked.most_gib, progress=progress)
     most_bytes = int(asked.most_gib * archive.GIB)
-    with opened(asked.bundle, most_bytes=most_bytes, on_disk=True, progress=progress) as found:
+    with opened(asked.bundle, most_bytes=most_bytes, progress=progress) as found:
         wrong = next(changed(found), None)
         if wrong is not None:
             raise UserError(
@@ -284,9 +286,9 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
 
 
 def _for_readers(sentence: str, found: Opened, asked: Asked) -> str:
-    """A sentence that names files of the bundle, not of the folder that is gone when it is read,
-    and the bundle's own spec where it asks for one."""
-    from campaigns.bundled_spec import lacks_options
+    """Return a sentence with the names of files in the bundle instead of the temporary folder, and
+    with the bundle's own spec if it asks for one."""
+    from campaigns.bundled import lacks_options
 
     told = sentence.replace(f"{found.folder}/", f"{asked.bundle.name}: ")
     specs = [name for name in found.found if name.startswith("specs/")]

@@ -21,7 +21,7 @@ from schemas.errors import HotbedError, UserError
 
 if TYPE_CHECKING:
     from analysis.bundle.differences import Difference
-    from analysis.bundle.verification import Verification
+    from analysis.bundle.verify import Verification
 
 Progress = Callable[[str, float], None]
 
@@ -60,7 +60,7 @@ def verify(
             time than a bundle of its size should.
     """
     from analysis.bundle.differences import Difference
-    from analysis.bundle.verification import Check, Verification
+    from analysis.bundle.verify import Check, Verification
     from schemas.bundle import Manifest
 
     asked = {"path": str(path), "most_gib": most_gib, "limited": limited, "whole": True}
@@ -86,15 +86,13 @@ def look(path: Path, *, most_gib: float, progress: Progress) -> None:
 
 def _ask(path: Path, asked: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
     from analysis.aside import libraries
-    from analysis.bundle.archive import unpacked_bytes
-    from analysis.bundle.folders import working_folder
 
     with (
-        working_folder("hotbed-verify-", unpacked_bytes(path)) as place,
+        tempfile.TemporaryDirectory(prefix="hotbed-verify-") as place,
         tempfile.TemporaryFile() as errors,
     ):
         one_thread = dict.fromkeys(_ONE_THREAD, "1")
-        here = {"PYTHONPATH": libraries(), "TMPDIR": str(place)}
+        here = {"PYTHONPATH": libraries(), "TMPDIR": place}
         process = subprocess.Popen(
             # -P: what lies in the current folder is no library, whatever its name.
             [sys.executable, "-P", "-c", "from hotbed.contained import main; main()"],
@@ -200,7 +198,7 @@ def main() -> None:
 
 
 def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, Any]:
-    from analysis.bundle import archive, bounds
+    from analysis.bundle import archive
 
     if asked["whole"]:  # before the time that the bundle is given begins
         from analysis.bundle.verify import verify as check
@@ -216,7 +214,7 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
     if not asked["whole"]:
         folder = Path(tempfile.mkdtemp())
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=report)
-        bounds.require({name: folder / name for name in sorted(found)}, path)
+        archive.require_moderate({name: folder / name for name in sorted(found)}, path)
         return {}
     made = check(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
     return {
@@ -234,8 +232,7 @@ def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
     """Where the campaigns' files of an unpacked bundle, which are run again, do not say what its
     runs were, or name files that are not there."""
     from analysis.bundle.differences import Difference, differences
-    from campaigns.again import missing
-    from campaigns.bundled import stated
+    from campaigns.bundled import missing, stated
 
     for name in campaigns:
         file = f"campaigns/{name}.yaml"

@@ -1,13 +1,13 @@
-"""What a bundle holds: its manifest, and the one description that all its metadata are made of.
+"""Records of a bundle: the manifest, and the one description behind all metadata.
 
 A bundle is a ZIP archive (`hotbed bundle`). At its top::
 
-    manifest.json                every other file with its SHA-256, and how the bundle was made
+    manifest.json                every other file with its SHA-256, and the origin of the bundle
     about.json                   an `About`: the one source of the metadata files
-    APPENDIX.md, appendix.html   what is claimed, how to check it, how long that takes
+    APPENDIX.md, appendix.html   the claims, the check of each claim, and its time
     artifacts/<campaign>/        campaign.json, ledger.jsonl, <run id>/attempt-N/ (schemas/run.py)
     artifacts/<report>/          claims.json, report.html, tables, figures as PNG, PDF and data
-    campaigns/, specs/, notebooks/, controllers/, models/, environment/   what made the runs
+    campaigns/, specs/, notebooks/, controllers/, models/, environment/   sources of the runs
     LICENSE, CITATION.cff, .zenodo.json, trovi.json, ro-crate-metadata.json
 """
 
@@ -27,12 +27,12 @@ BUNDLE_VERSION = 1
 Role = Literal["run", "derived", "source", "metadata"]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
-"""Of a folder; it cannot lead out of the one that it is in."""
+"""Name of a folder that cannot lead out of its own folder."""
 
 
 class Entry(Model):
-    """One file of the archive. `role`: ``run`` is what was measured, ``derived`` what is computed
-    from it, ``source`` what made the runs, ``metadata`` the rest."""
+    """One file of the archive. `role`: ``run`` was measured, ``derived`` was computed from runs,
+    ``source`` made the runs, ``metadata`` is the rest."""
 
     path: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -44,15 +44,15 @@ class Manifest(Model):
     """``manifest.json``.
 
     Attributes:
-        report: name of the report, which is that of a folder below ``artifacts/``.
+        report: name of the report, and of its folder below ``artifacts/``.
         campaigns: the folders of runs below ``artifacts/``.
-        comparison: whether the report is one of `hotbed compare`.
-        hotbed_version: that made the bundle.
-        commit: of the code that made the bundle; None outside a clone.
-        libraries: versions of what figures and claims were computed and drawn with.
-        redacted: how often each kind of thing was replaced, such as addresses.
-        left_out: what of the campaign's folders is not here, and why, with a count.
-        notes: sentences on what does not quite fit, such as a spec that has changed since.
+        comparison: True if the report is one of `hotbed compare`.
+        hotbed_version: of the code that made the bundle.
+        commit: of the same code; None outside a clone.
+        libraries: versions of the libraries behind claims and figures.
+        redacted: number of aliases, by kind, such as addresses.
+        left_out: number of files that were not packed, by reason.
+        notes: sentences on defects, such as a spec that has changed since the runs.
     """
 
     schema_version: int = BUNDLE_VERSION
@@ -69,8 +69,8 @@ class Manifest(Model):
 
 
 class Author(Model):
-    """Who made the artefact: a person by `family_names` and `given_names`, a group by `name`. No
-    addresses: metadata are public."""
+    """Author of the artefact: a person by `family_names` and `given_names`, a group by `name`.
+    There are no addresses: metadata are public."""
 
     name: str = ""
     family_names: str = ""
@@ -81,8 +81,7 @@ class Author(Model):
     @field_validator("orcid")
     @classmethod
     def _no_slip(cls, orcid: str | None) -> str | None:
-        """Its last character is a check digit (ISO 7064, MOD 11-2), without which Zenodo takes no
-        deposit."""
+        """Require the check digit (ISO 7064, MOD 11-2), without which Zenodo refuses a deposit."""
         if orcid is not None:
             written = orcid.replace("-", "")
             total = 0
@@ -108,7 +107,8 @@ class Author(Model):
 
 
 class About(Model):
-    """``about.json``: what ro-crate-metadata.json, trovi.json, .zenodo.json and CITATION.cff say.
+    """``about.json``: the content of ro-crate-metadata.json, trovi.json, .zenodo.json and
+    CITATION.cff.
 
     Attributes:
         license: an identifier of the SPDX License List.
@@ -132,7 +132,7 @@ class About(Model):
     @field_validator("date", "version", mode="before")
     @classmethod
     def _as_written(cls, value: Any) -> Any:
-        """YAML takes 2026-01-31 for a date and 1.0 for a number."""
+        """Accept 2026-01-31, a date in YAML, and 1.0, a number."""
         if isinstance(value, date):
             return value.isoformat()
         return str(value) if type(value) in (int, float) else value
@@ -158,7 +158,8 @@ class About(Model):
     @field_validator("license")
     @classmethod
     def _listed(cls, license_id: str) -> str:
-        """Zenodo and readers of CITATION.cff know the SPDX License List, spelled as it is."""
+        """Require an identifier of the SPDX License List, spelled as there: Zenodo and readers of
+        CITATION.cff know no others."""
         from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
         try:

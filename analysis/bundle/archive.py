@@ -1,36 +1,39 @@
-"""The archive: written so that equal contents give equal bytes, and opened as a stranger's.
+"""The archive: equal contents give equal bytes, and a stranger's archive does no harm.
 
-ZIP, because every Python opens it and a single file can be read from it; entries are sorted, carry
-one date and one mode, and are compressed at one level.
+The format is ZIP, because every Python opens it and a single file can be read from it. Entries are
+sorted, carry one date and one mode, and are compressed at one level. An archive is unpacked within
+limits (`unpack`), and each file is checked before it is parsed (`require_moderate`).
+`hotbed.contained` limits the process as a whole; a sentence from here names the file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import stat
 import struct
-import threading
 import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from analysis.bundle.folders import Folders, workers
 from schemas.errors import UserError
 from schemas.names import UnsafeNameError, safe_path
+from schemas.yaml_file import ContentError, survey
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest date that a ZIP can hold; that of every entry."""
+"""The earliest date in a ZIP archive, and the date of every entry."""
 LEVEL = 5
 CHUNK = 2**20
 MOST_ENTRIES = 2_000_000
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
+THREADS = 4
 LEAST_UNPACKED, MOST_RATIO = 2**26, 200
 """Bytes that any archive may unpack to, and times its size that a larger one may."""
 _DAMAGED = (
@@ -42,7 +45,7 @@ _DAMAGED = (
     RuntimeError,
     ValueError,
 )
-"""What the library raises of an archive that is none, is cut off, or was changed on its way."""
+"""Errors of the library for damaged, cut and foreign archives."""
 
 Progress = Callable[[str, float], None]
 
@@ -56,9 +59,9 @@ class Digest:
 
 
 def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
-    """Write `files` (name in the archive -> file) to `target`; returns the archive's SHA-256.
+    """Write `files` (name in the archive -> file) to `target` and return the archive's SHA-256.
 
-    It is made beside `target` and renamed when it is whole.
+    The archive gets its name when it is whole.
 
     Raises:
         UserError: it cannot be written.
@@ -102,19 +105,10 @@ def _add(archive: zipfile.ZipFile, name: str, file: Path) -> None:
 
 
 def digest(file: Path) -> Digest:
-    """Of a file on disk."""
+    """Return the digest of a file."""
     with file.open("rb") as source:
         sha = hashlib.file_digest(source, "sha256")
         return Digest(sha.hexdigest(), source.tell())
-
-
-def unpacked_bytes(archive: Path) -> int | None:
-    """How much comes out of it, at most; None where it does not say."""
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            return sum(entry.file_size for entry in opened.infolist())
-    except (OSError, *_DAMAGED):
-        return None
 
 
 def unpack(
@@ -169,7 +163,7 @@ def _refuse_unsafe(archive: Path, entries: Iterable[zipfile.ZipInfo], most_bytes
 
 
 def _unsafe(entry: zipfile.ZipInfo) -> str | None:
-    """Why an entry is not to be unpacked; None where nothing is wrong."""
+    """Return why an entry must not be unpacked, or None."""
     mode = entry.external_attr >> 16
     why = unsafe_name(entry.filename)
     if why is not None:
@@ -184,7 +178,7 @@ def _unsafe(entry: zipfile.ZipInfo) -> str | None:
 
 
 def unsafe_name(name: str) -> str | None:
-    """Why no entry may have the name; None where nothing is wrong."""
+    """Return why no entry may have the name, or None."""
     try:
         safe_path(name.removesuffix("/"), "bundle")
     except UnsafeNameError as error:
@@ -195,8 +189,13 @@ def unsafe_name(name: str) -> str | None:
 
 
 def taken(name: str, names: set[str]) -> str | None:
-    """Whether another entry has the name, or lies in it or is what it lies in, also where case
-    makes no difference; `names` are those of before, and their folders with a slash at the end."""
+    """Return why an entry cannot have the name, or None: another entry has it, lies in it or is a
+    folder of it, also where case makes no difference.
+
+    Args:
+        name: of the entry.
+        names: those of earlier entries, and their folders with a slash at the end; grows.
+    """
     folded = unicodedata.normalize("NFC", name).casefold()
     if folded in names:
         return "is there twice"
@@ -223,33 +222,20 @@ def _refuse_without_room(archive: Path, entries: Iterable[zipfile.ZipInfo], fold
 def _extract_all(
     archive: Path, entries: Sequence[zipfile.ZipInfo], folder: Path, progress: Progress
 ) -> dict[str, Digest]:
-    """Extract by several threads, each with the archive open for itself: most of the time goes
-    into the file system and into decompression, which wait for no other thread."""
-    folders = Folders()
-    for entry in entries:
-        folders.hold(f"{folder}/{entry.filename}")
+    """Extract by several threads: decompression and the file system wait for no other thread."""
+    for place in {(folder / entry.filename).parent for entry in entries}:
+        place.mkdir(parents=True, exist_ok=True)
     found: dict[str, Digest] = {}
-    stop = threading.Event()
-
-    def extract(mine: Sequence[zipfile.ZipInfo]) -> None:
-        with zipfile.ZipFile(archive) as opened:
-            for entry in mine:
-                if stop.is_set():
-                    return
-                found[entry.filename] = _extract(archive, opened, entry, folder)
-
-    count = workers(len(entries))
-    with ThreadPoolExecutor(count) as pool:
+    with zipfile.ZipFile(archive) as opened, ThreadPoolExecutor(THREADS) as pool:
+        made = pool.map(lambda entry: _extract(archive, opened, entry, folder), entries)
         try:
-            waited = {pool.submit(extract, entries[part::count]) for part in range(count)}
-            while waited:
-                progress("unpacking", len(found) / max(1, len(entries)))
-                done, waited = wait(waited, timeout=0.2)
-                for one in done:
-                    one.result()
+            for index, (entry, digest) in enumerate(zip(entries, made, strict=True)):
+                found[entry.filename] = digest
+                if index % 100 == 0:
+                    progress("unpacking", index / len(entries))
         finally:
-            stop.set()
-    return {entry.filename: found[entry.filename] for entry in entries}
+            pool.shutdown(wait=True, cancel_futures=True)
+    return found
 
 
 def _extract(
@@ -274,3 +260,131 @@ def _copy(source: IO[bytes], sink: IO[bytes], most: int) -> Digest:
         sha.update(chunk)
         sink.write(chunk)
     return Digest(sha.hexdigest(), total)
+
+
+# ---- bounds on a stranger's files ---------------------------------------------------------------
+
+MOST_YAML = 2 * MIB
+MOST_PIXELS = 8_000_000
+LEAST_TABLE, TABLE_RATIO = 64 * MIB, 64
+"""Bytes that every Parquet file may decode to, and times its size that a larger one may."""
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_SIMPLE = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+"""Encodings with every value in the file: a delta can stand for any length."""
+
+
+def require_moderate(files: Mapping[str, Path], source: Path) -> None:
+    """Require that files (by their names in the bundle `source`) can be read at a moderate cost.
+
+    Raises:
+        UserError: names the first that cannot.
+    """
+    for name, file in files.items():
+        look = _LOOKS.get(Path(name).suffix)
+        why = None if look is None else look(file)
+        if why is not None:
+            raise UserError(f"{source}: {name} {why}; do not trust it.")
+
+
+def _json(file: Path) -> str | None:
+    try:
+        json.loads(file.read_bytes())
+    except RecursionError:
+        return "is nested too deep"
+    except ValueError:  # whoever needs the file says so
+        pass
+    return None
+
+
+def _yaml(file: Path) -> str | None:
+    if file.stat().st_size > MOST_YAML:
+        return f"is YAML of more than {MOST_YAML // MIB} MiB"
+    try:
+        survey(file.read_text(errors="replace"), allowed=False)
+    except ContentError as error:
+        return f"cannot be: {error}"
+    return None
+
+
+def _picture(file: Path) -> str | None:
+    from PIL.PngImagePlugin import PngImageFile
+
+    try:
+        with PngImageFile(file) as picture:
+            width, height = picture.size
+    except Exception:  # none that anybody will be able to read
+        return None
+    if width * height > MOST_PIXELS:
+        return f"is a picture of {width} x {height} points, more than {MOST_PIXELS:,}"
+    return None
+
+
+def _table(file: Path) -> str | None:
+    import pyarrow as pa
+
+    most = max(LEAST_TABLE, TABLE_RATIO * file.stat().st_size)
+    try:
+        size = _decoded_bytes(file, most)
+    except (pa.ArrowException, OSError, ValueError):  # whoever needs the file says so
+        return None
+    if size is None:
+        return "is a table in an encoding that a bundle does not use"
+    if size > most:
+        return f"is a table of {size / MIB:,.0f} MiB or more in {file.stat().st_size} bytes"
+    return None
+
+
+def _decoded_bytes(file: Path, most: int) -> int | None:
+    """Bytes that a Parquet file decodes to, at most, or something above `most`; None if that cannot
+    be known. Texts are read only where their number and the file's size leave it open."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(file) as opened:
+        about = opened.metadata
+        parts = [
+            about.row_group(group).column(column)
+            for group in range(about.num_row_groups)
+            for column in range(about.num_columns)
+        ]
+    if any(not _SIMPLE.issuperset(part.encodings) for part in parts):
+        return None
+    packed: int = sum(part.total_uncompressed_size for part in parts)
+    numbers: int = sum(
+        part.num_values * _WIDTHS[part.physical_type]
+        for part in parts
+        if part.physical_type in _WIDTHS
+    )
+    texts = [part for part in parts if part.physical_type not in _WIDTHS]
+    longest: int = sum(part.num_values * part.total_uncompressed_size for part in texts)
+    names = sorted({part.path_in_schema for part in texts})
+    nested = any("." in name for name in names)
+    if packed + numbers > most or packed + numbers + longest <= most or nested:
+        return packed + numbers + longest
+    return packed + numbers + _texts(file, names, most)
+
+
+def _texts(file: Path, texts: list[str], most: int) -> int:
+    """Bytes of a Parquet file's texts, as far as `most`, by row groups and without making them."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    total = 0
+    with pq.ParquetFile(file, read_dictionary=texts) as opened:
+        for group in range(opened.num_row_groups):
+            for column in opened.read_row_group(group, columns=texts).columns:
+                for chunk in column.chunks:
+                    longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
+                    total += len(chunk) * (longest + 8)
+            if total > most:
+                break
+    return total
+
+
+_LOOKS: Mapping[str, Callable[[Path], str | None]] = {
+    ".json": _json,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".cff": _yaml,
+    ".png": _picture,
+    ".parquet": _table,
+}

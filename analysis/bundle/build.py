@@ -1,10 +1,11 @@
-"""Makes a bundle: stages the runs, computes figures and claims from what was staged, describes it
-all, looks for what must not leave, and packs."""
+"""Builds a bundle: stages the runs as they may be published, computes figures and claims from the
+staged runs, describes the whole, and packs it."""
 
 from __future__ import annotations
 
 import json
-import os
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,14 +15,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.bundle import appendix, archive, metadata
-from analysis.bundle.derive import Derived, derive
-from analysis.bundle.experiments import Ran, ran
-from analysis.bundle.folders import working_folder
-from analysis.bundle.hosts import is_distinct
-from analysis.bundle.redact import Redactor
-from analysis.bundle.scan import Beside, Finding, scan, words_of_this_machine
-from analysis.bundle.stage import Stage, attempts_of, private_names, source, stage_runs
+from analysis.bundle import archive
+from analysis.bundle.derive import Derived, Ran, derive, ran
+from analysis.bundle.describe import described
+from analysis.bundle.publish import Finding, Stage, aliases_of, attempts_of
+from analysis.bundle.verify import phases
 from analysis.report import campaign_folders
 from schemas.bundle import ABOUT, MANIFEST, About, Author, Entry, Manifest
 from schemas.errors import UserError
@@ -31,27 +29,23 @@ Progress = Callable[[str, float], None]
 Require = Callable[[Path, Sequence[str]], None]
 
 LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow")
-_RECORDS = ("campaigns/", "specs/")
-"""Sources that say what was run and where; the others are programs, notebooks and constants."""
-_DRAWN_BYTES = 50 * 2**20
 SHOWN = 20  # findings that a refusal names
-_SHARES = {"runs": (0.0, 0.3), "report": (0.3, 0.7), "scan": (0.7, 0.8), "packing": (0.8, 1.0)}
+_SHARES = {"runs": (0.0, 0.35), "report": (0.35, 0.8), "packing": (0.8, 1.0)}
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What of the code a bundle takes with it.
+    """Files that a bundle takes from the code, and what is known about them.
 
     Attributes:
-        files: name in the bundle -> file: campaign files, specs, notebooks, locks, licence.
-        hide: absolute folders of this machine, and what is written in their place.
+        files: name in the bundle -> file: campaign files, specs, notebooks, locks, license.
+        hide: absolute folders of this machine, and the word that stands for each.
         notes: sentences for the appendix.
-        hotbed_version: of the code.
+        hotbed_version: version of the code.
         commit: None outside a clone.
-        authors: by default.
-        about: what else the user says of the bundle (fields of `schemas.bundle.About`).
-        hosts: host names to be hidden.
-        names: of machines, users and projects that specs told of; runs may too.
+        authors: authors unless `about` names some.
+        about: fields of `schemas.bundle.About` from the user.
+        names: of machines, users and projects, which get aliases.
     """
 
     files: Mapping[str, Path]
@@ -61,13 +55,12 @@ class Inputs:
     hide: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
-    hosts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Bundled:
-    """What `build` made."""
+    """Result of `build`."""
 
     path: Path
     sha256: str
@@ -80,11 +73,11 @@ class Bundled:
 def chosen_campaigns(
     artifacts: Path, name: str, ground: str | None
 ) -> tuple[list[Path], str, bool]:
-    """The folders of runs that the report `name` is made of, the report's folder, and whether it is
+    """Return the folders of runs behind the report `name`, the report's folder, and True if it is
     a comparison.
 
     Raises:
-        UserError: there is none, or `name` is a path.
+        UserError: there is no such campaign, or `name` is a path.
     """
     if Path(name).name != name:
         raise UserError(
@@ -106,6 +99,7 @@ def build(
     inputs: Inputs,
     *,
     ground: str | None = None,
+    with_logs: bool = False,
     require: Require = lambda stage, campaigns: None,
     progress: Progress = lambda phase, share: None,
 ) -> Bundled:
@@ -117,40 +111,35 @@ def build(
         artifacts: the folder of campaigns.
         name: of the report.
         out: the archive.
-        inputs: what else goes into it.
-        ground: of the runs, where there are several.
-        require: refuses, by a `UserError`, what the campaigns could not be run again from; it gets
-            the folder that holds runs and sources as the bundle will.
-        progress: told of each phase.
+        inputs: other files of the bundle.
+        ground: of the runs, if there are several.
+        with_logs: True to pack raw logs too.
+        require: raises a `UserError` if the campaigns could not be run again from a folder that
+            holds runs and sources as the bundle will.
+        progress: called with each phase.
 
     Raises:
         UserError: there is no such campaign or no run in it, `out` cannot be written, or something
-            in it must not leave: names files and lines.
+            must not leave: names files and lines.
     """
     archive.refuse_target(out)
     folders, report, compared = chosen_campaigns(artifacts, name, ground)
-    told = _shares(progress)
-    words = words_of_this_machine((*inputs.hosts, *filter(is_distinct, inputs.names)))
-    with (
-        _disk(),
-        working_folder("hotbed-bundle-", _size(folders)) as place,
-        Beside(words) as beside,
-    ):
-        stage = Stage(place, beside.add)
-        attempts = {folder: attempts_of(folder, stage.left_out) for folder in folders}
-        everyone = [attempt for taken in attempts.values() for attempt in taken]
+    phase = phases(progress, _SHARES)
+    with _disk(), tempfile.TemporaryDirectory(prefix="hotbed-bundle-") as place:
+        left_out: Counter[str] = Counter()
+        attempts = {folder: attempts_of(folder, left_out) for folder in folders}
+        every = [attempt for taken in attempts.values() for attempt in taken]
         hide = {str(artifacts.resolve()): "$ARTIFACTS", **inputs.hide}
-        redactor = Redactor(*_names(everyone, hide, (*inputs.hosts, *inputs.names)))
-        stage_runs(stage, attempts, redactor, told("runs"))
+        aliases = aliases_of(every, hide, inputs.names)
+        stage = Stage(Path(place), aliases, with_logs, left_out=left_out)
+        for folder, taken in attempts.items():
+            stage.add_campaign(folder, taken, lambda share: phase("runs")("runs", share))
         for target, file in inputs.files.items():
-            text = source(file, redactor if target.startswith(_RECORDS) else None)
-            if text is None:
-                stage.left_out["sources that are no text"] += 1
-            else:
-                stage.put(target, text, "source")
+            stage.add_source(target, file)
+        refuse(stage.found)
         require(stage.folder, [folder.name for folder in folders])
         derived = derive(
-            stage.folder / "artifacts", report, comparison=compared, progress=told("report")
+            stage.folder / "artifacts", report, comparison=compared, progress=phase("report")
         )
         stage.adopt(f"artifacts/{derived.folder.name}", "derived")
         campaigns = tuple(ran(stage.folder / "artifacts" / folder.name) for folder in folders)
@@ -162,34 +151,24 @@ def build(
             hotbed_version=inputs.hotbed_version,
             commit=inputs.commit,
             libraries={library: installed.version(library) for library in LIBRARIES},
-            redacted={kind: count for kind, count in sorted(redactor.counts.items()) if count},
-            left_out={what: count for what, count in sorted(stage.left_out.items()) if count},
+            redacted={kind: count for kind, count in sorted(aliases.counts.items()) if count},
+            left_out={what: count for what, count in sorted(left_out.items()) if count},
             notes=inputs.notes,
             files=(),
         )
         stage.put(ABOUT, _json(about.model_dump(mode="json")), "metadata")
         for target, text in described(about, manifest, derived, campaigns, stage.files()).items():
             stage.put(target, text, "metadata")
-        told("scan")("scan", 0.0)
-        refuse_private(scan(stage.files(), words, begun=beside))
         manifest = manifest.model_copy(update={"files": _entries(stage)})
         stage.put(MANIFEST, _json(manifest.model_dump(mode="json")), "metadata")
-        sha256 = archive.write(out, stage.files(), told("packing"))
+        sha256 = archive.write(out, stage.files(), phase("packing"))
     progress("done", 1.0)
     return Bundled(out, sha256, out.stat().st_size, manifest, derived, campaigns)
 
 
-def _size(campaigns: Sequence[Path]) -> int:
-    """Bytes of all that lies in campaigns' folders, and of figures that will be drawn of them."""
-    files = (
-        Path(top) / name for one in campaigns for top, _, names in os.walk(one) for name in names
-    )
-    return _DRAWN_BYTES + sum(file.lstat().st_size for file in files)
-
-
 @contextmanager
 def _disk() -> Iterator[None]:
-    """What the disk says while a bundle is put together, as a sentence."""
+    """Turn errors of the disk under the temporary folder into a sentence."""
     try:
         yield
     except OSError as error:
@@ -200,71 +179,11 @@ def _disk() -> Iterator[None]:
         ) from error
 
 
-def described(
-    about: About,
-    manifest: Manifest,
-    derived: Derived,
-    campaigns: Sequence[Ran],
-    files: Mapping[str, Path],
-) -> dict[str, bytes]:
-    """The appendix and the metadata, of nothing but what the bundle holds."""
-    bare = manifest.model_copy(update={"files": ()})
-    pages = appendix.documents(about, bare, derived, campaigns)
-    parts = _parts(manifest, derived, files)
-    sizes = {path: files[path].stat().st_size for path, _ in parts if path in files}
-    contents = metadata.Contents(
-        parts=parts,
-        made=[
-            metadata.Made(one.campaign, one.started_at, one.ended_at, _made_of(one, files))
-            for one in campaigns
-        ],
-        hotbed_version=manifest.hotbed_version,
-        sizes=sizes | {name: len(text) for name, text in pages.items()},
-    )
-    return pages | metadata.documents(about, contents)
-
-
-def _made_of(one: Ran, files: Mapping[str, Path]) -> list[str]:
-    wanted = [f"campaigns/{one.campaign}.yaml", f"specs/{Path(one.spec).name}"]
-    return [name for name in wanted if name in files]
-
-
-def _parts(
-    manifest: Manifest, derived: Derived, files: Mapping[str, Path]
-) -> list[tuple[str, str]]:
-    """What the crate names: the files that people open, and the folders of the rest."""
-    folder = f"artifacts/{derived.folder.name}"
-    parts = [
-        (appendix.MARKDOWN, "Artifact appendix"),
-        (appendix.HTML, "Artifact appendix as a page"),
-        (MANIFEST, "Every file with its SHA-256"),
-    ]
-    named = {
-        f"{folder}/report.html": "Report: figures, claims and runs",
-        f"{folder}/comparison.md": "Comparison of the controllers",
-        f"{folder}/claims.json": "Claims with their verdicts",
-        "environment/requirements.lock": "Locked Python environment",
-        "LICENSE": "License",
-    }
-    parts += [(path, what) for path, what in named.items() if path in files]
-    for figure in derived.figures:
-        for place in ("/figures/", "/"):
-            path = f"{folder}{place}{figure.name}.png"
-            if figure.name and path in files:
-                parts.append((path, f"Figure {figure.id}: {figure.title}"))
-    parts += [(f"artifacts/{one}/", f"Runs of the campaign {one}") for one in manifest.campaigns]
-    tops = ("campaigns/", "specs/", "notebooks/", "controllers/", "models/")
-    parts += [
-        (path, "What the runs were made by") for path in sorted(files) if path.startswith(tops)
-    ]
-    return parts
-
-
 def about_of(inputs: Inputs, derived: Derived, campaigns: Sequence[Ran]) -> About:
-    """What the user said of the bundle, and for the rest what the runs say.
+    """Return the description of a bundle: fields from the user, and the others from the runs.
 
     Raises:
-        UserError: what the user said does not fit.
+        UserError: a field from the user is not valid.
     """
     names = ", ".join(one.campaign for one in campaigns)
     grounds = ", ".join(sorted({one.ground for one in campaigns}))
@@ -292,7 +211,7 @@ def about_of(inputs: Inputs, derived: Derived, campaigns: Sequence[Ran]) -> Abou
         raise UserError(mistake(error, About).sentence("--about")) from error
 
 
-def refuse_private(findings: Sequence[Finding]) -> None:
+def refuse(findings: Sequence[Finding]) -> None:
     """Refuse to pack what must not leave.
 
     Raises:
@@ -309,34 +228,13 @@ def refuse_private(findings: Sequence[Finding]) -> None:
     )
 
 
-def _names(
-    attempts: Sequence[Path], hide: Mapping[str, str], hosts: Sequence[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    folders, names = private_names(attempts, hide)
-    for host in hosts:
-        names.setdefault(host, f"host-{len(names) + 1}")
-    return folders, names
-
-
 def _entries(stage: Stage) -> tuple[Entry, ...]:
-    found = []
-    for name in stage.files():
-        digest = stage.digest(name)
-        found.append(
-            Entry(path=name, sha256=digest.sha256, bytes=digest.bytes, role=stage.roles[name])
-        )
-    return tuple(found)
+    digests = {name: stage.digest(name) for name in stage.files()}
+    return tuple(
+        Entry(path=name, sha256=digest.sha256, bytes=digest.bytes, role=stage.roles[name])
+        for name, digest in digests.items()
+    )
 
 
 def _json(body: object) -> bytes:
     return (json.dumps(body, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def _shares(progress: Progress) -> Callable[[str], Progress]:
-    """Each phase's own progress as a part of the whole."""
-
-    def of(phase: str) -> Progress:
-        start, end = _SHARES[phase]
-        return lambda what, share: progress(what, start + (end - start) * share)
-
-    return of

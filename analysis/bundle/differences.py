@@ -1,4 +1,4 @@
-"""Where two pieces of data differ, in words: numbers by value, everything else as it stands."""
+"""Differences between two pieces of data: numbers by value, everything else literally."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 BAR = "bar"
-"""What `analysis.figure_data` calls a bar's place and size."""
+"""Key of a bar's place and size in `analysis.figure_data`."""
 TOLERANCE = 1e-9
 """Relative. The same runs give the same numbers; another processor's arithmetic may round
 otherwise in the last digits."""
@@ -77,13 +77,13 @@ def _columns(rows: Sequence[Sequence[Any]]) -> list[float]:
 
 
 def _sides(bars: Iterable[Any]) -> list[float]:
-    """Of a bar (x, y, width, height): what is across, and what is up."""
+    """Return the largest width and height of a pair of bars (x, y, width, height)."""
     columns = _columns([bar for bar in bars if _is_list(bar)])
     return [max(columns[side::2]) for side in (0, 1)] * 2 if len(columns) == 4 else columns
 
 
 def same(one: Any, other: Any, scale: float = 0.0) -> bool:
-    """Whether two single values are the same; numbers within `TOLERANCE`."""
+    """True if two single values are the same; numbers within `TOLERANCE`."""
     if _is_number(one) and _is_number(other):
         room = TOLERANCE * max(abs(one), abs(other), scale)
         both_nan = math.isnan(one) and math.isnan(other)

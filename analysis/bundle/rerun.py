@@ -1,9 +1,9 @@
-"""A campaign that was run again against the one in a bundle: to the bit where the same code on the
-same seeds must give the same, and statistically, claim by claim, where machines were involved.
+"""Comparison of a rerun with its bundle: to the bit where the same code on the same seeds must
+give the same results, and claim by claim with intervals where machines were involved.
 
-Cells are matched by parameters and block; only cells that both have count. A claim is computed for
-each block of either side; the differences of the blocks' values have a paired t interval. Where a
-claim cannot be computed of single blocks, the two intervals are taken to be independent.
+Cells are matched by parameters and block; only cells of both sides count. A claim is computed for
+each block of either side; the differences of the blocks' values have a paired t interval. If a
+claim cannot be computed for single blocks, the two intervals are taken to be independent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_BLOCKS = 60
 _FILES = ("journal.jsonl", "samples.parquet", "latency.parquet", "requests.parquet")
 
 _COSTS = ("cost_", "simulated_cpu_s")
-"""How the numbers of a summary begin that tell what it took to compute it: no results."""
+"""Prefixes of numbers in a summary that are costs of computing it, not results."""
 
 Pairs = Sequence[tuple[LoadedRun, LoadedRun]]
 Scale = Callable[[float], float]
@@ -61,7 +61,7 @@ class ClaimAgain:
 
     @property
     def outcome(self) -> Outcome:
-        """What came of it."""
+        """Result of the comparison."""
         if self.bundled.measured is None or self.again.measured is None:
             return "not run"
         if self.bundled.measured == self.again.measured and self.bundled.ci95 == self.again.ci95:
@@ -73,14 +73,13 @@ class ClaimAgain:
 
     @property
     def same_verdict(self) -> bool:
-        """Whether it is judged as before."""
+        """True if the verdict is the same."""
         return self.bundled.verdict == self.again.verdict
 
     @property
     def contradicts(self) -> bool:
-        """Whether it has both another value and another verdict. A bundle that is inconclusive says
-        nothing to contradict, and a rerun that is does so only where there is less of what the
-        bundle states."""
+        """True if both value and verdict differ. An inconclusive bundle cannot be contradicted, and
+        an inconclusive rerun contradicts only if its effect is smaller."""
         if self.outcome != "differs" or self.same_verdict:
             return False
         if self.bundled.verdict == "inconclusive":
@@ -89,8 +88,8 @@ class ClaimAgain:
 
     @property
     def _is_less(self) -> bool:
-        """Whether the value came nearer to no effect, or went away from the stated one where a
-        claim is of equality."""
+        """True if the value came nearer to no effect; for a claim of equality, if it went away from
+        the stated value."""
         stated, none = self.bundled.paper_value, self.bundled.no_effect
         if none is None:
             none = 1.0 if self.unit == "ratio" else 0.0
@@ -102,7 +101,7 @@ class ClaimAgain:
 
 @dataclass(frozen=True)
 class Compared:
-    """A rerun beside its bundle.
+    """A rerun and its bundle.
 
     Attributes:
         matched: cells that both have, block by block; `identical` of them agree to the bit.
@@ -127,8 +126,8 @@ class Compared:
 
     @property
     def held(self) -> bool:
-        """Whether anything was held against the bundle: all cells are the same to the bit or must
-        be, or there is a claim with intervals on both sides."""
+        """True if something could be compared: all cells are the same to the bit or must be, or a
+        claim has intervals on both sides."""
         if not self.matched:
             return False
         told = any(one.outcome in _HELD for one in self.claims)
@@ -136,7 +135,7 @@ class Compared:
 
     @property
     def ok(self) -> bool:
-        """It was held against the bundle, and nothing contradicts that."""
+        """True if something was compared and nothing contradicts the bundle."""
         return self.held and not self.contradicted
 
     @property
@@ -163,7 +162,7 @@ class Compared:
 
 
 def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
-    """Hold the runs in the folder `again` against those in `bundled` (both ``.../<campaign>``).
+    """Compare the runs in the folder `again` with those in `bundled` (both ``.../<campaign>``).
 
     Args:
         bundled: the campaign's folder from the bundle.
@@ -186,8 +185,8 @@ def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
 
 
 def shares_runs(bundled: Path, again: Path) -> bool:
-    """Whether a run in the folder `again` is one of the bundle's own, by its times: held against
-    itself, it would only seem to confirm the bundle."""
+    """True if a run in the folder `again` is one of the bundle's own, by its times: compared with
+    itself, it would seem to confirm the bundle."""
     return not _times(bundled).isdisjoint(_times(again))
 
 
@@ -213,7 +212,7 @@ def _pairs(bundled: Sequence[LoadedRun], again: Sequence[LoadedRun]) -> Pairs:
 
 
 def _differing(one: LoadedRun, other: LoadedRun) -> Iterator[Difference]:
-    """Where the results of a cell are not the same to the bit."""
+    """Yield the differences between two results of a cell."""
     cell = f"{one.run.run_id} (block {one.run.block})"
     first, second = _results(one), _results(other)
     if first != second:
@@ -226,7 +225,7 @@ def _differing(one: LoadedRun, other: LoadedRun) -> Iterator[Difference]:
 
 
 def _results(loaded: LoadedRun) -> dict[str, Any]:
-    """A summary without what this or that machine was busy with."""
+    """Return a summary without the costs of computing it."""
     found: dict[str, Any] = json.loads(loaded.summary.model_dump_json(exclude={"usage"}))
     extra = found["extra"].items()
     return found | {"extra": {k: value for k, value in extra if not k.startswith(_COSTS)}}
@@ -322,7 +321,7 @@ def _result(
 
 
 def _scale(unit: str) -> Scale | None:
-    """What a ratio is taken of; None where the difference is what has a meaning."""
+    """Return the quantity of a ratio, or None if the difference is meaningful instead."""
     if unit == "ratio":
         return lambda value: value
     if unit == "relative change" or "- 1" in unit:
@@ -349,7 +348,7 @@ def _paired(claim: Claim, old: _Side, new: _Side, scale: Scale | None) -> Estima
 
 
 def _value(claim: Claim, evidence: Evidence) -> float | None:
-    """A claim's value of a single block; None where a block is too little for it."""
+    """Return a claim's value for a single block, or None if a block is too little."""
     try:
         measured = claim.compute(evidence)
     except (ValueError, ZeroDivisionError, IndexError, KeyError):
@@ -360,7 +359,7 @@ def _value(claim: Claim, evidence: Evidence) -> float | None:
 
 
 def _independent(before: ClaimResult, after: ClaimResult, scale: Scale | None) -> Estimate | None:
-    """From the two intervals, as of independent measurements."""
+    """Estimate the change from two independent intervals."""
     if before.ci95 is None or after.ci95 is None:
         return None
     assert before.measured is not None

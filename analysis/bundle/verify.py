@@ -1,28 +1,31 @@
-"""Checks a bundle: nothing is missing or changed, and all that it states follows from the raw runs
-in it. Needs nothing but the archive: neither the machine nor the folder that it came from."""
+"""Check of a bundle: nothing is missing or changed, and all that it states follows from its runs.
+
+It needs nothing but the archive: neither the machine nor the folder that the bundle came from.
+"""
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata as installed
-from pathlib import Path
+from itertools import zip_longest
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.bundle import against, archive, bounds
-from analysis.bundle.build import described
-from analysis.bundle.derive import Derived, derive
-from analysis.bundle.differences import Difference
-from analysis.bundle.experiments import ran
-from analysis.bundle.folders import Folders, working_folder
-from analysis.bundle.roles import is_run, misdeclared
-from analysis.bundle.scan import Beside, scan
-from analysis.bundle.verification import Check, Verification
-from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
+from analysis.bundle import archive
+from analysis.bundle.derive import DATA, Derived, derive, ran
+from analysis.bundle.describe import described
+from analysis.bundle.differences import Difference, differences
+from analysis.bundle.publish import CAMPAIGN_FILES, private_in
+from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Entry, Manifest
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
 
@@ -30,8 +33,50 @@ Progress = Callable[[str, float], None]
 Otherwise = Callable[[Path, Sequence[str]], Iterable[Difference]]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM)
-"""What an operating system says of this machine, and not of a bundle."""
+"""Errors of this machine, not of a bundle."""
 _SHARES = {"unpacking": (0.0, 0.2), "deriving": (0.2, 0.8), "comparing": (0.8, 1.0)}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: `ok` is None if it could not be made or does not count."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+@dataclass
+class Verification:
+    """Results of all checks."""
+
+    path: Path
+    sha256: str
+    manifest: Manifest
+    checks: list[Check] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True if no check failed."""
+        return all(check.ok is not False for check in self.checks)
+
+    @property
+    def sentence(self) -> str:
+        """The result in a line."""
+        failed = [check.name for check in self.checks if check.ok is False]
+        if failed:
+            return f"{self.path.name}: does not hold ({', '.join(failed)})."
+        files = len(self.manifest.files)
+        return (
+            f"{self.path.name}: {files} files, and all that follows from the runs, are as stated."
+        )
+
+    def record(self, name: str, found: Iterable[Difference], good: str) -> None:
+        """Add a check that fails with any difference."""
+        more = list(found)
+        self.differences += more
+        self.checks.append(Check(name, not more, f"{len(more)} differences" if more else good))
 
 
 @dataclass(frozen=True)
@@ -46,25 +91,23 @@ class Opened:
 
 @contextmanager
 def opened(
-    path: Path, *, most_bytes: int = 16 * archive.GIB, on_disk: bool = False, progress: Progress
+    path: Path, *, most_bytes: int = 16 * archive.GIB, progress: Progress
 ) -> Iterator[Opened]:
-    """Unpack a bundle into a temporary folder that goes with the block.
+    """Unpack a bundle into a temporary folder, which is removed with the block.
 
     Args:
         path: the archive.
-        most_bytes: how large it may be when it is unpacked.
-        on_disk: for a block that lasts: what is measured meanwhile needs the memory itself.
-        progress: told of each phase.
+        most_bytes: maximum size of the unpacked bundle.
+        progress: called with each phase.
 
     Raises:
         UserError: it is no bundle, or one that should not be opened.
     """
-    need = None if on_disk else archive.unpacked_bytes(path)
-    with working_folder("hotbed-verify-", need) as place:
-        folder = place / "bundle"
+    with tempfile.TemporaryDirectory(prefix="hotbed-verify-") as place:
+        folder = Path(place) / "bundle"
         folder.mkdir()
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=progress)
-        bounds.require({name: folder / name for name in sorted(found)}, path)
+        archive.require_moderate({name: folder / name for name in sorted(found)}, path)
         yield Opened(path, folder, _manifest(path, folder), found)
 
 
@@ -81,7 +124,7 @@ def _manifest(path: Path, folder: Path) -> Manifest:
 
 
 def _refuse_later(path: Path, manifest: bytes) -> None:
-    """A later format may have fields that are not known here: its version goes first."""
+    """Refuse a later format by its version, before its unknown fields are refused."""
     try:
         body = json.loads(manifest)
         version, hotbed = int(body["schema_version"]), str(body["hotbed_version"])
@@ -105,28 +148,30 @@ def verify(
 
     Args:
         path: the archive.
-        most_bytes: how large it may be when it is unpacked.
-        otherwise: where the files of the campaigns do not say what was run (see
-            `hotbed.contained.otherwise`), of the unpacked bundle.
-        progress: told of each phase.
+        most_bytes: maximum size of the unpacked bundle.
+        otherwise: yields the places where campaign files of the unpacked bundle disagree with the
+            records of the runs (see `hotbed.contained.otherwise`).
+        progress: called with each phase.
 
     Raises:
         UserError: it is no bundle, or one that should not be opened.
     """
-    told = _shares(progress)
-    with opened(path, most_bytes=most_bytes, progress=told("unpacking")) as bundle:
+    phase = phases(progress, _SHARES)
+    with opened(path, most_bytes=most_bytes, progress=phase("unpacking")) as bundle:
         made = Verification(path, archive.digest(path).sha256, bundle.manifest)
         made.record("files", changed(bundle), "every file has the SHA-256 that was stated")
-        with _looking(bundle, made):
-            _check_runs(bundle, made, otherwise, told)
+        private = private_in({name: bundle.folder / name for name in bundle.found})
+        found = [Difference(one.file, f"line {one.line}", one.what, "") for one in private]
+        made.record("private", found, "no address, home folder or secret")
+        _check_runs(bundle, made, otherwise, phase)
     progress("done", 1.0)
     return made
 
 
 def _check_runs(
-    bundle: Opened, made: Verification, otherwise: Otherwise, told: Callable[[str], Progress]
+    bundle: Opened, made: Verification, otherwise: Otherwise, phase: Callable[[str], Progress]
 ) -> None:
-    """All that follows from the runs; what cannot be computed of them is a failed check."""
+    """Check all that follows from the runs; what cannot be computed from them is a failed check."""
     path = bundle.path
     try:
         made.record(
@@ -134,7 +179,7 @@ def _check_runs(
             otherwise(bundle.folder, bundle.manifest.campaigns),
             "their files say what was run",
         )
-        _derive_again(bundle, made, told)
+        _derive_again(bundle, made, phase)
     except HotbedError as error:
         made.checks.append(Check("runs", False, str(error)))
     except MemoryError:
@@ -146,13 +191,13 @@ def _check_runs(
                 f"{bundle.folder.parents[1]}: set TMPDIR to a folder with more room."
             ) from error
         made.checks.append(Check("runs", False, f"cannot be analysed ({error})"))
-    except Exception as error:  # what is in a bundle is anybody's
+    except Exception as error:  # a stranger's bundle may hold anything
         detail = f"cannot be analysed ({type(error).__name__}: {error})"
         made.checks.append(Check("runs", False, detail))
 
 
 def changed(bundle: Opened) -> Iterator[Difference]:
-    """Files that are not as the manifest says."""
+    """Yield the files that differ from the manifest."""
     stated = {entry.path: entry for entry in bundle.manifest.files}
     for name in sorted({*stated, *bundle.found} - {MANIFEST}):
         entry, found = stated.get(name), bundle.found.get(name)
@@ -164,82 +209,51 @@ def changed(bundle: Opened) -> Iterator[Difference]:
             yield Difference(name, "SHA-256", entry.sha256[:16], found.sha256[:16])
 
 
-@contextmanager
-def _looking(bundle: Opened, made: Verification) -> Iterator[None]:
-    """What must not be in a bundle is looked for while the block runs, in the runs at least: of
-    those nothing is written meanwhile, but they are moved."""
-    files = {name: bundle.folder / name for name in bundle.found}
-    runs = {name: file for name, file in files.items() if "/attempt-" in name}
-    before = scan({name: file for name, file in files.items() if name not in runs})
-    place = len(made.checks)
-    with Beside() as beside:
-        for name, file in runs.items():
-            beside.add(name, file, moved=_fresh(bundle) / name)
-        yield
-        found = sorted([*before, *scan(runs, begun=beside)], key=lambda one: one.file)
-    told = [Difference(one.file, f"line {one.line}", one.what, "") for one in found]
-    made.record("private", told, "no address, home folder or secret")
-    made.checks.insert(place, made.checks.pop())
-
-
-def _fresh(bundle: Opened) -> Path:
-    """Where everything is computed again."""
-    return bundle.folder.parent / "fresh"
-
-
-def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Progress]) -> None:
+def _derive_again(bundle: Opened, made: Verification, phase: Callable[[str], Progress]) -> None:
     """Compute everything from the runs alone, in a folder that has nothing else, and compare."""
-    manifest = bundle.manifest
-    fresh = _fresh(bundle)
+    manifest, fresh = bundle.manifest, bundle.folder.parent / "fresh"
     _only_runs(bundle, fresh)
     made.record("runs", _misplaced(fresh, manifest), "every run is what its folder says")
-    told("deriving")("deriving", 0.0)
+    deriving = phase("deriving")
     derived = derive(
         fresh / "artifacts",
         manifest.report,
         comparison=manifest.comparison,
-        progress=told("deriving"),
+        progress=deriving,
         pdf=False,
     )
-    told("comparing")("comparing", 0.0)
+    phase("comparing")("comparing", 0.0)
     here = bundle.folder / "artifacts" / derived.folder.name
-    made.record(
-        "claims",
-        against.claims(here, derived),
-        f"{len(derived.tested)} of {len(derived.claims)} claims computed from {derived.runs} runs",
-    )
-    made.record(
-        "figures",
-        against.figures(here, derived),
-        f"what {len(derived.shown)} figures show was computed again",
-    )
-    made.checks.append(against.pictures(here, derived, manifest))
-    made.record("tables", against.tables(here, derived), "the same")
-    found = [*against.report(here, derived), *against.programs(here, derived)]
+    tested = f"{len(derived.tested)} of {len(derived.claims)} claims computed from {derived.runs} "
+    made.record("claims", _claims(here, derived), f"{tested}runs")
+    shown = f"the data of {len(derived.shown)} figures was computed again"
+    made.record("figures", _figures(here, derived), shown)
+    made.checks.append(_pictures(here, derived, manifest))
+    made.record("tables", _tables(here, derived), "the same")
+    found = [*_report(here, derived), *_programs(here, derived)]
     made.record("report", found, "its words follow from the runs")
     text = written(bundle, derived, fresh)
-    found = list(against.documents(bundle.folder, text))
-    made.record("appendix and metadata", found, "follow from the runs")
+    made.record("appendix and metadata", _documents(bundle.folder, text), "follow from the runs")
     again = {
         path.relative_to(fresh).as_posix() for path in derived.folder.rglob("*") if path.is_file()
     }
-    found = list(misdeclared(manifest, again, {ABOUT, *(text or ())}))
-    made.record("places", found, "nothing lies where it is taken for something else")
+    strange = misdeclared(manifest, again, {ABOUT, *(text or ())})
+    made.record("places", strange, "nothing lies where it is taken for something else")
     made.checks += _same_libraries(manifest)
 
 
 def _only_runs(bundle: Opened, fresh: Path) -> None:
-    """Move the runs to a folder of their own: all else of the bundle is not looked at."""
-    campaigns, folders = bundle.manifest.campaigns, Folders()
+    """Move the runs to a folder of their own: nothing else of the bundle is read."""
+    campaigns = bundle.manifest.campaigns
     for path in {entry.path for entry in bundle.manifest.files if entry.role == "run"}:
         if path in bundle.found and is_run(path, campaigns):
-            target = f"{fresh}/{path}"
-            folders.hold(target)
+            target = fresh / path
+            target.parent.mkdir(parents=True, exist_ok=True)
             (bundle.folder / path).rename(target)
 
 
 def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
-    """Records that do not belong where they lie, or cannot be read."""
+    """Yield records in the folder of another run, and unreadable ones."""
     for campaign in manifest.campaigns:
         for record in sorted((fresh / "artifacts" / campaign).glob("*/attempt-*/run.json")):
             name = record.relative_to(fresh).as_posix()
@@ -256,8 +270,8 @@ def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
 
 
 def written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] | None:
-    """The appendix and the metadata, written again from the runs and `about.json`; None where that
-    cannot be read. Of what the manifest states, only what is there is looked at."""
+    """Write the appendix and the metadata again from the runs and `about.json`; None if that cannot
+    be read. Files that the manifest states and the bundle lacks are ignored."""
     try:
         about = About.model_validate_json((bundle.folder / ABOUT).read_bytes())
     except (OSError, ValidationError):
@@ -284,9 +298,297 @@ def _same_libraries(manifest: Manifest) -> list[Check]:
     return [Check("libraries", None, f"made with other versions: {', '.join(other)}")]
 
 
-def _shares(progress: Progress) -> Callable[[str], Progress]:
+def phases(
+    progress: Progress, shares: Mapping[str, tuple[float, float]]
+) -> Callable[[str], Progress]:
+    """Return, for a phase's name, the progress of that phase as a part of the whole."""
+
     def of(phase: str) -> Progress:
-        start, end = _SHARES[phase]
+        start, end = shares[phase]
         return lambda what, share: progress(what, start + (end - start) * share)
 
     return of
+
+
+# ---- stated and computed -------------------------------------------------------------------------
+
+_ACTIVE = (b"/JavaScript", b"/JS", b"/Launch", b"/OpenAction", b"/AA", b"/EmbeddedFile", b"/ObjStm")
+"""Names in a PDF file (ISO 32000-1) that the drawing library never writes."""
+
+
+def read_json(file: Path) -> Any:
+    """Read JSON in which no object has a key twice: readers would take either value.
+
+    Raises:
+        ValueError: it is no JSON, or has a key twice in one object.
+        OSError: it cannot be read.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a key is there twice")
+        return found
+
+    return json.loads(file.read_bytes(), object_pairs_hook=once)
+
+
+def _claims(here: Path, derived: Derived) -> Iterator[Difference]:
+    """Compare claims, in their order: of two claims of one name, readers would take either."""
+    file = f"artifacts/{derived.folder.name}/claims.json"
+    try:
+        stated = read_json(here / "claims.json")
+        names = [str(claim["id"]) for claim in stated]
+    except (OSError, ValueError, KeyError, TypeError):
+        yield Difference(file, "file", "claims", "cannot be read")
+        return
+    wanted = [claim.id for claim in derived.claims]
+    for number, (name, known) in enumerate(zip_longest(names, wanted), 1):
+        if name != known:  # those behind it are not in their places either
+            yield from differences(
+                file, name or "missing", known or "none", where=f"claim {number}"
+            )
+            break
+    by_name = dict(zip(names, stated, strict=True))
+    for claim in derived.claims:
+        if claim.id in by_name:
+            computed = claim.model_dump(mode="json")
+            yield from differences(file, by_name[claim.id], computed, where=claim.id)
+
+
+def _figures(here: Path, derived: Derived) -> Iterator[Difference]:
+    """Compare the data of figures."""
+    place = f"artifacts/{derived.folder.name}/figures/{DATA}"
+    there = {path.stem for path in (here / "figures" / DATA).glob("*.json")}
+    for name in sorted(there | set(derived.shown)):
+        file = f"{place}/{name}.json"
+        if name not in derived.shown:
+            yield Difference(file, "figure", "stated", "not drawn from these runs")
+            continue
+        try:
+            stated = read_json(here / "figures" / DATA / f"{name}.json")
+        except (OSError, ValueError):
+            yield Difference(file, "figure", "missing or unreadable", "drawn from these runs")
+            continue
+        yield from differences(file, stated, json.loads(json.dumps(derived.shown[name])))
+
+
+def _pictures(here: Path, derived: Derived, manifest: Manifest) -> Check:
+    """Compare pictures: to the pixel with the same drawing library, by look with another one."""
+    drawn = sorted(derived.folder.rglob("*.png"))
+    other = [
+        path for path in drawn if not same_picture(path, here / path.relative_to(derived.folder))
+    ]
+    if not other:
+        return Check("pictures", True, f"{len(drawn)} drawn again to the pixel")
+    stated, ours = manifest.libraries.get("matplotlib"), installed.version("matplotlib")
+    if stated == ours:
+        detail = f"{len(other)} of {len(drawn)} differ in pixels, such as {other[0].name}"
+        return Check("pictures", False, detail)
+    by = f"drawn by matplotlib {stated}, here it is {ours}"
+    unlike = [
+        path for path in other if not look_alike(path, here / path.relative_to(derived.folder))
+    ]
+    if unlike:
+        detail = f"{len(unlike)} of {len(drawn)} show something else, such as {unlike[0].name}"
+        return Check("pictures", False, f"{detail}; {by}")
+    detail = f"{len(other)} of {len(drawn)} differ in pixels and look alike"
+    return Check("pictures", None, f"{detail}; {by}")
+
+
+def _tables(here: Path, derived: Derived) -> Iterator[Difference]:
+    """Compare the tables of the report."""
+    for path in sorted([*derived.folder.glob("*.csv"), *derived.folder.glob("*.md")]):
+        file = f"artifacts/{derived.folder.name}/{path.name}"
+        try:
+            stated = (here / path.name).read_text()
+        except (OSError, UnicodeDecodeError):
+            yield Difference(file, "table", "missing or unreadable", "computed from these runs")
+            continue
+        yield from differences(file, _cells(stated), _cells(path.read_text()))
+
+
+def _cells(text: str) -> list[list[object]]:
+    """Split a table into cells, numbers as such."""
+    return [[_cell(part) for part in line.split(",")] for line in text.splitlines()]
+
+
+def _cell(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _report(here: Path, derived: Derived) -> Iterator[Difference]:
+    """Compare the words of the page, and the places of the pictures on it."""
+    known = {
+        base64.b64encode(path.read_bytes()): path.name
+        for path in (derived.folder / "figures").glob("*.png")
+    }
+    for path in sorted(derived.folder.glob("*.html")):
+        file = f"artifacts/{derived.folder.name}/{path.name}"
+        try:
+            stated = (here / path.name).read_bytes()
+        except OSError:
+            yield Difference(file, "page", "missing", "written from these runs")
+            continue
+        words, shown = shown_in(stated)
+        words_here, shown_here = shown_in(path.read_bytes())
+        yield from differences(file, _lines(words), _lines(words_here))
+        for number, (one, other) in enumerate(zip_longest(shown, shown_here), 1):
+            name = "" if other is None else known.get(other, "")
+            if one is None or not name or one != _encoded(here / "figures" / name):
+                yield Difference(file, f"picture {number}", "another one", name or "none")
+
+
+def _programs(here: Path, derived: Derived) -> Iterator[Difference]:
+    """Yield the PDF figures that hold more than a drawing; PDFs are not drawn again."""
+    for path in sorted((here / "figures").rglob("*.pdf")):
+        # A stream is a drawing; names in the objects around the streams make a file active.
+        parts = path.read_bytes().split(b"endstream")
+        around = b"".join(part.partition(b"stream\n")[0] for part in parts)
+        if any(word in around for word in _ACTIVE):
+            file = f"artifacts/{derived.folder.name}/{path.relative_to(here).as_posix()}"
+            yield Difference(file, "PDF", "a script, a file or hidden objects", "a drawing")
+
+
+def _encoded(picture: Path) -> bytes | None:
+    return base64.b64encode(picture.read_bytes()) if picture.is_file() else None
+
+
+def _documents(here: Path, written: Mapping[str, bytes] | None) -> Iterator[Difference]:
+    """Compare the appendix and the metadata; `written` is None if about.json cannot be read."""
+    if written is None:
+        yield Difference(ABOUT, "file", "stated", "cannot be read")
+        return
+    for name, text in written.items():
+        try:
+            stated = (here / name).read_bytes()
+        except OSError:
+            yield Difference(name, "file", "missing", "written from the runs")
+            continue
+        yield from differences(name, _lines(stated), _lines(text))
+
+
+def _lines(text: bytes) -> list[str]:
+    return text.decode(errors="replace").splitlines()
+
+
+# ---- pictures ------------------------------------------------------------------------------------
+
+UNLIKE = 0.03
+"""Share of the ink by which two pictures differ. In plots of three bars and of two lines, other
+hinting, smoothing and fonts moved 0.0005 to 0.024, one bar of a tenth less height 0.036, two
+exchanged bars 0.07. The figure's data show smaller changes."""
+_BLUR = 33  # points at 160 dpi: hides other shapes of letters and small shifts
+_MARGIN = 4  # points by which the size of the same picture may differ
+_EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
+
+
+def shown_in(page: bytes) -> tuple[bytes, list[bytes]]:
+    """Split a page into the page without its PNG pictures, and the pictures in base64."""
+    return _EMBEDDED.sub(b"", page), _EMBEDDED.findall(page)
+
+
+def same_picture(one: Path, other: Path) -> bool:
+    """True if two PNG files have the same pixels; False if either cannot be read."""
+    import numpy as np
+    from matplotlib.image import imread
+
+    try:
+        if one.read_bytes() == other.read_bytes():
+            return True
+        first, second = imread(one), imread(other)
+    except Exception:  # a stranger's picture may be anything
+        return False
+    return first.shape == second.shape and bool(np.array_equal(first, second))
+
+
+def look_alike(one: Path, other: Path) -> bool:
+    """True if two PNG files show about the same: letters and edges may differ (see `UNLIKE`)."""
+    import numpy as np
+    from matplotlib.image import imread
+
+    try:
+        first, second = (_inked(imread(file)) for file in (one, other))
+    except Exception:  # a stranger's picture may be anything
+        return False
+    room = [abs(a - b) for a, b in zip(first.shape[:2], second.shape[:2], strict=True)]
+    if max(room) > _MARGIN:
+        return False
+    height, width = (min(ends) for ends in zip(first.shape[:2], second.shape[:2], strict=True))
+    first, second = first[:height, :width], second[:height, :width]
+    ink = float(np.sum(first) + np.sum(second))
+    return float(np.sum(np.abs(first - second))) <= UNLIKE * ink
+
+
+def _inked(picture: Any) -> Any:
+    """Return the distance of each point from white, blurred."""
+    import numpy as np
+    from scipy.ndimage import uniform_filter
+
+    colours = np.atleast_3d(picture)
+    clear = colours[..., 3:4] if colours.shape[2] == 4 else 1.0
+    ink = (1.0 - colours[..., :3].astype(float)) * clear
+    for _ in range(2):
+        ink = uniform_filter(ink, size=(_BLUR, _BLUR, 1), mode="constant")
+    return ink
+
+
+# ---- places --------------------------------------------------------------------------------------
+
+_ATTEMPT = re.compile(r"attempt-\d+")
+_SOURCES = ("specs", "notebooks", "controllers", "models", "profiles", "environment")
+
+
+def is_run(path: str, campaigns: Collection[str]) -> bool:
+    """True if a path is that of a campaign's record or lies in an attempt's folder."""
+    top, campaign, *inner = (*PurePosixPath(path).parts, "", "")[:6]
+    if top != "artifacts" or campaign not in campaigns:
+        return False
+    names = [part for part in inner if part]
+    if len(names) == 1:
+        return names[0] in CAMPAIGN_FILES
+    return len(names) > 2 and _ATTEMPT.fullmatch(names[1]) is not None
+
+
+def misdeclared(
+    manifest: Manifest, derived: Collection[str], metadata: Collection[str]
+) -> Iterator[Difference]:
+    """Yield files with another role than the manifest states, and files that nothing gives again.
+
+    Args:
+        manifest: the bundle's.
+        derived: names of the files that were computed from its runs here.
+        metadata: names of the files that were written about it here.
+    """
+    for entry in manifest.files:
+        why = _why(entry, manifest.campaigns, derived, metadata)
+        if why is not None:
+            yield Difference(entry.path, "role", entry.role, why)
+
+
+def _why(
+    entry: Entry, campaigns: Collection[str], derived: Collection[str], metadata: Collection[str]
+) -> str | None:
+    path = entry.path
+    if entry.role == "run":
+        return None if is_run(path, campaigns) else "lies where no run does"
+    if entry.role == "derived":
+        # A figure's PDF is not drawn again: its PNG, beside it, is.
+        known = path in derived or (path.endswith(".pdf") and f"{path[:-4]}.png" in derived)
+        return None if known else "does not follow from these runs"
+    if entry.role == "metadata":
+        return None if path in metadata or path == MANIFEST else "is not written about these runs"
+    if path.startswith("artifacts/"):
+        return "lies among the runs"
+    return None if _is_source(path, campaigns) else "lies where nothing that made runs does"
+
+
+def _is_source(path: str, campaigns: Collection[str]) -> bool:
+    """True if a path may be that of a campaign file, spec, program or lock file."""
+    top, _, inner = path.partition("/")
+    if top == "campaigns":
+        return inner in {f"{name}.yaml" for name in campaigns}
+    return path == "LICENSE" or (top in _SOURCES and bool(inner))

@@ -41,6 +41,9 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(help="A host name that must not be in it; more of them by commas."),
         ] = None,
+        with_logs: Annotated[
+            bool, typer.Option("--with-logs", help="Pack raw logs too, with aliases for names.")
+        ] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Bundle runs, figures and claims for a reviewer; refused if it holds anything private."""
@@ -55,6 +58,7 @@ def register(app: typer.Typer) -> None:
                 ground=ground,
                 about=about,
                 hide=names(hide or ()),
+                with_logs=with_logs,
                 progress=report,
             )
         facts = {

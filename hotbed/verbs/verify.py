@@ -16,7 +16,7 @@ from schemas.shown import line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.bundle.verification import Check, Verification
+    from analysis.bundle.verify import Check, Verification
     from schemas.bundle import Entry, Manifest
 
 SHOWN = 40  # differences that are printed
@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
 
 def other_code(manifest: Manifest) -> list[Check]:
     """A note where other code made the bundle than checks it: its words may be others."""
-    from analysis.bundle.verification import Check
+    from analysis.bundle.verify import Check
     from campaigns.provenance import code_state, hotbed_version
 
     commit, dirty = code_state()
@@ -82,7 +82,7 @@ def other_code(manifest: Manifest) -> list[Check]:
 
 def _unloaded(code: Sequence[Entry]) -> list[Check]:
     """A note on the bundle's own programs."""
-    from analysis.bundle.verification import Check
+    from analysis.bundle.verify import Check
     from hotbed.bundling import listed
 
     detail = "\n".join(["not Hotbed's, and not loaded here:", *listed(code)])

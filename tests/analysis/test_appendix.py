@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from synthetic_runs import finished
 
-from analysis.bundle import appendix
-from analysis.bundle.derive import Derived
-from analysis.bundle.experiments import Ran, first_look, ran
+from analysis.bundle import describe as appendix
+from analysis.bundle.derive import Derived, Ran, first_look, ran
 from schemas.claim import ClaimResult
 
 

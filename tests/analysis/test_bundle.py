@@ -8,7 +8,6 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ import yaml
 from synthetic import write_run
 
 from analysis.bundle.build import Bundled, Inputs, build
-from analysis.bundle.pictures import shown_in
-from analysis.bundle.verification import Verification
-from analysis.bundle.verify import verify
+from analysis.bundle.verify import Verification, shown_in, verify
 from schemas.bundle import Author
 from schemas.errors import UserError
 
@@ -122,37 +119,18 @@ def test_the_same_runs_give_the_same_bytes(bundled: Bundled, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_nothing_tells_of_the_machine(bundled: Bundled) -> None:
+def test_nothing_but_known_files_is_packed(bundled: Bundled) -> None:
     with zipfile.ZipFile(bundled.path) as opened:
         texts = {name: opened.read(name) for name in opened.namelist()}
-    logs = [text for name, text in texts.items() if name.endswith("cell.log")]
-    assert set(logs) == {b"ssh user1@192.0.2.1: $HOME/x\n"}
+    inner = {name.partition("attempt-1/")[2] for name in texts if "/attempt-1/" in name}
+    known = {"run.json", "summary.json", "job.json", "samples.parquet", "journal.jsonl"}
+    assert inner == known
     assert not any(b"/srv/lab" in text or b"10.7.0.3" in text for text in texts.values())
-    assert not any(name.endswith("core.bin") or "partial" in name for name in texts)
     assert bundled.manifest.left_out == {
         "attempts at cells that the campaign no longer holds": 1,
+        "raw logs and executed notebooks (--with-logs packs them)": 2 * 3 * BLOCKS,
         "unfinished attempts": 1,
     }
-    assert bundled.manifest.redacted["addresses"] == 2 * 3 * BLOCKS
-
-
-@pytest.mark.slow
-def test_programs_are_packed_as_they_are_or_not_at_all(tmp_path: Path) -> None:
-    """With another word in it a program does something else; a campaign's file is a record."""
-    campaign(tmp_path / "artifacts")
-    program, file = tmp_path / "policy.py", tmp_path / "dlr-tiny.yaml"
-    program.write_text("simulator = 1\n")
-    file.write_text("name: dlr-tiny  # on simulator\n")
-    files = {"controllers/mine/policy.py": program, "campaigns/dlr-tiny.yaml": file}
-    given = replace(inputs(tmp_path), files=files, hosts=(), names=("simulator",))
-    made = build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "x.zip", given)
-    with zipfile.ZipFile(made.path) as opened:
-        assert opened.read("controllers/mine/policy.py") == program.read_bytes()
-        assert opened.read("campaigns/dlr-tiny.yaml") == b"name: dlr-tiny  # on host-1\n"
-    program.write_text("# for Jane\nADDRESS = '10.7.0.3'\n")
-    with pytest.raises(UserError, match=r"controllers/mine/policy\.py:2: a machine's address"):
-        build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "y.zip", given)
-    assert not (tmp_path / "y.zip").exists()
 
 
 @pytest.mark.slow
@@ -304,7 +282,7 @@ def _appendix(folder: Path) -> None:
 
 
 def _secret(folder: Path) -> None:
-    run_file(folder, "logs/cell.log").write_text("root@10.1.2.3\n")
+    run_file(folder, "job.json").write_text('{"at": "root@10.1.2.3"}\n')
 
 
 CHANGES: dict[str, tuple[Callable[[Path], None], set[str], str]] = {
@@ -316,7 +294,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], set[str], str]] = {
     "script in a PDF": (_script_in_pdf, {"report"}, "dlr-fig6a.pdf"),
     "record": (_moved_run, {"runs"}, "run.json"),
     "appendix": (_appendix, {"appendix and metadata"}, "APPENDIX.md"),
-    "address": (_secret, {"private"}, "cell.log"),
+    "address": (_secret, {"private"}, "job.json"),
     "picture of another library": (_other_library, {"pictures"}, ""),
     "doubled claim": (_doubled, {"claims"}, "claims.json"),
     "claim said twice": (_said_twice, {"claims"}, "claims.json"),
@@ -407,9 +385,9 @@ def test_files_that_were_changed_added_or_lost_are_named(bundled: Bundled, tmp_p
 @pytest.mark.slow
 def test_a_secret_stops_it(tmp_path: Path) -> None:
     folder = campaign(tmp_path / "artifacts")
-    (log,) = sorted(folder.glob("*/attempt-1/logs/cell.log"))[:1]
-    log.write_text("fine\nexport OS_PASS" + "WORD=hunter22\n")
-    with pytest.raises(UserError, match=r"cell\.log:2: an OpenStack credential") as refused:
+    (journal,) = sorted(folder.glob("*/attempt-1/journal.jsonl"))[:1]
+    journal.write_text('{}\n{"x": "export OS_PASS' + 'WORD=hunter22"}\n')
+    with pytest.raises(UserError, match=r"journal\.jsonl:2: an OpenStack credential") as refused:
         build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "x.zip", inputs(tmp_path))
     assert "hunter22" not in str(refused.value)
     assert not (tmp_path / "x.zip").exists()

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from analysis.bundle.appendix import command_of, documents, expected
 from analysis.bundle.build import Inputs, about_of
-from analysis.bundle.derive import Derived
-from analysis.bundle.experiments import Part, Ran
+from analysis.bundle.derive import Derived, Part, Ran
+from analysis.bundle.describe import command_of, expected, pages
 from analysis.papers import SHORT_NAMES, paper
 from analysis.report import format_value
 from schemas.bundle import Author, Manifest
@@ -65,7 +64,7 @@ def appendix(tmp_path: Path, *claims: ClaimResult, **about: str) -> tuple[str, s
         notes=(),
         files=(),
     )
-    made = documents(about_of(inputs, derived, ()), manifest, derived, ())
+    made = pages(about_of(inputs, derived, ()), manifest, derived, ())
     return made["APPENDIX.md"].decode(), made["appendix.html"].decode()
 
 

@@ -159,10 +159,7 @@ def test_a_folder_is_no_place_for_an_archive(tmp_path: Path) -> None:
             archive.write(target, {}, quiet)
 
 
-def test_what_one_thread_meets_ends_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive, "workers", lambda files: 3)
+def test_what_one_thread_meets_ends_the_others(tmp_path: Path) -> None:
     contents = {f"run{number}/a": b"%d" % number for number in range(90)}
     archive.write(tmp_path / "x.zip", made(tmp_path / "made", contents), quiet)
     whole, broken = tmp_path / "whole", tmp_path / "broken"

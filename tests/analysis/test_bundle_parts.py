@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import matplotlib.pyplot as plt
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
-from analysis.bundle import against
 from analysis.bundle.derive import Derived
 from analysis.bundle.differences import differences
-from analysis.bundle.pictures import look_alike, shown_in
-from analysis.bundle.redact import Redactor
-from analysis.bundle.roles import is_run, misdeclared
-from analysis.bundle.stage import Stage, source, stage_runs
-from analysis.bundle.verify import opened, verify, written
+from analysis.bundle.verify import (
+    _cells,
+    is_run,
+    look_alike,
+    misdeclared,
+    opened,
+    shown_in,
+    verify,
+    written,
+)
 from schemas.bundle import Entry, Manifest
 from schemas.errors import UserError
 
@@ -46,7 +46,7 @@ def test_a_small_number_beside_a_large_one_counts() -> None:
     def places(one: object, other: object) -> list[str]:
         return [found.where for found in differences("f", one, other)]
 
-    tables = [against._cells(f"name,bytes,share\na,1234567890,{share}\n") for share in (0.5, 0.9)]
+    tables = [_cells(f"name,bytes,share\na,1234567890,{share}\n") for share in (0.5, 0.9)]
     assert places(*tables) == ["[1][2]"]
     assert places([[1e9, 0.5], [2e9, 0.6]], [[1e9, 0.5], [2e9, 0.9]]) == ["[1][1]"]
     assert not places([[1e9, 0.5], [2e9, 1e-17]], [[1e9, 0.5], [2e9, 0.0]])
@@ -138,66 +138,6 @@ def test_files_that_are_stated_and_are_not_there_are_not_looked_for(tmp_path: Pa
     assert b"hostname" not in found["ro-crate-metadata.json"]
 
 
-@pytest.mark.parametrize("on_disk", [False, True])
-def test_a_bundle_that_is_open_for_long_takes_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_disk: bool
-) -> None:
-    """A campaign that is run again from it needs all there is."""
-    asked: list[int | None] = []
-
-    @contextmanager
-    def folder(prefix: str, need: int | None) -> Iterator[Path]:
-        asked.append(need)
-        yield tmp_path
-
-    monkeypatch.setattr("analysis.bundle.verify.working_folder", folder)
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
-        made.writestr("manifest.json", "{}")
-    with (
-        pytest.raises(UserError, match="manifest"),
-        opened(tmp_path / "x.zip", on_disk=on_disk, progress=lambda phase, share: None),
-    ):
-        pass
-    assert asked == [None if on_disk else 2]
-
-
-def staged(tmp_path: Path, files: dict[str, bytes]) -> Stage:
-    attempt = tmp_path / "artifacts" / "tiny" / "0af" / "attempt-1"
-    for name, data in files.items():
-        (attempt / name).parent.mkdir(parents=True, exist_ok=True)
-        (attempt / name).write_bytes(data)
-    (attempt / "link.log").symlink_to("/etc/hostname")
-    (tmp_path / "stage").mkdir()
-    stage = Stage(tmp_path / "stage")
-    campaign = attempt.parents[1]
-    stage_runs(stage, {campaign: [attempt]}, Redactor({}), lambda phase, share: None)
-    return stage
-
-
-def test_what_a_bundle_cannot_hold_is_left_out_and_counted(tmp_path: Path) -> None:
-    """Names that verify would refuse, and those that are the same where nothing private is left."""
-    pa.parquet.write_table(pa.table({"a": [["10.0.0.1"]]}), tmp_path / "x.parquet")
-    names = ("run.json", "osd:1.log", "Run.json", "anna@uni.edu/x", "bert@uni.edu/x")
-    opaque = {"x.parquet": (tmp_path / "x.parquet").read_bytes()}
-    stage = staged(tmp_path, {name: name.encode() for name in names} | opaque)
-    assert dict(stage.left_out) == {
-        "files whose names cannot be had everywhere": 1,
-        "files whose names are taken by others": 2,
-        "files of a kind that cannot be looked into": 1,
-        "links": 1,
-    }
-    folder = "artifacts/tiny/0af/attempt-1"
-    assert set(stage.roles) == {f"{folder}/Run.json", f"{folder}/someone@example.org/x"}
-
-
-def test_counters_of_the_proxies_are_taken_along(tmp_path: Path) -> None:
-    """Prometheus's exposition format is a text."""
-    stage = staged(tmp_path, {"logs/proxy-server.prom": b"# TYPE a counter\na 1 10.0.0.5\n"})
-    (name,) = stage.roles
-    assert name.endswith("/logs/proxy-server.prom")
-    assert (stage.folder / name).read_bytes() == b"# TYPE a counter\na 1 192.0.2.1\n"
-
-
 def test_what_made_the_runs_lies_where_it_is_looked_for() -> None:
     """No page of one's own passes for a source, which nothing is held against."""
 
@@ -221,12 +161,6 @@ def test_what_made_the_runs_lies_where_it_is_looked_for() -> None:
     )
     wrong = {"CLAIMS.md", "APPENDIX2.html", "artifacts/a/best.csv", "campaigns/b.yaml", "x/y"}
     assert named(*wrong) == wrong
-
-
-def test_sources_are_texts(tmp_path: Path) -> None:
-    for data, kept in ((b"\x93NUMPY\0", None), (b"\xff\xfe", None), ("é".encode(), "é".encode())):
-        (tmp_path / "x").write_bytes(data)
-        assert source(tmp_path / "x", Redactor({})) == kept
 
 
 def bars(file: Path, heights: tuple[int, ...], **settings: Any) -> Path:

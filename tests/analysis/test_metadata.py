@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from analysis.bundle.metadata import Contents, Made, crate, trovi, zenodo
+from analysis.bundle.describe import Contents, Made, crate, trovi, zenodo
 from schemas.bundle import About, Author
 
 

@@ -14,9 +14,8 @@ from synthetic import write_run
 from test_bundle_appendix import claim
 from test_comparison import make
 
-from analysis.bundle.appendix import documents
-from analysis.bundle.derive import Derived, Figure
-from analysis.bundle.experiments import Experiment, Part, Ran
+from analysis.bundle.derive import Derived, Experiment, Figure, Part, Ran
+from analysis.bundle.describe import pages as documents
 from analysis.comparison.build import build as compare
 from analysis.pages import in_markdown
 from analysis.report import build

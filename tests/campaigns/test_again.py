@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from campaigns import session
-from campaigns.again import Again, again, is_exact, profiles_of, require
 from campaigns.attempts import Setting
+from campaigns.bundled import Again, again, is_exact, profiles_of, require
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
 from campaigns.kinds.kind import OnTestbed
 from campaigns.mos.profile.points import reference, references

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.bundle.verification import Verification
+from analysis.bundle.verify import Verification
 from hotbed import bundling, cli, contained
 from hotbed.output import emit
 from hotbed.verbs.verify import _table, other_code

@@ -1,0 +1,452 @@
+"""Data that must not leave with a bundle: not packed, given an alias, or a reason to refuse."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import json
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import write_run
+
+from analysis.bundle.publish import (
+    RECORDS,
+    Aliases,
+    Stage,
+    aliases_of,
+    attempts_of,
+    identifying,
+    private_in,
+    secrets_in,
+)
+from analysis.bundle.verify import verify
+from campaigns.bundled import LEFT_OUT, portable_spec
+from hotbed.bundling import bundle
+from schemas.errors import UserError
+from testbed.spec import load_spec
+from tests.campaigns.tiny_campaigns import TINY
+
+# Put together here, so that no scan of this repository takes them for what they look like.
+SECRETS = (
+    "-----BEGIN OPENSSH PRIVATE " + "KEY-----",
+    "-----BEGIN PGP PRIVATE " + "KEY BLOCK-----",
+    "export OS_PASS" + "WORD=hunter22",
+    "OS_PASS" + 'WORD="$3cret99"',
+    "('OS_PASS" + "WORD', 'hunter22')",
+    "gAAAA" + "AB" + "k3J9_x" * 9,
+    "AUTH_" + "tk" + "0123456789abcdef" * 2,
+    "X-Auth-" + "Key: testing",
+    "headers['X-Auth-" + "Token'] = 'abcdefgh'",
+    "ey" + "Jhbd0123456.ey" + "Jzdd0123456.c2lnbmVkMTIz",
+    "AKIA" + "ABCDEFGHIJKLMNOP",
+    "key = AQ" + "Bx4z/+0123456789abcdefghijklmnopqrst" + "==",
+    "https://me:s3cr" + "et@files.example.org/x",
+    "Authorization: Bear" + "er abcdefghijklmnop1234",
+    "Authorization: Bas" + "ic YWxpY2U6aHVudGVyMg==",
+    '{"admin_pass' + 'word": "correcthorse"}',
+    '{\\"pass' + 'word\\": \\"Str0ng$Pass\\"}',
+    '{"access_key": "x", "secret_' + 'key": "wJalrXUtnFEMI7MDENGbPxRfiCY"}',
+    'config="username=t:u;pass' + 'word=hunter22;auth_url=x"',
+    "application_credential_sec" + "ret: abcDEF123456",
+    "admin_tok" + "en = 0123abcd4567",
+    '{"admin' + 'Pass": "zD4kb7QwErTy"}',
+    "ansible_become_" + "pass: hunter22",
+    "http://localhost:8888/?tok" + "en=8f3a77c1d5e4b2a9",
+    "curl -s -u admin:" + "hunter22 http://x",
+    "sshpass -p " + "secretly ssh x",
+    '["tool", "--os-pass' + 'word", "hunter22"]',
+    "machine x login alice pass" + "word hunter2",
+)
+PRIVATE = (
+    *("10.42.0.7", "192.168.1.20", "172.20.3.4", "129.114.109.8", "ip-10-0-0-5"),
+    *("fd00:1::7", "fe80::1c2b:3d4e", "fd12:0:0:0:0:0:0:5", "52:54:00:ab:cd:ef"),
+    *("/ho" + "me/user1/x", "/Us" + "ers/user1/y", "/root/.ssh", "/export/ho" + "me/user1"),
+    *("user1@uni-nowhere.edu", "tank2.cs.uni-nowhere.edu", "tank-2.lan", "node1.maas"),
+)
+AROUND = (
+    *("{}", '{{"a": "{}"}}', "ssh: {} said", "x={},y", "[{}]", "\n{}\n", "{}: x"),
+    *("\\u001b[32m{}\\u001b[39m", '{{"text": "said\\n{0}\\tand {0}"}}', "\x1b[K{}"),
+)
+HARMLESS = (
+    "ceph 16.2.15, fio 3.33, 1.2.3.4 of a tool, 127.0.0.1, 0.0.0.0, 255.255.255.0",
+    '{"t_s": 2.4918001145124435e-05, "values": [0.1, 10.25, 192.168], "at": "12:30:45"}',
+    "systemd unit hotbed@1.service, git@github.com, someone@example.org, 192.0.2.7",
+    "std::vector, a::b, 2026-11-21T21:45:00.014293+0000, dead:beef",
+    "password: ***, token=None, /rooted/x, $HOME/x, secret: '' ",
+    "username=t:u;password=***;auth_url=x, password = make_password(2), secretkey=***",
+    "the password: correct, tokens=1234567, token_rate: 1000000",
+    "password: $PASSWORD, password='{{ vault }}', \"password\": \"********\", token='${TOKEN}'",
+    "OS_PASSWORD=$OS_PASSWORD_INPUT, ('OS_USERNAME', 'OS_PASSWORD'), OS_PASSWORD: <yours>",
+    "token: 1.25e+06, token = tokens[0], secret = hashlib.sha256(text), --password PASSWORD",
+    "host download.ceph.com, https://docs.example.org:443/x, ssh run.the.py, host = args.local",
+    "address = node.network.ip, server = found.server.id, server: osd.0.log.gz, host=x.y.ok",
+    "headers = {'X-Auth-Token': self._token, 'X-Auth-Key': endpoint['user']}",
+    "environ['OS_PROJECT_NAME'] = project1, {'OS_USERNAME': config.USER, 'OS_PASSWORD': secret}",
+    "GET /v3/users/abc, the key aq, 'asia' and curl",
+)
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_secret_is_found_in_its_line_and_gets_no_alias(text: str) -> None:
+    assert {line for _, line in secrets_in(Aliases({}).text(f"first\nthen {text} here"))} == {2}
+
+
+def test_values_of_openstack_variables_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OS_PASSWORD", "correct horse")
+    monkeypatch.setenv("OS_REGION_NAME", "RegionNowhere")
+    (found,) = secrets_in("RegionNowhere\nhe says correct horse")
+    assert found == ("the value of the variable OS_PASSWORD", 2)
+
+
+@pytest.mark.parametrize("text", PRIVATE)
+def test_identifying_data_gets_an_alias(text: str) -> None:
+    for around in AROUND:
+        data = around.format(text)
+        assert list(identifying(data)), around
+        made = Aliases({}).text(data)
+        assert text not in made
+        assert not list(identifying(made))
+        assert Aliases({}).text(f"a {made}") == f"a {made}"
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_harmless_text_stays(text: str) -> None:
+    assert Aliases({}).text(text) == text
+    assert not list(secrets_in(text))
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.integers(0, 2**24 - 1), min_size=1, max_size=8),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=8),
+)
+def test_aliases_are_the_same_everywhere_and_numbers_stay(
+    hosts: list[int], numbers: list[float]
+) -> None:
+    named = [str(ipaddress.IPv4Address(10 * 2**24 + host)) for host in hosts]
+    aliases = Aliases({})
+    first = aliases.value({"hosts": named, "numbers": numbers})
+    second = aliases.value(named[::-1])
+    assert first["numbers"] == numbers
+    assert first["hosts"] == second[::-1]
+    assert len(set(first["hosts"])) == len(set(named))
+
+
+def test_folders_and_names_are_whole_words() -> None:
+    folders = {"/srv/lab/hotbed": "$HOTBED", "/srv/lab": "$LAB"}
+    aliases = Aliases(folders, ["tank", "alice"])
+    text = "/srv/lab/hotbed/x /srv/lab/y /srv/laboratory alice@tank mytank \ntank"
+    made = "$HOTBED/x $LAB/y /srv/laboratory someone@host-1 mytank \nhost-1"
+    assert aliases.text(text) == made
+    assert aliases.counts == {"folders": 2, "host names": 3}
+
+
+# ---- a canary in every file of a run folder ------------------------------------------------------
+
+CELL = {"op": "seq", "scenario": "none", "controller": "default"}
+CANARIES = ("10.7.0.3", "fd00:1::7", "52:54:00:ab:cd:ef", "tank2.cs.uni-nowhere.edu", "tank2")
+CANARIES += ("alice", "gateway7", "/ho" + "me/user1", "jane@uni-nowhere.edu", "/srv/lab")
+CANARY = (
+    "node osd1 (tank2.cs.uni-nowhere.edu, 10.7.0.3, fd00:1::7, 52:54:00:ab:cd:ef) is gone: tank2, "
+    "alice@gateway7, /ho" + "me/user1/x, jane@uni-nowhere.edu, /srv/lab/specs/x"
+)
+GROUPS = [
+    {"name": "head", "roles": ["admin", "mon", "mgr", "client"], "memory": "4GiB"},
+    {"name": "osd", "count": 2, "roles": ["osd"], "memory": "4GiB", "disk": {"size": "40GiB"}},
+]
+OPTIONS: dict[str, Any] = {
+    "hosts": [
+        "tank1.cs.uni-nowhere.edu",
+        {"address": "tank3.cs.uni-nowhere.edu", "user": "alice", "key": "~/.ssh/id_lab"},
+        {"address": "192.168.7.1", "name": "osd0"},
+    ],
+    "user": "alice",
+    "proxy_jump": "alice@gateway7:2222",
+    "nodes": {"head": "tank1", "osd": ["osd0", "tank3"]},
+    "signal": "iowait",
+    "project": "CHI-123456",  # of both kinds' options, whoever checks them
+}
+
+
+def spec_of(folder: Path, kind: str, options: dict[str, Any]) -> Path:
+    body = {
+        "name": "mine",
+        "site": {"kind": kind, "options": options},
+        "groups": GROUPS,
+        "store": {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 64}]},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "mine.yaml"
+    file.write_text("# the machines of alice\n" + yaml.safe_dump(body))
+    return file
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def plant(attempt: Path, text: str) -> None:
+    """Write `text` into every file of an attempt's folder, known ones and others."""
+    for name in ("run.json", "job.json"):
+        body = json.loads((attempt / "run.json").read_text())
+        body["provenance"]["hosts"] |= {"osd1": {"hostname": text, "kernel": text}, text: {}}
+        body["provenance"]["versions"]["fio"] = text
+        body |= {"reason": text} if name == "run.json" else {"secret_place": text}
+        body |= {"spec": "/srv/lab/specs/mine.yaml"} if name == "job.json" else {}
+        (attempt / name).write_text(json.dumps(body))
+    for name in (*RECORDS, "error.json", "notebook.ipynb", "logs/x.json"):
+        (attempt / name).parent.mkdir(exist_ok=True)
+        (attempt / name).write_text(json.dumps({"a": [text, {text: 1.5}], "text": f"\n{text}"}))
+    for name in ("journal.jsonl", "logs/recording.jsonl"):
+        (attempt / name).write_text(json.dumps({"header": True, "x": text}) + f"\n{text}")
+    for name in ("logs/cell.log", "out.txt", "policy.py", "a.prom"):
+        (attempt / name).write_text(f"first\n{text}\n")
+    columns = {"t_s": [0.5], "node": [text], "metric": ["throughput_mb_s"], "value": [1.0]}
+    schema = pa.table(columns | {text[:30]: [1.0]}).replace_schema_metadata({"note": text})
+    (attempt / "samples.parquet").write_bytes(parquet(schema))
+    (attempt / "core.bin").write_bytes(b"\0" + text.encode())
+    (attempt / "logs" / "tank2.cs.uni-nowhere.edu.log").write_text("fine\n")
+
+
+def campaign(artifacts: Path, spec: Path, text: str) -> Path:
+    """A campaign with two good runs and an attempt with `text` in every file."""
+    folder = artifacts / "dlr-tiny"
+    cells = []
+    for controller, speed in (("default", 100.0), ("dlr", 125.0)):
+        parameters = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+        made = write_run(folder, parameters, 0, speed, ground="inventory")
+        cells.append({"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a"]})
+    failed = write_run(folder, parameters, 0, 1.0, status="failed", ground="inventory", attempt=2)
+    plant(failed, text)
+    (folder / "ledger.jsonl").write_text(json.dumps({"reason": text}) + "\n")
+    body = {**TINY, "name": "dlr-tiny", "ground": "inventory", "spec": str(spec)}
+    (folder / "campaign.json").write_text(json.dumps({"campaign": body, "cells": cells}))
+    return folder
+
+
+def contents(file: Path) -> dict[str, bytes]:
+    """Files of an archive; tables as their columns, texts and notes."""
+    made = {}
+    with zipfile.ZipFile(file) as opened:
+        for name in opened.namelist():
+            made[name] = opened.read(name)
+            if name.endswith(".parquet"):
+                table = pq.read_table(io.BytesIO(made[name]))
+                made[name] += f"{table.to_pydict()}{table.schema.metadata}".encode()
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "logs"), [("inventory", False), ("chameleon", True)])
+def test_no_canary_leaves(kind: str, logs: bool, tmp_path: Path) -> None:
+    """Neither in a known file nor in a raw log, a spec or the name of a file."""
+    spec = spec_of(tmp_path / "labs", kind, OPTIONS)
+    campaign(tmp_path / "artifacts", spec, CANARY)
+    options: dict[str, Any] = {"artifacts": tmp_path / "artifacts", "with_logs": logs}
+    made = bundle("dlr-tiny", tmp_path / "x.zip", **options)
+    files = contents(made.path)
+    for name in (*CANARIES, "tank", "CHI-1", str(tmp_path)):
+        word = name.encode()
+        assert [file for file, data in files.items() if word in data or word in file.encode()] == []
+    inner = {name.partition("attempt-2/")[2] for name in files if "/attempt-2/" in name}
+    known = {"run.json", "job.json", "summary.json", "journal.jsonl", "samples.parquet", *RECORDS}
+    assert inner >= known
+    left_out = made.manifest.left_out
+    assert left_out["unknown file core.bin"] == 1
+    if logs:
+        log = next(data for name, data in files.items() if name.endswith("logs/cell.log"))
+        assert b"node osd1 (host-" in log
+        assert inner >= {"logs/cell.log", "notebook.ipynb", "error.json", "policy.py"}
+    else:
+        assert inner == known
+        assert left_out["raw logs and executed notebooks (--with-logs packs them)"] == 9
+    assert made.manifest.redacted["addresses"] > 3
+    (tmp_path / "mine.yaml").write_bytes(files["specs/mine.yaml"])
+    assert load_spec(tmp_path / "mine.yaml").digest() == load_spec(spec).digest()
+    assert load_spec(tmp_path / "mine.yaml").site.kind == kind
+    again = bundle("dlr-tiny", tmp_path / "y.zip", **options)
+    assert again.sha256 == made.sha256
+    checked = verify(made.path)
+    assert checked.ok, checked.differences[:5]
+
+
+@pytest.mark.parametrize("text", SECRETS[1::5])
+def test_a_secret_in_any_file_stops_it(text: str, tmp_path: Path) -> None:
+    attempt = write_run(tmp_path / "dlr-tiny", CELL, 0, 1.0)
+    plant(attempt, text)
+    found: dict[bool, set[str]] = {}
+    for logs in (False, True):
+        stage = Stage(tmp_path / f"stage-{logs}", aliases_of([attempt], {}, ()), logs)
+        stage.add_campaign(tmp_path / "dlr-tiny", [attempt], lambda share: None)
+        found[logs] = {one.file.partition("attempt-1/")[2] for one in stage.found}
+        assert not any("hunter" in str(one) for one in stage.found)
+    assert found[False]
+    assert found[True] >= {"logs/cell.log", "notebook.ipynb", "logs/x.json"} | found[False]
+
+
+def staged(place: Path, files: dict[str, bytes], **options: Any) -> Stage:
+    attempt = write_run(place / "artifacts" / "tiny", CELL, 0, 1.0, with_samples=False)
+    for name, data in files.items():
+        (attempt / name).parent.mkdir(parents=True, exist_ok=True)
+        (attempt / name).write_bytes(data)
+    (attempt / "link.log").symlink_to("/etc/hostname")
+    stage = Stage(place / "stage", aliases_of([attempt], {}, ()), **options)
+    stage.add_campaign(attempt.parents[1], [attempt], lambda share: None)
+    return stage
+
+
+def test_files_that_a_bundle_cannot_hold_are_counted(tmp_path: Path) -> None:
+    """Names that verify would refuse, and names that are the same once they have aliases."""
+    names = ("osd:1.log", "Run.json", "anna@uni.edu/x", "bert@uni.edu/x", "x.parquet")
+    stage = staged(tmp_path, dict.fromkeys(names, b"fine"), with_logs=True)
+    assert +stage.left_out == {
+        "files whose names cannot be had everywhere": 1,
+        "files whose names are taken by others": 2,
+        "unknown file x.parquet": 1,
+        "links": 1,
+    }
+    inner = {name.partition("attempt-1/")[2] for name in stage.roles}
+    assert inner == {"Run.json", "summary.json", "someone@example.org/x"}
+
+
+def test_known_files_without_private_data_keep_their_bytes(tmp_path: Path) -> None:
+    table = pa.table({"t_s": [0.1], "node": ["osd0"], "metric": ["cpu"], "value": [1 / 3]})
+    files = {
+        "samples.parquet": parquet(table),
+        "journal.jsonl": b'{"a":1.50,"node":"osd0"}\n',
+        "plan.json": b'{ "x": 1e-05 }',
+    }
+    stage = staged(tmp_path, files)
+    for name, data in files.items():
+        (place,) = (path for one, path in stage.files().items() if one.endswith(name))
+        assert place.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"t_s": pa.array([{"load of 10.0.0.5": 1.0}])}),
+        pa.table({"node": pa.array([["at 10.0.0.5"]])}),
+        pa.table({"node": [b"at 10.0.0.5"]}),
+        pa.table([[1.0]], pa.schema([pa.field("t_s", pa.float64())], {"of": "10.0.0.5"})),
+        pa.table([[1.0]], pa.schema([pa.field("t_s", pa.float64(), metadata={"of": "10.0.0.5"})])),
+        pa.table({"load of 10.0.0.5": [1.0], "t_s": [1.0]}),
+    ],
+)
+def test_a_table_has_nothing_but_known_columns(tmp_path: Path, table: pa.Table) -> None:
+    stage = staged(tmp_path, {"samples.parquet": parquet(table)})
+    for name, file in stage.files().items():
+        if name.endswith(".parquet"):
+            assert b"10.0.0.5" not in file.read_bytes()
+            assert pq.read_table(file).to_pydict() == {"t_s": [1.0]}
+    (tmp_path / "x.parquet").write_bytes(parquet(table))
+    assert list(private_in({"x.parquet": tmp_path / "x.parquet"}))
+
+
+def no_texts() -> bytes:
+    """A Parquet file with texts that are not UTF-8."""
+    parts = [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
+    columns = {"t_s": [0.0], "node": pa.Array.from_buffers(pa.string(), 1, parts)}
+    return parquet(pa.table(columns | {"metric": ["throughput_mb_s"], "value": [1.0]}))
+
+
+def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    """For the maker of a bundle, and for its reader."""
+    with pytest.raises(UserError, match=r"samples\.parquet: is no Parquet file that can be read"):
+        staged(tmp_path, {"samples.parquet": no_texts()})
+    (tmp_path / "x.parquet").write_bytes(no_texts())
+    (found,) = private_in({"x.parquet": tmp_path / "x.parquet"})
+    assert found.what == "a table that cannot be read"
+
+
+def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
+    aliases = Aliases({}, ["simulator", "tank-7"])
+    stage = Stage(tmp_path / "stage", aliases)
+    program = tmp_path / "policy.py"
+    for name, text in (
+        ("controllers/mine/good.py", "simulator = 1\n"),
+        ("campaigns/tiny.yaml", "# on simulator\n"),
+        ("controllers/mine/a.py", "a = 1\nb = 'tank-7'\n"),
+        ("controllers/mine/b.py", "# for Jane\nADDRESS = '10.7.0.3'\n"),
+        ("controllers/mine/c.py", "\n\n" + SECRETS[2]),
+    ):
+        program.write_text(text)
+        stage.add_source(name, program)
+    for data in (b"\x93NUMPY\0", b"\xff\xfe"):
+        program.write_bytes(data)
+        stage.add_source("controllers/mine/x.npy", program)
+    assert [(one.file[-4:], one.line) for one in stage.found] == [
+        ("a.py", 2),
+        ("b.py", 2),
+        ("c.py", 3),
+    ]
+    assert (stage.folder / "controllers/mine/good.py").read_text() == "simulator = 1\n"
+    assert (stage.folder / "campaigns/tiny.yaml").read_text() == "# on host-1\n"
+    assert stage.left_out["sources that are no text"] == 2
+
+
+def test_a_findings_place_is_named_and_never_its_text(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text(f"one\ntwo\n{SECRETS[11]}\n10.1.2.3\n")
+    found = list(private_in({"logs/10.0.0.6.log": tmp_path / "x.log"}))
+    assert {(one.line, one.what) for one in found} == {
+        (1, "a machine's address, in the file's name"),
+        (3, "a key of Ceph"),
+        (4, "a machine's address"),
+    }
+    assert "4z/" not in str(found)
+
+
+def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    for block in range(2):
+        made = write_run(folder, CELL, block, 1.0)
+    (made / "run.json").write_text("{}")
+    (folder / "0" / ".attempt-1.partial").mkdir(parents=True)
+    left_out: Counter[str] = Counter()
+    assert len(attempts_of(folder, left_out)) == 2
+    stage = Stage(tmp_path / "stage", Aliases({}), left_out=left_out)
+    stage.add_campaign(folder, [made], lambda share: None)
+    assert not stage.roles
+    assert +left_out == {"unfinished attempts": 1, "attempts without a valid run.json": 1}
+    (folder / "campaign.json").write_text(json.dumps({"cells": []}))
+    assert attempts_of(folder, left_out) == []
+
+
+def test_options_that_name_nobody_stay(tmp_path: Path) -> None:
+    options = {"site": "CHI@TACC", "node_type": "storage", "lease": {"hours": 24, "name": "alices"}}
+    made = portable_spec(spec_of(tmp_path, "chameleon", options), tmp_path, {})
+    assert made.text is not None
+    assert made.text.startswith(LEFT_OUT)
+    assert yaml.safe_load(made.text)["site"]["options"] == options | {"lease": {"hours": 24}}
+    assert made.names == ("alices",)
+    options["lease"] = {"hours": 24}
+    assert portable_spec(spec_of(tmp_path, "chameleon", options), tmp_path, {}).text is None
+
+
+def test_words_of_the_campaign_are_no_names(tmp_path: Path) -> None:
+    hosts = ["dlr", "head", "osd1", "bench", "reads", "tank", "10.0.0.5", "root", "x7"]
+    spec = spec_of(tmp_path, "inventory", {"hosts": hosts, "user": "heterogeneity"})
+    known = {"vary": {"controller": ["dlr"]}, "fixed": {"scenario": "heterogeneity"}, "reads": 1}
+    assert portable_spec(spec, tmp_path, known).names == ("tank",)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_machines_of_an_inventory_are_names(there: bool, tmp_path: Path) -> None:
+    if there:
+        body = {"hosts": [{"address": "tank1.uni-nowhere.edu", "user": "alice"}]}
+        (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(body))
+    spec = spec_of(tmp_path, "inventory", {"inventory": "hosts.yaml"})
+    made = portable_spec(spec, tmp_path, {})
+    assert made.names == (("tank1.uni-nowhere.edu", "tank1", "alice") if there else ())
+    assert bool(made.notes) is not there
