@@ -92,7 +92,7 @@ def failed(made: Verification) -> set[str]:
     return {check.name for check in made.checks if check.ok is False}
 
 
-def run_file(folder: Path, name: str, where: str = '"controller":"dlr"') -> Path:
+def run_file(folder: Path, name: str, where: str = '"controller": "dlr"') -> Path:
     return next(
         record.parent / name
         for record in sorted(folder.glob("artifacts/dlr-tiny/*/attempt-1/run.json"))
