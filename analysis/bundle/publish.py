@@ -49,7 +49,17 @@ _JOB_PATHS = {
     "model": "$MODELS",
     "controllers_dir": "$CONTROLLERS",
 }
-_JOB = {"schema_version", "run_id", "campaign", "attempt", "block", "order", "seed", "ground"}
+_JOB = {
+    "schema_version",
+    "kind",
+    "run_id",
+    "campaign",
+    "attempt",
+    "block",
+    "order",
+    "seed",
+    "ground",
+}
 _JOB |= {"parameters", "time_scale", "testbed", "timeout_s", "started_at", "limits", "figures"}
 _JOB |= {"osd_count", "provenance", "code"}
 _FACTS = {"kernel", "machine", "distribution", "cpus", "cpu_model", "memory_bytes", "fio"}
