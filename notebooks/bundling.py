@@ -27,8 +27,8 @@ about = ""  # type: str
 
 # %% [markdown]
 # ## Bundle
-# `hotbed bundle CAMPAIGN`. `about` names a YAML file with title, authors and more. What tells of
-# somebody's machines is replaced; a secret in a run folder stops it.
+# `hotbed bundle CAMPAIGN`. `about` names a YAML file with title, authors and more. Known files are
+# packed, with aliases for machines and people; a secret in them stops it.
 
 # %%
 from campaigns.campaign_file import ROOT

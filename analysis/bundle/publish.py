@@ -67,6 +67,8 @@ _FACTS |= {"python3", "congestion_control", "quota_slice_us", "mtu", "systemd", 
 _FACTS |= {"signal", "processor", "processors", "ceph", "nfs-ganesha", "swift", "python", "model"}
 _KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
 _LOGS = "raw logs and executed notebooks (--with-logs packs them)"
+_PANDAS = {"index_columns", "column_indexes", "columns", "attributes", "creator", "pandas_version"}
+_WRITER = re.compile(r"parquet-cpp-arrow version [\w.-]{1,30}")
 _HARMLESS_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
 
 
@@ -100,14 +102,16 @@ _PRIVATE = re.compile(
 _SOMETIMES = re.compile(r"[.:@/]|(?:ip|host)-\d")
 """Texts without any of these have nothing that `_PRIVATE` finds."""
 _KINDS = {
-    "mac": "hardware addresses",
-    "ipv4": "addresses",
-    "ipv6": "addresses",
-    "dashed": "host names",
-    "mail": "mail addresses",
-    "home": "homes",
-    "host": "host names",
+    "mac": ("hardware addresses", "a hardware address"),
+    "ipv4": ("addresses", "a machine's address"),
+    "ipv6": ("addresses", "a machine's IPv6 address"),
+    "dashed": ("host names", "a machine's name"),
+    "mail": ("mail addresses", "a mail address"),
+    "home": ("homes", "a home folder"),
+    "host": ("host names", "a machine's name"),
 }
+"""Kinds of identifying data in `_PRIVATE`: as the manifest counts them, and as a finding."""
+_ONE_ALIAS = {"homes": "$HOME", "mail addresses": "someone@example.org"}
 _NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
 _PRIVATE_NETWORKS = tuple(map(ipaddress.ip_network, _NETWORKS))
 _DOCUMENTED = ipaddress.ip_network("2001:db8::/32")
@@ -260,16 +264,12 @@ class Aliases:
         text = found[0]
         if not _identifies(kind, text):
             return text
-        if kind == "home":
-            self.counts["homes"] += 1
-            return "$HOME"
-        if kind == "mail":
-            self.counts["mail addresses"] += 1
-            return "someone@example.org"
-        return self._alias(_KINDS[kind], text)
+        return self._alias(_KINDS[kind][0], text)
 
     def _alias(self, kind: str, text: str) -> str:
         self.counts[kind] += 1
+        if kind in _ONE_ALIAS:
+            return _ONE_ALIAS[kind]
         if text not in self._given:
             word = "host" if kind == "host names" else "address"
             self._used[word] += 1
@@ -286,24 +286,14 @@ def _any_of(words: Iterable[str], before: str) -> re.Pattern[str] | None:
 
 def identifying(text: str) -> Iterator[tuple[str, int]]:
     """Yield kind and position of identifying data in a text."""
-    names = {
-        "mac": "a hardware address",
-        "ipv4": "a machine's address",
-        "ipv6": "a machine's IPv6 address",
-        "dashed": "a machine's name",
-        "mail": "a mail address",
-        "home": "a home folder",
-        "host": "a machine's name",
-    }
-    for found in _PRIVATE.finditer(text):
+    for found in _PRIVATE.finditer(text) if _SOMETIMES.search(text) else ():
         if _identifies(str(found.lastgroup), found[0]):
-            yield names[str(found.lastgroup)], found.start()
+            yield _KINDS[str(found.lastgroup)][1], found.start()
 
 
 # ---- secrets ------------------------------------------------------------------------------------
 
 _QUOTE = r"[\"']"
-_ASSIGNED = rf"(?:{_QUOTE}?\]?\s*[:=,]\s*{_QUOTE}|\s*[:=]\s*)"
 _VALUE = r"(?=[^\s\"',;&]*\d)[^\s\"',;&(){}\[\]<>*$]{6,}(?![(\[\w.])"
 _MORE_SECRETS = {
     "an OpenStack credential": rf"OS_(?:PASSWORD|TOKEN|USERNAME|PROJECT_ID|PROJECT_NAME"
@@ -518,25 +508,30 @@ class Stage:
             self.left_out["attempts without a valid run.json"] += 1
             return
         place = f"artifacts/{campaign.name}/{attempt.parent.name}/{attempt.name}"
+        self._take(
+            f"{place}/run.json",
+            self._json(f"{place}/run.json", _known(run.model_dump(mode="json"))),
+        )
         for file in sorted(attempt.rglob("*")):
             inner = file.relative_to(attempt).as_posix()
+            name, known = f"{place}/{inner}", self._packers.get(inner)
             if file.is_symlink():
                 self.left_out["links"] += 1
-            elif file.is_file():
-                name = f"{place}/{inner}"
-                if inner == "run.json":
-                    made: bytes | None = self._json(name, _known(run.model_dump(mode="json")))
-                elif inner == "summary.json":
-                    made = self._summary(file, name)
-                elif inner == "job.json":
-                    made = self._job(file, name)
-                elif inner in RECORDS or inner in SERIES:
-                    made = self._record(file, name)
-                elif inner in TABLES:
-                    made = self._table(file, name, TABLES[inner])
+            elif file.is_file() and inner != "run.json":
+                if known is None:
+                    self._take(f"{place}/{self.aliases.text(inner)}", self._log(file, name))
                 else:
-                    name, made = self._log(file, place, inner)
-                self._take(name, made)
+                    self._take(name, known(file, name))
+
+    @property
+    def _packers(self) -> Mapping[str, Callable[[Path, str], bytes | None]]:
+        """Methods for the known files of an attempt."""
+        return {
+            **dict.fromkeys((*RECORDS, *SERIES), self._record),
+            **dict.fromkeys(TABLES, self._table),
+            "summary.json": self._summary,
+            "job.json": self._job,
+        }
 
     def _take(self, name: str, data: bytes | None) -> None:
         """Put a run's file if there is something to put and room for its name."""
@@ -613,7 +608,7 @@ class Stage:
         paths = {key: self._path(str(text), _JOB_PATHS[key]) for key, text in named.items()}
         return {**record, "campaign": {**body, **paths}}
 
-    def _table(self, file: Path, name: str, columns: frozenset[str]) -> bytes | None:
+    def _table(self, file: Path, name: str) -> bytes | None:
         """A table of known columns with aliases in its texts; its own bytes if there is nothing to
         replace.
 
@@ -625,15 +620,13 @@ class Stage:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        columns = TABLES[file.name]
         try:
-            table = pq.read_table(file)
+            opened = pq.ParquetFile(file)
+            table = opened.read()
             table.validate(full=True)
             strange = [one for one in table.column_names if one not in columns | _INDEX]
-            notes = json.dumps(
-                [[str(key), str(note)] for key, note in (table.schema.metadata or {}).items()]
-                + [str(one.metadata) for one in table.schema if one.metadata]
-            )
-            rewrite = strange or notes != self.aliases.text(notes)
+            rewrite = strange or _has_notes(table.schema, str(opened.metadata.created_by))
             if rewrite:
                 table = table.select([one for one in table.column_names if one in columns])
                 table = table.cast(pa.schema([pa.field(f.name, f.type) for f in table.schema]))
@@ -665,9 +658,8 @@ class Stage:
         values = [texts.get(text, text) for text in column.to_pylist()]
         return table.set_column(index, table.column_names[index], [values])
 
-    def _log(self, file: Path, place: str, inner: str) -> tuple[str, bytes | None]:
-        """A raw log, with aliases; nothing of one that is not asked for or no text."""
-        name = f"{place}/{self.aliases.text(inner)}"
+    def _log(self, file: Path, name: str) -> bytes | None:
+        """A raw log with aliases; None if it is not asked for or no text."""
         data = _read(file)
         try:
             text = data.decode()
@@ -676,14 +668,14 @@ class Stage:
         if "\0" in text or file.suffix == ".parquet":
             known = _HARMLESS_NAME.fullmatch(file.name) and self.aliases.text(file.name)
             self.left_out[f"unknown file {known if known == file.name else ''}".strip()] += 1
-            return name, None
+            return None
         if not self.with_logs:
             self.left_out[_LOGS] += 1
-            return name, None
+            return None
         made = self.aliases.text(text)
         self.found += (Finding(name, at, what) for what, at in secrets_in(made))
-        self.found += (Finding(name, 1, what) for what, _ in secrets_in(inner))
-        return name, made.encode()
+        self.found += (Finding(name, 1, what) for what, _ in secrets_in(name))
+        return made.encode()
 
     def _unreadable(self, name: str) -> bytes | None:
         self.left_out[f"{name} that cannot be read"] += 1
@@ -691,6 +683,19 @@ class Stage:
 
     def _find(self, name: str, text: str, found: Iterable[tuple[str, int]]) -> None:
         self.found += (Finding(name, text.count("\n", 0, at) + 1, what) for what, at in found)
+
+
+def _has_notes(schema: Any, created_by: str) -> bool:
+    """True if a table has other metadata than pandas and pyarrow write."""
+    notes = schema.metadata or {}
+    if not notes.keys() <= {b"pandas"} or not _WRITER.fullmatch(created_by):
+        return True
+    try:
+        about = json.loads(notes.get(b"pandas", b"{}"))
+        known = about.keys() <= _PANDAS and not about.get("attributes")
+    except (ValueError, AttributeError):
+        return True
+    return not known or any(one.metadata for one in schema)
 
 
 def _known(body: dict[str, Any]) -> dict[str, Any]:
