@@ -27,7 +27,7 @@ SHOWN = 10  # violations of one kind that are spelt out
 
 @dataclass
 class Report:
-    """What was found.
+    """Result of a verification.
 
     Attributes:
         valid: nothing is violated (a plan may leave nodes hot that it names in `still_hot`).
@@ -257,7 +257,7 @@ def _rows(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _of(instance: Instance, d: int) -> str:
-    """What is said of a dimension, where there are several."""
+    """Return words that name a dimension, where there are several."""
     if instance.dimensions == 1:
         return ""
     return f" in {instance.dimension[d]}" if instance.dimension else f" in dimension {d}"

@@ -58,7 +58,7 @@ class Shape:
         domain: what a fault domain is; "nested": clusters of racks, and racks in them.
         dimensions: how many of DIMENSIONS the load has.
         group_size: partitions that lie together and form a group; 1 for none.
-        sizes: whether the file tells the bytes of each replica.
+        sizes: True if the file holds the bytes of each replica.
     """
 
     nodes: int
@@ -95,7 +95,7 @@ KINDS: dict[str, dict[str, float | int]] = {
         "disc_sigma": 0.04,
     },
 }
-"""What a kind changes: s1 is like the paper's data, s2 is tight, s3 has its hot nodes together.
+"""Parameters of each kind: s1 is like the paper's data, s2 is tight, s3 has its hot nodes together.
 
 In giants, regions of nodes that are almost full surround the hot nodes: a very hot object of these
 fits only beyond, where several cooler ones find room next door. Swaps are of no use there.

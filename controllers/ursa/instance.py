@@ -23,7 +23,7 @@ class Euclidean:
     """Nodes in the plane; the cost of a move is the straight distance (section 5.1, step 2).
 
     Attributes:
-        node_xy: [N, 2], in the unit that costs are told in.
+        node_xy: [N, 2], in the unit of costs.
     """
 
     node_xy: Float32
@@ -108,7 +108,7 @@ class Instance:
 
     @property
     def plain(self) -> bool:
-        """What the paper's model covers: one dimension, one level, single partitions."""
+        """True for the paper's model: one dimension, one level, single partitions."""
         return self.dimensions == 1 and self.levels == 1 and self.group is None
 
     def sender(self, partition: NDArray[np.integer], replica: NDArray[np.integer]) -> Int32:
@@ -233,9 +233,9 @@ UNPLACED = -1
 
 
 class Timer:
-    """Seconds of each phase and what is left of the time limit, on the clock that is given.
+    """Seconds of each phase and the rest of the time limit, on the clock that is given.
 
-    Algorithms read no clock: they are handed a timer, whose clock stands still in tests. A phase
+    Algorithms read no clock: they get a timer, with a clock that stands still in tests. A phase
     within a phase is named with a dot, such as ``place.lp``, and is not counted twice.
     """
 
@@ -287,7 +287,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where a selection goes.
+    """Targets of a selection.
 
     Attributes:
         move_to: [M], target node, or UNPLACED.
@@ -319,7 +319,7 @@ class Moves:
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be moved in one round; None for no limit. Swaps move nothing and are free.
+    """Limits of one round; None for no limit. Swaps move nothing and are free.
 
     Attributes:
         max_moves: replicas.

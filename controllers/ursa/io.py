@@ -37,7 +37,7 @@ ONE_OR_TWO = (1, 2)
 
 
 class Checks:
-    """Checks that are made array by array, in blocks of rows: little memory beside the input."""
+    """Checks of one array after the other, in blocks of rows: they need little memory."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -135,7 +135,7 @@ class Checks:
 
 
 def blocks(array: NDArray[Any]) -> Iterator[slice]:
-    """Its rows, ROWS at a time."""
+    """Yield the rows, ROWS at a time."""
     for first in range(0, len(array), ROWS):
         yield slice(first, min(first + ROWS, len(array)))
 
@@ -346,7 +346,7 @@ def refuse_existing(path: Path, *, plans: bool = False) -> None:
     """Raise UserError if `path` exists: no file is overwritten.
 
     Args:
-        path: the file to be written.
+        path: the file to write.
         plans: True if a plan may be replaced by another.
     """
     if path.exists():
@@ -429,9 +429,9 @@ def _one_column(made: Instance, check: Checks) -> Instance:
     arrays = {name: getattr(made, name) for name in LOADS}
     columns = {name: array.shape[1] if array.ndim == 2 else None for name, array in arrays.items()}
     if len(set(columns.values())) > 1:
-        told = ", ".join(f"{name} {arrays[name].shape}" for name in LOADS)
+        listed = ", ".join(f"{name} {arrays[name].shape}" for name in LOADS)
         raise UserError(
-            f"{check.where}: the loads are not of the same dimensions ({told}): give all three "
+            f"{check.where}: the loads are not of the same dimensions ({listed}): give all three "
             "arrays one column for each dimension, or none of them any."
         )
     if columns["capacity"] == 0 or made.fault_domain.size == 0:
@@ -444,7 +444,7 @@ def _one_column(made: Instance, check: Checks) -> Instance:
 
 
 def _nested(domain: Int32, check: Checks) -> None:
-    """UserError when a domain lies in two domains of the level above."""
+    """Raise UserError if a domain lies in two domains of the level above."""
     levels = 1 if domain.ndim == 1 else domain.shape[1]
     for level in range(1, levels):
         inner, first = np.unique(domain[:, level], return_index=True)

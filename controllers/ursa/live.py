@@ -51,7 +51,7 @@ LEADER, REPLICA = "leader", "replica"
 
 @dataclass(frozen=True)
 class Parameters:
-    """When an OSD is hot, what moving costs, and how much may be under way at a time.
+    """Thresholds of hot OSDs, costs of moves, and limits of what may be under way at a time.
 
     Loads are operations a second, reads and writes weighted (section 5.2: w1 reads/s + w2
     writes/s); a write loads every replica, a read the primary.
@@ -159,7 +159,7 @@ class Problem:
     """An instance, and what its numbers stand for.
 
     Attributes:
-        instance: capacities are what the threshold leaves beside `fixed`.
+        instance: capacities are the threshold less `fixed`.
         pgs: [P], ids in ascending order.
         osds: [N], ids in ascending order.
         fixed: [N], load that cannot be moved.
@@ -232,7 +232,7 @@ def _movable(pg: Pg, index: Mapping[int, int], ours: Collection[str]) -> bool:
 
 
 def _common_size(pgs: list[Pg]) -> int:
-    """How many replicas most groups have: a plan is for groups of one size."""
+    """Return the number of replicas that most groups have: a plan is for groups of one size."""
     counts = Counter(len(pg.up) for pg in pgs)
     return min(counts, key=lambda size: (-counts[size], size)) if counts else 0
 
@@ -320,7 +320,7 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class Decision:
-    """What is to be done.
+    """Swaps and moves to make.
 
     Attributes:
         swaps: (PG, the OSD that becomes its primary), in the order of application.
@@ -423,7 +423,7 @@ _MB = 1e6
 
 @dataclass
 class Step:
-    """What one step gives out, what is left, and what was found to be impossible by now."""
+    """Actions of one step, the rest of the queue, and items that are impossible by now."""
 
     actions: list[Action] = field(default_factory=list)
     left: list[list[Any]] = field(default_factory=list)
@@ -442,7 +442,7 @@ def queue_of(decision: Decision, parameters: Parameters) -> list[list[Any]]:
 
 
 def is_whole(decision: Decision, parameters: Parameters) -> bool:
-    """Whether all of a decision that shifts load may be given out."""
+    """True if all of a decision that shifts load may be given out."""
     swapped = not decision.swaps or parameters.max_swaps > 0
     return swapped and (not decision.moves or parameters.max_moves > 0)
 
@@ -514,7 +514,7 @@ def _moves(
 
 
 def _allowed(item: Item, pg: Pg, osds: Mapping[int, Osd], parameters: Parameters) -> bool:
-    """Whether the store, as it is now, still allows an item: C2 included."""
+    """True if the store, as it is now, still allows an item: C2 included."""
     if item[0] == "swap":
         return item[2] in pg.up and item[2] in osds and item[2] != pg.primary
     source, target = item[2], item[3]

@@ -23,13 +23,13 @@ BEYOND = "controllers.research.ursa.plan"
 
 @dataclass(frozen=True)
 class Request:
-    """What a method is asked for, beside the instance.
+    """Request to a method, in addition to the instance.
 
     Attributes:
         seed: of everything that is drawn by chance.
         max_move_cost: no single move costs more; None for no limit.
-        timer: phases are told to it; `timer.left()` is what is left of the time limit, at whose
-            end the best that was found is returned.
+        timer: records the phases; `timer.left()` is the rest of the time limit. When it is over,
+            a method returns the best that it has found.
     """
 
     timer: Timer
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Method:
-    """Where a method is found (imported when it is used: solvers take long to load).
+    """Place of a method (imported when it is used: solvers take long to load).
 
     `prune`: moves that turn out not to be needed are left out of its plans. `rescue`: where its
     plan leaves nodes hot, all choices of moves around them are tried (`place.exact`); the paper's

@@ -92,7 +92,7 @@ def plan(
         budget: of what may be moved; see `methods.BEYOND`.
 
     Returns:
-        The plan with its summary; `peak_rss_mib` is added by who runs it (`run.plan_file`).
+        The plan with its summary; `run.plan_file` adds `peak_rss_mib`.
 
     Raises:
         UserError: an unknown method or a parameter out of range.

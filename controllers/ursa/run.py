@@ -226,22 +226,22 @@ def compare(
             max_move_cost=max_move_cost,
         ).summary
         names = ("method", "cost", "moves", "swaps", "hot_after", "lower_bound", "notes")
-        told = {name: summary[name] for name in names}
-        told["seconds"] = summary["decision_seconds"]["total"]  # type: ignore[index]
-        first = found[0] if found else told
-        base, cost = float(str(first["cost"])), float(str(told["cost"]))
-        alike = first["hot_after"] == told["hot_after"]
-        told["saved"] = 1 - cost / base if alike and base > 0 else None
-        found.append(told)
+        row = {name: summary[name] for name in names}
+        row["seconds"] = summary["decision_seconds"]["total"]  # type: ignore[index]
+        first = found[0] if found else row
+        base, cost = float(str(first["cost"])), float(str(row["cost"]))
+        alike = first["hot_after"] == row["hot_after"]
+        row["saved"] = 1 - cost / base if alike and base > 0 else None
+        found.append(row)
     bound = max(map(_joint_bound, found), default=0.0)
-    for told in found:
-        known = bound > 0 and not told["hot_after"]
-        told["above_joint_bound"] = float(str(told["cost"])) / bound - 1 if known else None
+    for row in found:
+        known = bound > 0 and not row["hot_after"]
+        row["above_joint_bound"] = float(str(row["cost"])) / bound - 1 if known else None
     return found
 
 
-def _joint_bound(told: dict[str, object]) -> float:
+def _joint_bound(row: dict[str, object]) -> float:
     """On every choice of objects of hot nodes; 0 where the method proves none."""
-    notes = told["notes"]
+    notes = row["notes"]
     bound = notes.get("hot_nodes_only_bound") if isinstance(notes, dict) else None
     return 0.0 if bound is None else float(bound)

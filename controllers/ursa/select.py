@@ -35,7 +35,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """What nodes carry before anything moves, and what keeps replicas apart.
+    """Loads of nodes before anything moves, and the domains that keep replicas apart.
 
     Attributes:
         load, capacity: [N] or [N, D].
@@ -48,7 +48,7 @@ class Nodes:
 
     @classmethod
     def of(cls, instance: Instance, state: State) -> Nodes:
-        """Those of an instance of the paper's model."""
+        """Return the nodes of an instance of the paper's model."""
         domain = np.column_stack([instance.fault_domain, np.arange(instance.nodes)])
         return cls(state.load, instance.capacity.astype(np.float64), domain.astype(np.int32))
 
@@ -68,7 +68,7 @@ class MoveList:
         return len(self.partition)
 
     def where(self, keep: Bools | Ids) -> MoveList:
-        """Those that `keep` picks, in its order."""
+        """Return the moves that `keep` picks, in its order."""
         return MoveList(*(value[keep] for value in vars(self).values()))
 
     def __add__(self, other: MoveList) -> MoveList:
@@ -186,7 +186,7 @@ def in_order(nodes: Nodes, moves: MoveList) -> MoveList:
         mates.setdefault(int(moves.partition[m]), []).append(int(m))
 
     def clear(m: np.int64) -> bool:
-        """Whether no replica that moves too is where, by where both began, this one may not go."""
+        """True if no other replica that moves is where it and this one may not meet."""
         here, to = nodes.domain[moves.source[m]], nodes.domain[moves.to[m]]
         for other in mates.get(int(moves.partition[m]), []):
             if other != m:
@@ -319,7 +319,7 @@ MAX_REPAIRS = 16
 
 @dataclass(frozen=True)
 class Phases:
-    """How objects are selected and placed at loads [N] or [N, D] of the nodes.
+    """Functions that select and place objects at loads [N] or [N, D] of the nodes.
 
     Attributes:
         select: (loads, objects that stay): the selection; no objects at first.
@@ -372,7 +372,7 @@ def _unplaced(selection: Selection, placement: Placement, replicas: int) -> Ids:
 
 
 def gap(cost: float, bound: float | None, still_hot: int) -> float | None:
-    """How far the cost is above the bound, as a part of it; None when that says nothing."""
+    """Return the part of the bound by which the cost is above it; None when that says nothing."""
     if bound is None or still_hot:
         return None
     if bound <= 0:

@@ -18,7 +18,7 @@ SMALL = 1 << 16
 
 @dataclass(eq=False)
 class State:
-    """What changes while a plan is made; phases change it in place.
+    """Roles and loads while a plan is made; phases change them in place.
 
     Attributes:
         primary: [P] int8, the column of `replica_node` that is primary now.

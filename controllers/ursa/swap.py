@@ -243,14 +243,14 @@ def _swap(  # noqa: PLR0912, PLR0915 - one search, in one compiled loop
 
 @njit
 def _receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> int:
-    """Which of the secondaries' nodes has most room left after it took `shed`; -1 for none."""
+    """Return the secondary's node with most room left after it took `shed`; -1 for none."""
     best = -1
     most = -1.0
     for j in range(len(nodes)):
         if nodes[j] >= 0:
             after = load[nodes[j]] + shed
             room = capacity[nodes[j]] - after
-            # Not room >= 0: a difference may round to 0 what a comparison tells apart.
+            # Not room >= 0: a difference may round to 0 where a comparison differs.
             if after <= capacity[nodes[j]] and room > most:
                 best = j
                 most = room

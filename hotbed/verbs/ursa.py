@@ -143,7 +143,7 @@ def _rounds(group: typer.Typer) -> None:
         ] = None,
         random: Annotated[
             float | None,
-            typer.Option(help="Instead: the part of the partitions whose loads change each round."),
+            typer.Option(help="Instead: the part of the partitions with new loads each round."),
         ] = None,
         count: Annotated[
             int, typer.Option("--rounds", help="Rounds after the first, with --random.")
@@ -164,7 +164,7 @@ def _rounds(group: typer.Typer) -> None:
             bool, typer.Option("--check", help="Verify every plan independently.")
         ] = False,
         scratch: Annotated[
-            bool, typer.Option("--scratch", help="Plan from scratch beside each, to compare.")
+            bool, typer.Option("--scratch", help="Plan from scratch as well, to compare.")
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
@@ -187,16 +187,16 @@ def _rounds(group: typer.Typer) -> None:
             check=verify,
             scratch=scratch,
         )
-        told: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for one in rounds_file(instance, wanted):
-            told.append(one)
+            rows.append(one)
             if not as_json:
                 print(_round_line(one), flush=True)
         if as_json:
-            emit({"rounds": told}, as_json, str)
-        if not all(one.get("valid", True) for one in told):
+            emit({"rounds": rows}, as_json, str)
+        if not all(one.get("valid", True) for one in rows):
             raise typer.Exit(1)
-        if told[-1]["hot_after"]:
+        if rows[-1]["hot_after"]:
             raise typer.Exit(EXIT_MISSED)
 
 
@@ -252,21 +252,21 @@ def _comparison(found: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _round_line(told: dict[str, Any]) -> str:
+def _round_line(row: dict[str, Any]) -> str:
     line = (
-        f"round {told['round']}: {told['changed']} loads changed, {told['hot_before']} hot, "
-        f"{told['hot_after_swaps']} after {told['swaps']} swaps, {told['hot_after']} after "
-        f"{told['moves']} moves of cost {told['cost']:.6g}, decided in "
-        f"{told['decision_seconds']['total']:.3f} s"
+        f"round {row['round']}: {row['changed']} loads changed, {row['hot_before']} hot, "
+        f"{row['hot_after_swaps']} after {row['swaps']} swaps, {row['hot_after']} after "
+        f"{row['moves']} moves of cost {row['cost']:.6g}, decided in "
+        f"{row['decision_seconds']['total']:.3f} s"
     )
-    if "scratch" in told:
-        scratch = told["scratch"]
+    if "scratch" in row:
+        scratch = row["scratch"]
         line += (
             f" (from scratch: cost {scratch['cost']:.6g}, "
             f"{scratch['decision_seconds']['total']:.3f} s)"
         )
-    if not told.get("valid", True):
-        line += "; violated: " + "; ".join(told["violations"])
+    if not row.get("valid", True):
+        line += "; violated: " + "; ".join(row["violations"])
     return line
 
 
@@ -325,7 +325,7 @@ def _generate(group: typer.Typer) -> None:
             int | None, typer.Option(help="Partitions that lie together and form a group.")
         ] = None,
         sizes: Annotated[
-            bool | None, typer.Option("--bytes", help="Tell the bytes of each replica.")
+            bool | None, typer.Option("--bytes", help="Write the bytes of each replica.")
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -372,10 +372,10 @@ def _plan_table(summary: dict[str, Any]) -> Table:
         for name, of in summary.get("hot_by_dimension", {}).items()
     }
     rounds = {
-        f"round {told['round']}": f"{told['moves']} moves, "
-        + ("" if told["bytes"] is None else f"{told['bytes']:.6g} bytes, ")
-        + f"cost {told['cost']:.6g}, {told['hot_after']} hot"
-        for told in summary.get("rounds", [])
+        f"round {row['round']}": f"{row['moves']} moves, "
+        + ("" if row["bytes"] is None else f"{row['bytes']:.6g} bytes, ")
+        + f"cost {row['cost']:.6g}, {row['hot_after']} hot"
+        for row in summary.get("rounds", [])
     }
     return _facts_table(facts | hot | rounds | seconds | summary["notes"])
 

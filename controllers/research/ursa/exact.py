@@ -21,7 +21,7 @@ from schemas.errors import UserError
 MAX_PAIRS = 60_000
 MAX_CUTS = 100
 GIVEN_UP = 1 + 1e-7
-"""Of a node's excess, what giving it up allows the programme: a solver may find what is exactly
+"""Part of a node's excess that giving it up allows: a solver may find a programme that is exactly
 tight infeasible. Whether the node becomes hotter is looked at exactly afterwards."""
 
 
@@ -128,7 +128,7 @@ def _model(units: Units, state: VectorState, pairs: _Pairs, hot: Int32) -> Model
 
 
 def _meeting(units: Units, pairs: _Pairs) -> tuple[Ints, Ints, Float64, Float64]:
-    """(row, column, sign, limit): who comes into a domain finds the other replica gone from it."""
+    """(row, column, sign, limit): a replica enters a domain only when the other one has left."""
     replicas = units.replicas
     unit, replica = np.divmod(pairs.object, replicas)
     rows: list[int] = []

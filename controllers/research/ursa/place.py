@@ -52,7 +52,7 @@ MAX_PAIRS = 200_000
 
 @dataclass(frozen=True)
 class Anew:
-    """Whether no placement of these objects costs less, and what all objects cost at least."""
+    """True if no placement of these objects costs less, and the least cost of all objects."""
 
     proven: bool
     bound: float
@@ -181,7 +181,7 @@ def alp(units: Units, state: VectorState, selection: Selection, request: Request
 
 
 def ilp(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
-    """The optimum for the selection; `notes["optimal"]` tells whether it is proven."""
+    """The optimum for the selection; `notes["optimal"]` is True if it is proven."""
     problem, lists, relaxed = _relaxed(units, state, selection, request)
     now = _rounded(problem, lists, relaxed)
     if (now.move_to == UNPLACED).any() or not relaxed.fits:

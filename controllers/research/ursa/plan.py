@@ -62,7 +62,7 @@ Placer = Callable[[Units, VectorState, Selection, Request], Placement]
 
 BUDGET_REPAIRS = 16
 OVERHEAD = 0.05
-"""What a move costs besides its bytes, as a part of an average object's.
+"""Cost of a move in addition to its bytes, as a part of an average object's.
 
 Where bytes are what a node has too many of, all objects relieve as much for their bytes: this asks
 for few large ones.
@@ -71,16 +71,16 @@ for few large ones.
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """Moves of all rounds, their rounds [M], and what is told of each round."""
+    """Moves of all rounds, their rounds [M], and facts about each round."""
 
     moves: MoveList
     round: Int32
-    told: list[dict[str, object]]
+    facts: list[dict[str, object]]
 
 
 @dataclass(eq=False)
 class _Purse:
-    """What is left in a round; infinite where nothing limits it."""
+    """Rest of a round's budget; infinite where nothing limits it."""
 
     moves: float
     size: float
@@ -101,7 +101,7 @@ class _Purse:
         )
 
     def pays(self, node: int, moves: float, size: float) -> bool:
-        """Whether objects that leave `node` can be paid for; if so they are."""
+        """Pay for objects that leave `node`; False if the budget does not suffice."""
         if moves > self.moves or size > self.size or size > self.out[node]:
             return False
         self.moves -= moves
@@ -146,7 +146,7 @@ def plan_rounds(
     """
     now = VectorState(state.primary, state.load.copy())
     parts: list[MoveList] = []
-    told: list[dict[str, object]] = []
+    facts: list[dict[str, object]] = []
     none = np.empty(0, np.int32)
     nothing = move_list(units, state, none, none, none)
     stay = np.empty(0, dtype=np.int64)
@@ -161,7 +161,7 @@ def plan_rounds(
         now.load = load_after(now.load, moves)
         stay = np.concatenate([stay, _mates(units, moves)])
         parts.append(moves)
-        told.append(
+        facts.append(
             {
                 "round": number,
                 "moves": int(units.members[moves.partition].sum()),
@@ -174,7 +174,7 @@ def plan_rounds(
     whole = nothing
     for part in parts:
         whole = whole + part
-    return Rounded(whole, np.repeat(np.arange(len(parts), dtype=np.int32), count), told)
+    return Rounded(whole, np.repeat(np.arange(len(parts), dtype=np.int32), count), facts)
 
 
 def _round(
@@ -381,7 +381,7 @@ def plan(
         }
     )
     if rounds is not None:
-        made.summary["rounds"] = rounds.told
+        made.summary["rounds"] = rounds.facts
     if units.dimensions > 1:
         made.summary["hot_by_dimension"] = {
             name: {

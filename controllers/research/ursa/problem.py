@@ -250,7 +250,7 @@ class VectorProblem(Problem):
         return Arrays(*(getattr(self, name) for name in Arrays._fields))
 
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
-        """Whether each object fits on the node beside it, were all other objects elsewhere."""
+        """True where an object fits on the node at the same position, were all others elsewhere."""
         ok: Bools = self.source[objects] != nodes
         for d in range(self.loads.shape[1]):
             ok &= self.loads[objects, d] <= self.rooms[nodes, d]
@@ -326,7 +326,7 @@ class VectorProblem(Problem):
     def toll(
         self, objects: NDArray[np.integer], nodes: NDArray[np.integer], price: Float64
     ) -> Float64:
-        """What the load of each object costs on the node beside it, by prices [N, D]."""
+        """[objects], cost of each object's load on its node, by prices [N, D]."""
         total = np.zeros(len(objects))
         for d in range(self.loads.shape[1]):
             total += self.loads[objects, d] * price[nodes, d]
@@ -440,7 +440,7 @@ def _meet(levels: Int32, a: int, b: int, to_a: int, to_b: int) -> bool:
 
 @njit
 def apart(problem: Arrays, i: int, j: int, move_to: Int32) -> bool:
-    """Whether node j is clear of the unit's other replicas, where they are and where they go."""
+    """True if node j is clear of the unit's other replicas, where they are and where they go."""
     source = problem.source[i]
     for column in range(problem.others.shape[1]):
         other = problem.others[i, column]
@@ -459,7 +459,7 @@ def apart(problem: Arrays, i: int, j: int, move_to: Int32) -> bool:
 
 @njit
 def fits(problem: Arrays, i: int, j: int, used: Float64, leaver: int) -> bool:
-    """Whether node j has room for object i in every dimension, once `leaver` (or -1) is gone."""
+    """True if node j has room for object i in every dimension, once `leaver` (or -1) is gone."""
     for d in range(problem.rooms.shape[1]):
         after = used[j, d] + problem.loads[i, d]
         if leaver >= 0:
@@ -588,7 +588,7 @@ def _other(node: int, first: int, second: int) -> bool:
 
 @njit
 def _same(problem: Arrays, i: int, k: int) -> bool:
-    """Whether two objects are of one unit."""
+    """True if two objects are of one unit."""
     return bool(problem.sibling_first[i] == problem.sibling_first[k])
 
 

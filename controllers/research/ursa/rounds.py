@@ -47,7 +47,7 @@ class NodeIndex:
     def __init__(self, instance: Instance, coming: Int32 | None = None) -> None:
         """One pass that counts and one that writes; `instance.replica_node` is read, not kept.
 
-        `coming`: nodes that objects are about to be put on, each once for every object.
+        `coming`: nodes that objects will move to, each once for every object.
         """
         flat = instance.replica_node.ravel()
         self.count: Ints = np.bincount(flat, minlength=instance.nodes).astype(np.int64)
@@ -60,7 +60,7 @@ class NodeIndex:
         _list_objects(flat, self.begin.copy(), self.ids)
 
     def fits(self, move_to: Int32) -> bool:
-        """Whether there are places for as many objects on these nodes."""
+        """True if these nodes have places for as many objects."""
         coming = np.bincount(move_to, minlength=len(self.count))
         return bool((self.count + coming <= self._room).all())
 
@@ -117,7 +117,7 @@ def _read(
 
 @njit
 def find(begin: Ints, count: Ints, ids: Ids, replicas: int, node: int, partition: int) -> int:
-    """Where the objects of `node` from `partition` on begin in `ids` (one at most is of it)."""
+    """Return the first place in `ids` of an object of `node` from `partition` on."""
     low, high = begin[node], begin[node] + count[node]
     wanted = partition * replicas
     while low < high:
@@ -222,7 +222,7 @@ class Rounds:
         max_move_cost: float | None = None,
         success: float = 1.0,
     ) -> Plan:
-        """What to do now; parameters as of `plan.plan`. Nothing is applied."""
+        """Return the plan for this moment; parameters as of `plan.plan`. Nothing is applied."""
         gather = self._index.objects_on
         try:
             made = plan(
@@ -361,7 +361,7 @@ Changes = tuple[Int32, Float32, Float32]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for.
+    """Options of `hotbed ursa rounds`.
 
     Attributes:
         changes: files, one for each round after the first.
@@ -369,9 +369,9 @@ class Wanted:
         rounds: how many such rounds.
         method, seed, max_move_cost, time_limit_s: of every decision.
         out: folder for plans; None for none.
-        instances: whether the instance before each round is written there too.
-        check: whether every plan is verified independently.
-        scratch: whether a plan from scratch is made beside each, to compare cost and seconds.
+        instances: True to write the instance before each round there too.
+        check: True to verify every plan independently.
+        scratch: True to make a plan from scratch as well, to compare cost and seconds.
     """
 
     changes: Sequence[Path] = ()
@@ -419,20 +419,20 @@ def in_rounds(instance: Instance, wanted: Wanted) -> Iterator[dict[str, object]]
             seed=wanted.seed,
             max_move_cost=wanted.max_move_cost,
         )
-        told = {
+        row = {
             "round": number,
             "changed": 0 if changes is None else len(changes[0]),
             **made.summary,
             **facts,
         }
-        told |= _beside(rounds, made, wanted)
+        row |= _comparisons(rounds, made, wanted)
         if wanted.out is not None:
             _write(wanted.out, number, rounds.instance, made, wanted.instances)
         start = time.perf_counter()
         rounds.apply(made)
-        told["apply_seconds"] = time.perf_counter() - start
-        told["peak_rss_mib"] = peak_rss_mib()
-        yield told
+        row["apply_seconds"] = time.perf_counter() - start
+        row["peak_rss_mib"] = peak_rss_mib()
+        yield row
 
 
 def drawn(now: Instance, part: float, rng: np.random.Generator) -> Changes:
@@ -456,11 +456,11 @@ def _changes(rounds: Rounds, wanted: Wanted) -> Iterator[Changes | None]:
             yield drawn(rounds.instance, wanted.random, rng)
 
 
-def _beside(rounds: Rounds, made: Plan, wanted: Wanted) -> dict[str, object]:
-    told: dict[str, object] = {}
+def _comparisons(rounds: Rounds, made: Plan, wanted: Wanted) -> dict[str, object]:
+    row: dict[str, object] = {}
     if wanted.check:
         report = check(rounds.instance, made, float(str(made.summary["cost"])))
-        told |= {"valid": report.valid, "violations": report.violations}
+        row |= {"valid": report.valid, "violations": report.violations}
     if wanted.scratch:
         scratch = plan_instance(
             rounds.instance,
@@ -470,8 +470,8 @@ def _beside(rounds: Rounds, made: Plan, wanted: Wanted) -> dict[str, object]:
             max_move_cost=wanted.max_move_cost,
         ).summary
         names = ("cost", "moves", "swaps", "hot_after", "decision_seconds")
-        told["scratch"] = {name: scratch[name] for name in names}
-    return told
+        row["scratch"] = {name: scratch[name] for name in names}
+    return row
 
 
 def _write(folder: Path, number: int, before: Instance, made: Plan, instances: bool) -> None:

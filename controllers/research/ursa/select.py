@@ -117,7 +117,7 @@ def _swap(
 
 @njit
 def _relieves(load: Float64, capacity: Float64, shed: Float64) -> bool:
-    """Whether giving away `shed` lowers a load that is too high, and makes no other too high."""
+    """True if giving away `shed` lowers a load that is too high, and makes no other too high."""
     some = False
     for d in range(len(load)):
         if shed[d] > 0 and load[d] > capacity[d]:
@@ -129,7 +129,7 @@ def _relieves(load: Float64, capacity: Float64, shed: Float64) -> bool:
 
 @njit
 def _receiver(nodes: Int32, shed: Float64, capacity: Float64, unit: Float64, load: Float64) -> int:
-    """Which of the secondaries' nodes has most room left in its scarcest dimension; -1 for none."""
+    """Return the secondary's node with most room in its scarcest dimension; -1 for none."""
     best = -1
     most = -1.0
     for j in range(len(nodes)):
@@ -156,7 +156,7 @@ def _heat(load: Float64, capacity: Float64) -> float:
     for d in range(len(load)):
         if load[d] > capacity[d]:
             heat = max(heat, load[d] / capacity[d] if capacity[d] > 0 else np.inf)
-            # A ratio may round to 1 where the comparison tells them apart.
+            # A ratio may round to 1 where the comparison differs.
             heat = max(heat, 1.0 + 1e-15)
     return heat
 
@@ -216,8 +216,8 @@ def cover(
 
     Args:
         load: [n, d], at least 0.
-        weight: [n], by which the lightest object is told.
-        price: [n], above 0, of which the sum is to be small.
+        weight: [n], by which the lightest object is chosen.
+        price: [n], above 0; the sum of the chosen ones becomes small.
         excess: [d], above 0.
         rounding: [d], what may be left of it.
     """

@@ -1,1 +1,1 @@
-"""Where the selected objects go: one module a method, see `controllers.ursa.methods`."""
+"""Placers and movers, see `controllers.ursa.methods`."""

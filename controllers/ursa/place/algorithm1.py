@@ -42,7 +42,7 @@ RACK_NODES = 40
 
 @dataclass(frozen=True)
 class Variant:
-    """Which of the speed-ups are used; the paper's ALP uses both.
+    """Choice of speed-ups; the paper's ALP uses both.
 
     Attributes:
         divide: solve groups of hot nodes with overlapping regions on their own (DC).

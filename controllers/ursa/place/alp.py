@@ -52,7 +52,7 @@ from controllers.ursa.state import State
 
 
 def alp(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
-    """Where each selected object goes; a placer, see `controllers.ursa.methods`.
+    """Place each selected object; a placer, see `controllers.ursa.methods`.
 
     `lower_bound` is certified: the relaxation's value, raised by what the integer programmes prove
     (`notes["lp_bound"]` is without that); None when not all of the selection could be placed.
@@ -205,9 +205,9 @@ def _solve_partial(
 
 
 def ilp(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
-    """Where each selected object goes, at least cost; a placer, see `controllers.ursa.methods`.
+    """Place each selected object at least cost; a placer, see `controllers.ursa.methods`.
 
-    `notes["optimal"]` tells whether the optimum is proven: it is unless time runs out, the pairs
+    `notes["optimal"]` is True if the optimum is proven: it is unless time runs out, the pairs
     do not fit into memory, or the whole selection cannot be placed. In that case the fewest nodes
     stay hot, when the instance is small enough to prove it.
     """

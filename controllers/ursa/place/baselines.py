@@ -190,7 +190,7 @@ def _blocks(proposals: int) -> list[int]:
 
 
 class _Walk:
-    """Where the objects are, and the proposals drawn for them."""
+    """Places of the objects, and the proposals drawn for them."""
 
     def __init__(self, instance: Instance, state: State, request: Request) -> None:
         self._instance = instance
@@ -235,7 +235,7 @@ class _Walk:
         )
 
     def result(self) -> Moves:
-        """What has moved, compared with the beginning."""
+        """Return the objects that have moved, compared with the beginning."""
         partition, replica = np.nonzero(self._place != self._instance.replica_node)
         return Moves(
             partition.astype(np.int32),
@@ -259,7 +259,7 @@ class _Walk:
         return objects, targets, 1.0 - self._rng.random(count)
 
     def _change(self, objects: NDArray[np.int64], targets: NDArray[np.int64]) -> Float64:
-        """What each proposal on its own adds to the sum of squared loads."""
+        """Return the change of the sum of squared loads by each proposal alone."""
         partition, replica = np.divmod(objects, self._instance.replicas)
         primary = self._state.primary[partition] == replica
         load = np.where(

@@ -74,7 +74,7 @@ GAIN = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What a unit of load is worth.
+    """Prices of a unit of load.
 
     Attributes:
         load: [N], mu: on a node, whether it comes or goes.
@@ -87,7 +87,7 @@ class Prices:
 
 @dataclass(eq=False)
 class Joint:
-    """Where the joint relaxation stands.
+    """State of the joint relaxation.
 
     Attributes:
         price: mu and alpha.
@@ -110,7 +110,7 @@ class Joint:
 
 
 def paid(market: Market, node: NDArray[np.integer], load: Float64, price: Prices) -> Float64:
-    """What the prices pay for objects of `load` that leave `node`, all [K]."""
+    """Return the pay, by the prices, for objects of `load` that leave `node`, all [K]."""
     covered = np.minimum(load, market.excess[node])
     return np.asarray(load * price.load[node] + covered * price.cover[node])
 
@@ -413,7 +413,7 @@ def evaluate_covers(market: Market, price: Float64, *, exact: bool = True) -> tu
 
 @dataclass(frozen=True, eq=False)
 class Relief:
-    """What leaves a hot node in the cheapest cover: a bound of it, and the objects.
+    """Cheapest cover of a hot node: a bound of its cost, and the objects that leave.
 
     `beyond`: some of them go farther than the node's list reaches, so that it has to be widened.
     """
@@ -585,7 +585,7 @@ def by_ratio(load: Float64, cost: Float64, demand: float) -> tuple[Ints, float]:
 EVICTION_STEPS = 30
 EVICTION_PATIENCE = 6
 FIRST_STEP, MOST_STEP = 0.3, 1.0
-"""Of the logarithm of a price."""
+"""Steps of the logarithm of a price."""
 
 
 def eviction_bound(market: Market, begin: Cover, cost: float, timer: Timer) -> Cover:
@@ -743,7 +743,7 @@ def _hot_objects(market: Market, price: Float64) -> _HotObjects:
 
 
 class _Payments:
-    """What objects together would pay to be let in.
+    """Sums that objects together would pay to be let in.
 
     Attributes:
         all, load: [N], the sum for each node, and the load of those that would pay its price in

@@ -1,4 +1,4 @@
-"""Which objects leave and where they go, in one integer programme: equations (1) to (6).
+"""One integer programme of the objects that leave and their targets: equations (1) to (6).
 
 A column is one possible move. That is the paper's model without the variables whose cost is zero:
 an object that does not move stays where it is.
@@ -75,7 +75,7 @@ def joined(parts: list[Pairs]) -> Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What the moves start from.
+    """Start of the moves.
 
     Attributes:
         instance: the problem.
@@ -293,7 +293,7 @@ def too_hot(ground: Ground, pairs: Pairs, taken: Ints) -> Int32:
 
 
 def _hotter(ground: Ground, pairs: Pairs, taken: Ints, given_up: Int32) -> Int32:
-    """Those of `given_up` that the moves `taken` make hotter than they are."""
+    """Return the nodes of `given_up` that the moves `taken` make hotter than they are."""
     after = pairs.where(taken).load_after(ground.load)[given_up]
     return given_up[after > ground.load[given_up] * (1 + ROUNDING)]
 
@@ -404,11 +404,11 @@ def shared_already(instance: Instance, pairs: Pairs) -> Bools:
 PAIRS = 4000
 """Moves to choose from in one programme."""
 SEARCH_NODES = 200
-"""Of branch and bound, in one programme."""
+"""Nodes of branch and bound in one programme."""
 NEAR = 16
 """Nodes around a hot one, itself among them."""
 TRIES = 32
-"""Hot nodes whose surroundings are looked at."""
+"""Hot nodes with surroundings that are searched."""
 
 
 def rescued(instance: Instance, state: State, request: Request, found: Pairs) -> Pairs | None:
@@ -482,7 +482,7 @@ class _Objects:
 
     @classmethod
     def on(cls, instance: Instance, state: State, nodes: Int32) -> _Objects:
-        """Those on `nodes`, before anything moves."""
+        """Return the objects on `nodes`, before anything moves."""
         partition, replica, slot = objects_on(instance, nodes)
         load = object_load(instance, state, partition, replica)
         number = partition.astype(np.int64) * instance.replicas + replica
@@ -524,7 +524,7 @@ def _around(
 
 
 def _better(instance: Instance, load: Float64, found: Pairs, other: Pairs) -> bool:
-    """Whether `other` leaves fewer nodes hot than `found`, and makes none hot or hotter."""
+    """True if `other` leaves fewer nodes hot than `found`, and makes none hot or hotter."""
     after, before = other.load_after(load), found.load_after(load)
     hot = after > instance.capacity
     fewer = hot.sum() < (before > instance.capacity).sum()

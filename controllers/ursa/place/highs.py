@@ -53,7 +53,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Solution:
-    """What came back.
+    """Answer of the solver.
 
     Attributes:
         status: "optimal", "infeasible", or "stopped" at a limit, with or without a solution.

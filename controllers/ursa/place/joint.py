@@ -86,7 +86,7 @@ def joint(instance: Instance, state: State, request: Request) -> Moves:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What `search` came to.
+    """Result of `search`.
 
     Attributes:
         hot_only, hot_only_bound: the best moves of objects from hot nodes, and a bound on all moves
@@ -288,7 +288,7 @@ MAX_OBJECTS = 3_000_000
 def opt(instance: Instance, state: State, request: Request) -> Moves:
     """The cheapest moves that leave no node hot; a mover, see `controllers.ursa.methods`.
 
-    `notes["optimal"]` tells whether the optimum is proven. Where nodes have to stay hot, the fewest
+    `notes["optimal"]` is True if the optimum is proven. Where nodes have to stay hot, the fewest
     do. When the instance is too large to be proven, the plan of `joint` is returned.
     """
     ground = Ground(instance, instance.replica_node, state.load)

@@ -32,7 +32,7 @@ Terms = tuple[Float64, Float64, Int32]
 
 @njit
 def _takes(load: float, j: int, taken: Int32, terms: Terms) -> bool:
-    """Whether node j may take an object of that load, whose siblings are in domains `taken`."""
+    """True if node j may take an object of that load with siblings in the domains `taken`."""
     free: bool = load <= terms[1][j]
     for column in range(len(taken)):
         free &= taken[column] != terms[2][j]
@@ -268,7 +268,7 @@ class Ways:
             self._widen(nodes[self._asked[nodes] == asked], max(NEAREST, 2 * int(asked)))
 
     def last(self, nodes: NDArray[np.integer]) -> Float64:
-        """What a node that the list lacks costs at least; infinite where it lacks none."""
+        """Return the least cost of a node that the list lacks; infinite where it lacks none."""
         last = np.zeros(len(nodes))
         some = self.length[nodes] > 0
         last[some] = self.cost[(self.start + self.length - 1)[nodes[some]]]
@@ -306,7 +306,7 @@ class Market:
         instance, state: the problem, after the swaps.
         evict: whether objects may leave nodes that are not hot (the exact model), or only hot ones
             (the paper's phase 1). Without it a hot node takes nothing, and a node takes no object
-            that it has no room for, and none beside another replica where that one is now.
+            that it has no room for, and none next to another replica where that one is now.
         reach: no move costs more.
         room: [N], what a node has room for; negative for a hot one.
         excess: [N], what a hot node has to lose; 0 for others.
@@ -420,7 +420,7 @@ class Market:
         return row, target[row, column], cost[row, column]
 
     def count_within(self, objects: Ints, price: Float64, most: Float64) -> int:
-        """How many moves `within` would return."""
+        """Return the number of moves that `within` would return."""
         self._widen_to(objects, most)
         return int(self._within(objects, price, most, 0)[0].sum())
 

@@ -49,7 +49,7 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Which node each of M objects may go to, and what every node has room for.
+    """Nodes that each of M objects may go to, and the room of every node.
 
     Attributes:
         weight: [M], load of the object, L_i.
@@ -97,7 +97,7 @@ class Problem:
         return Layout(*(getattr(self, name) for name in Layout._fields))
 
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
-        """Whether each object fits on the node beside it, were all other objects elsewhere."""
+        """True where an object fits on the node at the same position, were all others elsewhere."""
         ok: Bools = self.weight[objects] <= self.room[nodes]
         ok &= self.source[objects] != nodes
         domain = self.domain[nodes]
@@ -390,7 +390,7 @@ def _least_of_octave(octave: int) -> float:
 
 
 class Targets(NamedTuple):
-    """Of each object, where its targets lie, the cheapest first: see `rounding.Choices`."""
+    """Targets of each object, the cheapest first: see `rounding.Choices`."""
 
     first: Ints
     end: Ints
@@ -405,7 +405,7 @@ def apart(
     layout: Layout,
     move_to: Int32,
 ) -> bool:
-    """Whether no other replica of object i's partition is, or is sent, into `domain`: (11), (12).
+    """True if no other replica of object i's partition is, or is sent, into `domain`: (11), (12).
 
     `move_to` is [M], the targets decided so far.
     """

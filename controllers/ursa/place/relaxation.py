@@ -98,7 +98,7 @@ TOLERANCE = 1e-7
 
 @dataclass(eq=False)
 class Relaxation:
-    """Where the linear programme stands.
+    """State of the linear programme.
 
     Attributes:
         start: [M], where objects were to begin with; inactive ones stay there.

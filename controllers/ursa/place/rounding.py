@@ -171,7 +171,7 @@ WIDENINGS = 6
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard a piece is tried.
+    """Limits of the work on a piece.
 
     Attributes:
         columns: pieces with more targets than that are left as they are.
@@ -190,7 +190,7 @@ EXACT = Effort(columns=INFINITE, nodes=None, gap=0.0)
 
 @dataclass(frozen=True)
 class Proof:
-    """What the pieces prove: a lower bound of placing all objects, and whether it is reached."""
+    """Proof by the pieces: a lower bound of placing all objects, and True if it is reached."""
 
     bound: float
     optimal: bool
