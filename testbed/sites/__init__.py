@@ -61,10 +61,10 @@ def open_site(kind: str = "local", options: Mapping[str, object] | None = None) 
 def options_that_name_nobody(kind: str) -> frozenset[str]:
     """Options of a kind of site that may leave with results: they name no machine and no person. Of
     a kind that does not say so, none."""
-    from testbed.sites.chameleon import portable as chameleon
+    from testbed.sites.chameleon.options import NAME_NOBODY as CHAMELEON
     from testbed.sites.inventory import hosts as inventory
 
-    told = {"chameleon": chameleon.NAME_NOBODY, "inventory": inventory.NAME_NOBODY}
+    told = {"chameleon": CHAMELEON, "inventory": inventory.NAME_NOBODY}
     return told.get(kind, frozenset())
 
 

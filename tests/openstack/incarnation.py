@@ -17,7 +17,8 @@ import openstack  # noqa: F401
 from blazarclient import client  # noqa: F401
 from chi import clients  # noqa: F401
 
-from testbed.sites.chameleon import release, whose
+from testbed.sites.chameleon import lease as leases
+from testbed.sites.chameleon import site as sites
 from tests.openstack.users_site import a_site, a_spec
 
 
@@ -36,9 +37,9 @@ def _do(what: str, state: Path) -> int:
     sys.stdout.flush()
     os.dup2(2, 1)
     site = a_site(state)
-    release.WATCH_S = 3.0
+    sites.WATCH_S = 3.0
     if what == "down later":
-        whose.LATE_S = 1.0
+        leases.LATE_S = 1.0
     try:
         if what == "up":
             site.provision(a_spec(osds=2))

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from schemas.errors import UserError
-from testbed.sites.chameleon import chi_cloud, release, whose
+from testbed.sites.chameleon import cloud as chi_cloud
+from testbed.sites.chameleon import lease as leases
+from testbed.sites.chameleon import site as sites
 from testbed.sites.contract import SiteError, State
 from tests.openstack import belongings
 from tests.openstack.config import REGIONS
@@ -249,7 +251,7 @@ def test_an_asking_that_never_reached_blazar(
     plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can know that it did not: the record stays until nothing can come of it any more."""
-    monkeypatch.setattr(release, "WATCH_S", 3.0)
+    monkeypatch.setattr(sites, "WATCH_S", 3.0)
     site, spec = a_site(tmp_path), a_spec()
     lost = plane.proxy.spoil(Rule("reservation", "POST", "/leases", reply=DROPPED, times=9))
     with pytest.raises(SiteError):
@@ -262,7 +264,7 @@ def test_an_asking_that_never_reached_blazar(
     assert told.value.retry_after_s is not None and told.value.retry_after_s > 60
     assert not belongings.belongings(student)
     assert site.names() == ["it"]
-    monkeypatch.setattr(whose, "LATE_S", 1.0)
+    monkeypatch.setattr(leases, "LATE_S", 1.0)
     time.sleep(1.0)
     site.release(spec.name)
     assert site.names() == []

@@ -104,13 +104,13 @@ def test_killed_at_every_call(plane: ControlPlane, student: Rest, lives: Lives) 
     assert len(made.servers) == len(set(made.servers)) == 3
     assert len(belongings.free_hosts(plane.admin)) == len(plane.hosts) - 3
 
-    # What the first life asked for may still come to be, as far as anybody can know.
+    # The lease that the first life requested may still appear, as far as anybody can know.
     deaths = killed_everywhere(plane, lives, "down", ends=1)
 
     assert {"DELETE reservation", "DELETE compute", "DELETE network"} <= set(deaths)
     assert not belongings.belongings(student)
     assert belongings.free_hosts(plane.admin) == {host.name for host in plane.hosts}
-    assert "it may still come to be" in lives.said()
+    assert "it may still appear" in lives.said()
     plane.proxy.clear()
     assert lives.live("down later") == 0
 

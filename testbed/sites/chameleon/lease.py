@@ -1,48 +1,246 @@
-"""The lease of a testbed: found or asked for, waited for, prolonged.
+"""The lease of a testbed: its reservations, the search for free machines, waiting and prolonging.
 
-A lease is found by its name and its owner. python-chi's own `Lease` is not used: its `wait` returns
-on ERROR, its `submit` drops Blazar's words and takes any lease of the name, and it cannot prolong.
-Whose a lease is, `testbed.sites.chameleon.whose` knows.
+A lease that Hotbed makes has the testbed's tag in its name, which no other lease has. A lease that
+a person made under the name in ``lease.name`` is used and never deleted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from schemas.errors import UserError
-from testbed.sites.chameleon.asks import Ask, match_reservations
-from testbed.sites.chameleon.cloud import LIVE, CloudError, Fault, Lease
-from testbed.sites.chameleon.errors import PASSING_S, explain, when
-from testbed.sites.chameleon.options import HOUR_S
-from testbed.sites.chameleon.owner import belongs_to
+from testbed.sites.chameleon.cloud import (
+    FLAVOR,
+    GIB,
+    HOST,
+    LIVE,
+    PASSING_S,
+    Booking,
+    CloudError,
+    Fault,
+    Flavor,
+    Host,
+    Lease,
+    Reservation,
+    Wanted,
+    explain,
+    plain,
+)
+from testbed.sites.chameleon.options import (
+    HOUR_S,
+    Filter,
+    Options,
+    holds,
+    root_bytes,
+    same,
+    text_of,
+)
 from testbed.sites.chameleon.servers import remove_servers
-from testbed.sites.chameleon.slots import Need, Slot, next_slot
-from testbed.sites.chameleon.whose import is_ours, lease_name, open_askings, settle
-from testbed.sites.chameleon.work import POLL_S, SKEW_S, Work, left
+from testbed.sites.chameleon.work import SKEW_S, Work, fault_under, left, when
 from testbed.sites.contract import SiteError
+from testbed.spec import GroupSpec, TestbedSpec
 
 MINUTE_S = 60.0
 GAP_S = MINUTE_S
-"""Between two leases of a host: to Blazar one that starts as another ends overlaps it."""
-ASKINGS, UNTOLD_ASKINGS = 12, 9
-"""How many later times virtual machines are asked for at, besides the last end of a reservation."""
+"""Gap between two leases of a host: a lease that starts as another ends overlaps it in Blazar."""
+NAME_LENGTH = 80
+"""Longest name that Blazar keeps."""
+TRIALS, BLIND_TRIALS = 12, 9
+"""Largest numbers of later starts to try for virtual machines, with known and unknown bookings."""
 PROLONG_WINDOW_S = 48 * HOUR_S
-"""A lease of whole machines can be prolonged within this time before its end (Chameleon's policy),
-by up to `Options.longest_hours` from the moment of asking."""
+"""Time before the end in which a lease of whole machines can be prolonged (Chameleon's policy)."""
+LATE_S = 600.0
+"""Time after a lost answer in which its lease may still appear. Blazar's API waits a minute for its
+manager (``rpc_response_timeout``); ten leave room for larger settings. Not measured on a cloud."""
+
+
+# -- reservations -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A reservation of the lease and the groups that use it."""
+
+    wanted: Wanted
+    groups: tuple[str, ...]
+
+
+def asks_of(
+    spec: TestbedSpec, options: Options, flavors: Mapping[str, Flavor] | None = None
+) -> list[Ask]:
+    """Return the reservations for a spec; groups with one kind of machine share a reservation.
+
+    Args:
+        flavors: flavor of each group on a site of virtual machines, None for whole machines.
+    """
+    kinds: dict[Wanted, list[GroupSpec]] = {}
+    for group in spec.groups:
+        if flavors is None:
+            kind = Wanted(HOST, 0, text_of(options.filter_of(group.name)))
+        else:
+            kind = Wanted(FLAVOR, 0, "", flavors[group.name].id)
+        kinds.setdefault(kind, []).append(group)
+    return [
+        Ask(replace(kind, amount=sum(g.count for g in groups)), tuple(g.name for g in groups))
+        for kind, groups in kinds.items()
+    ]
+
+
+def choose_flavors(
+    spec: TestbedSpec, options: Options, flavors: Sequence[Flavor]
+) -> dict[str, Flavor]:
+    """Return each group's flavor: the named one, or the smallest that its nodes fit into.
+
+    Raises:
+        UserError: there is none, or the named one is too small.
+    """
+    known = [each for each in flavors if not each.name.startswith("reservation:")]
+    return {group.name: _flavor(group, options, known) for group in spec.groups}
+
+
+def _flavor(group: GroupSpec, options: Options, flavors: Sequence[Flavor]) -> Flavor:
+    def size(flavor: Flavor) -> tuple[int, int, int]:
+        return (flavor.cpus, flavor.memory_bytes, flavor.disk_bytes)
+
+    need = (math.ceil(group.cpus), group.memory, root_bytes(group))
+    name = options.flavor_of(group.name)
+    named = [each for each in flavors if name is None or each.name == name]
+    fitting = [e for e in named if all(a >= b for a, b in zip(size(e), need, strict=True))]
+    if fitting:
+        return min(fitting, key=size)
+    needs = f"{need[0]} CPUs, {need[1] / GIB:.3g} GiB of memory and {need[2] / GIB:.3g} GiB of disk"
+    if name is None:
+        raise UserError(
+            f"{options.site}: no flavor has {needs}, which group {group.name!r} needs: make its "
+            "disk or memory smaller."
+        )
+    if not named:
+        known = ", ".join(sorted(each.name for each in flavors)[:12])
+        raise UserError(f"{options.site}: there is no flavor {name!r}; there are: {known}.")
+    raise UserError(
+        f"{options.site}: group {group.name!r} needs {needs}; flavor {name!r} is smaller "
+        f"({named[0].cpus}, {named[0].memory_bytes / GIB:.3g} and "
+        f"{named[0].disk_bytes / GIB:.3g}): name a larger one, or leave site.options.flavor out."
+    )
+
+
+def match_reservations(lease: Lease, asks: Sequence[Ask]) -> dict[str, Reservation]:
+    """Return each group's reservation: the smallest that fits, each for one `Ask` only.
+
+    Raises:
+        UserError: the lease lacks one.
+    """
+    spare = sorted(lease.reservations, key=lambda each: each.wanted.amount)
+    served: dict[str, Reservation] = {}
+    for ask in sorted(asks, key=lambda each: each.wanted.amount):
+        found = next((each for each in spare if _serves(each.wanted, ask.wanted)), None)
+        if found is None:
+            what = ask.wanted.properties or f"flavor {ask.wanted.flavor_id}"
+            raise UserError(
+                f"lease {lease.name!r} ({lease.id}) has no reservation of {ask.wanted.amount} "
+                f"machines of {what}: change the spec, or lease.name."
+            )
+        spare.remove(found)
+        served |= dict.fromkeys(ask.groups, found)
+    return served
+
+
+def _serves(there: Wanted, wanted: Wanted) -> bool:
+    if there.kind != wanted.kind or there.amount < wanted.amount:
+        return False
+    if wanted.kind == FLAVOR:
+        return there.flavor_id in ("", wanted.flavor_id)
+    return same(there.properties, wanted.properties)
+
+
+# -- free machines ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Need:
+    """`amount` hosts that pass `filter`."""
+
+    filter: Filter
+    amount: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """First time at which all needed hosts are free together, None if never. `fitting` counts the
+    hosts that pass each need, `free_now` those of them that are free now."""
+
+    start_s: float | None
+    fitting: tuple[int, ...]
+    free_now: tuple[int, ...]
+
+
+def next_slot(
+    needs: Sequence[Need],
+    hosts: Sequence[Host],
+    bookings: Sequence[Booking],
+    *,
+    now_s: float,
+    seconds: float,
+) -> Slot:
+    """Return the first time from `now_s` at which every need has its hosts for `seconds`.
+
+    A host that passes several needs counts for one of them (augmenting paths of a bipartite
+    matching); hosts that cannot be reserved do not count. python-chi only looks at one node
+    (`Node.next_free_timeslot`), by a call that only Chameleon's fork of Blazar's client has.
+    """
+    usable = [host for host in hosts if host.reservable]
+    busy: dict[str, list[Booking]] = {host.id: [] for host in usable}
+    for booking in bookings:
+        if booking.host_id in busy:
+            busy[booking.host_id].append(booking)
+    passing = [[h.id for h in usable if holds(need.filter, h.properties)] for need in needs]
+
+    def free(start_s: float) -> list[list[str]]:
+        idle = {
+            host
+            for host, booked in busy.items()
+            if all(b.end_s <= start_s or b.start_s >= start_s + seconds for b in booked)
+        }
+        return [[each for each in ids if each in idle] for ids in passing]
+
+    # Hosts become free only at ends of bookings.
+    starts = sorted({now_s, *(b.end_s for many in busy.values() for b in many if b.end_s > now_s)})
+    first = next((start for start in starts if _enough(needs, free(start))), None)
+    return Slot(first, tuple(map(len, passing)), tuple(map(len, free(now_s))))
+
+
+def _enough(needs: Sequence[Need], free: Sequence[Sequence[str]]) -> bool:
+    """Return True if every need can have its hosts, no host twice."""
+    if any(len(ids) < need.amount for need, ids in zip(needs, free, strict=True)):
+        return False
+    places = [ids for need, ids in zip(needs, free, strict=True) for _ in range(need.amount)]
+    taken: dict[str, int] = {}
+
+    def give(place: int, seen: set[str]) -> bool:
+        for host in places[place]:
+            if host in seen:
+                continue
+            seen.add(host)
+            if host not in taken or give(taken[host], seen):
+                taken[host] = place
+                return True
+        return False
+
+    return all(give(place, set()) for place in range(len(places)))
 
 
 def look_for_slot(work: Work, asks: Sequence[Ask]) -> Slot | None:
-    """When the machines are free together; None where that is not told: of virtual machines, and
-    on clouds that keep it to their operators.
+    """Return the first free slot of whole machines; None for virtual machines and for clouds that
+    show bookings only to their operators.
 
     Raises:
         UserError: the site does not have that many such machines.
     """
-    if work.options.virtual:
-        return None
     options = work.options
+    if options.virtual:
+        return None
     hosts = work.if_allowed("looking for free machines", work.cloud.hosts)
     bookings = work.if_allowed("looking for free machines", work.cloud.bookings)
     if hosts is None or bookings is None:
@@ -50,99 +248,158 @@ def look_for_slot(work: Work, asks: Sequence[Ask]) -> Slot | None:
     bookings = [
         replace(each, start_s=each.start_s - GAP_S, end_s=each.end_s + GAP_S) for each in bookings
     ]
-    filters = [options.filter_of(ask.groups[0]) for ask in asks]
-    needs = [Need(each, ask.wanted.amount) for each, ask in zip(filters, asks, strict=True)]
+    needs = [Need(options.filter_of(ask.groups[0]), ask.wanted.amount) for ask in asks]
     slot = next_slot(needs, hosts, bookings, now_s=work.now(), seconds=options.lease_s)
-    if slot.start_s is None:
-        for ask, fitting in zip(asks, slot.fitting, strict=True):
-            if fitting < ask.wanted.amount:
-                raise UserError(
-                    f"{options.site} has {fitting} machines that fit {ask.wanted.properties}, and "
-                    f"{' and '.join(ask.groups)} need {ask.wanted.amount}: take fewer, or another "
-                    "node_type or filters."
-                )
+    if slot.start_s is not None:
+        return slot
+    for ask, fitting in zip(asks, slot.fitting, strict=True):
+        if fitting < ask.wanted.amount:
+            raise UserError(
+                f"{options.site} has {fitting} machines that fit {ask.wanted.properties}, and "
+                f"{' and '.join(ask.groups)} need {ask.wanted.amount}: take fewer, or another "
+                "node_type or filters."
+            )
+    raise UserError(
+        f"{options.site} has not enough machines for all groups at once: they are wanted by "
+        "several groups; take fewer, or other types."
+    )
+
+
+# -- finding ------------------------------------------------------------------------------------
+
+
+def lease_name(work: Work) -> str:
+    """Return the name of the lease that Hotbed makes; the testbed's tag is in it."""
+    name = work.options.lease.name
+    return f"{name[: NAME_LENGTH - 1 - len(work.tag)]}-{work.tag}" if name else work.base
+
+
+def my_leases(work: Work) -> tuple[list[Lease], list[Lease]]:
+    """Return this user's leases in this project: those made for the testbed, by tag or journalled
+    id, and those that a person made under the name in ``lease.name``.
+
+    Raises:
+        UserError: an earlier version of Hotbed, which gave leases no tag, may have made a lease.
+    """
+    who, made = work.identity(), work.made_ids("lease")
+    ours, named = [], []
+    for lease in work.ask("looking for the lease", work.cloud.leases):
+        if (lease.user_id, lease.project_id) != (who.user_id, who.project_id):
+            continue
+        if lease.id in made:
+            ours.append(lease)
+        elif lease.name == lease_name(work):
+            work.made("lease", lease.name, lease.id, late=True)  # its answer got lost
+            ours.append(lease)
+        elif lease.name == work.options.lease.name:
+            named.append(lease)
+    _refuse_unclear(work, named)
+    return ours, named
+
+
+def _refuse_unclear(work: Work, named: Sequence[Lease]) -> None:
+    lines = [line for line in work.lines("lease") if line.get("name") == work.options.lease.name]
+    counts = {"ask": 1, "made": -1, "refused": -1}
+    found = {line.get("id") for line in lines}
+    unclear = [each for each in named if each.id not in found and each.status in LIVE]
+    if unclear and sum(counts.get(line["entry"], 0) for line in lines) > 0:
         raise UserError(
-            f"{options.site} has not enough machines for all groups at once: they are wanted by "
-            "several groups; take fewer, or other types."
+            f"an earlier version of Hotbed asked for a lease {unclear[0].name!r} for testbed "
+            f"{work.record.name!r} and got no answer, and lease {unclear[0].id} has this name: "
+            "delete it if Hotbed made it, rename it if you made it, and repeat the command."
         )
-    return slot
+
+
+def find_lease(work: Work) -> Lease | None:
+    """Return the lease that serves the testbed now or later; end doubles of lost answers.
+
+    Raises:
+        UserError: a person has several leases of the name; see also `my_leases`.
+    """
+
+    def serve(leases: Sequence[Lease]) -> list[Lease]:
+        live = [each for each in leases if each.status in LIVE and each.end_s > work.now()]
+        return sorted(live, key=lambda each: (each.id != known, each.start_s, each.id))
+
+    known = (work.record.data.get("lease") or {}).get("id")
+    ours, named = map(serve, my_leases(work))
+    for double in ours[1:]:
+        _delete(work, double)
+    chosen = [lease for lease in (*ours[:1], *named) if lease.id == known] or ours[:1] or named
+    if len(chosen) > 1:
+        raise UserError(
+            f"{work.options.site}: you have {len(chosen)} leases called "
+            f"{work.options.lease.name!r} ({', '.join(sorted(lease.id for lease in chosen))}): "
+            "delete one or give lease.name another name."
+        )
+    return chosen[0] if chosen else None
+
+
+def _delete(work: Work, lease: Lease) -> None:
+    work.ask("removing a lease", lambda: work.cloud.delete_lease(lease.id))
+
+
+def end_leases(work: Work) -> None:
+    """End all leases that Hotbed made for the testbed."""
+
+    def end(lease: Lease) -> None:
+        try:
+            work.cloud.delete_lease(lease.id)
+        except CloudError as error:
+            # One that is over holds nothing, and some clouds refuse to delete it.
+            if lease.status != "TERMINATED" or error.fault is Fault.PASSING:
+                raise
+
+    for lease in my_leases(work)[0]:
+        work.ask("ending the lease", lambda lease=lease: end(lease))  # type: ignore[misc]
+
+
+def unanswered(work: Work) -> list[float]:
+    """Return the times of lost answers to which a lease may still appear.
+
+    Blazar takes requests in turn, so an answered request settles all earlier ones.
+    """
+    waiting: list[float] = []
+    for line in work.lines("lease"):
+        if line["entry"] == "ask":
+            waiting.append(line.get("at_s") or 0.0)
+        elif line["entry"] in ("made", "refused"):
+            waiting = waiting[1:] if line.get("late") else []
+    return [asked_s for asked_s in waiting if asked_s + LATE_S > work.now()]
+
+
+# -- making -------------------------------------------------------------------------------------
 
 
 def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
-    """The testbed's active lease: the one there is, or a new one.
+    """Return the testbed's active lease: the existing one, or a new one.
 
     Raises:
-        UserError: two leases of the name, or one that does not hold what is needed.
-        SiteError: not enough is free, or it starts later, or Blazar could not start it.
+        UserError: two leases have the name, or the lease lacks a reservation.
+        SiteError: not enough is free, the lease starts later, or Blazar could not start it.
     """
-    lease, broken = _found(work)
-    if lease is None and broken:
-        raise _broken(work, broken)
+    lease = find_lease(work)
+    if lease is None:
+        broken = [each for each in my_leases(work)[0] if each.status == "ERROR"]
+        if broken:
+            raise _broken(work, broken)
     known = (work.record.data.get("lease") or {}).get("id")
-    if (lease is None or lease.id != known) and work.journalled("ask", "server"):
-        # Those of a lease that is over look alive until Blazar has removed them.
+    if (lease is None or lease.id != known) and work.lines("server"):
+        # Servers of an ended lease look alive until Blazar has removed them.
         remove_servers(work, 0.02, 0.05)
     if lease is None:
         lease = _new_lease(work, asks)
     match_reservations(lease, asks)
     remember(work, lease)
     lease = _wait(work, lease)
-    if open_askings(work):
-        find_lease(work)  # another may have come to light meanwhile, which this removes
+    find_lease(work)  # ends a double that appeared in the meantime
     return lease
 
 
-def find_lease(work: Work) -> Lease | None:
-    """The lease of our name that serves or will, of this owner.
-
-    Raises:
-        UserError: there is more than one, and it is not known which was meant.
-    """
-    return _found(work)[0]
-
-
-def _found(work: Work) -> tuple[Lease | None, list[Lease]]:
-    """See `find_lease`; and leases in ERROR that are ours, which keep others from the machines."""
-    identity = work.ask("asking who we are", work.cloud.identity)
-    named = [
-        lease
-        for lease in work.ask("looking for the lease", work.cloud.leases)
-        if lease.name == lease_name(work) and belongs_to(lease, identity)
-    ]
-    settle(work, named)
-    leases = [each for each in named if each.status in LIVE and each.end_s > work.now()]
-    broken = [each for each in named if each.status == "ERROR" and is_ours(work, each)]
-    known = (work.record.data.get("lease") or {}).get("id")
-    if all(is_ours(work, lease) for lease in leases):
-        # More than one are of answers that came too late.
-        leases.sort(key=lambda lease: (lease.id != known, lease.start_s, lease.id))
-        for extra in leases[1:]:
-            _delete(work, extra.id)
-        return (leases[0] if leases else None), broken
-    chosen = [lease for lease in leases if lease.id == known] or leases
-    if len(chosen) > 1:
-        raise UserError(
-            f"{work.options.site}: you have {len(chosen)} leases called {lease_name(work)!r} "
-            f"({', '.join(sorted(lease.id for lease in chosen))}): delete one or give lease.name "
-            "another name."
-        )
-    return (chosen[0] if chosen else None), broken
-
-
-def _delete(work: Work, lease_id: str) -> None:
-    work.ask("removing a lease", lambda: work.cloud.delete_lease(lease_id))
-
-
 def remember(work: Work, lease: Lease) -> None:
-    """Keep what is known of the lease."""
-    work.record.data["lease"] = {
-        "id": lease.id,
-        "name": lease.name,
-        "status": lease.status,
-        "start_s": lease.start_s,
-        "end_s": lease.end_s,
-        "ours": is_ours(work, lease),
-    }
+    """Record the lease."""
+    fields = {name: getattr(lease, name) for name in ("id", "name", "status", "start_s", "end_s")}
+    work.record.data["lease"] = fields
     work.record.save()
 
 
@@ -153,78 +410,71 @@ def _new_lease(work: Work, asks: Sequence[Ask]) -> Lease:
 
 
 def _next_free(work: Work, asks: Sequence[Ask]) -> Lease:
-    """Of virtual machines nobody is told how many are free, but Blazar says at once when they are
-    too few, and keeps no lease of such an asking: it is asked for one time after the other."""
-    try:
-        return _ask(work, asks, None)
-    except SiteError as error:
-        if not _is_full(error):
-            raise
-        refused = error
-    starts = _later_starts(work)
+    """Try one start after another: Blazar does not show how many virtual machines are free, but
+    refuses at once, and keeps no lease, if they are too few."""
+    starts: list[float | None] = [None]
+    refused: SiteError | None = None
     for start in starts:
         try:
             return _ask(work, asks, start)
         except SiteError as error:
-            if not _is_full(error):
+            if fault_under(error) is not Fault.FULL:
                 raise
-    if not starts:
+            if refused is None:
+                refused = error
+                starts += _later_starts(work)
+    assert refused is not None
+    last = starts[-1]
+    if last is None:
         raise refused
     raise SiteError(
-        f"{refused}; nor is enough free at {len(starts)} later times, the last of them "
-        f"{when(starts[-1])}: take fewer or smaller machines, fewer lease.hours, or give a time as "
+        f"{refused}; nor is enough free at {len(starts) - 1} later times, the last of them "
+        f"{when(last)}: take fewer or smaller machines, fewer lease.hours, or give a time as "
         "lease.start",
         retry_after_s=PASSING_S,
     ) from refused
 
 
 def _later_starts(work: Work) -> list[float]:
-    """When to ask for virtual machines: as reservations end, which is when some become free. All of
-    the first ends, then fewer and fewer, and the last; where ends are not told, 1, 2, 4 ... hours
-    from now."""
+    """Return starts to try for virtual machines: ends of bookings, first all, then ever fewer, and
+    the last; if bookings are unknown, 1, 2, 4 ... hours from now."""
     now = work.now()
     bookings = work.if_allowed("looking for free machines", work.cloud.bookings)
     if bookings is None:
-        return [_ceil_minute(now + 2**place * HOUR_S) for place in range(UNTOLD_ASKINGS)]
+        return [_ceil_minute(now + 2**place * HOUR_S) for place in range(BLIND_TRIALS)]
     ends = sorted({_ceil_minute(each.end_s + GAP_S) for each in bookings if each.end_s > now})
     places: list[int] = []
     place = 0
-    while place < len(ends) and len(places) < ASKINGS:
+    while place < len(ends) and len(places) < TRIALS:
         places.append(place)
         place += max(1, place // 2)
     return [ends[each] for each in sorted({*places, len(ends) - 1} if ends else ())]
 
 
 def _ask(work: Work, asks: Sequence[Ask], start: float | None) -> Lease:
-    """A lease from `start` on; None: from now on."""
+    """Make a lease from `start`; None means now."""
     first = work.now() if start is None else start
     # Blazar counts from the beginning of the minute by its own clock.
     latest = _floor_minute(first - SKEW_S) + work.options.longest_hours * HOUR_S
     end = min(_ceil_minute(first + work.options.lease_s), latest)
-    wanted = [ask.wanted for ask in asks]
+    name, wanted = lease_name(work), [ask.wanted for ask in asks]
     try:
         return work.ensure(
             "lease",
-            lease_name(work),
+            name,
             lambda: find_lease(work),
-            lambda: work.cloud.create_lease(lease_name(work), start, end, wanted),
+            lambda: work.cloud.create_lease(name, start, end, wanted),
             lambda lease: lease.id,
         )
     except SiteError as error:
         cause = error.__cause__
-        if isinstance(cause, CloudError) and _is_full(error):
+        if isinstance(cause, CloudError) and cause.fault is Fault.FULL:
             raise _full(work, asks, cause) from cause
         raise
 
 
-def _is_full(error: SiteError) -> bool:
-    """Did Blazar have too few machines?"""
-    cause = error.__cause__
-    return isinstance(cause, CloudError) and cause.fault is Fault.FULL
-
-
 def _start(work: Work, slot: Slot | None) -> float | None:
-    """When to let the lease start; None: now."""
+    """Return the start of the lease; None means now."""
     asked = work.options.lease.start_s
     if asked is not None:
         if asked + work.options.lease_s <= work.now():
@@ -237,91 +487,76 @@ def _start(work: Work, slot: Slot | None) -> float | None:
         return None
     if work.options.lease.start == "next-free":
         return _ceil_minute(slot.start_s)
+    counts = zip(slot.free_now, slot.fitting, strict=True)
     raise SiteError(
-        f"{work.options.site}: not enough machines are free now ({_counts(slot)}); all that are "
+        f"{work.options.site}: not enough machines are free now "
+        f"({', '.join(f'{free} of {fitting}' for free, fitting in counts)}); all that are "
         f"needed are free for {work.options.lease.hours:g} h from {when(slot.start_s)}: wait, or "
         "say lease.start: next-free to lease them from then on",
         retry_after_s=slot.start_s - work.now(),
     )
 
 
-def _counts(slot: Slot) -> str:
-    pairs = zip(slot.free_now, slot.fitting, strict=True)
-    return ", ".join(f"{free} of {all_of}" for free, all_of in pairs)
-
-
 def _full(work: Work, asks: Sequence[Ask], cause: CloudError) -> SiteError:
-    """Blazar found too few although some seemed free: say when there are more, if we can."""
-    said = " ".join(str(cause).split()).rstrip(".")
+    """Return the error for machines that seemed free and that Blazar refuses to reserve."""
+    refused = f"{work.options.site}: Blazar could not reserve it: {plain(cause)}"
     slot = look_for_slot(work, asks)
-    later = slot is not None and slot.start_s is not None and slot.start_s > work.now()
-    if slot is None or slot.start_s is None or not later:
-        hint = ""
-        if work.options.virtual and work.options.lease.start == "now":
-            hint = "; lease.start: next-free takes the first later time at which it is free"
+    if slot is not None and slot.start_s is not None and slot.start_s > work.now():
         return SiteError(
-            f"{work.options.site}: Blazar could not reserve it: {said}{hint}",
-            retry_after_s=PASSING_S,
+            f"{refused}; all machines are free from {when(slot.start_s)}",
+            retry_after_s=slot.start_s - work.now(),
         )
-    return SiteError(
-        f"{work.options.site}: Blazar could not reserve it: {said}; all machines are free from "
-        f"{when(slot.start_s)}",
-        retry_after_s=slot.start_s - work.now(),
-    )
+    hint = ""
+    if work.options.virtual and work.options.lease.start == "now":
+        hint = "; lease.start: next-free takes the first later time at which it is free"
+    return SiteError(f"{refused}{hint}", retry_after_s=PASSING_S)
 
 
 def _wait(work: Work, lease: Lease) -> Lease:
-    """Until it is active."""
-    patience = work.options.patience.lease_s
-    begun = work.clock.monotonic()
-    while lease.status != "ACTIVE":
-        if lease.status == "ERROR":
-            raise _broken(work, [lease])
-        to_start = lease.start_s - work.now()
-        if to_start > patience:
+    """Wait until the lease is active."""
+    site, patience = work.options.site, work.options.patience.lease_s
+    for waited in work.polls(patience):
+        now = work.ask("waiting for the lease", lambda: work.cloud.lease(lease.id))
+        if now is None:
             raise SiteError(
-                f"{work.options.site}: lease {lease.name!r} starts at {when(lease.start_s)}, in "
-                f"{left(to_start)}: `hotbed up` again then goes on",
-                retry_after_s=to_start,
-            )
-        waited = work.clock.monotonic() - begun
-        if waited > patience:
-            raise SiteError(
-                f"{work.options.site}: lease {lease.name!r} is still {lease.status} after "
-                f"{left(waited)}: `hotbed up` again goes on waiting",
+                f"{site}: lease {lease.name!r} ({lease.id}) was deleted by somebody",
                 retry_after_s=PASSING_S,
             )
+        if now.status == "ACTIVE":
+            remember(work, now)
+            return now
+        if now.status == "ERROR":
+            raise _broken(work, [now])
+        to_start = now.start_s - work.now()
+        if to_start > patience:
+            raise SiteError(
+                f"{site}: lease {lease.name!r} starts at {when(now.start_s)}, in "
+                f"{left(to_start)}: `hotbed up` again then resumes",
+                retry_after_s=to_start,
+            )
         hint = f", starts in {left(to_start)}" if to_start > 0 else ""
-        work.progress(f"lease is {lease.status.lower()}{hint}", 0.05 + 0.1 * waited / patience)
-        work.clock.sleep(POLL_S)
-        lease = _look(work, lease)
-    remember(work, lease)
-    return lease
-
-
-def _look(work: Work, lease: Lease) -> Lease:
-    now = work.ask("waiting for the lease", lambda: work.cloud.lease(lease.id))
-    if now is None:
-        raise SiteError(
-            f"{work.options.site}: lease {lease.name!r} ({lease.id}) was deleted by somebody",
-            retry_after_s=PASSING_S,
-        )
-    return now
+        work.progress(f"lease is {now.status.lower()}{hint}", 0.05 + 0.1 * waited / patience)
+    raise SiteError(
+        f"{site}: lease {lease.name!r} is not active after {left(patience)}: `hotbed up` again "
+        "resumes waiting",
+        retry_after_s=PASSING_S,
+    )
 
 
 def _broken(work: Work, leases: Sequence[Lease]) -> SiteError:
-    """Remove leases in ERROR that are ours, so that the next try makes a new one."""
+    """Delete leases in ERROR that Hotbed made, so that the next try makes a new one."""
     said = "; ".join(broken_words(work, lease) for lease in leases)
+    made = work.made_ids("lease")
     for lease in leases:
-        if is_ours(work, lease):
-            _delete(work, lease.id)
+        if lease.id in made:
+            _delete(work, lease)
             work.record.data.pop("lease", None)
             work.record.save()
     return SiteError(f"{work.options.site}: {said}", retry_after_s=PASSING_S)
 
 
 def broken_words(work: Work, lease: Lease) -> str:
-    """What became of a lease in ERROR, in Blazar's words: prolonging may break one that ran."""
+    """Explain a lease in ERROR in Blazar's words; prolonging may break a lease that ran."""
     known = work.record.data.get("lease") or {}
     ran = known.get("id") == lease.id and known.get("status") == "ACTIVE"
     which, said = f"lease {lease.name!r} ({lease.id})", lease.reason or "it gives no reason"
@@ -330,8 +565,11 @@ def broken_words(work: Work, lease: Lease) -> str:
     return f"Blazar could not start {which}: {said}"
 
 
+# -- prolonging ---------------------------------------------------------------------------------
+
+
 def prolong(work: Work, lease: Lease, seconds: float) -> Lease:
-    """Move the lease's end by `seconds`, as far as the policy and the spec let it.
+    """Move the lease's end by `seconds`, within the policy and the spec's limit.
 
     Raises:
         UserError: the spec or the policy never allows it.
@@ -367,13 +605,13 @@ def prolong(work: Work, lease: Lease, seconds: float) -> Lease:
     try:
         prolonged = work.cloud.prolong_lease(lease.id, end)
     except CloudError as error:
-        prolonged = _after_lost_answer(work, lease, end, error)
+        prolonged = _after_failed_prolonging(work, lease, end, error)
     remember(work, prolonged)
     return prolonged
 
 
-def _after_lost_answer(work: Work, lease: Lease, end: float, error: CloudError) -> Lease:
-    """An answer that got lost may have been a yes."""
+def _after_failed_prolonging(work: Work, lease: Lease, end: float, error: CloudError) -> Lease:
+    """Return the lease if only the answer got lost, else raise the error."""
     if error.fault is Fault.PASSING:
         now = work.ask("looking for the lease", lambda: work.cloud.lease(lease.id))
         if now is not None and now.status == "ERROR":
@@ -383,11 +621,10 @@ def _after_lost_answer(work: Work, lease: Lease, end: float, error: CloudError) 
         if now is not None and now.end_s >= end - MINUTE_S:
             return now
     if error.fault is Fault.FULL:
-        # Whoever has the machines then keeps them: no use in trying the same again.
-        said = " ".join(str(error).split()).rstrip(".")
+        # No time to retry after: the other reservation stays.
         raise SiteError(
             f"{work.options.site}: prolonging the lease: not enough is free until {when(end)} "
-            f"({said}): ask for less"
+            f"({plain(error)}): ask for less"
         ) from error
     raise explain(error, "prolonging the lease", work.options.site) from error
 

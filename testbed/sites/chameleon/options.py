@@ -1,43 +1,169 @@
-"""The `options` of a spec's site block, checked before anything is asked of anybody."""
+"""Options of a spec's site block and Blazar's filters of hosts, checked before any request.
+
+A filter is ``[operator, "$property", value]``, joined by ``["and", ...]``. In a spec it may also be
+a mapping: ``{architecture.smt_size: ">=48", node_name: P3-SSD-046}``. Blazar reads only the first
+part of an ``and`` inside another ``and``, so filters are kept flat; it refuses ``or``
+(``blazar/utils/plugins.py``), and so does `check_spec`.
+"""
 
 from __future__ import annotations
 
+import json
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import UserError
-from testbed.sites.chameleon.filters import Filter, both, has_or, read_filter
 from testbed.spec import GroupSpec, TestbedSpec, explain
 from testbed.store_spec import Strict
 
 VIRTUAL = "KVM@"
-"""Sites of virtual machines begin so; the others lease whole machines."""
+"""Prefix of sites with virtual machines; the other sites lease whole machines."""
 HOUR_S = 3600.0
 MAX_LEASE_HOURS = 7 * 24.0
-"""Chameleon's policy for bare metal (facts, and its user documentation)."""
+"""Chameleon's policy for bare metal."""
 MAX_VIRTUAL_LEASE_HOURS = 182 * 24.0
-"""Six months for virtual machines without GPUs (the documentation of KVM@TACC, Hardware)."""
+"""Six months for virtual machines without GPUs (documentation of KVM@TACC, Hardware)."""
 SYSTEM_BYTES = 8 * 2**30
-"""What the operating system and a store's packages take of a virtual machine's disk."""
+"""Share of a virtual machine's disk for the operating system and a store's packages."""
+NAME_NOBODY = frozenset(
+    {
+        *("site", "node_type", "flavor", "image", "lease", "floating_ip", "media", "signal"),
+        *("host_keys", "patience"),
+    }
+)
+"""Options that may be published: they name no machine and no person, except a lease's name."""
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+NUMBERS = frozenset({"vcpus", "memory_mb", "local_gb", "hypervisor_version"})
+"""Properties that Blazar compares as numbers: its own columns. It compares the properties that
+operators added as text (``host_get_all_by_queries``), so "8" is above "48"."""
 
 Paths = str | tuple[str, ...]
+Filter = list[Any]
+_JOIN = {"and": all, "or": any}
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9._/+:@-]+")
+_SHORT = re.compile(r"^\s*(==|!=|<=|>=|=|<|>)?\s*(.+?)\s*$")
+_EXAMPLE = '[">=", "$architecture.smt_size", "48"]'
+
+
+def read_filter(given: object) -> Filter:
+    """Return Blazar's form of a filter given as JSON text, a list or a mapping.
+
+    Raises:
+        ValueError: what is wrong, with an example.
+    """
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError as error:
+            raise ValueError(f"filter {given!r} is not JSON ({error})") from error
+    if isinstance(given, Mapping):
+        return both(*(_short(str(name), value) for name, value in given.items()))
+    return _checked(given)
+
+
+def both(*filters: Filter) -> Filter:
+    """Return one flat filter that holds where all `filters` hold."""
+    parts: list[Any] = []
+    for each in filters:
+        parts += each[1:] if each[:1] == ["and"] else [each] if each else []
+    if len(parts) <= 1:
+        return parts[0] if parts else []
+    return ["and", *parts]
+
+
+def has_or(given: Filter) -> bool:
+    """Return True if the filter contains an ``or``, which Blazar refuses."""
+    return given[:1] == ["or"] or (given[:1] == ["and"] and any(map(has_or, given[1:])))
+
+
+def _short(name: str, value: object) -> Filter:
+    match = _SHORT.match(str(value))
+    if match is None or not name:
+        raise ValueError(f"filter {name!r}: {value!r} is no value, such as '>=48' or 'storage'")
+    return [match[1] or "==", f"${name.removeprefix('$')}", match[2]]
+
+
+def _checked(given: object) -> Filter:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ValueError(f"{given!r} is no filter, which is such as {_EXAMPLE}")
+    if not given:
+        return []
+    name = str(given[0])
+    if name in _JOIN and len(given) > 1:
+        joined = [_checked(each) for each in given[1:]]
+        return both(*joined) if name == "and" else [name, *joined]
+    compares = len(given) == 3 and name in COMPARE and str(given[2])
+    if compares and len(str(given[1])) > 1 and str(given[1]).startswith("$"):
+        return [name, str(given[1]), str(given[2])]
+    raise ValueError(f"{json.dumps(list(given))} is no filter, which is such as {_EXAMPLE}")
+
+
+def text_of(given: Filter) -> str:
+    """Return the filter as Blazar stores it: JSON, empty for no filter."""
+    return json.dumps(given) if given else ""
+
+
+def same(one: str, other: str) -> bool:
+    """Return True if two texts state the same filter, in any order and nesting of ``and``."""
+
+    def normal(given: Filter) -> object:
+        if given and given[0] in _JOIN:
+            return [given[0], *sorted((normal(each) for each in given[1:]), key=str)]
+        return ["==", *given[1:]] if given[:1] == ["="] else given
+
+    try:
+        return normal(read_filter(one or [])) == normal(read_filter(other or []))
+    except ValueError:
+        return one == other
+
+
+def holds(given: Filter, properties: Mapping[str, str]) -> bool:
+    """Return True if a host with these properties passes in Blazar's comparison (see `NUMBERS`).
+
+    A host without the property never passes.
+    """
+    if not given:
+        return True
+    if given[0] in _JOIN:
+        return _JOIN[given[0]](holds(each, properties) for each in given[1:])
+    name, wanted = str(given[1]).removeprefix("$"), str(given[2])
+    found = properties.get(name)
+    if found is None:
+        return False
+    if name not in NUMBERS:
+        return COMPARE[given[0]](str(found), wanted)
+    try:
+        return COMPARE[given[0]](float(found), float(wanted))
+    except ValueError:
+        return False
 
 
 class Prolong(Strict):
-    """How long a lease may become by being prolonged, as a whole."""
+    """Longest total time of a lease that is prolonged."""
 
     upto_hours: float = Field(gt=0)
 
 
 class LeaseOptions(Strict):
-    """`start` is ``now``, ``next-free`` (the first time at which all machines are free), or a time
-    with its offset, such as ``2026-12-01T08:00Z``. A lease of this `name` and owner that is there
-    is used; without a name the lease has the testbed's. Blazar keeps 80 characters of it."""
+    """Lease of a testbed.
+
+    `start` is ``now``, ``next-free`` (the first time at which all machines are free) or a time with
+    its offset, such as ``2026-12-01T08:00Z``. A lease that the user made under this `name` is used
+    and kept; otherwise a new lease has this name and the testbed's tag. Blazar keeps 80 characters.
+    """
 
     name: str | None = Field(default=None, min_length=1, max_length=80)
     hours: float = Field(default=24.0, gt=0, le=MAX_VIRTUAL_LEASE_HOURS)
@@ -59,19 +185,19 @@ class LeaseOptions(Strict):
 
     @property
     def start_s(self) -> float | None:
-        """Seconds since the epoch; None when no time is given."""
+        """Seconds since the epoch, None if `start` is no time."""
         return self.start.astimezone(UTC).timestamp() if isinstance(self.start, datetime) else None
 
 
 class DeviceOptions(Strict):
-    """Devices that are divided already: `osd` one or several, `scratch` for files."""
+    """Existing partitions of a node: `osd` one or several, `scratch` for files."""
 
     osd: Paths
     scratch: str | None = None
 
 
 class Patience(Strict):
-    """Seconds to wait at most."""
+    """Longest waiting times in seconds."""
 
     lease_s: float = Field(default=600.0, gt=0)
     servers_s: float = Field(default=2400.0, gt=0)
@@ -79,11 +205,11 @@ class Patience(Strict):
 
 
 class Options(Strict):
-    """See docs/chameleon.md. What may differ between groups is one value, or a mapping by group.
+    """Options of the site (docs/chameleon.md); some take one value or a mapping by group.
 
-    `devices` names disks of a group's nodes: whole ones, which are divided as the spec's disk
-    block says, or parts (`DeviceOptions`). Without it, whole machines use their disks that hold no
-    file system, in order, and virtual machines files on their only disk.
+    `devices` names disks of a group's nodes: whole disks, which are divided as the spec's disk
+    block states, or parts (`DeviceOptions`). Without `devices`, whole machines use their unused
+    disks in order and virtual machines use files on their only disk.
     """
 
     site: str = Field(pattern=r"^[A-Za-z0-9]+@[A-Za-z0-9_-]+$")
@@ -137,12 +263,12 @@ class Options(Strict):
 
     @property
     def virtual(self) -> bool:
-        """Virtual machines, not whole ones."""
+        """True if the site has virtual machines, False if it has whole machines."""
         return self.site.startswith(VIRTUAL)
 
     @property
     def longest_hours(self) -> float:
-        """What the policy lets a lease have ahead of it."""
+        """Longest remaining time of a lease in hours by the site's policy."""
         return MAX_VIRTUAL_LEASE_HOURS if self.virtual else MAX_LEASE_HOURS
 
     @property
@@ -151,17 +277,17 @@ class Options(Strict):
         return self.lease.hours * HOUR_S
 
     def filter_of(self, group: str) -> Filter:
-        """What a host of this group must be."""
+        """Return the filter for hosts of this group."""
         kind = _of_group(self.node_type, group)
         of_type: Filter = ["==", "$node_type", kind] if kind else []
         return both(of_type, read_filter(self.filters) if self.filters is not None else [])
 
     def flavor_of(self, group: str) -> str | None:
-        """Name of the group's flavor; None: the smallest that fits."""
+        """Return the name of the group's flavor; None means the smallest that fits."""
         return _of_group(self.flavor, group)
 
     def devices_of(self, group: str, node: str) -> Paths | DeviceOptions | None:
-        """What is named for a node, by its own name or its group's."""
+        """Return the devices given for a node, by its own name or its group's."""
         return self.devices.get(node, self.devices.get(group))
 
 
@@ -172,7 +298,7 @@ def _paths_of(given: Paths | DeviceOptions) -> tuple[str, ...]:
 
 
 def osd_paths(given: Paths | DeviceOptions) -> tuple[str, ...]:
-    """Paths of the store's devices."""
+    """Return paths of the store's devices."""
     return _paths_of(given.osd if isinstance(given, DeviceOptions) else given)
 
 
@@ -181,10 +307,10 @@ def _of_group(value: str | dict[str, str] | None, group: str) -> str | None:
 
 
 def read_options(options: Mapping[str, object], where: str = "site.options") -> Options:
-    """The options of a spec.
+    """Return the checked options of a spec.
 
     Raises:
-        UserError: one sentence for the first that is wrong.
+        UserError: one sentence for the first wrong option.
     """
     try:
         return Options.model_validate(dict(options))
@@ -193,13 +319,13 @@ def read_options(options: Mapping[str, object], where: str = "site.options") -> 
 
 
 def check_spec(spec: TestbedSpec, options: Options) -> None:
-    """Do the options speak of this spec's groups and disks?
+    """Check the options against the spec's groups and disks.
 
     Raises:
-        UserError: one sentence for the first thing that is wrong.
+        UserError: one sentence for the first mistake.
     """
     groups = {group.name: group for group in spec.groups}
-    # Not where options are read, which are those of records too: they must stay readable.
+    # Not checked in `read_options`, which must still read records of earlier versions.
     if options.filters is not None and has_or(read_filter(options.filters)):
         raise UserError(
             f"spec {spec.name}: site.options.filters: Blazar does not take `or`, only comparisons "
@@ -253,5 +379,5 @@ def _check_devices(
 
 
 def root_bytes(group: GroupSpec) -> int:
-    """What a virtual machine of this group needs of its only disk."""
+    """Return the bytes that a virtual machine of this group needs on its only disk."""
     return SYSTEM_BYTES + (group.disk.size * group.disks if group.disk else 0)

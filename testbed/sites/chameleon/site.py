@@ -1,10 +1,14 @@
-"""The site `chameleon`: see docs/chameleon.md."""
+"""The site `chameleon` (docs/chameleon.md): bring a testbed up, look at it, prolong it, remove it.
+
+A testbed's things are known by the tag in their names and by the journal's ids, so a crash between
+a call and its answer loses nothing. Only things with the tag or a journalled id are removed.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +16,45 @@ from schemas.errors import HotbedError, UserError
 from testbed import reach
 from testbed.inventory import cluster_id
 from testbed.sites import keys
-from testbed.sites.chameleon import provision
-from testbed.sites.chameleon.cloud import LIVE, Cloud, CloudError, Lease
-from testbed.sites.chameleon.errors import NoCredentials, when
-from testbed.sites.chameleon.lease import broken_words, find_lease, prolong
+from testbed.sites.chameleon.cloud import (
+    LIVE,
+    Cloud,
+    CloudError,
+    Flavor,
+    FloatingIp,
+    Lease,
+    NoCredentials,
+    Server,
+    open_cloud,
+)
+from testbed.sites.chameleon.lease import (
+    LATE_S,
+    asks_of,
+    broken_words,
+    choose_flavors,
+    end_leases,
+    find_lease,
+    hold_lease,
+    look_for_slot,
+    match_reservations,
+    prolong,
+    unanswered,
+)
 from testbed.sites.chameleon.options import Options, check_spec, read_options
-from testbed.sites.chameleon.owner import remember_owner, require_owner
-from testbed.sites.chameleon.prepare import Scan, Shells, scan
-from testbed.sites.chameleon.release import remove_all, strays
-from testbed.sites.chameleon.work import Work, base_name, left
+from testbed.sites.chameleon.servers import (
+    Contact,
+    Prepared,
+    Scan,
+    Shells,
+    hold_floating_ip,
+    hold_servers,
+    make_base,
+    remove_servers,
+    scan,
+    signal_of,
+    wanted_servers,
+)
+from testbed.sites.chameleon.work import Work, base_name, belongs, left, when
 from testbed.sites.clock import Clock, SystemClock
 from testbed.sites.contract import (
     Capability,
@@ -43,21 +77,16 @@ from testbed.ssh import SshShell
 
 Connect = Callable[[str, str | None], Cloud]
 """(site, project) -> the cloud, with the credentials of the environment."""
-
-
-def connect(site: str, project: str | None) -> Cloud:
-    """The real one; its libraries are loaded here and nowhere else."""
-    from testbed.sites.chameleon.chi_cloud import open_cloud
-
-    return open_cloud(site, project)
+PREFIX = "hotbed-"
+WATCH_S = 60.0
+"""Time in seconds to look for a lease that was requested without an answer."""
 
 
 class ChameleonSite:
     """See `testbed.sites.contract.Site`.
 
     Args:
-        options: of a spec; without them everything but plan and provision of a spec of another
-            site works, by what the records say.
+        options: options of a spec; only `plan` and `provision` of another site's spec need them.
         connect, clock, records, shells, see: the outside world.
     """
 
@@ -68,7 +97,7 @@ class ChameleonSite:
         self,
         options: Mapping[str, object] | None = None,
         *,
-        connect: Connect = connect,
+        connect: Connect = open_cloud,
         clock: Clock | None = None,
         records: Records | None = None,
         shells: Shells = SshShell,
@@ -79,29 +108,27 @@ class ChameleonSite:
         self._clock = clock or SystemClock()
         self._records = records or Records(self.kind)
         self._shells, self._see = shells, see
-        self._told_strays: set[tuple[str, str | None]] = set()
+        self._listed_strays: set[tuple[str, str | None]] = set()
 
     # -- before ---------------------------------------------------------------------------------
 
     def plan(self, spec: TestbedSpec) -> Cost:
-        """See `Site.plan`; asks the cloud when it would start, if there are credentials."""
+        """See `Site.plan`; asks the cloud for the start time if there are credentials."""
         options = self._options_of(spec)
         nodes = sum(group.count for group in spec.groups)
-        hours = options.lease.hours
         try:
             cloud = self._connect(options.site, options.project)
-            told = provision.outlook(spec, options, cloud, self._clock)
-            # Before it costs anything anew: here a state folder that was lost is known of first.
-            told += self._strays(options, cloud)
+            # Strays are listed before new costs arise: they show that a state folder was lost.
+            detail = _outlook(spec, options, cloud, self._clock) + self._strays(options, cloud)
         except NoCredentials as error:
-            told = f"not asked what is free: {error}"
+            detail = f"not asked what is free: {error}"
         return Cost(
-            node_hours=nodes * hours,
+            node_hours=nodes * options.lease.hours,
             nodes=nodes,
             disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
             memory_bytes=sum(group.count * group.memory for group in spec.groups),
-            detail=f"on {options.site}, {told}",
-            hours=hours,
+            detail=f"on {options.site}, {detail}",
+            hours=options.lease.hours,
         )
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
@@ -112,15 +139,15 @@ class ChameleonSite:
             progress("asking the cloud", 0.0)
             try:
                 work = self._work(record, progress)
-                remember_owner(work)
+                work.remember_owner()
             except HotbedError:
                 if not record.entries():
                     self._records.remove(spec.name)  # nothing was ever asked for
                 raise
             if record.data["phase"] != "ready" or _health(work).state is not State.READY:
-                provision.build(work, self._shells, self._see)
+                _build(work, self._shells, self._see)
             progress("ready", 1.0)
-            return describe(self._records, record.name, record.data)
+            return _describe(record.folder, record.data)
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -133,7 +160,7 @@ class ChameleonSite:
         return list(self._records.names())
 
     def status(self, name: str) -> Status:
-        """See `Site.status`; when the cloud cannot be asked, what was known last."""
+        """See `Site.status`; the last known state if the cloud cannot be asked."""
         data = self._records.read(name)
         if not data:
             return Status(State.ABSENT, f"there is no testbed {name!r}")
@@ -142,13 +169,17 @@ class ChameleonSite:
             status = _health(work)
             return replace(status, detail=status.detail + self._strays(work.options, work.cloud))
         except HotbedError as error:
-            return _remembered(data, self._clock.now(), str(error))
+            ends = _ends_at(data)
+            over = ends is not None and ends <= self._clock.now()
+            state = State.READY if data["phase"] == "ready" else State.BUILDING
+            detail = f"as known last; not asked now: {str(error).rstrip('.')}"
+            return Status(State.FAILED if over else state, detail, {}, ends)
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
-        """See `Site.find`. The cloud is asked only when the lease seems to be over."""
-        data = self._records.read(name)
+        """See `Site.find`. The cloud is asked only if the lease seems to be over."""
+        data, folder = self._records.read(name), self._records.folder(name)
         if partly:
-            return describe(self._records, name, data) if data and data.get("nodes") else None
+            return _describe(folder, data) if data and data.get("nodes") else None
         if not data or data["phase"] != "ready":
             return None
         ends = _ends_at(data)
@@ -158,7 +189,7 @@ class ChameleonSite:
                     return None
             except HotbedError:
                 return None
-        return describe(self._records, name, data)
+        return _describe(folder, data)
 
     # -- later ----------------------------------------------------------------------------------
 
@@ -186,7 +217,7 @@ class ChameleonSite:
         if name in self._records.names():
             with self._records.open(name) as record:
                 if record.data and record.entries():  # else nothing was ever asked for
-                    remove_all(self._work(record, progress))
+                    _remove_all(self._work(record, progress))
                     folder = record.folder
                     reach.hang_up(name, folder, folder / "known_hosts")
                 self._records.remove(name)
@@ -195,7 +226,7 @@ class ChameleonSite:
     # -- capabilities ---------------------------------------------------------------------------
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
-        """See `UsageSite.usage_counters`; of virtual machines the time that others took counts."""
+        """See `UsageSite.usage_counters`; includes steal on virtual machines."""
         testbed = self.find(name)
         if testbed is None:
             raise UserError(f"testbed {name!r} is not ready: {self.status(name).detail}.")
@@ -228,80 +259,226 @@ class ChameleonSite:
         return options
 
     def _work(self, record: Record, progress: Progress) -> Work:
-        work = self._open(record, record.data, progress)
+        work = self._open(record, progress)
         work.set_clock()
-        require_owner(work)
+        work.require_owner()
         return work
 
     def _looking(self, name: str, data: dict[str, Any]) -> Work:
-        """For looking only: nothing of it is written, and nothing is waited for, as there is what
-        was known last."""
-        work = self._open(Record(self._records.folder(name), data), data, silent)
+        """Open a testbed only to look: nothing is written, and failed calls are not repeated."""
+        work = self._open(Record(self._records.folder(name), data), silent)
         work.skew_s = float(data.get("skew_s", 0.0))
         work.pauses_s = ()
-        require_owner(work)
+        work.require_owner()
         return work
 
-    def _open(self, record: Record, data: Mapping[str, Any], progress: Progress) -> Work:
-        options = read_options(data["options"], str(record.folder / "record.json"))
-        spec = TestbedSpec.model_validate(data["spec"])
+    def _open(self, record: Record, progress: Progress) -> Work:
+        options = read_options(record.data["options"], str(record.folder / "record.json"))
+        spec = TestbedSpec.model_validate(record.data["spec"])
         cloud = self._connect(options.site, options.project)
         return Work(record, spec, options, cloud, self._clock, progress)
 
     def _strays(self, options: Options, cloud: Cloud) -> str:
-        """Said once for each of Chameleon's sites and projects, with the first testbed there."""
+        """List strays once for each of Chameleon's sites and projects."""
         where = (options.site, options.project)
-        if where in self._told_strays:
+        if where in self._listed_strays:
             return ""
-        self._told_strays.add(where)
+        self._listed_strays.add(where)
         kept = {name: self._records.read(name) for name in self._records.names()}
         bases = [base_name(name, data["tag"]) for name, data in kept.items() if data]
         try:
-            found = strays(cloud, bases)
+            found = _strays_of(cloud, bases)
         except CloudError:
-            return ""  # said another time
+            return ""  # listed another time
         return f"; of no testbed on this machine: {', '.join(found)}" if found else ""
 
 
+# -- coming up ----------------------------------------------------------------------------------
+
+
 def _begin(record: Record, spec: TestbedSpec, options: Options, now: float) -> None:
-    """Write down what is going to be made, before anything is."""
+    """Record the testbed before anything is made."""
     body = options.model_dump(mode="json")
     if not record.data:
         record.data = {"tag": secrets.token_hex(4), "phase": "new", "made_at": now}
     else:
-        _same(record, spec, body)
+        _require_same(record, spec, body)
     record.data |= {"spec": spec.model_dump(mode="json"), "options": body}
     record.save()
 
 
-def _same(record: Record, spec: TestbedSpec, body: Mapping[str, Any]) -> None:
-    """Only what is for the next lease, and our patience, may change under a testbed."""
+def _require_same(record: Record, spec: TestbedSpec, body: Mapping[str, Any]) -> None:
+    """Check that only options of the next lease and waiting times have changed."""
+
+    def lasting(options: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {name: options[name] for name in options if name not in ("lease", "patience")}
+        return kept | {"lease.name": options["lease"]["name"]}
+
     before = TestbedSpec.model_validate(record.data["spec"])
-    free = ("lease", "patience")
-    old = {key: value for key, value in record.data["options"].items() if key not in free}
-    new = {key: value for key, value in body.items() if key not in free}
-    names = (record.data["options"]["lease"]["name"], body["lease"]["name"])
-    if before.digest() != spec.digest() or old != new or names[0] != names[1]:
+    if before.digest() != spec.digest() or lasting(record.data["options"]) != lasting(body):
         raise UserError(
             f"a testbed {record.name!r} of another spec is there: `hotbed down {record.name}` "
             "first, or give this one another name."
         )
 
 
+def _outlook(spec: TestbedSpec, options: Options, cloud: Cloud, clock: Clock) -> str:
+    """Describe when and on what the testbed could start; changes nothing.
+
+    Raises:
+        UserError: the site has no such machines, or not that many.
+        SiteError: it cannot be asked.
+    """
+    nowhere = Record(Path("/nonexistent"), {"tag": "00000000"})
+    work = Work(nowhere, spec, options, cloud, clock)
+    work.set_clock()
+    flavors = _flavors(work)
+    slot = look_for_slot(work, asks_of(spec, options, flavors))
+    if flavors is not None:
+        return "as " + ", ".join(f"{group}: {flavor.name}" for group, flavor in flavors.items())
+    if slot is None or slot.start_s is None:
+        return "where it is not told what is free"
+    return "free now" if slot.start_s <= work.now() else f"free from {when(slot.start_s)}"
+
+
+def _build(work: Work, shells: Shells, see: Scan) -> None:
+    """Make everything that is missing, then record the nodes.
+
+    Raises:
+        SiteError, UserError: see `Site.provision`.
+    """
+    record, spec = work.record, work.spec
+    record.data["phase"] = "building"
+    record.save()
+    flavors = _flavors(work)
+    asks = asks_of(spec, work.options, flavors)
+    base = make_base(work)
+    lease = hold_lease(work, asks)
+    known = work.ask("looking for flavors", work.cloud.flavors)
+    served = match_reservations(lease, asks)
+    found = hold_servers(work, wanted_servers(work, base, served, known))
+    servers = {node: found[work.server_name(node)] for node in spec.node_names()}
+    public = None
+    if work.options.floating_ip == "admin":
+        work.progress("giving the admin node its address", 0.72)
+        public = hold_floating_ip(work, servers[_admin(spec)])
+    draft = _draft(work, servers, public)
+    prepared = Contact(work, draft, servers, shells, see).prepare()
+    types = _types(work, servers, flavors)
+    image = f"{base.image.name} ({base.image.id})"
+    record.data["nodes"] = [
+        _recorded(
+            work,
+            node,
+            prepared[node.name],
+            servers[node.name],
+            {"type": types[node.name], "image": image},
+        )
+        for node in draft.nodes
+    ]
+    record.data["phase"] = "ready"
+    record.save()
+
+
+def _flavors(work: Work) -> dict[str, Flavor] | None:
+    """Return each group's flavor, None for whole machines."""
+    if not work.options.virtual:
+        return None
+    known = work.ask("looking for flavors", work.cloud.flavors)
+    return choose_flavors(work.spec, work.options, known)
+
+
+def _admin(spec: TestbedSpec) -> str:
+    return next(group.name for group in spec.groups if "admin" in group.roles)
+
+
+def _draft(work: Work, servers: Mapping[str, Server], public: FloatingIp | None) -> Testbed:
+    """Return the testbed before its nodes are set up, reached by the image's user."""
+    admin, racks = _admin(work.spec), work.spec.rack_of()
+    nodes = tuple(
+        Node(
+            name=name,
+            address=servers[name].addresses[0],
+            roles=frozenset(group.roles),
+            group=group.name,
+            ssh_user=work.options.ssh_user,
+            memory_bytes=group.memory,
+            rack=racks.get(name),
+            public_address=public.address if public is not None and name == admin else None,
+            via=admin if public is not None and name != admin else None,
+        )
+        for group in work.spec.groups
+        for name in group.node_names()
+    )
+    return _testbed(work.record.folder, work.spec, nodes)
+
+
+def _testbed(folder: Path, spec: TestbedSpec, nodes: tuple[Node, ...]) -> Testbed:
+    return Testbed(
+        name=folder.name,
+        site=ChameleonSite.kind,
+        nodes=nodes,
+        ssh_key=folder / keys.LOGIN,
+        known_hosts=folder / "known_hosts",
+        directory=folder,
+        spec_hash=spec.digest(),
+    )
+
+
+def _describe(folder: Path, data: Mapping[str, Any]) -> Testbed:
+    """Return the testbed of a record with nodes."""
+    nodes = tuple(Node(**{**node, "roles": frozenset(node["roles"])}) for node in data["nodes"])
+    return _testbed(folder, TestbedSpec.model_validate(data["spec"]), nodes)
+
+
+def _recorded(
+    work: Work, node: Node, prepared: Prepared, server: Server, facts: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the fields of `Node` for the record."""
+    signal, pressure = signal_of(work.options.signal, prepared.facts)
+    facts = {
+        **{"site": work.options.site, "machine": server.host},
+        **facts,
+        "product": str(prepared.facts.get("product", "")),
+    }
+    return asdict(node) | {
+        "roles": sorted(node.roles),
+        "ssh_user": "root",
+        "devices": dict(prepared.devices),
+        "signal": signal,
+        "pressure_file": pressure,
+        "cpus": float(prepared.facts["cpus"]),
+        "facts": {name: value for name, value in facts.items() if value},
+    }
+
+
+def _types(
+    work: Work, servers: Mapping[str, Server], flavors: Mapping[str, Flavor] | None
+) -> dict[str, str]:
+    """Return every node's flavor, or its machine's type if Nova shows the machine."""
+    if flavors is not None:
+        return {n: flavors[g.name].name for g in work.spec.groups for n in g.node_names()}
+    hosts = work.if_allowed("looking at the machines", work.cloud.hosts) or ()
+    types = {host.name: host.node_type for host in hosts}
+    return {node: types.get(server.host, "") for node, server in servers.items()}
+
+
+# -- health -------------------------------------------------------------------------------------
+
+
 def _health(work: Work) -> Status:
-    """What the cloud says of the testbed now."""
+    """Return the testbed's status by the cloud."""
     data = work.record.data
     known = data.get("lease") or {}
     lease = work.ask("looking at the lease", lambda: work.cloud.lease(str(known.get("id", ""))))
+    found = work.ask("looking at the servers", lambda: work.cloud.servers(work.base))
+    servers = {server.name: server.status for server in found}
+    words = {"ACTIVE": "running", "SHUTOFF": "stopped", "BUILD": "building"}
     names = work.spec.node_names()
-    servers = {
-        server.name: server
-        for server in work.ask("looking at the servers", lambda: work.cloud.servers(work.base))
-    }
     nodes = {}
     for name in names:
-        server = servers.get(work.server_name(name))
-        nodes[name] = _words(server.status) if server else "absent"
+        status = servers.get(work.server_name(name), "absent")
+        nodes[name] = words.get(status, status.lower())
     running = sum(state == "running" for state in nodes.values())
     if lease is None or lease.status not in LIVE or lease.end_s <= work.now():
         return _without_lease(work, known, lease, nodes)
@@ -309,17 +486,18 @@ def _health(work: Work) -> Status:
     if lease.status == "PENDING" and lease.start_s > work.now():
         begins = f"the lease starts {when(lease.start_s)}, in {left(lease.start_s - work.now())}"
         return Status(State.PENDING, begins, nodes, ends)
+    detail = f"{running} of {len(names)} nodes run"
     if data["phase"] == "ready" and running == len(names):
         until = f"the lease ends {when(lease.end_s)}, in {left(lease.end_s - work.now())}"
-        return Status(State.READY, f"{running} of {len(names)} nodes run; {until}", nodes, ends)
+        return Status(State.READY, f"{detail}; {until}", nodes, ends)
     state = State.FAILED if data["phase"] == "ready" else State.BUILDING
-    return Status(state, f"{running} of {len(names)} nodes run", nodes, ends)
+    return Status(state, detail, nodes, ends)
 
 
 def _without_lease(
     work: Work, known: Mapping[str, Any], lease: Lease | None, nodes: Mapping[str, str]
 ) -> Status:
-    """Of a testbed whose lease, as `known` last, does not serve, or is not there any more."""
+    """Return the status of a testbed without a serving lease; `known` is the recorded one."""
     if not known:
         return Status(State.BUILDING, "there is no lease yet", nodes)
     end_s = float(known["end_s"]) if lease is None else lease.end_s
@@ -329,41 +507,87 @@ def _without_lease(
         return Status(State.FAILED, said, nodes, ends)
     how = f"has ended ({when(end_s)})"
     if end_s > work.now():
-        how = f"was ended early, by somebody or by the site (it was to end {when(end_s)})"
+        how = f"was ended early, by somebody or by the site (its end was {when(end_s)})"
     return Status(State.FAILED, f"the lease {how}: `hotbed up` again leases anew", nodes, ends)
 
 
-def _words(status: str) -> str:
-    return {"ACTIVE": "running", "SHUTOFF": "stopped", "BUILD": "building"}.get(
-        status, status.lower()
-    )
-
-
-def _remembered(data: Mapping[str, Any], now: float, why: str) -> Status:
-    ends = _ends_at(data)
-    over = ends is not None and ends <= now
-    state = State.READY if data["phase"] == "ready" and not over else State.BUILDING
-    state = State.FAILED if over else state
-    return Status(state, f"as known last; not asked now: {why.rstrip('.')}", {}, ends)
-
-
 def _ends_at(data: Mapping[str, Any]) -> float | None:
-    """End of the lease as known last, by our clock."""
+    """Return the recorded end of the lease by our clock."""
     lease = data.get("lease")
     return float(lease["end_s"]) - float(data.get("skew_s", 0.0)) if lease else None
 
 
-def describe(records: Records, name: str, data: Mapping[str, Any]) -> Testbed:
-    """The testbed of a record whose nodes are ready."""
-    folder = records.folder(name)
-    nodes = tuple(Node(**{**node, "roles": frozenset(node["roles"])}) for node in data["nodes"])
-    spec = TestbedSpec.model_validate(data["spec"])
-    return Testbed(
-        name=name,
-        site=ChameleonSite.kind,
-        nodes=nodes,
-        ssh_key=folder / keys.LOGIN,
-        known_hosts=folder / "known_hosts",
-        directory=folder,
-        spec_hash=spec.digest(),
-    )
+# -- going down ---------------------------------------------------------------------------------
+
+
+def _remove_all(work: Work) -> None:
+    """Remove everything that was made for the testbed and nothing else. Safe to repeat.
+
+    Raises:
+        SiteError: something could not be removed, or a lease may still appear; the next call
+            resumes.
+    """
+    base, cloud = work.base, work.cloud
+    try:
+        work.progress("removing floating IPs", 0.05)
+        made = work.made_ids("floating ip")
+        ips = work.ask("looking for floating IPs", cloud.floating_ips)
+        mine = {ip.id for ip in ips if belongs(ip.description, base) or ip.id in made}
+        work.remove_each("removing floating IPs", mine, cloud.delete_floating_ip)
+        remove_servers(work, 0.1, 0.75)
+    except SiteError:
+        end_leases(work)  # the lease costs, so it ends even if something else stays
+        raise
+    work.progress("removing the lease", 0.8)
+    end_leases(work)
+    work.progress("removing keys and rules", 0.9)
+    groups = work.ask("looking for security groups", cloud.security_groups)
+    ours = {group.id for group in groups if group.name == base}
+    work.remove_each("removing the security group", ours, cloud.delete_security_group)
+    pairs = {base} & set(work.ask("looking for key pairs", cloud.keypairs))
+    work.remove_each("removing the key pair", pairs, cloud.delete_keypair)
+    _await_late_lease(work)
+
+
+def _await_late_lease(work: Work) -> None:
+    """End a lease that appears after its answer got lost: once the record is forgotten, nobody
+    would end it."""
+    for _ in work.polls(WATCH_S):
+        if not unanswered(work):
+            return
+        work.progress("looking for a lease whose answer never came", 0.95)
+        end_leases(work)
+    if asked_s := unanswered(work):
+        until = max(asked_s) + LATE_S
+        raise SiteError(
+            f"{work.options.site}: a lease was asked for at {when(max(asked_s))}, the answer never "
+            f"came, and it may still appear until {when(until + 59)}: repeat `hotbed down "
+            f"{work.record.name}` then, which ends it and forgets the testbed; all else is "
+            "removed",
+            retry_after_s=until - work.now(),
+        )
+
+
+def _strays_of(cloud: Cloud, bases: Sequence[str]) -> list[str]:
+    """Return kinds and names of things of Hotbed's that belong to no testbed with these `bases`:
+    another machine's, or of a lost record.
+
+    Raises:
+        CloudError: see `Cloud`.
+    """
+    me = cloud.identity()
+    named = [("server", server.name) for server in cloud.servers(PREFIX)]
+    named += [
+        ("lease", lease.name)
+        for lease in cloud.leases()
+        if (lease.user_id, lease.project_id) == (me.user_id, me.project_id)
+        and lease.status != "TERMINATED"
+    ]
+    named += [("floating IP", ip.description) for ip in cloud.floating_ips()]
+    named += [("key pair", name) for name in cloud.keypairs()]
+    named += [("security group", group.name) for group in cloud.security_groups()]
+    return [
+        f"{kind} {name}"
+        for kind, name in named
+        if name.startswith(PREFIX) and not any(belongs(name, base) for base in bases)
+    ]

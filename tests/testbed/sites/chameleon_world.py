@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testbed import reach
-from testbed.sites.chameleon.cloud import HOST, Lease, Reservation, Wanted
+from testbed.sites.chameleon.cloud import HOST, CloudError, Fault, Lease, Reservation, Wanted
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
@@ -19,6 +19,8 @@ from tests.testbed.sites.fake_shells import FakeShells
 from tests.testbed.sites.manual_clock import ManualClock
 
 HOUR_S = 3600.0
+LOST = CloudError("Gateway Time-out", Fault.PASSING, status=504)
+FULL = CloudError("Not enough hosts available", Fault.FULL, status=500)
 BARE: dict[str, Any] = {"site": "CHI@UC", "project": "CHI-1", "node_type": "compute_skylake"}
 VIRTUAL: dict[str, Any] = {"site": "KVM@TACC", "project": "CHI-1"}
 
@@ -48,8 +50,25 @@ class World:
         self.shells = FakeShells()
         self.records = Records("chameleon", folder)
 
+    def fail(
+        self, calls: str, error: BaseException, *, when: str = "before", times: int = 10**9
+    ) -> None:
+        """Let the first `times` of these calls (names with spaces between them; ``*``: all) raise
+        `error`, before or after they took effect."""
+        left = [error] * min(times, 10**4)
+
+        def trip(number: int, name: str, at: str) -> None:
+            if at == when and (calls == "*" or name in calls.split()) and left:
+                raise left.pop()
+
+        self.cloud.trip = trip
+
+    def heal(self) -> None:
+        """Let no call fail any more."""
+        self.cloud.trip = lambda number, name, when: None
+
     def site(self) -> ChameleonSite:
-        """As a new process would open it."""
+        """Return the site as a new process would open it."""
         return ChameleonSite(
             connect=lambda site, project: self.cloud,
             clock=self.clock,
@@ -60,7 +79,7 @@ class World:
 
 
 def lease_of(world: World, identity: str, **fields: object) -> Lease:
-    """A lease that a person made by hand, with what `spec_of(BARE)` needs."""
+    """Return a lease that a person made by hand, with the machines for `spec_of(BARE)`."""
     now = world.clock.now()
     wanted = Wanted(HOST, 3, '["==", "$node_type", "compute_skylake"]')
     reservation = Reservation(f"reservation-{identity}", wanted, "active")
@@ -73,7 +92,6 @@ def lease_of(world: World, identity: str, **fields: object) -> Lease:
         ME.user_id,
         ME.project_id,
         (reservation,),
-        made_s=now,
     )
     return replace(lease, **fields)  # type: ignore[arg-type]
 

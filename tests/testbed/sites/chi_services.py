@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from requests_mock import Mocker
 
-from testbed.sites.chameleon import chi_cloud
-from testbed.sites.chameleon.chi_cloud import ChiCloud, open_cloud
+from testbed.sites.chameleon import cloud as chi_cloud
+from testbed.sites.chameleon.cloud import Cloud, open_cloud
 
 KEYSTONE, BLAZAR = "http://keystone.test:5000/v3", "http://blazar.test/v1"
 NOVA, NEUTRON, GLANCE = "http://nova.test/v2.1", "http://neutron.test", "http://glance.test"
@@ -110,6 +110,6 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cloud(http: Mocker, environ: None) -> ChiCloud:
+def cloud(http: Mocker, environ: None) -> Cloud:
     let_in(http)
     return open_cloud(REGION, None)

@@ -31,7 +31,7 @@ from testbed.sites.chameleon.cloud import (
     Server,
     Wanted,
 )
-from testbed.sites.chameleon.filters import holds, read_filter
+from testbed.sites.chameleon.options import holds, read_filter
 from testbed.sites.clock import Clock
 
 ME = Identity("user-me", "project-mine", "me", "CHI-1")
@@ -285,7 +285,6 @@ class FakeCloud:
                 self.me.user_id,
                 self.me.project_id,
                 tuple(reservations),
-                made_s=self.now_s,
             )
             self._leases[made.id] = made
             return made
@@ -336,11 +335,12 @@ class FakeCloud:
         with self._call("keypairs"):
             return [name for user, name in self._keypairs if user == self.me.user_id]
 
-    def create_keypair(self, name: str, public_key: str) -> None:
+    def create_keypair(self, name: str, public_key: str) -> str:
         with self._call("create_keypair"):
             if (self.me.user_id, name) in self._keypairs:
                 raise CloudError(f"Key pair '{name}' already exists.", Fault.REFUSED, status=409)
             self._keypairs[self.me.user_id, name] = public_key
+            return name
 
     def delete_keypair(self, name: str) -> None:
         with self._call("delete_keypair"):
@@ -361,11 +361,12 @@ class FakeCloud:
         with self._call("rules"):
             return list(self._groups[group_id][1])
 
-    def add_rule(self, group_id: str, rule: Rule) -> None:
+    def add_rule(self, group_id: str, rule: Rule) -> Rule:
         with self._call("add_rule"):
             if rule in self._groups[group_id][1]:
                 raise CloudError("Security group rule already exists.", Fault.REFUSED, status=409)
             self._groups[group_id][1].append(rule)
+            return rule
 
     def delete_security_group(self, group_id: str) -> None:
         with self._call("delete_security_group"):

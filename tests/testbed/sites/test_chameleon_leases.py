@@ -1,182 +1,269 @@
-"""Leases of the site `chameleon`: which are ours, how long they may be, what comes after one."""
+"""Leases of the site `chameleon`: ownership, lost answers, lengths, the lease after the first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.sites.chameleon.cloud import Booking, CloudError, Fault, Lease, Wanted
+from schemas.errors import UserError
+from testbed.sites.chameleon.cloud import Booking, CloudError, Fault, Identity, Lease, Wanted
+from testbed.sites.chameleon.lease import LATE_S
+from testbed.sites.chameleon.site import WATCH_S
+from testbed.sites.chameleon.work import POLL_S
 from testbed.sites.contract import SiteError, State
 from testbed.sites.records import Records
 from tests.testbed.sites.chameleon_world import (
     BARE,
+    FULL,
     HOUR_S,
+    LOST,
     VIRTUAL,
     World,
     lease_of,
     spec_of,
     world,
 )
-from tests.testbed.sites.fake_cloud import Died, Trip, hosts
+from tests.testbed.sites.fake_cloud import ME, Died, hosts
 
 __all__ = ["world"]
 
 NAMED: dict[str, Any] = {**BARE, "lease": {"name": "mine"}}
+OTHER_USER = Identity("user-other", ME.project_id, "other", "CHI-1")
+OTHER_PROJECT = Identity(ME.user_id, "project-other", "me", "CHI-2")
+
+
+def live_ids(world: World) -> list[str]:
+    return sorted(lease.id for lease in world.cloud.live_leases())
+
+
+def requested(world: World, options: dict[str, Any]) -> str:
+    """Kill `up` before Blazar has its request; return the lease's name."""
+    world.fail("create_lease", Died())
+    with pytest.raises(Died):
+        world.site().provision(spec_of(options))
+    world.heal()
+    (line,) = [e for e in world.records.entries("small") if e.get("what") == "lease"]
+    return str(line["name"])
 
 
 @pytest.mark.parametrize("ahead", [-50.0, 0.0, 50.0])
 def test_a_lease_of_seven_days_is_no_minute_longer(world: World, ahead: float) -> None:
-    """Blazar counts from the beginning of the minute; clocks that differ by less than a minute are
-    taken for one."""
+    """Blazar counts from the beginning of the minute; smaller differences of clocks are ignored."""
     world.cloud.ahead_s = ahead
     world.site().provision(spec_of({**BARE, "lease": {"hours": 168}}))
     (lease,) = world.cloud.live_leases()
     assert lease.end_s - lease.start_s > 168 * HOUR_S - 180
 
 
-def test_servers_of_the_lease_that_ended_are_not_taken_for_the_next_one_s(world: World) -> None:
-    world.cloud.linger_s = 120.0
-    world.site().provision(spec_of(BARE))
-    (lease,) = world.cloud.live_leases()
-    before = {server.id for server in world.cloud.all_servers()}
-    world.cloud.end_lease(lease.id)
-    assert {server.id for server in world.cloud.all_servers()} == before
-    world.site().provision(spec_of(BARE))
-    assert before.isdisjoint(server.id for server in world.cloud.all_servers())
-    world.clock.sleep(300)
-    assert world.site().status("small").state is State.READY
-
-
-def test_servers_of_the_lease_that_ended_are_not_taken_for_one_s_made_by_hand(
-    world: World,
+@pytest.mark.parametrize("options", [BARE, NAMED], ids=["a new lease", "a lease made by hand"])
+def test_servers_of_the_lease_that_ended_are_not_used(
+    world: World, options: dict[str, Any]
 ) -> None:
     world.cloud.linger_s = 120.0
-    world.site().provision(spec_of(NAMED))
-    (ours,) = world.cloud.live_leases()
+    world.site().provision(spec_of(options))
     before = {server.id for server in world.cloud.all_servers()}
-    world.cloud.end_lease(ours.id)
-    world.cloud.add_lease(lease_of(world, "by-hand"))
-    world.site().provision(spec_of(NAMED))
+    world.cloud.end_lease(live_ids(world)[0])
+    if options is NAMED:
+        world.cloud.add_lease(lease_of(world, "by-hand"))
+    assert {server.id for server in world.cloud.all_servers()} == before
+    world.site().provision(spec_of(options))
     assert before.isdisjoint(server.id for server in world.cloud.all_servers())
     world.clock.sleep(300)
     assert world.site().status("small").state is State.READY
 
 
-def test_a_lease_made_by_hand_after_ours_was_over_stays(world: World) -> None:
+# -- ownership ----------------------------------------------------------------------------------
+
+
+def ours_ended(world: World) -> None:
     world.site().provision(spec_of(NAMED))
-    (ours,) = world.cloud.live_leases()
-    world.cloud.end_lease(ours.id)
-    world.cloud.add_lease(lease_of(world, "by-hand"))
-    world.site().provision(spec_of(NAMED))
-    assert world.cloud.calls.count("create_lease") == 1
-    world.site().release("small")
-    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
+    world.cloud.end_lease(live_ids(world)[0])
 
 
-def test_a_lease_made_by_hand_after_ours_was_refused_stays(world: World) -> None:
-    def trip(number: int, name: str, when: str) -> None:
-        if name == "create_lease":
-            raise CloudError("Not enough hosts available", Fault.FULL, status=500)
-
-    world.cloud.trip = trip
+def ours_was_refused(world: World) -> None:
+    world.fail("create_lease", FULL)
     with pytest.raises(SiteError):
         world.site().provision(spec_of(NAMED))
+
+
+def ours_got_no_answer(world: World) -> None:
+    requested(world, NAMED)
+
+
+@pytest.mark.parametrize("before", [None, ours_ended, ours_was_refused, ours_got_no_answer])
+def test_a_lease_made_by_hand_is_used_and_stays(
+    world: World, before: Callable[[World], None] | None
+) -> None:
+    if before is not None:
+        before(world)
+    world.heal()
+    requests = world.cloud.calls.count("create_lease")
     world.cloud.add_lease(lease_of(world, "by-hand"))
+    world.cloud.add_lease(lease_of(world, "theirs", user_id="somebody"))
+    world.site().provision(spec_of(NAMED))
+    assert world.cloud.calls.count("create_lease") == requests
+    world.clock.sleep(HOUR_S)
+    world.site().release("small")
+    assert live_ids(world) == ["by-hand", "theirs"]
+    assert world.cloud.left() == ["lease mine", "lease mine"]
+
+
+@pytest.mark.parametrize("status", ["ERROR", "TERMINATED"])
+def test_a_dead_lease_of_the_name_is_neither_used_nor_deleted(world: World, status: str) -> None:
+    world.cloud.add_lease(lease_of(world, "dead", status=status))
     world.site().provision(spec_of(NAMED))
     world.site().release("small")
-    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
+    assert world.cloud.lease("dead") is not None
+    assert live_ids(world) == []
 
 
-def test_a_named_lease_whose_answer_never_came_is_ours(world: World) -> None:
-    def trip(number: int, name: str, when: str) -> None:
-        if name == "create_lease" and when == "after":
-            raise Died
+def test_two_leases_made_by_hand_are_refused(world: World) -> None:
+    for identity in ("one", "two"):
+        world.cloud.add_lease(lease_of(world, identity))
+    with pytest.raises(UserError, match=r"2 leases called 'mine' \(one, two\): delete one"):
+        world.site().provision(spec_of(NAMED))
+
+
+def test_a_lease_without_enough_machines_is_refused(world: World) -> None:
+    world.cloud.add_lease(lease_of(world, "small", reservations=()))
+    with pytest.raises(UserError, match="has no reservation of 3 machines of"):
+        world.site().provision(spec_of(NAMED))
+
+
+@pytest.mark.parametrize("name", ["mine", "x" * 80])
+def test_the_name_of_a_new_lease_has_the_testbeds_tag(world: World, name: str) -> None:
+    world.site().provision(spec_of({**BARE, "lease": {"name": name}}))
+    (lease,) = world.cloud.live_leases()
+    assert lease.name.endswith("-" + (world.records.read("small") or {})["tag"])
+    assert lease.name.startswith(name[:71])
+    assert len(lease.name) <= 80
+
+
+@pytest.mark.parametrize("options", [BARE, NAMED])
+@pytest.mark.parametrize("other", [OTHER_USER, OTHER_PROJECT])
+def test_somebody_elses_lease_of_the_same_name_is_left_alone(
+    world: World, options: dict[str, Any], other: Identity
+) -> None:
+    """Operators see everybody's leases; not even our own name makes a lease ours."""
+    name = requested(world, options)
+    fields = {"name": name, "user_id": other.user_id, "project_id": other.project_id}
+    theirs = lease_of(world, "theirs", **fields)
+    world.cloud.add_lease(theirs)
+    leases = world.cloud.leases
+    world.cloud.leases = lambda: [*leases(), theirs]  # type: ignore[method-assign]
+    world.site().provision(spec_of(options))
+    assert len(live_ids(world)) == 2
+    world.site().release("small")
+    assert live_ids(world) == ["theirs"]
+
+
+def test_records_of_an_earlier_version_know_their_lease(world: World) -> None:
+    """Its names had no tag: the journal's id makes the lease ours."""
+    world.site().provision(spec_of(NAMED))
+    (lease,) = world.cloud.live_leases()
+    world.cloud._leases[lease.id] = replace(lease, name="mine")
+    assert world.site().extend("small", HOUR_S).state is State.READY
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+@pytest.mark.parametrize("doing", ["up", "extend", "down"])
+def test_an_unclear_lease_of_an_earlier_version_is_refused(world: World, doing: str) -> None:
+    """Its request got no answer: nobody knows who made the lease of that name."""
+    requested(world, NAMED)
+    journal = world.records.folder("small") / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        line["name"] = "mine" if line["what"] == "lease" else line["name"]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    world.cloud.add_lease(lease_of(world, "unclear"))
+    with pytest.raises(UserError, match="lease unclear has this name: delete it if Hotbed made it"):
+        DOING[doing](world, NAMED)
+    assert live_ids(world) == ["unclear"]
+    world.cloud.delete_lease("unclear")
+    world.clock.sleep(LATE_S)
+    world.site().release("small")
+    assert world.site().names() == []
+
+
+DOING: dict[str, Callable[[World, dict[str, Any]], object]] = {
+    "up": lambda world, options: world.site().provision(spec_of(options)),
+    "extend": lambda world, options: world.site().extend("small", HOUR_S),
+    "down": lambda world, options: world.site().release("small"),
+}
+
+
+@pytest.mark.parametrize("doing", DOING)
+@pytest.mark.parametrize("other", [OTHER_USER, OTHER_PROJECT])
+def test_other_credentials_change_nothing(world: World, other: Identity, doing: str) -> None:
+    world.site().provision(spec_of(BARE))
+    there = world.cloud.left()
+    world.cloud.me = other
+    words = r"made by user me in project CHI-1, and these credentials are of user .*: load"
+    with pytest.raises(UserError, match=words):
+        DOING[doing](world, BARE)
+    status = world.site().status("small")
+    assert status.state is State.READY
+    assert "not asked now: testbed 'small' on CHI@UC was made by user me" in status.detail
+    assert world.cloud.left() == there
+    world.cloud.me = ME
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+def test_the_owner_is_recorded_before_anything_is_made(world: World) -> None:
+    world.fail("create_keypair", Died())
+    with pytest.raises(Died):
+        world.site().provision(spec_of(BARE))
+    owner = (world.records.read("small") or {})["owner"]
+    assert (owner["user_id"], owner["project_id"]) == (ME.user_id, ME.project_id)
+
+
+def test_a_record_without_owner_stays_without(world: World) -> None:
+    """An earlier version wrote it: the next user need not be its owner."""
+    world.site().provision(spec_of(BARE))
+    with world.records.open("small") as record:
+        del record.data["owner"]
+        record.save()
+    world.cloud.lose_server(world.cloud.all_servers()[0].name)
+    world.site().provision(spec_of(BARE))
+    assert "owner" not in (world.records.read("small") or {})
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+# -- lost answers -------------------------------------------------------------------------------
+
+
+def appears(world: World, name: str, after_s: float) -> None:
+    """Let the requested lease appear `after_s` seconds from now."""
+    at = world.clock.now() + after_s
+
+    def trip(number: int, called: str, when: str) -> None:
+        if world.clock.now() >= at and "late" not in world.cloud.made:
+            world.cloud.made.append("late")
+            world.cloud.add_lease(lease_of(world, "late", name=name))
 
     world.cloud.trip = trip
-    with pytest.raises(Died):
-        world.site().provision(spec_of(NAMED))
-    world.site().provision(spec_of(NAMED))
-    (ours,) = world.cloud.live_leases()
-    world.cloud.end_lease(ours.id)
-    world.cloud.add_lease(lease_of(world, "by-hand"))
-    world.site().provision(spec_of(NAMED))
-    world.site().release("small")
-    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
 
 
-def dies_at_the_first_asking(when_it_dies: str, error: BaseException) -> Trip:
-    """A cloud's trip: the first `create_lease` fails before or after it took effect."""
-    fails = [error]
-
-    def trip(number: int, name: str, when: str) -> None:
-        if name == "create_lease" and when == when_it_dies and fails:
-            raise fails.pop()
-
-    return trip
-
-
-@pytest.mark.parametrize("look_before", [True, False])
-def test_an_asking_that_came_to_nothing_makes_no_later_lease_ours(
-    world: World, look_before: bool
-) -> None:
-    """Killed before Blazar had it: the journal's asking has no answer, ever."""
-    world.cloud.trip = dies_at_the_first_asking("before", Died())
-    with pytest.raises(Died):
-        world.site().provision(spec_of(NAMED))
+@pytest.mark.parametrize("options", [BARE, NAMED])
+def test_a_late_lease_is_used_by_the_next_up(world: World, options: dict[str, Any]) -> None:
+    appears(world, requested(world, options), after_s=0.0)
     world.clock.sleep(HOUR_S)
-    world.cloud.add_lease(lease_of(world, "by-hand"))
-    if look_before:
-        world.site().provision(spec_of(NAMED))
-    world.site().release("small")
-    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
-
-
-def test_an_asking_that_was_made_again_makes_no_later_lease_ours(world: World) -> None:
-    lost = CloudError("Gateway Time-out", Fault.PASSING, status=504)
-    world.cloud.trip = dies_at_the_first_asking("before", lost)
-    world.site().provision(spec_of(NAMED))
-    (ours,) = world.cloud.live_leases()
-    world.clock.sleep(HOUR_S)
-    world.cloud.end_lease(ours.id)
-    world.cloud.add_lease(lease_of(world, "by-hand"))
-    world.site().provision(spec_of(NAMED))
-    world.site().release("small")
-    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
-
-
-def test_an_asking_without_answer_is_closed_when_it_is_looked_at_later(world: World) -> None:
-    world.cloud.trip = dies_at_the_first_asking(
-        "before", CloudError("Gateway Time-out", Fault.PASSING, status=504)
-    )
-    world.site().provision(spec_of(NAMED))
-    world.clock.sleep(HOUR_S)
-    world.site().extend("small", HOUR_S)
-    world.site().extend("small", HOUR_S)  # it is closed once
-    lines = [each for each in world.records.entries("small") if each.get("what") == "lease"]
-    assert [line["entry"] for line in lines] == ["ask", "ask", "made", "refused"]
-
-
-def test_a_named_lease_that_comes_to_light_after_minutes_is_ours(world: World) -> None:
-    world.cloud.trip = dies_at_the_first_asking("before", Died())
-    with pytest.raises(Died):
-        world.site().provision(spec_of(NAMED))
-    world.clock.sleep(120)
-    world.cloud.add_lease(lease_of(world, "late"))
-    world.clock.sleep(HOUR_S)
-    world.site().provision(spec_of(NAMED))
-    assert world.cloud.calls.count("create_lease") == 1
+    world.site().provision(spec_of(options))
+    assert live_ids(world) == ["late"]
     world.site().release("small")
     assert world.cloud.left() == []
 
 
 @pytest.mark.parametrize("options", [BARE, NAMED])
-def test_a_lease_that_comes_to_light_after_another_was_asked_for_is_removed(
-    world: World, options: dict[str, object]
-) -> None:
+def test_a_late_lease_next_to_another_is_ended(world: World, options: dict[str, Any]) -> None:
     create = world.cloud.create_lease
     late: list[Lease] = []
 
@@ -186,15 +273,85 @@ def test_a_lease_that_comes_to_light_after_another_was_asked_for_is_removed(
             world.cloud.add_lease(late[0])
             return made
         late.append(world.cloud._leases.pop(made.id))
-        raise CloudError("Gateway Time-out", Fault.PASSING, status=504)
+        raise LOST
 
     world.cloud.create_lease = slow  # type: ignore[method-assign]
     world.site().provision(spec_of(options))
-    (kept,) = world.cloud.live_leases()
-    assert kept.id != late[0].id
+    assert live_ids(world) != [late[0].id]
+    assert len(live_ids(world)) == 1
 
 
-def test_a_lease_that_broke_while_nobody_waited_is_told_and_removed(world: World) -> None:
+def test_a_lease_that_appears_while_the_testbed_is_removed_is_ended(world: World) -> None:
+    appears(world, requested(world, BARE), after_s=32.0)
+    world.site().release("small")
+    assert "late" in world.cloud.made
+    assert world.cloud.left() == world.site().names() == []
+
+
+def test_while_a_lease_may_still_appear_the_record_stays(world: World) -> None:
+    appears(world, requested(world, BARE), after_s=300.0)
+    begun, looks = world.clock.now(), world.cloud.calls.count("leases")
+    words = r"the answer never came, .*: repeat `hotbed down small` then.*all else is removed"
+    with pytest.raises(SiteError, match=words) as error:
+        world.site().release("small")
+    assert world.clock.now() - begun == pytest.approx(WATCH_S, abs=POLL_S)
+    assert world.cloud.calls.count("leases") - looks <= WATCH_S / POLL_S + 1
+    assert error.value.retry_after_s == pytest.approx(LATE_S - WATCH_S, abs=POLL_S)
+    assert world.cloud.left() == []
+    assert world.site().names() == ["small"]
+    world.clock.sleep(error.value.retry_after_s or 0.0)
+    world.site().release("small")
+    assert "late" in world.cloud.made
+    assert world.cloud.left() == world.site().names() == []
+
+
+def too_late(world: World) -> None:
+    requested(world, BARE)
+    world.clock.sleep(LATE_S)
+
+
+def refused(world: World) -> None:
+    world.fail("create_lease", CloudError("Bad Request", Fault.REFUSED, status=400))
+    with pytest.raises(SiteError):
+        world.site().provision(spec_of(BARE))
+
+
+def full(world: World) -> None:
+    world.fail("create_lease", FULL)
+    with pytest.raises(SiteError):
+        world.site().provision(spec_of(BARE))
+
+
+def killed_after_it_was_ended(world: World) -> None:
+    world.cloud.add_lease(lease_of(world, "late", name=requested(world, BARE)))
+    world.fail("delete_lease", Died(), when="after")
+    with pytest.raises(Died):
+        world.site().release("small")
+    world.heal()
+
+
+@pytest.mark.parametrize("before", [too_late, refused, full, killed_after_it_was_ended])
+def test_without_a_lease_that_may_appear_nobody_waits(
+    world: World, before: Callable[[World], None]
+) -> None:
+    before(world)
+    begun = world.clock.now()
+    world.site().release("small")
+    assert world.clock.now() == begun
+    assert world.cloud.left() == world.site().names() == []
+
+
+def test_a_request_before_an_answered_one_is_not_waited_for(world: World) -> None:
+    world.fail("create_lease", LOST, times=1)
+    world.site().provision(spec_of(BARE))
+    world.site().release("small")
+    assert world.cloud.left() == world.site().names() == []
+
+
+# -- ERROR, the end, more time ------------------------------------------------------------------
+
+
+def test_a_lease_that_broke_while_nobody_waited_is_reported_and_deleted(world: World) -> None:
     """It would keep its machines from us: here there are only three."""
     world.cloud.machines = hosts({"compute_skylake": 3})
     now = world.clock.now()
@@ -213,14 +370,7 @@ def test_a_lease_that_broke_while_nobody_waited_is_told_and_removed(world: World
     assert world.site().provision(spec).nodes
 
 
-def test_a_lease_in_error_that_somebody_else_made_is_left_alone(world: World) -> None:
-    world.cloud.add_lease(lease_of(world, "by-hand", status="ERROR"))
-    world.site().provision(spec_of(NAMED))
-    world.site().release("small")
-    assert world.cloud.lease("by-hand") is not None
-
-
-def test_a_lease_that_prolonging_broke_is_not_told_as_one_that_never_started(world: World) -> None:
+def test_a_lease_that_prolonging_broke_is_reported_as_such(world: World) -> None:
     world.site().provision(spec_of(BARE))
 
     def trip(number: int, name: str, when: str) -> None:
@@ -233,7 +383,7 @@ def test_a_lease_that_prolonging_broke_is_not_told_as_one_that_never_started(wor
     words = r"had started, and Blazar broke it off \(ERROR\): it gives no reason: `hotbed up`"
     with pytest.raises(SiteError, match=words):
         world.site().extend("small", HOUR_S)
-    world.cloud.trip = lambda number, name, when: None
+    world.heal()
     status = world.site().status("small")
     assert status.state is State.FAILED
     assert "had started, and Blazar broke it off" in status.detail
@@ -244,34 +394,69 @@ def test_a_lease_that_prolonging_broke_is_not_told_as_one_that_never_started(wor
     assert world.cloud.left() == []
 
 
-def test_a_lease_that_somebody_deletes_is_told_and_cannot_be_extended(world: World) -> None:
-    world.site().provision(spec_of(BARE))
-    (lease,) = world.cloud.live_leases()
-    world.cloud.delete_lease(lease.id)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_lease_that_ended_cannot_be_extended_and_up_leases_anew(
+    world: World, early: bool
+) -> None:
+    before = world.site().provision(spec_of(BARE))
+    if early:
+        world.cloud.delete_lease(live_ids(world)[0])
+    else:
+        world.clock.sleep(25 * HOUR_S)
+        assert world.site().find("small") is None
     status = world.site().status("small")
     assert status.state is State.FAILED
-    assert "the lease was ended early" in status.detail
-    assert status.ends_at_s is not None
-    assert status.ends_at_s <= world.clock.now()
-    with pytest.raises(SiteError, match=r"testbed 'small' cannot be extended: the lease was ended"):
+    words = "the lease was ended early" if early else "the lease has ended"
+    assert words in status.detail
+    assert (status.ends_at_s or 1e99) <= world.clock.now()
+    with pytest.raises(SiteError, match=f"cannot be extended: {words}.*`hotbed up`"):
         world.site().extend("small", HOUR_S)
+    after = world.site().provision(spec_of(BARE))
+    assert [node.name for node in after.nodes] == [node.name for node in before.nodes]
+    assert world.site().status("small").state is State.READY
+    world.site().release("small")
+    assert world.cloud.left() == []
 
 
-def test_a_lease_that_is_over_cannot_be_extended(world: World) -> None:
+def test_not_before_the_window_opens(world: World) -> None:
+    world.site().provision(spec_of({**BARE, "lease": {"hours": 100}}))
+    with pytest.raises(SiteError, match="within 48 h of its end") as error:
+        world.site().extend("small", HOUR_S)
+    assert error.value.retry_after_s == pytest.approx(52 * HOUR_S, rel=0.02)
+    world.clock.sleep(error.value.retry_after_s or 0.0)
+    before = world.site().status("small").ends_at_s or 0.0
+    after = world.site().extend("small", HOUR_S).ends_at_s or 0.0
+    assert after >= before + HOUR_S
+
+
+def test_not_beyond_the_policy_and_the_spec(world: World) -> None:
+    lease = {"hours": 10, "prolong": {"upto_hours": 12}}
+    world.site().provision(spec_of({**BARE, "lease": lease}))
+    world.site().extend("small", HOUR_S)
+    with pytest.raises(UserError, match="upto_hours is 12"):
+        world.site().extend("small", 2 * HOUR_S)
     world.site().provision(spec_of(BARE))
-    world.clock.sleep(25 * HOUR_S)
-    with pytest.raises(SiteError, match=r"cannot be extended: the lease has ended .*`hotbed up`"):
-        world.site().extend("small", HOUR_S)
+    with pytest.raises(UserError, match="168 h from now"):
+        world.site().extend("small", 7 * 24 * HOUR_S)
 
 
-def test_machines_that_others_have_then_are_not_asked_for_again(world: World) -> None:
-    """A reservation right behind ours does not go away by waiting: a shorter time may be had."""
+def test_not_into_somebody_elses_reservation(world: World) -> None:
+    """A reservation right after ours does not go away by waiting: a shorter time may be free."""
     world.site().provision(spec_of(BARE))
     end = world.site().status("small").ends_at_s or 0.0
     world.cloud.others = [Booking(h.id, end, end + HOUR_S) for h in world.cloud.machines]
     with pytest.raises(SiteError, match=r"not enough is free until .*ask for less") as error:
         world.site().extend("small", HOUR_S)
     assert error.value.retry_after_s is None
+    assert world.site().status("small").ends_at_s == end
+
+
+def test_a_lost_answer_to_prolonging_was_a_yes(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+    before = world.site().status("small").ends_at_s or 0.0
+    world.fail("prolong_lease", LOST, when="after")
+    assert (world.site().extend("small", HOUR_S).ends_at_s or 0.0) >= before + HOUR_S
+    assert world.cloud.calls.count("prolong_lease") == 1
 
 
 @pytest.mark.parametrize("options", [BARE, VIRTUAL])
@@ -282,7 +467,7 @@ def test_servers_that_do_not_go_do_not_keep_the_lease(
     for kept in world.cloud._servers.values():
         kept.server = replace(kept.server, status="ERROR")
     world.cloud.delete_s = 1e6
-    with pytest.raises(SiteError, match=r"3 servers are still there.*same command goes on"):
+    with pytest.raises(SiteError, match=r"3 servers are still there.*same command resumes"):
         world.site().release("small")
     assert world.cloud.live_leases() == []
     world.clock.sleep(1e6)
@@ -290,17 +475,17 @@ def test_servers_that_do_not_go_do_not_keep_the_lease(
     assert world.cloud.left() == []
 
 
-def test_what_a_lost_state_folder_knew_is_told_before_anything_is_leased_again(
+def test_things_of_a_lost_state_folder_are_listed_before_anything_is_leased(
     world: World, tmp_path: Path
 ) -> None:
-    """As in a hub that ended the server it was in: nothing here knows of the lease that runs."""
+    """As in a hub that ended the server it was in: nothing here knows the running lease."""
     world.site().provision(spec_of(BARE))
     assert "of no testbed" not in world.site().plan(spec_of(BARE)).detail
     (lease,) = world.cloud.live_leases()
     world.records = Records("chameleon", tmp_path / "another")
-    told = world.site().plan(spec_of(BARE)).detail
-    assert "of no testbed on this machine: " in told
-    assert f"lease {lease.name}" in told
+    detail = world.site().plan(spec_of(BARE)).detail
+    assert "of no testbed on this machine: " in detail
+    assert f"lease {lease.name}" in detail
     made = world.cloud.calls.count("create_lease")
     world.site().provision(spec_of(BARE))
     assert world.cloud.calls.count("create_lease") == made + 1

@@ -67,12 +67,7 @@ def test_the_last_end_is_among_the_times(world: World) -> None:
 
 def test_where_ends_are_not_told(world: World) -> None:
     taken(world, 3)
-
-    def trip(number: int, name: str, when: str) -> None:
-        if name == "bookings":
-            raise CloudError("Policy doesn't allow it.", Fault.REFUSED, status=403)
-
-    world.cloud.trip = trip
+    world.fail("bookings", CloudError("Policy forbids it.", Fault.REFUSED, status=403))
     with pytest.raises(SiteError, match="starts at") as error:
         world.site().provision(NEXT)
     assert error.value.retry_after_s == pytest.approx(4 * HOUR_S, abs=180)
@@ -80,12 +75,9 @@ def test_where_ends_are_not_told(world: World) -> None:
 
 
 def test_another_error_ends_it(world: World) -> None:
-    def trip(number: int, name: str, when: str) -> None:
-        if name == "create_lease":
-            raise CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
-
+    refusal = CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
     taken(world, 3)
-    world.cloud.trip = trip
+    world.fail("create_lease", refusal)
     with pytest.raises(SiteError, match="exceeds the maximum"):
         world.site().provision(NEXT)
     assert askings(world) == 1

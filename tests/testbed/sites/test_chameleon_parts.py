@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from testbed.inventory import fio_file_bytes
-from testbed.sites.chameleon import credentials
-from testbed.sites.chameleon.asks import asks_of, choose_flavors
-from testbed.sites.chameleon.chi_reading import server_of
-from testbed.sites.chameleon.cloud import FLAVOR, HOST, Booking, Host
-from testbed.sites.chameleon.errors import NoCredentials
-from testbed.sites.chameleon.filters import holds, read_filter, same, text_of
-from testbed.sites.chameleon.options import check_spec, read_options
-from testbed.sites.chameleon.prepare import signal_of
-from testbed.sites.chameleon.slots import Need, next_slot
+from testbed.sites.chameleon import cloud as credentials
+from testbed.sites.chameleon.cloud import FLAVOR, HOST, Booking, Host, NoCredentials, server_of
+from testbed.sites.chameleon.lease import Need, asks_of, choose_flavors, next_slot
+from testbed.sites.chameleon.options import (
+    check_spec,
+    holds,
+    read_filter,
+    read_options,
+    same,
+    text_of,
+)
+from testbed.sites.chameleon.servers import signal_of
 from testbed.spec import load_spec
 from tests.testbed.sites.chameleon_world import BARE, VIRTUAL, spec_of
 from tests.testbed.sites.fake_cloud import FLAVORS
@@ -252,12 +255,12 @@ APPLICATION = {
 
 
 def test_credentials_that_serve() -> None:
-    assert credentials.plan("CHI@UC", "CHI-1", APPLICATION) == credentials.Plan(False, True)
+    assert credentials.login_of("CHI@UC", "CHI-1", APPLICATION) == credentials.Login(False, True)
     hub = {"OS_AUTH_TYPE": "v3oidcaccesstoken", "JUPYTERHUB_API_TOKEN": "t", "OS_REGION_NAME": "x"}
-    assert credentials.plan("CHI@TACC", "CHI-1", hub) == credentials.Plan(True, False)
+    assert credentials.login_of("CHI@TACC", "CHI-1", hub) == credentials.Login(True, False)
     for method in ("v3password", "v3oidcpassword"):  # whichever a site's openrc file names
         password = {"OS_AUTH_TYPE": method, "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"}
-        assert credentials.plan("CHI@TACC", "CHI-1", password) == credentials.Plan(True, False)
+        assert credentials.login_of("CHI@TACC", "CHI-1", password) == credentials.Login(True, False)
 
 
 REFUSED = {
@@ -289,7 +292,7 @@ def test_credentials_that_cannot_serve(case: str) -> None:
     environ, words = REFUSED[case]
     project = None if case == "without a project" else "CHI-1"
     with pytest.raises(UserError, match=words) as error:
-        credentials.plan("CHI@UC", project, environ)
+        credentials.login_of("CHI@UC", project, environ)
     assert "very-secret" not in str(error.value)
     assert isinstance(error.value, NoCredentials) == (case in ("none", "clouds.yaml"))
 

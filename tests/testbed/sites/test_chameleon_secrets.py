@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from requests_mock import Mocker
 
-from testbed.sites.chameleon.chi_cloud import ChiCloud, open_cloud
-from testbed.sites.chameleon.cloud import Host, Identity, Lease, Wanted
+from testbed.sites.chameleon.cloud import Cloud, Host, Identity, Lease, Wanted, open_cloud
 from testbed.sites.contract import SiteError
 from testbed.ssh import Completed, Shell, SshTarget
 from tests.testbed.sites.chameleon_world import BARE, World, spec_of, world
@@ -38,7 +37,7 @@ class Halfway:
     """Who we are, the hosts and the asking for a lease are said by HTTP with the credentials; the
     rest of the cloud is in memory."""
 
-    def __init__(self, real: ChiCloud, fake: FakeCloud) -> None:
+    def __init__(self, real: Cloud, fake: FakeCloud) -> None:
         self._real, self._fake = real, fake
 
     def __getattr__(self, name: str) -> Any:

@@ -10,8 +10,16 @@ import pytest
 import requests
 from requests_mock import Mocker
 
-from testbed.sites.chameleon.chi_cloud import ChiCloud
-from testbed.sites.chameleon.cloud import FLAVOR, HOST, CloudError, Fault, NewServer, Rule, Wanted
+from testbed.sites.chameleon.cloud import (
+    FLAVOR,
+    HOST,
+    Cloud,
+    CloudError,
+    Fault,
+    NewServer,
+    Rule,
+    Wanted,
+)
 from tests.testbed.sites.chi_services import (
     BLAZAR,
     LEASE,
@@ -29,14 +37,14 @@ __all__ = ["cloud", "environ", "http"]
 pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to load
 
 
-def test_who_we_are_and_the_clouds_clock(http: Mocker, cloud: ChiCloud) -> None:
+def test_who_we_are_and_the_clouds_clock(http: Mocker, cloud: Cloud) -> None:
     http.get(f"{BLAZAR}/", status_code=404, headers={"Date": "Tue, 01 Dec 2026 08:00:00 GMT"})
     assert cloud.identity().user_id == "user"
     assert cloud.identity().project_id == "project"
     assert cloud.now() == START_S
 
 
-def test_a_lease_is_asked_for_and_read(http: Mocker, cloud: ChiCloud) -> None:
+def test_a_lease_is_asked_for_and_read(http: Mocker, cloud: Cloud) -> None:
     asked = http.post(f"{BLAZAR}/leases", json={"lease": LEASE}, status_code=201)
     wanted = [Wanted(HOST, 8, '["==", "$node_type", "storage"]'), Wanted(FLAVOR, 2, "", "3")]
     lease = cloud.create_lease("mine", None, START_S + 86400, wanted)
@@ -54,14 +62,14 @@ def test_a_lease_is_asked_for_and_read(http: Mocker, cloud: ChiCloud) -> None:
     assert [each.wanted for each in lease.reservations] == wanted
 
 
-def test_a_lease_is_prolonged_by_its_end(http: Mocker, cloud: ChiCloud) -> None:
+def test_a_lease_is_prolonged_by_its_end(http: Mocker, cloud: Cloud) -> None:
     http.get(f"{BLAZAR}/leases/lease-1", json={"lease": LEASE})
     asked = http.put(f"{BLAZAR}/leases/lease-1", json={"lease": LEASE})
     cloud.prolong_lease("lease-1", START_S + 90000)
     assert asked.last_request.json() == {"end_date": "2026-12-02 09:00"}
 
 
-def test_a_lease_in_error_gives_its_reason(http: Mocker, cloud: ChiCloud) -> None:
+def test_a_lease_in_error_gives_its_reason(http: Mocker, cloud: Cloud) -> None:
     event = {"event_type": "start_lease", "time": "2026-12-01T08:00:00.000000", "status": "ERROR"}
     http.get(
         f"{BLAZAR}/leases/lease-1", json={"lease": {**LEASE, "status": "ERROR", "events": [event]}}
@@ -72,7 +80,7 @@ def test_a_lease_in_error_gives_its_reason(http: Mocker, cloud: ChiCloud) -> Non
     assert "start_lease" in lease.reason
 
 
-def test_what_is_not_there_is_no_error(http: Mocker, cloud: ChiCloud) -> None:
+def test_what_is_not_there_is_no_error(http: Mocker, cloud: Cloud) -> None:
     missing = {"error_code": 404, "error_message": "Object not found"}
     http.get(f"{BLAZAR}/leases/gone", status_code=404, json=missing)
     http.delete(f"{BLAZAR}/leases/gone", status_code=404, json=missing)
@@ -103,7 +111,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_blazars_words_are_kept_and_told_apart(http: Mocker, cloud: ChiCloud, case: str) -> None:
+def test_blazars_words_are_kept_and_told_apart(http: Mocker, cloud: Cloud, case: str) -> None:
     status, body, fault = FAULTS[case]
     http.post(f"{BLAZAR}/leases", status_code=status, text=json.dumps(body) if body else "")
     with pytest.raises(CloudError) as error:
@@ -114,14 +122,14 @@ def test_blazars_words_are_kept_and_told_apart(http: Mocker, cloud: ChiCloud, ca
         assert body["error_message"] in str(error.value)
 
 
-def test_a_time_out_is_passing(http: Mocker, cloud: ChiCloud) -> None:
+def test_a_time_out_is_passing(http: Mocker, cloud: Cloud) -> None:
     http.get(f"{BLAZAR}/leases", exc=requests.exceptions.ConnectTimeout)
     with pytest.raises(CloudError) as error:
         cloud.leases()
     assert error.value.fault is Fault.PASSING
 
 
-def test_a_token_that_expired_is_renewed_once(http: Mocker, cloud: ChiCloud) -> None:
+def test_a_token_that_expired_is_renewed_once(http: Mocker, cloud: Cloud) -> None:
     tokens = let_in(http)
     cloud.identity()
     before = tokens.call_count
@@ -133,14 +141,14 @@ def test_a_token_that_expired_is_renewed_once(http: Mocker, cloud: ChiCloud) -> 
     assert tokens.call_count == before + 1
 
 
-def test_credentials_that_stay_refused(http: Mocker, cloud: ChiCloud) -> None:
+def test_credentials_that_stay_refused(http: Mocker, cloud: Cloud) -> None:
     http.get(f"{BLAZAR}/leases", status_code=401, json={"error_message": "no"})
     with pytest.raises(CloudError) as error:
         cloud.leases()
     assert error.value.fault is Fault.CREDENTIALS
 
 
-def test_hosts_and_their_bookings(http: Mocker, cloud: ChiCloud) -> None:
+def test_hosts_and_their_bookings(http: Mocker, cloud: Cloud) -> None:
     host = {
         "id": "1",
         "uid": "abc-1",
@@ -161,7 +169,7 @@ def test_hosts_and_their_bookings(http: Mocker, cloud: ChiCloud) -> None:
     assert (booking.host_id, booking.start_s) == ("1", START_S)
 
 
-def test_a_server_is_asked_for(http: Mocker, cloud: ChiCloud) -> None:
+def test_a_server_is_asked_for(http: Mocker, cloud: Cloud) -> None:
     asked = http.post(f"{NOVA}/servers", json={"server": {"id": "s1"}}, status_code=202)
     made = cloud.create_server(
         NewServer("node", "bm", "image", "net", "key", "#cloud-config\n", reservation_id="r1")
@@ -175,7 +183,7 @@ def test_a_server_is_asked_for(http: Mocker, cloud: ChiCloud) -> None:
     assert body["server"]["config_drive"] is True
 
 
-def test_quota(http: Mocker, cloud: ChiCloud) -> None:
+def test_quota(http: Mocker, cloud: Cloud) -> None:
     words = "Quota exceeded for instances: Requested 1, but already used 10 of 10 instances"
     http.post(f"{NOVA}/servers", status_code=403, json={"forbidden": {"message": words}})
     with pytest.raises(CloudError, match="Quota exceeded for instances") as error:
@@ -183,7 +191,7 @@ def test_quota(http: Mocker, cloud: ChiCloud) -> None:
     assert error.value.fault is Fault.QUOTA
 
 
-def test_servers_are_listed_with_one_request(http: Mocker, cloud: ChiCloud) -> None:
+def test_servers_are_listed_with_one_request(http: Mocker, cloud: Cloud) -> None:
     address = {"addr": "10.1.0.2", "version": 4, "OS-EXT-IPS:type": "fixed"}
     floating = {"addr": "192.0.2.9", "version": 4, "OS-EXT-IPS:type": "floating"}
     up = {"id": "s1", "name": "hotbed-a-1-admin", "status": "ACTIVE"}
@@ -207,7 +215,7 @@ def test_servers_are_listed_with_one_request(http: Mocker, cloud: ChiCloud) -> N
     assert (two.status, two.fault) == ("ERROR", "No valid host was found.")
 
 
-def test_security_group_rules(http: Mocker, cloud: ChiCloud) -> None:
+def test_security_group_rules(http: Mocker, cloud: Cloud) -> None:
     rule = {"direction": "ingress", "ethertype": "IPv4", "security_group_id": "g"}
     nothing = dict.fromkeys(("protocol", "port_range_min", "port_range_max", "remote_ip_prefix"))
     ssh = {"protocol": "tcp", "port_range_min": 22, "port_range_max": 22, "remote_group_id": None}
