@@ -24,7 +24,6 @@ from tests.openstack import config, seed, services
 from tests.openstack.broker import Broker
 from tests.openstack.config import PORTED, Host, Place
 from tests.openstack.database import Database
-from tests.openstack.directory import Directory
 from tests.openstack.parts import CACHE, LOCK, Parts, locked, parts
 from tests.openstack.processes import Processes
 from tests.openstack.proxy import Proxy
@@ -75,13 +74,12 @@ class ControlPlane:
         targets = {name: (_ADDRESS, port) for name, port in ports.items()}
         # python-chi knows keystone's port by heart.
         self.proxy = Proxy(_ADDRESS, targets, {"identity": 5000})
-        self.directory = Directory(_ADDRESS)
         self.admin: Rest
 
     # -- what users are told --------------------------------------------------------------------
 
     def credentials(self, user: str = seed.USER, project: str = seed.PROJECT) -> dict[str, str]:
-        """OS_* variables of a user, and what else makes python-chi find this cloud."""
+        """Return the OS_* variables of a user."""
         return {
             "OS_AUTH_TYPE": "v3password",
             "OS_AUTH_URL": f"{self.proxy.url('identity')}/v3",
@@ -93,7 +91,6 @@ class ControlPlane:
             "OS_REGION_NAME": config.REGION,
             "OS_USERNAME": user,
             "OS_USER_DOMAIN_NAME": seed.DOMAIN,
-            "CHI_RESOURCE_API_URL": self.directory.url,
         }
 
     def user(self, name: str = seed.USER, project: str = seed.PROJECT) -> Rest:
@@ -118,7 +115,6 @@ class ControlPlane:
     def stop(self) -> None:
         """End every process and remove every file; HOTBED_OPENSTACK_KEEP=1 keeps the files."""
         self.proxy.stop()
-        self.directory.stop()
         self.processes.stop()
         for listener in self._listeners.values():
             listener.close()
@@ -168,7 +164,6 @@ class ControlPlane:
         for name in PORTED:
             services.start_api(self.place, self.processes, name, self._listeners[name])
         self.proxy.start()
-        self.directory.start()
         self._answering("identity")
         self.admin = Rest(self.place.auth_url)
         if first:

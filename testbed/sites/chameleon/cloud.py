@@ -379,8 +379,7 @@ def _rules(answer: Any, group_id: str) -> Iterator[Rule]:
         yield Rule(answer.port_range_min)
 
 
-def server_of(answer: Any) -> Server:
-    """Return openstacksdk's server as `Server`; one that is being deleted is not ACTIVE."""
+def _server(answer: Any) -> Server:
     addresses = [
         str(each["addr"])
         for network in (answer.addresses or {}).values()
@@ -388,7 +387,7 @@ def server_of(answer: Any) -> Server:
         if each.get("version", 4) == 4 and each.get("OS-EXT-IPS:type", "fixed") == "fixed"
     ]
     fault = (getattr(answer, "fault", None) or {}) if answer.status == "ERROR" else {}
-    leaving = getattr(answer, "task_state", None) == "deleting"
+    leaving = getattr(answer, "task_state", None) == "deleting"  # ACTIVE to Nova until it is gone
     return Server(
         id=answer.id,
         name=answer.name,
@@ -567,7 +566,7 @@ class Cloud:
         found = self._sdk.compute.servers(
             details=True, name=f"^{prefix}"
         )  # a regular expression to Nova
-        return [server_of(each) for each in found if each.name.startswith(prefix)]
+        return [_server(each) for each in found if each.name.startswith(prefix)]
 
     @translated("making a server")
     def create_server(self, new: NewServer) -> Server:

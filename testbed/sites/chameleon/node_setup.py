@@ -1,8 +1,8 @@
-"""Makes a fresh machine a node: run on it as root, ``python3 - WANTED``, WANTED being base64 of a
-JSON object (see `prepare.wanted_of`); prints one: devices and facts, or ``error``, a sentence.
+"""Setup of a fresh machine as a node: run as root on it by ``python3 - WANTED``.
 
-Repeating it changes nothing. Standard library only, Python 3.10 or newer. It stands alone: nothing
-of Hotbed is on the machine yet.
+WANTED is base64 of a JSON object (`servers.Contact._wanted`). The answer is a JSON object: devices
+and facts, or ``error``, a sentence. Repeating it changes nothing. Standard library only, Python
+3.10 or newer: nothing of Hotbed is on the machine yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-Disk = dict[str, Any]  # as lsblk tells it
+Disk = dict[str, Any]  # of lsblk
 
 MIB = 2**20
 IMAGES = Path("/var/lib/hotbed-site")
@@ -46,11 +46,11 @@ WantedBy=multi-user.target
 
 
 class Trouble(Exception):
-    """What is in the way, as a sentence."""
+    """An obstacle, as a sentence."""
 
 
 def run(*argv: str, stdin: str = "") -> str:
-    """Standard output of a command; Trouble when it fails."""
+    """Return the standard output of a command; raise Trouble if it fails."""
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
@@ -62,19 +62,19 @@ def run(*argv: str, stdin: str = "") -> str:
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file whole."""
+    """Replace a file atomically."""
     temporary = path.with_name(f"{path.name}.hotbed")
     temporary.write_text(text)
     temporary.chmod(mode)
     temporary.replace(path)
 
 
-# -- the node's name, its neighbours, who may log in --------------------------------------------
+# -- names, neighbours, logins ------------------------------------------------------------------
 
 
 def let_in(keys: list[str], home: Path = Path("/root")) -> None:
-    """Let these keys in as root. Cloud images have the same key there with a command that sends
-    people away, and sshd takes the first line that fits: such lines go."""
+    """Let these keys in as root. Cloud images list the same key with a command that sends people
+    away, and sshd takes the first line that fits: such lines are removed."""
     folder = home / ".ssh"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / "authorized_keys"
@@ -85,7 +85,7 @@ def let_in(keys: list[str], home: Path = Path("/root")) -> None:
 
 
 def name_all(own: str, peers: dict[str, str], hosts: Path = HOSTS) -> None:
-    """The node's host name, and every node in /etc/hosts."""
+    """Set the node's host name and list every node in /etc/hosts."""
     if platform.node() != own:
         run("hostnamectl", "set-hostname", own)
     text = hosts.read_text() if hosts.exists() else ""
@@ -97,16 +97,11 @@ def name_all(own: str, peers: dict[str, str], hosts: Path = HOSTS) -> None:
 
 
 def open_firewall(peers: dict[str, str]) -> None:
-    """Let the other nodes, and nobody else, through the image's own firewall."""
+    """Let only the other nodes through the image's own firewall."""
     if shutil.which("firewall-cmd") and _active("firewalld"):
         for address in peers.values():
-            run(
-                "firewall-cmd",
-                "--quiet",
-                "--permanent",
-                "--zone=trusted",
-                f"--add-source={address}",
-            )
+            zone = ("--quiet", "--permanent", "--zone=trusted")
+            run("firewall-cmd", *zone, f"--add-source={address}")
         run("firewall-cmd", "--quiet", "--reload")
     if shutil.which("ufw") and "Status: active" in run("ufw", "status"):
         for address in peers.values():
@@ -121,20 +116,20 @@ def _active(unit: str) -> bool:
 
 
 def block_devices() -> list[Disk]:
-    """Whole disks as lsblk tells them, with their parts as ``children``."""
+    """Return lsblk's whole disks, with their parts as ``children``."""
     columns = "NAME,PATH,TYPE,SIZE,ROTA,RO,MODEL,MOUNTPOINTS,PARTLABEL,PARTUUID"
-    told = json.loads(run("lsblk", "--json", "--bytes", "--output", columns))
-    return [each for each in told["blockdevices"] if each["type"] in ("disk", "loop")]
+    listed = json.loads(run("lsblk", "--json", "--bytes", "--output", columns))
+    return [each for each in listed["blockdevices"] if each["type"] in ("disk", "loop")]
 
 
 def tree(device: Disk) -> list[Disk]:
-    """A device and everything on it."""
+    """Return a device and everything on it."""
     return [device, *(each for child in device.get("children", ()) for each in tree(child))]
 
 
 def in_use(device: Disk) -> bool:
-    """Is anything of it mounted, swapped to, or part of a volume? The volumes on a disk that was
-    divided for an earlier server are not: the kernel finds them at every boot."""
+    """Return True if any part is mounted, swap, or part of a volume. Volumes on a disk that Hotbed
+    divided for an earlier server do not count: the kernel finds them at every boot."""
     parts = tree(device)
     mounted = any(point for part in parts for point in part.get("mountpoints") or ())
     others = {part["type"] for part in parts} - {"disk", "part", "loop"}
@@ -142,19 +137,18 @@ def in_use(device: Disk) -> bool:
 
 
 def is_divided(device: Disk) -> bool:
-    """Was this disk divided by Hotbed, for whatever server?"""
+    """Return True if Hotbed divided this disk, for any server."""
     return any((part.get("partlabel") or "").startswith("hotbed-") for part in tree(device))
 
 
 def label(use: str, number: int, mark: str) -> str:
-    """Name of a part in its partition table, where 36 characters have room. `mark` is the server's
-    own: what a disk holds survives a lease, and a part of an earlier server is none of this one's.
-    """
+    """Return the name of a part in its partition table, at most 36 characters. `mark` is the
+    server's: data on a disk survives a lease, and parts of an earlier server are not ours."""
     return f"hotbed-{use}{number or ''}{'-' if mark else ''}{mark}"
 
 
 def parts_of(device: Disk, number: int, mark: str) -> dict[str, Disk]:
-    """Our parts of the disk `number` by their uses, where they are made already."""
+    """Return our existing parts of the disk `number` by their uses."""
     named = {part.get("partlabel"): part for part in device.get("children", ())}
     uses = {f"osd{number or ''}": "osd", "scratch": "scratch"}
     labels = {use: label(kind, number, mark) for use, kind in uses.items()}
@@ -162,7 +156,7 @@ def parts_of(device: Disk, number: int, mark: str) -> dict[str, Disk]:
 
 
 def free_disks(devices: list[Disk], need: int, media: str) -> list[Disk]:
-    """Whole disks that nothing is on which is in use, large enough and of the wanted kind."""
+    """Return unused whole disks that are large enough and of the wanted kind."""
     wanted = {"any": (True, False), "rotational": (True,), "solid": (False,)}[media]
     return [
         device
@@ -177,7 +171,7 @@ def free_disks(devices: list[Disk], need: int, media: str) -> list[Disk]:
 
 
 def clear(device: Disk) -> None:
-    """Take away what an earlier server's disk holds, from its volumes down to its table."""
+    """Remove everything from an earlier server's disk, from its volumes down to its table."""
     for part in {part["path"]: part for part in reversed(tree(device))}.values():
         if part["type"] == "lvm":
             run("dmsetup", "remove", "--retry", part["name"])
@@ -187,9 +181,9 @@ def clear(device: Disk) -> None:
 
 
 def divide(path: str, number: int, mark: str, osd_bytes: int, scratch_bytes: int) -> None:
-    """Two parts, or one, on a disk whose contents go; the part for files is the first.
+    """Make one or two parts on a disk and wipe it; the part for files is the first.
 
-    Their names come last: a part that has its name is empty, also after a crash in between.
+    Names are written last: a named part is empty, also after a crash.
     """
     sizes = [size for size in (scratch_bytes, osd_bytes) if size]
     lines = ["label: gpt", *(f"size={size // MIB}MiB" for size in sizes)]
@@ -206,8 +200,8 @@ def divide(path: str, number: int, mark: str, osd_bytes: int, scratch_bytes: int
 
 
 def empty(path: str, start: int, size: int) -> None:
-    """Overwrite a part's first and last bytes, and where BlueStore keeps copies of its first ones:
-    the part lies where that of an earlier lease did, whose store must not be found on it."""
+    """Overwrite a part's first and last bytes and BlueStore's copies of the first ones: a part of
+    an earlier lease had the same place, and its store must not be found."""
     with Path(path).open("r+b") as disk:
         for place in (0, *(gib * 2**30 for gib in (1, 10, 100, 1000)), size - MIB):
             if 0 <= place <= size - MIB:
@@ -218,21 +212,21 @@ def empty(path: str, start: int, size: int) -> None:
 
 
 def settle() -> None:
-    """Wait until udev has seen what changed."""
+    """Wait until udev has seen the changes."""
     if shutil.which("udevadm"):
         run("udevadm", "settle", "--timeout=30")
 
 
 def file_for(number: int, need: int) -> str:
-    """A loop device on a file of `need` bytes, attached now and at every boot."""
+    """Return a loop device on a file of `need` bytes, attached now and at every boot."""
     image, losetup = IMAGES / f"disk{number}.img", shutil.which("losetup") or "/sbin/losetup"
     IMAGES.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not image.exists():
         free = shutil.disk_usage(IMAGES).free
         if free < need + SPARE_BYTES:
             raise Trouble(
-                f"{free // MIB} MiB are free on the root disk, and a disk of {need // MIB} MiB is "
-                "to be made on it: make the group's disk smaller or take a larger flavor."
+                f"{free // MIB} MiB are free on the root disk, too few for a disk of "
+                f"{need // MIB} MiB: make the group's disk smaller or take a larger flavor."
             )
         partial = image.with_suffix(".new")
         run("fallocate", "--length", str(need), str(partial))
@@ -240,18 +234,15 @@ def file_for(number: int, need: int) -> str:
     unit = f"hotbed-disk{number}.service"
     write(UNITS / unit, UNIT.format(number=number, losetup=losetup, image=image))
     run("systemctl", "daemon-reload")
-    attached = run(losetup, "--noheadings", "--output", "NAME", "--associated", str(image)).split()
     run("systemctl", "enable", "--quiet", unit)
-    if not attached:
+    look = (losetup, "--noheadings", "--output", "NAME", "--associated", str(image))
+    if not run(*look).split():
         run("systemctl", "restart", unit)
-        attached = run(
-            losetup, "--noheadings", "--output", "NAME", "--associated", str(image)
-        ).split()
-    return attached[0]
+    return run(*look).split()[0]
 
 
 def lasting(parts: dict[str, Disk], wait_s: float = 10.0) -> dict[str, str]:
-    """Paths that stay the same over a boot, where udev makes them and they lead to the part."""
+    """Return each part's path, by a name that lasts over a boot if udev makes one."""
     end = time.monotonic() + (wait_s if shutil.which("udevadm") else 0.0)
     found = {use: lasting_path(part) for use, part in parts.items()}
     while not all(found.values()) and time.monotonic() < end:
@@ -261,7 +252,7 @@ def lasting(parts: dict[str, Disk], wait_s: float = 10.0) -> dict[str, str]:
 
 
 def lasting_path(part: Disk) -> str | None:
-    """By the part's name, or by its id where another part has that name too."""
+    """Return the path by the part's name, or by its id if another part has that name too."""
     for way in ("partlabel", "partuuid"):
         kept = BY / f"by-{way}" / (part.get(way) or "none")
         if kept.exists() and kept.resolve() == Path(part["path"]).resolve():
@@ -270,7 +261,7 @@ def lasting_path(part: Disk) -> str | None:
 
 
 def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
-    """Path of every use; the disks are chosen, divided, or only looked at, as wanted."""
+    """Return the path of every use; choose and divide disks where needed."""
     made: dict[str, str] = {}
     mark = wanted["mark"]
     for number, disk in enumerate(wanted["disks"]):
@@ -302,7 +293,7 @@ def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
 
 
 def choose(devices: list[Disk], number: int, mark: str, need: int, media: str) -> str:
-    """The disk that has our parts, or else the first free one."""
+    """Return the disk that has our parts, else the first free one."""
     for device in devices:
         if parts_of(device, number, mark):
             return str(device["path"])
@@ -325,7 +316,7 @@ def choose(devices: list[Disk], number: int, mark: str, need: int, media: str) -
 
 
 def find(devices: list[Disk], path: str) -> Disk:
-    """The device at `path`, also by another of its names."""
+    """Return the device at `path`, also by another of its names."""
     real = os.path.realpath(path)
     for device in devices:
         if device["path"] == real:
@@ -334,7 +325,7 @@ def find(devices: list[Disk], path: str) -> Disk:
 
 
 def given_parts(parts: dict[str, str]) -> dict[str, str]:
-    """Devices that the spec names one by one."""
+    """Check devices that the spec names one by one."""
     for use, path in parts.items():
         if not Path(path).is_block_device():
             raise Trouble(f"the device for {use}, {path}, is no block device of this machine.")
@@ -345,7 +336,7 @@ def given_parts(parts: dict[str, str]) -> dict[str, str]:
 
 
 def facts() -> dict[str, object]:
-    """What a run's provenance tells of the machine."""
+    """Return facts of the machine for a run's provenance."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     release = Path("/etc/os-release")
     names = (
@@ -365,7 +356,7 @@ def facts() -> dict[str, object]:
 
 
 def main(wanted: dict[str, Any]) -> dict[str, object]:
-    """Everything, in order."""
+    """Do everything, in order."""
     let_in(wanted["keys"])
     name_all(wanted["hostname"], wanted["peers"])
     open_firewall(wanted["peers"])

@@ -337,7 +337,7 @@ def _outlook(spec: TestbedSpec, options: Options, cloud: Cloud, clock: Clock) ->
     if flavors is not None:
         return "as " + ", ".join(f"{group}: {flavor.name}" for group, flavor in flavors.items())
     if slot is None or slot.start_s is None:
-        return "where it is not told what is free"
+        return "at a site that does not show what is free"
     return "free now" if slot.start_s <= work.now() else f"free from {when(slot.start_s)}"
 
 

@@ -279,7 +279,7 @@ def test_parts_that_an_earlier_version_made_keep_their_names(world: World) -> No
 
 def test_what_is_free_is_unknown_where_the_cloud_forbids_to_ask(world: World) -> None:
     world.fail("hosts bookings", CloudError("Policy forbids it.", Fault.REFUSED, status=403))
-    assert "not told what is free" in world.site().plan(spec_of(BARE)).detail
+    assert "does not show what is free" in world.site().plan(spec_of(BARE)).detail
     assert world.site().provision(spec_of(BARE)).nodes
 
 

@@ -9,18 +9,22 @@ from pathlib import Path
 import pytest
 
 from testbed.sites.contract import SiteError, State
-from tests.testbed.sites.chameleon_world import BARE, VIRTUAL, World, spec_of, world
-from tests.testbed.sites.fake_cloud import CloudError, Died, Fault
+from tests.testbed.sites.chameleon_world import BARE, LOST, VIRTUAL, World, spec_of, world
+from tests.testbed.sites.fake_cloud import Died, Trip
 
 __all__ = ["world"]
 
 pytestmark = pytest.mark.slow
 
-KINDS = {"whole machines": BARE, "virtual machines": VIRTUAL}
+KINDS = {
+    "whole machines": BARE,
+    "virtual machines": VIRTUAL,
+    "a lease with a name": BARE | {"lease": {"name": "mine"}},
+}
 
 
-def killing(number: int, when: str, error: BaseException | None = None) -> object:
-    """A trip that ends the process at a call."""
+def killing(number: int, when: str, error: BaseException | None = None) -> Trip:
+    """Return a trip that ends the process at a call."""
 
     def trip(called: int, name: str, at: str) -> None:
         if called == number and at == when:
@@ -30,8 +34,8 @@ def killing(number: int, when: str, error: BaseException | None = None) -> objec
 
 
 def changing_calls(folder: Path, options: dict[str, object], *, down: bool) -> list[int]:
-    """Numbers of the calls that make or remove something, in a run in which nothing goes wrong;
-    and of the calls next to them. The other calls only look: to die there is to die at these."""
+    """Return numbers of the calls that make or remove something in a run without faults. The other
+    calls only look: dying at them is dying next to these."""
     world = World(folder)
     world.site().provision(spec_of(options))
     upto = len(world.cloud.calls)
@@ -43,7 +47,7 @@ def changing_calls(folder: Path, options: dict[str, object], *, down: bool) -> l
 
 
 def whole(world: World) -> None:
-    """Exactly what one testbed needs is there."""
+    """Check that exactly the things of one testbed are there."""
     assert len(world.cloud.live_leases()) == 1
     names = sorted(server.name for server in world.cloud.all_servers())
     assert len(names) == len(set(names)) == 3
@@ -53,7 +57,7 @@ def whole(world: World) -> None:
 
 
 def down(world: World) -> None:
-    """As people do it: again when they are told to, of an asking that nobody had an answer of."""
+    """Release as people do: again if a lease may still appear."""
     try:
         world.site().release("small")
     except SiteError as error:
@@ -71,7 +75,7 @@ def test_killed_while_coming_up(world: World, tmp_path: Path, kind: str, when: s
     for number in calls:
         for go_on in (True, False):
             here = World(tmp_path / f"{number}-{go_on}")
-            here.cloud.trip = killing(number, when)  # type: ignore[assignment]
+            here.cloud.trip = killing(number, when)
             with pytest.raises(Died):
                 here.site().provision(spec)
             if go_on:
@@ -90,7 +94,7 @@ def test_killed_while_going_down(world: World, tmp_path: Path, kind: str, when: 
     for number in changing_calls(tmp_path / "dry", KINDS[kind], down=True):
         here = World(tmp_path / str(number))
         here.site().provision(spec)
-        here.cloud.trip = killing(number, when)  # type: ignore[assignment]
+        here.cloud.trip = killing(number, when)
         with pytest.raises(Died):
             here.site().release("small")
         here.site().release("small")
@@ -105,8 +109,7 @@ def test_an_answer_that_got_lost_makes_nothing_twice(
     spec = spec_of(VIRTUAL)
     for number in changing_calls(tmp_path / "dry", VIRTUAL, down=False):
         here = World(tmp_path / str(number))
-        lost = CloudError("Gateway Time-out", Fault.PASSING, status=504)
-        here.cloud.trip = killing(number, when, lost)  # type: ignore[assignment]
+        here.cloud.trip = killing(number, when, LOST)
         here.site().provision(spec)
         whole(here)
         here.site().release("small")
