@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testbed.sites.chameleon import cloud as chi_cloud
+from testbed.sites.chameleon import cloud as clouds
 from testbed.sites.chameleon import lease as leases
 from testbed.sites.chameleon import site as sites
 from testbed.sites.contract import SiteError, State
@@ -204,7 +204,7 @@ def test_every_making_call_fails_once(
 def test_an_answer_that_comes_too_late(
     plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chi_cloud, "TIMEOUT_S", 10.0)
+    monkeypatch.setattr(clouds, "TIMEOUT_S", 10.0)
     site, spec = a_site(tmp_path), a_spec()
     slow = Rule("reservation", "POST", "/leases", act=lambda _: time.sleep(15.0), after=True)
     plane.proxy.spoil(slow)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from requests_mock import Mocker
 
-from testbed.sites.chameleon import cloud as chi_cloud
+from testbed.sites.chameleon import cloud as clouds
 from testbed.sites.chameleon.cloud import Cloud, open_cloud
 
 KEYSTONE, BLAZAR = "http://keystone.test:5000/v3", "http://blazar.test/v1"
@@ -92,7 +92,7 @@ def let_in(http: Mocker, *, subject: str = "a-token", **more: Any) -> Any:
 
 @pytest.fixture
 def environ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chi_cloud, "_SITES", {})
+    monkeypatch.setattr(clouds, "_SITES", {})
     for name in list(os.environ):
         if name.startswith(("OS_", "JUPYTERHUB_")):
             monkeypatch.delenv(name)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from testbed.inventory import fio_file_bytes
-from testbed.sites.chameleon import cloud as credentials
+from testbed.sites.chameleon import cloud as clouds
 from testbed.sites.chameleon.cloud import FLAVOR, HOST, Booking, Host, NoCredentials
 from testbed.sites.chameleon.lease import Need, asks_of, choose_flavors, next_slot
 from testbed.sites.chameleon.options import (
@@ -233,12 +233,12 @@ APPLICATION = {
 
 
 def test_credentials_that_serve() -> None:
-    assert credentials.login_of("CHI@UC", "CHI-1", APPLICATION) == credentials.Login(False, True)
+    assert clouds.login_of("CHI@UC", "CHI-1", APPLICATION) == clouds.Login(False, True)
     hub = {"OS_AUTH_TYPE": "v3oidcaccesstoken", "JUPYTERHUB_API_TOKEN": "t", "OS_REGION_NAME": "x"}
-    assert credentials.login_of("CHI@TACC", "CHI-1", hub) == credentials.Login(True, False)
+    assert clouds.login_of("CHI@TACC", "CHI-1", hub) == clouds.Login(True, False)
     for method in ("v3password", "v3oidcpassword"):  # whichever a site's openrc file names
         password = {"OS_AUTH_TYPE": method, "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"}
-        assert credentials.login_of("CHI@TACC", "CHI-1", password) == credentials.Login(True, False)
+        assert clouds.login_of("CHI@TACC", "CHI-1", password) == clouds.Login(True, False)
 
 
 REFUSED = {
@@ -270,7 +270,7 @@ def test_credentials_that_cannot_serve(case: str) -> None:
     environ, words = REFUSED[case]
     project = None if case == "without a project" else "CHI-1"
     with pytest.raises(UserError, match=words) as error:
-        credentials.login_of("CHI@UC", project, environ)
+        clouds.login_of("CHI@UC", project, environ)
     assert "very-secret" not in str(error.value)
     assert isinstance(error.value, NoCredentials) == (case in ("none", "clouds.yaml"))
 
