@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from testbed.sites.local import LocalSite
 from testbed.sites.local.names import Places
 from testbed.sites.local.process import read_pid
@@ -105,8 +107,8 @@ class Machines:
         while not self._stop.wait(_PAUSE_S):
             try:
                 self._follow()
-            except Refused:
-                continue  # the cloud is busy: it is asked again
+            except (Refused, requests.RequestException):
+                continue  # the cloud is busy, or closed an idle connection: it is asked again
             except BaseException as error:
                 self.trouble = error
                 raise
@@ -129,8 +131,8 @@ class Machines:
         for identity, server in there.items():
             machine = server["name"].rpartition("-")[2]
             if machine not in self._used and _address(server):
+                self._become(machine, server)  # again, after a fault in between
                 self._used.add(machine)
-                self._become(machine, server)
                 self._servers[machine] = identity
         self._give_floating({_address(there[s]): m for m, s in self._servers.items()})
 
