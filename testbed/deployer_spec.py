@@ -1,54 +1,29 @@
-"""What a spec says of who deploys Ceph: the project's own role, ceph-ansible or cephadm."""
+"""The block `deployer` of a spec: the project's own role, ceph-ansible or cephadm."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 KINDS = ("own", "ceph-ansible", "cephadm")
 _KEY = re.compile(r"[a-z][a-z0-9_]*")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*")
 
 GENERATED = frozenset(
-    {
-        "ceph_conf_overrides",
-        "ceph_origin",
-        "ceph_repository",
-        "ceph_mirror",
-        "ceph_stable_release",
-        "cephx",
-        "cluster",
-        "configure_firewall",
-        "containerized_deployment",
-        "copy_admin_key",
-        "dashboard_enabled",
-        "devices",
-        "fsid",
-        "generate_fsid",
-        "lvm_volumes",
-        "osd_auto_discovery",
-        "osd_objectstore",
-        "pools",
-        "public_network",
-        "radosgw_address_block",
-        "radosgw_frontend_port",
-        "user_config",
-        "yes_i_know",
-    }
+    (
+        *("ceph_conf_overrides", "ceph_origin", "ceph_repository", "ceph_mirror"),
+        *("ceph_stable_release", "cephx", "cluster", "configure_firewall"),
+        *("containerized_deployment", "copy_admin_key", "dashboard_enabled", "devices", "fsid"),
+        *("generate_fsid", "lvm_volumes", "osd_auto_discovery", "osd_objectstore", "pools"),
+        *("public_network", "radosgw_address_block", "radosgw_frontend_port"),
+        *("user_config", "yes_i_know"),
+    )
 )
 """Variables of ceph-ansible that follow from the spec: `variables` may not say otherwise."""
 TOLERATED = frozenset({"radosgw_frontend_port"})
-"""Of these, what specs of testbeds that are up may have, to no effect: refused by a deployment."""
+"""Accepted because specs of older testbeds may have them, without effect; a deployment refuses."""
 
 
 class _Strict(BaseModel):
@@ -112,13 +87,8 @@ class CephadmDeployer(_Strict):
         return image
 
 
-def _kind(deployer: Any) -> str:
-    kind = deployer.get("kind") if isinstance(deployer, dict) else getattr(deployer, "kind", None)
-    return str(kind)
-
-
 def _known(deployer: Any) -> Any:
-    """The name alone is enough: ``deployer: cephadm``."""
+    """Accept the name alone, as in ``deployer: cephadm``, and refuse unknown names."""
     if isinstance(deployer, str):
         deployer = {"kind": deployer}
     if isinstance(deployer, dict) and deployer.get("kind") not in KINDS:
@@ -129,9 +99,7 @@ def _known(deployer: Any) -> Any:
 
 
 DeployerSpec = Annotated[
-    Annotated[OwnDeployer, Tag("own")]
-    | Annotated[CephAnsibleDeployer, Tag("ceph-ansible")]
-    | Annotated[CephadmDeployer, Tag("cephadm")],
-    Discriminator(_kind),
+    OwnDeployer | CephAnsibleDeployer | CephadmDeployer,
+    Field(discriminator="kind"),
     BeforeValidator(_known),
 ]

@@ -1,12 +1,13 @@
-"""Who deploys a testbed's store: one interface, and which of them a spec asks for.
+"""Deployers of a testbed's store: the project's own roles (the default), ceph-ansible and cephadm.
 
-Deployers are the project's own role (the default), ceph-ansible and cephadm; docs/deployers.md
-tells which to choose.
+docs/deployers.md helps to choose.
 """
 
 from __future__ import annotations
 
 import json
+
+from pydantic import ValidationError
 
 from schemas.durable import write_file
 from schemas.errors import UserError
@@ -16,7 +17,7 @@ from testbed.deployer_spec import KINDS
 from testbed.deployers.contract import Deployer
 from testbed.playbook_run import LOG
 from testbed.sites.contract import Testbed
-from testbed.spec import CephSpec, TestbedSpec
+from testbed.spec import CephSpec, TestbedSpec, explain
 
 __all__ = [
     "KINDS",
@@ -33,36 +34,36 @@ __all__ = [
 
 _RECORD = "deployer.json"
 UNFROZEN = "unfrozen"
-"""A mark beside a testbed that is being deployed, until its state is frozen where a site can."""
+"""Marks a testbed that is being deployed, until its state is frozen if its site can do that."""
 
 
 def deployer(kind: str) -> Deployer:
-    """The deployer called `kind`; UserError names those there are."""
+    """Return the deployer `kind`; UserError if it is unknown."""
     if kind == "own":
         from testbed.deployers.own import Own
 
         return Own()
     if kind == "ceph-ansible":
-        from testbed.deployers.ceph_ansible.deployer import CephAnsible
+        from testbed.deployers.ceph_ansible import CephAnsible
 
         return CephAnsible()
     if kind == "cephadm":
-        from testbed.deployers.cephadm.deployer import Cephadm
+        from testbed.deployers.cephadm import Cephadm
 
         return Cephadm()
     raise UserError(f"there is no deployer {kind!r}: there are {', '.join(KINDS)}.")
 
 
 def choose(spec: TestbedSpec) -> Deployer:
-    """The deployer that a spec asks for; every store but Ceph has the project's own alone."""
+    """Return the deployer of a spec; every store but Ceph has only the project's own."""
     return deployer(spec.store.deployer.kind if isinstance(spec.store, CephSpec) else "own")
 
 
 def with_kind(spec: TestbedSpec, kind: str) -> TestbedSpec:
-    """`spec` with another deployer; its options are kept where it names that one already.
+    """Return `spec` with another deployer; its options are kept if it names that one already.
 
     Raises:
-        UserError: no such deployer, or one that cannot deploy this spec; one sentence.
+        UserError: no such deployer, or it cannot deploy this spec.
     """
     deployer(kind)
     if not isinstance(spec.store, CephSpec):
@@ -79,20 +80,15 @@ def with_kind(spec: TestbedSpec, kind: str) -> TestbedSpec:
     body["store"]["deployer"] = {"kind": kind}
     try:
         return TestbedSpec.model_validate(body)
-    except ValueError as error:
-        from pydantic import ValidationError
-
-        from testbed.spec import explain
-
-        assert isinstance(error, ValidationError)
+    except ValidationError as error:
         raise explain(error, f"--deployer {kind}") from error
 
 
 def claim(testbed: Testbed, kind: str) -> str | None:
-    """Note that `kind` deploys this testbed; returns whose store was on it, for `disclaim`.
+    """Note that `kind` deploys this testbed; return the deployer before, for `disclaim`.
 
     Raises:
-        UserError: another one's store is on it.
+        UserError: another deployer's store is on it.
     """
     other = _deployed_by(testbed)
     if other not in (None, kind):
@@ -105,19 +101,19 @@ def claim(testbed: Testbed, kind: str) -> str | None:
 
 
 def disclaim(testbed: Testbed, back_to: str | None = None) -> None:
-    """Note that nothing is deployed any more, or what was before a deployment that did nothing."""
+    """Note that nothing is deployed, or that `back_to` is after a deployment that did nothing."""
     _note(testbed, back_to)
 
 
 def as_deployed(testbed: Testbed, spec: TestbedSpec) -> TestbedSpec:
-    """`spec` with the deployer that brought what is there now, whatever it says itself."""
+    """Return `spec` with the deployer that brought the present store."""
     kind = _deployed_by(testbed)
     return spec if kind is None else with_kind(spec, kind)
 
 
 def begun(testbed: Testbed) -> bool:
-    """Whether a deployment may have changed the machines: not one that its checks refused, nor one
-    that was removed since."""
+    """Return True if a deployment may have changed the machines: its checks did not refuse it, and
+    it was not removed since."""
     if (testbed.directory / UNFROZEN).exists() or _deployed_by(testbed) is not None:
         return True
     # Deployed before there was a choice, and cut off before it had a log.
@@ -139,5 +135,5 @@ def _note(testbed: Testbed, kind: str | None) -> None:
 
 
 def findings() -> list[Finding]:
-    """Which deployers this machine can use, for `hotbed doctor`."""
+    """Check which deployers this machine can use, for `hotbed doctor`."""
     return [deployer(kind).usable() for kind in KINDS]

@@ -1,7 +1,7 @@
-"""What every deployer offers: it brings a Ceph cluster to nodes, and takes it away again.
+"""The interface of deployers: bring a store to nodes, and take it away again.
 
-Whichever did it, the result is the same store: hotbed-agent on the admin node, cephx for it and for
-the clients, the spec's pools, fio's files, and OSDs known by node.
+The result is the same store with every deployer: hotbed-agent on the admin node, cephx for it and
+for the clients, the spec's pools, fio's files, and OSDs known by node.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from testbed.agent.client import agent_client
 from testbed.checks import Finding
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
@@ -16,10 +17,8 @@ from testbed.spec import TestbedSpec
 
 @dataclass(frozen=True)
 class Plan:
-    """What a deployment would be, for people and programs.
-
-    `release` is of the `store` that it brings, `steps` what happens in order, `notes` what is worth
-    knowing before.
+    """A deployment, for people and programs: the `release` of the `store` that it brings, `steps`
+    in order, and `notes` to read before.
     """
 
     deployer: str
@@ -29,12 +28,11 @@ class Plan:
     store: str = "Ceph"
 
     def sentences(self) -> str:
-        """Lines for people."""
-        steps = [f"  {number}. {step}" for number, step in enumerate(self.steps, 1)]
+        """Return lines for people."""
         return "\n".join(
             [
                 f"{self.deployer}: {self.store} {self.release}",
-                *steps,
+                *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1)),
                 *(f"  note: {n}" for n in self.notes),
             ]
         )
@@ -42,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Deployed:
-    """A deployed store as its agent tells it: `osds` are numbers by node, `health` is Ceph's."""
+    """A deployed store as its agent reports it: `osds` are numbers by node, `health` is Ceph's."""
 
     deployer: str
     version: str
@@ -61,10 +59,10 @@ class Deployer(Protocol):
     kind: str
 
     def usable(self) -> Finding:
-        """Whether this machine has what the deployer needs, and how to get it."""
+        """Check this machine for what the deployer needs."""
 
     def plan(self, spec: TestbedSpec) -> Plan:
-        """Dry run. UserError when the spec cannot be deployed so."""
+        """Return the plan of a deployment. UserError if the spec cannot be deployed so."""
 
     def deploy(
         self,
@@ -75,7 +73,7 @@ class Deployer(Protocol):
         site: Site | None = None,
         wipe: bool = False,
     ) -> dict[str, int]:
-        """Bring the store; returns changes by node. Repeating it resumes and changes nothing."""
+        """Bring the store; return changes by node. Repeating it resumes and changes nothing."""
 
     def remove(
         self,
@@ -89,4 +87,21 @@ class Deployer(Protocol):
         """Take everything away, also after a crash; a deployment by any deployer works then."""
 
     def status(self, testbed: Testbed) -> Deployed:
-        """The store as it is now. UserError when there is none."""
+        """Return the store's version, health and OSDs.
+
+        Raises:
+            UserError: nothing is deployed.
+            StoreError, RemoteError: the store does not answer.
+        """
+        agent = agent_client(testbed)
+        facts = agent.call("facts")
+        return Deployed(
+            deployer=self.kind,
+            version=str(agent.call("versions").get("ceph", "none")),
+            health=str(agent.call("health")["status"]),
+            osds={
+                name: tuple(int(number) for number in facts[name].get("osds", ()))
+                for name in sorted(facts)
+                if facts[name].get("osds")
+            },
+        )

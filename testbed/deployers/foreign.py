@@ -1,34 +1,132 @@
-"""What deployers of others have in common: the machines before them, and the store after them."""
+"""Deployers by others: the project's own steps before and after a foreign tool does its work."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import yaml
 
 from schemas.errors import UserError
-from testbed.deploy import control_plane
-from testbed.deployers.settings import LATER, Settings
+from testbed.deploy import control_plane, save_spec, unshaped
+from testbed.deployers.contract import Deployer
 from testbed.inventory import build_inventory, cluster_id
-from testbed.playbook_run import PLAYBOOKS, Ansible, DeployError, play
-from testbed.sites.contract import Node, Progress, Testbed
-from testbed.spec import TestbedSpec
+from testbed.playbook_run import PLAYBOOKS, Ansible, DeployError, play, private_data
+from testbed.sites.contract import Node, Progress, Site, Testbed, silent
+from testbed.spec import CephSpec, TestbedSpec
 
 OURS = Ansible(PLAYBOOKS, PLAYBOOKS / "ansible.cfg", refusing=("validate", "validate_volumes"))
 VOLUME = "osd"
+Settings = dict[str, dict[str, str]]
+"""Section -> option -> value as ceph.conf writes it."""
 Step = Callable[[], dict[str, int]]
 """Returns changes by node."""
+Bring = Callable[[Path, Progress], tuple[dict[str, int], Settings]]
+"""Makes the cluster, with Ansible's private data in a folder. Returns changes by node, and settings
+for the monitors' configuration database, if they are not in ceph.conf."""
+
+DEFAULTS = PLAYBOOKS / "roles" / "ceph" / "defaults" / "main.yml"
+DAEMON_BYTES = 939524096  # least osd_memory_target that Ceph takes
+MEMORY_SHARE = 0.5  # of a machine's memory, for its OSDs
+OWN_WAY = frozenset(
+    {
+        # OSDs place themselves when they are made, and only then: see LATER.
+        "osd_crush_update_on_start",
+        # ceph-volume makes what is below an OSD.
+        "bluestore_block_create",
+        "osd_objectstore",
+        "mon_warn_on_filestore_osds",
+        # The foreign tool decides who may talk to the cluster.
+        "auth_cluster_required",
+        "auth_service_required",
+        "auth_client_required",
+    }
+)
+"""Defaults of the role `ceph` that belong to its own way of making daemons."""
+LATER: Settings = {"osd": {"osd_crush_update_on_start": "false"}}
+"""For OSDs that have their places: a restart must not undo a controller's change."""
+
+
+class ForeignDeployer(Deployer, Protocol):
+    """Deployment by a tool of others, between the playbooks prepare.yml and adopt.yml."""
+
+    @abstractmethod
+    def ready(self, testbed: Testbed, spec: TestbedSpec, progress: Progress) -> Bring:
+        """Check the spec and fetch the tool, before any machine is touched."""
+
+    @abstractmethod
+    def variables(self, spec: TestbedSpec) -> dict[str, Any]:
+        """Return variables of the project's own playbooks."""
+
+    @abstractmethod
+    def tear_down(
+        self, testbed: Testbed, spec: TestbedSpec, folder: Path, progress: Progress
+    ) -> dict[str, int]:
+        """Remove the cluster by the tool; return changes by node."""
+
+    def deploy(
+        self,
+        testbed: Testbed,
+        spec: TestbedSpec,
+        progress: Progress = silent,
+        *,
+        site: Site | None = None,
+        wipe: bool = False,
+    ) -> dict[str, int]:
+        """See `Deployer.deploy`."""
+        save_spec(testbed, spec)
+        bring = self.ready(testbed, spec, part(progress, 0.0, 0.1))
+        made = inventory(testbed, spec, self.kind, {"validate_wipe": wipe, **self.variables(spec)})
+        with private_data(testbed) as folder, unshaped(testbed, site):
+            first, last = part(progress, 0.1, 0.2), part(progress, 0.85, 1.0)
+            ready = play(testbed, folder, "prepare.yml", made, first, ansible=OURS)
+            brought, settings = bring(folder, part(progress, 0.2, 0.85))
+            taken = adopt(testbed, spec, folder, made, last, settings=settings)
+        return _of_nodes(testbed, added(ready, brought, taken))
+
+    def remove(
+        self,
+        testbed: Testbed,
+        spec: TestbedSpec,
+        progress: Progress = silent,
+        *,
+        packages: bool = False,
+        site: Site | None = None,
+    ) -> dict[str, int]:
+        """See `Deployer.remove`. Devices, names and the project's parts go also if the tool failed;
+        its failure is raised then."""
+        variables = {"validate_wipe": False, **self.variables(spec), "remove_packages": packages}
+        made = inventory(testbed, spec, self.kind, variables)
+        with private_data(testbed) as folder, unshaped(testbed, site):
+            first, rest = part(progress, 0.0, 0.6), part(progress, 0.6, 1.0)
+
+            def book(name: str) -> Step:
+                return lambda: play(testbed, folder, name, made, rest, ansible=OURS)
+
+            counts = every(
+                lambda: self.tear_down(testbed, spec, folder, first),
+                book("leftovers.yml"),
+                book("remove.yml"),
+            )
+        return _of_nodes(testbed, counts)
+
+
+def as_root(user: str, argv: Sequence[str]) -> list[str]:
+    """Return a command for a machine that is reached as `user`."""
+    return list(argv) if user == "root" else ["sudo", "-n", *argv]
 
 
 def volume_group(testbed: Testbed, place: int) -> str:
-    """The volume group over a node's OSD device number `place`: the same at every deployment."""
+    """Return the volume group over a node's OSD device number `place`, always the same."""
     return f"hotbed-{cluster_id(testbed)[:8]}-{place}"
 
 
 def volumes(testbed: Testbed, node: Node) -> list[dict[str, str]]:
-    """Group, volume and device of each of a node's OSDs."""
+    """Return group, volume and device of each of a node's OSDs."""
     return [
         {"vg": volume_group(testbed, place), "lv": VOLUME, "device": device}
         for place, device in enumerate(node.osd_devices)
@@ -36,10 +134,10 @@ def volumes(testbed: Testbed, node: Node) -> list[dict[str, str]]:
 
 
 def network_of(testbed: Testbed) -> str:
-    """The smallest network that holds every node's address, as 10.0.0.0/24.
+    """Return the smallest network that holds every node's address, such as 10.0.0.0/24.
 
     Raises:
-        UserError: an address is a name, or they are of both families.
+        UserError: an address is a name, or the addresses are of both families.
     """
     addresses = []
     for node in testbed.nodes:
@@ -62,9 +160,9 @@ def network_of(testbed: Testbed) -> str:
 def inventory(
     testbed: Testbed, spec: TestbedSpec, deployer: str, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The inventory of prepare.yml, adopt.yml and leftovers.yml.
+    """Return the inventory of prepare.yml, adopt.yml and leftovers.yml.
 
-    OSDs are volumes instead of numbered devices: numbers are the deployer's to give out.
+    OSDs are volumes instead of numbered devices: the foreign tool gives out the numbers.
 
     Raises:
         UserError: see `build_inventory`.
@@ -86,11 +184,11 @@ def inventory(
 
 
 def packages(of_ceph: bool, *more: str) -> str:
-    """The list of packages that the role `base` brings, for each machine by its groups.
+    """Return the list of packages that the role `base` brings, for each machine by its groups.
 
     Args:
-        of_ceph: librados and the command `ceph` on admin node and clients too.
-        more: everywhere.
+        of_ceph: True for librados and the command `ceph` on admin node and clients too.
+        more: packages for every machine.
     """
     ceph = "['ceph-common', 'python3-rados']" if of_ceph else "[]"
     return (
@@ -101,20 +199,11 @@ def packages(of_ceph: bool, *more: str) -> str:
     )
 
 
-def prepare(
-    testbed: Testbed, folder: Path, made: dict[str, Any], progress: Progress
-) -> dict[str, int]:
-    """Check the machines and make them ready. `RefusedError` where they are not fit."""
-    return play(testbed, folder, "prepare.yml", made, progress, ansible=OURS)
-
-
 def adoption(
     testbed: Testbed, spec: TestbedSpec, folder: Path, settings: Settings
 ) -> dict[str, Any]:
-    """Variables of adopt.yml beside the inventory's; the control plane's archive is in `folder`.
-
-    Args:
-        settings: for the monitors' configuration database, where they are not in ceph.conf.
+    """Return variables of adopt.yml in addition to the inventory's; the control plane's archive is
+    put into `folder`.
     """
     variables = control_plane(testbed, spec, folder)
     store = spec.ceph()
@@ -138,32 +227,17 @@ def adopt(
     *,
     settings: Settings,
 ) -> dict[str, int]:
-    """Make the project's store of a cluster that runs; see `adoption`."""
+    """Make the project's store of a running cluster; see `adoption`."""
     made["all"]["vars"] |= adoption(testbed, spec, folder, settings)
     return play(testbed, folder, "adopt.yml", made, progress, ansible=OURS)
 
 
-def take_away(
-    testbed: Testbed, folder: Path, made: dict[str, Any], progress: Progress
-) -> dict[str, int]:
-    """What is left when the deployer has removed its cluster: devices, names, and our own.
-
-    Raises:
-        DeployError: see `every`.
-    """
-
-    def book(name: str) -> Step:
-        return lambda: play(testbed, folder, name, made, progress, ansible=OURS)
-
-    return every(book("leftovers.yml"), book("remove.yml"))
-
-
 def every(*steps: Step) -> dict[str, int]:
-    """Take all steps of a removal, also those after one that failed; changes by node.
+    """Take all steps of a removal, also those after a failure; return changes by node.
 
     Raises:
-        DeployError: the failures of all steps. Where one names no node it may be any's, and none
-            are named.
+        DeployError: the failures of all steps. A failure without a node may be any node's, and no
+            node is named then.
     """
     done: list[dict[str, int]] = []
     failed: list[DeployError] = []
@@ -180,7 +254,7 @@ def every(*steps: Step) -> dict[str, int]:
 
 
 def added(*counts: Mapping[str, int]) -> dict[str, int]:
-    """Changes by node of several runs together."""
+    """Return changes by node of several runs together."""
     total: dict[str, int] = {}
     for count in counts:
         for node, number in count.items():
@@ -188,10 +262,47 @@ def added(*counts: Mapping[str, int]) -> dict[str, int]:
     return total
 
 
+def _of_nodes(testbed: Testbed, counts: dict[str, int]) -> dict[str, int]:
+    """Leave out localhost, which is no part of a cluster."""
+    names = {node.name for node in testbed.nodes}
+    return {name: count for name, count in counts.items() if name in names}
+
+
 def part(progress: Progress, begin: float, end: float) -> Progress:
-    """`progress` of one step among several: its own 0 to 1 is `begin` to `end` of the whole."""
+    """Return the progress of a step that is `begin` to `end` of the whole."""
+    return lambda phase, share: progress(phase, begin + share * (end - begin))
 
-    def report(phase: str, share: float) -> None:
-        progress(phase, begin + share * (end - begin))
 
-    return report
+# -- settings that keep a cluster quiet: those of the role `ceph` ----------------------------------
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def quiet_settings(store: CephSpec) -> Settings:
+    """Return the role's defaults, overridden by the spec's `config`."""
+    role = yaml.safe_load(DEFAULTS.read_text())
+    defaults: Mapping[str, Mapping[str, object]] = {
+        **role["ceph_default_settings"],
+        # The releases of foreign deployers all have mClock.
+        "osd": {**role["ceph_mclock_settings"], **role["ceph_default_settings"]["osd"]},
+    }
+    settings: Settings = {
+        section: {
+            name: _text(value)
+            for name, value in values.items()
+            if name not in OWN_WAY and "{{" not in str(value)
+        }
+        for section, values in defaults.items()
+    }
+    for section, values in store.config.items():
+        texts = {name: _text(value) for name, value in values.items()}
+        settings.setdefault(section, {}).update(texts)
+    return {section: values for section, values in settings.items() if values}
+
+
+def memory_target(memory_bytes: int | None, osds: int) -> int:
+    """Return bytes for each of a machine's `osds` OSDs, as the role gives them."""
+    share = (memory_bytes or 4 * 2**30) * MEMORY_SHARE / max(osds, 1)
+    return int(max(DAEMON_BYTES, share))

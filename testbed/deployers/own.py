@@ -1,4 +1,4 @@
-"""The project's own role `ceph` as a deployer: what `testbed.deploy` does."""
+"""The project's own roles as a deployer: see `testbed.deploy`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import importlib.util
 
 from testbed.checks import Finding
 from testbed.deploy import deploy, remove
-from testbed.deployers.contract import Deployed, Plan
-from testbed.deployers.store_status import read_status
+from testbed.deployers.contract import Deployer, Plan
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 
@@ -30,40 +29,27 @@ _STORES: dict[str | None, tuple[str, str, tuple[str, ...]]] = {
     "swift": ("Swift", "of its own environment", ("disks, rings, servers and proxies",)),
     None: ("no store,", "only load generators and control plane", ()),
 }
-"""What each store is called, where it is from, and what is brought; None is a spec without one."""
+"""Name, source and parts of each store; None is a spec without a store."""
 
 
-class Own:
-    """See the module's text. Also deploys the stores that are not Ceph."""
+class Own(Deployer):
+    """Deploys every store, also those that are not Ceph."""
 
     kind = "own"
 
     def usable(self) -> Finding:
         """See `Deployer.usable`."""
-        missing = [
-            name for name in ("ansible", "ansible_runner") if importlib.util.find_spec(name) is None
-        ]
-        return Finding(
-            "deployer-own",
-            "deployer own",
-            not missing,
-            f"missing: {', '.join(missing)}" if missing else "ready",
-            "make setup",
-        )
+        wanted = ("ansible", "ansible_runner")
+        missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+        found = f"missing: {', '.join(missing)}" if missing else "ready"
+        return Finding("deployer-own", "deployer own", not missing, found, "make setup")
 
     def plan(self, spec: TestbedSpec) -> Plan:
         """See `Deployer.plan`."""
         store, release, brings = _STORES[spec.store.kind if spec.store else None]
-        return Plan(
-            self.kind,
-            release,
-            (
-                "check every machine, then install missing packages",
-                *brings,
-                "the control plane on the admin node",
-            ),
-            store=store,
-        )
+        first = "check every machine, then install missing packages"
+        last = "the control plane on the admin node"
+        return Plan(self.kind, release, (first, *brings, last), store=store)
 
     def deploy(
         self,
@@ -88,7 +74,3 @@ class Own:
     ) -> dict[str, int]:
         """See `Deployer.remove`."""
         return remove(testbed, spec, progress, packages=packages, site=site)
-
-    def status(self, testbed: Testbed) -> Deployed:
-        """See `Deployer.status`."""
-        return read_status(self.kind, testbed)

@@ -12,8 +12,8 @@ from testbed import deployment, lifecycle
 from testbed.agent import client
 from testbed.deploy import DeployError, save_spec, spec_of
 from testbed.deployers import own
-from testbed.deployers.ceph_ansible.deployer import CephAnsible
-from testbed.deployers.cephadm.deployer import Cephadm
+from testbed.deployers.ceph_ansible import CephAnsible
+from testbed.deployers.cephadm import Cephadm
 from testbed.playbook_events import Failure
 from testbed.playbook_run import LOG, RefusedError
 from testbed.sites.contract import SiteError, Testbed

@@ -9,8 +9,6 @@ import pytest
 import yaml
 
 from testbed import ports, swift_variables
-from testbed.deployers.ceph_ansible import variables as ceph_ansible
-from testbed.deployers.cephadm import specs as cephadm
 from testbed.ports import At, ports_of, to_be_reached
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.stores.swift import confs
@@ -123,6 +121,5 @@ def test_ports_are_those_of_the_roles(root: Path, role: str, names: dict[str, in
 
 
 def test_ports_are_those_of_the_deployers_and_of_swift() -> None:
-    assert {ports.GATEWAY_PORT} == {ceph_ansible.GATEWAY_PORT, cephadm.GATEWAY_PORT}
     assert ports.SWIFT_STEP == swift_variables._STORAGE_PORTS
     assert len(confs.KINDS) == ports.SWIFT_SERVERS

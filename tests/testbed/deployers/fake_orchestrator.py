@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from schemas.errors import RemoteError
-from testbed.deployers.cephadm.cluster import Clock
-from testbed.deployers.cephadm.commands import PROGRAM, Cephadm
+from testbed.deployers.cephadm import PROGRAM, CephadmCommand, PollClock
 from testbed.sites.contract import Node
 from testbed.ssh import Completed
 
@@ -23,13 +22,13 @@ KEY = "ssh-rsa AAAAB3NzaC1yc2E ceph-" + FSID
 
 
 class FakeMachines:
-    """`Machines`: a cluster that comes up as it is told, after `slow` looks at it.
+    """A cluster that comes up as it is told, after `slow` looks at it.
 
     `log` holds (node, what) in order; `broken` names OSD hosts whose OSDs never start, `fails` a
     word of commands that end with the reason given.
     """
 
-    def __init__(self, cephadm: Cephadm, slow: int = 1) -> None:
+    def __init__(self, cephadm: CephadmCommand, slow: int = 1) -> None:
         self._start = cephadm.command()
         self.slow = slow
         self.log: list[tuple[str, str]] = []
@@ -51,7 +50,7 @@ class FakeMachines:
     def run(
         self, node: Node, argv: Sequence[str], *, input: bytes = b"", timeout_s: float = 0.0
     ) -> Completed:
-        """See `Machines.run`."""
+        """See `cephadm.Run`."""
         words = list(argv)
         what = self._name(words)
         self.log.append((node.name, what))
@@ -170,11 +169,11 @@ def daemon(kind: str, host: str, *, running: bool) -> dict[str, object]:
     return row | ({"version": "20.2.0"} if running else {})
 
 
-def stepped_clock() -> Clock:
+def stepped_clock() -> PollClock:
     """Time that moves only when somebody sleeps."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    return Clock(lambda: now[0], sleep)
+    return PollClock(lambda: now[0], sleep)

@@ -18,8 +18,8 @@ import yaml
 
 from schemas.errors import UserError
 from testbed.deployer_spec import GENERATED, CephAnsibleDeployer
-from testbed.deployers.ceph_ansible import sources, tasks, variables
-from testbed.deployers.ceph_ansible.deployer import PURGE, CephAnsible, configuration, tool
+from testbed.deployers import ceph_ansible
+from testbed.deployers.ceph_ansible import PURGE, CephAnsible, configuration, task_names, tool
 from testbed.inventory import cluster_id
 from testbed.playbook_run import LOG, Ansible, RefusedError, play
 from testbed.sites.contract import Testbed
@@ -32,7 +32,7 @@ SPEC = spec_with(
 
 
 def test_the_groups_are_its_own_and_the_admin_node_is_a_client(tmp_path: Path) -> None:
-    children = variables.inventory(bed_of(SPEC, tmp_path), SPEC)["all"]["children"]
+    children = ceph_ansible.inventory(bed_of(SPEC, tmp_path), SPEC)["all"]["children"]
     assert {group: list(body["hosts"]) for group, body in children.items()} == {
         "mons": ["admin"],
         "mgrs": ["admin"],
@@ -46,7 +46,7 @@ def test_the_groups_are_its_own_and_the_admin_node_is_a_client(tmp_path: Path) -
 
 def test_osds_are_made_on_volumes_so_that_a_partition_will_do(tmp_path: Path) -> None:
     bed = bed_of(SPEC, tmp_path)
-    hosts = variables.inventory(bed, SPEC)["all"]["hosts"]
+    hosts = ceph_ansible.inventory(bed, SPEC)["all"]["hosts"]
     group = f"hotbed-{cluster_id(bed)[:8]}-0"
     assert hosts["osd1"]["lvm_volumes"] == [{"data": "osd", "data_vg": group}]
     assert "lvm_volumes" not in hosts["admin"]
@@ -54,7 +54,7 @@ def test_osds_are_made_on_volumes_so_that_a_partition_will_do(tmp_path: Path) ->
 
 
 def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path: Path) -> None:
-    common = variables.group_variables(bed_of(SPEC, tmp_path), SPEC)["all"]
+    common = ceph_ansible.group_variables(bed_of(SPEC, tmp_path), SPEC)["all"]
     settings = common["ceph_conf_overrides"]
     assert settings["osd"]["osd_max_backfills"] == "4"
     assert settings["osd"]["osd_max_scrubs"] == "0"
@@ -68,7 +68,7 @@ def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path: Pat
 
 
 def test_no_secret_and_no_file_of_the_engines_is_among_the_variables(tmp_path: Path) -> None:
-    told = json.dumps(variables.group_variables(bed_of(SPEC, tmp_path), SPEC))
+    told = json.dumps(ceph_ansible.group_variables(bed_of(SPEC, tmp_path), SPEC))
     assert "key" not in told.replace("copy_admin_key", "")
     assert str(tmp_path) not in told
 
@@ -76,8 +76,8 @@ def test_no_secret_and_no_file_of_the_engines_is_among_the_variables(tmp_path: P
 def test_a_variable_that_no_role_knows_is_refused_with_the_nearest_that_is_known() -> None:
     deployer = CephAnsibleDeployer(variables={"crush_device_clas": "hdd"})
     with pytest.raises(UserError, match=r"crush_device_clas is no variable.*crush_device_class is"):
-        variables.check_names(deployer, {"crush_device_class", "devices"})
-    variables.check_names(deployer, {"crush_device_clas"})
+        ceph_ansible.check_names(deployer, {"crush_device_class", "devices"})
+    ceph_ansible.check_names(deployer, {"crush_device_clas"})
 
 
 def test_a_port_of_gateways_that_would_have_no_effect_is_refused_by_a_deployment() -> None:
@@ -86,15 +86,15 @@ def test_a_port_of_gateways_that_would_have_no_effect_is_refused_by_a_deployment
     with pytest.raises(
         UserError, match=r"radosgw_frontend_port is Hotbed's.* 7480\): leave it out"
     ):
-        variables.check_names(deployer, {"radosgw_frontend_port"})
+        ceph_ansible.check_names(deployer, {"radosgw_frontend_port"})
 
 
 def test_a_folder_without_the_pinned_commit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(sources.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(ceph_ansible.SOURCES, str(tmp_path))
     with pytest.raises(UserError, match="no git clone with ceph-ansible's"):
-        sources.clone()
+        ceph_ansible.clone()
 
 
 def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(
@@ -112,13 +112,13 @@ def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(
     (repository / "site.yml.sample").write_text("committed")
     git("add", ".")
     git("commit", "--quiet", "-m", "x")
-    monkeypatch.setattr(sources, "COMMIT", git("rev-parse", "HEAD"))
-    monkeypatch.setenv(sources.VARIABLE, str(repository))
+    monkeypatch.setattr(ceph_ansible, "COMMIT", git("rev-parse", "HEAD"))
+    monkeypatch.setenv(ceph_ansible.SOURCES, str(repository))
     (repository / "site.yml.sample").write_text("edited")
-    root = sources.export(tmp_path / "private")
+    root = ceph_ansible.export(tmp_path / "private")
     assert (root / "site.yml").read_text() == "committed"
     (root / "site.yml").write_text("kept: it is not exported again")
-    assert (sources.export(root) / "site.yml").read_text().startswith("kept")
+    assert (ceph_ansible.export(root) / "site.yml").read_text().startswith("kept")
 
 
 def test_its_configuration_checks_host_keys_and_stays_out_of_the_home_folder(
@@ -146,19 +146,21 @@ def test_names_of_tasks_are_found_through_roles_files_and_blocks(tmp_path: Path)
     play_of = {"hosts": "mons", "tasks": [{"import_role": {"name": "mon"}}], "post_tasks": None}
     book = [{"import_playbook": "dashboard.yml"}, play_of]
     (tmp_path / "site.yml").write_text(yaml.safe_dump(book))
-    assert tasks.names_of(tmp_path, "site.yml") == ["More", "Inner"]
+    assert task_names(tmp_path, "site.yml") == ["More", "Inner"]
 
 
 def test_the_plan_says_what_ends_and_what_its_project_recommends() -> None:
     told = CephAnsible().plan(SPEC).sentences()
-    assert "2026-10-31" in told and "recommends cephadm" in told and sources.COMMIT[:12] in told
+    assert (
+        "2026-10-31" in told and "recommends cephadm" in told and ceph_ansible.COMMIT[:12] in told
+    )
 
 
 # --- with ceph-ansible's own sources -------------------------------------------------------------
 
 needs_sources = pytest.mark.skipif(
-    not os.environ.get(sources.VARIABLE),
-    reason=f"set {sources.VARIABLE} to a clone of ceph-ansible (docs/deployers.md, ceph-ansible)",
+    not os.environ.get(ceph_ansible.SOURCES),
+    reason=f"set {ceph_ansible.SOURCES} to a clone of ceph-ansible (docs/deployers.md)",
 )
 
 
@@ -200,18 +202,18 @@ def check(ansible: Ansible, tmp_path: Path, playbook: str, hosts: dict[str, Any]
 def test_the_inventory_passes_its_syntax_check(
     ansible: Ansible, tmp_path: Path, playbook: str
 ) -> None:
-    made = variables.inventory(bed_of(SPEC, tmp_path), SPEC)
+    made = ceph_ansible.inventory(bed_of(SPEC, tmp_path), SPEC)
     told = check(ansible, tmp_path, playbook, made)
     assert f"playbook: {playbook}" in told
     assert "Could not match supplied host pattern, ignoring: osds" not in told
-    assert len(tasks.names_of(ansible.root, playbook)) > 60
+    assert len(task_names(ansible.root, playbook)) > 60
 
 
 @needs_sources
 @pytest.mark.slow
 def test_what_is_generated_are_variables_that_its_roles_know(ansible: Ansible) -> None:
     in_site_yml_itself = {"yes_i_know"}
-    assert sources.variables_known(ansible.root) >= GENERATED - in_site_yml_itself
+    assert ceph_ansible.variables_known(ansible.root) >= GENERATED - in_site_yml_itself
 
 
 VALIDATION = [
@@ -249,7 +251,7 @@ def validate(ansible: Ansible, bed: Testbed, made: dict[str, Any]) -> list[str]:
         made,
         lambda phase, share: told.append(phase),
         ansible=ansible,
-        tasks=tasks.names_of(ansible.root, "validate.yml"),
+        tasks=task_names(ansible.root, "validate.yml"),
     )
     return told
 
@@ -322,11 +324,11 @@ def test_its_validate_role_accepts_the_variables_to_its_end(
     ansible: Ansible, tmp_path: Path
 ) -> None:
     bed = own_bed(tmp_path / "bed")
-    made = variables.inventory(bed, SPEC)
+    made = ceph_ansible.inventory(bed, SPEC)
     with volumes(made["all"]["hosts"], tmp_path):
         told = validate(ansible, bed, made)
     assert recap(bed) == {node.name: (0, 0) for node in bed.nodes}
-    for name in tasks.names_of(ansible.root, "validate.yml")[-2:]:
+    for name in task_names(ansible.root, "validate.yml")[-2:]:
         assert f"ceph-validate: {name}" in told
     # What ceph-ansible was told on the command line is not there for later playbooks.
     assert not list((bed.directory / "ansible").rglob("extravars"))
@@ -356,7 +358,7 @@ def test_its_validate_role_finds_what_is_wrong_on_each_node(
     ansible: Ansible, tmp_path: Path
 ) -> None:
     bed = own_bed(tmp_path / "bed")
-    made = variables.inventory(bed, SPEC)
+    made = ceph_ansible.inventory(bed, SPEC)
     with volumes(made["all"]["hosts"], tmp_path), pytest.raises(RefusedError) as error:
         for node, (values, _) in WRONG.items():
             made["all"]["hosts"][node] |= values
@@ -373,7 +375,7 @@ def test_its_validate_role_misses_volumes_that_are_not_there(
     ansible: Ansible, tmp_path: Path
 ) -> None:
     bed = own_bed(tmp_path / "bed")
-    made = variables.inventory(bed, SPEC)
+    made = ceph_ansible.inventory(bed, SPEC)
     with pytest.raises(RefusedError, match=r"hotbed-.*doesn't exist or isn't a block") as error:
         validate(ansible, bed, made)
     assert {failure.node for failure in error.value.failures} == {"osd0", "osd1", "osd2"}

@@ -14,11 +14,9 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from testbed.deployer_spec import CephadmDeployer
-from testbed.deployers.cephadm import commands, specs
-from testbed.deployers.cephadm.cluster import Cluster
-from testbed.deployers.cephadm.commands import as_root, cephadm_of
-from testbed.deployers.cephadm.deployer import UNTESTED, Cephadm
+from testbed.deployers import cephadm
+from testbed.deployers.cephadm import UNTESTED, Cephadm, CephadmCommand, Cluster
+from testbed.deployers.foreign import as_root
 from testbed.playbook_run import DeployError
 from testbed.sites.contract import Testbed, silent
 from tests.testbed.deployers.beds import bed_of, spec_with
@@ -31,7 +29,7 @@ from tests.testbed.deployers.fake_orchestrator import (
 
 SPEC = spec_with("cephadm")
 IMAGE = "example.org/ceph/ceph:v20"
-TOOL = cephadm_of(CephadmDeployer(image=IMAGE), FSID)
+TOOL = CephadmCommand(FSID, IMAGE)
 SETTINGS = {"osd": {"osd_max_scrubs": "0"}}
 DEBIANS = "/usr/bin/python3"  # python3-ceph-common is not on PyPI
 CHECK = """
@@ -61,7 +59,7 @@ def machines() -> FakeMachines:
 
 @pytest.fixture
 def cluster(bed: Testbed, machines: FakeMachines) -> Cluster:
-    return Cluster(bed, TOOL, machines, stepped_clock())
+    return Cluster(bed, TOOL, machines.run, stepped_clock())
 
 
 # --- specifications ------------------------------------------------------------------------------
@@ -81,49 +79,49 @@ def debians_word(document: bytes) -> list[str]:
 
 def test_ceph_itself_accepts_every_specification(bed: Testbed) -> None:
     wanted = [
-        *specs.hosts(bed),
-        *specs.controls(bed),
-        *specs.osds(bed),
-        *specs.osds(bed, managed=False),
-        *specs.gateways(bed),
+        *cephadm.hosts(bed),
+        *cephadm.controls(bed),
+        *cephadm.osds(bed),
+        *cephadm.osds(bed, managed=False),
+        *cephadm.gateways(bed),
     ]
-    said = debians_word(specs.document(wanted))
+    said = debians_word(cephadm.document(wanted))
     services = ["mon", "mgr", *[f"osd.hotbed-osd{n}" for n in (0, 1, 2)] * 2, "rgw.hotbed"]
     assert [line.partition(" ")[0] for line in said] == services
     assert "'rgw_frontend_port': 7480" in said[-1]
 
 
 def test_ceph_itself_refuses_what_is_none(bed: Testbed) -> None:
-    broken = {**specs.osds(bed)[0], "service_id": "not a name"}
+    broken = {**cephadm.osds(bed)[0], "service_id": "not a name"}
     with pytest.raises(AssertionError, match="Service id contains invalid characters"):
-        debians_word(specs.document([broken]))
+        debians_word(cephadm.document([broken]))
 
 
 def test_who_administers_gets_the_key_and_the_first_monitor_is_the_first_host(
     bed: Testbed,
 ) -> None:
-    hosts = specs.hosts(bed)
+    hosts = cephadm.hosts(bed)
     assert hosts[0]["hostname"] == "admin"
-    holders = [host["hostname"] for host in hosts if specs.ADMIN_LABEL in host["labels"]]
+    holders = [host["hostname"] for host in hosts if cephadm.ADMIN_LABEL in host["labels"]]
     assert holders == ["admin"]
     assert hosts[1]["addr"] == "10.1.0.11"
 
 
 def test_an_osd_is_a_volume_of_its_own_node(bed: Testbed) -> None:
-    first = specs.osds(bed)[0]
+    first = cephadm.osds(bed)[0]
     (path,) = first["spec"]["data_devices"]["paths"]
     assert path.startswith("/dev/hotbed-") and path.endswith("/osd")
     assert first["placement"] == {"hosts": ["osd0"]}
-    assert "unmanaged" not in first and specs.osds(bed, managed=False)[0]["unmanaged"] is True
+    assert "unmanaged" not in first and cephadm.osds(bed, managed=False)[0]["unmanaged"] is True
 
 
 def test_documents_come_one_after_the_other(bed: Testbed) -> None:
-    wanted = specs.controls(bed)
-    assert list(yaml.safe_load_all(specs.document(wanted))) == wanted
+    wanted = cephadm.controls(bed)
+    assert list(yaml.safe_load_all(cephadm.document(wanted))) == wanted
 
 
 def test_settings_are_a_ceph_conf() -> None:
-    text = specs.configuration({"mon": {"a": "1"}, "osd": {"b": "true"}}).decode()
+    text = cephadm.configuration({"mon": {"a": "1"}, "osd": {"b": "true"}}).decode()
     assert text.split("\n")[:2] == ["[mon]", "a = 1"]
     assert "[osd]\nb = true" in text
 
@@ -133,7 +131,7 @@ def test_settings_are_a_ceph_conf() -> None:
 
 def test_bootstrap_brings_nothing_that_would_disturb_a_measurement() -> None:
     argv = TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf")
-    assert argv[:4] == [commands.PROGRAM, "--image", IMAGE, "bootstrap"]
+    assert argv[:4] == [cephadm.PROGRAM, "--image", IMAGE, "bootstrap"]
     pairs = dict(itertools.pairwise(argv))
     assert pairs["--fsid"] == FSID
     assert pairs["--mon-ip"] == "10.1.0.10" and pairs["--mon-id"] == "admin"
@@ -141,16 +139,16 @@ def test_bootstrap_brings_nothing_that_would_disturb_a_measurement() -> None:
 
 
 def test_engine_and_image_follow_the_spec() -> None:
-    docker = cephadm_of(CephadmDeployer(engine="docker", release="reef"), FSID)
-    assert docker.command("ls") == [commands.PROGRAM, "--docker", "ls"], "the release's own image"
-    own = cephadm_of(CephadmDeployer(image="example.org/ceph:x"), FSID)
+    docker = CephadmCommand(FSID, engine="docker")
+    assert docker.command("ls") == [cephadm.PROGRAM, "--docker", "ls"], "the release's own image"
+    own = CephadmCommand(FSID, "example.org/ceph:x")
     assert "example.org/ceph:x" in own.ask("status")
     assert own.ask("orch", "ps")[-5:] == ["ceph", "orch", "ps", "--format", "json"]
     assert "--zap-osds" in own.remove() and FSID in own.remove()
 
 
 def test_the_program_is_the_releases(tmp_path: Path) -> None:
-    assert commands.fetch_program("reef")[-2].endswith("/rpm-reef/el9/noarch/cephadm")
+    assert cephadm.fetch_program("reef")[-2].endswith("/rpm-reef/el9/noarch/cephadm")
 
 
 def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
@@ -165,9 +163,9 @@ def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
         subprocess.run([*argv[:2], script, *argv[3:]], input=input, text=True, check=True)
 
     for _ in range(2):
-        here(commands.authorize(), KEY + "\n")
+        here(cephadm.authorize(), KEY + "\n")
     assert file.read_text() == f"ssh-ed25519 AAAA somebody\n{KEY}\n"
-    forget = commands.forget(FSID)
+    forget = cephadm.forget(FSID)
     left = [tmp_path / name for name in ("program", "program.release", "settings", "ssh")]
     for path in left:
         path.touch()
@@ -187,7 +185,7 @@ def test_the_program_is_the_releases_own(tmp_path: Path) -> None:
     program = tmp_path / "cephadm"
 
     def fetched(release: str) -> str:
-        argv = commands.fetch_program(release)
+        argv = cephadm.fetch_program(release)
         argv[4] = str(program)
         path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
         subprocess.run(argv, check=True, env=path)
@@ -217,7 +215,7 @@ def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
     told: list[float] = []
     cluster.bring("tentacle", SETTINGS, lambda phase, share: told.append(share))
     assert machines.serves
-    assert machines.files == {commands.CONFIG: b"[osd]\nosd_max_scrubs = 0\n"}
+    assert machines.files == {cephadm.CONFIG: b"[osd]\nosd_max_scrubs = 0\n"}
     assert "--ssh-config" not in machines.bootstrapped
     assert {node: keys for node, keys in machines.keys.items() if keys == [KEY]} == machines.keys
     assert set(machines.keys) == {node.name for node in bed.nodes}
@@ -237,7 +235,7 @@ def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
     """Those of a lab or behind address translation; cephadm itself knows of port 22 alone."""
     nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
     moved = replace(bed, nodes=tuple(nodes))
-    Cluster(moved, TOOL, machines, stepped_clock()).bring("tentacle", SETTINGS, silent)
+    Cluster(moved, TOOL, machines.run, stepped_clock()).bring("tentacle", SETTINGS, silent)
     path = machines.bootstrapped[machines.bootstrapped.index("--ssh-config") + 1]
     text = machines.files[path].decode()
     assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n"), "the first that fits wins"
@@ -360,7 +358,7 @@ def test_what_is_left_of_a_testbed_is_removed_without_its_monitors(
 ) -> None:
     machines.programs = {"osd1"}
     left = replace(bed, nodes=(bed.node("osd1"),))
-    assert Cluster(left, TOOL, machines, stepped_clock()).remove(silent) == []
+    assert Cluster(left, TOOL, machines.run, stepped_clock()).remove(silent) == []
     assert [what for _, what in machines.log] == ["test -f", "rm-cluster", "sh -c"]
 
 

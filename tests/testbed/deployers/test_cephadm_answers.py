@@ -7,17 +7,17 @@ import json
 
 import pytest
 
-from testbed.deployers.cephadm import outputs
+from testbed.deployers import cephadm
 from testbed.playbook_run import DeployError
 from tests.testbed.deployers.fake_orchestrator import FSID, daemon
 
 
-def test_daemons_are_told_with_their_state() -> None:
+def test_daemons_have_their_state() -> None:
     text = json.dumps([daemon("mon", "admin", running=True), daemon("osd", "osd0", running=False)])
-    first, second = outputs.parse_daemons(text)
-    assert (first.kind, first.host, first.runs, first.version) == ("mon", "admin", True, "20.2.0")
-    assert not second.runs and second.version is None
-    assert outputs.parse_daemons("No daemons reported\n") == ()
+    first, second = cephadm.parse_daemons(text)
+    assert (first.daemon_type, first.hostname, first.runs) == ("mon", "admin", True)
+    assert not second.runs
+    assert cephadm.parse_daemons("No daemons reported\n") == []
 
 
 OCTOPUS = {
@@ -55,35 +55,36 @@ LATER = OCTOPUS | {
 
 @pytest.mark.parametrize("row", [OCTOPUS, LATER])
 def test_daemons_of_every_release_are_read(row: dict[str, object]) -> None:
-    (found,) = outputs.parse_daemons(json.dumps([row]))
-    assert found == outputs.Daemon("osd", "osd.0", "osd0", 1, "running", str(row["version"]))
-    assert outputs.lacking([found], {"osd": ("osd0",)}) is None
+    (found,) = cephadm.parse_daemons(json.dumps([row]))
+    assert (found.daemon_type, found.daemon_id, found.hostname) == ("osd", "0", "osd0")
+    assert cephadm.lacking([found], {"osd": ["osd0"]}) is None
 
 
 def test_what_is_not_known_yet_is_no_error() -> None:
     nothing = dict.fromkeys(("status", "status_desc", "version", "hostname"))
-    (found,) = outputs.parse_daemons(json.dumps([LATER | nothing]))
-    assert (found.runs, found.host, found.said) == (False, "", "unknown")
-    (host,) = outputs.parse_hosts('[{"hostname": "a", "addr": null, "labels": null}]')
-    assert host == outputs.Host("a", "a", (), "")
-    known = {"addr": "10.1.0.11", "hostname": "a", "labels": ["_admin"], "status": "Offline"}
-    (host,) = outputs.parse_hosts(json.dumps([known]))
-    assert host == outputs.Host("a", "10.1.0.11", ("_admin",), "Offline")
+    (found,) = cephadm.parse_daemons(json.dumps([LATER | nothing]))
+    assert not found.runs
+    rows = [
+        {"hostname": "a", "addr": None, "labels": None},
+        {"addr": "10.1.0.11", "hostname": "b", "labels": ["_admin"], "status": "Offline"},
+    ]
+    hosts = cephadm.parse_hosts(json.dumps(rows))
+    assert [(host.hostname, host.status) for host in hosts] == [("a", None), ("b", "Offline")]
 
 
 def test_a_number_that_is_none_is_an_error_that_shows_it() -> None:
     with pytest.raises(DeployError, match="`ceph orch ps` answered what is not known"):
-        outputs.parse_daemons(json.dumps([LATER | {"status": "running"}]))
+        cephadm.parse_daemons(json.dumps([LATER | {"status": "running"}]))
     counts = {"num_osds": 3, "num_up_osds": None, "num_in_osds": 3}
     with pytest.raises(DeployError, match="`ceph status` answered what is not known"):
-        outputs.parse_osds(json.dumps({"osdmap": counts}))
+        cephadm.parse_osds_up(json.dumps({"osdmap": counts}))
 
 
 def test_what_does_not_run_is_named_with_what_it_says() -> None:
     rows = [daemon("mon", "a", running=True), daemon("mgr", "a", running=False)]
-    daemons = outputs.parse_daemons(json.dumps(rows))
-    assert outputs.lacking(daemons, {"mon": ("a",)}) is None
-    assert outputs.lacking(daemons, {"mon": ("a",), "mgr": ("a", "b")}) == (
+    daemons = cephadm.parse_daemons(json.dumps(rows))
+    assert cephadm.lacking(daemons, {"mon": ["a"]}) is None
+    assert cephadm.lacking(daemons, {"mon": ["a"], "mgr": ["a", "b"]}) == (
         "no mgr runs on a, b (mgr.a is in state starting)"
     )
 
@@ -92,13 +93,13 @@ def test_what_does_not_run_is_named_with_what_it_says() -> None:
 def test_osds_are_counted_in_the_status_of_every_release(nested: bool) -> None:
     counts: dict[str, object] = {"num_osds": 3, "num_up_osds": 2, "num_in_osds": 3}
     text = json.dumps({"osdmap": {"osdmap": counts} if nested else counts})
-    assert outputs.parse_osds(text) == outputs.Osds(3, 2, 3)
+    assert cephadm.parse_osds_up(text) == 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"osdmap": {}}', "[]", "[1]"])
 def test_an_answer_that_is_none_is_an_error_that_shows_it(text: str) -> None:
     with pytest.raises(DeployError, match="answered what is not known of it"):
-        outputs.parse_osds(text)
+        cephadm.parse_osds_up(text)
     if text != "[]":
         with pytest.raises(DeployError, match="answered what is not known of it"):
-            outputs.parse_daemons(text)
+            cephadm.parse_daemons(text)

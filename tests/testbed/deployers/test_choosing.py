@@ -10,8 +10,15 @@ import yaml
 from schemas.errors import UserError
 from testbed import deployers
 from testbed.deployers.contract import Deployer
-from testbed.deployers.foreign import network_of, packages, volumes
-from testbed.deployers.settings import DAEMON_BYTES, DEFAULTS, memory_target, quiet_settings
+from testbed.deployers.foreign import (
+    DAEMON_BYTES,
+    DEFAULTS,
+    memory_target,
+    network_of,
+    packages,
+    quiet_settings,
+    volumes,
+)
 from testbed.spec import TestbedSpec, load_spec
 from tests.testbed.deployers.beds import GROUPS, bed_of, spec_with
 

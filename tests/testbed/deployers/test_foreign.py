@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from testbed.deployers import foreign
-from testbed.deployers.settings import LATER
 from testbed.inventory import cluster_id
 from testbed.playbook_run import PLAYBOOKS, Ansible, RefusedError, play
 from tests.testbed.deployers.beds import bed_of, spec_with
@@ -73,7 +72,7 @@ def test_the_scripts_get_what_the_spec_says(tmp_path: Path) -> None:
     adopt = json.loads((tmp_path / "adopt.json").read_text())
     assert adopt["osds"] == {"osd0": 1, "osd1": 1, "osd2": 1}
     assert adopt["racks"] == {"osd0": "", "osd1": "", "osd2": ""}
-    assert adopt["settings"]["osd"] == settings["osd"] | LATER["osd"]
+    assert adopt["settings"]["osd"] == settings["osd"] | foreign.LATER["osd"]
     assert adopt["pools"] == [{"name": "bench", "pg_num": 32, "size": 2, "min_size": 1}]
     assert (adopt["failure_domain"], adopt["min_client"]) == ("host", "luminous")
     assert adopt["timeout_s"] == 300

@@ -12,9 +12,8 @@ import pytest
 from testbed import deployment
 from testbed.ansible_processes import ansible_folder
 from testbed.deploy import save_spec
-from testbed.deployers import claim, foreign, own, with_kind
-from testbed.deployers.ceph_ansible import deployer as ceph_ansible
-from testbed.deployers.cephadm.cluster import Cluster
+from testbed.deployers import ceph_ansible, claim, foreign, own, with_kind
+from testbed.deployers.cephadm import Cluster
 from testbed.playbook_events import Failure
 from testbed.playbook_run import LOG, DeployError, RefusedError, private_data
 from testbed.sites.contract import SiteError, Testbed

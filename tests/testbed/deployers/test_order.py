@@ -12,13 +12,10 @@ from jinja2 import Template
 
 from schemas.errors import RemoteError, UserError
 from testbed.deploy import spec_of
-from testbed.deployers import foreign
-from testbed.deployers.ceph_ansible import deployer as ceph_ansible
-from testbed.deployers.ceph_ansible import sources, tasks
-from testbed.deployers.ceph_ansible.deployer import PURGE, CephAnsible
-from testbed.deployers.cephadm import deployer as cephadm
-from testbed.deployers.cephadm.deployer import Cephadm
-from testbed.deployers.settings import memory_target
+from testbed.deployers import ceph_ansible, cephadm, foreign
+from testbed.deployers.ceph_ansible import PURGE, CephAnsible
+from testbed.deployers.cephadm import Cephadm
+from testbed.deployers.foreign import memory_target
 from testbed.inventory import cluster_id
 from testbed.playbook_events import Failure
 from testbed.playbook_run import Ansible, DeployError
@@ -62,8 +59,8 @@ def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Noted:
         monkeypatch.setattr(module, "play", found)
     tool = Ansible(tmp_path, tmp_path / "cfg")
     monkeypatch.setattr(ceph_ansible, "tool", lambda *_: tool)
-    monkeypatch.setattr(sources, "variables_known", lambda _: {"crush_device_class"})
-    monkeypatch.setattr(tasks, "names_of", lambda *_: [])
+    monkeypatch.setattr(ceph_ansible, "variables_known", lambda _: {"crush_device_class"})
+    monkeypatch.setattr(ceph_ansible, "task_names", lambda *_: [])
     everywhere = frozenset({"admin", "osd0", "osd1", "osd2", "gate"})
     monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: everywhere)
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.deployers import KINDS, deployer, store_status
+from testbed.deployers import KINDS, contract, deployer
 from testbed.deployers.contract import Deployed
 from tests.testbed.deployers.beds import bed_of, spec_with
 
@@ -30,6 +30,6 @@ class Agent:
 def test_it_is_the_same_whoever_deployed_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_status, "agent_client", lambda _: Agent())
+    monkeypatch.setattr(contract, "agent_client", lambda _: Agent())
     found = deployer(kind).status(bed_of(spec_with(kind), tmp_path))
     assert found == Deployed(kind, "20.2.0", "HEALTH_OK", {"osd0": (2, 1), "osd1": (0,)})

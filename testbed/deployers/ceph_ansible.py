@@ -1,0 +1,558 @@
+"""ceph-ansible's stable-9.0 (Ceph 19, Squid) as a deployer: its site.yml and its purge.
+
+Its sources come from a clone of its repository: the user's ($HOTBED_CEPH_ANSIBLE), or a clone that
+is made if this machine reaches the network. Only committed files of the pinned commit count. It
+needs ansible-core below 2.17 and Hotbed has a later one, so an environment is made once in the
+cache, from PyPI; its collection comes from git, or from $HOTBED_CONFIG_TEMPLATE, a folder with the
+sources, for machines that do not reach opendev.org.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from schemas.errors import RemoteError, UserError
+from schemas.locks import held
+from testbed.ansible_processes import ansible_folder
+from testbed.checks import Finding
+from testbed.deployer_spec import TOLERATED, CephAnsibleDeployer
+from testbed.deployers import foreign
+from testbed.deployers.contract import Plan
+from testbed.deployers.foreign import (
+    DAEMON_BYTES,
+    VOLUME,
+    Bring,
+    ForeignDeployer,
+    Settings,
+    memory_target,
+    network_of,
+    quiet_settings,
+    volume_group,
+)
+from testbed.inventory import build_inventory, cluster_id
+from testbed.playbook_run import FORKS, Ansible, DeployError, play
+from testbed.ports import GATEWAY_PORT
+from testbed.reach import shell_to
+from testbed.sites.contract import Node, Progress, Testbed, silent
+from testbed.spec import CephSpec, TestbedSpec
+
+BRANCH = "stable-9.0"
+COMMIT = "aeec95c82b01cbab93c6f2140bb47fe24df6e21a"
+ADDRESS = "https://github.com/ceph/ceph-ansible"
+SOURCES = "HOTBED_CEPH_ANSIBLE"
+RELEASE = "squid"
+END_OF_LIFE = "2026-10-31"
+PURGE = "infrastructure-playbooks/purge-cluster.yml"
+CONF = "/etc/ceph/ceph.conf"
+LOOK_S = 60.0
+EXTRA = {"yes_i_know": True, "ireallymeanit": "yes"}
+"""On the command line: its playbooks ask for them, and a prompt sees nothing else."""
+PACKAGES = ("ansible==9.13.0", "netaddr==1.3.0")
+COLLECTION = "openstack.config_template"
+COLLECTION_ADDRESS = "https://opendev.org/openstack/ansible-config_template"
+COLLECTION_VERSION = "3.0.1"
+TEMPLATE = "HOTBED_CONFIG_TEMPLATE"
+OLDEST, NEWEST = (3, 10), (3, 12)
+"""Pythons that ansible-core 2.16 runs on."""
+_FOLDER, _MARK, _COMPLETE = "ceph-ansible", ".commit", ".complete"
+_GIT_S, _INSTALL_S = 600.0, 1200.0
+_CONNECTION = ("ansible_",)
+_GROUPS = {"mon": "mons", "mgr": "mgrs", "osd": "osds", "rgw": "rgws"}
+_INCLUDES = ("import_tasks", "include_tasks")
+_ROLES = ("import_role", "include_role")
+
+
+class CephAnsible(ForeignDeployer):
+    """Deploys Ceph by ceph-ansible. What is not there yet is made by the first deployment."""
+
+    kind = "ceph-ansible"
+
+    def usable(self) -> Finding:
+        """See `Deployer.usable`."""
+        program = python()
+        found = "its Ansible is made at the first deployment (0.5 GB)"
+        if program is None:
+            found = "no Python 3.10 to 3.12"
+        elif (environment_folder() / _COMPLETE).exists():
+            found = f"ready (ceph-ansible {COMMIT[:12]})"
+        return Finding(
+            "deployer-ceph-ansible",
+            "deployer ceph-ansible",
+            program is not None,
+            found,
+            "install python3.12 next to this Python",
+            needed=False,
+        )
+
+    def plan(self, spec: TestbedSpec) -> Plan:
+        """See `Deployer.plan`."""
+        spec.ceph()
+        return Plan(
+            self.kind,
+            "19 (squid)",
+            (
+                "check every machine (also: a kernel with LVM), then install missing packages",
+                "name the machines as the spec does; scratch file systems and fio's files",
+                "a volume group over each OSD device",
+                f"ceph-ansible's site.yml ({BRANCH}, commit {COMMIT[:12]})",
+                "settings, racks and pools, the control plane on the admin node",
+            ),
+            (
+                f"Squid's last release line ended on {END_OF_LIFE}",
+                "ceph-ansible's own project recommends cephadm for new clusters",
+            ),
+        )
+
+    def variables(self, spec: TestbedSpec) -> dict[str, Any]:
+        """See `ForeignDeployer.variables`. ceph-ansible brings Ceph's packages."""
+        return {"validate_ceph_packages": foreign.packages(of_ceph=False)}
+
+    def ready(self, testbed: Testbed, spec: TestbedSpec, progress: Progress) -> Bring:
+        """See `ForeignDeployer.ready`."""
+        made = inventory(testbed, spec)
+        ansible = tool(testbed, progress)
+        check_names(_deployer_of(spec.ceph()), variables_known(ansible.root))
+
+        def bring(folder: Path, progress: Progress) -> tuple[dict[str, int], Settings]:
+            names = task_names(ansible.root, "site.yml")
+            changes = play(
+                testbed, folder, "site.yml", made, progress, ansible=ansible, tasks=names
+            )
+            return changes, {}
+
+        return bring
+
+    def tear_down(
+        self, testbed: Testbed, spec: TestbedSpec, folder: Path, progress: Progress
+    ) -> dict[str, int]:
+        """See `ForeignDeployer.tear_down`. The purge removes Ceph's packages in any case.
+
+        It removes any Ceph from a machine, so it runs only on machines with the cluster's
+        ceph.conf.
+        """
+        holders = nodes_with_its_conf(testbed)
+        if not holders:
+            return {}
+        ansible = tool(testbed, foreign.part(progress, 0.0, 0.15))
+        made = _of_nodes(inventory(testbed, spec), holders)
+        names, last = task_names(ansible.root, PURGE), foreign.part(progress, 0.15, 1.0)
+        try:
+            return play(testbed, folder, PURGE, made, last, ansible=ansible, tasks=names)
+        except DeployError as error:
+            raise DeployError(
+                f"ceph-ansible's purge failed ({error}) Devices, data and keys are taken away "
+                "without it; Ceph's packages may be left.",
+                error.failures,
+            ) from error
+
+
+def nodes_with_its_conf(testbed: Testbed) -> frozenset[str]:
+    """Return nodes with a ceph.conf of the testbed's cluster, without nodes that have no ceph.conf,
+    another cluster's, or do not answer."""
+    line = re.compile(rf"^\s*fsid\s*=\s*{cluster_id(testbed)}\s*([#;].*)?$", re.MULTILINE)
+
+    def has(node: Node) -> bool:
+        command = foreign.as_root(node.ssh_user, ["cat", CONF])
+        try:
+            done = shell_to(testbed, node).run(command, timeout_s=LOOK_S, check=False)
+        except RemoteError:
+            return False  # a later step reports it
+        return line.search(done.stdout.decode(errors="replace")) is not None
+
+    with ThreadPoolExecutor(FORKS) as pool:
+        found = pool.map(has, testbed.nodes)
+        return frozenset(n.name for n, there in zip(testbed.nodes, found, strict=True) if there)
+
+
+def tool(testbed: Testbed, progress: Progress = silent) -> Ansible:
+    """Return ceph-ansible with its Ansible, ready to run for a testbed.
+
+    Raises:
+        UserError: its sources or its Ansible are not available.
+    """
+    made = ensure_environment(progress)
+    folder = ansible_folder(testbed.directory)
+    root = export(folder / _FOLDER)
+    config = folder / f"{_FOLDER}.cfg"
+    config.write_text(configuration(root))
+    return Ansible(
+        root=root,
+        config=config,
+        program=made / "bin" / "ansible-playbook",
+        environment={"ANSIBLE_COLLECTIONS_PATH": str(made / "collections")},
+        refusing=("ceph-validate",),
+        extra=EXTRA,
+    )
+
+
+def configuration(root: Path) -> str:
+    """Return ansible.cfg instead of ceph-ansible's, which trusts any host key and keeps a log and
+    facts in the home folder: facts of a purged cluster can make a redeployment fail."""
+    return f"""[defaults]
+library = {root}/library
+module_utils = {root}/module_utils
+action_plugins = {root}/plugins/actions
+callback_plugins = {root}/plugins/callback
+filter_plugins = {root}/plugins/filter
+roles_path = {root}/roles
+forks = {FORKS}
+host_key_checking = true
+gathering = smart
+fact_caching = memory
+inject_facts_as_vars = false
+force_valid_group_names = ignore
+retry_files_enabled = false
+timeout = 60
+
+[ssh_connection]
+pipelining = true
+retries = 3
+ssh_args = -o ControlMaster=auto -o ControlPersist=600s
+"""
+
+
+# -- its variables, all in the inventory: the purge playbook is in another folder than site.yml ----
+
+
+def _deployer_of(store: CephSpec) -> CephAnsibleDeployer:
+    """Return the deployer's block of a spec; the defaults if the spec names another deployer."""
+    found = store.deployer
+    return found if isinstance(found, CephAnsibleDeployer) else CephAnsibleDeployer()
+
+
+def check_names(deployer: CephAnsibleDeployer, known: Collection[str]) -> None:
+    """Raise UserError for the first of the spec's variables that no role knows, or without effect.
+
+    Args:
+        known: names of all variables of the roles.
+    """
+    for name in deployer.variables:
+        if name in TOLERATED:
+            raise UserError(
+                f"store.deployer.variables: {name} is Hotbed's to say (gateways listen at port "
+                f"{GATEWAY_PORT}): leave it out."
+            )
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"; {near[0]} is one" if near else ""
+            raise UserError(
+                f"store.deployer.variables: {name} is no variable of ceph-ansible's roles{hint}."
+            )
+
+
+def group_variables(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, Any]]:
+    """Return variables by group. UserError: the nodes' addresses make no network."""
+    store = spec.ceph()
+    deployer = _deployer_of(store)
+    network = network_of(testbed)
+    overrides = quiet_settings(store)  # ceph.conf in addition to what ceph-ansible writes
+    overrides.setdefault("osd", {}).setdefault(
+        "osd_memory_target", f"{{{{ hotbed_osd_memory | default({DAEMON_BYTES}) | int }}}}"
+    )
+    common: dict[str, Any] = {
+        "cluster": "ceph",
+        "fsid": cluster_id(testbed),
+        "generate_fsid": False,
+        "cephx": True,
+        "ceph_origin": "distro" if deployer.packages == "distro" else "repository",
+        "ceph_repository": "community",
+        "ceph_stable_release": RELEASE,
+        "containerized_deployment": False,
+        "public_network": network,
+        "ip_version": "ipv6" if ":" in network else "ipv4",
+        "osd_objectstore": "bluestore",
+        "configure_firewall": False,
+        "dashboard_enabled": False,
+        "ntp_service_enabled": False,  # the role base keeps the clock
+        "ceph_conf_overrides": overrides,
+        **deployer.variables,
+    }
+    if deployer.mirror is not None:
+        common["ceph_mirror"] = deployer.mirror
+    return {
+        "all": common,
+        "osds": {"devices": [], "osd_auto_discovery": False},
+        "rgws": {"radosgw_address_block": network, "radosgw_frontend_port": GATEWAY_PORT},
+        # Pools are made afterwards, as for every deployer; the admin node and clients administer.
+        "clients": {"copy_admin_key": True, "user_config": False},
+    }
+
+
+def inventory(testbed: Testbed, spec: TestbedSpec) -> dict[str, Any]:
+    """Return ceph-ansible's inventory: its groups, how to reach the machines, and the variables.
+
+    Raises:
+        UserError: see `group_variables` and `build_inventory`.
+    """
+    ours = build_inventory(testbed, spec)["all"]
+    variables = group_variables(testbed, spec)
+    hosts = {name: _connection(values) for name, values in ours["hosts"].items()}
+    for node in testbed.with_role("osd"):
+        count = len(node.osd_devices)
+        hosts[node.name] |= {
+            "lvm_volumes": [
+                {"data": VOLUME, "data_vg": volume_group(testbed, place)} for place in range(count)
+            ],
+            "hotbed_osd_memory": memory_target(node.memory_bytes, count),
+        }
+    groups = {
+        group: [node.name for node in testbed.with_role(role)] for role, group in _GROUPS.items()
+    }
+    clients = (*testbed.with_role("admin"), *testbed.with_role("client"))
+    groups["clients"] = list(dict.fromkeys(node.name for node in clients))
+    used = {name for names in groups.values() for name in names}
+    children = {
+        group: {
+            "hosts": {name: {} for name in names},
+            **({"vars": variables[group]} if group in variables else {}),
+        }
+        for group, names in groups.items()
+        if names
+    }
+    return {
+        "all": {
+            "hosts": {name: values for name, values in hosts.items() if name in used},
+            "vars": _connection(ours["vars"]) | variables["all"],
+            "children": children,
+        }
+    }
+
+
+def _of_nodes(made: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return an inventory with these nodes alone."""
+    body = made["all"]
+    children = {
+        group: {**content, "hosts": {name: {} for name in content["hosts"] if name in names}}
+        for group, content in body["children"].items()
+    }
+    hosts = {name: values for name, values in body["hosts"].items() if name in names}
+    return {"all": {**body, "hosts": hosts, "children": children}}
+
+
+def _connection(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name.startswith(_CONNECTION)}
+
+
+# -- its sources -----------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """Return the folder of clones and Ansible environments: $HOTBED_CACHE, else the usual place."""
+    usual = Path("/var/cache/hotbed")
+    if os.geteuid() != 0:
+        usual = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hotbed"
+    return Path(os.environ.get("HOTBED_CACHE", usual)) / "ceph-ansible"
+
+
+def clone() -> Path:
+    """Return a repository that has the pinned commit, cloned first if necessary.
+
+    Raises:
+        UserError: the user's folder has no such commit, or it cannot be cloned.
+    """
+    given = os.environ.get(SOURCES)
+    if given:
+        folder = Path(given)
+        if not _has_commit(folder):
+            raise UserError(
+                f"{SOURCES} is {given}, which is no git clone with ceph-ansible's commit "
+                f"{COMMIT[:12]} ({BRANCH}): run `git clone -b {BRANCH} {ADDRESS}` and name that "
+                "folder."
+            )
+        return folder
+    folder = cache_folder() / "clone.git"
+    if _has_commit(folder):
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    _git(folder, "init", "--quiet", "--bare")
+    done = _git(folder, "fetch", "--quiet", "--depth", "1", ADDRESS, COMMIT)
+    if done.returncode != 0:
+        words = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+        raise UserError(
+            f"ceph-ansible cannot be cloned from {ADDRESS} ({words[-1][:200]}): clone it on a "
+            f"machine that reaches it, copy the folder here and name it in {SOURCES}."
+        )
+    return folder
+
+
+def export(target: Path) -> Path:
+    """Put the pinned sources into `target`, with site.yml in their root as ceph-ansible wants it.
+
+    Raises:
+        UserError: see `clone`.
+    """
+    mark = target / _MARK
+    if mark.exists() and mark.read_text() == COMMIT:
+        return target
+    repository = clone()
+    done = _git(repository, "archive", "--format=tar", COMMIT)
+    if done.returncode != 0:
+        raise UserError(
+            f"the clone {repository} is damaged: git archive said "
+            f"{done.stderr.decode(errors='replace').strip()[:200]}; clone it anew."
+        )
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(mode=0o700, parents=True)
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(target, filter="data")
+    shutil.copyfile(target / "site.yml.sample", target / "site.yml")
+    mark.write_text(COMMIT)
+    return target
+
+
+def variables_known(root: Path) -> frozenset[str]:
+    """Return names of all variables that the roles have defaults for."""
+    files = sorted(root.glob("roles/*/defaults/main.yml"))
+    return frozenset(name for file in files for name in yaml.safe_load(file.read_text()) or {})
+
+
+def _has_commit(folder: Path) -> bool:
+    return folder.is_dir() and _git(folder, "cat-file", "-e", COMMIT).returncode == 0
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    # A clone of another user's is read all the same: git runs nothing of it.
+    safe = ["-c", "safe.directory=*", "-c", "gc.auto=0"]
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        return subprocess.run(
+            ["git", *safe, "-C", str(folder), *arguments],
+            capture_output=True,
+            check=False,
+            timeout=_GIT_S,
+            env=environment,
+        )
+    except FileNotFoundError as error:
+        raise UserError("git is missing, and ceph-ansible needs it: install git.") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"git {arguments[0]} did not end within {_GIT_S:g} s.") from error
+
+
+def task_names(root: Path, playbook: str) -> list[str]:
+    """Return names of a playbook's tasks in order, to report progress. Roles and files are followed
+    if they are named plainly; tasks that a run skips are included.
+    """
+    names: list[str] = []
+    for each in yaml.safe_load((root / playbook).read_text()):
+        for block in ("pre_tasks", "tasks", "post_tasks"):
+            names += _expand(each.get(block, ()), root, root)
+    return names
+
+
+def _expand(tasks: Iterable[Mapping[str, Any]], root: Path, folder: Path) -> list[str]:
+    names: list[str] = []
+    for task in tasks or ():
+        if "block" in task:
+            names += _expand(task["block"], root, folder)
+        elif (role := _value(task, _ROLES)) is not None:
+            entry = str(role.get("tasks_from", "main")).removesuffix(".yml")
+            names += _file(root, root / "roles" / str(role.get("name")) / "tasks" / f"{entry}.yml")
+        elif (included := _value(task, _INCLUDES)) is not None:
+            path = included.get("file") if isinstance(included, Mapping) else included
+            names += _file(root, folder / str(path))
+        elif task.get("name"):
+            names.append(str(task["name"]))
+    return names
+
+
+def _value(task: Mapping[str, Any], modules: tuple[str, ...]) -> Any:
+    names = [prefix + module for module in modules for prefix in ("", "ansible.builtin.")]
+    return next((task[name] for name in names if name in task), None)
+
+
+def _file(root: Path, path: Path) -> list[str]:
+    if not path.is_file():  # its name is computed by the run
+        return []
+    return _expand(yaml.safe_load(path.read_text()) or (), root, path.parent)
+
+
+# -- its Ansible -----------------------------------------------------------------------------------
+
+
+def environment_folder() -> Path:
+    """Return the folder of the environment of these packages, made or not."""
+    recipe = "\n".join([*PACKAGES, COLLECTION_VERSION, sys.version.split()[0]])
+    return cache_folder() / f"ansible-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+
+
+def python() -> Path | None:
+    """Return a Python that the environment can be made with; None if there is none."""
+    if OLDEST <= sys.version_info[:2] <= NEWEST:
+        return Path(sys.executable)
+    found = (shutil.which(f"python3.{minor}") for minor in range(NEWEST[1], OLDEST[1] - 1, -1))
+    return next((Path(program) for program in found if program), None)
+
+
+def ensure_environment(progress: Progress = silent) -> Path:
+    """Return the environment's folder; make it first if necessary (a minute, 0.5 GB).
+
+    Raises:
+        UserError: no fitting Python, or the packages are not available; the message ends with the
+            installer's words.
+    """
+    made = environment_folder()
+    if (made / _COMPLETE).exists():
+        return made
+    program = python()
+    if program is None:
+        oldest, newest, here = (
+            ".".join(map(str, version)) for version in (OLDEST, NEWEST, sys.version_info[:2])
+        )
+        raise UserError(
+            f"ceph-ansible's Ansible runs on Python {oldest} to {newest}, and there is {here} "
+            "alone: install one of those next to it."
+        )
+    with held(made.parent / ".lock"):
+        if not (made / _COMPLETE).exists():
+            _make(made, program, progress)
+    return made
+
+
+def _make(made: Path, program: Path, progress: Progress) -> None:
+    shutil.rmtree(made, ignore_errors=True)
+    progress("making ceph-ansible's Ansible environment", 0.0)
+    _run([str(program), "-m", "venv", str(made)], "an environment cannot be made")
+    pip = [str(made / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    progress("installing ceph-ansible's Ansible", 0.1)
+    _run([*pip, "--disable-pip-version-check", *PACKAGES], "its packages cannot be installed")
+    progress("installing ceph-ansible's collections", 0.8)
+    source = os.environ.get(TEMPLATE) or f"git+{COLLECTION_ADDRESS},{COLLECTION_VERSION}"
+    galaxy = [str(made / "bin" / "ansible-galaxy"), "collection", "install", source]
+    _run(
+        [*galaxy, "-p", str(made / "collections")],
+        f"the collection {COLLECTION} cannot be installed from {source} (a folder with its sources "
+        f"can be named in {TEMPLATE})",
+        {"ANSIBLE_HOME": str(made / "home"), "ANSIBLE_NOCOLOR": "1"},
+    )
+    (made / _COMPLETE).touch()
+
+
+def _run(command: list[str], what: str, more: Mapping[str, str] | None = None) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_INSTALL_S,
+            env={**os.environ, **(more or {})},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"ceph-ansible: {what} within {_INSTALL_S:g} s.") from error
+    if done.returncode != 0:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise UserError(f"ceph-ansible: {what}: {lines[-1][:300] if lines else 'no message'}")
