@@ -29,14 +29,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from schemas.errors import UserError
 from schemas.mistakes import mistake
@@ -122,6 +115,8 @@ def _list(value: object) -> object:
 
 
 User = Annotated[str, AfterValidator(_user)]
+Address = Annotated[str, AfterValidator(_address)]
+Device = Annotated[str, AfterValidator(_device)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_list), Field(min_length=1)]
 Consent = Annotated[str, AfterValidator(check_consent)]
 
@@ -129,7 +124,7 @@ Consent = Annotated[str, AfterValidator(check_consent)]
 class JumpOption(Strict):
     """A machine that ssh goes through (ProxyJump), written ``[user@]host[:port]``."""
 
-    address: Annotated[str, AfterValidator(_address)]
+    address: Address
     user: User | None = None
     port: int = Field(default=22, ge=1, le=65535)
 
@@ -162,7 +157,7 @@ class HostOptions(LoginOptions):
     `host_key` is its public host key or that key's fingerprint (``SHA256:...``).
     """
 
-    address: str
+    address: Address
     name: str = ""
     private_address: str | None = None
     host_key: str | None = None
@@ -174,7 +169,6 @@ class HostOptions(LoginOptions):
 
     @model_validator(mode="after")
     def _named(self) -> HostOptions:
-        _address(self.address)
         if self.private_address is not None and not is_address(self.private_address):
             raise ValueError(f"private_address {self.private_address!r} is no IP address")
         if not self.name:
@@ -185,8 +179,8 @@ class HostOptions(LoginOptions):
 class DevicesOfNode(Strict):
     """The devices of a node: the store's, in the order of the disks, and the device for files."""
 
-    osd: tuple[str, ...] = ()
-    scratch: str | None = None
+    osd: tuple[Device, ...] = ()
+    scratch: Device | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -198,8 +192,8 @@ class DevicesOfNode(Strict):
         return value
 
     @model_validator(mode="after")
-    def _paths(self) -> DevicesOfNode:
-        paths = [_device(path) for path in (*self.osd, *filter(None, [self.scratch]))]
+    def _different(self) -> DevicesOfNode:
+        paths = [*self.osd, *filter(None, [self.scratch])]
         if len(set(paths)) != len(paths):
             raise ValueError("a device is named twice; store and files need devices of their own")
         return self
@@ -215,12 +209,7 @@ class InventoryOptions(LoginOptions):
     signal: Literal["iowait", "io_pressure"] | None = None
     known_hosts: str | None = None
     accept_host_keys: bool = False
-    wipe: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
-
-    @field_validator("wipe")
-    @classmethod
-    def _devices_at_nodes(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_consent(name) for name in names)
+    wipe: Annotated[tuple[Consent, ...], BeforeValidator(_list)] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> InventoryOptions:
@@ -376,8 +365,8 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
     Raises:
         UserError: Ansible is missing or does not understand the file.
     """
-    beside = Path(sys.executable).with_name("ansible-inventory")
-    program = str(beside) if beside.exists() else shutil.which("ansible-inventory")
+    sibling = Path(sys.executable).with_name("ansible-inventory")
+    program = str(sibling) if sibling.exists() else shutil.which("ansible-inventory")
     if program is None:
         raise UserError("ansible-inventory is missing, which reads the inventory: run make setup.")
     environment = {

@@ -167,9 +167,9 @@ def device(machine: Machine, name: str) -> dict[str, Any]:
 
     ``is`` is ``a device`` for block devices only. ``uses`` are ends of sentences that say why it
     may never be wiped; ``holds`` is what wiping destroys, and ``uuids`` the UUIDs of that;
-    ``identity`` tells it from another device of its size, whatever its name; ``osd`` is the folder
-    of the OSD that stores on it, if any; ``real`` and ``parts`` are the path behind links and the
-    paths of its partitions.
+    ``identity`` distinguishes it from another device of its size, whatever its name; ``osd`` is the
+    folder of the OSD that stores on it, if any; ``real`` and ``parts`` are the path behind links
+    and the paths of its partitions.
     """
     found: dict[str, Any] = {"path": name, "is": "nothing", "bytes": 0, "uses": [], "holds": []}
     found.update(uuids=[], identity={}, model=None, osd=None)

@@ -11,12 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from schemas.errors import UserError
 from testbed.deployers import cephadm
 from testbed.deployers.cephadm import UNTESTED, Cephadm, CephadmCommand, Cluster
-from testbed.deployers.foreign import as_root
 from testbed.playbook_run import DeployError
 from testbed.sites.contract import Testbed, silent
 from tests.testbed.deployers.beds import bed_of, spec_with
@@ -91,12 +89,6 @@ def test_ceph_itself_accepts_every_specification(bed: Testbed) -> None:
     assert "'rgw_frontend_port': 7480" in said[-1]
 
 
-def test_ceph_itself_refuses_what_is_none(bed: Testbed) -> None:
-    broken = {**cephadm.osds(bed)[0], "service_id": "not a name"}
-    with pytest.raises(AssertionError, match="Service id contains invalid characters"):
-        debians_word(cephadm.document([broken]))
-
-
 def test_who_administers_gets_the_key_and_the_first_monitor_is_the_first_host(
     bed: Testbed,
 ) -> None:
@@ -113,17 +105,6 @@ def test_an_osd_is_a_volume_of_its_own_node(bed: Testbed) -> None:
     assert path.startswith("/dev/hotbed-") and path.endswith("/osd")
     assert first["placement"] == {"hosts": ["osd0"]}
     assert "unmanaged" not in first and cephadm.osds(bed, managed=False)[0]["unmanaged"] is True
-
-
-def test_documents_come_one_after_the_other(bed: Testbed) -> None:
-    wanted = cephadm.controls(bed)
-    assert list(yaml.safe_load_all(cephadm.document(wanted))) == wanted
-
-
-def test_settings_are_a_ceph_conf() -> None:
-    text = cephadm.configuration({"mon": {"a": "1"}, "osd": {"b": "true"}}).decode()
-    assert text.split("\n")[:2] == ["[mon]", "a = 1"]
-    assert "[osd]\nb = true" in text
 
 
 # --- command lines -------------------------------------------------------------------------------
@@ -145,10 +126,6 @@ def test_engine_and_image_follow_the_spec() -> None:
     assert "example.org/ceph:x" in own.ask("status")
     assert own.ask("orch", "ps")[-5:] == ["ceph", "orch", "ps", "--format", "json"]
     assert "--zap-osds" in own.remove() and FSID in own.remove()
-
-
-def test_the_program_is_the_releases(tmp_path: Path) -> None:
-    assert cephadm.fetch_program("reef")[-2].endswith("/rpm-reef/el9/noarch/cephadm")
 
 
 def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
@@ -195,11 +172,6 @@ def test_the_program_is_the_releases_own(tmp_path: Path) -> None:
     program.write_text("kept")
     assert fetched("reef") == "kept"
     assert "/rpm-squid/" in fetched("squid")
-
-
-def test_other_users_become_root() -> None:
-    assert as_root("root", ["a"]) == ["a"]
-    assert as_root("cc", ["a", "b"]) == ["sudo", "-n", "a", "b"]
 
 
 # --- the order of it all -------------------------------------------------------------------------

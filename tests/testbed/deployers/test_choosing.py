@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from schemas.errors import UserError
 from testbed import deployers
-from testbed.deployers.contract import Deployer
+from testbed.deployers import KINDS, contract, deployer
+from testbed.deployers.contract import Deployed, Deployer
 from testbed.deployers.foreign import (
     DAEMON_BYTES,
     DEFAULTS,
@@ -34,15 +37,15 @@ def refused(tmp_path: Path, store: dict[str, object]) -> str:
 
 
 def test_every_deployer_has_the_whole_interface_and_a_plan() -> None:
-    for kind in deployers.KINDS:
-        found = deployers.deployer(kind)
+    for kind in KINDS:
+        found = deployer(kind)
         assert isinstance(found, Deployer) and found.kind == kind
         plan = found.plan(spec_with(kind))
         assert plan.deployer == kind and plan.steps
         assert found.usable().what == f"deployer {kind}"
         assert deployers.choose(spec_with(kind)).kind == kind
     with pytest.raises(UserError, match="there are own, ceph-ansible, cephadm"):
-        deployers.deployer("rook")
+        deployer("rook")
 
 
 @pytest.mark.parametrize(("kind", "said"), [("nfs", "own: NFS"), (None, "own: no store")])
@@ -58,7 +61,7 @@ def test_a_plan_is_of_the_specs_store(kind: str | None, said: str) -> None:
 def test_the_default_leaves_a_specs_identity_alone_and_another_one_changes_it() -> None:
     plain = TestbedSpec.model_validate({"name": "t", "groups": GROUPS})
     assert spec_with("own").digest() == plain.digest()
-    assert len({spec_with(kind).digest() for kind in deployers.KINDS}) == 3
+    assert len({spec_with(kind).digest() for kind in KINDS}) == 3
 
 
 @pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)
@@ -166,3 +169,26 @@ def test_packages_are_asked_for_by_group() -> None:
     found = jinja2.Environment().compile_expression(inner)
     assert found(group_names=["osds"]) == ["fio", "podman", "lvm2"]
     assert found(group_names=["admins"])[2:4] == ["ceph-common", "python3-rados"]
+
+
+ANSWERS: Mapping[str, Any] = {
+    "facts": {"osd1": {"osds": [0]}, "osd0": {"osds": [2, 1]}, "admin": {"osds": []}, "x": {}},
+    "versions": {"ceph": "20.2.0", "fio": "3.33"},
+    "health": {"status": "HEALTH_OK", "osds": 3},
+}
+
+
+class Agent:
+    """Answers from `ANSWERS`."""
+
+    def call(self, verb: str) -> Any:
+        return ANSWERS[verb]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_status_is_the_same_with_every_deployer(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contract, "agent_client", lambda _: Agent())
+    found = deployer(kind).status(bed_of(spec_with(kind), tmp_path))
+    assert found == Deployed(kind, "20.2.0", "HEALTH_OK", {"osd0": (2, 1), "osd1": (0,)})

@@ -92,21 +92,22 @@ def test_variables_of_ansible() -> None:
     assert found.proxy_jump == JumpOption(address="bastion", user="me")
 
 
-def test_the_older_names_of_ansibles_variables() -> None:
-    old = {"ansible_ssh_host": "192.0.2.7", "ansible_ssh_port": 2222, "ansible_ssh_user": "cc"}
-    found = host_of("disk0", {**old, "ansible_connection": "ansible.builtin.ssh"}, Path("hosts"))
-    assert (found.address, found.port, found.user) == ("192.0.2.7", 2222, "cc")
-
-
-@pytest.mark.parametrize("name", ["ansible_private_key_file", "ansible_ssh_private_key_file"])
-def test_both_names_of_the_key(name: str) -> None:
-    assert host_of("disk0", {name: "id"}, Path("/there/hosts.ini")).key == "/there/id"
-
-
-def test_where_both_names_are_given_that_of_ssh_counts_as_with_ansible() -> None:
-    both = {"ansible_user": "a", "ansible_ssh_user": "b", "ansible_port": 1, "ansible_ssh_port": 2}
-    found = host_of("disk0", both, Path("hosts.ini"))
-    assert (found.user, found.port) == ("b", 2)
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"ansible_ssh_host": "192.0.2.7"}, {"address": "192.0.2.7"}),
+        ({"ansible_ssh_user": "b", "ansible_user": "a"}, {"user": "b"}),
+        ({"ansible_ssh_port": 2222, "ansible_port": 1}, {"port": 2222}),
+        ({"ansible_private_key_file": "id"}, {"key": "/there/id"}),
+        ({"ansible_ssh_private_key_file": "id"}, {"key": "/there/id"}),
+    ],
+)
+def test_older_names_of_variables_count_first_as_with_ansible(
+    variables: dict[str, Any], found: dict[str, Any]
+) -> None:
+    variables |= {"ansible_connection": "ansible.builtin.ssh"}
+    host = host_of("disk0", variables, Path("/there/hosts.ini"))
+    assert {name: getattr(host, name) for name in found} == found
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, path: Path, **hosts: dict[str, Any]) -> Machines:
