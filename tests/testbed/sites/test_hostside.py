@@ -305,6 +305,22 @@ def test_a_record_of_before_is_compared_as_far_as_it_goes(host: FakeHost) -> Non
     done(host, {**asked, "seen": old})
 
 
+def test_a_device_that_came_into_use_is_not_wiped(host: FakeHost) -> None:
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    asked = wipe_of(host)
+    host.write("proc/self/mountinfo", "30 23 0:0 / /srv/data rw - ext4 /dev/sdb2 rw\n")
+    assert "is mounted at /srv/data" in refused(host, asked)
+    assert (host.root / "dev/sdb2").open("rb").read(14) == b"SIGNATURE:ext4"
+
+
+def test_what_survives_a_wipe_is_an_error(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    monkeypatch.setattr(hostside, "_zero", lambda path: None)
+    assert "still has ext4 on /dev/sdb2 after wiping" in refused(host, wipe_of(host))
+
+
 def test_a_wipe_that_was_cut_off_is_repeated(host: FakeHost) -> None:
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4")
