@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,18 +26,16 @@ class Call:
     method: str
     path: str
     token: str | None = None
-    at_s: float = 0.0  # time.monotonic()
-    text: str = ""
 
     @property
     def changes(self) -> bool:
-        """Whether it may change something; asking keystone for a token does not."""
+        """True if it may change something; asking keystone for a token does not."""
         return self.method in MAKING and self.service != "identity"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client is told. Status 0: nothing, the connection is closed."""
+    """Answer to a client. Status 0: none, the connection is closed."""
 
     status: int
     text: bytes = b""
@@ -49,24 +46,23 @@ DROPPED = Reply(0)
 
 
 def error(status: int, text: str) -> Reply:
-    """An error as OpenStack's services word it."""
+    """Return an error in the words of OpenStack's services."""
     body = f'{{"error": {{"code": {status}, "message": "{text}"}}, "error_message": "{text}"}}'
     return Reply(status, body.encode(), (("Content-Type", "application/json"),))
 
 
 @dataclass
 class Rule:
-    """Which calls to spoil, and how.
+    """A fault for the first `times` calls that `service`, `method` (regular expressions) and `path`
+    (searched) fit.
 
-    Of the calls that `service`, `method` (regular expression) and `path` (searched) fit, those
-    from `skip` on, `times` of them. `act` runs first; then `reply` is what the client gets, in
-    place of the service (``after`` False) or of the service's answer, whose effect stays (True).
+    `act` runs first; then the client gets `reply`, in place of the service (``after`` False) or of
+    the service's answer, whose effect stays (True).
     """
 
     service: str = ".*"
     method: str = ".*"
     path: str = ""
-    skip: int = 0
     times: int = 1
     reply: Reply | None = None
     act: Callable[[Call], None] | None = None
@@ -74,12 +70,12 @@ class Rule:
     hits: int = field(default=0, init=False)
 
     def takes(self, call: Call) -> bool:
-        """Whether this is one of the calls; counts it."""
+        """Return True if this is one of the calls; counts it."""
         fits = re.fullmatch(self.service, call.service) and re.fullmatch(self.method, call.method)
         if not fits or not re.search(self.path, call.path):
             return False
         self.hits += 1
-        return self.skip < self.hits <= self.skip + self.times
+        return self.hits <= self.times
 
 
 class Proxy:
@@ -174,14 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length) if length else b""
         token = self.headers.get("X-Auth-Token")
-        call = Call(
-            self.server.service,
-            self.command,
-            self.path,
-            token,
-            time.monotonic(),
-            body[:4000].decode(errors="replace"),
-        )
+        call = Call(self.server.service, self.command, self.path, token)
         rules = self.server.proxy.heard(call)
         reply = self._act(call, [rule for rule in rules if not rule.after])
         if reply is None:
