@@ -14,6 +14,7 @@ import numpy as np
 from controllers.research.ursa.problem import Ints, Units, VectorState, move_list, object_load
 from controllers.ursa.instance import Float64, Int32, Timer, between
 from controllers.ursa.methods import Request
+from controllers.ursa.place.exact import Pairs
 from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
 from controllers.ursa.select import MoveList
 from schemas.errors import UserError
@@ -33,17 +34,6 @@ class Optimum:
     proven: bool
 
 
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Possible moves: object `unit * l + replica`, nodes, load [pairs, D], cost."""
-
-    object: Ints
-    source: Int32
-    target: Int32
-    load: Float64
-    cost: Float64
-
-
 def optimum(units: Units, state: VectorState, request: Request) -> Optimum:
     """The fewest nodes left hot, and then the cheapest moves.
 
@@ -59,15 +49,15 @@ def optimum(units: Units, state: VectorState, request: Request) -> Optimum:
     hot = np.flatnonzero(state.hot(units)).astype(np.int32)
     model = _model(units, state, pairs, hot)
     costs = model.cost
-    model.cost = np.r_[np.zeros(len(pairs.object)), np.ones(len(hot))]
-    nothing = np.r_[np.zeros(len(pairs.object)), np.ones(len(hot))]
+    model.cost = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
+    nothing = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
     fewest = _solve(units, state, model, pairs, hot, request.timer, nothing)
     if fewest is None:
         none = np.empty(0, np.int32)
         return Optimum(move_list(units, state, none, none, none), proven=False)
     taken, given_up, proven, begin = fewest
     model.cost = costs
-    switches = np.arange(len(pairs.object), model.columns)
+    switches = np.arange(len(pairs), model.columns)
     add_row(model, switches, 1.0, -INFINITE, given_up + 0.5)
     best = _solve(units, state, model, pairs, hot, request.timer, begin)
     if best is not None:
@@ -79,7 +69,7 @@ def optimum(units: Units, state: VectorState, request: Request) -> Optimum:
     return Optimum(moves, proven and best is not None)
 
 
-def _every_pair(units: Units, state: VectorState, request: Request) -> _Pairs:
+def _every_pair(units: Units, state: VectorState, request: Request) -> Pairs:
     size, n = units.placed.replica_node.size, units.nodes
     number = np.repeat(np.arange(size, dtype=np.int64), n)
     target = np.tile(np.arange(n, dtype=np.int32), size)
@@ -91,12 +81,12 @@ def _every_pair(units: Units, state: VectorState, request: Request) -> _Pairs:
     if request.max_move_cost is not None:
         keep &= distance <= request.max_move_cost
     cost = distance * units.members[unit]
-    return _Pairs(number[keep], source[keep], target[keep], load[keep], cost[keep])
+    return Pairs(number, source, target, load, cost).where(keep)
 
 
-def _model(units: Units, state: VectorState, pairs: _Pairs, hot: Int32) -> Model:
+def _model(units: Units, state: VectorState, pairs: Pairs, hot: Int32) -> Model:
     """The last columns, one for each hot node, give up the node: it may stay as it is."""
-    count, n, dimensions = len(pairs.object), units.nodes, units.dimensions
+    count, n, dimensions = len(pairs), units.nodes, units.dimensions
     room = units.capacity - state.load
     unit = np.maximum(units.capacity, 1e-30).max(axis=0)
     objects, row = np.unique(pairs.object, return_inverse=True)
@@ -127,7 +117,7 @@ def _model(units: Units, state: VectorState, pairs: _Pairs, hot: Int32) -> Model
     )
 
 
-def _meeting(units: Units, pairs: _Pairs) -> tuple[Ints, Ints, Float64, Float64]:
+def _meeting(units: Units, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
     """(row, column, sign, limit): a replica enters a domain only when the other one has left."""
     replicas = units.replicas
     unit, replica = np.divmod(pairs.object, replicas)
@@ -168,7 +158,7 @@ def _solve(
     units: Units,
     state: VectorState,
     model: Model,
-    pairs: _Pairs,
+    pairs: Pairs,
     hot: Int32,
     timer: Timer,
     first: Float64,
@@ -176,7 +166,7 @@ def _solve(
     """(moves, nodes given up, proven, all columns), exact where the solver is not; None without
     any. `first` is a solution to begin from: without one HiGHS 1.15 was seen to call a programme
     infeasible that moving nothing solves."""
-    count = len(pairs.object)
+    count = len(pairs)
     for _ in range(MAX_CUTS):
         found = solve(model, seconds=timer.left(), first=first)
         if found.x is None:
@@ -185,9 +175,7 @@ def _solve(
         given_up = hot[found.x[count:] > 0.5]
         limit = units.capacity.copy()
         limit[given_up] = np.maximum(limit[given_up], state.load[given_up])
-        after = state.load.copy()
-        np.subtract.at(after, pairs.source[taken], pairs.load[taken])
-        np.add.at(after, pairs.target[taken], pairs.load[taken])
+        after = pairs.where(taken).load_after(state.load)
         over = np.argwhere(after > limit * (1 + 1e-13))
         if not len(over):
             return taken, len(given_up), found.status == "optimal", np.round(found.x)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.jit import in_threads, njit
+from controllers.ursa import select
 from controllers.ursa.instance import (
     UNPLACED,
     Float64,
@@ -397,27 +398,18 @@ def _least_room(rooms: Float64, unit: Float64) -> Float64:
 
 
 def nodes_of(units: Units, state: VectorState) -> Nodes:
-    """The nodes, as `finish` takes them."""
+    """Return the nodes as the functions of `select` take them."""
     return Nodes(state.load, units.capacity, units.domain)
 
 
 def placed_moves(units: Units, selection: Selection, placement: Placement) -> MoveList:
-    """The objects of a selection that found a node."""
-    placed = placement.move_to != UNPLACED
-    to = placement.move_to[placed].astype(np.int32)
-    source, unit = selection.node[placed], selection.partition[placed]
-    return MoveList(
-        partition=unit,
-        replica=selection.replica[placed],
-        source=source,
-        to=to,
-        load=selection.load[placed],
-        cost=between(units.placed.distance, source, to) * units.members[unit],
-    )
+    """Return the moves of the objects that found a node, with costs of whole units."""
+    moves = select.placed_moves(units.placed, selection, placement)
+    return replace(moves, cost=moves.cost * units.members[moves.partition])
 
 
 def move_list(units: Units, state: VectorState, unit: Int32, replica: Int32, to: Int32) -> MoveList:
-    """Moves with what is looked up for each."""
+    """Return moves of units, with costs of whole units."""
     source = units.placed.replica_node[unit, replica]
     return MoveList(
         partition=unit.astype(np.int32),

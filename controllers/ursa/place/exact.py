@@ -41,7 +41,8 @@ class Pairs:
     Attributes:
         object: [pairs], `partition * l + replica`.
         source, target: [pairs], nodes.
-        load, cost: [pairs].
+        load: [pairs], or [pairs, D] with loads of several dimensions.
+        cost: [pairs].
     """
 
     object: Ints
@@ -58,7 +59,7 @@ class Pairs:
         return Pairs(*(array[keep] for array in vars(self).values()))
 
     def load_after(self, load: Float64) -> Float64:
-        """[N], the loads once all of these moves are done."""
+        """[N] or [N, D], the loads once all of these moves are done."""
         after = load.copy()
         np.subtract.at(after, self.source, self.load)
         np.add.at(after, self.target, self.load)
