@@ -111,7 +111,8 @@ def _inputs(
         hide=found.hide,
         notes=found.notes,
         about={} if about is None else read_mapping(about, what),
-        names=(*hide, *found.names),
+        names=found.names,
+        hidden=hide,
     )
 
 

@@ -46,6 +46,7 @@ class Inputs:
         authors: authors unless `about` names some.
         about: fields of `schemas.bundle.About` from the user.
         names: of machines, users and projects, which get aliases.
+        hidden: host names that stop the bundle if a program has them.
     """
 
     files: Mapping[str, Path]
@@ -56,6 +57,7 @@ class Inputs:
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def build(
         attempts = {folder: attempts_of(folder, left_out) for folder in folders}
         every = [attempt for taken in attempts.values() for attempt in taken]
         hide = {str(artifacts.resolve()): "$ARTIFACTS", **inputs.hide}
-        aliases = aliases_of(every, hide, inputs.names)
+        aliases = aliases_of(every, hide, inputs.names, inputs.hidden)
         stage = Stage(Path(place), aliases, with_logs, left_out=left_out)
         for folder, taken in attempts.items():
             stage.add_campaign(folder, taken, lambda share: phase("runs")("runs", share))

@@ -207,20 +207,24 @@ class Aliases:
         counts: number of replacements, by kind.
     """
 
-    def __init__(self, folders: Mapping[str, str], names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, folders: Mapping[str, str], names: Iterable[str] = (), hidden: Iterable[str] = ()
+    ) -> None:
         """
         Args:
             folders: absolute folders, and the word that stands for each.
             names: names of machines, users and projects.
+            hidden: names that must not be in programs either, ordinary words or not.
         """
         self.counts: Counter[str] = Counter()
         self._folders = dict(folders)
-        known = list(dict.fromkeys(names))
+        hidden = tuple(hidden)
+        known = list(dict.fromkeys((*hidden, *names)))
         self._given = {name: f"host-{number}" for number, name in enumerate(known, 1)}
         self._used = Counter({"host": len(known)})
         self._words = _any_of(known, _BEGIN)
         self._places = _any_of(self._folders, "")
-        self._distinct = _any_of(filter(is_distinct, known), _BEGIN)
+        self._distinct = _any_of({*hidden, *filter(is_distinct, known)}, _BEGIN)
         self._clean: set[str] = set()
 
     def text(self, text: str) -> str:
@@ -384,6 +388,23 @@ def _secrets(line: str) -> set[str]:
 
 
 # ---- files --------------------------------------------------------------------------------------
+
+
+def parse(data: bytes) -> Any:
+    """Return the value of a JSON text in which no object has a key twice: readers would take either
+    value, and `Stage` would look at one of them.
+
+    Raises:
+        ValueError: it is no JSON, or an object has a key twice.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a key is there twice")
+        return found
+
+    return json.loads(data, object_pairs_hook=once)
 
 
 def _texts(value: Any, key: str = "") -> Iterator[str]:
@@ -582,11 +603,11 @@ class Stage:
         made, changed = [], False
         for number, line in enumerate(lines, 1):
             try:
-                body = json.loads(line)
+                body = parse(line)
             except ValueError:
                 if file.suffix != ".jsonl":
                     return self._unreadable(file.name)
-                changed = True  # a torn line, left out when a journal is read too
+                changed = True  # torn, and left out when a journal is read too
                 continue
             if file.name == "campaign.json":
                 body = self._paths_of(body)
@@ -731,13 +752,19 @@ def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
     return taken
 
 
-def aliases_of(attempts: Iterable[Path], hide: Mapping[str, str], names: Iterable[str]) -> Aliases:
+def aliases_of(
+    attempts: Iterable[Path],
+    hide: Mapping[str, str],
+    names: Iterable[str],
+    hidden: Iterable[str] = (),
+) -> Aliases:
     """Return the aliases for folders and machines that runs name.
 
     Args:
         attempts: folders of the runs.
         hide: folders known to the caller, and the word that stands for each.
         names: names known to the caller.
+        hidden: see `Aliases`.
     """
     folders, found = dict(hide), dict.fromkeys(filter(None, names))
     host = socket.gethostname()
@@ -758,7 +785,7 @@ def aliases_of(attempts: Iterable[Path], hide: Mapping[str, str], names: Iterabl
             said = [run.get("reason"), _body(attempt / "error.json")]
             found |= dict.fromkeys(_machines(json.dumps(said)))
     folders.pop("/", None)
-    return Aliases(folders, [name for name in found if name not in ours])
+    return Aliases(folders, [name for name in found if name not in ours], filter(None, hidden))
 
 
 def _machines(text: str) -> Iterator[str]:
@@ -827,7 +854,7 @@ def _in_records(name: str, data: bytes, checked: _Checked) -> Iterator[Finding]:
     lines = data.splitlines() if name.endswith(".jsonl") else [data]
     for number, line in enumerate(lines, 1):
         try:
-            body = json.loads(line)
+            body = parse(line)
         except ValueError:
             body = line.decode(errors="replace")
         for text in dict.fromkeys(_texts(body)):

@@ -24,7 +24,7 @@ from analysis.bundle import archive
 from analysis.bundle.derive import DATA, Derived, derive, ran
 from analysis.bundle.describe import described
 from analysis.bundle.differences import Difference, differences
-from analysis.bundle.publish import CAMPAIGN_FILES, private_in
+from analysis.bundle.publish import CAMPAIGN_FILES, parse, private_in
 from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Entry, Manifest
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
@@ -316,28 +316,11 @@ _ACTIVE = (b"/JavaScript", b"/JS", b"/Launch", b"/OpenAction", b"/AA", b"/Embedd
 """Names in a PDF file (ISO 32000-1) that the drawing library never writes."""
 
 
-def read_json(file: Path) -> Any:
-    """Read JSON in which no object has a key twice: readers would take either value.
-
-    Raises:
-        ValueError: it is no JSON, or has a key twice in one object.
-        OSError: it cannot be read.
-    """
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError("a key is there twice")
-        return found
-
-    return json.loads(file.read_bytes(), object_pairs_hook=once)
-
-
 def _claims(here: Path, derived: Derived) -> Iterator[Difference]:
     """Compare claims, in their order: of two claims of one name, readers would take either."""
     file = f"artifacts/{derived.folder.name}/claims.json"
     try:
-        stated = read_json(here / "claims.json")
+        stated = parse((here / "claims.json").read_bytes())
         names = [str(claim["id"]) for claim in stated]
     except (OSError, ValueError, KeyError, TypeError):
         yield Difference(file, "file", "claims", "cannot be read")
@@ -366,7 +349,7 @@ def _figures(here: Path, derived: Derived) -> Iterator[Difference]:
             yield Difference(file, "figure", "stated", "not drawn from these runs")
             continue
         try:
-            stated = read_json(here / "figures" / DATA / f"{name}.json")
+            stated = parse((here / "figures" / DATA / f"{name}.json").read_bytes())
         except (OSError, ValueError):
             yield Difference(file, "figure", "missing or unreadable", "drawn from these runs")
             continue

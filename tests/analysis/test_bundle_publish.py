@@ -332,6 +332,16 @@ def test_known_files_without_private_data_keep_their_bytes(tmp_path: Path) -> No
         assert place.read_bytes() == data
 
 
+def test_the_first_value_of_a_key_that_is_there_twice_stays(tmp_path: Path) -> None:
+    text = b'{"a": "at 10.0.0.5", "a": 1}\n'
+    stage = staged(tmp_path, {"plan.json": text, "journal.jsonl": b"{}\n" + text})
+    assert stage.left_out["plan.json that cannot be read"] == 1
+    (journal,) = (file for name, file in stage.files().items() if name.endswith(".jsonl"))
+    assert journal.read_bytes() == b"{}\n"
+    (tmp_path / "x").write_bytes(text)
+    assert list(private_in({"artifacts/a/b/attempt-1/plan.json": tmp_path / "x"}))
+
+
 @pytest.mark.parametrize(
     "table",
     [
@@ -370,7 +380,7 @@ def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
-    aliases = Aliases({}, ["simulator", "tank-7"])
+    aliases = Aliases({}, ["simulator", "tank-7"], ["vault"])
     stage = Stage(tmp_path / "stage", aliases)
     program = tmp_path / "policy.py"
     for name, text in (
@@ -379,6 +389,7 @@ def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
         ("controllers/mine/a.py", "a = 1\nb = 'tank-7'\n"),
         ("controllers/mine/b.py", "# for Jane\nADDRESS = '10.7.0.3'\n"),
         ("controllers/mine/c.py", "\n\n" + SECRETS[2]),
+        ("controllers/mine/d.py", "vault = 1\n"),
     ):
         program.write_text(text)
         stage.add_source(name, program)
@@ -389,9 +400,10 @@ def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
         ("a.py", 2),
         ("b.py", 2),
         ("c.py", 3),
+        ("d.py", 1),
     ]
     assert (stage.folder / "controllers/mine/good.py").read_text() == "simulator = 1\n"
-    assert (stage.folder / "campaigns/tiny.yaml").read_text() == "# on host-1\n"
+    assert (stage.folder / "campaigns/tiny.yaml").read_text() == "# on host-2\n"
     assert stage.left_out["sources that are no text"] == 2
 
 
