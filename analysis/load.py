@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ValidationError
 
+from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 from schemas.run import OpSummary, Run, Summary
 
@@ -174,20 +175,6 @@ def _whole(ops: Sequence[OpSummary], op: str) -> OpSummary | None:
     return next((summary for summary in ops if summary.op == op), None)
 
 
-_PARAMETERS = (
-    "op",
-    "scenario",
-    "controller",
-    "object_size",
-    "concurrency",
-    "duration_s",
-    "mix",
-    "spread",
-    "signal",
-    "move_every_s",
-)
-
-
 def _hot_share(run: Run) -> float | None:
     """Share of the nodes that were disturbed at a time, where the scenario has hot nodes."""
     share, count = run.parameters.get("hot_share"), run.parameters.get("hot_nodes")
@@ -235,8 +222,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "signal_used": run.provenance.signal,
             "variant": json.dumps(parameters.get("controller_parameters") or {}, sort_keys=True),
         }
-        row |= {name: parameters.get(name) for name in _PARAMETERS}
-        row["hot_share"] = _hot_share(run)
+        row = {**DLR.row(parameters), **row, "hot_share": _hot_share(run)}
+        del row["controller_parameters"]  # a mapping; `variant` is its text
         for prefix, ops in (("", summary.whole), ("steady_", summary.steady)):
             op = _whole(ops, str(parameters.get("op")))
             row[f"{prefix}throughput_mb_s"] = op.throughput_mb_s if op else None
@@ -249,5 +236,5 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         row |= {f"controller_{name}": value for name, value in summary.controller.items()}
         rows.append(row)
     columns = ["index", "run_id", "campaign", "block", "ground", "time_scale", "osds", "inert"]
-    columns += ["signal_used", "variant", *_PARAMETERS, "hot_share"]
+    columns += ["signal_used", "variant", *(name for name in DLR.fields if name not in columns)]
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
@@ -14,6 +13,8 @@ from analysis.claims import Claim
 from analysis.figures import FigureEntry, Table
 from analysis.load import SIM, LoadedRun, table
 from schemas.campaign import Kind
+from schemas.cells import Cell, cells_of
+from schemas.cells.dlr import Bench
 from schemas.errors import UserError
 from schemas.run import Run
 
@@ -25,7 +26,9 @@ class Part:
     Attributes:
         kind: the kind of these runs.
         simulated: True for runs of the ground sim, False for those of the others, None for both.
-        having: parameters that the runs have; a missing one counts as None.
+        models: those of the runs' cells, where the kind has others too.
+        sized: True for runs on stores of a size of their own, which belong to figures over sizes
+            only; False for the others, None for both.
         tabulate: makes the runs' table.
         tables: makes the tables below the figures.
         commands: make the runs of claims without a figure, such as those on a table of the paper.
@@ -35,7 +38,8 @@ class Part:
     figures: tuple[FigureEntry, ...]
     kind: Kind = "dlr"
     simulated: bool | None = None
-    having: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    models: tuple[type[Cell], ...] = (Cell,)
+    sized: bool | None = None
     tabulate: Callable[[Sequence[LoadedRun]], pd.DataFrame] = table
     tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -43,9 +47,16 @@ class Part:
     def takes(self, run: Run) -> bool:
         """True if the claims and figures are about the run."""
         simulated = run.ground == SIM
+        sized = run.parameters.get("osds") is not None
         if run.kind != self.kind or self.simulated not in (None, simulated):
             return False
-        return self.having(run.parameters)
+        if self.sized not in (None, sized):
+            return False
+        try:
+            model = cells_of(run.kind, run.ground).model_of(run.parameters)
+        except ValueError:  # a record that no Hotbed wrote
+            return False
+        return issubclass(model, self.models)
 
 
 @dataclass(frozen=True)
@@ -95,15 +106,6 @@ class Paper:
         return found if len(self.parts) == 1 else sorted(found, key=lambda one: _number(one[1]))
 
 
-def _is_plain(parameters: Mapping[str, Any]) -> bool:
-    return not _is_sized(parameters)
-
-
-def _is_sized(parameters: Mapping[str, Any]) -> bool:
-    """Return True if the store was made in a size of its own, for the figures over sizes only."""
-    return parameters.get("osds") is not None
-
-
 def _number(entry: FigureEntry) -> float:
     digits = "".join(letter for letter in entry.id.partition("-")[0] if letter.isdigit())
     return int(digits) if digits else float("inf")
@@ -146,7 +148,7 @@ def paper(short: str) -> Paper:
 
         title = "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution"
         command = "hotbed run dlr-full --figure {figure}"
-        return Paper("dlr", title, (Part(CLAIMS, FIGURES, having=_is_plain),), command)
+        return Paper("dlr", title, (Part(CLAIMS, FIGURES, models=(Bench,), sized=False),), command)
     if short == SCALE:
         from analysis.dlr.catalogue import SCALE_FIGURES
         from analysis.dlr.scale import tables
@@ -155,7 +157,7 @@ def paper(short: str) -> Paper:
         return Paper(
             SCALE,
             "DLR at scale: where it stops helping",
-            (Part(SCALE_CLAIMS, SCALE_FIGURES, having=_is_sized, tables=tables),),
+            (Part(SCALE_CLAIMS, SCALE_FIGURES, models=(Bench,), sized=True, tables=tables),),
             "hotbed scale --figure {figure}",
             sim_option=False,
             table_note="helps, harms: where the 95 % interval lies above, below zero. Between two "

@@ -27,6 +27,7 @@ from analysis.load import SIM, LoadedRun, ground_of, load_campaign
 from analysis.pages import in_markdown
 from analysis.stats import Estimate, mean, ratio
 from analysis.style import in_order
+from schemas.cells.dlr import DLR, HOT_NODES
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -361,9 +362,7 @@ def _by_cell(runs: Iterable[LoadedRun]) -> dict[str, list[LoadedRun]]:
     found: dict[str, list[LoadedRun]] = {}
     for loaded in runs:
         run = loaded.run
-        # What a parameter that is not set was called depends on when the run was made.
-        given = {name: value for name, value in run.parameters.items() if value is not None}
-        same = [given, run.seed, round(run.time_scale, 9), run.osd_count]
+        same = [run.parameters, run.seed, round(run.time_scale, 9), run.osd_count]
         found.setdefault(json.dumps(same, sort_keys=True), []).append(loaded)
     return found
 
@@ -432,19 +431,21 @@ def _key(cell: Cell) -> tuple[str, str, str, str]:
 def _setting(parameters: dict[str, Any]) -> str:
     """What differs from the paper's setting, in words. Durations do not make another cell: each
     pair has the same one on both grounds."""
+    usual = DLR.row({"hot_nodes": HOT_NODES})
+    parameters = usual | parameters
     parts = []
-    if parameters.get("object_size") != 4 * 2**20:
+    if parameters["object_size"] != usual["object_size"]:
         parts.append(f"{int(parameters['object_size']) // 1024} KiB")
-    if parameters.get("concurrency") != 16:
+    if parameters["concurrency"] != usual["concurrency"]:
         parts.append(f"{parameters['concurrency']} in flight")
-    if parameters.get("signal") != "node":
+    if parameters["signal"] != usual["signal"]:
         parts.append(f"signal {parameters['signal']}")
     for name in ("mix", "spread"):
-        if parameters.get(name) is not None:
+        if parameters[name] is not None:
             parts.append(f"{name} {parameters[name]}")
-    if parameters.get("hot_nodes") != 4:
+    if parameters["hot_nodes"] != usual["hot_nodes"]:
         parts.append(f"{parameters['hot_nodes']} hot nodes")
-    given = parameters.get("controller_parameters") or {}
+    given = parameters["controller_parameters"]
     parts += [f"{name} {value}" for name, value in sorted(given.items())]
     return ", ".join(parts)
 

@@ -181,6 +181,7 @@ class AttemptRecords:
     def _job(self, cell: Cell, attempt: int) -> Job:
         campaign = self.plan.campaign
         limit = self.setting.timeout_s or cell_timeout_s(cell, campaign.time_scale)
+        parameters = cell.parameters.model_dump(mode="json")
         return Job(
             kind=campaign.kind,
             run_id=cell.run_id,
@@ -190,7 +191,7 @@ class AttemptRecords:
             order=cell.order,
             seed=cell.seed,
             ground=campaign.ground,
-            parameters=cell.parameters.canonical(),
+            parameters=parameters,
             time_scale=campaign.time_scale,
             testbed=self.setting.testbed,
             notebook=str(self.setting.notebook),
@@ -201,7 +202,7 @@ class AttemptRecords:
             limits=campaign.limits,
             controllers_dir=_text(self.setting.controllers_dir),
             figures=list(cell.figures),
-            osd_count=cell.parameters.osds or self.setting.osd_count,
+            osd_count=parameters.get("osds") or self.setting.osd_count,
             provenance=self.setting.provenance,
             code=cell.code,
         )

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaigns.cell_parameters import CellParameters, called_s, check, lead_s
 from campaigns.job import Job, Phases, ended, write_run
 from campaigns.judge import spoiled
 from campaigns.provenance import provenance
 from campaigns.services import CellSetting, Ground, Load, Services
+from schemas.cells.dlr import DLR, DlrCell, OpenLoop
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import Run, RunStatus, Summary
@@ -34,11 +34,11 @@ class CellContext:
     sleep: Callable[[float], None] | None = None
 
     @property
-    def parameters(self) -> CellParameters:
+    def parameters(self) -> DlrCell:
         """The job's parameters, typed."""
-        return check(self.job.parameters, f"run {self.job.run_id}")
+        return DLR.check(self.job.parameters, f"run {self.job.run_id}")
 
-    def setting(self, parameters: CellParameters) -> CellSetting:
+    def setting(self, parameters: DlrCell) -> CellSetting:
         """The cell as the services see it."""
         extra = self.job.controllers_dir
         return CellSetting(
@@ -52,7 +52,7 @@ class CellContext:
         )
 
 
-def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: CellContext) -> Run:
+def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContext) -> Run:
     """Run one cell and write its folder; `run.json` comes last.
 
     Args:
@@ -109,9 +109,7 @@ def summary_of(run_folder: Path) -> Summary:
     return Summary.model_validate_json((run_folder / "summary.json").read_bytes())
 
 
-def _measure(
-    parameters: CellParameters, context: CellContext, services: Services, phases: Phases
-) -> None:
+def _measure(parameters: DlrCell, context: CellContext, services: Services, phases: Phases) -> None:
     """Everything between a clean testbed and a clean testbed."""
     with phases("clean"):
         services.clean()
@@ -132,15 +130,15 @@ def _measure(
         started.enter_context(services.recorder())
         wait, scale = context.sleep or services.wait, context.job.time_scale
         with phases("lead"):
-            if parameters.op == "open":  # the load is the disturbance: it is there before
-                wait(called_s(parameters, scale))
+            if isinstance(parameters, OpenLoop):  # the load is the disturbance: it is there before
+                wait(parameters.called_s(scale))
             started.enter_context(services.controller())
-            wait(lead_s(parameters, scale))
+            wait(parameters.lead_s(scale))
         with phases("workload"), services.usage():
             services.workload()
 
 
-def _collect(parameters: CellParameters, context: CellContext, services: Services) -> Load:
+def _collect(parameters: DlrCell, context: CellContext, services: Services) -> Load:
     """Check that the store is as it was found, and write what was measured."""
     left = services.not_restored()
     if left:
@@ -179,11 +177,9 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _typed(
-    parameters: CellParameters | Mapping[str, Any] | None, context: CellContext
-) -> CellParameters:
+def _typed(parameters: DlrCell | Mapping[str, Any] | None, context: CellContext) -> DlrCell:
     if parameters is None:
         return context.parameters
-    if isinstance(parameters, CellParameters):
+    if isinstance(parameters, DlrCell):
         return parameters
-    return check(dict(parameters), "cell")
+    return DLR.check(parameters, "cell")

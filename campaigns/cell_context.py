@@ -9,13 +9,13 @@ from typing import Any
 
 from campaigns.campaign_file import ROOT
 from campaigns.cell import CellContext
-from campaigns.cell_parameters import check
 from campaigns.estimate import timeout_s
 from campaigns.grounds import open_ground
 from campaigns.job import Job, read_job, utc_now, write_job
 from campaigns.provenance import provenance
 from campaigns.run_store import RunStore
 from campaigns.services import Facts
+from schemas.cells.dlr import DLR
 
 BY_HAND = "by-hand"
 
@@ -34,7 +34,7 @@ def open_cell(
     """The context of one cell.
 
     Args:
-        parameters: the cell's parameters by name (see `cell_parameters.CellParameters`).
+        parameters: the cell's parameters by name (see `schemas.cells.dlr`).
         testbed: name of a testbed that is up and deployed; on the ground sim that of a spec, or
             its path.
         run_folder: the attempt's folder that the engine made; empty when the notebook is run by
@@ -46,7 +46,7 @@ def open_cell(
     Raises:
         UserError: a parameter is wrong, or there is no such testbed.
     """
-    typed = check(dict(parameters), "notebook")
+    typed = DLR.check(parameters, "notebook")
     if run_folder:
         folder = Path(run_folder)
         job = read_job(folder)
@@ -65,7 +65,7 @@ def open_cell(
         order=0,
         seed=seed,
         ground=ground,
-        parameters=typed.canonical(),
+        parameters=typed.model_dump(mode="json"),
         time_scale=time_scale,
         testbed=testbed,
         notebook="",

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from campaigns import session
 from campaigns.attempts import PAPERMILL_CELL
 from campaigns.campaign_file import ROOT
-from campaigns.cell_parameters import CellParameters, parameter_names
 from campaigns.dry_run import DryRunReport
 from campaigns.estimate import experiment
 from campaigns.kinds.kind import Prepared
@@ -28,6 +27,7 @@ from campaigns.workers import Workers
 from controllers.decider import declared
 from controllers.registry import Controller, available, refuse_unoffered
 from schemas.campaign import Campaign, Limits
+from schemas.cells.dlr import DLR
 from schemas.comparison import Comparison, PlannedCell
 from schemas.errors import UserError
 from schemas.mistakes import mistake
@@ -51,7 +51,7 @@ class Ask:
     """What is compared, where and how often. Times are the paper's.
 
     `controllers`: names, or ``all`` for every one that the ground's store offers what it needs.
-    `parameters`: of every cell (`campaigns.cell_parameters`), where not the default.
+    `parameters`: of every cell (`schemas.cells.dlr`), where not the default.
     `blocks`: None takes 6 on the ground sim and 3 elsewhere.
     `model`: a file of constants of the ground sim.
     """
@@ -208,8 +208,8 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
     for name in ask.parameters:
         if name in _VARIED:
             raise UserError(f"--parameter {name}: give {_OPTIONS[name]} instead.")
-        if name not in CellParameters.model_fields:
-            known = ", ".join(known for known in parameter_names() if known not in _VARIED)
+        if name not in DLR.names:
+            known = ", ".join(known for known in DLR.names if known not in _VARIED)
             raise UserError(f"--parameter {name}: a cell has no such parameter; it has {known}.")
     scenarios, ops = _list(ask.scenarios, "--scenario"), _list(ask.ops, "--op")
     blocks = ask.blocks

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from campaigns.campaign_file import ROOT
-from campaigns.kinds.registry import kind_named
 from campaigns.run_store import RunStore, read_run
+from schemas.cells import cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
 from testbed.html import table
@@ -66,9 +64,8 @@ class CampaignView:
 
 def _label(run: Run) -> str:
     """Return the cell in words; parameters that are no longer allowed as they are."""
-    model = kind_named(run.kind).parameters_on(run.ground)
-    with contextlib.suppress(ValidationError):
-        return str(model.model_validate(run.parameters).label())
+    with contextlib.suppress(UserError):
+        return str(cells_of(run.kind, run.ground).check(run.parameters, "run").label())
     return ", ".join(f"{name}={value}" for name, value in run.parameters.items())
 
 

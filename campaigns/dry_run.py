@@ -58,7 +58,7 @@ class DryRunReport:
                     "grids": list(cell.grids),
                     "figures": list(cell.figures),
                     "planned_s": round(self.planned_s[cell.run_id], 1),
-                    "parameters": cell.parameters.canonical(),
+                    "parameters": cell.parameters.model_dump(mode="json"),
                 }
                 for cell in self.pending
             ],

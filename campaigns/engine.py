@@ -62,7 +62,7 @@ class _Tally:
 
 def _what(cell: Cell) -> str:
     """What a cell measures, the same in every block."""
-    return json.dumps(cell.parameters.canonical(), sort_keys=True)
+    return json.dumps(cell.parameters.model_dump(mode="json"), sort_keys=True)
 
 
 def pending(plan: Plan, store: RunStore) -> list[Cell]:

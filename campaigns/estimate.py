@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from campaigns.cell_parameters import CellParameters, lead_s
 from campaigns.plan import Cell
+from schemas.cells.dlr import DlrCell
 
 CLEAN_S = 3.0
 RESTORE_S = 20.0  # a filled snapshot brought back up to HEALTH_OK
@@ -21,9 +21,9 @@ TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 
 
-def planned_s(parameters: CellParameters, time_scale: float) -> float:
+def planned_s(parameters: DlrCell, time_scale: float) -> float:
     """Wall time of one cell, seconds, cleaning and settling included."""
-    total = CLEAN_S + COLLECT_S + ENGINE_S + lead_s(parameters, time_scale)
+    total = CLEAN_S + COLLECT_S + ENGINE_S + parameters.lead_s(time_scale)
     total += parameters.duration_s * time_scale
     if parameters.scenario != "none":
         total += STEADY_S
@@ -36,14 +36,14 @@ def planned_s(parameters: CellParameters, time_scale: float) -> float:
     return total
 
 
-def timeout_s(parameters: CellParameters, time_scale: float) -> float:
+def timeout_s(parameters: DlrCell, time_scale: float) -> float:
     """When a cell is taken for hung."""
     return TIMEOUT_FACTOR * planned_s(parameters, time_scale) + TIMEOUT_SLACK_S
 
 
-def experiment(cell: Cell) -> CellParameters:
+def experiment(cell: Cell) -> DlrCell:
     """The parameters of a cell of the experiment on a store."""
-    assert isinstance(cell.parameters, CellParameters), cell.parameters
+    assert isinstance(cell.parameters, DlrCell), cell.parameters
     return cell.parameters
 
 
@@ -72,7 +72,7 @@ class Estimator:
         if self._simulated:
             minutes = parameters.duration_s * self._time_scale / 60
             if parameters.osds is not None:
-                minutes += lead_s(parameters, self._time_scale) / 60
+                minutes += parameters.lead_s(self._time_scale) / 60
                 return SIZED_CELL_S + OSD_MINUTE_S * parameters.osds * minutes
             return ENGINE_S + SIMULATED_S * minutes
         return planned_s(parameters, self._time_scale)

@@ -44,7 +44,7 @@ def run_id(
 
     Args:
         identity: what the campaign's cells share.
-        parameters: `CellParameters.canonical()`.
+        parameters: as JSON.
         seed: the block's seed.
         block: number of the block, from 0.
         controller: digest of the controller's code.

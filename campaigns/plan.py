@@ -24,12 +24,8 @@ class Parameters(Protocol):
     def controller(self) -> str:
         """Whose doing the result is: a controller, or a planner's method."""
 
-    @property
-    def osds(self) -> int | None:
-        """OSDs of the cell's store, where it has a size of its own."""
-
-    def canonical(self) -> dict[str, Any]:
-        """JSON-able, every field present: what is hashed, stored and handed on."""
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """JSON-able: hashed, stored and handed on."""
 
     def label(self) -> str:
         """A short text for people."""
@@ -116,7 +112,7 @@ def make_plan(
                 code = own(parameters)
                 key = run_id(
                     identity,
-                    parameters.canonical(),
+                    parameters.model_dump(mode="json"),
                     seed=seed,
                     block=block,
                     controller=code.digest,

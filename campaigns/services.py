@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from campaigns.cell_parameters import CellParameters
+from schemas.cells.dlr import DlrCell
 from schemas.run import Summary
 from testbed.stores.contract import Needs
 
@@ -33,7 +33,7 @@ class CellSetting:
     """One cell as the services see it: `parameters` in the paper's time, and everything drawn from
     `seed` (hot nodes, moves) the same for every cell of the block."""
 
-    parameters: CellParameters
+    parameters: DlrCell
     seed: int
     block: int
     time_scale: float
@@ -50,11 +50,6 @@ class CellSetting:
     def interval_s(self) -> float:
         """The control interval in real time."""
         return self.parameters.interval_s * self.time_scale
-
-    @property
-    def move_every_s(self) -> float:
-        """How long interference stays on its nodes, in real time."""
-        return self.parameters.move_every_s * self.time_scale
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from campaigns.engine import pending
 from campaigns.estimate import Estimator
 from campaigns.fingerprint import Identity, identifying_versions
 from campaigns.kinds.kind import Computed, Ground, Kind, OnStore, OnTestbed, Prepared
-from campaigns.kinds.parameters import KindParameters, check
 from campaigns.kinds.registry import kind_of
 from campaigns.lease import Lease, asked_for, open_lease
 from campaigns.lock import Lock
@@ -38,6 +37,8 @@ from campaigns.validate import select
 from campaigns.workers import Workers, available_mib, one_testbed
 from controllers.registry import available, code_of
 from schemas.campaign import Campaign
+from schemas.cells import Cell as CellParameters
+from schemas.cells import cells_of
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
 from testbed import closure
@@ -188,12 +189,11 @@ def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
     Raises:
         UserError: file, grid, key, what is allowed.
     """
-    kind, _ = declared(campaign)
+    cells = cells_of(campaign.kind, campaign.ground)
     found = {}
     for grid in campaign.grids:
         where = f"{file}: grid {grid.name}"
-        model = kind.parameters_on(campaign.ground)
-        typed = [check(model, raw, where) for raw in raw_cells(campaign, grid)]
+        typed = [cells.check(raw, where) for raw in raw_cells(campaign, grid)]
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
         found[grid.name] = typed
@@ -420,11 +420,11 @@ def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
         UserError: names the largest, what it needs and what there is.
     """
     processes = 0 if workers is None else workers.processes
-    typed = (cell.parameters for cell in cells if isinstance(cell.parameters, KindParameters))
-    largest = max(typed, key=memory_of, default=None)
-    if largest is None or not processes or not memory_of(largest):
+    typed = (cell.parameters for cell in cells if isinstance(cell.parameters, CellParameters))
+    largest = max(typed, key=lambda parameters: parameters.memory_mib, default=None)
+    if largest is None or not processes or not largest.memory_mib:
         return
-    need, available_here = memory_of(largest), available_mib()
+    need, available_here = largest.memory_mib, available_mib()
     if available_here is not None and need * processes > available_here:
         fewer = ", fewer --workers" if processes > 1 else ""
         raise UserError(
@@ -432,11 +432,6 @@ def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
             f"processes, and {available_here / 1024:.1f} GiB are free here: choose smaller sizes"
             f"{fewer} or a single figure, or give --scheduler a cluster with more memory."
         )
-
-
-def memory_of(parameters: KindParameters) -> float:
-    """Return the MiB that a cell needs at most, roughly; 0 for hardly any."""
-    return parameters.memory_mib or 0.0
 
 
 def _refuse_what_cannot_be(

@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from campaigns.cell_parameters import CellParameters, check, parameter_names
 from campaigns.plan import raw_cells
-from campaigns.sized_parameters import refuse_unknown, with_size
 from controllers.decider import declared
 from controllers.registry import Controller
 from schemas.campaign import Campaign, Grid
+from schemas.cells.dlr import DLR, DlrCell
 from schemas.errors import UserError
 from testbed.simulated import scaled
 from testbed.spec import TestbedSpec
@@ -30,7 +29,7 @@ def validate(
     controllers: Mapping[str, Controller],
     spec: TestbedSpec | None = None,
     trust_code: bool = True,
-) -> dict[str, list[CellParameters]]:
+) -> dict[str, list[DlrCell]]:
     """Typed cells by grid name, of all grids: a file is right or it is not.
 
     Args:
@@ -44,14 +43,14 @@ def validate(
     Raises:
         UserError: file, grid, key and what is allowed.
     """
-    refuse_unknown(campaign, file, controllers)
-    cells: dict[str, list[CellParameters]] = {}
+    _refuse_unknown(campaign, file, controllers)
+    cells: dict[str, list[DlrCell]] = {}
     accepted: set[str] = set()
     unread = frozenset(c.name for c in controllers.values() if c.foreign and not trust_code)
     for grid in campaign.grids:
         where = f"{file}: grid {grid.name}"
         _check_exclude(grid, where)
-        typed = [with_size(check(raw, where), campaign) for raw in raw_cells(campaign, grid)]
+        typed = [_with_size(DLR.check(raw, where), campaign) for raw in raw_cells(campaign, grid)]
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
         typed = [
@@ -105,20 +104,20 @@ def _same_figure(wanted: str, name: str) -> bool:
 def _check_exclude(grid: Grid, where: str) -> None:
     for entry in grid.exclude:
         for key in entry:
-            if key not in CellParameters.model_fields:
+            if key not in DLR.names:
                 raise UserError(
                     f"{where}: exclude names the unknown parameter {key!r}; a cell has "
-                    f"{', '.join(parameter_names())}."
+                    f"{', '.join(DLR.names)}."
                 )
 
 
 def _with_controller(
-    parameters: CellParameters,
+    parameters: DlrCell,
     known: Mapping[str, Controller],
     where: str,
     accepted: set[str],
     unread: Collection[str],
-) -> CellParameters:
+) -> DlrCell:
     """`parameters` with the controller's own name, once it has accepted its parameters;
     `accepted` keeps which have been asked, and those in `unread` are not."""
     name = parameters.controller.replace("_", "-")
@@ -137,7 +136,29 @@ def _with_controller(
     return parameters.model_copy(update={"controller": name})
 
 
-def _check_size(parameters: CellParameters, ground: str, where: str) -> None:
+def _with_size(parameters: DlrCell, campaign: Campaign) -> DlrCell:
+    """Return `parameters` with the controller's parameters that grow with the store: those for each
+    OSD, times the cell's OSDs. A cell of the testbed's own size stays as it is, and the cell's own
+    parameters come first."""
+    shares = campaign.controller_parameters_per_osd.get(parameters.controller.replace("_", "-"))
+    if parameters.osds is None or not shares:
+        return parameters
+    grown = {name: share * parameters.osds for name, share in shares.items()}
+    return parameters.model_copy(
+        update={"controller_parameters": grown | parameters.controller_parameters}
+    )
+
+
+def _refuse_unknown(campaign: Campaign, file: Path, known: Collection[str]) -> None:
+    for name in campaign.controller_parameters_per_osd:
+        if name not in known:
+            raise UserError(
+                f"{file}: controller_parameters_per_osd: there is no controller {name!r}; there "
+                f"are {', '.join(sorted(known)) or 'none'} (more with --controllers-dir)."
+            )
+
+
+def _check_size(parameters: DlrCell, ground: str, where: str) -> None:
     if parameters.osds is not None and ground != SIZED_GROUND:
         raise UserError(
             f"{where}: osds: on the ground {ground} a store has the OSDs of its testbed; leave it "
@@ -145,9 +166,7 @@ def _check_size(parameters: CellParameters, ground: str, where: str) -> None:
         )
 
 
-def _check_gateway(
-    parameters: CellParameters, ground: str, spec: TestbedSpec | None, where: str
-) -> None:
+def _check_gateway(parameters: DlrCell, ground: str, spec: TestbedSpec | None, where: str) -> None:
     if parameters.op != "s3":
         return
     if ground == SIZED_GROUND:
@@ -162,12 +181,13 @@ def _check_gateway(
         )
 
 
-def _check_against(parameters: CellParameters, spec: TestbedSpec, where: str) -> None:
+def _check_against(parameters: DlrCell, spec: TestbedSpec, where: str) -> None:
     osd_nodes = parameters.osds or _osd_nodes(spec)
     if parameters.hot_count(osd_nodes) > osd_nodes:
         where_from = "the cell" if parameters.osds else f"the spec {spec.name!r}"
         has = f"{where_from} has {osd_nodes} OSD nodes"
-        raise UserError(f"{where}: hot_nodes: {parameters.hot_nodes} is not allowed; {has}.")
+        hot = parameters.hot_count(osd_nodes)
+        raise UserError(f"{where}: hot_nodes: {hot} is not allowed; {has}.")
 
 
 def _check_scaled(spec: TestbedSpec, osds: int, where: str) -> None:

@@ -31,8 +31,6 @@ controller_parameters = {}  # type: dict
 duration_s = 180.0  # type: float
 hot_nodes = 4  # type: int
 move_every_s = 90.0  # type: float
-mix = None  # type: str
-spread = None  # type: float
 signal = "node"  # type: str
 interval_s = 20.0  # type: float
 osds = None  # type: int
@@ -59,8 +57,6 @@ context = open_cell(
         "duration_s": duration_s,
         **({"hot_nodes": hot_nodes} if hot_share is None else {"hot_share": hot_share}),
         "move_every_s": move_every_s,
-        "mix": mix,
-        "spread": spread,
         "signal": signal,
         "interval_s": interval_s,
         "osds": osds,

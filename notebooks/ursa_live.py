@@ -36,9 +36,6 @@ cold_share = None  # type: float
 balance_after_s = None  # type: float
 duration_s = 360.0  # type: float
 concurrency = 16  # type: int
-move_every_s = 90.0  # type: float
-mix = None  # type: str
-spread = None  # type: float
 signal = "node"  # type: str
 interval_s = 10.0  # type: float
 osds = None  # type: int
@@ -68,9 +65,6 @@ context = open_cell(
         "balance_after_s": balance_after_s,
         "duration_s": duration_s,
         "concurrency": concurrency,
-        "move_every_s": move_every_s,
-        "mix": mix,
-        "spread": spread,
         "signal": signal,
         "interval_s": interval_s,
         "osds": osds,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_MARKS = {
+from schemas.campaign import Kind
+from schemas.cells import cells_of
+
+_MARKS: dict[str, Kind] = {
     "op": "dlr",
     "partitions": "ursa",
     "processes_per_node": "twochoice",
@@ -30,4 +33,5 @@ def current(run: Any) -> Any:
     kinds = [kind for mark, kind in _MARKS.items() if mark in names]
     if len(kinds) != 1:
         raise ValueError("parameters: a run of version 1 has those of one kind of campaign")
-    return {**run, "schema_version": 2, "kind": kinds[0]}
+    own = cells_of(kinds[0], str(run.get("ground"))).current(names)
+    return {**run, "schema_version": 2, "kind": kinds[0], "parameters": own}

@@ -19,6 +19,7 @@ import pandas as pd
 
 from analysis.load import LoadedRun, origin
 from analysis.stats import Estimate, ratio
+from schemas.cells.mos import COSPERF, Modelled, RulesOfThumb
 
 Array = npt.NDArray[np.float64]
 
@@ -28,17 +29,7 @@ STATIC, MOS, MOS_PP = "static", "mos", "mos-pp"
 POLICIES = (STATIC, MOS, MOS_PP)
 LABELS = {STATIC: "Static", MOS: "MOS", MOS_PP: "MOS++"}
 
-STANDARD: dict[str, Any] = {
-    "profile": "paper",
-    "runs": "disjoint",
-    "model_error": 0.0,
-    "learns": True,
-    "cost_factor": 1.0,
-    "pools": 1,
-    "minutes": 840.0,
-    "epoch_s": 180.0,
-    "sla": 0.9,
-}
+STANDARD = COSPERF.defaults(*(name for name in COSPERF.fields if name != "policy"))
 """Section 8.2's simulation; what the paper does not say as Hotbed reads it."""
 
 RESOURCES = {
@@ -53,7 +44,7 @@ STAGES = {1: (0.0, 210.0), 2: (210.0, 420.0), 3: (420.0, 630.0), 4: (630.0, 840.
 CROWDED = (420.0, 500.0)
 """Stage 3 until C and D decrease: "up until around 500 min"."""
 
-MODELLED = ("runs", "model_error", "learns", "sla")
+MODELLED = tuple(set(Modelled.model_fields) - set(RulesOfThumb.model_fields))
 """Parameters that only MOS++ has."""
 
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "policy")
@@ -66,10 +57,9 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         parameters = loaded.run.parameters
         row: dict[str, Any] = {
             **origin(index, loaded.run),
-            "policy": parameters["policy"],
             "folder": loaded.folder,
         }
-        rows.append(row | {name: parameters[name] for name in STANDARD} | loaded.summary.extra)
+        rows.append(row | COSPERF.row(parameters) | loaded.summary.extra)
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, "folder", *STANDARD])
     found = pd.DataFrame(rows).sort_values("run_id", kind="stable")

@@ -15,32 +15,24 @@ import pandas as pd
 from analysis.claims import is_simulated
 from analysis.load import LoadedRun
 from analysis.stats import Estimate, mean, ratio
+from schemas.cells.prioritymeister import PM
 
-INPUTS = "inputs"
 COPY = "L"
 BEST_EFFORT = "pm-best-effort"
 
-PARAMETERS = (
-    *("scenario", "policy", "mode", "k", "slo_percentile", "seconds", "burst", "gaps"),
-    *("permutation", "estimator", "misbehaves", "bottleneck", "limiters", "buckets"),
-    *("network_levels", "cake_upper", "copy_share", "copy_in_flight", "depth"),
-    *("frame", "device_profile", "traces", "trace_windows", "trace_load"),
-    *("sharpness", "access", "copy_kib", "network_share", "blocking"),
+STANDARD = PM.defaults(
+    *("buckets", "copy_share", "depth", "device_profile", "traces", "sharpness", "access"),
+    *("copy_kib", "network_share", "blocking", "trace_windows", "trace_load"),
 )
-STANDARD: dict[str, Any] = {
-    **{"buckets": 8, "copy_share": 0.25, "depth": 1, "device_profile": None, "traces": None},
-    **{"sharpness": 10.0, "access": "random", "copy_kib": 1024, "network_share": 1.0},
-    **{"blocking": False, "trace_windows": "random", "trace_load": "table2"},
-}
 """What the figures' runs have in common; those that differ feed none of them."""
 LONGEST = 100.0
 """The `slo_percentile` of runs whose SLOs are made of the longest latency alone: no figure's."""
 WHY = "pm-why"
 """The campaign that varies what figures have in common, one thing at a time."""
-USUAL: dict[str, Any] = {
-    **{"permutation": None, "estimator": "profile", "limiters": "all", "cake_upper": 1.2},
-    **{"misbehaves": False, "bottleneck": "egress", "network_levels": 7},
-}
+USUAL = PM.defaults(
+    *("permutation", "estimator", "limiters", "cake_upper", "misbehaves", "bottleneck"),
+    "network_levels",
+)
 """What a figure's cells have unless it varies it."""
 _RUN = ("index", "run_id", "campaign", "block", "seed", "ground", "variant")
 NUMBERS = (
@@ -105,7 +97,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for index, loaded in enumerate(runs):
         run, parameters = loaded.run, loaded.run.parameters
-        policy, mode = parameters["policy"], parameters.get("mode", "hold")
+        policy, mode = parameters["policy"], parameters["mode"]
         common: dict[str, Any] = {
             "index": index,
             "run_id": run.run_id,
@@ -114,7 +106,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "seed": run.seed,
             "ground": run.ground,
             "variant": BEST_EFFORT if mode == "best-effort" else policy,
-            **{name: parameters.get(name, STANDARD.get(name)) for name in PARAMETERS},
+            **PM.row(parameters),
             "usual": _is_standard(parameters, simulated=is_simulated(run.ground)),
         }
         numbers = loaded.summary.extra
@@ -123,7 +115,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
             own |= _never_answered(own)
             rows.append({**common, "workload": name, **own})
-    columns = [*_RUN, *PARAMETERS, "usual", "workload", *NUMBERS]
+    columns = [*_RUN, *PM.fields, "usual", "workload", *NUMBERS]
     if not rows:
         return pd.DataFrame(columns=columns)
     found = pd.DataFrame(rows, columns=columns)
@@ -133,7 +125,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     sizes = found["copy_kib"].where(found["usual"])
     found["usual"] &= sizes == sizes.groupby([found["ground"], found["scenario"]]).transform("min")
     found = found.sort_values(["run_id"], kind="stable")
-    keys = [*PARAMETERS, "seed", "workload"]
+    keys = [*PM.fields, "seed", "workload"]
     return found.drop_duplicates(keys).sort_values(["index", "workload"]).reset_index(drop=True)
 
 

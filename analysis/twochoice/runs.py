@@ -18,24 +18,11 @@ import pandas as pd
 
 from analysis.load import LoadedRun, origin
 from analysis.stats import Estimate, ratio
+from schemas.cells.twochoice import BURSTS
 from schemas.sizes import size_name
 
-STANDARD: dict[str, Any] = {
-    "choices": "random+random",
-    "servers": 1000,
-    "processes": 10_000,
-    "processes_per_node": 8,
-    "straggler_factor": 5.0,
-    "load_mean": 10.0,
-    "load_sd": 2.0,
-    "service_s": 0.02,
-    "round_trip_s": 0.005,
-    "link_s": 0.00025,
-    "spread_s": 0.0,
-    "cache_s": 0.2,
-    "prior_weight": 1.0,
-    "redirects": False,
-}
+_ASKED = ("scheduler", "history", "straggler_ratio", "learn_rounds", "rounds")
+STANDARD = BURSTS.defaults(*(name for name in BURSTS.fields if name not in _ASKED))
 """The paper's simulation (section III.A), and what it does not say as Hotbed infers it."""
 
 LEARNERS = ("preassign", "both", "prequal")
@@ -44,7 +31,6 @@ LEARN_ROUNDS = 20
 
 BURSTS_FILE = "bursts.json"
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "size", "series")
-_CELL = ("scheduler", "history", "straggler_ratio", "learn_rounds", "rounds", *STANDARD)
 
 FIXED, RANDOM, NATIVE = "fixed", "random", "two-choice"
 COLLABORATIVE, PREASSIGN, BOTH = "collaborative", "preassign", "both"
@@ -98,20 +84,19 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     rows = []
     for index, loaded in enumerate(runs):
         run, parameters = loaded.run, loaded.run.parameters
-        cold = "-cold" if parameters["history"] == "cold" else ""
+        cold = "-cold" if parameters.get("history") == "cold" else ""
         row: dict[str, Any] = {
             **origin(index, run),
             "size": size_name(parameters["servers"], parameters["processes"]),
             "series": f"{parameters['scheduler']}{cold}",
         }
-        # A run from before a parameter was there had its standard value.
-        cell = {name: (STANDARD | parameters)[name] for name in _CELL}
+        cell = BURSTS.row({"learn_rounds": 0, **parameters})
         rows.append(row | cell | loaded.summary.extra)
     if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, *_CELL])
+        return pd.DataFrame(columns=[*COLUMNS, *BURSTS.fields])
     # Sorted by run id too: which of several equal ones counts must not depend on folders.
     found = pd.DataFrame(rows).sort_values(["rounds", "run_id"], kind="stable")
-    keys = [name for name in _CELL if name != "rounds"]
+    keys = [name for name in BURSTS.fields if name != "rounds"]
     found = found.drop_duplicates([*keys, "seed"], keep="last")
     return found.sort_values("index").reset_index(drop=True)
 

@@ -30,7 +30,8 @@ from analysis.ursa.measured import (
     shared_instances,
     where,
 )
-from analysis.ursa.runs import ALGORITHM, INPUTS, OURS, cells
+from analysis.ursa.runs import ALGORITHM, OURS, cells
+from schemas.cells.ursa import INPUTS
 from schemas.claim import Kind
 
 LARGEST = "10K-10M"

@@ -13,7 +13,8 @@ import pandas as pd
 from analysis import style
 from analysis.claims import Evidence
 from analysis.figures import Missing
-from analysis.ursa.runs import COLOURS, INPUTS, KINDS, LABELS
+from analysis.ursa.runs import COLOURS, KINDS, LABELS
+from schemas.cells.ursa import INPUTS
 
 INPUTS_FILE = "inputs.json"
 POINTS = 400

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from analysis.figures import FigureEntry
 from analysis.papers import Part
 from analysis.ursa import live_figures
 from analysis.ursa.live_claims import CLAIMS, SIMULATED_CLAIMS
-from analysis.ursa.live_runs import CONTROLLED, OP, table
+from analysis.ursa.live_runs import CONTROLLED, table
+from schemas.cells.dlr import OpenLoop
 from schemas.settling import HOLD_S, STABLE_S, WINDOW_S
 
 _COMMAND = "hotbed run ursa-live --figure {figure}"
@@ -56,11 +56,7 @@ FIGURES: tuple[FigureEntry, ...] = (
 )
 
 
-def _is_open(parameters: Mapping[str, object]) -> bool:
-    return parameters.get("op") == OP
-
-
-LIVE = Part(CLAIMS, FIGURES, simulated=False, having=_is_open, tabulate=table)
+LIVE = Part(CLAIMS, FIGURES, simulated=False, models=(OpenLoop,), tabulate=table)
 
 _SIMULATED = "hotbed run ursa-live-50 --figure {figure}"
 
@@ -77,6 +73,6 @@ SIMULATED_FIGURES: tuple[FigureEntry, ...] = tuple(
 )
 
 LIVE_SIMULATED = Part(
-    SIMULATED_CLAIMS, SIMULATED_FIGURES, simulated=True, having=_is_open, tabulate=table
+    SIMULATED_CLAIMS, SIMULATED_FIGURES, simulated=True, models=(OpenLoop,), tabulate=table
 )
 """Open-loop writes on a modelled store: fifty OSDs, or what was run with ``--ground sim``."""

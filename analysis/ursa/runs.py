@@ -13,17 +13,15 @@ import pandas as pd
 
 from analysis.load import LoadedRun, origin
 from analysis.stats import Estimate, ratio
+from schemas.cells.ursa import URSA
 from schemas.sizes import size_name
 
-STANDARD = {"tail": 1.5, "load_max": None, "racks": 0, "replicas": 3, "max_move_cost": None}
+STANDARD = URSA.defaults("tail", "load_max", "racks", "replicas", "max_move_cost")
 """What the paper's instances have in common; cells that differ feed no figure of the paper."""
 
-INPUTS = "inputs"
 ALGORITHM = "algorithm1"
 OURS = "alp"
 
-_CELL = ("kind", "nodes", "partitions", "method", "selection", "program", "divide")
-_OTHER = ("first_radius", "radius_step", "swap_success", "time_limit_s", *STANDARD)
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "size", "series")
 
 KINDS = {"s1": "S1, like the paper's", "s2": "S2, tight", "s3": "S3, clustered"}
@@ -75,15 +73,18 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "size": size_name(parameters["nodes"], parameters["partitions"]),
             "series": _series(parameters),
         }
-        row |= {name: parameters.get(name) for name in (*_CELL, *_OTHER)}
-        rows.append(row | loaded.summary.extra)
+        rows.append(row | URSA.row(parameters) | loaded.summary.extra)
     if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, *_CELL, *_OTHER])
+        return pd.DataFrame(columns=[*COLUMNS, *URSA.fields])
     found = pd.DataFrame(rows)
     # Sorted by run id too: which of several equal ones counts must not depend on folders.
     found = found.sort_values(["time_limit_s", "run_id"], kind="stable")
-    keys = [*_CELL, "first_radius", "radius_step", "swap_success", "seed"]
-    return found.drop_duplicates(keys, keep="last").sort_values("index").reset_index(drop=True)
+    keys = [name for name in URSA.fields if name != "time_limit_s"]
+    return (
+        found.drop_duplicates([*keys, "seed"], keep="last")
+        .sort_values("index")
+        .reset_index(drop=True)
+    )
 
 
 def _series(parameters: dict[str, Any]) -> str | None:

@@ -7,7 +7,8 @@ import pandas as pd
 from analysis.columns import average
 from analysis.figures import Table
 from analysis.stats import Estimate
-from analysis.ursa.runs import INPUTS, LABELS, geometric, sizes
+from analysis.ursa.runs import LABELS, geometric, sizes
+from schemas.cells.ursa import INPUTS
 
 HEADS = ("kind", "size", "method", "n", "hot", "after swaps", "after", "moves", "cost", "seconds")
 

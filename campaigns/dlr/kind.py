@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from campaigns.cell_parameters import CellParameters
 from campaigns.grounds import open_ground
 from campaigns.kinds.kind import Kind, OnStore
 from campaigns.sim_ground import CODE as SIMULATED_CODE
@@ -39,7 +38,6 @@ def code(cells: Mapping[str, Sequence[Any]], site: str) -> tuple[str, ...]:
 _on_testbed = partial(OnStore, code=code, validate=validate)
 
 KIND: Kind[Any] = Kind(
-    parameters=CellParameters,
     does="runs benchmarks on a Ceph store",
     grounds={
         SIM: OnStore(

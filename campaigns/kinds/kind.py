@@ -141,10 +141,8 @@ class Kind(Generic[P]):
     """Campaigns of a kind.
 
     Attributes:
-        parameters: the model of a cell's parameters.
         does: what such a campaign does, for sentences: ``replays traces``.
         grounds: by name, those on which it may run.
-        of_ground: by ground, the model of a cell's parameters where it is another one there.
         require: raises where cells that are still to be made cannot be, as files that they name are
             not what they need.
         notes: what a dry run tells of the cells that are still to be made, in sentences.
@@ -152,15 +150,9 @@ class Kind(Generic[P]):
         options: those of `hotbed run` that it takes in addition to what every kind takes.
     """
 
-    parameters: type[P]
     does: str
     grounds: Mapping[str, Ground[P]]
     require: Callable[[Sequence[Cell], Campaign], None] = _require_nothing
     notes: Callable[[Sequence[P], Campaign], Sequence[str]] = _no_notes
     resolves: bool = False
     options: frozenset[str] = frozenset()
-    of_ground: Mapping[str, type[P]] = field(default_factory=dict)
-
-    def parameters_on(self, ground: str) -> type[P]:
-        """The model of the parameters of cells on a ground."""
-        return self.of_ground.get(ground, self.parameters)

@@ -16,7 +16,6 @@ from schemas.campaign import (
     PlannerCampaign,
     ReplayCampaign,
 )
-from schemas.campaign import Kind as KindName
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,11 +63,7 @@ def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
 
 def kind_of(campaign: Campaign) -> Kind[Any]:
     """Return what a campaign's kind declares."""
-    return kind_named(campaign.kind)
-
-
-def kind_named(name: KindName) -> Kind[Any]:
-    """Return what the kind declares."""
     modules = {one.schema.kind: one.module for one in KINDS}
-    kind: Kind[Any] = importlib.import_module(modules.get(name, "campaigns.dlr.kind")).KIND
+    module = modules.get(campaign.kind, "campaigns.dlr.kind")
+    kind: Kind[Any] = importlib.import_module(module).KIND
     return kind

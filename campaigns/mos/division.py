@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from campaigns.mos.loads import TENANT
-from campaigns.mos.parameters import MosParameters
+from schemas.cells.mos import Alone, Disks, MosCell, OneWorkload, Setups, TwoStores
 
 MEGABIT = 125_000.0
 """Bytes."""
@@ -71,18 +71,19 @@ class Division:
     disks: tuple[Disk, ...] = ()
 
 
-def division_of(parameters: MosParameters, pool: Pool) -> Division:
+def division_of(parameters: MosCell, pool: Pool) -> Division:
     """What a cell begins with."""
     if pool.machines:
         return Division(APART, pool.machines)
-    if parameters.experiment == "setups":
+    if isinstance(parameters, Setups):
         return _section_1(parameters, pool)
-    if parameters.experiment in ("load", "adaptation"):
+    if isinstance(parameters, TwoStores):
         return even(pool) if parameters.setup == "default" else static(pool)
+    assert isinstance(parameters, Alone)
     return _alone(parameters, pool)
 
 
-def _section_1(parameters: MosParameters, pool: Pool) -> Division:
+def _section_1(parameters: Setups, pool: Pool) -> Division:
     """Figure 1: storage always the same, one proxy with many cores and one with a fast link."""
     storage = parameters.storage_cores * pool.storage_servers
     slim = Share(parameters.slim_cores, storage, parameters.slim_mbit * MEGABIT)
@@ -117,7 +118,7 @@ def static(pool: Pool) -> Division:
     )
 
 
-def _alone(parameters: MosParameters, pool: Pool) -> Division:
+def _alone(parameters: Alone, pool: Pool) -> Division:
     """Section 3: one workload and nobody else. A second proxy is the other microstore's."""
     storage = parameters.storage_cores * pool.storage_servers
     one = Share(
@@ -127,27 +128,26 @@ def _alone(parameters: MosParameters, pool: Pool) -> Division:
         parameters.proxy_workers,
     )
     disks: tuple[Disk, ...] = ()
-    if parameters.experiment in ("network", "disks"):
+    if isinstance(parameters, Disks):
         disks = (SSD,) * parameters.ssds + (HDD,) * parameters.hdds
     if parameters.proxies == 2:
         half = Share(one.proxy_cores, storage / 2, one.network, one.proxy_workers)
         return Division(TOGETHER, {SMALL: half, LARGE: half}, disks)
-    tenant = LARGE if parameters.experiment == "sizes" else TENANT[parameters.workload]
+    tenant = TENANT[parameters.workload] if isinstance(parameters, OneWorkload) else LARGE
     idle = SMALL if tenant == LARGE else LARGE
     return Division(APART, {tenant: one, idle: pool.step}, disks)
 
 
-def unfit(parameters: MosParameters, pool: Pool) -> str | None:
+def unfit(parameters: MosCell, pool: Pool) -> str | None:
     """Why a cell is not for a pool of machines, or of shares; None where it is."""
     if not pool.machines:
-        if parameters.setup != "mos":
+        if not isinstance(parameters, TwoStores) or parameters.setup != "mos":
             return None
         return (
             "mos hands out whole machines, and its pool has none (pool.machine; "
             "testbed/specs/mos-machines.yaml has)"
         )
-    of_both = parameters.experiment in ("load", "adaptation")
-    if of_both and parameters.setup in ("static", "mos"):
+    if isinstance(parameters, TwoStores) and parameters.setup in ("static", "mos"):
         return None
     return (
         "its pool is handed out as whole machines (pool.machine), which load and adaptation with "

@@ -10,14 +10,13 @@ from campaigns.job import Make
 from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.mos import simulated
 from campaigns.mos.loads import length_s
-from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.points import place
-from campaigns.mos.simulated_parameters import ADAPTING, SimParameters
 from campaigns.progress import Progress
 from campaigns.sameness import Recipe, Sameness
 from campaigns.services import Facts
 from controllers.registry import find
 from schemas.campaign import Campaign
+from schemas.cells.mos import MosCell, PerfCell, TwoStores
 from testbed import closure
 from testbed.agent import bundle
 
@@ -29,22 +28,24 @@ collecting. Seen: 7 to 18, on a busy machine."""
 CONTROLLER_S = 3.0
 
 
-def planned_s(parameters: MosParameters) -> float:
+def planned_s(parameters: MosCell) -> float:
     """Seconds of a cell on a testbed, roughly; the cells that are done correct them."""
     return BESIDE_S + length_s(parameters) + (CONTROLLER_S if parameters.controlled else 0.0)
 
 
-def own(parameters: MosParameters) -> tuple[str, ...]:
+def own(parameters: MosCell) -> tuple[str, ...]:
     """Code of the controller, and the points that MOS++ plans with."""
-    if not parameters.controlled:
+    if not isinstance(parameters, TwoStores):
         return ()
-    points = (_points(parameters.profile),) if parameters.setup == "mos-pp" else ()
-    return (_folder(parameters.setup), *points)
+    points = (_points(parameters.profile),)  # refuses an unknown profile in any setup
+    if parameters.setup == "mos-pp":
+        return (_folder(parameters.setup), *points)
+    return (_folder(parameters.setup),) if parameters.controlled else ()
 
 
-def own_of_simulated(parameters: SimParameters) -> tuple[str, ...]:
+def own_of_simulated(parameters: PerfCell) -> tuple[str, ...]:
     """Code of the controller, and the points that judge and model consist of."""
-    controllers = (_folder(parameters.policy),) if parameters.policy in ADAPTING else ()
+    controllers = (_folder(parameters.policy),) if parameters.policy != "static" else ()
     return (_points(parameters.profile), *controllers)
 
 
@@ -82,7 +83,6 @@ CODE = (
 SAME = Sameness(code=("campaigns/mos/simulated.py",), libraries=("numpy", "scipy", "pydantic"))
 
 KIND: Kind[Any] = Kind(
-    parameters=MosParameters,
     does="runs COSBench's workloads on microstores",
     grounds={
         LOCAL: OnTestbed(code=CODE, own=own, planned_s=planned_s, open=on_testbed),
@@ -96,7 +96,6 @@ KIND: Kind[Any] = Kind(
             calibration={"profiles": "campaigns/mos/profile", "simulated": True},
         ),
     },
-    of_ground={SIM: SimParameters},
     notes=notes,
     resolves=True,
 )

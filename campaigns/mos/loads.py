@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from campaigns.mos.course import COURSES, layers
-from campaigns.mos.parameters import MosParameters
+from schemas.cells.mos import Adaptation, Alone, MosCell, Setups, Sizes, SteadyLoad
 
 TENANT = {"A": "small", "B": "small", "C": "large", "D": "large"}
 """By workload, whose objects they are."""
@@ -59,7 +59,7 @@ class Load:
         return self.begins_s + self.rampup_s + self.seconds
 
 
-def objects_of(parameters: MosParameters, letter: str) -> Objects:
+def objects_of(parameters: MosCell, letter: str) -> Objects:
     """What a workload reads."""
     tenant = TENANT[letter]
     small = tenant == "small"
@@ -68,7 +68,7 @@ def objects_of(parameters: MosParameters, letter: str) -> Objects:
     prefix = letter.lower()
     if not small:
         prefix += f"{parameters.large_mb}mb"
-    if parameters.experiment == "sizes":
+    if isinstance(parameters, Sizes):
         tenant, prefix = "large", f"s{parameters.object_kb}kb"
         least = most = parameters.object_kb * KB
         count = fixed_count(parameters)
@@ -76,29 +76,33 @@ def objects_of(parameters: MosParameters, letter: str) -> Objects:
     return Objects(letter, tenant, prefix, containers, -(-count // containers), least, most)
 
 
-def fixed_count(parameters: MosParameters) -> int:
+def fixed_count(parameters: Sizes) -> int:
     """How many objects of one size there are in figure 2: at most 200, and 64 MB of them."""
     fit = 64 * MB // (parameters.object_kb * KB)
     return int(max(4, min(parameters.small_objects, fit)))
 
 
-def loads_of(parameters: MosParameters) -> tuple[Load, ...]:
+def loads_of(parameters: MosCell) -> tuple[Load, ...]:
     """Every driver of a cell."""
-    if parameters.experiment == "adaptation":
+    if isinstance(parameters, Adaptation):
         return _over_time(parameters)
-    settle = parameters.epoch_s * parameters.settle_epochs if parameters.experiment == "load" else 0
+    assert isinstance(parameters, Setups | SteadyLoad | Alone)
+    settle = 0.0
+    if isinstance(parameters, SteadyLoad):
+        settle = parameters.epoch_s * parameters.settle_epochs
     found = []
     for letter in parameters.letters:
         objects = objects_of(parameters, letter)
-        workers = parameters.workers
-        if parameters.experiment in ("setups", "load"):
+        if isinstance(parameters, Alone):
+            workers = parameters.workers
+        else:
             small = TENANT[letter] == "small"
             workers = parameters.small_workers if small else parameters.large_workers
         found.append(
             Load(
                 name=letter.lower(),
                 objects=objects,
-                mix=(100, 0, 0) if parameters.experiment == "sizes" else MIX[letter],
+                mix=(100, 0, 0) if isinstance(parameters, Sizes) else MIX[letter],
                 workers=workers,
                 begins_s=0.0,
                 rampup_s=parameters.rampup_s + settle,
@@ -108,7 +112,7 @@ def loads_of(parameters: MosParameters) -> tuple[Load, ...]:
     return tuple(found)
 
 
-def _over_time(parameters: MosParameters) -> tuple[Load, ...]:
+def _over_time(parameters: Adaptation) -> tuple[Load, ...]:
     """Figure 11's: workers that come and go; what their start takes counts."""
     course, minute = COURSES[parameters.course], parameters.minute_s
     return tuple(
@@ -126,12 +130,12 @@ def _over_time(parameters: MosParameters) -> tuple[Load, ...]:
     )
 
 
-def length_s(parameters: MosParameters) -> float:
+def length_s(parameters: MosCell) -> float:
     """How long the load of a cell takes."""
     return max(load.ends_s for load in loads_of(parameters))
 
 
-def measured(parameters: MosParameters) -> tuple[float, float]:
+def measured(parameters: MosCell) -> tuple[float, float]:
     """From when to when a cell is measured, seconds from the load's start."""
     loads = loads_of(parameters)
     return max(min(load.begins_s + load.rampup_s for load in loads), 0.0), length_s(parameters)

@@ -16,19 +16,18 @@ from typing import Any
 
 from campaigns.job import Job, Phases
 from campaigns.kinds.cell import write_cell
-from campaigns.kinds.parameters import check
 from campaigns.mos.profile.calibrate import calibrated, predict, relative_error
 from campaigns.mos.profile.check import cospurf_rate
 from campaigns.mos.profile.fit import fit
 from campaigns.mos.profile.grid import configurations, simulated_runs
 from campaigns.mos.profile.points import halves, reference
-from campaigns.mos.simulated_parameters import ADAPTING, SimParameters
 from controllers.decide import InProcess
 from controllers.journal import JournalWriter
 from controllers.loop import EXIT_STOPPED, Loop, Plan
 from controllers.microstores.performance import CURVES, PiecewiseLinear
 from controllers.registry import code_hash, create, find, refuse_unoffered
 from controllers.saved import Saved
+from schemas.cells.mos import COSPERF, Modelled, PerfCell
 from schemas.errors import HotbedError
 from schemas.run import Run
 from testbed.simulated.clock import SimulatedClock
@@ -50,20 +49,22 @@ EPOCH_S = {"static": 0.005, "mos": 0.012, "mos-pp": 0.02}
 
 def make(job: Job, folder: Path) -> Run:
     """Simulate a cell and write its folder."""
-    parameters = check(SimParameters, job.parameters, f"run {job.run_id}")
+    parameters = COSPERF.check(job.parameters, f"run {job.run_id}")
     phases = Phases()
     with phases("profile"):
-        judge, model = constants(parameters.profile, parameters.runs, job.seed)
+        usual = Modelled(policy="mos-pp")
+        modelled = parameters if isinstance(parameters, Modelled) else usual
+        judge, model = constants(parameters.profile, modelled.runs, job.seed)
         hosts = paper_pool(job.seed, parameters.pools)
         pool = total(hosts)
-        cospurf = made_wrong(profiled(model, pool, job.seed), parameters.model_error, job.seed)
+        cospurf = made_wrong(profiled(model, pool, job.seed), modelled.model_error, job.seed)
     with phases("simulate"):
         store = SimulatedMicrostores(
             hosts,
             paper_stages(job.seed, minutes=parameters.minutes),
             constants=judge,
             costs=Costs(factor=parameters.cost_factor),
-            start_part=1.0 if parameters.policy not in ADAPTING else START_PART,
+            start_part=1.0 if parameters.policy == "static" else START_PART,
             epoch_s=parameters.epoch_s,
         )
         simulate(store, parameters, cospurf, job.seed, folder)
@@ -111,7 +112,7 @@ def made_wrong(cospurf: PiecewiseLinear, error: float, seed: int) -> PiecewiseLi
 
 def simulate(
     store: SimulatedMicrostores,
-    parameters: SimParameters,
+    parameters: PerfCell,
     cospurf: PiecewiseLinear,
     seed: int,
     folder: Path,
@@ -120,7 +121,7 @@ def simulate(
     ends_s = 60 * parameters.minutes
     # The monitors have seen an epoch when the first decision is made.
     store.advance_to(parameters.epoch_s)
-    if parameters.policy not in ADAPTING:
+    if parameters.policy == "static":
         while store.now_s < ends_s:
             store.advance_to(min(ends_s, store.now_s + parameters.epoch_s))
         return
@@ -150,11 +151,11 @@ def simulate(
 
 
 def policy_parameters(
-    store: SimulatedMicrostores, parameters: SimParameters, cospurf: PiecewiseLinear
+    store: SimulatedMicrostores, parameters: PerfCell, cospurf: PiecewiseLinear
 ) -> dict[str, Any]:
     """What the policy is told: MOS++ its model and what tenants were promised, a part of what
     their load would get of an idle pool: a latency (A, B), a bandwidth a worker (C, D)."""
-    if parameters.policy != "mos-pp":
+    if not isinstance(parameters, Modelled):
         return {}
     learning = {} if parameters.learns else {"learn": 0.0}
     return learning | {
@@ -216,7 +217,7 @@ def errors(
     return found
 
 
-def planned_s(parameters: SimParameters) -> float:
+def planned_s(parameters: PerfCell) -> float:
     """Seconds that a cell takes, roughly."""
     epochs = 60 * parameters.minutes / parameters.epoch_s
     return FIXED_S + epochs * EPOCH_S[parameters.policy] * (1 + 0.3 * (parameters.pools - 1))

@@ -29,7 +29,6 @@ from campaigns.kinds.cell import write_cell
 from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.alone import Alone, require_requests
 from campaigns.prioritymeister.announced import larger
-from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters, check
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.ground import Ground
 from campaigns.prioritymeister.mixes import Mix, build, labels_of
@@ -41,6 +40,7 @@ from campaigns.prioritymeister.outcome import (
     Result,
 )
 from campaigns.prioritymeister.tracework import statistics
+from schemas.cells.prioritymeister import INPUTS, PM, PmCell
 from schemas.run import Run
 from workloads.traces.reader import TraceReader
 from workloads.traces.standins import TABLE2
@@ -84,7 +84,7 @@ class Maker:
         seen = set()
         for cell in cells:
             told = cell.parameters
-            if not isinstance(told, PmParameters) or told.policy == INPUTS:
+            if not isinstance(told, PmCell) or told.policy == INPUTS:
                 continue
             for name, where in rule.measured_alone(told):
                 percent = told.slo_percentile
@@ -103,7 +103,7 @@ class Maker:
             UserError: the cell cannot be: too short traces, say.
             HotbedError: the ground could not carry it out.
         """
-        parameters = check(job.parameters, f"run {job.run_id}")
+        parameters = PM.check(job.parameters, f"run {job.run_id}")
         phases = Phases()
         with phases("traces"):
             mix = self._mix(parameters, job.seed, job.block)
@@ -116,7 +116,7 @@ class Maker:
         )
 
     def _run(
-        self, parameters: PmParameters, mix: Mix, job: Job, phases: Phases, folder: Path
+        self, parameters: PmCell, mix: Mix, job: Job, phases: Phases, folder: Path
     ) -> tuple[dict[str, float], Outcome]:
         with phases("alone"):
             alone = dict(self._measured_alone(parameters, job))
@@ -140,14 +140,14 @@ class Maker:
                 (folder / CURVE_FILE).write_text(json.dumps(curve(parameters, mix)) + "\n")
         return extra, outcome
 
-    def _measured_alone(self, parameters: PmParameters, job: Job) -> Iterator[tuple[str, float]]:
+    def _measured_alone(self, parameters: PmCell, job: Job) -> Iterator[tuple[str, float]]:
         for name, where in rule.measured_alone(parameters):
             mix = self._mix(where, job.seed, job.block)
             alone = rule.alone_experiment(where, mix, self._ground.machines, job.seed, name)
             percent = parameters.slo_percentile
             yield name, self._alone.percentile(self._ground, alone, percent)
 
-    def _mix(self, parameters: PmParameters, seed: int, block: int) -> Mix:
+    def _mix(self, parameters: PmCell, seed: int, block: int) -> Mix:
         """The traces of a cell: cells of a block that share them follow each other."""
         shared = parameters.model_dump(exclude={*_OF_POLICY})
         key = (json.dumps(shared, sort_keys=True), seed, block)
@@ -172,7 +172,7 @@ _OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame", "blo
 
 
 def numbers(
-    parameters: PmParameters,
+    parameters: PmCell,
     mix: Mix,
     experiment: Experiment,
     outcome: Outcome,
@@ -214,7 +214,7 @@ def _latencies(result: Result) -> dict[str, float]:
 
 
 def _proven(
-    parameters: PmParameters, mix: Mix, experiment: Experiment, outcome: Outcome
+    parameters: PmCell, mix: Mix, experiment: Experiment, outcome: Outcome
 ) -> dict[str, float]:
     """The plan, and the longest latency of the whole run over what was proven of it."""
     assert experiment.plan is not None
@@ -256,9 +256,7 @@ def _told(name: str, conditions: Conditions) -> dict[str, float]:
     return {f"{name}_{key}": value for key, value in told.items() if value is not None}
 
 
-def bound_holds(
-    parameters: PmParameters, mix: Mix, name: str, conditions: Conditions = MODELLED
-) -> bool:
+def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions = MODELLED) -> bool:
     """Whether the plan's bound is proven of what a workload does: every bucket of everybody is
     enforced, at the disk and in the network, requests cost what the planner thinks, and it sends
     what it announced.
@@ -271,8 +269,7 @@ def bound_holds(
         parameters.policy == "pm"
         and parameters.mode == "hold"
         and parameters.depth == 1
-        and parameters.estimator == "profile"
-        and parameters.limiters == "all"
+        and parameters.as_planned
         and load.completion_s is None
         and not load.replay.closed
         and load.replay.file == mix.base / load.trace
@@ -309,15 +306,12 @@ def write_tables(folder: Path, experiment: Experiment, outcome: Outcome) -> None
 _SERIES = ("requests", "misses")
 
 
-def curve(parameters: PmParameters, mix: Mix) -> dict[str, list[Any]]:
+def curve(parameters: PmCell, mix: Mix) -> dict[str, list[Any]]:
     """Figure 4a: the border of the eligible pairs of B from its mean rate to the whole device, and
     the single buckets that it may have instead of all."""
     exact = rule.curve_alone(mix, labels_of(parameters)[0])
     rates = np.linspace(exact.mean_rate, 1.0, CURVE_POINTS)
-    single = {
-        name: list(rule.single_bucket(parameters.model_copy(update={"limiters": name}), exact))
-        for name in ("fast", "slow")
-    }
+    single = {name: list(rule.single_bucket(name, exact)) for name in ("fast", "slow")}
     return {"rates": rates.tolist(), "bursts": exact.burst(rates).tolist(), **single}
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from campaigns.plan import Cell
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.mixes import labels_of
 from campaigns.prioritymeister.real_traces import Whole, file_of, measured
 from campaigns.prioritymeister.rule import measured_alone
 from controllers.prioritymeister.profiles import load_profile
+from schemas.cells.prioritymeister import PmCell
 from workloads.traces.standins import TABLE2
 
 
@@ -46,7 +46,7 @@ def _asked(cells: Iterable[Cell], disk: Path | None) -> dict[_Asked, int]:
     found: dict[_Asked, int] = {}
     for cell in cells:
         told = cell.parameters
-        if not isinstance(told, PmParameters) or told.trace_windows != "consecutive":
+        if not isinstance(told, PmCell) or told.trace_windows != "consecutive":
             continue
         assert told.traces is not None, told
         profile = disk if told.device_profile is None else Path(told.device_profile)
@@ -64,7 +64,7 @@ def _asked(cells: Iterable[Cell], disk: Path | None) -> dict[_Asked, int]:
     return found
 
 
-def _labels(told: PmParameters) -> dict[str, None]:
+def _labels(told: PmCell) -> dict[str, None]:
     """A cell's workloads, and those whose latency alone its SLOs are made of."""
     mixes = [told, *(where for _, where in measured_alone(told))]
     return dict.fromkeys(label for where in mixes for label in labels_of(where))

@@ -14,7 +14,6 @@ from campaigns.job import Job, Make
 from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.plan import Cell
 from campaigns.prioritymeister.cell import Maker
-from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters
 from campaigns.prioritymeister.foreseen import require_windows
 from campaigns.prioritymeister.ground import SimGround
 from campaigns.prioritymeister.rule import measured_alone
@@ -23,6 +22,7 @@ from campaigns.run_store import RunStore
 from campaigns.sameness import Recipe, Sameness
 from campaigns.services import Facts
 from schemas.campaign import Campaign
+from schemas.cells.prioritymeister import INPUTS, PmCell
 from schemas.run import Run
 from testbed import closure
 from testbed.agent import bundle
@@ -61,7 +61,7 @@ def make(job: Job, folder: Path) -> Run:
     return _maker().make(job, folder)
 
 
-def planned_s(parameters: PmParameters) -> float:
+def planned_s(parameters: PmCell) -> float:
     """Seconds that a simulated cell takes, roughly, its share of the traces included."""
     requests = RATES.get(parameters.scenario, 300) * parameters.seconds
     if parameters.policy == INPUTS:
@@ -69,7 +69,7 @@ def planned_s(parameters: PmParameters) -> float:
     return FIXED_S + requests * REQUEST_S.get(parameters.scenario, OTHER_REQUEST_S)
 
 
-def live_s(parameters: PmParameters) -> float:
+def live_s(parameters: PmCell) -> float:
     """Seconds of a cell on a testbed, without what workloads have alone."""
     return SETTLE_S + parameters.seconds
 
@@ -88,7 +88,7 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
     with open_ground(
         prepared.testbed,
         prepared.spec_file,
-        cells=[cell.parameters for cell in cells if isinstance(cell.parameters, PmParameters)],
+        cells=[cell.parameters for cell in cells if isinstance(cell.parameters, PmCell)],
         limits=prepared.campaign.limits,
         tell=shown.message,
     ) as ground:
@@ -113,7 +113,7 @@ def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
     rounds = {
         (cell.block, where.contents(), name): live_s(where)
         for cell in cells
-        if isinstance(cell.parameters, PmParameters)
+        if isinstance(cell.parameters, PmCell)
         for name, where in measured_alone(cell.parameters)
     }
     return sum(rounds.values())
@@ -124,7 +124,7 @@ def require(cells: Sequence[Cell], campaign: Campaign) -> None:
     require_windows(cells, SimGround.machines.disk if campaign.ground == SIM else None)
 
 
-def notes(_pending: Sequence[PmParameters], campaign: Campaign) -> Sequence[str]:
+def notes(_pending: Sequence[PmCell], campaign: Campaign) -> Sequence[str]:
     """What a dry run tells of a testbed's time."""
     if campaign.ground == SIM:
         return ()
@@ -141,7 +141,6 @@ SAME = Sameness(
 )
 
 KIND = Kind(
-    parameters=PmParameters,
     does="replays traces",
     grounds={
         SIM: Computed(

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from campaigns.lock import alone
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.machines import machines_of, places_of, server_of
 from campaigns.prioritymeister.live.overhead import TAKES_S, measured_on_path
@@ -20,6 +19,7 @@ from campaigns.services import Facts
 from campaigns.steps.facts import read_facts, require_current
 from campaigns.steps.fill import unshaped
 from schemas.campaign import Limits
+from schemas.cells.prioritymeister import PmCell
 from schemas.durable import write_file
 from testbed.deploy import spec_of
 
@@ -101,7 +101,7 @@ def open_ground(
     testbed: str,
     spec_file: Path,
     *,
-    cells: Sequence[PmParameters] | None = None,
+    cells: Sequence[PmCell] | None = None,
     limits: Limits | None = None,
     tell: Tell = silent,
 ) -> Iterator[LocalGround]:

@@ -6,11 +6,10 @@ ones where a folder of them is given; all are for the ground's own device and li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns.prioritymeister.cell_parameters import COPIED, PmParameters
 from campaigns.prioritymeister.machines import (
     DISK,
     DISK_FILE,
@@ -22,6 +21,7 @@ from campaigns.prioritymeister.machines import (
 )
 from campaigns.prioritymeister.topology import Host, Slo, Topology, Workload
 from campaigns.prioritymeister.trace_maker import COPY, Load, Place, TraceMaker
+from schemas.cells.prioritymeister import Buckets, Copied, Misbehave, Network, OneBurst, PmCell
 
 TENANTS = 12
 """Workloads of the scenario `levels`, more than the switch has levels."""
@@ -46,7 +46,7 @@ class Mix:
         """The workload called so."""
         return next(load for load in self.loads if load.name == name)
 
-    def topology(self, slos: Mapping[str, float], parameters: PmParameters) -> Topology:
+    def topology(self, slos: Mapping[str, float], parameters: PmCell) -> Topology:
         """With SLOs in seconds by workload; a copy has its own."""
         workloads = tuple(
             Workload(
@@ -65,14 +65,14 @@ class Mix:
         return Topology(
             hosts=dict(self.hosts),
             workloads=workloads,
-            network_levels=parameters.network_levels or None,
+            network_levels=parameters.levels or None,
             buckets=parameters.buckets,
             blocking=parameters.blocking,
         )
 
 
 def build(
-    parameters: PmParameters, seed: int, machines: Machines, folder: Path, *, block: int = 0
+    parameters: PmCell, seed: int, machines: Machines, folder: Path, *, block: int = 0
 ) -> Mix:
     """Make the traces of a cell's scenario and write them into `folder`.
 
@@ -89,8 +89,8 @@ def build(
     profile = None if parameters.device_profile is None else Path(parameters.device_profile)
     write_profiles(machines, folder, profile)
     maker = TraceMaker(parameters, seed, machines, folder, block=block)
-    loads = _MIXES.get(parameters.scenario, _on_the_disk)(maker, parameters)
-    if parameters.scenario in COPIED:
+    loads = _loads(maker, parameters)
+    if isinstance(parameters, Copied):
         loads.append(maker.copy(machines.client(COPY, len(loads))))
     maker.write_constant()
     devices: dict[str, dict[str, str]] = {}
@@ -101,11 +101,11 @@ def build(
     return Mix(folder, hosts_of(machines, clients, devices), tuple(loads))
 
 
-def labels_of(parameters: PmParameters) -> tuple[str, ...]:
+def labels_of(parameters: PmCell) -> tuple[str, ...]:
     """Workloads of a scenario, a copy left out; of figure 4 by falling priority."""
     return {
         "disk": ("A", "B", "C"),
-        "burst": (parameters.burst or "",),
+        "burst": (parameters.burst if isinstance(parameters, OneBurst) else "",),
         "misbehave": ("C", "D"),
         "network": ("C", "I", "J", "K"),
         "buckets": ("B", "A", "C"),
@@ -114,7 +114,7 @@ def labels_of(parameters: PmParameters) -> tuple[str, ...]:
     }[parameters.scenario]
 
 
-def _on_the_disk(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+def _on_the_disk(maker: TraceMaker, parameters: PmCell) -> list[Load]:
     """All on the one disk."""
     return [
         maker.load(label, maker.machines.client(label, index))
@@ -122,19 +122,19 @@ def _on_the_disk(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
     ]
 
 
-def _misbehave(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+def _misbehave(maker: TraceMaker, parameters: Misbehave) -> list[Load]:
     """Figure 8: C, and D, which sends what E does when it misbehaves."""
     good, bad = _on_the_disk(maker, parameters)
     return [good, maker.sends(bad, "E") if parameters.misbehaves else bad]
 
 
-def _buckets(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+def _buckets(maker: TraceMaker, parameters: Buckets) -> list[Load]:
     """Figure 4: B goes first and sends 40 s of far more than it announced."""
     first, *rest = _on_the_disk(maker, parameters)
     return [maker.floods(first) if parameters.misbehaves else first, *rest]
 
 
-def _network(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+def _network(maker: TraceMaker, parameters: Network) -> list[Load]:
     """Figure 9: a device each; all on one server, or all from one client host."""
     egress, machines = parameters.bottleneck == "egress", maker.machines
     loads = []
@@ -148,7 +148,7 @@ def _network(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
     return loads
 
 
-def _levels(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+def _levels(maker: TraceMaker, parameters: PmCell) -> list[Load]:
     """Twelve workloads, each on a ramdisk of its own, that share the server's link out."""
     server = maker.machines.server
     return [
@@ -157,9 +157,13 @@ def _levels(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
     ]
 
 
-_MIXES: dict[str, Callable[[TraceMaker, PmParameters], list[Load]]] = {
-    "misbehave": _misbehave,
-    "buckets": _buckets,
-    "network": _network,
-    "levels": _levels,
-}
+def _loads(maker: TraceMaker, parameters: PmCell) -> list[Load]:
+    if isinstance(parameters, Misbehave):
+        return _misbehave(maker, parameters)
+    if isinstance(parameters, Buckets):
+        return _buckets(maker, parameters)
+    if isinstance(parameters, Network):
+        return _network(maker, parameters)
+    if parameters.scenario == "levels":
+        return _levels(maker, parameters)
+    return _on_the_disk(maker, parameters)

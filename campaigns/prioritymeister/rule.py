@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.experiment import Enforcement, Experiment
 from campaigns.prioritymeister.machines import CONSTANT_FILE, DISK, DISK_FILE, Machines
 from campaigns.prioritymeister.mixes import TENANTS, Mix, labels_of
@@ -27,6 +26,7 @@ from controllers.prioritymeister.curve import Curve
 from controllers.prioritymeister.demand import measure
 from controllers.prioritymeister.plan import Plan, StagePlan, WorkloadPlan
 from controllers.prioritymeister.profiles import load_profile
+from schemas.cells.prioritymeister import Buckets, OneBurst, OneDisk, PmCell
 from workloads.traces.reader import TraceReader
 
 SHARED_SLO = ("F", "G", "H")
@@ -40,15 +40,15 @@ PLACEHOLDER_S = 1.0
 LOOSEST = 8.0
 
 
-def measured_alone(parameters: PmParameters) -> list[tuple[str, PmParameters]]:
+def measured_alone(parameters: PmCell) -> list[tuple[str, PmCell]]:
     """The workloads that must have run alone before a cell has SLOs, and the cell in whose mix
     each is: of figure 7 F counts, whatever runs."""
-    if parameters.scenario == "burst" and parameters.burst in SHARED_SLO:
+    if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
         return [(REFERENCE_BURST, parameters.model_copy(update={"burst": REFERENCE_BURST}))]
     return [(label, parameters) for label in labels_of(parameters)]
 
 
-def slos(parameters: PmParameters, alone: Mapping[str, float]) -> dict[str, float]:
+def slos(parameters: PmCell, alone: Mapping[str, float]) -> dict[str, float]:
     """SLOs in seconds of a cell's latency-sensitive workloads.
 
     Args:
@@ -56,9 +56,9 @@ def slos(parameters: PmParameters, alone: Mapping[str, float]) -> dict[str, floa
         alone: percentile `slo_percentile` of the latency of each of `measured_alone`, seconds.
     """
     k, labels = parameters.k, labels_of(parameters)
-    if parameters.scenario == "burst" and parameters.burst in SHARED_SLO:
+    if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
         return dict.fromkeys(labels, k * alone[REFERENCE_BURST])
-    if parameters.permutation is not None:
+    if isinstance(parameters, OneDisk) and parameters.permutation is not None:
         base = max(alone[label] for label in labels)
         return {
             label: k * int(multiple) * base
@@ -73,7 +73,7 @@ def slos(parameters: PmParameters, alone: Mapping[str, float]) -> dict[str, floa
 
 
 def alone_experiment(
-    parameters: PmParameters, mix: Mix, machines: Machines, seed: int, name: str
+    parameters: PmCell, mix: Mix, machines: Machines, seed: int, name: str
 ) -> Experiment:
     """What measures a workload alone, the trace being what it announced."""
     load = mix.load(name)
@@ -90,7 +90,7 @@ def alone_experiment(
 
 
 def experiment(
-    parameters: PmParameters, mix: Mix, promised: Mapping[str, float], machines: Machines, seed: int
+    parameters: PmCell, mix: Mix, promised: Mapping[str, float], machines: Machines, seed: int
 ) -> Experiment:
     """A cell's experiment: SLOs in place, planned where the policy plans.
 
@@ -98,14 +98,14 @@ def experiment(
         UserError: it cannot be planned for.
     """
     topology = mix.topology(promised, parameters)
-    if parameters.estimator == "constant":
+    if parameters.constant:
         topology = _charged_by(topology, CONSTANT_FILE)
     plan = plan_of_cell(parameters, mix, topology, machines) if parameters.planned else None
     return _experiment(parameters, mix, topology, plan, seed=seed, machines=machines)
 
 
 def _experiment(
-    parameters: PmParameters,
+    parameters: PmCell,
     mix: Mix,
     topology: Topology,
     plan: Plan | None,
@@ -114,7 +114,7 @@ def _experiment(
     machines: Machines,
 ) -> Experiment:
     served = {}
-    if parameters.estimator == "constant":
+    if parameters.constant:
         served = {f"{machines.server}:{DISK}": mix.base / DISK_FILE}
     return Experiment(
         name=f"{parameters.scenario}-{parameters.policy}",
@@ -131,7 +131,7 @@ def _experiment(
     )
 
 
-def enforcement(parameters: PmParameters, mix: Mix) -> Enforcement:
+def enforcement(parameters: PmCell, mix: Mix) -> Enforcement:
     """The policy with its parameters. mClock reserves for each workload what it asks for on
     average; the rest goes by equal weights. Shares of ps are equal."""
     reserved = {load.name: min(load.storage_load, 1.0) for load in mix.loads if load.device == DISK}
@@ -144,9 +144,7 @@ def enforcement(parameters: PmParameters, mix: Mix) -> Enforcement:
     )
 
 
-def plan_of_cell(
-    parameters: PmParameters, mix: Mix, topology: Topology, machines: Machines
-) -> Plan:
+def plan_of_cell(parameters: PmCell, mix: Mix, topology: Topology, machines: Machines) -> Plan:
     """PriorityMeister's plan of the traces that the workloads announced, for what the machines
     keep of it.
 
@@ -155,14 +153,14 @@ def plan_of_cell(
     known = Measured(mix.base)
     tenants = [known.tenant(topology, one) for one in topology.workloads]
     plan_for = partial(planned, links=machines.kept(parameters.frame))
-    if parameters.scenario != "buckets":
+    if not isinstance(parameters, Buckets):
         return plan_for(topology, tenants)
     order = labels_of(parameters)
     plan = plan_for(topology, tenants, order=order)
     if parameters.limiters == "all":
         return plan
     first = labels_of(parameters)[0]
-    pair = single_bucket(parameters, curve_alone(mix, first))
+    pair = single_bucket(parameters.limiters, curve_alone(mix, first))
     return replace(
         plan, workloads=tuple(_limited(w, pair) if w.name == first else w for w in plan.workloads)
     )
@@ -177,9 +175,9 @@ def curve_alone(mix: Mix, name: str) -> Curve:
     return demand.curves["storage"]
 
 
-def single_bucket(parameters: PmParameters, curve: Curve) -> tuple[float, float]:
+def single_bucket(limiters: str, curve: Curve) -> tuple[float, float]:
     """The one bucket that B has instead of all of its own: rate and burst on the border."""
-    rate = FAST_RATE if parameters.limiters == "fast" else curve.mean_rate
+    rate = FAST_RATE if limiters == "fast" else curve.mean_rate
     return rate, float(curve.burst([rate])[0])
 
 

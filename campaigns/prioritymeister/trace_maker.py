@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.experiment import Replay
 from campaigns.prioritymeister.machines import (
     CONSTANT_FILE,
@@ -23,6 +22,7 @@ from campaigns.prioritymeister.machines import (
 from campaigns.prioritymeister.real_traces import window
 from controllers.prioritymeister.estimators import Costs
 from controllers.prioritymeister.profiles import load_profile
+from schemas.cells.prioritymeister import Copied, OneBurst, OneDisk, PmCell
 from workloads.traces import arrivals, standins
 from workloads.traces.requests import RequestBlock, save
 
@@ -66,7 +66,7 @@ class TraceMaker:
 
     def __init__(
         self,
-        parameters: PmParameters,
+        parameters: PmCell,
         seed: int,
         machines: Machines,
         folder: Path,
@@ -89,9 +89,9 @@ class TraceMaker:
     def _varied(self, row: standins.Row) -> standins.Row:
         """Table 2's row, with what the cell varies of it."""
         told = self._parameters
-        if told.access == "mixed":
+        if isinstance(told, OneBurst) and told.access == "mixed":
             row = replace(row, random=False)
-        if told.network_share < 1 and row.network_load is not None:
+        if isinstance(told, OneDisk) and told.network_share < 1 and row.network_load is not None:
             row = replace(row, network_load=row.network_load * told.network_share)
         return row
 
@@ -100,8 +100,9 @@ class TraceMaker:
     ) -> standins.StandIn:
         """A trace like `row`, of this block, for the link of `server` (by default, of the one with
         the shared disk)."""
-        told = self._parameters
-        sharp = partial(standins.sharp, sharpness=told.sharpness)
+        told, arrive = self._parameters, standins.balanced
+        if isinstance(told, OneBurst) and told.gaps == "sharp":
+            arrive = partial(standins.sharp, sharpness=told.sharpness)
         return standins.make(
             row,
             lambda block: costs.estimator("storage").work(block),
@@ -109,7 +110,7 @@ class TraceMaker:
             self.machines.link_of(server or self.machines.server) / 8,
             seconds=self._parameters.seconds,
             seed=seed_of(self._seed, row.label),
-            arrive=sharp if told.gaps == "sharp" else standins.balanced,
+            arrive=arrive,
         )
 
     def load(self, label: str, client: str, place: Place | None = None) -> Load:
@@ -137,6 +138,7 @@ class TraceMaker:
     def copy(self, client: str) -> Load:
         """Workload L: a copy, a request after the other for ever, which announces `copy_share` of
         the disk and is promised that work in `COPY_SLACK` times the time."""
+        assert isinstance(self._parameters, Copied)
         size, seconds = self._parameters.copy_kib << 10, self._parameters.seconds
         probe = arrivals.file_copy(64 * size, size, 1e9)
         each = float(self.disk.estimator("storage").work(probe).mean())

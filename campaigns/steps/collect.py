@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from campaigns.cell_parameters import CONTROLLER_LEAD_INTERVALS
 from campaigns.services import CellSetting
 from controllers.journal import Journal, read_journal
+from schemas.cells.dlr import CONTROLLER_LEAD_INTERVALS
 from schemas.run import Summary
 from testbed.sites.contract import Testbed
 from testbed.stores.contract import REWEIGHT_BY_UTILIZATION

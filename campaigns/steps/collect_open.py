@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from campaigns.cell_parameters import BALANCE_AFTER_S
 from campaigns.services import CellSetting
+from campaigns.steps import open_load
 from campaigns.steps.collect import controller_summary
 from controllers.journal import Journal, read_journal
 from schemas.run import OpSummary, Summary
@@ -78,8 +78,7 @@ def collect(
 
 def called_at_s(setting: CellSetting) -> float:
     """When the controller decides, seconds from the load's start ('L' in figure 12)."""
-    after_s = setting.parameters.balance_after_s
-    return (BALANCE_AFTER_S if after_s is None else after_s) * setting.time_scale
+    return open_load.cell_of(setting).balance_after_s * setting.time_scale
 
 
 def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
@@ -171,7 +170,7 @@ def _summary(result: OpenLoopResult, from_s: float, setting: CellSetting) -> OpS
     """Totals of what was meant to start from `from_s` on and was done."""
     done = [late for at, late, _ in result.requests if late is not None and at >= from_s]
     seconds = max(setting.duration_s - from_s, 1e-9)
-    size = setting.parameters.object_size
+    size = open_load.cell_of(setting).object_size
     ordered = sorted(done)
     return OpSummary(
         op=OP,

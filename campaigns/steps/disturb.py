@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from campaigns.services import CellSetting
+from schemas.cells.dlr import Disturbed, Mixed, Spread
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
@@ -34,16 +35,18 @@ def plan_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbancePlan:
     """What is done to which node when; the same for every controller of the block. Open-loop
     writes are a load of their own: nothing is done to the nodes besides."""
     parameters = setting.parameters
-    scenario = "none" if parameters.op == "open" else parameters.scenario
+    scenario, every_s = "none", setting.duration_s
+    if isinstance(parameters, Disturbed):
+        scenario, every_s = parameters.scenario, parameters.move_every_s * setting.time_scale
     return plan_disturbance(
         cast("Scenario", scenario),
         nodes,
         seed=setting.seed,
         duration_s=setting.duration_s,
         hot_nodes=parameters.hot_count(len(nodes)),
-        move_every_s=setting.move_every_s,
-        mix=parameters.mix,
-        spread=parameters.spread,
+        move_every_s=every_s,
+        mix=parameters.mix if isinstance(parameters, Mixed) else None,
+        spread=parameters.spread if isinstance(parameters, Spread) else None,
     )
 
 

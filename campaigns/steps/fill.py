@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from campaigns.services import CellSetting
+from schemas.cells.dlr import Bench
 from testbed.agent.contract import Agent
 from testbed.sites.contract import ShapingSite, Site, Testbed
 from testbed.spec import DiskSpec, TestbedSpec
@@ -25,13 +26,14 @@ def osd_disks(spec: TestbedSpec) -> list[DiskSpec]:
 
 def fill_plan(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:
     """How many objects this cell needs."""
-    disks = osd_disks(spec)
+    parameters, disks = setting.parameters, osd_disks(spec)
+    assert isinstance(parameters, Bench)
     return plan_prefill(
-        object_size=setting.parameters.object_size,
+        object_size=parameters.object_size,
         duration_s=setting.duration_s,
-        max_iops=disk_bound_iops(disks, setting.parameters.object_size),
+        max_iops=disk_bound_iops(disks, parameters.object_size),
         usable=usable_bytes(disks, spec.ceph().pools[0].size),
-        concurrency=setting.parameters.concurrency,
+        concurrency=parameters.concurrency,
     )
 
 

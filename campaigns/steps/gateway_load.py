@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from campaigns.services import CellSetting
+from schemas.cells.dlr import Gateway
 from schemas.errors import UserError
 from testbed.spec import TestbedSpec
 from workloads.cosbench.workload import TABLE_1, S3Storage, Workload, scaled, to_xml
@@ -23,8 +24,7 @@ PREPARING = ("init", "prepare")
 def workload_of(setting: CellSetting) -> Workload:
     """What a cell sends through the gateway, without its tenant's keys."""
     parameters = setting.parameters
-    assert parameters.workload is not None
-    assert parameters.workers is not None
+    assert isinstance(parameters, Gateway)
     letter = parameters.workload
     plain = TABLE_1[letter] if letter in "AB" else scaled(TABLE_1[letter], LARGE_SHARE)
     return plain.with_(

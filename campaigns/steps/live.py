@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from campaigns.cell_parameters import lead_s
 from campaigns.judge import stalled
 from campaigns.services import CellSetting, Load
 from campaigns.steps import clean, disturb, fill
@@ -18,6 +17,7 @@ from campaigns.steps.facts import signal_name
 from campaigns.steps.snapshot import Snapshots
 from campaigns.steps.usage import Usage
 from controllers import remote
+from schemas.cells.dlr import Bench
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import Summary
@@ -137,8 +137,7 @@ class LiveServices:
     def workload(self) -> None:
         """See `Services.workload`."""
         parameters = self._setting.parameters
-        assert parameters.op != "open", "open-loop writes have services of their own"
-        assert parameters.op != "s3", "so have requests to an object gateway"
+        assert isinstance(parameters, Bench), "other operations have services of their own"
         writes = parameters.op == "write"
         run = f"hotbed-{self._setting.run_id}"
         if writes:
@@ -212,6 +211,6 @@ class LiveServices:
     @property
     def _most_s(self) -> float:
         setting = self._setting
-        lead = lead_s(setting.parameters, setting.time_scale)
+        lead = setting.parameters.lead_s(setting.time_scale)
         # Sequential reads come in passes, with caches dropped in the gaps.
         return lead + 2 * setting.duration_s + SLACK_S

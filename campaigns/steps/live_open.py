@@ -48,7 +48,7 @@ class OpenLoopServices(LiveServices):
     def prefill(self) -> None:
         """See `Services.prefill`: the objects that will be overwritten."""
         pgs = self._placement()["pgs"]
-        if not open_load.lacking(self._setting.parameters, pgs):
+        if not open_load.lacking(open_load.cell_of(self._setting), pgs):
             return
         config = open_load.filling(self._setting, self._pool, sorted(pgs))
         with fill.unshaped(self._site, self._testbed.name):
@@ -61,7 +61,7 @@ class OpenLoopServices(LiveServices):
         """See `Services.disturbance`."""
         told = self._placement()
         where = {pg: one["up"] for pg, one in told["pgs"].items()}
-        load = open_load.load_of(self._setting.parameters, where, self._setting.seed)
+        load = open_load.load_of(open_load.cell_of(self._setting), where, self._setting.seed)
         open_load.write_load(self._setting, load, told)
         self._config = open_load.open_loop(self._setting, self._pool, load.rates)
         try:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from campaigns.cell_parameters import COLD_SHARE, OBJECTS_PER_PG, CellParameters
 from campaigns.services import CellSetting
+from schemas.cells.dlr import OpenLoop as OpenLoopCell
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.openloop.plan import BALLAST_BYTES
@@ -33,20 +33,25 @@ class SkewedLoad:
     off: float
 
 
+def cell_of(setting: CellSetting) -> OpenLoopCell:
+    """Return the parameters of a cell with open-loop writes."""
+    assert isinstance(setting.parameters, OpenLoopCell)
+    return setting.parameters
+
+
 def load_of(
-    parameters: CellParameters, placement: Mapping[str, Sequence[int]], seed: int
+    parameters: OpenLoopCell, placement: Mapping[str, Sequence[int]], seed: int
 ) -> SkewedLoad:
     """The load of one cell on the PGs of `placement` (OSDs by PG).
 
     Raises:
         HotbedError: the groups lie so that no rates come near to what is asked for.
     """
-    assert parameters.rate is not None
     osds = sorted({osd for members in placement.values() for osd in members})
     hot = hot_osds(osds, parameters.hot_count(len(osds)), seed)
     if parameters.scenario == "single":
         return SkewedLoad(hot, rates_on_one(placement, hot[0], parameters.rate), 0.0)
-    share = COLD_SHARE if parameters.cold_share is None else parameters.cold_share
+    share = parameters.cold_share
     targets = {osd: parameters.rate * (1.0 if osd in hot else share) for osd in osds}
     rates = skewed_rates(placement, targets)
     off = worst_miss(placement, rates, targets)
@@ -61,7 +66,7 @@ def load_of(
 
 def open_loop(setting: CellSetting, pool: str, rates: Mapping[str, float]) -> OpenLoop:
     """The writer of one cell; its objects are there already."""
-    parameters = setting.parameters
+    parameters = cell_of(setting)
     return OpenLoop(
         pool=pool,
         object_bytes=parameters.object_size,
@@ -69,7 +74,7 @@ def open_loop(setting: CellSetting, pool: str, rates: Mapping[str, float]) -> Op
         seed=setting.seed,
         rates=dict(rates),
         max_in_flight=min(MOST_IN_FLIGHT, MOST_IN_FLIGHT_BYTES // parameters.object_size),
-        objects_per_pg=objects_per_pg(parameters),
+        objects_per_pg=parameters.objects_per_pg,
         ballast_per_pg=ballast_per_pg(parameters),
         prefill=False,
         keep_requests=True,
@@ -84,23 +89,18 @@ def filling(setting: CellSetting, pool: str, pgs: Sequence[str]) -> OpenLoop:
     )
 
 
-def objects_per_pg(parameters: CellParameters) -> int:
-    """Objects of a PG that are written."""
-    return OBJECTS_PER_PG if parameters.objects_per_pg is None else parameters.objects_per_pg
-
-
-def ballast_per_pg(parameters: CellParameters) -> int:
+def ballast_per_pg(parameters: OpenLoopCell) -> int:
     """Objects of a PG that only lie there, see `testbed.agent.openloop.plan`."""
-    return -(-(parameters.ballast_mb or 0) * 2**20 // BALLAST_BYTES)
+    return -(-parameters.ballast_mb * 2**20 // BALLAST_BYTES)
 
 
-def bytes_per_pg(parameters: CellParameters) -> int:
+def bytes_per_pg(parameters: OpenLoopCell) -> int:
     """What a PG holds, and moving it moves."""
-    written = objects_per_pg(parameters) * parameters.object_size
+    written = parameters.objects_per_pg * parameters.object_size
     return written + ballast_per_pg(parameters) * BALLAST_BYTES
 
 
-def lacking(parameters: CellParameters, pgs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def lacking(parameters: OpenLoopCell, pgs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """PGs that do not hold all their objects yet."""
     whole = bytes_per_pg(parameters)
     return sorted(pg for pg, told in pgs.items() if int(told["bytes"]) < whole)

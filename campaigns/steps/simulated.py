@@ -20,6 +20,7 @@ from controllers.loop import EXIT_STOPPED, Loop, Plan
 from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
 from controllers.service import DECIDE_LIMIT_S
+from schemas.cells.dlr import Bench
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import Summary
@@ -170,8 +171,7 @@ class SimServices:
         """See `Services.workload`. The controller, which began earlier, runs with it."""
         assert self._loop is not None
         ceph, parameters = self._store, self._setting.parameters
-        assert parameters.op != "open", "open-loop writes have services of their own"
-        assert parameters.op != "s3", "so have requests to an object gateway"
+        assert isinstance(parameters, Bench), "other operations have services of their own"
         seconds = self._setting.duration_s
         benchmark = Benchmark(
             op=parameters.op,

@@ -33,15 +33,14 @@ class SimOpenLoopServices(SimServices):
     @contextmanager
     def disturbance(self) -> Iterator[None]:
         """See `Services.disturbance`. The store lives within it."""
-        parameters = self._setting.parameters
+        parameters = open_load.cell_of(self._setting)
         with SimulatedCeph(
             self._spec, seed=self._setting.seed, parameters=self._model, signal=parameters.signal
         ) as ceph:
             self._ceph = ceph
             try:
                 # The model knows objects of one size: their number and their bytes are right.
-                objects = open_load.objects_per_pg(parameters)
-                objects += open_load.ballast_per_pg(parameters)
+                objects = parameters.objects_per_pg + open_load.ballast_per_pg(parameters)
                 ceph.prefill_each(objects, open_load.bytes_per_pg(parameters) // objects)
                 found = ceph.save()
                 self._begin(ceph)
@@ -84,7 +83,7 @@ class SimOpenLoopServices(SimServices):
     def _begin(self, ceph: SimulatedCeph) -> None:
         seen = ceph.sense(frozenset({OSDS, PGS}))
         where = {pg.id: list(pg.up) for pg in seen.pgs}
-        load = open_load.load_of(self._setting.parameters, where, self._setting.seed)
+        load = open_load.load_of(open_load.cell_of(self._setting), where, self._setting.seed)
         told = {
             "pgs": {pg.id: {"up": list(pg.up), "bytes": pg.bytes} for pg in seen.pgs},
             "osds": {str(osd.id): {"node": osd.node, "rack": osd.rack} for osd in seen.osds},

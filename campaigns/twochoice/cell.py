@@ -7,10 +7,9 @@ from pathlib import Path
 
 from campaigns.job import Job, Phases
 from campaigns.kinds.cell import write_cell
-from campaigns.kinds.parameters import check
 from campaigns.twochoice.measure import curves, numbers
-from campaigns.twochoice.parameters import BurstParameters
 from campaigns.twochoice.simulator import simulate
+from schemas.cells.twochoice import BURSTS
 from schemas.run import Run
 
 BURSTS_FILE = "bursts.json"
@@ -18,7 +17,7 @@ BURSTS_FILE = "bursts.json"
 
 def make(job: Job, folder: Path) -> Run:
     """Make the cell and write its folder."""
-    parameters = check(BurstParameters, job.parameters, f"run {job.run_id}")
+    parameters = BURSTS.check(job.parameters, f"run {job.run_id}")
     phases = Phases()
     with phases("simulate"):
         answer = simulate(parameters, job.seed, limit_s=job.timeout_s)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from campaigns.kinds.kind import Computed, Kind
 from campaigns.sameness import Recipe, Sameness
 from campaigns.twochoice.cell import make
-from campaigns.twochoice.parameters import LEARNING, PROBING, BurstParameters
 from campaigns.twochoice.simulator import PROGRAM, simulate
 from schemas.campaign import Campaign
+from schemas.cells.twochoice import BURSTS, Asking, Burst, Learning
 
 # Seconds of a cell on a 2-core machine, roughly.
 FIXED_S = 0.15
@@ -20,14 +20,17 @@ WRITE_S = 0.3e-6
 PROBED_S = 0.5e-6  # more, with a scheduler that asks for loads, and again with one that learns
 
 
-def planned_s(parameters: BurstParameters) -> float:
+def planned_s(parameters: Burst) -> float:
     """Seconds that a cell takes, roughly."""
-    writes = parameters.processes * (parameters.rounds + parameters.learn_rounds)
-    known = (parameters.scheduler in PROBING) + (parameters.scheduler in LEARNING)
+    rounds = parameters.rounds
+    known = isinstance(parameters, Asking) + isinstance(parameters, Learning)
+    if isinstance(parameters, Learning):
+        rounds += parameters.learn_rounds
+    writes = parameters.processes * rounds
     return FIXED_S + writes * (WRITE_S + known * PROBED_S)
 
 
-def notes(pending: Sequence[BurstParameters], _campaign: Campaign) -> Sequence[str]:
+def notes(pending: Sequence[Burst], _campaign: Campaign) -> Sequence[str]:
     """What a dry run tells: the largest cell."""
     largest = max(pending, key=lambda parameters: parameters.memory_mib)
     return (
@@ -38,7 +41,7 @@ def notes(pending: Sequence[BurstParameters], _campaign: Campaign) -> Sequence[s
 
 def _probe() -> str:
     """A digest of a small simulation with everything in it that a cell has."""
-    parameters = BurstParameters(
+    parameters = BURSTS.of(
         scheduler="both",
         choices="home+random",
         servers=20,
@@ -57,7 +60,6 @@ def _probe() -> str:
 CODE = ("campaigns/twochoice/cell.py", "dataplane/cmd/tcsim")
 
 KIND = Kind(
-    parameters=BurstParameters,
     does="simulates bursts of writes",
     grounds={
         "sim": Computed(

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from campaigns.twochoice.parameters import BurstParameters
+from schemas.cells.twochoice import BURSTS, Burst, Learning
 from schemas.errors import StoreError
 from testbed.simulated.process import PROGRAM as HOTBEDSIM
 
@@ -19,7 +19,7 @@ ENGINE_ONLY = frozenset({"history"})
 """Parameters that the program is told in other words."""
 
 
-def simulate(parameters: BurstParameters, seed: int, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
+def simulate(parameters: Burst, seed: int, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
     """What the bursts of a cell came to.
 
     Args:
@@ -66,9 +66,11 @@ def simulate(parameters: BurstParameters, seed: int, *, limit_s: float = LIMIT_S
     return answer
 
 
-def asked(parameters: BurstParameters, seed: int) -> Mapping[str, Any]:
+def asked(parameters: Burst, seed: int) -> Mapping[str, Any]:
     """The program's request: the cell's parameters and the seed; a cold history is forgotten
     before every burst."""
-    values = parameters.canonical()
+    values = BURSTS.row(parameters.model_dump(mode="json"))
+    if not isinstance(parameters, Learning):
+        values["learn_rounds"] = 0
     request = {name: value for name, value in values.items() if name not in ENGINE_ONLY}
-    return request | {"forget": parameters.history == "cold", "seed": seed}
+    return request | {"forget": values["history"] == "cold", "seed": seed}

@@ -17,12 +17,11 @@ from typing import Any
 
 from campaigns.job import Job, Phases
 from campaigns.kinds.cell import write_cell
-from campaigns.kinds.parameters import check
 from campaigns.ursa.measure import describe, described_values, make_instance, plan_and_check
-from campaigns.ursa.parameters import INPUTS, UrsaParameters
 from controllers.jit import COMPILED, THREADS
 from controllers.ursa.instance import Instance
 from controllers.ursa.run import peak_rss_mib
+from schemas.cells.ursa import INPUTS, URSA, UrsaCell
 from schemas.run import Run
 
 KEPT_MIB = 1024.0
@@ -35,7 +34,7 @@ HOST = "planner"
 
 def make(job: Job, folder: Path) -> Run:
     """Make the cell and write its folder."""
-    parameters = check(UrsaParameters, job.parameters, f"run {job.run_id}")
+    parameters = URSA.check(job.parameters, f"run {job.run_id}")
     phases = Phases()
     with phases("generate"):
         instance = KEPT.get(parameters, job.seed)
@@ -61,7 +60,7 @@ class Kept:
         self._made: OrderedDict[tuple[str, int], Instance] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, parameters: UrsaParameters, seed: int) -> Instance:
+    def get(self, parameters: UrsaCell, seed: int) -> Instance:
         """The instance of a cell; a plan leaves it as it is."""
         key = parameters.contents(), seed
         with self._lock:

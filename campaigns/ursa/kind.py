@@ -10,9 +10,9 @@ import numpy as np
 from campaigns.kinds.kind import Computed, Kind
 from campaigns.sameness import Recipe, Sameness
 from campaigns.ursa.cell import make
-from campaigns.ursa.parameters import INPUTS, UrsaParameters
 from controllers.ursa.run import warm_instances
 from schemas.campaign import Campaign
+from schemas.cells.ursa import INPUTS, Placing, UrsaCell
 
 # Seconds of a cell, roughly.
 FIXED_S = 0.3
@@ -24,12 +24,12 @@ RANDOM_FACTOR = 10.0
 EXACT = {"opt": 0.3}  # part of the time limit that it takes
 
 
-def planned_s(parameters: UrsaParameters) -> float:
+def planned_s(parameters: UrsaCell) -> float:
     """Seconds that a cell takes, roughly; an instance that it shares with others included."""
     if parameters.method == INPUTS:
         return FIXED_S + (GENERATE_S + CHECK_S) * parameters.partitions
     each = METHOD_S.get(parameters.method, OTHER_METHOD_S)
-    if parameters.selection == "random":
+    if isinstance(parameters, Placing) and parameters.selection == "random":
         each *= RANDOM_FACTOR
     method = each * parameters.partitions
     method += EXACT.get(parameters.method, 0.0) * parameters.time_limit_s
@@ -37,7 +37,7 @@ def planned_s(parameters: UrsaParameters) -> float:
     return FIXED_S + shared + min(parameters.time_limit_s, method)
 
 
-def notes(pending: Sequence[UrsaParameters], _campaign: Campaign) -> Sequence[str]:
+def notes(pending: Sequence[UrsaCell], _campaign: Campaign) -> Sequence[str]:
     """What a dry run tells: the largest instance, and the time limits."""
     largest = max(pending, key=lambda parameters: parameters.memory_mib)
     limits = sorted({f"{p.method} {p.time_limit_s:g} s" for p in pending if p.method != INPUTS})
@@ -68,7 +68,6 @@ SAME = Sameness(
 )
 
 KIND = Kind(
-    parameters=UrsaParameters,
     does="plans for synthetic instances",
     grounds={
         "sim": Computed(

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from campaigns.ursa.parameters import UrsaParameters
 from controllers.ursa import check as checker
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, Plan
@@ -19,6 +18,7 @@ from controllers.ursa.place.algorithm1 import Variant
 from controllers.ursa.plan import Selector
 from controllers.ursa.run import plan_instance
 from controllers.ursa.select import highest_load_first, random_objects
+from schemas.cells.ursa import Algorithm1, Placing, UrsaCell
 from schemas.errors import HotbedError
 
 ROWS = 1 << 20
@@ -51,7 +51,7 @@ class Outcome:
     plan: dict[str, object]
 
 
-def make_instance(parameters: UrsaParameters, seed: int) -> Instance:
+def make_instance(parameters: UrsaCell, seed: int) -> Instance:
     """The instance of a cell: of all cells of a block that have the same shape."""
     wanted = shape(
         parameters.kind,
@@ -65,9 +65,7 @@ def make_instance(parameters: UrsaParameters, seed: int) -> Instance:
     return generate(wanted, seed)
 
 
-def plan_and_check(
-    parameters: UrsaParameters, instance: Instance, seed: int, phases: Timed
-) -> Outcome:
+def plan_and_check(parameters: UrsaCell, instance: Instance, seed: int, phases: Timed) -> Outcome:
     """Plan as the cell says, verify the plan by the independent checker, and count.
 
     Raises:
@@ -98,14 +96,13 @@ def plan_and_check(
     return Outcome(values, summary)
 
 
-def method_of(parameters: UrsaParameters) -> str | Method:
+def method_of(parameters: UrsaCell) -> str | Method:
     """What plans: a method by name, a variant of Algorithm 1, or a method whose moves are all kept.
 
     Objects selected at random are moved as they are: to leave out moves that turn out not to be
     needed would be another way to select.
     """
-    varied = (parameters.program, parameters.divide, parameters.first_radius)
-    if any(value is not None for value in (*varied, parameters.radius_step)):
+    if isinstance(parameters, Algorithm1):
         variant = Variant(
             divide=parameters.divide != "none",
             relax=parameters.program != "ilp",
@@ -120,15 +117,15 @@ def method_of(parameters: UrsaParameters) -> str | Method:
             prune=parameters.selection == "highest",
             arguments={"variant": variant},
         )
-    if parameters.selection == "highest":
+    if not isinstance(parameters, Placing) or parameters.selection == "highest":
         return parameters.method
     known = METHODS[parameters.method]
     return Method(known.kind, known.module, known.function, parameters.label(), prune=False)
 
 
-def selector_of(parameters: UrsaParameters, seed: int) -> Selector:
+def selector_of(parameters: UrsaCell, seed: int) -> Selector:
     """How objects are chosen by methods that are told."""
-    if parameters.selection == "random":
+    if isinstance(parameters, Placing) and parameters.selection == "random":
         return partial(random_objects, seed=seed)
     return highest_load_first
 
@@ -191,7 +188,7 @@ def loads(instance: Instance, where: NDArray[np.integer], column: NDArray[np.int
     return found
 
 
-def _values(parameters: UrsaParameters, summary: dict[str, Any]) -> dict[str, float]:
+def _values(parameters: UrsaCell, summary: dict[str, Any]) -> dict[str, float]:
     seconds = summary["decision_seconds"]
     names = ("hot_before", "hot_after_swaps", "hot_after", "swaps", "moves", "cost", "input_mib")
     values = {name: float(summary[name]) for name in names}

@@ -10,7 +10,7 @@ from typing import Any
 from synthetic_runs import finished
 
 from analysis.mos.local.runs import REPORT_FILE
-from campaigns.mos.parameters import MosParameters
+from schemas.cells.mos import MOS
 from schemas.run import Summary
 
 SMALL_QPS = {"default": 20.0, "favors-small": 150.0, "favors-large": 60.0}
@@ -35,7 +35,7 @@ def write_run(
     **cell: Any,
 ) -> Path:
     """One finished run on a testbed of a spec."""
-    parameters = MosParameters(**cell).canonical()
+    parameters = MOS.of(**cell).model_dump(mode="json")
     run, folder = finished(campaign, block, "mos", parameters, calibration={"spec": spec})
     noise = 1 + 0.02 * block
     extra = {name: value * noise for name, value in values.items()}

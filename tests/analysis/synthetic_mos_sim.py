@@ -9,7 +9,7 @@ from typing import Any
 from synthetic_runs import finished
 
 from analysis.mos.scale_runs import SERIES_FILE
-from campaigns.mos.simulated_parameters import SimParameters
+from schemas.cells.mos import COSPERF, PerfCell
 from schemas.run import Summary
 
 EPOCH_S = 900.0
@@ -21,7 +21,7 @@ PEAK = {("A", 30): 1.5, ("D", 31): 1.4, ("A", 45): 1.6, ("B", 50): 1.3}
 """By how much MOS++ is ahead besides, by tenant and epoch."""
 
 
-def rate(policy: str, tenant: str, epoch: int, parameters: SimParameters, block: int) -> float:
+def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int) -> float:
     """What a run is told to have served."""
     found = BASE[tenant] * (1 + 0.1 * block)
     if policy == "static":
@@ -35,12 +35,12 @@ def rate(policy: str, tenant: str, epoch: int, parameters: SimParameters, block:
 
 def write_run(campaign: Path, block: int, **cell: Any) -> Path:
     """One finished run."""
-    parameters = SimParameters(**cell)
+    parameters = COSPERF.of(**cell)
     run, folder = finished(
         campaign,
         block,
         "mos",
-        parameters.canonical(),
+        parameters.model_dump(mode="json"),
         ground="sim",
         phase="simulate",
         site="cosperf",
@@ -54,7 +54,7 @@ def write_run(campaign: Path, block: int, **cell: Any) -> Path:
     return folder
 
 
-def _series(parameters: SimParameters, block: int) -> dict[str, Any]:
+def _series(parameters: PerfCell, block: int) -> dict[str, Any]:
     rates = {
         tenant: [
             rate(parameters.policy, tenant, epoch, parameters, block) for epoch in range(EPOCHS)

@@ -16,23 +16,23 @@ import pandas as pd
 from analysis.load import LoadedRun
 from analysis.prioritymeister.table2 import STATED
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.mixes import labels_of
 from campaigns.session import typed_cells
+from schemas.cells.prioritymeister import PM, PmCell
 from schemas.run import Provenance, Run, Summary
 
 ALONE = {"A": 0.01, "B": 0.012, "C": 0.1, "D": 0.02, "I": 0.1, "J": 0.1, "K": 0.002}
 PERCENTS = ("p50", "p90", "p95", "p99", "p99.9")
 REQUESTS = 13_000.0
 
-Within = Callable[[PmParameters, str], float]
+Within = Callable[[PmCell, str], float]
 
 
-def as_in_the_paper(cell: PmParameters, workload: str) -> float:
+def as_in_the_paper(cell: PmCell, workload: str) -> float:
     """Share of the requests within the SLO, such that every statement of the paper holds."""
     if cell.policy == "pm":
         if cell.scenario == "buckets":
-            bad = {"fast": "C", "slow": "A"}.get(cell.limiters)
+            bad = {"fast": "C", "slow": "A"}.get(getattr(cell, "limiters", "all"))
             return 0.9 if workload == bad else 1.0
         if cell.scenario == "levels":
             return 0.9 if cell.network_levels == 1 and workload in ("V1", "V2") else 1.0
@@ -46,7 +46,7 @@ def as_in_the_paper(cell: PmParameters, workload: str) -> float:
     return 0.995 if workload in ("B", "J") else 1.0
 
 
-def extra_of(cell: PmParameters, block: int, within: Within) -> dict[str, float]:
+def extra_of(cell: PmCell, block: int, within: Within) -> dict[str, float]:
     """The numbers of a run's summary."""
     found: dict[str, float] = {"events": 1.0}
     for index, name in enumerate(labels_of(cell)):
@@ -73,16 +73,16 @@ def extra_of(cell: PmParameters, block: int, within: Within) -> dict[str, float]
             found[f"{name}_priority"] = float(2 - index if cell.scenario == "misbehave" else index)
             found[f"{name}_level_network-out"] = float(2 if name == "K" else 1)
             found[f"{name}_planned"] = float(within(cell, name) >= 0.999)
-            if cell.mode == "hold" and cell.estimator == "profile" and cell.limiters == "all":
+            if cell.mode == "hold" and cell.as_planned:
                 found[f"{name}_bound_ratio"] = 0.4 + 0.01 * block
     if cell.scenario in ("disk", "burst"):
         found |= {"L_requests": 500.0, "L_bytes_s": 4e7, "L_required_bytes_s": 3e7}
     return found
 
 
-def run_of(cell: PmParameters, block: int, extra: dict[str, float], ground: str) -> LoadedRun:
+def run_of(cell: PmCell, block: int, extra: dict[str, float], ground: str) -> LoadedRun:
     """A finished run; its folder is not there."""
-    parameters = cell.canonical()
+    parameters = cell.model_dump(mode="json")
     text = json.dumps([parameters, block, ground], sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     run = Run.model_validate(
@@ -116,13 +116,13 @@ def run_of(cell: PmParameters, block: int, extra: dict[str, float], ground: str)
     return LoadedRun(run, summary, Path("nowhere") / run_id)
 
 
-def cells(name: str = "pm-quick") -> Iterator[PmParameters]:
+def cells(name: str = "pm-quick") -> Iterator[PmCell]:
     """Every cell of a campaign, once."""
     file = find_campaign(name)
     seen = set()
     for typed in typed_cells(load_campaign(file), file).values():
         for cell in typed:
-            key = json.dumps(cell.canonical(), sort_keys=True)
+            key = json.dumps(cell.model_dump(mode="json"), sort_keys=True)
             if key not in seen:
                 seen.add(key)
                 yield cell
@@ -152,7 +152,7 @@ def all_runs(
         }
         for policy in ("pm", "byslo", "ps")
     ]
-    more = [PmParameters.model_validate(one) for one in found]
+    more = [PM.of(**one) for one in found]
     return [
         run_of(cell, block, extra_of(cell, block, within), ground)
         for cell in (*cells(), *more)

@@ -18,7 +18,6 @@ from analysis.mos.scale_runs import (
     MOS_PP,
     SERIES_FILE,
     STAGES,
-    STANDARD,
     cells,
     gain,
     paired,
@@ -30,7 +29,6 @@ from analysis.report import draw
 from campaigns.campaign_file import find_campaign
 from campaigns.campaign_file import load_campaign as campaign_of
 from campaigns.mos.simulated import SERIES_FILE as WRITTEN_FILE
-from campaigns.mos.simulated_parameters import SimParameters
 from campaigns.validate import figures_of
 from schemas.claim import ClaimResult
 from testbed.simulated.cosperf.stages import STAGE_MINUTES
@@ -53,8 +51,6 @@ def results(evidence: Evidence) -> dict[str, ClaimResult]:
 
 
 def test_what_the_analysis_takes_for_granted_is_the_campaigns() -> None:
-    defaults = {name: item.default for name, item in SimParameters.model_fields.items()}
-    assert {**STANDARD, "policy": defaults["policy"]} == defaults
     assert SERIES_FILE == WRITTEN_FILE
     assert [span[0] for span in STAGES.values()] == list(STAGE_MINUTES[:-1])
     assert SCALE in PARTS

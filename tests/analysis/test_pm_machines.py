@@ -18,12 +18,12 @@ from analysis.prioritymeister.catalogue import LOCAL_FIGURES
 from analysis.prioritymeister.panels import bars, known_percent
 from analysis.prioritymeister.runs import bootstrap, cells, quotient, table
 from analysis.report import draw
-from campaigns.prioritymeister.cell_parameters import PmParameters
+from schemas.cells.prioritymeister import PM
 from schemas.run import Summary
 
 
 def a_run(block: int = 0, ground: str = "local", **cell: object) -> LoadedRun:
-    told = PmParameters.model_validate({"scenario": "disk", "policy": "none", "k": 3, **cell})
+    told = PM.of(**{"scenario": "disk", "policy": "none", "k": 3, **cell})
     return run_of(told, block, extra_of(told, block, as_in_the_paper), ground)
 
 

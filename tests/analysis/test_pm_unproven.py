@@ -21,8 +21,8 @@ from analysis.prioritymeister.runs import table
 from analysis.prioritymeister.unproven import sentence, unproven
 from analysis.stats import Estimate
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.session import typed_cells
+from schemas.cells.prioritymeister import PM
 
 KEPT = {"late_s": 2e-4, "behind_s": 0.01, "allowed_s": 0.02, "network_kept": 1.0, "unanswered": 0.0}
 LACKING = [
@@ -38,7 +38,7 @@ def live(
 ) -> LoadedRun:
     """A run of pm on a testbed, of whose workload A so much was kept."""
     told = {"scenario": "disk", "k": 3.0, "slo_percentile": 95, "seconds": 180, **more}
-    cell = PmParameters.model_validate(told)
+    cell = PM.of(**told)
     extra = extra_of(cell, block, as_in_the_paper)
     extra = {k: v for k, v in extra.items() if not k.endswith("_bound_ratio")}
     extra |= {"A_bound_s": 0.1, "A_bound_blocking_s": 0.1}

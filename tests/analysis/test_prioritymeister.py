@@ -32,7 +32,7 @@ from analysis.prioritymeister.table2 import tables as table2
 from analysis.prioritymeister.why_claims import CAUSES
 from analysis.prioritymeister.why_figure import causes
 from analysis.report import build
-from campaigns.prioritymeister.cell_parameters import PmParameters
+from schemas.cells.prioritymeister import PM, PmCell
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 from schemas.run import Summary
@@ -101,7 +101,7 @@ def test_claims_are_measured_from_blocks(results: dict[str, ClaimResult]) -> Non
 
 
 def test_the_other_way_is_not_reproduced() -> None:
-    def worse(cell: PmParameters, workload: str) -> float:
+    def worse(cell: PmCell, workload: str) -> float:
         if cell.policy == "pm":
             return 0.9
         return 1.0
@@ -154,20 +154,20 @@ def test_blind_policies_are_held_against_every_k(evidence: Evidence) -> None:
 def test_the_longest_traces_of_a_scenario_count() -> None:
     short, long = (
         run_of(cell, 0, extra_of(cell, 0, as_in_the_paper), "sim")
-        for cell in (PmParameters(scenario="disk", seconds=s) for s in (300, 600))
+        for cell in (PM.of(scenario="disk", seconds=s) for s in (300, 600))
     )
     found = table([short, long])
     assert set(found["seconds"]) == {300, 600}
     assert set(found[found["usual"]]["seconds"]) == {600}
-    other = PmParameters(scenario="misbehave", seconds=300)
+    other = PM.of(scenario="misbehave", seconds=300)
     both = table([short, long, run_of(other, 0, extra_of(other, 0, as_in_the_paper), "sim")])
     assert set(both[both["usual"]]["scenario"]) == {"disk", "misbehave"}
 
 
 @pytest.mark.parametrize("other", [{"depth": 4}, {"copy_kib": 64}, {"slo_percentile": 100.0}])
 def test_runs_that_are_not_as_usual_feed_no_figure(other: dict[str, float]) -> None:
-    usual = PmParameters(scenario="disk")
-    unusual = PmParameters.model_validate({"scenario": "disk", **other})
+    usual = PM.of(scenario="disk")
+    unusual = PM.of(**{"scenario": "disk", **other})
     runs = [run_of(cell, 0, extra_of(cell, 0, as_in_the_paper), "sim") for cell in (usual, unusual)]
     found = table(runs)
     assert found["run_id"].nunique() == 2
@@ -182,13 +182,13 @@ def test_runs_that_are_not_as_usual_feed_no_figure(other: dict[str, float]) -> N
 )
 def test_windows_of_real_traces_are_told_apart(name: str, values: tuple[str, str]) -> None:
     told = {"scenario": "disk", "traces": "/traces"}
-    cells = [PmParameters.model_validate({**told, name: value}) for value in values]
+    cells = [PM.of(**{**told, name: value}) for value in values]
     runs = [run_of(cell, 0, extra_of(cell, 0, as_in_the_paper), "sim") for cell in cells]
     assert table(runs)["run_id"].nunique() == 2
 
 
 def test_longer_traces_of_pm_why_push_no_figures_runs_aside() -> None:
-    cell = PmParameters(scenario="disk", seconds=300)
+    cell = PM.of(scenario="disk", seconds=300)
     longer = cell.model_copy(update={"seconds": 1000.0})
     (usual, why) = (
         run_of(one, 0, extra_of(one, 0, as_in_the_paper), "sim") for one in (cell, longer)
@@ -198,7 +198,7 @@ def test_longer_traces_of_pm_why_push_no_figures_runs_aside() -> None:
 
 
 def test_suspected_causes_are_compared_with_a_figures_own_cells() -> None:
-    def within(cell: PmParameters, workload: str) -> float:
+    def within(cell: PmCell, workload: str) -> float:
         if cell.scenario == "burst":
             missed = {"balanced": 0.01, "sharp": 0.01 * cell.sharpness}[cell.gaps]
             return 1 - missed / cell.k * (0.5 if cell.copy_kib == 64 else 1.0)
@@ -230,7 +230,7 @@ def test_grounds_are_kept_apart(evidence: Evidence) -> None:
 def test_a_grounds_own_k_counts_where_it_has_one_alone() -> None:
     runs = [
         run_of(cell, block, extra_of(cell, block, as_in_the_paper), "local")
-        for cell in (PmParameters(scenario="disk", policy=p, k=3) for p in ("pm", "cake"))
+        for cell in (PM.of(scenario="disk", policy=p, k=3) for p in ("pm", "cake"))
         for block in range(2)
     ]
     found = {one.id: evaluate(one, evidence_of(runs)) for one in LOCAL_CLAIMS}

@@ -15,10 +15,9 @@ from analysis.report import build
 from analysis.twochoice import placement
 from analysis.twochoice.catalogue import SIMULATED
 from analysis.twochoice.claims import CLAIMS
-from analysis.twochoice.runs import BURSTS_FILE, STANDARD, cells, quotient, ratios, table
+from analysis.twochoice.runs import BURSTS_FILE, cells, quotient, ratios, table
 from analysis.twochoice.tables import tables
 from campaigns.twochoice.cell import BURSTS_FILE as WRITTEN_FILE
-from campaigns.twochoice.parameters import LEARNING, BurstParameters
 from schemas.claim import ClaimResult
 from tests.drawing import texts_by_figure
 
@@ -61,11 +60,8 @@ def test_every_stated_number_is_a_claim() -> None:
     assert all(claim.paper == "twochoice" and not claim.machines for claim in CLAIMS)
 
 
-def test_the_standard_cell_is_the_campaigns_default() -> None:
-    usual = BurstParameters(scheduler="both").canonical()
-    assert {name: usual[name] for name in STANDARD} == STANDARD
+def test_the_bursts_are_in_the_file_of_the_campaigns() -> None:
     assert BURSTS_FILE == WRITTEN_FILE
-    assert frozenset({"preassign", "both", "prequal"}) == LEARNING
 
 
 def test_claims_are_measured_from_paired_runs(results: dict[str, ClaimResult]) -> None:

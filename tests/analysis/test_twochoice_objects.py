@@ -17,7 +17,6 @@ from analysis.twochoice.objects.claims import CLAIMS, EXPLAINED, TABLE1
 from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, table
 from analysis.twochoice.objects.tables import tables
 from campaigns.twochoice.live.cell import REPORT_FILE as WRITTEN_FILE
-from campaigns.twochoice.live.parameters import ObjectParameters
 from schemas.claim import ClaimResult
 
 
@@ -37,9 +36,7 @@ def results(evidence: Evidence) -> dict[str, ClaimResult]:
     return {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
 
 
-def test_the_standard_cell_is_the_campaigns_default() -> None:
-    usual = ObjectParameters(experiment="burst").canonical()
-    assert {name: usual[name] for name in STANDARD} == STANDARD
+def test_the_report_is_the_file_of_the_campaigns() -> None:
     assert REPORT_FILE == WRITTEN_FILE
     assert OBJECTS in PARTS
 

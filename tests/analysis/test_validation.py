@@ -79,15 +79,6 @@ def test_a_folder_of_campaigns_or_a_campaign_and_n_of_every_cell(tmp_path: Path)
     assert validate([local, tmp_path]).rows() == made.rows()
 
 
-def test_a_parameter_that_is_not_set_parts_no_pair(tmp_path: Path) -> None:
-    both(tmp_path)
-    for record in tmp_path.glob("dlr-quick-sim/*/attempt-*/run.json"):
-        body = json.loads(record.read_text())
-        body["parameters"]["osds"] = None
-        record.write_text(json.dumps(body))
-    assert validate([tmp_path]).pairs == 9
-
-
 def test_one_pair_has_no_interval(tmp_path: Path) -> None:
     both(tmp_path, blocks=1)
     made = validate([tmp_path])

@@ -15,7 +15,7 @@ from campaigns.mos.simulated import (
     profiled,
     simulate,
 )
-from campaigns.mos.simulated_parameters import SimParameters
+from schemas.cells.mos import COSPERF
 from testbed.simulated.cosperf.machines import paper_pool, total
 from testbed.simulated.cosperf.stages import paper_stages
 from testbed.simulated.cosperf.store import SimulatedMicrostores
@@ -26,8 +26,8 @@ SEEDS = (1, 2, 3)
 
 def once(policy: str, seed: int) -> float:
     """Processor seconds of all stages, decisions and journal included."""
-    parameters = SimParameters(policy=policy)  # type: ignore[arg-type]
-    judge, model = constants(parameters.profile, parameters.runs, seed)
+    parameters = COSPERF.of(policy=policy)
+    judge, model = constants(parameters.profile, "disjoint", seed)
     hosts = paper_pool(seed)
     cospurf = profiled(model, total(hosts), seed)
     with tempfile.TemporaryDirectory() as name:

@@ -236,7 +236,7 @@ def test_another_model_makes_other_runs(tmp_path: Path) -> None:
         ({"ops": ()}, "--op is empty"),
         ({"ops": ("read",)}, "op: 'read' is not allowed; allowed: write, seq, rand"),
         ({"scenarios": ("storm",)}, "scenario: 'storm' is not allowed; allowed: none"),
-        ({"scenarios": ("mix",)}, "mix .A to E. belongs to the scenario mix"),
+        ({"scenarios": ("mix",)}, "mix is missing; allowed: A, B, C, D, E"),
         ({"parameters": {"op": "seq"}}, "--parameter op: give --op instead"),
         ({"parameters": {"hot": 3}}, "--parameter hot: a cell has no such parameter; it has"),
         ({"parameters": {"hot_nodes": 40}}, "hot_nodes: 40 is not allowed; the spec 'dlr' has 8"),

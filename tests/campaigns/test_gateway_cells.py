@@ -13,7 +13,6 @@ from test_live_services import OneGround, ScriptedAgent
 
 from campaigns.campaign_file import FILES, load_campaign
 from campaigns.cell import CellContext, run_cell, summary_of
-from campaigns.cell_parameters import CellParameters, check
 from campaigns.estimate import planned_s
 from campaigns.job import Job
 from campaigns.services import CellSetting, Services
@@ -22,6 +21,7 @@ from campaigns.steps.gateway_load import mark_of, tenant_of, workload_of
 from campaigns.steps.live_gateway import GatewayServices
 from campaigns.validate import validate
 from controllers.registry import available
+from schemas.cells.dlr import DLR, DlrCell
 from schemas.errors import HotbedError, UserError
 from schemas.run import Provenance
 from testbed.deploy import save_spec
@@ -42,8 +42,8 @@ SECONDS = 24
 MB = 10**6
 
 
-def cell(**more: object) -> CellParameters:
-    return check({**CELL, **more}, "test")
+def cell(**more: object) -> DlrCell:
+    return DLR.check({**CELL, **more}, "test")
 
 
 def setting(folder: Path, **more: object) -> CellSetting:
@@ -53,30 +53,33 @@ def setting(folder: Path, **more: object) -> CellSetting:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"op": "s3", "workers": 8}, r"workload \(A to D of COSBench\) belongs to op s3"),
+        ({"op": "s3", "workers": 8}, "workload is missing; allowed: A, B, C, D"),
         ({"op": "s3", "workload": "A"}, "workers"),
         ({"op": "rand", "workload": "A"}, "workload"),
         ({"op": "rand", "workers": 2}, "workers"),
         ({**CELL, "workload": "E"}, "workload"),
-        ({**CELL, "object_size": 65536}, "object_size belongs to rados bench"),
-        ({**CELL, "concurrency": 2}, "concurrency belongs to rados bench"),
-        ({**CELL, "scenario": "skew"}, "op open"),
+        (
+            {**CELL, "object_size": 65536},
+            "object_size belongs to op write",
+        ),
+        ({**CELL, "concurrency": 2}, "concurrency belongs to op write"),
+        ({**CELL, "scenario": "skew"}, "not allowed with op s3; allowed: none, het"),
     ],
 )
 def test_bad_parameters_are_told_in_one_sentence(values: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        check(values, "test")
+        DLR.check(values, "test")
 
 
 def test_other_cells_keep_their_identity_and_these_have_one() -> None:
-    plain = check({"op": "rand"}, "test").canonical()
+    plain = DLR.check({"op": "rand"}, "test").model_dump(mode="json")
     assert not {"workload", "workers"} & set(plain)
     assert {"object_size", "concurrency"} <= set(plain)
-    mine = cell().canonical()
+    mine = cell().model_dump(mode="json")
     assert not {"object_size", "concurrency"} & set(mine)
-    assert check(mine, "test").canonical() == mine
+    assert DLR.check(mine, "test").model_dump(mode="json") == mine
     assert cell().contents() != cell(workload="D").contents()
-    assert planned_s(cell(), 1.0) > planned_s(check({"op": "rand"}, "test"), 1.0)
+    assert planned_s(cell(), 1.0) > planned_s(DLR.check({"op": "rand"}, "test"), 1.0)
 
 
 @pytest.mark.parametrize(

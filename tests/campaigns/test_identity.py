@@ -300,7 +300,9 @@ def test_a_simulated_cell_fails_like_any_other(
     copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (cell, *_) = cells_of("twochoice-quick")
-    same = Job.model_validate(job(cell.parameters.canonical()).model_dump() | {"code": cell.code})
+    same = Job.model_validate(
+        job(cell.parameters.model_dump(mode="json")).model_dump() | {"code": cell.code}
+    )
     assert write_cell(tmp_path, same, {}, Phases()).status == "done"
     SAME.require(SAME.here(), same)
     with (copy / "dataplane/sim/burst/result.go").open("a") as stream:

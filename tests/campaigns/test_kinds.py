@@ -22,12 +22,12 @@ from campaigns.dlr.kind import KIND
 from campaigns.job import Job, Phases
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.kind import Kind
-from campaigns.kinds.parameters import check
 from campaigns.kinds.registry import KINDS, Registered, kind_of, schema_of
 from campaigns.sameness import Code, Recipe, Sameness, WrongWorker
 from campaigns.session import Request
 from campaigns.workers import Workers
 from schemas.campaign import Campaign
+from schemas.cells import Cells, cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
 
@@ -45,6 +45,10 @@ def kind(name: str) -> Kind[Any]:
 # What a file may say.
 
 
+def cells(name: str) -> Cells[Any]:
+    return cells_of(schema_of(TINY[name], Path()).kind, "sim")
+
+
 @pytest.mark.parametrize("one", KINDS, ids=lambda one: one.module)
 def test_a_kind_s_schema_says_what_its_files_say(one: Registered) -> None:
     assert get_args(one.schema.model_fields[one.key].annotation) == (one.value,)
@@ -55,9 +59,8 @@ def test_a_file_is_of_its_kind(name: str, tmp_path: Path) -> None:
     file = written(tmp_path, TINY[name])
     campaign = load_campaign(file)
     assert kind_of(campaign) is kind(name)
-    assert {type(p) for typed in session.typed_cells(campaign, file).values() for p in typed} == {
-        kind(name).parameters
-    }
+    typed = [cell for some in session.typed_cells(campaign, file).values() for cell in some]
+    assert {type(cell) for cell in typed} <= set(cells(name).members)
 
 
 def test_other_campaigns_are_what_they_were() -> None:
@@ -91,17 +94,16 @@ def test_what_has_no_testbed_says_nothing_of_one(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_mistake_in_a_cell_is_the_same_sentence(name: str) -> None:
-    model = kind(name).parameters
-    first = model.names()[0]
+    model = type(cells(name).check(CELLS[name], "x"))
+    first = cells(name).names[0]
     number = next(key for key, field in model.model_fields.items() if field.annotation is float)
     for changes, said in (
         ({"speed": 3}, f"unknown parameter 'speed'; a cell has {first}, "),
         ({number: True}, f"{number}: True is not allowed; allowed: a number "),
         ({number: "x"}, f"{number}: 'x' is not allowed; allowed: a number "),
-        ({number: None}, f"{number}: None is not allowed; allowed: a number "),
     ):
         with pytest.raises(UserError) as raised:
-            check(model, CELLS[name] | changes, "file: grid x")
+            cells(name).check(CELLS[name] | changes, "file: grid x")
         assert str(raised.value).startswith(f"file: grid x: {said}")
         assert str(raised.value).endswith(".")
         assert "\n" not in str(raised.value)
@@ -112,25 +114,24 @@ def test_the_same_mistake_in_a_cell_is_the_same_sentence(name: str) -> None:
 )
 def test_what_a_cell_lacks_is_named(name: str, without: str) -> None:
     with pytest.raises(UserError, match=f"^x: {without} is missing; allowed: "):
-        check(kind(name).parameters, {}, "x")
+        cells(name).check({}, "x")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_true_or_false_is_nothing_else(name: str) -> None:
-    model = kind(name).parameters
+    model = type(cells(name).check(CELLS[name], "x"))
     for key, field in model.model_fields.items():
         if field.annotation is bool:
             with pytest.raises(UserError, match="1 is not allowed; allowed: true or false"):
-                check(model, CELLS[name] | {key: 1}, "x")
+                cells(name).check(CELLS[name] | {key: 1}, "x")
 
 
 @given(name=st.sampled_from(NAMES))
 def test_a_cell_survives_being_written(name: str) -> None:
-    model = kind(name).parameters
-    cell = check(model, CELLS[name], "x")
-    written_out = json.loads(json.dumps(cell.canonical()))
-    assert check(model, written_out, "again") == cell
-    assert set(written_out) == set(model.model_fields)
+    cell = cells(name).check(CELLS[name], "x")
+    written_out = json.loads(json.dumps(cell.model_dump(mode="json")))
+    assert cells(name).check(written_out, "again") == cell
+    assert set(written_out) == set(type(cell).model_fields)
 
 
 # What is planned.
@@ -209,7 +210,7 @@ def test_what_memory_does_not_hold_is_refused(
     file = written(tmp_path, body, parameters={}, grids=[grid])
     request = Request(str(file), artifacts=artifacts)
     (cells,) = session.typed_cells(load_campaign(file), file).values()
-    need = max(session.memory_of(cell) for cell in cells)
+    need = max(cell.memory_mib for cell in cells)
     monkeypatch.setattr(session, "available_mib", lambda: 1.5 * need)
     session.dry_run(request, workers=Workers(count=1))
     with pytest.raises(UserError, match=rf"{size} .* in each of 2 processes, and .* are free here"):
@@ -274,7 +275,8 @@ def test_what_a_cell_raises_is_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_runs_show_themselves_in_a_notebook(name: str) -> None:
-    cell = check(kind(name).parameters, CELLS[name], "x")
-    run = job(cell.canonical(), schema_of(TINY[name], Path()).kind).record("done", None)
+    cell = cells(name).check(CELLS[name], "x")
+    made = job(cell.model_dump(mode="json"), schema_of(TINY[name], Path()).kind)
+    run = made.record("done", None)
     assert cell.label() in CampaignView("tiny", (run,))._repr_html_()
     assert f"{cell.label()} (block 0" in RunView(run, None, Path())._repr_html_()

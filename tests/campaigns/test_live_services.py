@@ -319,12 +319,12 @@ def test_the_disturbance_is_waited_for() -> None:
 
 
 def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path: Path) -> None:
-    from campaigns.cell_parameters import CellParameters
+    from schemas.cells.dlr import DLR
 
     nodes = tuple(f"osd{number}" for number in range(8))
 
     def plan(controller: str, seed: int) -> Any:
-        parameters = CellParameters(op="seq", scenario="interference", controller=controller)
+        parameters = DLR.of(op="seq", scenario="interference", controller=controller)
         setting = CellSetting(parameters, seed, 0, 1 / 6, tmp_path)
         return disturb.plan_of(setting, nodes)
 

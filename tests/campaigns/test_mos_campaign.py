@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.kinds.parameters import check
 from campaigns.mos.course import COURSES, layers, workers_at
 from campaigns.mos.division import LARGE, MEGABIT, SMALL, Pool, division_of, problem
 from campaigns.mos.kind import planned_s
 from campaigns.mos.loads import length_s, loads_of, measured, objects_of
-from campaigns.mos.parameters import MosParameters
 from campaigns.plan import Cell, block_order
 from campaigns.session import Request, prepare, typed_cells
 from campaigns.validate import figures_of, select
 from schemas.campaign import MosCampaign
+from schemas.cells.mos import MOS
 from schemas.errors import UserError
 
 FIGURES = {
@@ -68,10 +67,19 @@ def test_every_figure_takes_half_an_hour_at_most() -> None:
     [
         ({}, "experiment is missing; allowed: setups, sizes, proxy, storage, network, disks, load"),
         ({"experiment": "setups", "speed": 1}, "unknown parameter 'speed'"),
-        ({"experiment": "setups", "setup": "static"}, "setups has the setups default"),
-        ({"experiment": "load", "setup": "favors-small"}, "load has the setups default, static"),
-        ({"experiment": "load", "object_kb": 10}, "object_kb is of the experiment sizes: leave"),
-        ({"experiment": "proxy", "ssds": 1}, "ssds is of the experiments network and disks"),
+        (
+            {"experiment": "setups", "setup": "static"},
+            "setup: 'static' is not allowed; allowed",
+        ),
+        (
+            {"experiment": "load", "setup": "favors-small"},
+            "not allowed; allowed: default, static",
+        ),
+        (
+            {"experiment": "load", "object_kb": 10},
+            "object_kb belongs to experiment sizes: leave",
+        ),
+        ({"experiment": "proxy", "ssds": 1}, "ssds belongs to experiment network, disks: leave"),
         ({"experiment": "disks", "ssds": 0, "hdds": 0}, "storage servers need a disk"),
         ({"experiment": "proxy", "proxies": 3}, "proxies: 3 is not allowed; allowed: a whole"),
         ({"experiment": "disks", "ssds": True}, "ssds: True is not allowed"),
@@ -80,14 +88,14 @@ def test_every_figure_takes_half_an_hour_at_most() -> None:
 )
 def test_a_mistake_in_a_cell_is_a_sentence(values: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        check(MosParameters, values, "file")
+        MOS.check(values, "file")
 
 
 def test_disks_that_are_no_ssds_are_hdds() -> None:
-    found = [MosParameters(experiment="disks", workload="C", ssds=n) for n in range(4)]
+    found = [MOS.of(experiment="disks", workload="C", ssds=n) for n in range(4)]
     assert [(one.ssds, one.hdds) for one in found] == [(0, 3), (1, 2), (2, 1), (3, 0)]
     for one in found:
-        assert check(MosParameters, one.canonical(), "again") == one
+        assert MOS.check(one.model_dump(mode="json"), "again") == one
 
 
 steps_of_load = st.lists(st.integers(0, 12), min_size=1, max_size=12).map(
@@ -135,33 +143,33 @@ def test_courses_are_section_8_1_s(name: str) -> None:
 
 
 def test_what_cells_send() -> None:
-    four = loads_of(MosParameters(experiment="setups", small_workers=6, large_workers=3))
+    four = loads_of(MOS.of(experiment="setups", small_workers=6, large_workers=3))
     assert [(one.letter, one.workers) for one in four] == [("A", 6), ("B", 6), ("C", 3), ("D", 3)]
     assert [one.mix for one in four] == [(90, 5, 5), (5, 90, 5)] * 2
     assert [one.objects.most for one in four] == [128_000] * 2 + [16_000_000] * 2
-    load = MosParameters(experiment="load", setup="mos-pp", settle_epochs=2, epoch_s=10)
+    load = MOS.of(experiment="load", setup="mos-pp", settle_epochs=2, epoch_s=10)
     assert {one.rampup_s for one in loads_of(load)} == {22.0}
     assert measured(load) == (22.0, 34.0)
     assert measured(load.model_copy(update={"setup": "static"})) == measured(load)
-    sizes = MosParameters(experiment="sizes", object_kb=16_000)
+    sizes = MOS.of(experiment="sizes", object_kb=16_000)
     (one,) = loads_of(sizes)
     assert (one.objects.least, one.objects.most, one.mix) == (16_000_000, 16_000_000, (100, 0, 0))
     assert one.objects.containers * one.objects.each == 4
-    course = MosParameters(experiment="adaptation", setup="mos-pp")
+    course = MOS.of(experiment="adaptation", setup="mos-pp")
     assert length_s(course) == 42 * 4
     assert measured(course) == (0.0, 168.0)
 
 
 def test_cells_that_read_the_same_follow_each_other() -> None:
-    one = MosParameters(experiment="setups", setup="default")
-    assert one.contents() == MosParameters(experiment="setups", setup="favors-small").contents()
-    assert one.contents() != MosParameters(experiment="setups", large_mb=4).contents()
+    one = MOS.of(experiment="setups", setup="default")
+    assert one.contents() == MOS.of(experiment="setups", setup="favors-small").contents()
+    assert one.contents() != MOS.of(experiment="setups", large_mb=4).contents()
 
 
 def test_setups_at_one_load_follow_each_other() -> None:
     """What is compared is to be measured within minutes."""
     cells = [
-        MosParameters(experiment="load", setup=setup, small_workers=small, large_workers=large)
+        MOS.of(experiment="load", setup=setup, small_workers=small, large_workers=large)
         for setup in ("default", "static", "mos-pp")
         for small, large in ((2, 16), (8, 8))
     ]
@@ -173,8 +181,7 @@ def test_setups_at_one_load_follow_each_other() -> None:
         loads = [found[name].parameters.contents() for name in block_order(found, seed)]
         assert loads[0] == loads[1] == loads[2] != loads[3] == loads[4] == loads[5]
     prefixes = {
-        objects_of(MosParameters(experiment="setups", large_mb=size), "C").prefix
-        for size in (4, 16)
+        objects_of(MOS.of(experiment="setups", large_mb=size), "C").prefix for size in (4, 16)
     }
     assert len(prefixes) == 2  # objects of other sizes have other names
 
@@ -185,22 +192,22 @@ POOL = Pool()
 
 
 def test_static_is_section_8_1_s() -> None:
-    found = division_of(MosParameters(experiment="load", setup="static"), POOL)
+    found = division_of(MOS.of(experiment="load", setup="static"), POOL)
     small, large = found.shares[SMALL], found.shares[LARGE]
     assert (small.proxy_cores, large.proxy_cores) == (0.6, 0.2)
     assert (small.storage_cores, large.storage_cores) == (0.6, 0.2)
     assert small.network == pytest.approx(120 * MEGABIT)
     assert large.network == pytest.approx(280 * MEGABIT)
     for setup in ("mos", "mos-pp"):
-        assert division_of(MosParameters(experiment="load", setup=setup), POOL) == found
-    default = division_of(MosParameters(experiment="adaptation", setup="default"), POOL)
+        assert division_of(MOS.of(experiment="load", setup=setup), POOL) == found
+    default = division_of(MOS.of(experiment="adaptation", setup="default"), POOL)
     assert default.layout == "default"
     assert default.shares[SMALL] == default.shares[LARGE]
 
 
 def test_section_1_s_proxies_change_hands() -> None:
     found = {
-        setup: division_of(MosParameters(experiment="setups", setup=setup), POOL)
+        setup: division_of(MOS.of(experiment="setups", setup=setup), POOL)
         for setup in ("default", "favors-small", "favors-large")
     }
     small, large = found["favors-small"].shares, found["favors-large"].shares
@@ -216,27 +223,27 @@ def test_section_1_s_proxies_change_hands() -> None:
 
 def test_one_workload_alone_has_what_it_asks_for() -> None:
     one = division_of(
-        MosParameters(experiment="proxy", workload="C", proxy_cores=0.05, proxy_workers=2), POOL
+        MOS.of(experiment="proxy", workload="C", proxy_cores=0.05, proxy_workers=2), POOL
     )
     share = one.shares[LARGE]
     assert (share.proxy_cores, share.proxy_workers, share.storage_cores) == (0.05, 2, 0.7)
     assert one.shares[SMALL] == POOL.step
     assert one.disks == ()
-    two = division_of(MosParameters(experiment="proxy", proxies=2, proxy_cores=0.4), POOL)
+    two = division_of(MOS.of(experiment="proxy", proxies=2, proxy_cores=0.4), POOL)
     assert two.layout == "default"
     assert {share.proxy_cores for share in two.shares.values()} == {0.4}
     assert sum(share.storage_cores for share in two.shares.values()) == pytest.approx(0.7)
-    mixed = division_of(MosParameters(experiment="disks", workload="C", ssds=2), POOL)
+    mixed = division_of(MOS.of(experiment="disks", workload="C", ssds=2), POOL)
     assert [disk.positioning < 0.001 for disk in mixed.disks] == [True, True, False]
 
 
 def test_what_a_pool_cannot_give_is_told() -> None:
-    load = division_of(MosParameters(experiment="load", setup="static"), POOL)
+    load = division_of(MOS.of(experiment="load", setup="static"), POOL)
     poor = Pool(total=POOL.step)
     assert "0.8 cores of proxies are asked for, and the pool has 0.1" in str(
         problem(load, poor, whole=True)
     )
-    mixed = division_of(MosParameters(experiment="disks", workload="C", ssds=2), POOL)
+    mixed = division_of(MOS.of(experiment="disks", workload="C", ssds=2), POOL)
     assert problem(mixed, POOL, whole=False) is None
     assert "3 disks of each storage server are asked for, not 1" in str(
         problem(mixed, Pool(disks=1), whole=False)

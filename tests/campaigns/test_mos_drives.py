@@ -14,7 +14,7 @@ from campaigns.mos.live import drives as driving
 from campaigns.mos.live.drives import Access, Drive, drives_of, script, workload_of
 from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
 from campaigns.mos.loads import loads_of
-from campaigns.mos.parameters import MosParameters
+from schemas.cells.mos import MOS
 from schemas.errors import HotbedError
 from workloads.cosbench.archive import Archive, Driver, Second
 from workloads.cosbench.workload import to_xml
@@ -33,7 +33,7 @@ def access(proxy: str = "proxy0") -> Access:
 
 
 def test_a_load_is_cosbench_s_workload() -> None:
-    (load, *_) = loads_of(MosParameters(experiment="setups", small_workers=3, **SMALL_CELL))
+    (load, *_) = loads_of(MOS.of(experiment="setups", small_workers=3, **SMALL_CELL))
     xml = to_xml(workload_of(load.objects, access(), load), ("main",))
     for part in (
         'workers="3"',
@@ -47,7 +47,7 @@ def test_a_load_is_cosbench_s_workload() -> None:
         assert part in xml
     stored = to_xml(workload_of(load.objects, access()), ("init", "prepare"))
     assert "objects=r(1,50)" in stored
-    (one,) = loads_of(MosParameters(experiment="sizes", object_kb=64, **SMALL_CELL))
+    (one,) = loads_of(MOS.of(experiment="sizes", object_kb=64, **SMALL_CELL))
     assert "sizes=c(64)KB" in to_xml(workload_of(one.objects, access()), ("prepare",))
 
 
@@ -63,7 +63,7 @@ def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
     program.chmod(0o755)
     monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
     monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
-    (load, *_) = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
+    (load, *_) = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
 
     def run(**contents: str) -> subprocess.CompletedProcess[bytes]:
         for name, text in contents.items():
@@ -83,7 +83,7 @@ def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
 def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 4)
     bed.agent.exit_code = 1
-    loads = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
+    loads = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
     with pytest.raises(HotbedError, match="the driver of a on node client0 failed: the store ref"):
         driving.drive(
             bed.agent,
@@ -96,7 +96,7 @@ def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
 
 
 def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
-    (load, *_) = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
+    (load, *_) = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
     drive = Drive("a", load, access(), "client0")
     for file, text in archive_of("a", 8, START + 2.2).items():
         path = tmp_path / "a.archive" / file

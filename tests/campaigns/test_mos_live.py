@@ -21,9 +21,9 @@ from campaigns.mos.live.control import controller_parameters, model
 from campaigns.mos.live.objects import FILE
 from campaigns.mos.live.stages import promised
 from campaigns.mos.live.swift import fitting, layout_of
-from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.points import place
 from controllers.microstores.performance import PiecewiseLinear
+from schemas.cells.mos import MOS
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
@@ -39,7 +39,7 @@ SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}
 
 
 def job_of(**parameters: Any) -> Job:
-    return job_with(MosParameters(**parameters), "mos")
+    return job_with(MOS.of(**parameters), "mos")
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +175,7 @@ def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
 def test_what_mos_pp_is_told_is_what_it_takes() -> None:
     from controllers.registry import create, find
 
-    parameters = MosParameters(experiment="load", setup="mos-pp")
+    parameters = MOS.of(experiment="load", setup="mos-pp")
     told = controller_parameters(parameters, Pool().total)
     known = create(find("mos-pp", ()), told, 1).parameters()
     assert set(told) <= set(known)
@@ -186,10 +186,10 @@ def test_what_mos_pp_is_told_is_what_it_takes() -> None:
 
 
 def test_what_is_promised_to_c_goes_with_its_workers() -> None:
-    found = promised(MosParameters(experiment="adaptation", minute_s=1, bandwidth_sla_mb_s=2))
+    found = promised(MOS.of(experiment="adaptation", minute_s=1, bandwidth_sla_mb_s=2))
     at = (0, 9, 10, 18, 19, 32, 33, 41)
     assert [found[second] / 2e6 for second in at] == [12, 12, 2, 2, 4, 12, 6, 6]
-    load = MosParameters(experiment="load", large_workers=3, bandwidth_sla_mb_s=2)
+    load = MOS.of(experiment="load", large_workers=3, bandwidth_sla_mb_s=2)
     assert set(promised(load)) == {6e6}
 
 
@@ -209,7 +209,7 @@ def test_the_model_is_of_the_cell_s_objects() -> None:
     assert less.proxy_cores.value(0.2) < small.proxy_cores.value(0.2)
     # Stage 1 (section 8.1): twelve workers are promised more than Static's link carries, and less
     # than all that there is. No more is given than the tables know of.
-    wanted = 12 * MosParameters(experiment="load").bandwidth_sla_mb_s * 1e6
+    wanted = 12 * MOS.of(experiment="load").bandwidth_sla_mb_s * 1e6
     carried = [less.network.value(part * 50e6) * less.workload.mean_bytes for part in (0.7, 1.0)]
     assert carried[0] < wanted < carried[1]
 
@@ -291,7 +291,7 @@ def test_a_driver_that_begins_late_spoils_its_cell(tmp_path: Path) -> None:
 
 def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path, START, 4)
-    bed.swift.divide(division_of(MosParameters(experiment="load", setup="static"), Pool()))
+    bed.swift.divide(division_of(MOS.of(experiment="load", setup="static"), Pool()))
     assert bed.layout["microstores"]["large"] == {
         "proxy_cores": 0.2,
         "storage_cores": 0.2,
@@ -332,7 +332,7 @@ def test_every_division_is_one_that_the_store_takes(tmp_path: Path) -> None:
         {"experiment": "proxy", "workload": "C", "proxy_cores": 0.05, "proxy_workers": 2},
     )
     for cell in cells:
-        division = division_of(MosParameters(**cell), Pool())
+        division = division_of(MOS.of(**cell), Pool())
         told = json.loads(json.dumps(layout_of(division)))
         put_layout(store, told["layout"], microstores=told["microstores"])
         state = store.state()

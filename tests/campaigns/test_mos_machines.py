@@ -16,7 +16,7 @@ from campaigns.mos.live import drives as driving
 from campaigns.mos.live.cell import REPORT_FILE, Maker
 from campaigns.mos.live.results import held_of
 from campaigns.mos.loads import loads_of
-from campaigns.mos.parameters import MosParameters
+from schemas.cells.mos import MOS
 from schemas.errors import UserError
 from workloads.cosbench.workload import to_xml
 
@@ -36,7 +36,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(bed: FakeBed, folder: Path, **parameters: Any) -> dict[str, float]:
     (folder / "logs").mkdir(parents=True)
-    Maker(bed.swift).make(job_with(MosParameters(**parameters), "mos"), folder)
+    Maker(bed.swift).make(job_with(MOS.of(**parameters), "mos"), folder)
     found: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
     return found
 
@@ -119,7 +119,7 @@ def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
     file.write_text(json.dumps({"auth_url": told, "key": "k", "proxies": []}))
     monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
     monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
-    (load, *_) = loads_of(MosParameters(experiment="load", setup="mos"))
+    (load, *_) = loads_of(MOS.of(experiment="load", setup="mos"))
     began = "http://10.0.0.1:8080/auth/v1.0"
     access = driving.Access("proxy0", began, "small:small", "a-key", str(file))
     xml = to_xml(driving.workload_of(load.objects, access, load))

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
-from campaigns.mos.parameters import MosParameters
+from campaigns.mos.kind import own
 from campaigns.mos.profile import points as points_module
 from campaigns.mos.profile.calibrate import FITTED, calibrated, predict, relative_error
 from campaigns.mos.profile.check import cospurf_rate, cross_validated, most_of
@@ -28,6 +27,7 @@ from campaigns.mos.profile.points import (
     references,
 )
 from controllers.microstores.performance import PiecewiseLinear
+from schemas.cells.mos import MOS
 from schemas.errors import UserError
 from testbed.simulated.cosperf.constants import Constants
 from testbed.simulated.cosperf.machines import paper_pool, total
@@ -250,15 +250,12 @@ def test_kept_points_are_a_profile_of_cells(
     local = reference("local")
     monkeypatch.setattr(points_module, "FILES", tmp_path)
     cell = {"experiment": "load", "setup": "mos-pp", "profile": "mine"}
-    with pytest.raises(
-        ValidationError, match="'mine' is not allowed; allowed: none, or what `hotbed"
-    ):
-        MosParameters.model_validate(cell)
+    with pytest.raises(UserError, match="there is no profile 'mine': there are none"):
+        own(MOS.of(**cell))
     path = keep(local, "mine")
     assert reference("mine") == local.model_copy(update={"name": "mine"})
     assert references() == ("mine",)
-    made = MosParameters.model_validate(cell)
-    assert made.profile == "mine"
+    assert own(MOS.of(**cell))
     before = path.read_bytes()
     with pytest.raises(UserError, match="--keep mine: there is a profile of this name"):
         keep(local, "mine")
@@ -267,8 +264,8 @@ def test_kept_points_are_a_profile_of_cells(
         with pytest.raises(UserError, match="small letters, digits and - only"):
             keep(local, name)
     assert references() == ("mine",)
-    with pytest.raises(ValidationError, match="profile is of the experiments load and adaptation"):
-        MosParameters(experiment="proxy", profile="mine")
+    with pytest.raises(UserError, match="profile belongs to experiment load, adaptation: leave"):
+        MOS.of(experiment="proxy", profile="mine")
 
 
 def test_runs_that_lack_several_things_at_once_are_fitted_together() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.kinds.parameters import check
 from campaigns.mos.profile.grid import simulated_runs
 from campaigns.mos.simulated import (
     SERIES_FILE,
@@ -20,9 +19,9 @@ from campaigns.mos.simulated import (
     policy_parameters,
     profiled,
 )
-from campaigns.mos.simulated_parameters import SimParameters
 from controllers.journal import read_journal
 from controllers.microstores.performance import CURVES, PiecewiseLinear
+from schemas.cells.mos import COSPERF
 from schemas.errors import UserError
 from testbed.simulated.cosperf.machines import paper_pool, total
 from testbed.simulated.cosperf.stages import paper_stages
@@ -34,8 +33,8 @@ SHORT = {"minutes": 84, "epoch_s": 60}
 
 def _make(folder: Path, **parameters: object) -> dict[str, float]:
     folder.mkdir()
-    typed = check(SimParameters, SHORT | parameters, "here")
-    make(job(typed.canonical()), folder)
+    typed = COSPERF.check(SHORT | parameters, "here")
+    make(job(typed.model_dump(mode="json")), folder)
     extra: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
     return extra
 
@@ -80,20 +79,20 @@ def test_a_mos_pp_that_learns_nothing_is_told_so() -> None:
     store = SimulatedMicrostores(hosts, paper_stages(1), constants=judge)
     cospurf = PiecewiseLinear({}, "")
     told = {
-        learns: policy_parameters(store, SimParameters(policy="mos-pp", learns=learns), cospurf)
+        learns: policy_parameters(store, COSPERF.of(policy="mos-pp", learns=learns), cospurf)
         for learns in (True, False)
     }
     assert "learn" not in told[True]
     assert told[False]["learn"] == 0
     assert set(told[True]["tenants"]) == set("ABCD")
-    assert policy_parameters(store, SimParameters(policy="mos"), cospurf) == {}
+    assert policy_parameters(store, COSPERF.of(policy="mos"), cospurf) == {}
 
 
 def test_what_only_mos_pp_has_is_refused_of_others() -> None:
-    with pytest.raises(UserError, match="only mos-pp has a model"):
-        check(SimParameters, {"policy": "mos", "model_error": 0.1}, "here")
+    with pytest.raises(UserError, match="model_error belongs to policy mos-pp: leave it"):
+        COSPERF.check({"policy": "mos", "model_error": 0.1}, "here")
     with pytest.raises(UserError, match="policy"):
-        check(SimParameters, {"policy": "default"}, "here")
+        COSPERF.check({"policy": "default"}, "here")
 
 
 @pytest.mark.slow
@@ -133,6 +132,6 @@ def test_a_profile_is_of_the_seed() -> None:
 
 
 def test_identity_and_plans() -> None:
-    short = SimParameters(policy="mos-pp", minutes=84)
-    assert planned_s(short) < planned_s(SimParameters(policy="mos-pp"))
-    assert "20 % off" in SimParameters(policy="mos-pp", model_error=0.2).label()
+    short = COSPERF.of(policy="mos-pp", minutes=84)
+    assert planned_s(short) < planned_s(COSPERF.of(policy="mos-pp"))
+    assert "20 % off" in COSPERF.of(policy="mos-pp", model_error=0.2).label()

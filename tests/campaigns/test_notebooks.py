@@ -20,12 +20,6 @@ import yaml
 from tiny_campaigns import ONE_CELL
 
 from campaigns import cell_context
-from campaigns.cell_parameters import (
-    BENCH_PARAMETERS,
-    GATEWAY_PARAMETERS,
-    OPEN_PARAMETERS,
-    parameter_names,
-)
 from campaigns.job import Job, write_job
 from campaigns.own_kernel import OwnKernel
 from campaigns.progress import Silent
@@ -33,6 +27,8 @@ from campaigns.provenance import provenance
 from campaigns.run_store import RunStore, read_run
 from campaigns.services import Facts
 from campaigns.session import Request, run
+from schemas.cells import Cell
+from schemas.cells.dlr import Gateway, Mixed, OpenLoop, Plain, Spread
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from tests.testbed.ceph_beds import SPEC
@@ -125,21 +121,20 @@ def test_a_student_s_controller_is_never_overwritten(tmp_path: Path, nbformat: M
 
 
 @pytest.mark.parametrize(
-    ("name", "absent"),
+    ("name", "models"),
     [
-        ("dlr_experiment", {*OPEN_PARAMETERS, *GATEWAY_PARAMETERS}),
-        ("ursa_live", {"hot_nodes", *GATEWAY_PARAMETERS}),
-        ("gateway_experiment", {*OPEN_PARAMETERS, *BENCH_PARAMETERS}),
+        ("dlr_experiment", (Plain, Mixed, Spread)),
+        ("ursa_live", (OpenLoop,)),
+        ("gateway_experiment", (Gateway,)),
     ],
 )
 def test_an_experiment_takes_every_parameter_of_its_cells(
-    name: str, absent: set[str], nbformat: ModuleType
+    name: str, models: tuple[type[Cell], ...], nbformat: ModuleType
 ) -> None:
-    """`absent`: what no cell of that notebook can have."""
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     named = {line.split(" = ")[0] for line in cell.source.splitlines()}
-    assert named == (set(parameter_names()) | ENGINE_PARAMETERS) - absent
+    assert named == ENGINE_PARAMETERS.union(*(model.model_fields for model in models))
 
 
 @pytest.mark.slow

@@ -129,7 +129,7 @@ def test_only_a_store_of_its_own_size_counts_so(campaign_file: Callable[..., Pat
     assert result.ok, result.sentence
     found = {}
     for record in artifacts.glob("*/*/attempt-1/run.json"):
-        sized = "osds" in json.loads(record.read_text())["parameters"]
+        sized = json.loads(record.read_text())["parameters"]["osds"] is not None
         summary = Summary.model_validate_json((record.parent / "summary.json").read_bytes())
         (whole,) = summary.whole
         served = int(pd.read_parquet(record.parent / "latency.parquet")["count"].sum())

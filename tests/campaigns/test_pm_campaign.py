@@ -24,7 +24,6 @@ from campaigns.kinds.kind import Prepared
 from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.cell import Maker, bound_holds
-from campaigns.prioritymeister.cell_parameters import PmParameters, check
 from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import Mix, build, labels_of
 from campaigns.prioritymeister.outcome import histogram
@@ -33,6 +32,7 @@ from campaigns.session import Request, prepare, typed_cells
 from campaigns.validate import figures_of
 from controllers.prioritymeister.estimators import Costs, SizeProfile
 from schemas.campaign import ReplayCampaign
+from schemas.cells.prioritymeister import PM
 from schemas.errors import UserError
 from schemas.run import Run, Summary
 from workloads.traces import standins
@@ -70,33 +70,39 @@ def test_every_policy_has_the_same_blocks() -> None:
         ({"scenario": "disk", "wrong": 1}, "unknown parameter 'wrong'"),
         ({"scenario": "disc"}, "scenario: 'disc' is not allowed; allowed: disk, burst"),
         ({"policy": "pm"}, "scenario is missing"),
-        ({"scenario": "disk", "policy": "ps", "mode": "best-effort"}, "mode best-effort is pm's"),
-        ({"scenario": "disk", "burst": "F"}, "burst is the latency-sensitive workload"),
-        ({"scenario": "burst"}, "burst names the workload"),
+        (
+            {"scenario": "disk", "policy": "ps", "mode": "best-effort"},
+            "mode belongs to policy pm",
+        ),
+        ({"scenario": "disk", "burst": "F"}, "burst belongs to scenario burst: leave"),
+        ({"scenario": "burst"}, "burst is missing; allowed: B, D"),
         ({"scenario": "disk", "permutation": "122"}, "permutation holds each of"),
         ({"scenario": "disk", "k": True}, "k: True is not allowed; allowed: a number above 0"),
         ({"scenario": "disk", "k": 0}, "allowed: a number above 0"),
         ({"scenario": "table2"}, "the scenario table2 and the policy inputs"),
-        ({"scenario": "burst", "burst": "F", "cake_upper": 2}, "cake_upper is cake's"),
-        ({"scenario": "network", "misbehaves": True}, "misbehaves is of the scenarios"),
-        ({"scenario": "disk", "limiters": "fast"}, "limiters is of the scenario buckets"),
-        ({"scenario": "disk", "policy": "edf", "blocking": True}, "blocking is of plans"),
+        ({"scenario": "burst", "burst": "F", "cake_upper": 2}, "cake_upper belongs to policy cake"),
+        ({"scenario": "network", "misbehaves": True}, "belongs to scenario misbehave, buckets"),
+        ({"scenario": "disk", "limiters": "fast"}, "limiters belongs to scenario buckets"),
+        (
+            {"scenario": "disk", "policy": "edf", "blocking": True},
+            "belongs to policy pm, mclock",
+        ),
         ({"scenario": "burst", "burst": "H", "sharpness": 3}, "sharpness is of sharp gaps"),
-        ({"scenario": "network", "copy_kib": 64}, "copy_kib is of the scenarios disk and burst"),
-        ({"scenario": "burst", "burst": "F", "network_share": 0.5}, "network_share is of the"),
+        ({"scenario": "network", "copy_kib": 64}, "copy_kib belongs to scenario disk, burst"),
+        ({"scenario": "burst", "burst": "F", "network_share": 0.5}, "belongs to scenario disk"),
     ],
 )
 def test_wrong_cells_are_refused_in_one_sentence(values: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=r"^here: .*\.$") as error:
-        check(values, "here")
+        PM.check(values, "here")
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_labels_name_what_is_not_usual() -> None:
-    cell = check({"scenario": "disk", "policy": "cake", "cake_upper": 2, "seconds": 60}, "here")
+    cell = PM.check({"scenario": "disk", "policy": "cake", "cake_upper": 2, "seconds": 60}, "here")
     assert cell.label() == "disk cake k=2 seconds=60 cake_upper=2"
-    assert check(cell.canonical(), "again") == cell
+    assert PM.check(cell.model_dump(mode="json"), "again") == cell
 
 
 def test_a_local_campaign_needs_a_spec(tmp_path: Path) -> None:
@@ -120,31 +126,31 @@ ALONE = {"A": 0.01, "B": 0.02, "C": 0.1, "F": 0.03}
 
 
 def test_slos_are_k_times_what_each_has_alone() -> None:
-    cell = check({"scenario": "disk", "k": 3}, "here")
+    cell = PM.check({"scenario": "disk", "k": 3}, "here")
     assert rule.slos(cell, ALONE) == pytest.approx({"A": 0.03, "B": 0.06, "C": 0.3})
     assert [name for name, _ in rule.measured_alone(cell)] == ["A", "B", "C"]
 
 
 def test_burstier_traces_have_the_slo_of_the_least_bursty_one() -> None:
-    cell = check({"scenario": "burst", "burst": "H", "k": 2}, "here")
+    cell = PM.check({"scenario": "burst", "burst": "H", "k": 2}, "here")
     ((name, where),) = rule.measured_alone(cell)
     assert (name, where.burst) == ("F", "F")
     assert rule.slos(cell, ALONE) == pytest.approx({"H": 0.06})
-    own = check({"scenario": "burst", "burst": "B", "k": 2}, "here")
+    own = PM.check({"scenario": "burst", "burst": "B", "k": 2}, "here")
     assert rule.slos(own, ALONE) == pytest.approx({"B": 0.04})
 
 
 @settings(max_examples=12)
 @given(st.permutations("124"))
 def test_permutations_give_three_numbers_to_three_workloads(order: list[str]) -> None:
-    cell = check({"scenario": "disk", "k": 1.25, "permutation": "".join(order)}, "here")
+    cell = PM.check({"scenario": "disk", "k": 1.25, "permutation": "".join(order)}, "here")
     found = rule.slos(cell, ALONE)
     assert sorted(found.values()) == pytest.approx([0.125, 0.25, 0.5])
     assert found["A"] == pytest.approx(0.125 * int(order[0]))
 
 
 def test_tenants_have_slos_up_to_eight_times_as_loose() -> None:
-    cell = check({"scenario": "levels", "k": 1}, "here")
+    cell = PM.check({"scenario": "levels", "k": 1}, "here")
     found = rule.slos(cell, dict.fromkeys(labels_of(cell), 0.01))
     assert found["V1"] == pytest.approx(0.01)
     assert found["V12"] == pytest.approx(0.08)
@@ -220,20 +226,20 @@ def test_real_traces_are_played_until_they_load_the_device(tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Mix:
-    cell = check({"scenario": "disk", **SHORT}, "here")
+    cell = PM.check({"scenario": "disk", **SHORT}, "here")
     return build(cell, 5, Machines(), tmp_path_factory.mktemp("mix"))
 
 
 @pytest.mark.slow
 def test_an_experiment_is_planned_for_what_is_announced(disk: Mix) -> None:
-    cell = check({"scenario": "disk", **SHORT}, "here")
+    cell = PM.check({"scenario": "disk", **SHORT}, "here")
     made = rule.experiment(cell, disk, ALONE, Machines(), 5)
     assert made.plan is not None
     assert {w.name for w in made.plan.workloads} == {"A", "B", "C", "L"}
     assert made.replays["L"].closed == cell.copy_in_flight
     alone = {
         policy: rule.alone_experiment(
-            check({"scenario": "disk", "policy": policy, "k": k, **SHORT}, "here"),
+            PM.check({"scenario": "disk", "policy": policy, "k": k, **SHORT}, "here"),
             disk,
             Machines(),
             5,
@@ -249,7 +255,7 @@ def test_an_experiment_is_planned_for_what_is_announced(disk: Mix) -> None:
 
 @pytest.mark.slow
 def test_a_bound_is_proven_of_who_keeps_to_its_trace(disk: Mix) -> None:
-    cell = check({"scenario": "disk", **SHORT}, "here")
+    cell = PM.check({"scenario": "disk", **SHORT}, "here")
     assert [bound_holds(cell, disk, name) for name in "ABCL"] == [True, True, True, False]
     rough = cell.model_copy(update={"estimator": "constant"})
     assert not bound_holds(rough, disk, "A")
@@ -315,7 +321,7 @@ def test_short_traces_cannot_have_slos(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_workloads_have_alone_is_measured_once(disk: Mix, tmp_path: Path) -> None:
-    cell = check({"scenario": "disk", **SHORT}, "here")
+    cell = PM.check({"scenario": "disk", **SHORT}, "here")
     experiment = rule.alone_experiment(cell, disk, Machines(), 5, "A")
     ground = FakeGround()
     first = Alone(tmp_path)
@@ -355,4 +361,4 @@ def test_the_dry_run_tells_cells_and_time(tmp_path: Path) -> None:
 
 
 def test_parameters_are_the_same_however_they_are_written() -> None:
-    assert PmParameters(scenario="disk").contents() == check({"scenario": "disk"}, "x").contents()
+    assert PM.of(scenario="disk").contents() == PM.check({"scenario": "disk"}, "x").contents()

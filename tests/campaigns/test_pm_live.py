@@ -16,7 +16,6 @@ from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, reads
 from campaigns.plan import Cell
 from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.cell import Maker
-from campaigns.prioritymeister.cell_parameters import PmParameters, check
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.links import Links
 from campaigns.prioritymeister.live import replays
@@ -29,6 +28,7 @@ from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import build
 from campaigns.prioritymeister.outcome import Outcome
 from controllers.prioritymeister.profiles import load_profile
+from schemas.cells.prioritymeister import PM, PmCell
 from schemas.errors import HotbedError, UserError
 from testbed.spec import TestbedSpec
 from tests.campaigns.pm_live_bench import (
@@ -208,8 +208,8 @@ def test_traces_too_short_for_their_slos_are_refused_before_anything_runs(tmp_pa
         maker.close()
 
 
-def cell(scenario: Any, **more: Any) -> PmParameters:
-    return PmParameters(scenario=scenario, seconds=20, **more)
+def cell(scenario: Any, **more: Any) -> PmCell:
+    return PM.of(scenario=scenario, seconds=20, **more)
 
 
 def test_what_later_rounds_take_beyond_the_first_is_charged_too(
@@ -276,7 +276,7 @@ def test_figure_9_is_made_for_its_own_servers_link(tmp_path: Path) -> None:
         spec = TestbedSpec.model_validate(body)
         machines = machines_of(spec, places_of(testbed, spec, file))
         for scenario in ("network", "misbehave"):
-            cell = check({"scenario": scenario, "policy": "none", "seconds": 60.0}, link)
+            cell = PM.check({"scenario": scenario, "policy": "none", "seconds": 60.0}, link)
             folder = tmp_path / f"{link}-{scenario}"
             folder.mkdir()
             mix = build(cell, 3, machines, folder)

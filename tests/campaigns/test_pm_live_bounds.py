@@ -15,7 +15,6 @@ from pm_reports import part, report
 from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.announced import larger
 from campaigns.prioritymeister.cell import bound_holds, numbers
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.links import LINK_SHARE, Links, htb_links
 from campaigns.prioritymeister.live.bounds import as_text, conditions_of, network_differs
@@ -25,6 +24,7 @@ from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import Mix
 from campaigns.prioritymeister.outcome import Conditions, Outcome
 from campaigns.prioritymeister.study import Measured, planned
+from schemas.cells.prioritymeister import PM
 from testbed.stores.nfs.shaping import FRAME
 from tests.campaigns.pm_live_bench import PROFILE, a_testbed, experiment_in
 
@@ -108,7 +108,7 @@ def test_a_cells_plan_counts_with_what_the_machines_keep(
 ) -> None:
     given: list[dict[str, Any]] = []
     monkeypatch.setattr(rule, "planned", lambda *_, **options: given.append(options))
-    parameters = PmParameters(scenario="disk", frame=5000)
+    parameters = PM.of(scenario="disk", frame=5000)
     mix, nobody = (
         cast(Any, SimpleNamespace(base=tmp_path)),
         cast(Any, SimpleNamespace(workloads=())),
@@ -146,7 +146,7 @@ def test_what_a_summary_tells_of_a_real_run(tmp_path: Path, kept: bool) -> None:
     outcome = Outcome(results, conditions={"A": found, "L": found})
     loads = {name: load_of(experiment, name) for name in "AL"}
     mix = cast(Mix, SimpleNamespace(base=tmp_path, loads=loads.values(), load=loads.get))
-    parameters = PmParameters(scenario="disk", policy="pm")
+    parameters = PM.of(scenario="disk", policy="pm")
     assert bound_holds(parameters, mix, "A", found) is kept
     assert not bound_holds(parameters, mix, "L", found)  # it has no trace to keep to
     extra = numbers(parameters, mix, experiment, outcome, {"A": 0.05})

@@ -11,12 +11,12 @@ import pytest
 
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.plan import raw_cells
-from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters, check
 from campaigns.prioritymeister.machines import Machines, write_profiles
 from campaigns.prioritymeister.rule import measured_alone
 from campaigns.prioritymeister.trace_maker import TraceMaker
 from campaigns.prioritymeister.tracework import REFERENCE
 from controllers.prioritymeister.profiles import load_profile
+from schemas.cells.prioritymeister import INPUTS, PM, PmCell
 from workloads.traces.requests import RequestBlock
 
 ACCESS = ("random", "mixed")
@@ -26,7 +26,7 @@ def block_of(folder: Path, label: str, values: dict[str, Any]) -> RequestBlock:
     """A stand-in of a cell."""
     machines = Machines()
     write_profiles(machines, folder)
-    maker = TraceMaker(check({"policy": "none", **values}, "here"), 5, machines, folder)
+    maker = TraceMaker(PM.check({"policy": "none", **values}, "here"), 5, machines, folder)
     return maker.standin(maker.row(label), maker.disk).block
 
 
@@ -63,7 +63,7 @@ def test_traces_are_long_enough_for_what_slos_are_made_of(name: str, tmp_path: P
     write_profiles(machines, tmp_path)
     known: dict[tuple[str, str], int] = {}
     for raw in (one for grid in campaign.grids for one in raw_cells(campaign, grid)):
-        cell = check(raw, name)
+        cell = PM.check(raw, name)
         if cell.policy == INPUTS or cell.slo_percentile == 100:
             continue
         for label, where in measured_alone(cell):
@@ -74,7 +74,7 @@ def test_traces_are_long_enough_for_what_slos_are_made_of(name: str, tmp_path: P
             assert known[key] >= 0.99 * needed, f"{name}: {cell.label()}: {label}"
 
 
-def rate_of(label: str, cell: PmParameters, machines: Machines, folder: Path) -> float:
+def rate_of(label: str, cell: PmCell, machines: Machines, folder: Path) -> float:
     """Requests per second of a stand-in."""
     short = cell.model_copy(update={"seconds": 60.0})
     maker = TraceMaker(short, 5, machines, folder)

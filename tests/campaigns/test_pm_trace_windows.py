@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_kinds import PM, written
+from tiny_kinds import PM as TINY_PM
+from tiny_kinds import written
 
 from campaigns import session
 from campaigns.plan import Cell
 from campaigns.prioritymeister import real_traces
-from campaigns.prioritymeister.cell_parameters import PmParameters, check
 from campaigns.prioritymeister.foreseen import require_windows
 from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import build
@@ -23,6 +23,7 @@ from campaigns.prioritymeister.real_traces import window
 from campaigns.session import Request
 from campaigns.workers import Workers
 from controllers.prioritymeister.estimators import Costs, SizeProfile
+from schemas.cells.prioritymeister import PM
 from schemas.errors import UserError
 from workloads.traces.reader import TraceReader, load
 from workloads.traces.requests import RequestBlock, save
@@ -87,7 +88,7 @@ def test_blocks_have_windows_of_real_traces_and_their_own_speed(tmp_path: Path) 
     (tmp_path / "A.csv.gz").unlink()
     later = RequestBlock(10 * whole.time_ns, whole.size, whole.read, whole.offset)
     save([later], tmp_path / "A.csv.gz")
-    cell = PmParameters(**told, trace_windows="consecutive", trace_load="own")
+    cell = PM.of(**told, trace_windows="consecutive", trace_load="own")
     for block in (0, 1):
         folder.mkdir()
         build(cell, 5, Machines(), folder, block=block)
@@ -97,15 +98,15 @@ def test_blocks_have_windows_of_real_traces_and_their_own_speed(tmp_path: Path) 
     assert found[0][-1] + 4096 == found[1][0]
     for name, value in (("trace_windows", "consecutive"), ("trace_load", "own")):
         with pytest.raises(UserError, match=f"{name} is of real traces: name their folder"):
-            check({"scenario": "disk", name: value}, "a cell")
-    assert cell.contents() != PmParameters(**told).contents()
+            PM.check({"scenario": "disk", name: value}, "a cell")
+    assert cell.contents() != PM.of(**told).contents()
 
 
 def campaign_of(folder: Path, repetitions: int, **fixed: Any) -> Path:
     """A campaign whose blocks are consecutive windows of the traces in a folder."""
     told = {"scenario": "disk", "traces": str(folder), "trace_windows": "consecutive"}
-    grid = {**PM["grids"][0], "repetitions": repetitions, "fixed": told | fixed}
-    return written(folder, PM, grids=[grid], parameters={"seconds": 10, "slo_percentile": 50})
+    grid = {**TINY_PM["grids"][0], "repetitions": repetitions, "fixed": told | fixed}
+    return written(folder, TINY_PM, grids=[grid], parameters={"seconds": 10, "slo_percentile": 50})
 
 
 @pytest.mark.parametrize(("load", "there"), [("table2", 2), ("own", 4)])
@@ -144,7 +145,7 @@ def test_what_is_no_window_of_a_real_trace_is_not_looked_at(tmp_path: Path) -> N
     says = "1 windows of 10 s one after the other, too few for 3 blocks"
 
     def require(disk: Path | None = None, **more: Any) -> None:
-        require_windows([Cell("x", PmParameters(**more), 2, 5, 0, (), ())], disk)
+        require_windows([Cell("x", PM.of(**more), 2, 5, 0, (), ())], disk)
 
     require(**told)  # random ones
     require(**own | {"scenario": "misbehave"})  # C and D: stand-ins

@@ -14,10 +14,10 @@ from tiny_campaigns import TINY
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.cell_parameters import SIZE_PARAMETERS, CellParameters, check
 from campaigns.plan import raw_cells
 from campaigns.scale import CAMPAIGN, QUICK, Ask, request, vary
 from campaigns.session import Request
+from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 
 GRID: dict[str, Any] = {
@@ -40,20 +40,17 @@ def axis(ask: Ask, figure: str, name: str) -> dict[float, int]:
     }
 
 
-def test_cells_without_a_size_are_what_they_were() -> None:
-    """Their ids hash this: a run made before there were sizes is still the same run."""
-    canonical = CellParameters(op="seq").canonical()
-    assert not set(SIZE_PARAMETERS) & set(canonical)
-    assert canonical["hot_nodes"] == 4
-    sized = CellParameters(op="seq", osds=100, hot_share=0.1)
-    assert "hot_nodes" not in sized.canonical()
-    assert check(sized.canonical(), "again") == sized
+def test_hot_nodes_are_a_number_or_a_share() -> None:
+    assert DLR.of(op="seq").model_dump()["hot_nodes"] == 4
+    sized = DLR.of(op="seq", osds=100, hot_share=0.1)
+    assert sized.model_dump()["hot_nodes"] is None
+    assert DLR.check(sized.model_dump(mode="json"), "again") == sized
 
 
 @settings(deadline=None)
 @given(share=st.floats(0.001, 1), nodes=st.integers(1, 10_000))
 def test_a_share_is_at_least_one_node_and_never_too_many(share: float, nodes: int) -> None:
-    count = CellParameters(op="seq", hot_share=share).hot_count(nodes)
+    count = DLR.of(op="seq", hot_share=share).hot_count(nodes)
     assert 1 <= count <= nodes
     assert count == 1 or abs(count - share * nodes) <= 0.5 + 1e-9
 
@@ -144,7 +141,7 @@ def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
     for cell in report.pending:
         rest = {
             name: value
-            for name, value in cell.parameters.canonical().items()
+            for name, value in cell.parameters.model_dump(mode="json").items()
             if name not in ("controller", "controller_parameters")
         }
         settings_of.setdefault(f"{cell.block} {cell.seed} {rest}", set()).add(
@@ -228,4 +225,4 @@ def test_a_sweep_that_cannot_be_is_one_sentence(ask: Ask, said: str) -> None:
 
 
 def test_tiny_has_no_size() -> None:
-    assert not set(SIZE_PARAMETERS) & set(TINY["parameters"])
+    assert not {"osds", "hot_share"} & set(TINY["parameters"])

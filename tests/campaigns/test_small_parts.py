@@ -13,7 +13,6 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 from tiny_kinds import job
 
 from campaigns.carry_out import took_s
-from campaigns.cell_parameters import CellParameters, lead_s
 from campaigns.display import show_campaign, show_run
 from campaigns.dry_run import power_sentence, smallest_effect
 from campaigns.estimate import Estimator, planned_s
@@ -24,6 +23,7 @@ from campaigns.services import Load
 from campaigns.session import Request, dry_run, run
 from campaigns.steps.usage import load_between
 from schemas.campaign import Limits
+from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 from testbed.quantities import format_s
 
@@ -57,9 +57,9 @@ def test_the_estimate_learns_from_finished_cells() -> None:
 
 
 def test_the_controller_leads_by_two_intervals_where_there_is_anything_to_lead() -> None:
-    hot = CellParameters(op="seq", scenario="heterogeneity")
-    assert lead_s(hot, 0.5) == 20.0
-    assert lead_s(CellParameters(op="seq"), 0.5) == 0.0
+    hot = DLR.of(op="seq", scenario="heterogeneity")
+    assert hot.lead_s(0.5) == 20.0
+    assert DLR.of(op="seq").lead_s(0.5) == 0.0
     assert planned_s(hot, 1.0) > 180 + 40
     assert planned_s(hot.model_copy(update={"op": "write"}), 1.0) > planned_s(hot, 1.0)
 

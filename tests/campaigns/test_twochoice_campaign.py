@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from tiny_kinds import job
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.kinds.parameters import check as check_of
 from campaigns.session import Request
 from campaigns.twochoice import cell as cell_module
 from campaigns.twochoice import simulator
 from campaigns.twochoice.cell import make
 from campaigns.twochoice.measure import MESSAGES, curves, numbers
-from campaigns.twochoice.parameters import LEARNING, BurstParameters
 from schemas.campaign import BurstCampaign
+from schemas.cells.twochoice import BURSTS, Learning
 from schemas.errors import StoreError, UserError
 from schemas.run import Run, Summary
 
@@ -54,7 +52,7 @@ ANSWER: dict[str, Any] = {
 }
 
 
-check = partial(check_of, BurstParameters)
+check = BURSTS.check
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -76,7 +74,8 @@ def test_what_comes_with_hotbed_is_sound_and_of_the_paper_s_size(name: str, tmp_
     ratios = {cell.straggler_ratio for cell in by_figure["3"]}
     assert min(ratios) == 0
     assert max(ratios) == 0.5
-    assert {cell.history for cell in by_figure["3"]} == {"learned", "cold"}
+    learning = [cell for cell in by_figure["3"] if isinstance(cell, Learning)]
+    assert {cell.history for cell in learning} == {"learned", "cold"}
     assert all(0 < cell.straggler_ratio * 1000 < 10 for cell in by_figure["4"])
     assert all(grid.repetitions >= 3 for grid in campaign.grids)
     prepared = session.prepare(Request(name, artifacts=tmp_path))
@@ -100,8 +99,14 @@ def test_the_full_campaign_goes_to_ten_thousand_servers_and_a_million_processes(
         ({"straggler_ratio": 2}, "straggler_ratio: 2 is not allowed; allowed: a number at least"),
         ({"straggler_ratio": True}, "straggler_ratio: True is not allowed"),
         ({"redirects": 1}, "redirects: 1 is not allowed; allowed: true or false"),
-        ({"history": "cold"}, "history: two-choice has none"),
-        ({"scheduler": "oracle", "choices": "home+random"}, "choices: oracle asks no server"),
+        (
+            {"history": "cold"},
+            "history belongs to scheduler preassign, both, prequal: leave it out of two-choice",
+        ),
+        (
+            {"scheduler": "oracle", "choices": "home+random"},
+            "choices belongs to scheduler two-choice, collaborative",
+        ),
         ({"speed": 3}, "unknown parameter 'speed'; a cell has size, scheduler"),
         ({"rounds": 0}, "rounds: 0 is not allowed; allowed: a whole number at least 1 and at"),
     ],
@@ -118,10 +123,9 @@ def test_a_mistake_in_a_cell_is_one_sentence(changes: dict[str, Any], said: str)
 def test_one_cell_has_one_way_to_be_written() -> None:
     plain = check({"scheduler": "fixed", "servers": 100, "processes": 1000}, "x")
     assert check({"scheduler": "fixed", "size": "0.1K-1K", "learn_rounds": 7}, "x") == plain
-    assert plain.learn_rounds == 0
     cold = check({"scheduler": "both", "history": "cold", "learn_rounds": 7}, "x")
+    assert isinstance(cold, Learning)
     assert cold.learn_rounds == 0
-    assert all(check({"scheduler": name}, "x").learn_rounds == 20 for name in LEARNING)
 
 
 def test_numbers_are_means_over_bursts() -> None:
@@ -139,8 +143,8 @@ def test_numbers_are_means_over_bursts() -> None:
 
 def test_a_cell_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell_module, "simulate", lambda parameters, seed, limit_s: ANSWER)
-    cell = BurstParameters(scheduler="both", servers=20, processes=200)
-    make(job(cell.canonical()), tmp_path)
+    cell = BURSTS.of(scheduler="both", servers=20, processes=200)
+    make(job(cell.model_dump(mode="json")), tmp_path)
     files = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert set(files) == {"run.json", "summary.json", "bursts.json"}
     run = Run.model_validate_json(files["run.json"])
@@ -176,17 +180,17 @@ def test_a_simulator_that_fails_is_one_sentence(
     monkeypatch.setattr(simulator, "PROGRAM", program(tmp_path, text))
     with pytest.raises(StoreError, match=said):
         limit = 0.3 if "sleep" in text else 30.0
-        simulator.simulate(BurstParameters(scheduler="both"), 1, limit_s=limit)
+        simulator.simulate(BURSTS.of(scheduler="both"), 1, limit_s=limit)
 
 
 def test_a_simulator_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulator, "PROGRAM", tmp_path / "tcsim")
     with pytest.raises(StoreError, match=r"cannot be started .*: run `make setup`"):
-        simulator.simulate(BurstParameters(scheduler="both"), 1)
+        simulator.simulate(BURSTS.of(scheduler="both"), 1)
 
 
 def test_the_program_simulates_and_refuses() -> None:
-    parameters = BurstParameters(
+    parameters = BURSTS.of(
         scheduler="both", servers=20, processes=100, straggler_ratio=0.1, rounds=2, learn_rounds=1
     )
     answer = simulator.simulate(parameters, 7)

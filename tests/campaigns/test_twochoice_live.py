@@ -17,20 +17,18 @@ from testbed_jobs import job_with
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.job import Job
-from campaigns.kinds.parameters import check
 from campaigns.services import Load
 from campaigns.session import Request, prepare, typed_cells
 from campaigns.steps.usage import Usage
 from campaigns.twochoice.live import plans
 from campaigns.twochoice.live.cell import REPORT_FILE, Maker
 from campaigns.twochoice.live.kind import planned_s
-from campaigns.twochoice.live.parameters import ObjectParameters
 from campaigns.twochoice.live.processors import busy_between, ticks, too_busy
 from campaigns.twochoice.live.servers import Servers, answer_of
 from campaigns.twochoice.live.watch import Sample, Watch
-from campaigns.twochoice.parameters import Scheduler
 from campaigns.validate import figures_of
 from schemas.campaign import ObjectCampaign
+from schemas.cells.twochoice import OBJECTS, Scheduler
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run, Summary
 from testbed import twochoice_variables
@@ -70,7 +68,9 @@ def test_quick_cells_are_the_full_campaigns(full: str) -> None:
     def of(name: str) -> set[str]:
         file = find_campaign(name)
         cells = typed_cells(load_campaign(file), file)
-        return {json.dumps(one.canonical()) for typed in cells.values() for one in typed}
+        return {
+            json.dumps(one.model_dump(mode="json")) for typed in cells.values() for one in typed
+        }
 
     assert of(f"{full}-quick") < of(full)
 
@@ -82,34 +82,34 @@ def test_quick_cells_are_the_full_campaigns(full: str) -> None:
         ({"experiment": "burst", "wrong": 1}, "unknown parameter 'wrong'"),
         (
             {"experiment": "probe", "scheduler": "fixed"},
-            "scheduler is of the experiments burst and",
+            "scheduler belongs to experiment burst, balance: leave it out",
         ),
-        ({"experiment": "balance", "stragglers": "fio"}, "stragglers is of the experiment burst"),
+        ({"experiment": "balance", "stragglers": "fio"}, "stragglers belongs to experiment burst"),
         ({"experiment": "burst", "straggler_share": 0.5}, "is of the stragglers fio"),
-        ({"experiment": "probe", "cache_s": 0}, "cache_s is of the experiments burst and balance"),
+        ({"experiment": "probe", "cache_s": 0}, "cache_s belongs to experiment burst, balance"),
         (
             {"experiment": "burst", "scheduler": "two-choice", "cache_s": 0},
-            "cache_s is of the schedulers both and collaborative",
+            "cache_s is of the schedulers collaborative and both",
         ),
         ({"experiment": "burst", "scheduler": "crush"}, "crush is of the experiment burst with"),
         (
             {"experiment": "burst", "backend": "rados", "scheduler": "dlr", "maintainers": False},
-            "maintainers is of the agents, and dlr has none",
+            "maintainers are of the agents, and dlr has none",
         ),
         ({"experiment": "burst", "interval_s": 20}, "interval_s is of the scheduler dlr"),
-        ({"experiment": "probe", "copies": 2}, "copies is of the experiments burst and balance"),
-        ({"experiment": "burst", "pending": 8}, "pending is of the experiments probe and delay"),
+        ({"experiment": "probe", "copies": 2}, "copies belongs to experiment burst, balance"),
+        ({"experiment": "burst", "pending": 8}, "pending belongs to experiment probe, delay"),
         ({"experiment": "burst", "nodes": 0}, "nodes: 0 is not allowed; allowed: a whole number"),
     ],
 )
 def test_a_mistake_in_a_cell_is_a_sentence(values: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        check(ObjectParameters, values, "file")
+        OBJECTS.check(values, "file")
 
 
 def test_every_scheduler_of_a_block_meets_the_same() -> None:
     def of(scheduler: Scheduler, seed: int = 5) -> dict[str, Any]:
-        parameters = ObjectParameters(
+        parameters = OBJECTS.of(
             experiment="burst", scheduler=scheduler, stragglers="table2", **SMALL
         )
         return plans.plan(parameters, seed, SERVERS)
@@ -121,21 +121,21 @@ def test_every_scheduler_of_a_block_meets_the_same() -> None:
     assert not both["apps"][-1].get("background")
     assert both["apps"][-1]["start"] == 20.0
     assert fixed["apps"] != of("fixed", 6)["apps"]
-    slow = ObjectParameters(experiment="burst", stragglers="fio", straggler_share=0.5)
+    slow = OBJECTS.of(experiment="burst", stragglers="fio", straggler_share=0.5)
     assert len(plans.stragglers(slow, 5, 64)) == 32
     assert plans.stragglers(slow, 5, 64) == plans.stragglers(slow, 5, 64)
-    assert plans.stragglers(ObjectParameters(experiment="burst"), 5, 64) == ()
+    assert plans.stragglers(OBJECTS.of(experiment="burst"), 5, 64) == ()
 
 
 def test_in_a_balance_all_jobs_have_the_cells_scheduler() -> None:
-    found = plans.plan(ObjectParameters(experiment="balance", **SMALL), 1, SERVERS)
+    found = plans.plan(OBJECTS.of(experiment="balance", **SMALL), 1, SERVERS)
     assert len(found["apps"]) == 21
     assert all(app["scheduler"] == "both" and not app["background"] for app in found["apps"])
 
 
 def test_what_comes_at_once_has_come_before_anything_is_measured_or_forgotten() -> None:
     # At a gigabit or so in all, which is what two processors carry of it.
-    usual = ObjectParameters(experiment="burst", stragglers="table2")
+    usual = OBJECTS.of(experiment="burst", stragglers="table2")
     jobs = plans.plan(usual, 1, 64)["apps"][:-1]
     come_s = sum(job["nodes"] * 8 * job["writes"] * job["size"] for job in jobs) / 125e6
     assert usual.lead_s >= come_s > 10
@@ -144,20 +144,20 @@ def test_what_comes_at_once_has_come_before_anything_is_measured_or_forgotten() 
 
 def test_agents_remember_others_loads_for_as_long_as_the_cell_says() -> None:
     for told, seconds in (({}, 0.2), ({"cache_s": 0}, 0.0)):
-        cell = ObjectParameters(experiment="balance", **told)
+        cell = OBJECTS.of(experiment="balance", **told)
         assert plans.settings(cell)["scheduler"]["cache_lifetime"] == seconds
     assert cell.label() == "balance both, cache 0 s"
 
 
 def test_agents_know_no_oracle() -> None:
-    told = plans.settings(ObjectParameters(experiment="burst", scheduler="oracle"))
+    told = plans.settings(OBJECTS.of(experiment="burst", scheduler="oracle"))
     assert told["scheduler"]["scheduler"] == "fixed"
-    off = plans.settings(ObjectParameters(experiment="burst", maintainers=False))
+    off = plans.settings(OBJECTS.of(experiment="burst", maintainers=False))
     assert off["maintainer"] == {"off": True}
 
 
 def job_of(**parameters: Any) -> Job:
-    return job_with(ObjectParameters(**parameters))
+    return job_with(OBJECTS.of(**parameters), kind="twochoice-objects")
 
 
 def made(folder: Path, **parameters: Any) -> tuple[FakeServers, Run, dict[str, float]]:

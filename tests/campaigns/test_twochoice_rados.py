@@ -13,11 +13,11 @@ from testbed_jobs import job_with
 
 from campaigns.twochoice.live import plans
 from campaigns.twochoice.live.cell import Maker
-from campaigns.twochoice.live.parameters import ObjectParameters
 from campaigns.twochoice.live.rados import RadosServers
 from campaigns.twochoice.live.results import numbers_of_apps
 from campaigns.twochoice.live.servers import Reached, places_of
 from controllers import registry
+from schemas.cells.twochoice import OBJECTS
 from schemas.errors import HotbedError, UserError
 from schemas.run import Summary
 from testbed.agent.contract import UnitResult
@@ -89,7 +89,9 @@ def made(folder: Path, agent: CephAgent, **parameters: Any) -> tuple[FakeRados, 
     servers = FakeRados(reached(folder, agent)[0])
     out = folder / "run"
     out.mkdir()
-    Maker(servers).make(job_with(ObjectParameters(experiment="burst", **parameters)), out)
+    Maker(servers).make(
+        job_with(OBJECTS.of(experiment="burst", **parameters), kind="twochoice-objects"), out
+    )
     summary = Summary.model_validate_json((out / "summary.json").read_bytes())
     return servers, summary.extra
 
@@ -97,7 +99,7 @@ def made(folder: Path, agent: CephAgent, **parameters: Any) -> tuple[FakeRados, 
 def test_a_clean_state_is_empty_pools_with_the_cells_settings(tmp_path: Path) -> None:
     agent = CephAgent()
     found, shells = reached(tmp_path, agent)
-    RadosServers(found).clean(plans.settings(ObjectParameters(experiment="burst", copies=2)))
+    RadosServers(found).clean(plans.settings(OBJECTS.of(experiment="burst", copies=2)))
     assert {"control-stop", "disturb-stop"} <= set(agent.called)
     assert agent.called.index("pinned-empty") < agent.called.index("clean")
     assert shells["client"].ran == [["rados", "purge", "bench", "--yes-i-really-really-mean-it"]]
@@ -115,7 +117,7 @@ def test_a_clean_state_is_empty_pools_with_the_cells_settings(tmp_path: Path) ->
 def test_crush_needs_no_scheduler_and_meets_the_same_stragglers(tmp_path: Path) -> None:
     both, crush = (
         plans.plan(
-            ObjectParameters(
+            OBJECTS.of(
                 experiment="burst", scheduler=scheduler, copies=2, stragglers="table2", **SMALL
             ),
             5,
@@ -130,7 +132,7 @@ def test_crush_needs_no_scheduler_and_meets_the_same_stragglers(tmp_path: Path) 
     assert crush["apps"][-1] == both["apps"][-1]
     assert crush["ceph"]["user"] == "admin"
     assert "ceph" not in both
-    settings = plans.settings(ObjectParameters(experiment="burst", scheduler="crush", **SMALL))
+    settings = plans.settings(OBJECTS.of(experiment="burst", scheduler="crush", **SMALL))
     assert settings["scheduler"]["scheduler"] == "fixed"
 
 

@@ -12,11 +12,11 @@ import pytest
 from tiny_campaigns import ONE_CELL, TINY
 
 from campaigns.campaign_file import FILES, find_campaign, load_campaign
-from campaigns.cell_parameters import CellParameters
 from campaigns.dlr.kind import KIND
 from campaigns.session import Request, dry_run
 from campaigns.validate import figures_of, validate
 from controllers.registry import available
+from schemas.cells.dlr import DlrCell
 from schemas.errors import UserError
 from testbed.spec import load_spec
 
@@ -38,8 +38,14 @@ def grid(**changes: Any) -> list[dict[str, Any]]:
         ),
         ({"grids": grid(fixed={"hot_nodes": 9})}, ["hot_nodes", "9", "8 OSD nodes"]),
         ({"grids": grid(fixed={"hot_nodes": 0})}, ["hot_nodes", "whole number", "at least 1"]),
-        ({"grids": grid(fixed={"scenario": "mix"})}, ["grid one", "mix (A to E)"]),
-        ({"grids": grid(fixed={"scenario": "none", "spread": 0.5})}, ["spread (0 to 1)"]),
+        (
+            {"grids": grid(fixed={"scenario": "mix"})},
+            ["grid one", "mix is missing", "A, B"],
+        ),
+        (
+            {"grids": grid(fixed={"scenario": "none", "spread": 0.5})},
+            ["belongs to scenario spread"],
+        ),
         ({"grids": grid(exclude=[{"op": "seq"}])}, ["grid one", "leaves no cell"]),
         ({"grids": grid(exclude=[{"opp": "seq"}])}, ["grid one", "exclude", "'opp'"]),
         ({"grids": grid(repetitions=0)}, ["grid one", "repetitions", "a number of at least 1"]),
@@ -104,7 +110,7 @@ def test_the_campaigns_that_come_with_hotbed_are_right(name: str) -> None:
     root = FILES.parents[1]
     spec = load_spec(root / campaign.spec)
     cells = validate(campaign, path, controllers=available(), spec=spec)
-    assert all(isinstance(cell, CellParameters) for typed in cells.values() for cell in typed)
+    assert all(isinstance(cell, DlrCell) for typed in cells.values() for cell in typed)
     assert (root / campaign.notebook).is_file()
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from campaigns.job import Job
-from campaigns.kinds.parameters import KindParameters
-from schemas.campaign import Limits
+from schemas.campaign import Kind, Limits
+from schemas.cells import Cell
 from schemas.run import Provenance
 
 
-def job_with(parameters: KindParameters, testbed: str = "t") -> Job:
+def job_with(parameters: Cell, testbed: str = "t", kind: Kind = "mos") -> Job:
     """A job in block 0 of seed 7 on a local testbed."""
     return Job(
-        kind="dlr",
+        kind=kind,
         run_id="r1",
         campaign="c",
         attempt=1,
@@ -19,7 +19,7 @@ def job_with(parameters: KindParameters, testbed: str = "t") -> Job:
         order=0,
         seed=7,
         ground="local",
-        parameters=parameters.canonical(),
+        parameters=parameters.model_dump(mode="json"),
         time_scale=1.0,
         testbed=testbed,
         notebook="",

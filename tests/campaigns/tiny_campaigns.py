@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from campaigns.attempts import Outcome
-from campaigns.cell_parameters import CellParameters
 from campaigns.fingerprint import Identity
 from campaigns.plan import Cell, Plan, make_plan, raw_cells
 from schemas.campaign import Campaign
+from schemas.cells.dlr import DLR
 from testbed.closure import Closure
 
 TINY: Mapping[str, Any] = {
@@ -51,7 +51,7 @@ def tiny(**changes: Any) -> Campaign:
 def plan_of(campaign: Campaign, only: Sequence[str] | None = None, **identity: Any) -> Plan:
     """A plan without asking any testbed."""
     cells = {
-        grid.name: [CellParameters.model_validate(raw) for raw in raw_cells(campaign, grid)]
+        grid.name: [DLR.of(**raw) for raw in raw_cells(campaign, grid)]
         for grid in campaign.grids
         if only is None or grid.name in only
     }

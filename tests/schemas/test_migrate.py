@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from schemas.cells import cells_of
 from schemas.run import Run
 
 OLDER = sorted((Path(__file__).parents[1] / "data" / "runs-of-version-1").glob("*.json"))
@@ -29,6 +30,12 @@ def test_an_older_run_is_read_as_one_of_its_kind(file: Path) -> None:
     assert run.kind == KINDS[file.stem.split("-")[0]]
     older = json.loads(file.read_text())
     assert run.seed == older["seed"]
+    cell = cells_of(run.kind, run.ground).check(run.parameters, "run")
+    assert cell.model_dump(mode="json") == run.parameters
+    kept = older["parameters"].keys() & run.parameters.keys()
+    assert {name: run.parameters[name] for name in kept} == {
+        name: older["parameters"][name] for name in kept
+    }
     assert Run.model_validate_json(run.model_dump_json()) == run
 
 

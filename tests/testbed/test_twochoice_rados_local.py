@@ -17,8 +17,8 @@ from campaigns.twochoice.bench.options import Options
 from campaigns.twochoice.bench.run import run
 from campaigns.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, Maker
 from campaigns.twochoice.live.ground import open_servers
-from campaigns.twochoice.live.parameters import ObjectParameters
 from campaigns.twochoice.live.servers import PLAN_FILE
+from schemas.cells.twochoice import OBJECTS
 from schemas.run import Summary
 from testbed.agent.client import agent_client
 from testbed.deploy import deploy, remove_agents, save_spec, spec_of
@@ -163,8 +163,10 @@ def test_cells_of_crush_dlr_and_agents_leave_all_as_it_was_deployed(
         for scheduler in ("crush", "dlr", "both", "oracle"):
             folder = tmp_path / scheduler
             folder.mkdir()
-            parameters = ObjectParameters.model_validate({**burst, "scheduler": scheduler})
-            made = Maker(servers).make(job_with(parameters, agents.name), folder)
+            parameters = OBJECTS.of(**{**burst, "scheduler": scheduler})
+            made = Maker(servers).make(
+                job_with(parameters, agents.name, "twochoice-objects"), folder
+            )
             assert made.provenance.calibration["groups"]["osd"]["disk"]["slow"] == 1.0
             summary = Summary.model_validate_json((folder / "summary.json").read_bytes())
             found = summary.extra

@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis import style
 from analysis.load import LoadedRun, origin
+from schemas.cells.mos import MOS as MOS_CELLS
 
 REPORT_FILE = "mos.json"
 
@@ -31,15 +32,6 @@ LABELS = {
 }
 
 EXPERIMENTS = ("setups", "sizes", "proxy", "storage", "network", "disks", "load", "adaptation")
-CELL = (
-    *("experiment", "setup", "workload", "object_kb", "workers", "proxies", "proxy_cores"),
-    *("proxy_workers", "storage_cores", "network_mbit", "ssds", "hdds", "small_workers"),
-    *("large_workers", "large_mb", "slim_cores", "slim_mbit", "wide_cores", "wide_mbit"),
-    *("seconds", "rampup_s", "epoch_s", "settle_epochs", "latency_sla_ms", "bandwidth_sla_mb_s"),
-    *("minute_s", "course", "small_objects", "large_objects", "profile"),
-)
-OLDER = {"profile": "local"}
-"""Parameters that runs of before there was a choice do not have."""
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
 SMALL, LARGE = ("A", "B"), ("C", "D")
 
@@ -53,12 +45,13 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     for index, loaded in enumerate(runs):
         run = loaded.run
         row = origin(index, run) | {"spec": str(run.provenance.calibration.get("spec", ""))}
-        row |= {name: run.parameters.get(name, OLDER.get(name)) for name in CELL}
-        rows.append(row | loaded.summary.extra | _sums(loaded.summary.extra))
+        rows.append(
+            row | MOS_CELLS.row(run.parameters) | loaded.summary.extra | _sums(loaded.summary.extra)
+        )
     if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, *CELL])
+        return pd.DataFrame(columns=[*COLUMNS, *MOS_CELLS.fields])
     found = pd.DataFrame(rows).sort_values(["seed", "run_id"], kind="stable")
-    found = found.drop_duplicates([*CELL, "seed", "spec"], keep="last")
+    found = found.drop_duplicates([*MOS_CELLS.fields, "seed", "spec"], keep="last")
     found["seed"] = found["seed"].astype(str) + " on " + found["spec"]
     return found.sort_values("index").reset_index(drop=True)
 

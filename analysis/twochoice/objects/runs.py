@@ -16,32 +16,14 @@ import pandas as pd
 
 from analysis.load import LoadedRun, origin
 from analysis.twochoice.runs import BOTH, CRUSH, DLR, FIXED, NATIVE, ORACLE, PREQUAL
+from schemas.cells.twochoice import OBJECTS
 
 REPORT_FILE = "objects.json"
 
-STANDARD: dict[str, Any] = {
-    "backend": "file",
-    "copies": 1,
-    "interval_s": 10 / 3,
-    "choices": "home+random",
-    "maintainers": True,
-    "cache_s": 0.2,
-    "straggler_share": 0.125,
-    "nodes": 64,
-    "processes": 8,
-    "writes": 5,
-    "size_kib": 512,
-    "start_s": 20.0,
-    "volume": 1 / 32,
-    "think_s": 2.0,
-    "probes": 100,
-    "operations": 4000,
-    "object_kib": 1024,
-    "rounds": 20,
-}
+_ASKED = ("experiment", "scheduler", "stragglers", "pending", "schedulers")
+STANDARD = OBJECTS.defaults(*(name for name in OBJECTS.fields if name not in _ASKED))
 """Values that figures are of unless they vary one."""
 
-_CELL = ("experiment", "scheduler", "stragglers", "pending", "schedulers", *STANDARD)
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
 
 HEAD_TO_HEAD = (FIXED, NATIVE, BOTH, PREQUAL, ORACLE)
@@ -67,13 +49,13 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             **origin(index, run),
             "spec": str(run.provenance.calibration.get("spec", "")),
         }
-        row |= {name: (STANDARD | run.parameters)[name] for name in _CELL}
+        row |= OBJECTS.row(run.parameters)
         # What was asked for comes last: `writes` of a burst is a process's, the summary's are all.
         rows.append(loaded.summary.extra | row)
     if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, *_CELL])
+        return pd.DataFrame(columns=[*COLUMNS, *OBJECTS.fields])
     found = pd.DataFrame(rows).sort_values(["seed", "run_id"], kind="stable")
-    found = found.drop_duplicates([*_CELL, "seed", "spec"], keep="last")
+    found = found.drop_duplicates([*OBJECTS.fields, "seed", "spec"], keep="last")
     return found.sort_values("index").reset_index(drop=True)
 
 
@@ -82,7 +64,7 @@ def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
 
     Args:
         rows: of `table`.
-        experiment: see `campaigns.twochoice.live.parameters`.
+        experiment: see `schemas.cells.twochoice`.
         setting: other values of parameters, and those that have no standard.
     """
     holds = rows["experiment"] == experiment

@@ -17,7 +17,6 @@ from typing import Any
 from campaigns.job import Job, Phases
 from campaigns.judge import spoiled, stalled
 from campaigns.kinds.cell import write_cell
-from campaigns.kinds.parameters import check
 from campaigns.mos.division import Division, Pool, division_of, problem, unfit
 from campaigns.mos.live import drives, results, stages
 from campaigns.mos.live.control import controller_parameters
@@ -25,12 +24,12 @@ from campaigns.mos.live.objects import Stocked
 from campaigns.mos.live.swift import Swift
 from campaigns.mos.live.tables import write_latency, write_samples
 from campaigns.mos.loads import length_s, loads_of, measured
-from campaigns.mos.parameters import MosParameters
 from campaigns.steps import clean
 from campaigns.steps.collect import controller_summary
 from campaigns.steps.usage import Usage
 from controllers import remote
 from controllers.journal import read_journal
+from schemas.cells.mos import MOS, Adaptation, MosCell, TwoStores
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from testbed.agent.recorder import INTERVAL_S
@@ -60,7 +59,7 @@ class Maker:
             UserError: the testbed does not have what the cell needs.
             HotbedError: a node, a store, a driver or a controller failed.
         """
-        parameters = check(MosParameters, job.parameters, f"run {job.run_id}")
+        parameters = MOS.check(job.parameters, f"run {job.run_id}")
         pool = self._swift.pool()
         division = divided(parameters, pool, self._reached.testbed.name)
         phases = Phases()
@@ -92,11 +91,11 @@ class Maker:
                 agent.unit_stop(node, unit)
         clean.refuse_strays(agent)
 
-    def _drives(self, parameters: MosParameters) -> tuple[drives.Drive, ...]:
+    def _drives(self, parameters: MosCell) -> tuple[drives.Drive, ...]:
         return drives.drives_of(loads_of(parameters), self._swift.access(), self._reached.clients)
 
 
-def divided(parameters: MosParameters, pool: Pool, testbed: str) -> Division:
+def divided(parameters: MosCell, pool: Pool, testbed: str) -> Division:
     """What a cell begins with.
 
     Raises:
@@ -106,7 +105,7 @@ def divided(parameters: MosParameters, pool: Pool, testbed: str) -> Division:
     if why is not None:
         raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
     division = division_of(parameters, pool)
-    whole = parameters.experiment in ("load", "adaptation")
+    whole = isinstance(parameters, TwoStores)
     why = problem(division, pool, whole=whole)
     if why is not None:
         raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
@@ -119,7 +118,7 @@ class _Running:
     def __init__(
         self,
         swift: Swift,
-        parameters: MosParameters,
+        parameters: MosCell,
         job: Job,
         folder: Path,
         sent: Sequence[drives.Drive],
@@ -160,7 +159,7 @@ class _Running:
     def _controller(self) -> Iterator[None]:
         """Controls the store meanwhile; one that failed fails the cell."""
         parameters, agent = self._parameters, self._reached.agent
-        if not parameters.controlled:
+        if not isinstance(parameters, TwoStores) or not parameters.controlled:
             yield
             return
         try:
@@ -189,9 +188,13 @@ class _Running:
         window = measured(parameters)
         found = results.numbers_of(sent, *window)
         report: dict[str, Any] = self._report(sent, division, pool)
-        if parameters.experiment == "adaptation":
+        if isinstance(parameters, Adaptation):
             found |= stages.numbers_of(parameters, sent)
             report["course"] = stages.course_of(parameters)
+            report["minute_s"] = parameters.minute_s
+            # A's mean latency at most, and C's bytes in each second at least.
+            promised = stages.promised(parameters).tolist()
+            report["sla"] = {"latency_s": parameters.latency_sla_ms / 1e3, "bytes_s": promised}
         samples = self._samples()
         proxies = sorted({one.access.proxy for one in self._drives})
         if pool.machines:  # they come and go
@@ -244,12 +247,6 @@ class _Running:
             "latencies": {letter: one.latencies() for letter, one in sent.items()},
             "division": asdict(division),
             "pool": {k: v for k, v in asdict(pool.total).items() if k != "proxy_workers"},
-            "minute_s": self._parameters.minute_s,
-            # A's mean latency at most, and C's bytes in each second at least.
-            "sla": {
-                "latency_s": self._parameters.latency_sla_ms / 1e3,
-                "bytes_s": stages.promised(self._parameters).tolist(),
-            },
         }
 
     def _samples(self) -> list[dict[str, Any]]:

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.mos.division import LARGE, SMALL, Share
-from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.check import most_of
 from campaigns.mos.profile.fit import fit
 from campaigns.mos.profile.points import place, read_points
 from controllers.microstores.performance import ClassTable
+from schemas.cells.mos import TwoStores
 from testbed.simulated.cosperf.classes import local
 
 PLENTY = 1e6
 """Requests a second of disks that all microstores share and that limit none."""
 
 
-def controller_parameters(parameters: MosParameters, pool: Share) -> dict[str, Any]:
+def controller_parameters(parameters: TwoStores, pool: Share) -> dict[str, Any]:
     """Parameters of MOS, which knows no SLAs, or of MOS++ on a pool."""
     if parameters.setup == "mos":
         return {}

@@ -9,8 +9,8 @@ from campaigns.mos.division import APART, Division, even
 from campaigns.mos.live import drives
 from campaigns.mos.live.swift import Swift
 from campaigns.mos.loads import Objects, objects_of
-from campaigns.mos.parameters import MosParameters
 from campaigns.steps.fill import unshaped
+from schemas.cells.mos import MosCell
 from schemas.durable import write_file
 
 FILE = "mos-objects.json"
@@ -24,7 +24,7 @@ class Stocked:
         self._swift = swift
         self._path = swift.reached.testbed.directory / FILE
 
-    def ensure(self, parameters: MosParameters) -> list[Objects]:
+    def ensure(self, parameters: MosCell) -> list[Objects]:
         """Write what a cell reads and is not there, with disks and links unshaped; what that was.
 
         Raises:
@@ -47,7 +47,7 @@ class Stocked:
                 write_file(self._path, json.dumps(stored) + "\n")
         return missing
 
-    def forget(self, parameters: MosParameters) -> None:
+    def forget(self, parameters: MosCell) -> None:
         """What a cell reads is not there: its next attempt writes it again."""
         gone = [asdict(objects_of(parameters, letter)) for letter in parameters.letters]
         kept = [one for one in self._stored() if one not in gone]

@@ -11,12 +11,12 @@ import numpy as np
 from campaigns.mos.course import COURSES
 from campaigns.mos.live.results import MEGA, Floats, Sent
 from campaigns.mos.loads import length_s, loads_of
-from campaigns.mos.parameters import MosParameters
+from schemas.cells.mos import Adaptation
 
 SLA_WINDOW_MINUTES = 2.0
 
 
-def course_of(parameters: MosParameters) -> dict[str, Any]:
+def course_of(parameters: Adaptation) -> dict[str, Any]:
     """When stages begin, when A's first spike ends and when all does, seconds."""
     course, minute = COURSES[parameters.course], parameters.minute_s
     return {
@@ -26,14 +26,14 @@ def course_of(parameters: MosParameters) -> dict[str, Any]:
     }
 
 
-def spike_of(parameters: MosParameters) -> tuple[float, float]:
+def spike_of(parameters: Adaptation) -> tuple[float, float]:
     """When A's load spikes and when it first shifts down, the paper's minutes."""
     course = COURSES[parameters.course]
     begins = course.stages[1]
     return begins, next(at for at, _ in course.steps["A"] if at > begins)
 
 
-def numbers_of(parameters: MosParameters, sent: Mapping[str, Sent]) -> dict[str, float]:
+def numbers_of(parameters: Adaptation, sent: Mapping[str, Sent]) -> dict[str, float]:
     """By stage, A's QPS and mean latency and C's bandwidth; A's in the second half of its spike,
     which a controller has had the first half to notice; shares of the time in which SLAs held."""
     course = course_of(parameters)
@@ -54,13 +54,13 @@ def numbers_of(parameters: MosParameters, sent: Mapping[str, Sent]) -> dict[str,
     return found
 
 
-def _windows(values: Any, parameters: MosParameters) -> Any:
+def _windows(values: Any, parameters: Adaptation) -> Any:
     width = max(1, round(SLA_WINDOW_MINUTES * parameters.minute_s))
     whole = len(values) // width * width
     return np.asarray(values[:whole]).reshape(-1, width).sum(axis=1), width
 
 
-def _latency_held(sent: Sent, parameters: MosParameters) -> float:
+def _latency_held(sent: Sent, parameters: Adaptation) -> float:
     """Windows whose reads' mean latency is within the SLA; one without a read is not."""
     total, _ = _windows(sent.read_s, parameters)
     count, _ = _windows(sent.reads, parameters)
@@ -68,7 +68,7 @@ def _latency_held(sent: Sent, parameters: MosParameters) -> float:
     return float(within.mean())
 
 
-def promised(parameters: MosParameters) -> Floats:
+def promised(parameters: Adaptation) -> Floats:
     """Bytes that workload C is to get in each second: in proportion to its workers."""
     seconds = np.arange(int(np.ceil(length_s(parameters)))) + 0.5
     workers = np.zeros(len(seconds))
@@ -78,7 +78,7 @@ def promised(parameters: MosParameters) -> Floats:
     return workers * parameters.bandwidth_sla_mb_s * MEGA
 
 
-def _bandwidth_held(sent: Sent, parameters: MosParameters) -> float:
+def _bandwidth_held(sent: Sent, parameters: Adaptation) -> float:
     """Windows whose bandwidth reaches what is promised in them."""
     got, _ = _windows(sent.bytes, parameters)
     wanted, _ = _windows(promised(parameters), parameters)

@@ -149,7 +149,10 @@ def place(name: str) -> Path:
         UserError: there is none.
     """
     if name not in references():
-        raise UserError(f"there is no profile {name!r}: there are {', '.join(references())}.")
+        raise UserError(
+            f"there is no profile {name!r}: there are {', '.join(references()) or 'none'} "
+            "(`hotbed mos profile RUNS --keep NAME` adds one of your own runs)."
+        )
     files = (folder / f"{name}.json" for folder in folders())
     return next(file for file in files if file.is_file())
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.links import htb_links
 from campaigns.prioritymeister.live.replays import Server
 from campaigns.prioritymeister.machines import RAMDISK, Machines
 from campaigns.prioritymeister.mixes import labels_of
 from campaigns.prioritymeister.topology import Topology
+from schemas.cells.prioritymeister import PmCell
 from schemas.errors import UserError
 from testbed.nfs_wire import frame_of
 from testbed.sites.contract import Testbed
@@ -114,7 +114,7 @@ def machines_of(spec: TestbedSpec, places: Places) -> Machines:
     )
 
 
-def server_of(cell: PmParameters, places: Places) -> str:
+def server_of(cell: PmCell, places: Places) -> str:
     """The server that all workloads of a cell ask: figure 9's one without a bottleneck at its disk,
     where there is one, and the one with the shared disk elsewhere."""
     on_ram = cell.scenario == "network" and set(labels_of(cell)) <= set(ON_RAM)

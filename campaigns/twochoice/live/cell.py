@@ -13,14 +13,23 @@ from typing import Any
 from campaigns.job import Job, Phases
 from campaigns.judge import spoiled
 from campaigns.kinds.cell import write_cell
-from campaigns.kinds.parameters import check
 from campaigns.steps.usage import Usage
 from campaigns.twochoice.live import plans, results
-from campaigns.twochoice.live.parameters import PLAIN, ObjectParameters
 from campaigns.twochoice.live.processors import awake_s, too_busy
 from campaigns.twochoice.live.rados import RadosServers
 from campaigns.twochoice.live.servers import Servers
 from campaigns.twochoice.live.watch import Watch
+from schemas.cells.twochoice import (
+    OBJECTS,
+    PLAIN,
+    Asked,
+    Delay,
+    Jobs,
+    MeasuredBurst,
+    ObjectCell,
+    Probe,
+    RedirectTable,
+)
 from schemas.errors import UserError
 from schemas.run import Run
 from testbed.spec import CephSpec
@@ -50,7 +59,7 @@ class Maker:
             UserError: the testbed does not have what the cell needs.
             HotbedError: a node, a server, a write or a read failed.
         """
-        parameters = check(ObjectParameters, job.parameters, f"run {job.run_id}")
+        parameters = OBJECTS.check(job.parameters, f"run {job.run_id}")
         self._refuse(parameters)
         phases = Phases()
         with phases("clean"):
@@ -63,13 +72,13 @@ class Maker:
             found |= usage.load.as_summary()
             found |= {f"cores.{node}": used for node, used in usage.cores.items()}
             load = usage.load
-            if parameters.experiment == "probe":
+            if isinstance(parameters, Probe):
                 # Schedulers that ask again at once are to be busy: that is what is timed.
                 load = replace(load, client_share=None)
             why = spoiled(load, job.limits) or too_busy(found.get("processors_busy"))
         return write_cell(folder, job, found, phases, spoiled=why, settings=usage.load.settings)
 
-    def _refuse(self, parameters: ObjectParameters) -> None:
+    def _refuse(self, parameters: ObjectCell) -> None:
         have, name = len(self._reached.servers), self._reached.testbed.name
         if parameters.backend != self._reached.backend:
             raise UserError(
@@ -77,15 +86,15 @@ class Maker:
                 f"testbed {name} are of {self._reached.backend}: name the spec that the cells are "
                 "of, or say backend in the campaign's parameters."
             )
-        if parameters.scheduler in PLAIN:
+        if isinstance(parameters, Jobs) and parameters.scheduler in PLAIN:
             self._refuse_pool(parameters)
-        if parameters.experiment in ("probe", "delay") and 2 * parameters.pending > have:
+        if isinstance(parameters, Asked) and 2 * parameters.pending > have:
             raise UserError(
                 f"{parameters.label()} asks {2 * parameters.pending} servers, and testbed "
                 f"{name} has {have}."
             )
 
-    def _refuse_pool(self, parameters: ObjectParameters) -> None:
+    def _refuse_pool(self, parameters: Jobs) -> None:
         """Without a pool, or one with other copies, the comparison would not be one."""
         store = self._reached.store
         size = store.pools[0].size if isinstance(store, CephSpec) and store.pools else None
@@ -98,27 +107,28 @@ class Maker:
             )
 
     def _carry_out(
-        self, parameters: ObjectParameters, seed: int, folder: Path
+        self, parameters: ObjectCell, seed: int, folder: Path
     ) -> tuple[Numbers, Mapping[str, Any]]:
-        if parameters.experiment == "probe":
+        if isinstance(parameters, Probe):
             answer = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
             return results.numbers_of_probes(answer), answer
-        if parameters.experiment == "table":
+        if isinstance(parameters, RedirectTable):
             arguments = plans.table_arguments(parameters, seed)
             answer = self._servers.bench(arguments, max_s=GENERATE_S)
             return results.numbers_of_table(answer), answer
-        if parameters.experiment == "delay":
+        if isinstance(parameters, Delay):
             return self._delay(parameters, seed)
+        assert isinstance(parameters, Jobs)
         return self._applications(parameters, seed, folder)
 
-    def _delay(self, parameters: ObjectParameters, seed: int) -> tuple[Numbers, Mapping[str, Any]]:
+    def _delay(self, parameters: Delay, seed: int) -> tuple[Numbers, Mapping[str, Any]]:
         probed = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
         plan = plans.delay_plan(parameters, seed)
         report = self._servers.bench(["apps"], max_s=GENERATE_S, plan=plan)
         return results.numbers_of_delay(probed, report), {"probed": probed}
 
     def _applications(
-        self, parameters: ObjectParameters, seed: int, folder: Path
+        self, parameters: Jobs, seed: int, folder: Path
     ) -> tuple[Numbers, Mapping[str, Any]]:
         servers = self._reached.servers
         slowed = plans.stragglers(parameters, seed, len(servers))
@@ -127,7 +137,7 @@ class Maker:
         with ExitStack() as stack:
             stack.enter_context(self._servers.disturbed(slowed, commands))
             stack.enter_context(watch.watching())
-            if parameters.scheduler == "dlr":
+            if isinstance(parameters, MeasuredBurst) and parameters.scheduler == "dlr":
                 journal = folder / JOURNAL_FILE
                 assert isinstance(self._servers, RadosServers)  # see `_refuse_pool`
                 stack.enter_context(self._servers.controlled("dlr", parameters.interval_s, journal))

@@ -11,7 +11,7 @@ from campaigns.progress import Progress
 from campaigns.services import Facts
 from campaigns.twochoice.live.cell import Maker
 from campaigns.twochoice.live.ground import open_servers
-from campaigns.twochoice.live.parameters import KIB, ObjectParameters
+from schemas.cells.twochoice import Jobs, MeasuredBurst, ObjectCell, RedirectTable
 from testbed.agent import bundle
 from workloads.burst_applications import TABLE2, bursts_of
 
@@ -27,20 +27,20 @@ RADOS_SERVER_S = 0.45e-6
 RADOS_SERVERS = 8
 
 
-def planned_s(parameters: ObjectParameters) -> float:
+def planned_s(parameters: ObjectCell) -> float:
     """Seconds of a cell on a testbed, roughly; the cells that are done correct them."""
-    if parameters.experiment not in ("burst", "balance"):
-        operations = parameters.operations if parameters.experiment == "table" else 0
+    if not isinstance(parameters, Jobs):
+        operations = parameters.operations if isinstance(parameters, RedirectTable) else 0
         return SMALL_S + TABLE_S * operations
     processes = parameters.nodes * parameters.processes
     writes = 0.0
-    if parameters.experiment == "burst":
+    if isinstance(parameters, MeasuredBurst):
         writes += processes * parameters.writes
-    if parameters.experiment == "balance" or parameters.stragglers == "table2":
+    if parameters.table2:
         for row in TABLE2:
             bursts, each = bursts_of(row, parameters.processes, parameters.volume)
             writes += row.jobs * row.share * processes * bursts * each
-    size = writes * parameters.size_kib * KIB * parameters.copies
+    size = writes * parameters.size * parameters.copies
     if parameters.backend == "rados":
         return RADOS_CLEAN_S + parameters.lead_s + 2 * size * RADOS_SERVER_S / RADOS_SERVERS
     return CLEAN_S + parameters.lead_s + 1.5 * size * SERVER_S / SERVERS
@@ -54,9 +54,9 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
         yield facts, Maker(servers).make
 
 
-def own(parameters: ObjectParameters) -> tuple[str, ...]:
+def own(parameters: ObjectCell) -> tuple[str, ...]:
     """Code of the controller of cells that have one."""
-    return ("controllers/dlr",) if parameters.scheduler == "dlr" else ()
+    return ("controllers/dlr",) if parameters.controller == "dlr" else ()
 
 
 CODE = (
@@ -67,7 +67,6 @@ CODE = (
 )
 
 KIND = Kind(
-    parameters=ObjectParameters,
     does="writes bursts to object servers",
     grounds={"local": OnTestbed(code=CODE, own=own, planned_s=planned_s, open=on_testbed)},
     resolves=True,

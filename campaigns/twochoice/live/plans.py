@@ -7,7 +7,17 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from campaigns.twochoice.live.parameters import KIB, PLAIN, ObjectParameters
+from schemas.cells.twochoice import (
+    KIB,
+    PLAIN,
+    Asked,
+    Balance,
+    Delay,
+    Jobs,
+    MeasuredBurst,
+    ObjectCell,
+    RedirectTable,
+)
 from workloads.burst_applications import Cluster, applications
 
 MEASURED = "measured"
@@ -32,16 +42,18 @@ TABLE_SAMPLES = 50
 TABLE_WRITERS = 8
 
 
-def settings(parameters: ObjectParameters) -> dict[str, Any]:
+def settings(parameters: ObjectCell) -> dict[str, Any]:
     """What the cluster file says beside agents and key, for a cell: agents go by it too."""
     # Agents know no oracle, which asks nobody, and nothing of what is written without them.
-    unknown = parameters.scheduler in (*PLAIN, "oracle")
+    usual = MeasuredBurst(experiment="burst", maintainers=not isinstance(parameters, RedirectTable))
+    jobs = parameters if isinstance(parameters, Jobs) else usual
+    unknown = jobs.scheduler in (*PLAIN, "oracle")
     return {
-        "copies": parameters.copies,
+        "copies": jobs.copies,
         "scheduler": {
-            "scheduler": "fixed" if unknown else parameters.scheduler,
-            "choices": parameters.choices,
-            "cache_lifetime": parameters.cache_s,
+            "scheduler": "fixed" if unknown else jobs.scheduler,
+            "choices": jobs.choices,
+            "cache_lifetime": jobs.cache_s,
             "preassign": {
                 "unit": parameters.size,
                 "prior": 0.5,
@@ -49,15 +61,13 @@ def settings(parameters: ObjectParameters) -> dict[str, Any]:
                 "lifetime": EXPECTED_S,
             },
         },
-        "maintainer": {"off": not parameters.maintainers or parameters.experiment == "table"},
+        "maintainer": {"off": not jobs.maintainers},
         "patience": PATIENCE_S,
         "attempts": 3,
     }
 
 
-def plan(
-    parameters: ObjectParameters, seed: int, servers: int, pool: str | None = None
-) -> dict[str, Any]:
+def plan(parameters: Jobs, seed: int, servers: int, pool: str | None = None) -> dict[str, Any]:
     """The plan of a burst or of a balance: the same jobs on the same nodes and files for every
     scheduler of a block.
 
@@ -69,8 +79,8 @@ def plan(
     """
     cluster = Cluster(parameters.nodes, parameters.processes, servers)
     found: list[dict[str, Any]] = []
-    balance = parameters.experiment == "balance"
-    if balance or parameters.stragglers == "table2":
+    balance = isinstance(parameters, Balance)
+    if parameters.table2:
         found += applications(
             cluster,
             seed,
@@ -81,7 +91,7 @@ def plan(
             background=not balance,
         )
     plain = parameters.scheduler in PLAIN
-    if not balance:
+    if isinstance(parameters, MeasuredBurst):
         found.append(
             {
                 "name": f"{MEASURED}-{random.Random(f'start {seed}').getrandbits(32):08x}",
@@ -101,9 +111,9 @@ def plan(
     }
 
 
-def stragglers(parameters: ObjectParameters, seed: int, servers: int) -> tuple[int, ...]:
+def stragglers(parameters: Jobs, seed: int, servers: int) -> tuple[int, ...]:
     """The servers on whose disks fio writes: the same for every scheduler of a block."""
-    if parameters.stragglers != "fio":
+    if not isinstance(parameters, MeasuredBurst) or parameters.stragglers != "fio":
         return ()
     count = max(1, round(parameters.straggler_share * servers))
     return tuple(sorted(random.Random(f"stragglers {seed}").sample(range(servers), count)))
@@ -120,16 +130,16 @@ def fio_command(folder: str, seconds: float) -> list[str]:
     ]
 
 
-def probe_arguments(parameters: ObjectParameters) -> list[str]:
+def probe_arguments(parameters: Asked) -> list[str]:
     """Figure 11: every scheduler asks as many servers as `pending` writes need."""
     return [
         *("probe", "--servers", str(2 * parameters.pending)),
-        *("--schedulers", str(parameters.schedulers), "--times", str(parameters.probes)),
+        *("--schedulers", str(parameters.schedulers_at_once), "--times", str(parameters.probes)),
         *("--size", f"{parameters.size}B"),
     ]
 
 
-def table_arguments(parameters: ObjectParameters, seed: int) -> list[str]:
+def table_arguments(parameters: RedirectTable, seed: int) -> list[str]:
     """Figure 12."""
     return [
         *("table", "--writers", str(TABLE_WRITERS), "--writes", str(parameters.operations)),
@@ -138,7 +148,7 @@ def table_arguments(parameters: ObjectParameters, seed: int) -> list[str]:
     ]
 
 
-def delay_plan(parameters: ObjectParameters, seed: int) -> Mapping[str, Any]:
+def delay_plan(parameters: Delay, seed: int) -> Mapping[str, Any]:
     """Table I: `pending` writes at a time of one compute node, placed by nobody."""
     app = {
         "name": f"delay-{seed}",

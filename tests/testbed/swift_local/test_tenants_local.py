@@ -12,9 +12,9 @@ import yaml
 
 from campaigns.mos.division import Pool
 from campaigns.mos.live.control import controller_parameters
-from campaigns.mos.parameters import MosParameters
 from controllers.journal import read_journal
 from controllers.replay import replay
+from schemas.cells.mos import MOS
 from testbed.stores.microstores import NOTHING, microstores_from_json
 from tests.testbed.swift_beds import Bed, until
 from tests.testbed.swift_client import Stored
@@ -59,7 +59,7 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
 ) -> None:
     before = bed.agent.call("swift-status")["state"]
     # No Swift answers within a millisecond: small's SLA is missed in every epoch.
-    parameters = MosParameters(experiment="load", setup="mos-pp", latency_sla_ms=1)
+    parameters = MOS.of(experiment="load", setup="mos-pp", latency_sla_ms=1)
     told = tmp_path / "mos-pp.yaml"
     given = controller_parameters(parameters, Pool().total)
     told.write_text(yaml.safe_dump(given | {"either": False}))
