@@ -6,6 +6,7 @@ changed, and the same campaign must go on once the fault is gone.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -116,16 +117,22 @@ def test_a_slow_disk_shows_in_its_service_times(deployed: Testbed) -> None:
         line = node.run(["sh", "-c", argv], timeout_s=30).text.splitlines()[-1]
         return float(line.split(";")[39]) / 1000
 
-    def milliseconds() -> float:
-        """The least disturbed of three: the OSD uses the disk too, and all read the same blocks."""
-        return min(once() for _ in range(3))
+    def milliseconds(enough: float) -> float:
+        """The least disturbed of up to ten: the OSD uses the disk too, and the machine is busy. All
+        read the same blocks."""
+        least = math.inf
+        for _ in range(10):
+            least = min(least, once())
+            if least < enough:
+                break
+        return least
 
     try:
         site.disk_fault(deployed.name, "osd0", slow=1.0)
-        before = milliseconds()
+        before = milliseconds(4.5)
         site.disk_fault(deployed.name, "osd0", slow=4.0)
-        during = milliseconds()
+        during = milliseconds(4.5 * before)
     finally:
         site.disk_fault(deployed.name, "osd0", slow=1.0)
     assert 3 < during / before < 5
-    assert milliseconds() < 1.5 * before
+    assert milliseconds(1.2 * before) < 1.5 * before

@@ -20,7 +20,7 @@ from testbed.enforcement import Enforcement
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
-from tests.testbed.nfs_testbed import nfs_site, with_store
+from tests.testbed.nfs_testbed import nfs_site
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(400)]
 
@@ -31,7 +31,7 @@ FILE = 64 << 20
 @pytest.fixture(scope="module")
 def served(nfs_testbed: Testbed) -> Testbed:
     """An NFS server behind its proxy, and two clients with their files."""
-    testbed, site = with_store(nfs_testbed), nfs_site()
+    testbed, site = nfs_testbed, nfs_site()
     site.shape(testbed.name, False)
     try:
         files = [(server_of(testbed), name, FILE) for name in ("client0", "client1")]

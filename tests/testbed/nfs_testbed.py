@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed import reach
 from testbed.deploy import deploy, save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
@@ -61,11 +60,3 @@ def up_and_down() -> Iterator[Testbed]:
         yield testbed
     finally:
         site.release(SPEC.name)
-
-
-def with_store(testbed: Testbed) -> Testbed:
-    """The testbed, deployed anew where a test has removed its store."""
-    admin = reach.shell_to(testbed, testbed.admin)
-    if admin.run(["test", "-e", "/etc/hotbed/agent.json"], check=False).returncode != 0:
-        deploy(testbed, SPEC, site=nfs_site())
-    return testbed

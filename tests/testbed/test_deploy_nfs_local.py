@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from testbed.disk_profile import profile_of
 from testbed.enforcement import Enforcement
 from testbed.lifecycle import start_store, stop_store
 from testbed.sites.contract import Testbed
-from tests.testbed.nfs_testbed import NODES, SPEC, nfs_site, with_store
+from tests.testbed.ceph_beds import killed_at
+from tests.testbed.nfs_testbed import NODES, SPEC, nfs_site
 from tests.testbed.strangers import assert_only_documented_ports_answer
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
@@ -33,16 +35,15 @@ def run(testbed: Testbed, node: str, command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def deployed(nfs_testbed: Testbed) -> Testbed:
-    testbed = with_store(nfs_testbed)
+def served(nfs_testbed: Testbed) -> Testbed:
     for node, name in (("client0", "web"), ("client1", "load")):
-        run(testbed, node, replay(testbed, "prepare", name, "--size", "8MiB"))
-    return testbed
+        run(nfs_testbed, node, replay(nfs_testbed, "prepare", name, "--size", "8MiB"))
+    return nfs_testbed
 
 
 @pytest.fixture
-def enforcement(deployed: Testbed) -> Enforcement:
-    return Enforcement(deployed)
+def enforcement(served: Testbed) -> Enforcement:
+    return Enforcement(served)
 
 
 def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
@@ -53,21 +54,21 @@ def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
     return " ".join([*words, *map(str, more)])
 
 
-def test_deployed_it_serves_and_a_second_run_changes_nothing(deployed: Testbed) -> None:
-    assert deploy(deployed, SPEC, site=nfs_site()) == dict.fromkeys(NODES, 0)
+def test_deployed_it_serves_and_a_second_run_changes_nothing(served: Testbed) -> None:
+    assert deploy(served, SPEC, site=nfs_site()) == dict.fromkeys(NODES, 0)
     for unit in UNITS:
-        assert run(deployed, "server", f"systemctl is-active {unit}").strip() == "active"
-    listening = run(deployed, "server", "ss -Hltn | awk '{print $4}'").split()
-    address = deployed.node("server").address
+        assert run(served, "server", f"systemctl is-active {unit}").strip() == "active"
+    listening = run(served, "server", "ss -Hltn | awk '{print $4}'").split()
+    address = served.node("server").address
     ports = {where.rpartition(":")[2]: where.rpartition(":")[0] for where in listening}
     assert "127.0.0.1" in ports["12049"]
     assert "127.0.0.1" in ports["12048"]
     assert ports["2049"] == ports["20048"] == ports["9811"] == address
     assert "111" not in ports
-    assert agent_client(deployed).call("versions")["nfs-ganesha"].startswith("4.")
+    assert agent_client(served).call("versions")["nfs-ganesha"].startswith("4.")
 
 
-def test_only_clients_of_the_testbed_are_served(deployed: Testbed) -> None:
+def test_only_clients_of_the_testbed_are_served(served: Testbed) -> None:
     call = (
         "import socket, sys\n"
         "with socket.create_connection((sys.argv[1], 2049), 5) as connection:\n"
@@ -76,17 +77,17 @@ def test_only_clients_of_the_testbed_are_served(deployed: Testbed) -> None:
         "    except ConnectionResetError:\n"
         "        print(b'')\n"
     )
-    argv = ["python3", "-c", call, deployed.node("server").address]
-    said = reach.shell_to(deployed, deployed.node("admin")).run(argv).text
+    argv = ["python3", "-c", call, served.node("server").address]
+    said = reach.shell_to(served, served.node("admin")).run(argv).text
     assert said.strip() == "b''"
 
 
-def test_to_a_stranger_only_documented_ports_answer(deployed: Testbed) -> None:
-    assert_only_documented_ports_answer(deployed, SPEC)
+def test_to_a_stranger_only_documented_ports_answer(served: Testbed) -> None:
+    assert_only_documented_ports_answer(served, SPEC)
 
 
 def test_files_are_the_same_byte_for_byte_while_parameters_change(
-    deployed: Testbed, enforcement: Enforcement
+    served: Testbed, enforcement: Enforcement
 ) -> None:
     """Written, read, truncated, renamed, removed from two clients, beside other load."""
     policies: list[dict[str, Any]] = [
@@ -95,15 +96,15 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(
         {"policy": "edf", "workloads": [{"slo": 0.1}, {"slo": 1}]},
         {"policy": "none", "workloads": [{}, {}]},
     ]
-    clients = [deployed.node(f"client{n}") for n in range(2)]
+    clients = [served.node(f"client{n}") for n in range(2)]
     before = enforcement.status("server")
     with ThreadPoolExecutor(3) as pool:
         same = [
-            pool.submit(run, deployed, node, replay(deployed, "check", f"f-{node}", "--steps", 120))
+            pool.submit(run, served, node, replay(served, "check", f"f-{node}", "--steps", 120))
             for node in ("client0", "client1")
         ]
         more = "--size 16KiB --depth 2 --duration 6s"
-        load = pool.submit(run, deployed, "client1", replay(deployed, "load", "load", more))
+        load = pool.submit(run, served, "client1", replay(served, "load", "load", more))
         turns = 0
         while not all(future.done() for future in same):
             for policy in policies:
@@ -164,39 +165,39 @@ def shaping(testbed: Testbed, node: str) -> str:
 
 
 def test_a_plan_is_put_into_force_checked_and_taken_away(
-    deployed: Testbed, enforcement: Enforcement, tmp_path: Path
+    served: Testbed, enforcement: Enforcement, tmp_path: Path
 ) -> None:
-    before = {node: shaping(deployed, node) for node in NODES}
-    done = work.apply(deployed, SPEC, topology(tmp_path))
+    before = {node: shaping(served, node) for node in NODES}
+    done = work.apply(served, SPEC, topology(tmp_path))
     assert (done.policy, done.met, done.restarted) == ("pm", True, ())
     assert done.hosts == {"client0": 1, "client1": 1, "server": 2}
     for node in ("client0", "client1", "server"):
-        assert "dscp set cs" in shaping(deployed, node)
+        assert "dscp set cs" in shaping(served, node)
     marked = "nft list table ip hotbed | grep -o 'packets [0-9]*' | head -n 1"
-    run(deployed, "client0", replay(deployed, "load", "web", "--size 4KiB --depth 1 --duration 1s"))
-    assert int(run(deployed, "client0", marked).split()[1]) > 10
-    assert work.check(deployed).differences == {}
-    settings = Usage(nfs_site(), deployed)
+    run(served, "client0", replay(served, "load", "web", "--size 4KiB --depth 1 --duration 1s"))
+    assert int(run(served, "client0", marked).split()[1]) > 10
+    assert work.check(served).differences == {}
+    settings = Usage(nfs_site(), served)
     assert "htb" in settings.require_settings()["groups.server.network_sent"]
-    seen = agent_client(deployed).call("nfs-sense", {"interval_s": 0.2})
+    seen = agent_client(served).call("nfs-sense", {"interval_s": 0.2})
     assert set(seen["servers"]["server"]["workloads"]) == {"web", "copy", "unknown"}
     # Changed behind its back, it is seen; applied again, it is in force.
-    run(deployed, "client0", "tc filter del dev eth0 parent 1: prio 20")
-    assert "client0" in work.check(deployed).differences
-    work.apply(deployed, SPEC, topology(tmp_path), policy="byslo")
-    assert work.check(deployed).differences == {}
-    work.remove(deployed)
-    assert {node: shaping(deployed, node) for node in NODES} == before
+    run(served, "client0", "tc filter del dev eth0 parent 1: prio 20")
+    assert "client0" in work.check(served).differences
+    work.apply(served, SPEC, topology(tmp_path), policy="byslo")
+    assert work.check(served).differences == {}
+    work.remove(served)
+    assert {node: shaping(served, node) for node in NODES} == before
     assert settings.require_settings()["groups.server.network_sent"] == pytest.approx(100e6)
     assert enforcement.network_check() == {}
 
 
-def reading(deployed: Testbed, seconds: float) -> dict[str, float]:
+def reading(served: Testbed, seconds: float) -> dict[str, float]:
     """Bytes per second that each client gets when both read all they can from the cache."""
     with ThreadPoolExecutor(2) as pool:
         more = f"--size 64KiB --depth 8 --duration {seconds}s"
         futures = {
-            node: pool.submit(run, deployed, node, replay(deployed, "load", name, more))
+            node: pool.submit(run, served, node, replay(served, "load", name, more))
             for node, name in (("client0", "web"), ("client1", "load"))
         }
     results = {node: json.loads(future.result()) for node, future in futures.items()}
@@ -204,15 +205,15 @@ def reading(deployed: Testbed, seconds: float) -> dict[str, float]:
 
 
 def test_priorities_and_buckets_act_on_a_saturated_link(
-    deployed: Testbed, enforcement: Enforcement
+    served: Testbed, enforcement: Enforcement
 ) -> None:
     """Two clients read from a server whose link cannot serve both."""
-    server, seconds = deployed.node("server").address, 4.0
+    server, seconds = served.node("server").address, 4.0
 
     def flow(client: str, level: int, pairs: list[list[float]]) -> dict[str, Any]:
         mark = 64 - 8 * level
         flow = {"workload": client, "stage": "network-out", "to": client, "level": level}
-        where = {"source": [server], "destination": [deployed.node(client).address]}
+        where = {"source": [server], "destination": [served.node(client).address]}
         return {**flow, "dscp": mark, "pairs": pairs, **where}
 
     def put(*flows: dict[str, Any]) -> None:
@@ -220,33 +221,40 @@ def test_priorities_and_buckets_act_on_a_saturated_link(
         enforcement.network_apply({"mode": "priority", "hosts": hosts})
 
     put(flow("client0", 1, []), flow("client1", 2, []))
-    got = reading(deployed, seconds)
+    got = reading(served, seconds)
     assert got["client0"] > 4 * got["client1"]
     put(flow("client0", 2, []), flow("client1", 1, []))
-    got = reading(deployed, seconds)
+    got = reading(served, seconds)
     assert got["client1"] > 4 * got["client0"]
     rate, burst = 2e6, 4e5
     put(flow("client0", 1, [[rate, burst]]), flow("client1", 2, []))
-    got = reading(deployed, seconds)
+    got = reading(served, seconds)
     assert seconds * got["client0"] <= rate * (seconds + 0.5) + burst
     assert got["client1"] > got["client0"]
     enforcement.network_remove()
 
 
-def test_stopped_and_started_it_serves(deployed: Testbed) -> None:
-    stop_store(deployed)
-    assert run(deployed, "server", "pgrep -c ganesha || true").strip() == "0"
-    start_store(deployed)
-    run(deployed, "client0", replay(deployed, "check", "again", "--steps", 20))
+def test_stopped_and_started_it_serves(served: Testbed) -> None:
+    stop_store(served)
+    assert run(served, "server", "pgrep -c ganesha || true").strip() == "0"
+    start_store(served)
+    run(served, "client0", replay(served, "check", "again", "--steps", 20))
 
 
-def test_removed_nothing_is_left(deployed: Testbed, tmp_path: Path) -> None:
-    before = {node: shaping(deployed, node) for node in NODES}
-    work.apply(deployed, SPEC, topology(tmp_path))
-    assert sum(remove(deployed, SPEC).values()) == len(NODES)
+@pytest.fixture(scope="module")
+def nfs_removed(nfs_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The machines without their store, which was removed while a plan was in force: every node's
+    shaping before the plan."""
+    before = {node: shaping(nfs_testbed, node) for node in NODES}
+    work.apply(nfs_testbed, SPEC, topology(tmp_path_factory.mktemp("plan")))
+    assert sum(remove(nfs_testbed, SPEC).values()) == len(NODES)
+    return before
+
+
+def test_removed_nothing_is_left(nfs_testbed: Testbed, nfs_removed: dict[str, str]) -> None:
     for node in NODES:
         left = run(
-            deployed,
+            nfs_testbed,
             node,
             "ls -d /etc/hotbed /opt/hotbed /var/lib/hotbed /usr/local/bin/hotbed-* /run/hotbed "
             "/etc/systemd/system/*hotbed* /etc/systemd/system/*.wants/*hotbed* /run/rpcbind.sock "
@@ -254,5 +262,18 @@ def test_removed_nothing_is_left(deployed: Testbed, tmp_path: Path) -> None:
             "grep -s hotbed /etc/hosts; nft list tables inet; true",
         )
         assert left == ""
-        assert shaping(deployed, node) == before[node]
-    assert sum(remove(deployed, SPEC).values()) == 0
+        assert shaping(nfs_testbed, node) == nfs_removed[node]
+    assert sum(remove(nfs_testbed, SPEC).values()) == 0
+
+
+@pytest.mark.usefixtures("nfs_removed")
+def test_a_killed_deployment_goes_with_the_testbed(nfs_testbed: Testbed) -> None:
+    killed_at(nfs_testbed, SPEC, "base: ")
+    marks = (nfs_testbed.directory, reach.control_dir(SPEC.name, nfs_testbed.directory))
+    nfs_site().release(SPEC.name)
+    for mark in marks:
+        listing = ["pgrep", "-af", str(mark)]
+        left = subprocess.run(listing, capture_output=True, text=True, check=False)
+        assert left.stdout == ""
+        assert not mark.exists()
+    assert nfs_site().find(SPEC.name) is None

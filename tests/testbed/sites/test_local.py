@@ -77,32 +77,6 @@ class TestLocalSite(SiteConformance):
         assert "passwordauthentication no" in settings
         assert "permitrootlogin without-password" in settings
 
-    def test_a_snapshot_brings_files_and_disks_back(
-        self, site: LocalSite, spec: TestbedSpec, up: Testbed
-    ) -> None:
-        label = f"files-{int(time.time())}"
-        osd0 = shell(up, "osd0")
-        osd0.run(
-            [
-                "sh",
-                "-c",
-                "echo old > /srv/file; printf old | dd of=/dev/hotbed/osd bs=4096"
-                " conv=sync,fsync oflag=direct status=none",
-            ]
-        )
-        site.snapshot(spec.name, label)
-        osd0.run(
-            [
-                "sh",
-                "-c",
-                "echo new > /srv/file; printf new | dd of=/dev/hotbed/osd bs=4096"
-                " conv=sync,fsync oflag=direct status=none",
-            ]
-        )
-        site.restore(spec.name, label)
-        script = "cat /srv/file; dd if=/dev/hotbed/osd bs=3 count=1 status=none"
-        assert shell(up, "osd0").run(["sh", "-c", script]).text == "old\nold"
-
     @pytest.mark.parametrize(
         "state", ["stopped", "node gone", "disk gone", "link gone", "link down"]
     )
@@ -134,13 +108,6 @@ class TestLocalSite(SiteConformance):
         assert shell(up, "admin").run(ping, check=False).returncode != 0
         site.link(spec.name, "osd0", True)
         shell(up, "admin").run(["ping", "-c", "1", "-W", "3", "osd0"])
-
-    def test_a_failing_disk_fails(self, site: LocalSite, spec: TestbedSpec, up: Testbed) -> None:
-        read = ["dd", "if=/dev/hotbed/osd", "of=/dev/null", "bs=4096", "count=1", "iflag=direct"]
-        site.disk_fault(spec.name, "osd0", error=True)
-        assert shell(up, "osd0").run(read, check=False).returncode != 0
-        site.disk_fault(spec.name, "osd0")
-        shell(up, "osd0").run(read)
 
     def test_what_keeps_the_machine_awake_is_counted(
         self, site: LocalSite, spec: TestbedSpec, up: Testbed, monkeypatch: pytest.MonkeyPatch

@@ -72,43 +72,38 @@ def kill_after(process: subprocess.Popen[bytes], delay_s: float) -> None:
     process.communicate(timeout=30)
 
 
-@pytest.mark.parametrize(("text", "nodes"), [(SMALL, 3), (RACKED, 4)], ids=["small", "racked"])
-def test_kill_9_at_any_moment_of_up(spec_file: Path, text: str, nodes: int) -> None:
-    spec_file.write_text(text)
+def test_kill_9_at_any_moment_of_up(spec_file: Path) -> None:
+    """Disks with a scratch part, and racks with whole disks, in turn."""
     image.ensure(places().cache)
     for part in range(KILLS):
+        spec_file.write_text((SMALL, RACKED)[part % 2])
         delay_s = LONGEST_S * (part + random.random()) / KILLS
         kill_after(start("up", spec_file), delay_s)
         finish(start("down", "--all"))
         assert everything_on_the_machine() == [], f"killed after {delay_s:.3f} s"
-    assert len(json.loads(finish(start("up", spec_file, "--json")))["nodes"]) == nodes
+    assert len(json.loads(finish(start("up", spec_file, "--json")))["nodes"]) == 4
     finish(start("exec", "all", "--", "true"))
     finish(start("down"))
     finish(start("down", "--all"))
     assert everything_on_the_machine() == []
 
 
-@pytest.mark.parametrize(
-    ("verb", "nodes", "end"),
-    [
+def test_what_was_started_on_nodes_ends_with_the_command(spec_file: Path) -> None:
+    """On every node a shell and the command that it waits for."""
+    finish(start("up", spec_file))
+    for verb, nodes, end in (
         ("exec", "all", signal.SIGINT),
         ("exec", "all", signal.SIGTERM),
         ("ssh", "osd0", signal.SIGINT),
-    ],
-)
-def test_what_was_started_on_nodes_ends_with_the_command(
-    spec_file: Path, verb: str, nodes: str, end: signal.Signals
-) -> None:
-    """On every node a shell and the command that it waits for."""
-    finish(start("up", spec_file))
-    process = start(verb, nodes, "--", "echo; sleep 12345; echo")
-    assert process.stdout is not None
-    for _ in range(3 if nodes == "all" else 1):
-        process.stdout.readline()
-    process.send_signal(end)
-    process.communicate(timeout=30)
-    assert process.returncode != 0
-    finish(start("exec", "all", "--", "timeout 30 pidwait -x sleep; [ $? != 124 ]"))
+    ):
+        process = start(verb, nodes, "--", "echo; sleep 12345; echo")
+        assert process.stdout is not None
+        for _ in range(3 if nodes == "all" else 1):
+            process.stdout.readline()
+        process.send_signal(end)
+        process.communicate(timeout=30)
+        assert process.returncode != 0
+        finish(start("exec", "all", "--", "timeout 30 pidwait -x sleep; [ $? != 124 ]"))
 
 
 def test_a_killed_up_is_resumed(spec_file: Path) -> None:

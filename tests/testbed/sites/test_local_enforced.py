@@ -348,19 +348,22 @@ def test_load_that_hides_between_the_kernels_ticks_is_seen(site: LocalSite, up: 
 def test_what_keeps_processors_awake_is_no_load_and_stays_no_longer(
     site: LocalSite, up: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """They get what nothing else wants: a busy machine spoils windows, but not all of them."""
     monkeypatch.setenv("HOTBED_AWAKE", "yes")
     groups = Cgroups(detect(), site.places.awake_cgroup)
+    end, spun = time.monotonic() + 60, 0.0
     with site.kept_awake() as awake:
         assert awake
         assert len(groups.pids()) == len(os.sched_getaffinity(0))
-        before = site.usage_counters("small")
-        time.sleep(3.0)
-        after = site.usage_counters("small")
+        while spun <= 1.0:
+            assert time.monotonic() < end, f"{spun} s in 3 s"
+            before = site.usage_counters("small")
+            time.sleep(3.0)
+            after = site.usage_counters("small")
+            spun = after["awake"] - before["awake"]
         assert os.sched_getaffinity(0) <= processors_of(groups.pids())
-    spun = after["awake"] - before["awake"]
     whole = site.usage_between(before, after)
     without = site.usage_between({**before, "awake": 0.0}, {**after, "awake": 0.0})
-    assert spun > 1.0
     assert without.outside_cores - whole.outside_cores > 0.3
     assert not groups.pids()
     assert groups.usage_s() == 0.0

@@ -54,16 +54,6 @@ def test_a_node_that_starts_again_is_reached_at_once(subnet: int) -> None:
         assert answers_within(prefix, where["a"], 2.0)
 
 
-def test_a_cut_link_is_cut(subnet: int) -> None:
-    address = network.address(subnet, 0)
-    network.make_link(PLACES, NAME, "a", address, 1e9)
-    assert answers_within([], address, 2.0)
-    network.set_link(PLACES, NAME, "a", False)
-    assert not answers_within([], address, 1.0)
-    network.set_link(PLACES, NAME, "a", True)
-    assert answers_within([], address, 2.0)
-
-
 def test_a_network_in_use_is_not_given_again(subnet: int) -> None:
     assert network.choose_subnet(set(range(250))) != subnet
 

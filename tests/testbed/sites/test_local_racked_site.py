@@ -123,14 +123,16 @@ def test_shaping_off_takes_the_uplinks_limits_away_too(site: LocalSite, up: Test
     assert {"rack0-up", "rack0-down", "rack1-up", "rack1-down"} < limits().keys()
 
 
-def test_a_snapshot_holds_every_disk(site: LocalSite, up: Testbed) -> None:
-    write = "printf {} > /dev/hotbed/osd; printf {} > /dev/hotbed/osd1; sync"
-    read = "dd if=/dev/hotbed/osd bs=3 count=1; dd if=/dev/hotbed/osd1 bs=3 count=1"
+def test_a_snapshot_holds_files_and_every_disk(site: LocalSite, up: Testbed) -> None:
+    write = (
+        "echo {0} > /srv/file; printf {0} > /dev/hotbed/osd; printf {1} > /dev/hotbed/osd1; sync"
+    )
+    read = "cat /srv/file; dd if=/dev/hotbed/osd bs=3 count=1; dd if=/dev/hotbed/osd1 bs=3 count=1"
     shell(up, "osd0").run(["sh", "-c", write.format("old", "too")])
     site.snapshot(SPEC.name, "both")
     shell(up, "osd0").run(["sh", "-c", write.format("new", "won")])
     site.restore(SPEC.name, "both")
-    assert shell(up, "osd0").run(["sh", "-c", read]).text == "oldtoo"
+    assert shell(up, "osd0").run(["sh", "-c", read]).text == "old\noldtoo"
 
 
 def test_a_fault_is_every_disks(site: LocalSite, up: Testbed) -> None:
