@@ -30,6 +30,7 @@ from testbed.ssh import (
     Shell,
     SshShell,
     SshTarget,
+    completed,
     end_connections,
     is_refusal,
     last_line,
@@ -79,20 +80,11 @@ class OpenSsh:
             # No proof of identity is offered: the machine is not trusted yet.
             nobody = ["-o", "PreferredAuthentications=none", "-o", "HashKnownHosts=no"]
             where = f"{target.node} ({target.address})"
+            command = ["ssh", *options, *nobody, login, "true"]
             try:
-                done = subprocess.run(
-                    ["ssh", *options, *nobody, login, "true"],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    check=False,
-                    timeout=ASK_S,
-                )
+                done = completed(command, command, f"asking {where} for its key", None, ASK_S)
             except FileNotFoundError:
                 raise RemoteError(MISSING) from None
-            except subprocess.TimeoutExpired as error:
-                raise RemoteError(
-                    f"{where} showed no host key within {ASK_S:g} s.", retry=True
-                ) from error
             lines = seen.read_text().splitlines() if seen.exists() else []
         keys = [" ".join(line.split()[1:3]) for line in lines if line and line[0] not in "#@"]
         if not keys:
@@ -280,38 +272,24 @@ def field_of(address: str, port: int) -> str:
     return address if port == 22 else f"[{address}]:{port}"
 
 
-def _lines(files: Iterable[Path], address: str, port: int) -> list[list[str]]:
-    """Return the words of each line about a machine, without comments."""
-    found: list[str] = []
-    for file in files:
-        if file.exists():
-            done = subprocess.run(
-                ["ssh-keygen", "-F", field_of(address, port), "-f", str(file)],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=30,
-            )
-            found += [line for line in done.stdout.splitlines() if line and line[0] != "#"]
-    return [line.split() for line in found]
-
-
-def known(files: Iterable[Path], address: str, port: int) -> list[str]:
-    """Return the keys that known_hosts files (hashed or not) have for a machine."""
-    found = (words for words in _lines(files, address, port) if words[0][0] != "@")
-    return list(dict.fromkeys(" ".join(words[1:3]) for words in found if len(words) >= 3))
-
-
-def require_unrevoked(
-    name: str, shown: Sequence[str], files: Iterable[Path], address: str, port: int
-) -> None:
-    """Raise UserError if a machine shows a key that known_hosts files revoke."""
-    for words in _lines(files, address, port):
-        if words[0] == "@revoked" and " ".join(words[2:4]) in shown:
-            raise UserError(
-                f"machine {name} shows the host key {_fingerprints([' '.join(words[2:4])])}, which "
-                "known_hosts has as revoked (@revoked): give the machine a new host key."
-            )
+def known(files: Iterable[Path], address: str, port: int) -> tuple[list[str], list[str]]:
+    """Return the keys that known_hosts files (hashed or not) have for a machine, and the keys that
+    they revoke (@revoked)."""
+    keys, revoked = dict[str, None](), dict[str, None]()
+    for file in filter(Path.exists, files):
+        done = subprocess.run(
+            ["ssh-keygen", "-F", field_of(address, port), "-f", str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        for words in map(str.split, done.stdout.splitlines()):
+            if words and words[0] == "@revoked":
+                revoked[" ".join(words[2:4])] = None
+            elif len(words) >= 3 and words[0][0] not in "#@":
+                keys[" ".join(words[1:3])] = None
+    return list(keys), list(revoked)
 
 
 def judge(
@@ -319,6 +297,7 @@ def judge(
     shown: Sequence[str],
     *,
     vouched: Sequence[str],
+    revoked: Sequence[str] = (),
     expected: str | None = None,
     accept: bool = False,
 ) -> list[str]:
@@ -327,12 +306,20 @@ def judge(
     Args:
         shown: keys that it shows.
         vouched: keys that files have for it.
+        revoked: keys that files revoke.
         expected: a public key, or the fingerprint of a key, that the user gave for it.
         accept: True if a key that nobody vouches for is taken at first sight.
 
     Raises:
-        UserError: the machine shows another key than it should, or nobody vouches for it.
+        UserError: the machine shows a revoked key or another key than it should, or nobody vouches
+            for it.
     """
+    bad = [key for key in shown if key in revoked]
+    if bad:
+        raise UserError(
+            f"machine {name} shows the host key {_fingerprints(bad)}, which known_hosts has as "
+            "revoked (@revoked): give the machine a new host key."
+        )
     if expected is not None:
         same = [
             key
@@ -381,9 +368,10 @@ def _trusted(
     contact: Contact, target: SshTarget, name: str, trust: Trust, expected: str | None = None
 ) -> list[str]:
     shown = contact.host_keys(target)
-    require_unrevoked(name, shown, trust.files, target.address, target.port)
-    vouched = known(trust.files, target.address, target.port)
-    return judge(name, shown, vouched=vouched, expected=expected, accept=trust.accept)
+    vouched, revoked = known(trust.files, target.address, target.port)
+    return judge(
+        name, shown, vouched=vouched, revoked=revoked, expected=expected, accept=trust.accept
+    )
 
 
 # -- the first look: changes nothing, neither there nor in the user's files ------------------------

@@ -78,7 +78,7 @@ def test_a_client_that_hangs_is_a_machine_that_does_not_answer(
         raise subprocess.TimeoutExpired(argv, 60.0)
 
     monkeypatch.setattr(subprocess, "run", hang)
-    with pytest.raises(RemoteError, match="showed no host key within 60 s") as lost:
+    with pytest.raises(RemoteError, match="did not end within 60 s") as lost:
         OpenSsh().host_keys(target)
     assert lost.value.retry
     (tmp_path / "socket").touch()
@@ -109,9 +109,9 @@ RSA = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQDI"
 def test_a_key_in_a_file_is_trusted_and_another_of_its_kind_never(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"# a comment\n192.0.2.1 {KEY}\n[192.0.2.1]:2222,door {OTHER}\n")
-    assert contact.known([tmp_path / "none", file], "192.0.2.1", 22) == [KEY]
-    assert contact.known([file], "192.0.2.1", 2222) == [OTHER]
-    assert contact.known([file], "192.0.2.9", 22) == []
+    assert contact.known([tmp_path / "none", file], "192.0.2.1", 22) == ([KEY], [])
+    assert contact.known([file], "192.0.2.1", 2222) == ([OTHER], [])
+    assert contact.known([file], "192.0.2.9", 22) == ([], [])
 
 
 def test_what_files_say_is_pinned() -> None:
@@ -134,11 +134,11 @@ def test_a_key_or_fingerprint_of_the_users() -> None:
 def test_a_key_that_was_revoked_is_not_taken_at_first_sight(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"@revoked 192.0.2.1 {KEY}\n@cert-authority 192.0.2.1 {OTHER}\n")
-    assert contact.known([file], "192.0.2.1", 22) == []
-    with pytest.raises(UserError, match=r"has as revoked \(@revoked\)"):
-        contact.require_unrevoked("m", [KEY], [file], "192.0.2.1", 22)
-    contact.require_unrevoked("m", [OTHER], [file], "192.0.2.1", 22)
-    contact.require_unrevoked("m", [KEY], [file], "192.0.2.9", 22)
+    assert contact.known([file], "192.0.2.1", 22) == ([], [KEY])
+    for more in ({"accept": True}, {"expected": KEY}, {"vouched": [KEY]}):
+        with pytest.raises(UserError, match=r"has as revoked \(@revoked\)"):
+            contact.judge("m", [KEY], **{"vouched": [], "revoked": [KEY], **more})
+    assert contact.judge("m", [OTHER], vouched=[], revoked=[KEY], accept=True) == [OTHER]
 
 
 def test_nobody_vouches() -> None:

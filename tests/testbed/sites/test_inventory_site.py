@@ -180,6 +180,8 @@ def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: P
     make().release("small")
     nobody.write_text(nobody.read_text().replace(hosts.hosts["192.0.2.2"].host_key, KEY.format(99)))
     refuse(make, hosts, "known_hosts has another", **strict | {"accept_host_keys": True})
+    nobody.write_text(f"@revoked 192.0.2.2 {hosts.hosts['192.0.2.2'].host_key}\n")
+    refuse(make, hosts, r"has as revoked \(@revoked\)", **strict | {"accept_host_keys": True})
 
 
 def test_a_machine_that_another_testbed_holds(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
