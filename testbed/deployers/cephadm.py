@@ -167,14 +167,6 @@ class Run(Protocol):
         """Return a command's result, also with an exit code. RemoteError: it cannot be run."""
 
 
-@dataclass(frozen=True)
-class PollClock:
-    """Time, as a test may set it; seconds."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
 def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> Cluster:
     def run(
         node: Node, argv: Sequence[str], *, input: bytes = b"", timeout_s: float = COMMAND_S
@@ -194,16 +186,22 @@ class Cluster:
         testbed: its nodes are prepared.
         cephadm: builds command lines.
         run: runs commands.
-        clock: for waiting.
+        now, sleep: for waiting, in seconds.
     """
 
     def __init__(
-        self, testbed: Testbed, cephadm: CephadmCommand, run: Run, clock: PollClock | None = None
+        self,
+        testbed: Testbed,
+        cephadm: CephadmCommand,
+        run: Run,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._testbed = testbed
         self._cephadm = cephadm
         self._run = run
-        self._clock = clock or PollClock()
+        self._now, self._sleep = now, sleep
         # Any node if the monitors were let go already.
         self.first = (testbed.with_role("mon") or testbed.nodes)[0]
 
@@ -330,9 +328,9 @@ class Cluster:
         return None
 
     def _wait(self, missing: Callable[[], str | None]) -> None:
-        end = self._clock.now() + SERVICES_S
+        end = self._now() + SERVICES_S
         while (sentence := missing()) is not None:
-            if self._clock.now() >= end:
+            if self._now() >= end:
                 lost = [
                     f"{host.hostname} is {host.status}"
                     for host in parse_hosts(self._ask("orch", "host", "ls"))
@@ -343,7 +341,7 @@ class Cluster:
                     f"after {SERVICES_S / 60:.0f} min {sentence}{more}; look at `cephadm shell -- "
                     f"ceph log last cephadm` on node {self.first.name}."
                 )
-            self._clock.sleep(POLL_S)
+            self._sleep(POLL_S)
 
     def _ask(self, *arguments: str) -> str:
         what = f"`ceph {' '.join(arguments)}` failed"

@@ -328,24 +328,14 @@ def _kernel_findings(
 
 @dataclass(frozen=True)
 class Offset:
-    """A machine's clock against the engine's: between these bounds, in seconds."""
+    """A machine's clock against the engine's: the best guess and its largest error, in seconds."""
 
-    low_s: float
-    high_s: float
-
-    @property
-    def middle_s(self) -> float:
-        """The best guess."""
-        return (self.low_s + self.high_s) / 2
-
-    @property
-    def half_s(self) -> float:
-        """Largest error of the guess."""
-        return (self.high_s - self.low_s) / 2
+    middle_s: float
+    half_s: float
 
     def certainly_off(self, other: Offset) -> float:
         """Return the least possible difference of two machines' clocks."""
-        return max(self.low_s - other.high_s, other.low_s - self.high_s, 0.0)
+        return max(abs(self.middle_s - other.middle_s) - self.half_s - other.half_s, 0.0)
 
 
 def offset_of(shell: Shell, clock: Clock) -> Offset:
@@ -366,8 +356,8 @@ def offset_of(shell: Shell, clock: Clock) -> Offset:
                 f"the time of machine {shell.node} is unknown: `date +%s.%N` prints {text[:80]!r}."
             ) from None
         took = clock.monotonic() - began
-        looks.append(Offset(there - before - took, there - before))
-    return min(looks, key=lambda offset: offset.high_s - offset.low_s)
+        looks.append(Offset(there - before - took / 2, took / 2))
+    return min(looks, key=lambda offset: offset.half_s)
 
 
 def clock_finding(

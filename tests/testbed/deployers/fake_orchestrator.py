@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from schemas.errors import RemoteError
-from testbed.deployers.cephadm import PROGRAM, CephadmCommand, PollClock
+from testbed.deployers.cephadm import PROGRAM, CephadmCommand
 from testbed.sites.contract import Node
 from testbed.ssh import Completed
 
@@ -169,11 +169,11 @@ def daemon(kind: str, host: str, *, running: bool) -> dict[str, object]:
     return row | ({"version": "20.2.0"} if running else {})
 
 
-def stepped_clock() -> PollClock:
+def stepped_clock() -> dict[str, Any]:
     """Time that moves only when somebody sleeps."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    return PollClock(lambda: now[0], sleep)
+    return {"now": lambda: now[0], "sleep": sleep}

@@ -57,7 +57,7 @@ def machines() -> FakeMachines:
 
 @pytest.fixture
 def cluster(bed: Testbed, machines: FakeMachines) -> Cluster:
-    return Cluster(bed, TOOL, machines.run, stepped_clock())
+    return Cluster(bed, TOOL, machines.run, **stepped_clock())
 
 
 # --- specifications ------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
     """Those of a lab or behind address translation; cephadm itself knows of port 22 alone."""
     nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
     moved = replace(bed, nodes=tuple(nodes))
-    Cluster(moved, TOOL, machines.run, stepped_clock()).bring("tentacle", SETTINGS, silent)
+    Cluster(moved, TOOL, machines.run, **stepped_clock()).bring("tentacle", SETTINGS, silent)
     path = machines.bootstrapped[machines.bootstrapped.index("--ssh-config") + 1]
     text = machines.files[path].decode()
     assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n"), "the first that fits wins"
@@ -330,7 +330,7 @@ def test_what_is_left_of_a_testbed_is_removed_without_its_monitors(
 ) -> None:
     machines.programs = {"osd1"}
     left = replace(bed, nodes=(bed.node("osd1"),))
-    assert Cluster(left, TOOL, machines.run, stepped_clock()).remove(silent) == []
+    assert Cluster(left, TOOL, machines.run, **stepped_clock()).remove(silent) == []
     assert [what for _, what in machines.log] == ["test -f", "rm-cluster", "sh -c"]
 
 
