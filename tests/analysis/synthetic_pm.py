@@ -18,7 +18,7 @@ from analysis.prioritymeister.table2 import STATED
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.prioritymeister.mixes import labels_of
 from campaigns.session import typed_cells
-from schemas.cells.prioritymeister import PM, PmCell
+from schemas.cells.prioritymeister import PM, OneDisk, PmCell
 from schemas.run import Provenance, Run, Summary
 
 ALONE = {"A": 0.01, "B": 0.012, "C": 0.1, "D": 0.02, "I": 0.1, "J": 0.1, "K": 0.002}
@@ -40,8 +40,8 @@ def as_in_the_paper(cell: PmCell, workload: str) -> float:
     if cell.scenario == "misbehave":
         return 0.5 if cell.misbehaves else 1.0
     if cell.scenario == "burst":
-        return {"F": 0.995, "G": 0.97, "H": 0.95}.get(cell.burst or "", 0.98)
-    if cell.permutation is not None and cell.policy == "byslo":
+        return {"F": 0.995, "G": 0.97, "H": 0.95}.get(cell.burst, 0.98)
+    if isinstance(cell, OneDisk) and cell.permutation is not None and cell.policy == "byslo":
         return 0.99 if cell.permutation == "421" else 1.0
     return 0.995 if workload in ("B", "J") else 1.0
 
