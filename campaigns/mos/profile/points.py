@@ -238,7 +238,7 @@ def _amount(point: Point) -> float:
 
 def from_run_folders(folder: Path) -> Points:
     """The points of a campaign's finished runs: cells of experiments that vary one store's
-    resources (`campaigns/mos/parameters.py`) on real microstores.
+    resources (`schemas/cells/mos.py`) on real microstores.
 
     Raises:
         UserError: there is no such run.
