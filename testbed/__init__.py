@@ -1,1 +1,1 @@
-"""testbed"""
+"""Testbeds: specs, sites, stores, deployment and the admin node's agent."""

@@ -1,7 +1,7 @@
-"""Finds and ends the Ansible of a testbed, whoever started it.
+"""Find and end the Ansible processes of a testbed, whoever started them.
 
-ansible-playbook and its workers (each a session of its own) carry the path of the testbed's
-inventory on their command lines; a worker's ssh or local command is in its process group.
+ansible-playbook and its workers (each in a session of its own) have the path of the testbed's
+inventory on their command lines. A worker's ssh or local command is in the worker's process group.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _GRACE_S = 3.0
 
 
 def ansible_folder(directory: Path) -> Path:
-    """Where Ansible's files of the testbed kept in `directory` are."""
+    """Return the folder of Ansible's files for the testbed kept in `directory`."""
     return directory / FOLDER
 
 
 def processes(directory: Path) -> list[int]:
-    """Ids of the processes of the testbed's Ansible."""
+    """Return the ids of the processes of the testbed's Ansible."""
     mark = os.fsencode(ansible_folder(directory) / "inventory")
     found = []
     for entry in Path("/proc").iterdir():
@@ -37,7 +37,7 @@ def processes(directory: Path) -> list[int]:
 
 
 def end(directory: Path) -> None:
-    """End them with what they started: politely, then not."""
+    """End these processes and what they started: SIGTERM first, then SIGKILL."""
     for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
         limit = time.monotonic() + patience_s
         for pid in processes(directory):

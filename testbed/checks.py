@@ -1,4 +1,4 @@
-"""Doctor's checks: one function a thing that a testbed needs of this machine."""
+"""Doctor's checks: one function for each thing that a testbed needs of this machine."""
 
 from __future__ import annotations
 
@@ -13,34 +13,33 @@ GIB = 2**30
 QUEUEDISK = str(Path(__file__).resolve().parents[1] / "dataplane" / "bin" / "queuedisk")
 
 HOUSE_BYTES = 3 * GIB
-"""Beside the nodes: the root image and its cache (0.7 GiB), results and reports."""
+"""Disk space in addition to the nodes: root image and its cache (0.7 GiB), results, reports."""
 
 DISK_FLOOR = 0.5
-"""Share of the disks' whole size below which there is no point in starting: disks take only what is
-written to them, but fio's files fill the scratch part and the benchmarks' objects much of the
-rest."""
+"""Share of the disks' total size below which a start is pointless. Disks use only the space that
+was written, but fio's files fill the scratch part and the benchmarks' objects much of the rest."""
 
 MEMORY_FLOOR = 0.3
-"""Share of their memory limits that nine Ceph nodes really used after benchmarks: about 4 of 15 GiB
-(mon and mgr 0.33 GiB, eight OSDs 0.35 to 0.45 GiB each). With less a testbed cannot work; between
-this and the sum of the limits it works as long as the nodes do not fill them."""
+"""Share of their memory limits that nine Ceph nodes used after benchmarks: about 4 of 15 GiB (mon
+and mgr 0.33 GiB, eight OSDs 0.35 to 0.45 GiB each). A testbed needs at least this share. Below the
+sum of the limits it works as long as the nodes do not fill them."""
 
 MIN_CORES = 2
-"""What the eight shaped disks and their store were measured on."""
+"""Cores of the machine that the eight shaped disks and their store were measured on."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a testbed takes of this machine at most; zero when none is to be brought up."""
+    """Upper bound of what a testbed takes of this machine; zero if none is brought up."""
 
     disk_bytes: int = 0
     memory_bytes: int = 0
-    state: str = "/var/lib/hotbed"  # where disks and snapshots lie
+    state: str = "/var/lib/hotbed"  # folder of the disks and snapshots
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check's answer. `needed` False: a remark, things work without it."""
+    """Result of one check. If `needed` is False, a failure is only a remark."""
 
     name: str
     what: str
@@ -144,7 +143,7 @@ def shaping(machine: Machine, need: Need) -> Finding:
 
 
 def _tried_in_namespace(machine: Machine, name: str, what: str, script: str, how: str) -> Finding:
-    """Try it for real in a network namespace that ends with the command."""
+    """Try `script` for real in a network namespace that ends with the command."""
     if not machine.is_root():
         ok = machine.which(script.split()[0]) is not None
         found = "not tried: needs root" if ok else f"missing: {script.split()[0]}"
@@ -217,7 +216,7 @@ def _available_memory(machine: Machine) -> int:
 
 
 def _cgroup_mounts(machine: Machine) -> list[tuple[str, str]]:
-    """(``cgroup`` or ``cgroup2``, mount point + super options) of every cgroup mount."""
+    """Return (``cgroup`` or ``cgroup2``, mount point + super options) of every cgroup mount."""
     mounts = []
     for line in machine.read("/proc/self/mountinfo").splitlines():
         fields, separator, tail = line.partition(" - ")
@@ -227,7 +226,7 @@ def _cgroup_mounts(machine: Machine) -> list[tuple[str, str]]:
 
 
 def _controllers(machine: Machine) -> tuple[set[str], str]:
-    """Controllers that can be used, and which versions of cgroup they come from."""
+    """Return the usable controllers and the cgroup versions that provide them."""
     known = {
         line.split()[0]
         for line in machine.read("/proc/cgroups").splitlines()

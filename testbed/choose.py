@@ -1,4 +1,4 @@
-"""Which testbed and which nodes a person means."""
+"""Selection of a testbed and of its nodes by name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from testbed.sites.contract import Node, Site, State, Testbed
 
 
 def existing() -> list[tuple[Site, str]]:
-    """Every testbed that some site knows something of, with its site."""
+    """Return every testbed that a site has a record of, with its site."""
     return [(site, name) for site in map(open_site, kinds()) for name in site.names()]
 
 
 def choose(name: str | None = None) -> tuple[Site, str]:
-    """The testbed called `name`; without a name the only one there is.
+    """Return the testbed called `name`, or without a name the only testbed.
 
     Raises:
-        UserError: there is none, none of that name, or more than one and no name.
+        UserError: there is no testbed, none of that name, or more than one and no name.
     """
     found = existing()
     names = ", ".join(sorted({each for _, each in found}))
@@ -36,7 +36,7 @@ def choose(name: str | None = None) -> tuple[Site, str]:
 
 
 def choose_ready(name: str | None = None) -> tuple[Site, Testbed]:
-    """Like `choose`, for a testbed that has been brought up whole.
+    """Choose as in `choose`, but only a testbed that has been brought up completely.
 
     Raises:
         UserError: as `choose`, or as `ready`.
@@ -46,10 +46,10 @@ def choose_ready(name: str | None = None) -> tuple[Site, Testbed]:
 
 
 def ready(site: Site, name: str) -> Testbed:
-    """The testbed called `name` on `site`.
+    """Return the testbed called `name` on `site`.
 
     Raises:
-        UserError: its state is not READY; says what is missing.
+        UserError: its state is not READY; the message says what is missing.
     """
     known, testbed = site.status(name), site.find(name)
     if known.state is State.ABSENT:
@@ -66,7 +66,7 @@ def ready(site: Site, name: str) -> Testbed:
 
 
 def choose_partly(name: str | None = None) -> Testbed:
-    """Like `choose_ready`, for looking and stopping: nodes or links may be missing.
+    """Choose as in `choose_ready`, for status and stop: nodes or links may be missing.
 
     Raises:
         UserError: as `choose`, or no node of the testbed is known yet.
@@ -76,7 +76,7 @@ def choose_partly(name: str | None = None) -> Testbed:
 
 
 def select(testbed: Testbed, text: str) -> tuple[Node, ...]:
-    """Nodes by a comma list of names, groups, roles or ``all``, each once, in the spec's order.
+    """Return the nodes that a comma list of names, groups, roles or ``all`` selects, in spec order.
 
     Raises:
         UserError: a word names nothing.
@@ -99,7 +99,7 @@ def select(testbed: Testbed, text: str) -> tuple[Node, ...]:
 
 
 def _named(nodes: Sequence[Node], word: str) -> set[str]:
-    """What a word means: a node's name wins over a group's, a group's over a role's."""
+    """Return the nodes that a word names; a node's name wins over a group's, then a role's."""
     if word == "all":
         return {node.name for node in nodes}
     for found in (

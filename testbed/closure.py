@@ -1,13 +1,13 @@
-"""Closure of the code that makes a result, from what a cell executes to all that this reaches.
+"""Closure of the code that makes a result: all files that a cell's entry points reach.
 
-An entry is a path: below the repository, or absolute for what comes from elsewhere.
+An entry is a path, relative to the repository or absolute for files outside it.
 
 - A Python file reaches every module of the repository that it imports, in functions too, or names
   in a string (``"testbed.agent.units:units"``, ``python3 -m testbed.agent``), and the files that
   it names: those next to it (``"probe.py"``) and by their paths (``"testbed/agent/openloop"``).
 - A folder of Go files is a package, and reaches every package of its module that it imports.
-- Any other folder stands for all files below it, such as those of a role, and reaches the modules
-  that they name.
+- Any other folder stands for all files below it (for example a role), and reaches the modules
+that these files name.
 
 Comments, docstrings and spacing of Python and Go do not count, and tests are left out. What a
 notebook imports is left to other entries. Prints a digest: ``python3 -m testbed.closure ENTRY...``
@@ -37,14 +37,14 @@ _MOST_KEPT = 8192
 _TEST = re.compile(r"test_.*\.py|.*_test\.go")
 _GO_TOKEN = re.compile(
     r'("(?:\\.|[^"\\\n])*"|`[^`]*`|\'(?:\\.|[^\'\\\n])+\')'  # literals, kept
-    r"|(?:\s+|//(?!go:)[^\n]*|/\*.*?\*/)+",  # spacing and comments, but directives of the compiler
+    r"|(?:\s+|//(?!go:)[^\n]*|/\*.*?\*/)+",  # spacing and comments, except compiler directives
     re.DOTALL,
 )
 
 
 @dataclass(frozen=True)
 class Closure:
-    """Entry points of some code, and the digest (hex) of all that they reach; "" for no entries."""
+    """Entry points of code, and the digest (hex) of the files they reach; "" for no entries."""
 
     entries: tuple[str, ...] = ()
     digest: str = ""
@@ -60,12 +60,12 @@ class Closure:
 
 @cache
 def first(entries: tuple[str, ...]) -> Closure:
-    """The closure as this process read it first: what a process has imported stays as it was."""
+    """Return the closure as this process first read it: imported modules do not change later."""
     return Closure(entries, digest(entries))
 
 
 def digest(entries: Iterable[str]) -> str:
-    """SHA-256 (hex) of the closure of `entries`, as it is now."""
+    """Return the SHA-256 (hex) of the closure of `entries` as it is now."""
     found = sorted(files(entries).items())
     text = "".join(f"{name}\0{_read(path).digest}\n" for name, path in found)
     _kept().save()
@@ -73,7 +73,7 @@ def digest(entries: Iterable[str]) -> str:
 
 
 def newest(entries: Iterable[str]) -> str:
-    """Name of the file that was written last, or that is gone."""
+    """Return the name of the file that was written last, or of a missing file."""
     try:
         found = files(entries).items()
         return max((path.stat().st_mtime, name) for name, path in found)[1]
@@ -82,12 +82,12 @@ def newest(entries: Iterable[str]) -> str:
 
 
 def entry(path: Path) -> str:
-    """A file or folder as an entry; the repository's own have the same one on every machine."""
+    """Return a file or folder as an entry; the repository's own are the same on every machine."""
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
 
 
 def files(entries: Iterable[str]) -> dict[str, Path]:
-    """Every file of the closure of `entries` by name."""
+    """Return every file of the closure of `entries` by name."""
     walk = _Walk()
     for number, name in enumerate(entries):
         path = ROOT / name
@@ -95,7 +95,7 @@ def files(entries: Iterable[str]) -> dict[str, Path]:
             walk.add(path, name if not Path(name).is_absolute() else f"{number}:{path.name}")
         elif any(path.glob("*.go")):
             walk.package(path)
-        else:  # named from the folder on: a controller is the same wherever its folder is
+        else:  # relative to the folder: a controller is the same wherever its folder is
             for file in _below(path):
                 walk.add(file, f"{number}:{file.relative_to(path).as_posix()}")
     walk.follow()
@@ -115,8 +115,8 @@ def _is_left_out(path: Path) -> bool:
 
 
 class _Source(NamedTuple):
-    """A file's digest, and what it names: `once` is imported when the file is, `called` may be
-    when its functions are called; ``.a.b`` is relative."""
+    """A file's digest and the names in it. The file's import imports `once`; calls of its
+    functions may import `called`. ``.a.b`` is relative."""
 
     digest: str
     once: Sequence[str] = ()
@@ -130,7 +130,7 @@ def _read(path: Path) -> _Source:
 
 
 class _Walk:
-    """Files found, by name, and the Python files with imports that are still to be followed."""
+    """Files found, by name, and the Python files with imports that must still be followed."""
 
     def __init__(self) -> None:
         self.root = str(ROOT)
@@ -174,7 +174,7 @@ class _Walk:
                     ]
 
     def follow(self) -> None:
-        """Add what the files reach."""
+        """Add the files that the pending files reach."""
         while self._pending:
             place, whole = self._pending.pop()
             source = _read(Path(place))
@@ -215,7 +215,7 @@ class _Walk:
             self.add(folder / "__main__.py")
 
     def _modules(self, base: str, parts: list[str]) -> list[Path]:
-        """Files of `parts`, one below the other, as far as there are any."""
+        """Return the files of `parts`, each inside the one before, as far as they exist."""
         found: list[Path] = []
         for part in parts:
             base = f"{base}/{part}"
@@ -231,9 +231,9 @@ class _Walk:
 def _python(content: bytes) -> _Source:
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # loading it says so
+    except (SyntaxError, ValueError):  # loading the file reports the error
         return _Source(_sha(content))
-    # `ast.dump` differs between versions of Python, and an admin node may have another one.
+    # `ast.dump` differs between versions of Python, and an admin node may have another version.
     words: list[str] = []
     once, called, mentioned, paths = set[str](), set[str](), set[str](), set[str]()
 
@@ -289,7 +289,7 @@ _READ = {ast.Import, ast.ImportFrom, ast.If, ast.Constant, ast.JoinedStr}
 
 
 def _is_docstring(node: ast.AST) -> bool:
-    """True for a statement that is a string alone."""
+    """Return True if the statement consists of a string alone."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
@@ -320,7 +320,7 @@ def _text(content: bytes) -> _Source:
 
 
 def _notebook(content: bytes) -> _Source:
-    """Return the code cells of a notebook; their imports are left to other entries."""
+    """Read the code cells of a notebook; their imports are left to other entries."""
     try:
         cells = json.loads(content)["cells"]
         code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
@@ -332,7 +332,7 @@ def _notebook(content: bytes) -> _Source:
 _READERS: dict[str, Callable[[bytes], _Source]] = {
     ".py": _python,
     ".go": _go,
-    ".mod": _go,  # its comments look the same
+    ".mod": _go,  # its comments have the same syntax
     ".ipynb": _notebook,
 }
 
@@ -351,8 +351,8 @@ def _source(content: bytes, suffix: str) -> _Source:
 
 
 class _Kept(dict[str, Any]):
-    """Results of parsing, by the digest of the file. Parsing a few hundred files takes a third of a
-    second, so a clone keeps them. An admin node has few files, and keeps nothing."""
+    """Parse results by the digest of the file. Parsing a few hundred files takes a third of a
+    second, so a clone keeps them. An admin node has few files and keeps nothing."""
 
     unsaved = False
 

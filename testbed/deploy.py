@@ -1,7 +1,7 @@
-"""Deploys a testbed's store by Ansible, and removes it: playbooks/site.yml and remove.yml.
+"""Deployment and removal of a testbed's store by Ansible: playbooks/site.yml and remove.yml.
 
-Ansible runs through ansible-runner, with everything it writes below the testbed's directory. Its
-full output is kept in ``deploy.log`` there.
+ansible-runner runs Ansible and writes only below the testbed's directory. Ansible's full output is
+kept there in ``deploy.log``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from testbed.spec import TestbedSpec
 __all__ = ["LOG", "PLAYBOOKS", "DeployError", "RefusedError", "deploy", "remove", "spec_of"]
 
 SPEC_FILE = "spec.json"
-"""In a testbed's folder: the spec that it was brought up from."""
+"""File in a testbed's folder: the spec that the testbed was brought up from."""
 
 
 def deploy(
@@ -46,17 +46,17 @@ def deploy(
 ) -> dict[str, int]:
     """Bring the store, the load generators' files and the control plane to the nodes.
 
-    Repeating it resumes an interrupted deployment and changes nothing on a finished one.
+    A second run resumes an interrupted deployment and changes nothing on a finished one.
 
     Args:
         testbed: its nodes answer ssh.
-        spec: what they were made from.
-        progress: gets role and task with the share of the expected time that is done.
-        site: where it has `Capability.SHAPING`, disks are filled at full speed.
-        wipe: take devices that hold something else, and destroy it.
+        spec: the spec that the nodes were made from.
+        progress: gets role and task, with the finished share of the expected time.
+        site: if it has `Capability.SHAPING`, disks are filled at full speed.
+        wipe: take devices that hold other data, and destroy the data.
 
     Returns:
-        Changed tasks by node; a second run's are all 0.
+        Changed tasks by node; all 0 in a second run.
 
     Raises:
         UserError: the spec cannot be deployed, or a node is not fit for it (`RefusedError`).
@@ -71,7 +71,7 @@ def deploy(
 
 
 def control_plane(testbed: Testbed, spec: TestbedSpec, folder: Path) -> dict[str, Any]:
-    """Variables of the role `agent`; its archive is written into `folder`.
+    """Return the variables of the role `agent`, and write its archive into `folder`.
 
     Raises:
         UserError: a node lacks what the spec asks of it.
@@ -94,7 +94,7 @@ def remove(
     packages: bool = False,
     site: Site | None = None,
 ) -> dict[str, int]:
-    """Take everything away that `deploy` brought, also after a failed or interrupted one.
+    """Remove everything that `deploy` brought, also after a failed or interrupted deployment.
 
     Args:
         packages: also remove Ceph's and fio's packages.
@@ -111,8 +111,8 @@ def remove(
 def remove_agents(
     testbed: Testbed, spec: TestbedSpec, progress: Progress = silent, *, site: Site | None = None
 ) -> dict[str, int]:
-    """Take the two-choice scheduler's agents away, with their data, pools and keys; the store
-    stays, and the next `deploy` of the same spec brings them again.
+    """Remove the two-choice scheduler's agents, with their data, pools and keys; the store
+    stays, and the next `deploy` of the same spec brings the agents again.
 
     Raises:
         UserError: the spec asks for none.
@@ -130,12 +130,12 @@ def remove_agents(
 
 
 def save_spec(testbed: Testbed, spec: TestbedSpec) -> None:
-    """Keep the spec beside the testbed, for commands that get only its name."""
+    """Keep the spec in the testbed's folder, for commands that get only the testbed's name."""
     write_file(testbed.directory / SPEC_FILE, spec.model_dump_json(indent=1))
 
 
 def spec_of(testbed: Testbed) -> TestbedSpec:
-    """The spec that the testbed was brought up from.
+    """Return the spec that the testbed was brought up from.
 
     Raises:
         UserError: it was not kept, or is another version's.
@@ -154,7 +154,7 @@ def spec_of(testbed: Testbed) -> TestbedSpec:
 
 @contextmanager
 def unshaped(testbed: Testbed, site: Site | None) -> Iterator[None]:
-    """Disks and links at full speed while they are filled, where the site shapes them."""
+    """Run disks and links at full speed inside this context, if the site shapes them."""
     if site is None or not isinstance(site, ShapingSite):
         yield
         return

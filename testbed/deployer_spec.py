@@ -21,9 +21,9 @@ GENERATED = frozenset(
         *("user_config", "yes_i_know"),
     )
 )
-"""Variables of ceph-ansible that follow from the spec: `variables` may not say otherwise."""
+"""Variables of ceph-ansible that follow from the spec; `variables` may not set them."""
 TOLERATED = frozenset({"radosgw_frontend_port"})
-"""Accepted because specs of older testbeds may have them, without effect; a deployment refuses."""
+"""Accepted without effect, because older testbeds' specs may have them; a deployment refuses."""
 
 
 class _Strict(BaseModel):
@@ -39,8 +39,8 @@ class OwnDeployer(_Strict):
 class CephAnsibleDeployer(_Strict):
     """ceph-ansible's stable-9.0 at a pinned commit: Ceph 19 (Squid) from packages, OSDs on LVM.
 
-    `packages`: from Ceph's own archive (community, `mirror` instead of download.ceph.com) or from
-    the distribution, which must have Squid. `variables` are more of its group variables.
+    `packages` selects Ceph's own archive (community, `mirror` instead of download.ceph.com) or
+    the distribution, which must have Squid. `variables` are further group variables.
     """
 
     kind: Literal["ceph-ansible"] = "ceph-ansible"
@@ -71,7 +71,7 @@ class CephAnsibleDeployer(_Strict):
 class CephadmDeployer(_Strict):
     """cephadm: current releases, every daemon in a container of `engine`.
 
-    `image` is by default the one that the release's cephadm names.
+    `image` defaults to the image that the release's cephadm names.
     """
 
     kind: Literal["cephadm"] = "cephadm"

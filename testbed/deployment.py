@@ -1,4 +1,4 @@
-"""What `hotbed deploy` does: deploy and freeze, or remove, by a testbed's name alone."""
+"""Work of `hotbed deploy`: deploy and freeze, or remove, given only a testbed's name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
 
 _CHECKS = frozenset({"validate", "validate_volumes"})
-"""Roles that come before every other and only look. (ceph-ansible's own check comes after ours.)"""
-_DEPLOY_SHARE = 0.85  # of the time; the rest is freezing and starting again
+"""Roles that run first and only check. (ceph-ansible's own check comes after ours.)"""
+_DEPLOY_SHARE = 0.85  # of the time; the rest is for the snapshot and the restart
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done, for people and programs. Times in seconds; `changed` counts tasks."""
+    """Summary of the action, for people and programs. Times in seconds; `changed` counts tasks."""
 
     testbed: str
     action: str
@@ -30,7 +30,7 @@ class Outcome:
     snapshot_seconds: float | None = None
 
     def sentence(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         said = f"{self.testbed}: {self.action} in {self.seconds:.0f} s, {self.changed} changes"
         if self.snapshot is not None and self.snapshot_seconds is not None:
             said += f"; snapshot {self.snapshot!r} in {self.snapshot_seconds:.0f} s"
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def asked(site: Site, testbed: Testbed, deployer: str | None) -> TestbedSpec:
-    """Return the testbed's spec, with `deployer` in place of its own where one is named.
+    """Return the testbed's spec, with `deployer` in place of its own deployer if given.
 
     Raises:
         UserError: there is no such deployer, or it cannot deploy this spec on this site.
@@ -61,12 +61,12 @@ def bring(
 ) -> Outcome:
     """Deploy the spec that the testbed was brought up from, and freeze it as `deployed`.
 
-    The store is stopped cleanly before it is frozen and serves again at the end. A state that is
-    frozen already is left alone when nothing has changed.
+    The store is stopped cleanly before the snapshot, and serves again at the end. An existing
+    snapshot is left alone if nothing has changed.
 
     Args:
-        deployer: in place of the spec's; kept with the testbed, unless the deployment was refused
-            before it changed anything.
+        deployer: replaces the spec's deployer. It is kept with the testbed, unless the deployment
+            was refused before it changed anything.
 
     Raises:
         UserError, DeployError: see `testbed.deployers.contract.Deployer.deploy`.
@@ -80,7 +80,7 @@ def bring(
     def first(phase: str, share: float) -> None:
         progress(phase, share * (_DEPLOY_SHARE if freezes else 1.0))
 
-    # Left behind by a command that was cut off between the change and the freeze.
+    # The mark stays if a command is cut off between the change and the snapshot.
     unfrozen = testbed.directory / deployers.UNFROZEN
     again = unfrozen.exists()
     unfrozen.touch()
@@ -89,7 +89,7 @@ def bring(
         changed = sum(chosen.deploy(testbed, spec, first, site=site, wipe=wipe).values())
     except UserError as error:
         if _did_nothing(error, played=_last_play(testbed) != log):
-            # Not to be removed before another deployer may try, nor kept as the testbed's spec.
+            # The next deployer need not remove this one first, and the testbed keeps its old spec.
             deployers.disclaim(testbed, before)
             save_spec(testbed, kept)
             if not again:
@@ -111,20 +111,20 @@ def bring(
 
 
 def _last_play(testbed: Testbed) -> int:
-    """When the log of the last playbook was written (ns); 0 for never."""
+    """Return the time when the last playbook's log was written (ns); 0 for never."""
     log = testbed.directory / LOG
     return log.stat().st_mtime_ns if log.exists() else 0
 
 
 def _did_nothing(error: UserError, *, played: bool) -> bool:
-    """Whether a deployment ended before it changed any machine."""
+    """Return True if a deployment ended before it changed any machine."""
     if isinstance(error, RefusedError):
         return all(failure.role in _CHECKS for failure in error.failures)
     return not played
 
 
 def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: bool) -> str | None:
-    """Freeze the deployed state under a label that is not taken; None when that was not needed."""
+    """Freeze the deployed state under a free label, and return the label; None if not needed."""
     taken = site.snapshots(testbed.name)
     if DEPLOYED in taken and not again:
         return None

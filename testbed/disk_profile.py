@@ -1,7 +1,7 @@
 """A device's profile from the model of the local site's queue disk (docs/queue-disk.md).
 
-The proxy charges requests by a profile (section 4.2 of PriorityMeister). Of a disk that is itself a
-model none needs to be measured: this is the model's own positioning, as the table by distance that
+The proxy charges requests by a profile (section 4.2 of PriorityMeister). A modelled disk needs no
+measurement: this profile is the model's own positioning, in the form of the table by distance that
 `hotbed pm profile --kind by-distance` would measure.
 """
 
@@ -18,12 +18,12 @@ _NEAR, _FAR = 0.4, 1.125
 
 
 def profile_of(disk: DiskSpec, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
-    """The profile of a queue disk: type ``storageTable``, times in seconds, sizes in bytes.
+    """Return the profile of a queue disk: type ``storageTable``, times in seconds, sizes in bytes.
 
-    Between the table's distances the estimator goes straight, which is at most 1.8 % of the mean
-    positioning below the model. A request costs no positioning where the one before ended, and only
-    there: the disk has one head and no cache (``history`` 1). `mtu` is that of the links by which
-    requests come.
+    The estimator interpolates linearly between the table's distances, at most 1.8 % of the mean
+    positioning below the model. A request costs no positioning only where the previous one ended:
+    the disk has one head and no cache (``history`` 1). `mtu` is that of the links that requests
+    use.
     """
     steps = [disk.size * (step / _POINTS) ** 2 for step in range(_POINTS + 1)]
     distances = [-step for step in steps[:0:-1]] + steps

@@ -1,5 +1,5 @@
-"""Is everything there that a testbed needs? Asked by `hotbed doctor`, and by every command before
-it starts, so that what is missing is said in a sentence and not by a failure half-way.
+"""Checks that this machine has all that a testbed needs, for `hotbed doctor` and for every command
+before it starts. A missing thing is reported in a sentence, not by a failure half-way.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from testbed.spec import TestbedSpec
 def examine(
     names: Iterable[str], need: Need | None = None, machine: Machine | None = None
 ) -> list[Finding]:
-    """Findings of the checks called `names`, in their order.
+    """Return the findings of the checks called `names`, in the order of `names`.
 
     Args:
-        names: keys of `testbed.checks.CHECKS`; one that is none raises KeyError.
-        need: what `disk` and `memory` are held against; without it they need nothing.
-        machine: what is asked; by default this machine.
+        names: keys of `testbed.checks.CHECKS`; an unknown key raises KeyError.
+        need: requirement for `disk` and `memory`; by default zero.
+        machine: the machine to examine; by default this one.
     """
     asked = machine or ThisMachine()
     wanted = need or Need()
@@ -33,7 +33,7 @@ def examine(
 
 
 def need_of(spec: TestbedSpec) -> Need:
-    """Room for `spec` as its site plans it, with what Hotbed itself takes; none on other machines.
+    """Return the space that `spec` and Hotbed need here; zero if the nodes are other machines.
 
     Raises:
         UserError: the site cannot make such a testbed at all.
@@ -44,31 +44,31 @@ def need_of(spec: TestbedSpec) -> Need:
     if state is None:
         return Need()
     if site.status(spec.name).state is not State.ABSENT:
-        return Need(state=str(state))  # it has taken its room already
+        return Need(state=str(state))  # it has taken its space already
     return Need(cost.disk_bytes + HOUSE_BYTES, cost.memory_bytes, str(state))
 
 
 def diagnose(spec: TestbedSpec | None = None, machine: Machine | None = None) -> list[Finding]:
-    """Everything that `spec` needs of this machine; without one, a local testbed of any size."""
+    """Check all that `spec` needs of this machine; without a spec, a local testbed of any size."""
     if spec is None:
         here = examine((n for n in LOCAL_SITE if n not in {"disk", "memory"}), None, machine)
         return [*here, *deployers.findings()]
     found = examine(requirements(spec.site.kind), need_of(spec), machine)
     chosen = deployers.choose(spec)
-    # The project's own is checked by what every testbed needs.
+    # The checks that every testbed needs already cover the project's own deployer.
     return found if chosen.kind == "own" else [*found, replace(chosen.usable(), needed=True)]
 
 
 def lacking(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that keep a testbed from working."""
+    """Return the findings that keep a testbed from working."""
     return [finding for finding in findings if finding.needed and not finding.ok]
 
 
 def require(*names: str, spec: TestbedSpec | None = None, machine: Machine | None = None) -> None:
-    """Raise a sentence unless the checks called `names` (none: all that `spec` needs) pass.
+    """Raise an error unless the checks called `names` (none: all that `spec` needs) pass.
 
     Raises:
-        UserError: what is missing first, how to get it, and how many more are missing.
+        UserError: names the first missing thing, how to get it, and how many more are missing.
     """
     if names:
         findings = examine(names, need_of(spec) if spec else None, machine)

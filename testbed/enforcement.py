@@ -1,5 +1,5 @@
-"""A plan on a running testbed: parameters of the NFS proxies and of the network, put into force,
-looked at and taken away. The engine's side: everything goes through the admin node's agent.
+"""Enforcement of a plan on a running testbed: apply, read and remove the parameters of the NFS
+proxies and of the network. The engine's side: every call goes through the admin node's agent.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from testbed.agent.contract import Agent
 from testbed.sites.contract import Testbed
 
 PLAIN = "fifo"
-"""Mode of network parameters by which nothing is installed."""
+"""Mode of network parameters that installs nothing."""
 
 
 class Enforcement:
-    """What is enforced on a testbed whose store is NFS.
+    """Access to what is enforced on a testbed with the store NFS.
 
     Args:
-        testbed: deployed.
-        agent: its admin node; by default over ssh.
+        testbed: must be deployed.
+        agent: the admin node's agent; by default over ssh.
     """
 
     def __init__(self, testbed: Testbed, agent: Agent | None = None) -> None:
@@ -39,7 +39,7 @@ class Enforcement:
         return tuple(node.name for node in self.testbed.with_role("nfs"))
 
     def addresses(self) -> dict[str, tuple[str, ...]]:
-        """Addresses of all nodes, by name."""
+        """Return the addresses of all nodes, by name."""
         return {node.name: (node.address,) for node in self.testbed.nodes}
 
     # -- a proxy --------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class Enforcement:
         """Put parameters into force (the JSON of PUT /parameters); connections stay.
 
         Raises:
-            StoreError: the proxy refuses them, with its sentence; those of before stay.
+            StoreError: the proxy refuses them (the message says why); the old ones stay in force.
         """
         self._act([_put(server, parameters)])
 
@@ -57,21 +57,21 @@ class Enforcement:
         self._act([_put(server, None)])
 
     def put_profile(self, server: str, profile: Mapping[str, Any]) -> bool:
-        """Let the proxy charge by this profile; whether it was another, and the proxy started anew
-        with its default parameters."""
+        """Make the proxy charge by `profile`. Return True if the profile changed; the proxy then
+        restarted with its default parameters."""
         effects = self._act([{"action": "put-profile", "server": server, "profile": profile}])
         return bool(effects[0]["detail"]["changed"])
 
     def parameters(self, server: str) -> dict[str, Any]:
-        """What is in force at a proxy."""
+        """Return the parameters in force at a proxy."""
         return dict(self._ask(server, "parameters"))
 
     def status(self, server: str) -> dict[str, Any]:
-        """A proxy's counts (GET /status)."""
+        """Return a proxy's counts (GET /status)."""
         return dict(self._ask(server, "status"))
 
     def metrics(self, server: str) -> str:
-        """A proxy's page for Prometheus."""
+        """Return a proxy's metrics page for Prometheus."""
         return str(self._ask(server, "metrics")["text"])
 
     def trace_start(self, server: str, folder: str) -> None:
@@ -79,25 +79,25 @@ class Enforcement:
         self._ask(server, "trace-start", folder)
 
     def trace_stop(self, server: str) -> None:
-        """End the recording."""
+        """Stop the recording."""
         self._ask(server, "trace-stop")
 
     def sense(self, interval_s: float = 1.0) -> dict[str, Any]:
-        """Every proxy's counters as rates over an interval (`NfsObservation` as JSON)."""
+        """Return every proxy's counters as rates over an interval (`NfsObservation` as JSON)."""
         payload = {"interval_s": interval_s}
         return dict(self._agent.call("nfs-sense", payload, timeout_s=interval_s + 60))
 
     def caches(self) -> dict[str, int]:
-        """Drop what servers hold of the exported files; files by server."""
+        """Drop the servers' caches of the exported files; return the number of files by server."""
         return dict(self._agent.call("nfs-caches", timeout_s=180))
 
     # -- the network ----------------------------------------------------------------------------
 
     def network_apply(self, network: Mapping[str, Any]) -> None:
-        """Put network parameters into force on every host, and nothing on the others.
+        """Put network parameters into force on the hosts they name; remove them on the others.
 
         Raises:
-            StoreError: a host cannot; all are freed again.
+            StoreError: a host cannot enforce them; enforcement is then removed from all hosts.
         """
         hosts = _enforced(network)
         self._known(hosts)
@@ -109,26 +109,26 @@ class Enforcement:
             raise
 
     def network_check(self, network: Mapping[str, Any] | None = None) -> dict[str, list[str]]:
-        """By node, in words, what is not as these parameters (None: nothing) want it; nodes where
-        all is as it should be are left out."""
+        """Return, by node, sentences on each difference from these parameters (None: nothing
+        enforced). Nodes without differences are left out."""
         hosts = {} if network is None else _enforced(network)
         self._known(hosts)
         found = self._agent.call("nfs-check", {"network": hosts}, timeout_s=180)
         return {host: list(said) for host, said in found.items() if said}
 
     def network_remove(self) -> None:
-        """Take the network's enforcement away, everywhere."""
+        """Remove the network's enforcement from all nodes."""
         self._act(self._free())
 
     # -- both -----------------------------------------------------------------------------------
 
     def apply(self, parameters: Mapping[str, Any], *, unknown: str = "refuse") -> None:
-        """Put a plan's parameters (storage by device, network) into force; other servers get their
-        default ones.
+        """Put a plan's parameters (storage by device, network) into force; servers without
+        parameters get their default ones.
 
         Args:
             parameters: see docs/prioritymeister.md, "Parameters".
-            unknown: what becomes of clients that no workload names: refuse or best-effort.
+            unknown: treatment of clients that no workload names: refuse or best-effort.
         """
         storage = storage_by_server(parameters)
         self._known(storage)
@@ -140,7 +140,7 @@ class Enforcement:
         self.network_apply(parameters["network"])
 
     def remove(self) -> None:
-        """Default parameters for every proxy, and a network without enforcement."""
+        """Reset every proxy to its default parameters, and remove the network's enforcement."""
         self._act([_put(server, None) for server in self.servers] + self._free())
 
     # -- inside ---------------------------------------------------------------------------------
@@ -171,10 +171,10 @@ class Enforcement:
 
 
 def storage_by_server(parameters: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """A proxy's parameters by server, from those by device (``server:device``).
+    """Return the proxies' parameters by server, from parameters by device (``server:device``).
 
     Raises:
-        UserError: two devices of one server are used; a proxy stands before one.
+        UserError: two devices of one server are used; a proxy serves one device.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for device, given in parameters["storage"].items():
@@ -189,7 +189,7 @@ def storage_by_server(parameters: Mapping[str, Any]) -> dict[str, Mapping[str, A
 
 
 def _enforced(network: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters by host; none where nothing is to be installed."""
+    """Return the parameters by host, without the hosts that need no installation."""
     if network.get("mode") == PLAIN:
         return {}
     return {name: host for name, host in network["hosts"].items() if host["flows"]}

@@ -1,4 +1,4 @@
-"""One command on many nodes at once, its lines handed on as they come."""
+"""One command on many nodes in parallel, with its output passed on line by line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from testbed.sites.contract import Node, Testbed
 from testbed.ssh import attended
 
 OnLine = Callable[[str, str, bool], None]
-"""Called with a node's name, a line without its end, and whether it came on standard error."""
+"""Called with a node's name, a line without its newline, and True if it came on standard error."""
 
 
 def run_on(
     testbed: Testbed, nodes: Sequence[Node], argv: Sequence[str], on_line: OnLine
 ) -> dict[str, int]:
-    """Run `argv` (as a shell command line when it is one word) on every node in parallel.
+    """Run `argv` (a single word is a shell command line) on every node in parallel.
 
-    Interrupted, it ends the command on every node.
+    If interrupted, end the command on every node.
 
     Returns:
-        node -> exit code; 255 when it could not be reached.
+        node -> exit code; 255 if the node could not be reached.
     """
     line = threading.Lock()
     processes = {

@@ -1,4 +1,4 @@
-"""Tables for Jupyter; every text in them is escaped."""
+"""Tables for Jupyter, with every text escaped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def table(
     note: str = "",
     status: str | None = None,
 ) -> str:
-    """Return a table with one cell a value.
+    """Return a table with one cell for each value.
 
     Args:
-        columns: the head; without one if every name is empty.
+        columns: the head; no head if every name is empty.
         rows: the body, of which `MOST_ROWS` are shown.
-        title, note: a caption, its title in bold.
+        title, note: the caption, with the title in bold.
         status: colours the border, see `COLOURS`.
     """
     shown = list(rows)

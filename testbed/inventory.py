@@ -1,11 +1,11 @@
-"""A testbed as an Ansible inventory: the same groups and variables for every site.
+"""A testbed as an Ansible inventory, with the same groups and variables for every site.
 
-Groups carry ceph-ansible's names (mons, mgrs, osds, rgws, clients), `admins`, the one node with the
-control plane, `servers`, those of NFS, `nfs`, all nodes of a testbed whose store is NFS, `objects`,
-object servers on files, `files`, all nodes of a testbed of those, `twochoice`, nodes with the
-two-choice scheduler's agents or clients, `proxies` and `storages`, Swift's, and `swift`, all nodes
-of a testbed of microstores.
-docs/deployment.md lists the variables, for inventories written by hand.
+Most groups have ceph-ansible's names: mons, mgrs, osds, rgws, clients. The others are `admins`
+(the one node with the control plane), `servers` (NFS servers), `nfs` (all nodes if the store is
+NFS), `objects` (object servers on files), `files` (all nodes if the store is object servers),
+`twochoice` (nodes with the two-choice scheduler's agents or clients), `proxies` and `storages`
+(Swift's), and `swift` (all nodes if the store is microstores). docs/deployment.md lists the
+variables, for inventories written by hand.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ _NAMESPACE = uuid.UUID("6d6b0d1c-0f6c-5b0e-9f0b-6f4a9d8b2f11")
 
 
 def cluster_id(testbed: Testbed) -> str:
-    """The fsid of the testbed's cluster: the same at every deployment, so that one resumes."""
+    """Return the fsid of the testbed's cluster; it never changes, so a deployment can resume."""
     return fsid_of(testbed.site, testbed.name)
 
 
 def fsid_of(site: str, name: str) -> str:
-    """The fsid that a testbed's cluster has, or would have."""
+    """Return the fsid that a testbed's cluster has, or would have."""
     return str(uuid.uuid5(_NAMESPACE, f"{site}/{name}"))
 
 
 def osd_ids(testbed: Testbed) -> dict[str, tuple[int, ...]]:
-    """OSD numbers by node, one a device: counted over the nodes with the role osd in the spec's
-    order, and over the devices of each."""
+    """Return the OSD numbers by node, one for each device. They count over the nodes with the role
+    osd in the spec's order, and over each node's devices."""
     numbers = itertools.count()
     return {
         node.name: tuple(itertools.islice(numbers, len(node.osd_devices)))
@@ -75,7 +75,7 @@ def osd_ids(testbed: Testbed) -> dict[str, tuple[int, ...]]:
 
 
 def fio_file_bytes(disk: DiskSpec, node: str) -> int:
-    """Size of each of fio's files on a node with this disk, whole MiB.
+    """Return the size of each of fio's files on a node with this disk, in whole MiB.
 
     Raises:
         UserError: the scratch part is too small for them.
@@ -92,7 +92,7 @@ def fio_file_bytes(disk: DiskSpec, node: str) -> int:
 
 
 def agent_config(testbed: Testbed, spec: TestbedSpec) -> AgentConfig:
-    """What the admin node gets to know of its testbed."""
+    """Return the admin node's description of its testbed."""
     numbers = osd_ids(testbed)
     nodes = tuple(
         AgentNode(
@@ -113,10 +113,10 @@ def agent_config(testbed: Testbed, spec: TestbedSpec) -> AgentConfig:
 
 
 def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[str, Any]:
-    """Variables of one node.
+    """Return the variables of one node.
 
     Raises:
-        UserError: a node with the role osd has no device for it.
+        UserError: a node with the role osd has no device for its OSD.
     """
     variables: dict[str, Any] = {
         "ansible_host": node.reached_at,
@@ -151,9 +151,9 @@ def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[
 
 
 def _osds(testbed: Testbed, node: Node) -> list[dict[str, Any]]:
-    """Number, lasting identity and device of each of a node's OSDs."""
+    """Return the number, permanent UUID and device of each OSD of a node."""
     cluster = uuid.UUID(cluster_id(testbed))
-    # The first keeps the identity of a node's only OSD: testbeds of before go on.
+    # The first OSD's UUID depends on the node alone, so that older testbeds stay deployable.
     names = [node.name, *(f"{node.name}/{place}" for place in range(1, len(node.osd_devices)))]
     return [
         {"id": number, "uuid": str(uuid.uuid5(cluster, name)), "device": device}
@@ -164,8 +164,8 @@ def _osds(testbed: Testbed, node: Node) -> list[dict[str, Any]]:
 
 
 def ssh_arguments(testbed: Testbed, node: Node | None = None) -> str:
-    """Options of every ssh that Ansible starts: host keys checked, nothing from the home folder;
-    for a `node` with those that lead through another machine.
+    """Return the options of every ssh that Ansible starts: checked host keys, no files of the home
+    folder, and for a `node` also the way through another machine.
     """
     options = (
         "IdentitiesOnly=yes",
@@ -186,7 +186,7 @@ def ssh_arguments(testbed: Testbed, node: Node | None = None) -> str:
 def build_inventory(
     testbed: Testbed, spec: TestbedSpec, extra: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The inventory as Ansible's YAML plugin reads it; `extra` are more variables for all.
+    """Return the inventory for Ansible's YAML plugin; `extra` adds variables for all nodes.
 
     Raises:
         UserError: the spec has no store, a device is missing, or scratch is too small.
@@ -197,7 +197,7 @@ def build_inventory(
     disks = spec.disks()
     common: dict[str, Any] = {
         "ansible_python_interpreter": "/usr/bin/python3",
-        # Ansible puts it into quotes for ssh, which expands percent signs in it.
+        # Ansible quotes the path for ssh, which expands percent signs in it.
         "ansible_ssh_private_key_file": str(testbed.ssh_key).replace("%", "%%"),
         "ansible_ssh_common_args": ssh_arguments(testbed),
         "hotbed_testbed": testbed.name,

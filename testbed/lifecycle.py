@@ -1,8 +1,8 @@
-"""A deployed store as a whole: stop it, start it, wait until it serves, go back to a snapshot.
+"""Operations on a whole deployed store: stop, start, wait until it serves, restore a snapshot.
 
-Used by the engine over ssh; nodes need nothing but systemd and the agent's bundle (Ceph: on the
-admin node; NFS: on every node). Agents of the two-choice scheduler go before the store under them
-and come after it.
+The engine uses them over ssh. Nodes need only systemd and the agent's bundle (Ceph: on the admin
+node; NFS: on every node). Agents of the two-choice scheduler stop before the store below them and
+start after it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from testbed.reach import shell_to
 from testbed.sites.contract import Progress, SnapshotSite, Testbed, silent
 
 DEPLOYED = "deployed"
-"""Label of the snapshot that `hotbed deploy` leaves."""
+"""Label of the snapshot that `hotbed deploy` takes."""
 
 STOP_S = 60.0
 HEALTH_S = 120.0
-# In this order: a gateway ends with work of its own in the OSDs, without which it waits until it is
-# killed; OSDs tell the monitors that they go, and the monitors are still there to hear it.
+# In this order: a stopping gateway needs the OSDs for its last requests, else it waits until it is
+# killed. Stopping OSDs report to the monitors, which must still run.
 _KINDS = (("rgw", "radosgw"), ("osd", "osd"), ("mgr", "mgr"), ("mon", "mon"))
 _AGENTS = "hotbed-twochoice.target"
 _SWIFT_UNITS = "hotbed-swift-*.service"
@@ -32,8 +32,8 @@ _NFS_UNITS = ("hotbed-nfsproxy.service", "hotbed-ganesha.service", "hotbed-rpcbi
 
 
 def stop_store(testbed: Testbed) -> None:
-    """Stop every daemon cleanly, in the order that they need each other; of NFS and Swift the
-    proxies and servers.
+    """Stop every daemon cleanly, in the order of their dependencies; for NFS and Swift the proxies
+    and servers.
 
     Raises:
         RemoteError: a node cannot be reached, or a daemon does not stop.
@@ -48,12 +48,12 @@ def stop_store(testbed: Testbed) -> None:
     _agents(testbed, "stop")
     for role, kind in _KINDS:
         _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}.target"])
-        # A target's stop does not wait for its daemons; stopping them again does.
+        # A target's stop does not wait for its daemons; a stop of the daemons does.
         _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}@*.service"])
 
 
 def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
-    """Start every daemon and wait until the store serves; the seconds that took.
+    """Start every daemon and wait until the store serves; return the seconds this took.
 
     Raises:
         RemoteError: a node cannot be reached.
@@ -63,7 +63,7 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "start", *reversed(_NFS_UNITS[:2])])
     elif testbed.with_role("proxy"):
-        # By name: a pattern starts only what is loaded.
+        # By name, because a pattern starts only loaded units.
         for role in ("storage", "proxy"):
             _everywhere(testbed, role, ["sh", "-c", _START_SWIFT])
     elif not testbed.with_role("object"):
@@ -76,8 +76,8 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
 
 @contextmanager
 def stopped_store(testbed: Testbed) -> Iterator[None]:
-    """A store at rest, which serves again afterwards: also where it could not be stopped whole, or
-    what was done meanwhile failed.
+    """Stop the store inside this context and start it afterwards, also if the stop was incomplete
+    or the block failed.
 
     Raises:
         RemoteError, StoreError: from `stop_store` and `start_store`.
@@ -86,7 +86,7 @@ def stopped_store(testbed: Testbed) -> Iterator[None]:
         stop_store(testbed)
         yield
     except BaseException:  # Ctrl-C too
-        # What failed is what has to be told, not what this comes to.
+        # Report the first failure, not the failure of the restart.
         with suppress(HotbedError):
             start_store(testbed)
         raise
@@ -94,12 +94,12 @@ def stopped_store(testbed: Testbed) -> Iterator[None]:
 
 
 def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
-    """Wait until the store serves (HEALTH_OK, all OSDs up, all PGs active+clean; every NFS server
-    behind its proxy; every object server's agent); seconds.
+    """Wait until the store serves (Ceph: HEALTH_OK, all OSDs up, all PGs active+clean; NFS: every
+    server behind its proxy; object servers: every agent); return the seconds this took.
 
     Raises:
-        StoreError: not in time; the message says what is missing.
-        RemoteError: the admin node, or an NFS server's, cannot be reached.
+        StoreError: it does not serve in time; the message says what is missing.
+        RemoteError: the admin node or a node of an NFS server cannot be reached.
     """
     if testbed.with_role("nfs"):
         return _wait_nfs(testbed, timeout_s)
@@ -162,7 +162,7 @@ def _wait_agents(testbed: Testbed, timeout_s: float) -> float:
 def restore_snapshot(
     site: SnapshotSite, name: str, label: str = DEPLOYED, progress: Progress = silent
 ) -> Testbed:
-    """Put nodes and disks back to a snapshot and wait until the store serves again.
+    """Restore nodes and disks from a snapshot and wait until the store serves again.
 
     Daemons start with their nodes, so this is the site's restore and a wait. A snapshot from before
     the deployment has no store to wait for.
@@ -184,8 +184,8 @@ def save_snapshot(
     """Freeze nodes and disks while the store is stopped; it serves again afterwards.
 
     Raises:
-        UserError: the store is steered or loaded: a snapshot would keep what is not the store's.
-        SiteError, RemoteError, StoreError: it cannot be stopped, frozen or started.
+        UserError: the store is steered or loaded, so a snapshot would keep foreign state.
+        SiteError, RemoteError, StoreError: the store cannot be stopped, frozen or started.
     """
     if not has_store(testbed):
         site.snapshot(testbed.name, label)
@@ -214,7 +214,7 @@ def has_store(testbed: Testbed) -> bool:
 
 
 def unrest(testbed: Testbed) -> list[str]:
-    """Return what steers or loads a deployed store, a sentence each with what to do about it.
+    """Return what steers or loads a deployed store, with one sentence of advice for each.
 
     Raises:
         UserError, RemoteError, StoreError: from the admin node's agent.
@@ -232,7 +232,7 @@ def unrest(testbed: Testbed) -> list[str]:
     for loads in (agent.units(), agent.strays()):
         found += [f"{one} loads node {node}" for node, names in loads.items() for one in names]
     if found:
-        return found  # the rest follows from it
+        return found  # further findings would only be consequences
     if agent.call("disturb-status")["running"]:
         return ["a disturbance plan runs (wait for its end)"]
     changed = agent.call("unclean", timeout_s=120)
@@ -240,9 +240,9 @@ def unrest(testbed: Testbed) -> list[str]:
 
 
 def _agents(testbed: Testbed, verb: str) -> None:
-    """Start or stop the scheduler's agents on the nodes that have any; starting waits for them."""
+    """Start or stop the scheduler's agents on the nodes that have any; a start waits for them."""
     there = f"/etc/systemd/system/{_AGENTS}"
-    # A target's stop does not wait for its services; stopping them again does.
+    # A target's stop does not wait for its services; a stop of the services does.
     more = "hotbed-twochoice@*.service" if verb == "stop" else ""
     script = f"[ ! -e {there} ] || systemctl {verb} {_AGENTS} {more}"
     for role in ("osd", "object"):

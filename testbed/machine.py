@@ -1,5 +1,5 @@
-"""What can be asked of the machine under our feet. Doctor's checks ask only through this, so
-that a test can stand in another machine.
+"""Questions about the machine that Hotbed runs on. Doctor's checks ask only through this interface,
+so that a test can replace the machine.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Machine(Protocol):
-    """Read-only questions; none of them raises."""
+    """Read-only questions; no method raises."""
 
     def system(self) -> str:
-        """Kernel's name, such as ``Linux`` or ``Darwin``."""
+        """Return the kernel's name, such as ``Linux`` or ``Darwin``."""
 
     def is_root(self) -> bool:
-        """Whether we run as root."""
+        """Return True if we run as root."""
 
     def which(self, program: str) -> str | None:
-        """Path of a program, the system folders included; None when there is none."""
+        """Return the path of a program, with the system folders searched too; None if not found."""
 
     def has_module(self, name: str) -> bool:
-        """Could this Python import the module?"""
+        """Return True if this Python can import the module."""
 
     def is_there(self, path: str) -> bool:
-        """Whether `path` exists."""
+        """Return True if `path` exists."""
 
     def is_executable(self, path: str) -> bool:
-        """Whether `path` is a file that may be executed."""
+        """Return True if `path` is an executable file."""
 
     def read(self, path: str) -> str:
-        """Text of a file; empty when it cannot be read."""
+        """Return the text of a file; empty if it cannot be read."""
 
     def free_bytes(self, path: str) -> int:
-        """Bytes that a user may still write on the file system that holds (or would hold) it."""
+        """Return the bytes that a user may still write on the (future) file system of `path`."""
 
     def cores(self) -> int:
-        """Processors that we may use."""
+        """Return the number of processors that we may use."""
 
     def succeeds(self, *command: str) -> bool:
-        """Whether a harmless command that leaves nothing behind exits with 0."""
+        """Return True if a harmless command without lasting effects exits with 0."""
 
 
 class ThisMachine:
-    """The real one."""
+    """The real machine."""
 
     def system(self) -> str:
         return platform.system()

@@ -1,5 +1,5 @@
-"""What a testbed's description says of its machines: groups of nodes with their disks and links,
-racks, the network between them, and the site they come from.
+"""A spec's description of the machines: groups of nodes with their disks and links, racks, the
+network between them, and their site.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _algorithm(name: str) -> str:
 
 
 SIZE_SLACK = 0.9
-"""Least share of a size asked for that a device must have: a partition is a little smaller."""
+"""Smallest share of a requested size that a device must have: a partition is a little smaller."""
 
 
 ROOT_SIZE = 2 * 2**30
@@ -45,10 +45,10 @@ ROOT_SIZE = 2 * 2**30
 class DiskSpec(Strict):
     """One disk of a node.
 
-    `size` holds a raw part for the store and a `scratch` part for files (fio's); 0: no files, the
+    `size` holds a raw part for the store and a `scratch` part for files (fio's); with scratch 0 the
     whole disk is the store's. `positioning` is the mean time to a random offset and `bandwidth` the
     transfer rate of the local site's queue disk; `queue_depth` is the device's nr_requests. Real
-    machines have their own disks: there the last three are ignored and `size` is a minimum.
+    machines have their own disks: they ignore the last three, and `size` is a minimum.
     """
 
     size: Bytes = Field(default=12 * 2**30, ge=2**30)
@@ -67,12 +67,12 @@ class DiskSpec(Strict):
 
 
 class GroupSpec(Strict):
-    """`count` alike nodes, named <group>0, <group>1, ... (<group> alone when count is 1).
+    """`count` identical nodes, named <group>0, <group>1, ... (<group> alone if count is 1).
 
-    A node has `disks` disks as `disk` says, each a store daemon's own. Files (scratch) are kept on
-    nodes with one disk only: fio and its OSD are to meet on the same one. `root_size` is the most
-    that a node of the local site writes outside its disks (logs, configuration, a monitor's store),
-    all snapshots together; real machines have roots of their own.
+    A node has `disks` disks like `disk`, each for one daemon of the store. Only nodes with one disk
+    hold files (scratch), so that fio and the OSD use the same disk. `root_size` limits what a node
+    of the local site writes outside its disks (logs, configuration, a monitor's store), all
+    snapshots together; real machines have their own roots.
     """
 
     name: Name
@@ -107,14 +107,14 @@ class GroupSpec(Strict):
 
 
 class RackSpec(Strict):
-    """Which node is in which rack, and how narrow the way out of a rack is.
+    """Assignment of nodes to racks, and the rate of each rack's uplink.
 
     Either `count` racks (rack0, rack1, ...) that share the nodes with the role osd evenly and in
-    order, or `members`, the nodes by rack. Nodes in no rack are at the core, as a client at the
-    other end of the building is. With `uplink` all traffic of a rack with other racks and the core
-    shares a link of this rate each way (Ursa's scenario Controlled); without it the network is flat
-    (Random), and racks are only what the store knows of. Real machines have a network of their own:
-    there `uplink` is ignored.
+    order, or `members`, the nodes by rack. Nodes in no rack are at the core, like a distant client.
+    With `uplink` all traffic between a rack and other racks or the core shares a link of this rate
+    each way (Ursa's scenario Controlled). Without it the network is flat (Random), and only the
+    store
+    uses the racks. Real machines have their own network and ignore `uplink`.
     """
 
     count: int | None = Field(default=None, ge=1, le=1000)
@@ -139,13 +139,13 @@ class RackSpec(Strict):
 
 
 class NetworkSpec(Strict):
-    """How the network of a site that makes its own treats packets.
+    """Packet handling of the network, at a site that makes its own network.
 
     With `priority_levels` n each of the switch's ports serves DSCP CS7 (level 1) down to CS(8 - n)
     by strict priority, and everything else after them (section 5.4 of PriorityMeister; its switch
-    had 7); 0: first come, first served. `mtu` is the largest IP packet of every link in bytes, and
-    `congestion_control` what TCP of the nodes uses (None: the site's choice, reno on the local
-    one). Real machines keep their own two: their sites refuse others than the defaults.
+    had 7); 0: first come, first served. `mtu` is the largest IP packet of every link in bytes.
+    `congestion_control` is the TCP algorithm of the nodes (None: the site's choice, reno on the
+    local one). Real machines keep their own two: their sites refuse values other than the defaults.
     """
 
     priority_levels: int = Field(default=0, ge=0, le=7)
@@ -154,7 +154,7 @@ class NetworkSpec(Strict):
 
 
 class SiteSpec(Strict):
-    """Where the machines come from; `options` are checked by the site itself."""
+    """Site of the machines; the site itself checks `options`."""
 
     kind: str = "local"
     options: dict[str, object] = Field(default_factory=dict)

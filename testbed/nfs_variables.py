@@ -1,4 +1,4 @@
-"""The variables of the roles ganesha, nfsproxy, replay and netenforcer, from a spec."""
+"""Variables of the roles ganesha, nfsproxy, replay and netenforcer, from a spec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
 
 
 def variables_of(store: NfsSpec) -> dict[str, Any]:
-    """Variables of all nodes.
+    """Return the variables of all nodes.
 
     Raises:
         UserError: the programs that go to the nodes are not built.
@@ -38,8 +38,7 @@ def variables_of(store: NfsSpec) -> dict[str, Any]:
 
 
 def parameters_of(testbed: Testbed, store: NfsSpec) -> dict[str, Any]:
-    """The proxy's parameters until others are put into force: each client is a workload, with the
-    name of its node."""
+    """Return the proxy's initial parameters: each client is a workload, named like its node."""
     return {
         "policy": store.policy,
         "depth": store.depth,
@@ -53,7 +52,7 @@ def parameters_of(testbed: Testbed, store: NfsSpec) -> dict[str, Any]:
 def host_of(
     testbed: Testbed, node: Node, disk: DiskSpec, store: NfsSpec, mtu: int = ETHERNET_MTU
 ) -> dict[str, Any]:
-    """Variables of one server. Its whole disk, or its scratch part, holds the export.
+    """Return the variables of one server. Its whole disk or its scratch part holds the export.
 
     Raises:
         UserError: its site names no device.

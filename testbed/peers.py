@@ -1,4 +1,4 @@
-"""Check that the store's back ends of a testbed that is up are closed to all but its nodes."""
+"""Check that only a testbed's nodes can reach the back ends of its store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK = (
     f"test -d /etc/hotbed || {{ echo {ABSENT}; exit; }}; "
     "nft list table inet hotbed_peers | grep -q 'dport.*drop' && cat /etc/hotbed/peers.nft"
 )
-"""Prints the rules that the role base loaded, if they are in force."""
+"""Print the rules that the role base loaded, if they are in force."""
 
 
 def findings(testbed: Testbed) -> dict[str, Finding]:

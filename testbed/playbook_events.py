@@ -1,6 +1,6 @@
-"""What ansible-runner's events mean to people: how far a playbook is, and why it failed.
+"""Progress of a playbook and reasons of its failure, from ansible-runner's events.
 
-An event is a mapping with ``event`` (its kind) and ``event_data``, as ansible-runner 2.4 hands it
+An event is a mapping with ``event`` (its kind) and ``event_data``, as ansible-runner 2.4 passes it
 to an event handler.
 """
 
@@ -15,7 +15,7 @@ import yaml
 
 Event = Mapping[str, Any]
 
-SECONDS = {  # measured on nine nodes and two cores; what is not named takes `OTHER_S`
+SECONDS = {  # measured on nine nodes and two cores; unnamed tasks take `OTHER_S`
     "Look at the machine": 3.3,
     "Name all machines in /etc/hosts": 2.1,
     "Make the state directory": 2.2,
@@ -52,7 +52,7 @@ class Failure:
 
 
 def playbook_tasks(playbook: Path) -> list[str]:
-    """Names of a playbook's tasks in order, roles and static imports followed."""
+    """Return the names of a playbook's tasks in order, including roles and static imports."""
     roles = playbook.parent / "roles"
     names: list[str] = []
     for play in _load(playbook):
@@ -99,7 +99,7 @@ class Tracker:
         self.changed: dict[str, int] = {}
 
     def follow(self, event: Event) -> bool:
-        """Take one event in; tells whether `phase` or `share` has changed."""
+        """Process one event; return True if `phase` or `share` has changed."""
         kind = event.get("event", "")
         data = event.get("event_data", {})
         if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
@@ -149,10 +149,10 @@ def _failure(data: Mapping[str, Any], *, unreachable: bool) -> Failure:
 
 
 def message_of(result: Mapping[str, Any]) -> str:
-    """The one line of a failed task's result that says why."""
+    """Return the line of a failed task's result that gives the reason."""
     if result.get("censored"):
         return "its output may hold secrets and is hidden"
-    # A loop itself says no more than that some of it failed.
+    # The loop's own message says only that an item failed.
     for item in result.get("results") or ():
         if isinstance(item, Mapping) and item.get("failed"):
             return message_of(item)
@@ -171,8 +171,8 @@ def message_of(result: Mapping[str, Any]) -> str:
 
 
 def explain(failures: Sequence[Failure]) -> str:
-    """One or two sentences: where, at what, why; alike failures of other nodes are counted."""
-    # Nodes fail in any order; people get the same sentence every time.
+    """Return one or two sentences: where, what task, why; other nodes' failures are counted."""
+    # Nodes fail in any order, but the sentence must be the same every time.
     here = sorted((f for f in failures if f.task == failures[0].task), key=lambda f: f.node)
     first = here[0]
     nodes = list(dict.fromkeys(f.node for f in here))

@@ -1,7 +1,7 @@
-"""Runs one playbook on a testbed's nodes: in a private folder, with progress, ended cleanly.
+"""One playbook run on a testbed's nodes: in a private folder, with progress, ended cleanly.
 
-Ansible runs through ansible-runner, with everything it writes below the testbed's directory. Its
-full output is kept in ``deploy.log`` there.
+ansible-runner runs Ansible and writes only below the testbed's directory. Ansible's full output is
+kept there in ``deploy.log``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from testbed.ssh import end_connections
 
 PLAYBOOKS = Path(__file__).resolve().parents[1] / "playbooks"
 FORKS = 10
-STOP_S = 15.0  # given to Ansible to end what it began when it is interrupted
+STOP_S = 15.0  # time for an interrupted Ansible to end what it began
 LOG = "deploy.log"
 
 
@@ -40,16 +40,16 @@ class DeployError(HotbedError):
 
 
 class RefusedError(DeployError, UserError):
-    """A role that only looks (`Ansible.refusing`) found that a deployment could not succeed."""
+    """A role that only checks (`Ansible.refusing`) found that a deployment could not succeed."""
 
 
 @dataclass(frozen=True)
 class Ansible:
-    """Which Ansible runs, and how: `program` (ansible-playbook) None is the one beside this Python.
+    """The Ansible to run; `program` (ansible-playbook) None is the one next to this Python.
 
-    `root` is the folder that playbooks are run in, `config` its ansible.cfg, `environment` what is
-    set beside the common settings, `extra` variables that win over all others. `refusing` names
-    roles that fail only where a deployment could not succeed, before anything is changed.
+    `root` is the folder that playbooks run in, `config` its ansible.cfg, `environment` adds to the
+    common settings, and `extra` are variables that win over all others. `refusing` names roles that
+    fail only if a deployment could not succeed, before anything is changed.
     """
 
     root: Path
@@ -62,7 +62,7 @@ class Ansible:
 
 @contextmanager
 def private_data(testbed: Testbed) -> Iterator[Path]:
-    """Ansible's folder of the testbed, ours alone for the time being.
+    """Hold the testbed's Ansible folder for this command alone.
 
     Raises:
         UserError: another command deploys this testbed.
@@ -76,7 +76,7 @@ def private_data(testbed: Testbed) -> Iterator[Path]:
             f"testbed {testbed.name} is being deployed by another command: wait for it."
         ) from error
     try:
-        # What a killed command left at work would get in our way.
+        # Processes that a killed command left running would interfere.
         ansible_processes.end(testbed.directory)
         yield folder
     finally:
@@ -84,7 +84,7 @@ def private_data(testbed: Testbed) -> Iterator[Path]:
 
 
 def _environment(ansible: Ansible, folder: Path, sockets: Path) -> dict[str, str]:
-    """Ansible's settings: nothing from or to the user's home or /etc/ansible."""
+    """Return Ansible's settings, independent of the user's home and /etc/ansible."""
     programs = (ansible.program or Path(sys.executable)).parent
     return {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -96,8 +96,8 @@ def _environment(ansible: Ansible, folder: Path, sockets: Path) -> dict[str, str
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_FORCE_COLOR": "False",
         "ANSIBLE_NOCOLOR": "True",
-        # A worker a task and node: each would compile its plugins anew, a third of the time. Kept
-        # here, what root compiles is not left in the user's clone.
+        # Each worker (task and node) would compile its plugins anew, a third of the time. With the
+        # cache here, root leaves no compiled files in the user's clone.
         "PYTHONDONTWRITEBYTECODE": "",
         "PYTHONPYCACHEPREFIX": str(folder / "home" / "bytecode"),
         **ansible.environment,
@@ -117,9 +117,9 @@ def play(
     """Run `playbook` of the folder `ansible.root` on the nodes of `inventory`.
 
     Args:
-        folder: Ansible's private one of the testbed (`ansible_processes.ansible_folder`).
-        progress: gets role and task with the share of the expected time that is done.
-        tasks: names of the playbook's tasks in order, where they cannot be read from its roles.
+        folder: the testbed's private Ansible folder (`ansible_processes.ansible_folder`).
+        progress: gets role and task, with the finished share of the expected time.
+        tasks: names of the playbook's tasks in order, if they cannot be read from its roles.
 
     Returns:
         Changed tasks by node.
@@ -131,7 +131,7 @@ def play(
     path = ansible.root / playbook
     tracker = Tracker(playbook_tasks(path) if tasks is None else tasks)
     progress(tracker.phase, 0.0)
-    # Where the testbed's other connections are: what a kill leaves there ends with the testbed.
+    # Next to the testbed's other connections: leftovers of a kill end with the testbed.
     sockets = reach.make_control_dir(testbed) / "ansible"
     sockets.mkdir(mode=0o700, exist_ok=True)
     try:
@@ -141,7 +141,7 @@ def play(
         ansible_processes.end(testbed.directory)
         _hang_up(sockets)
         _keep_log(folder, testbed.directory / LOG)
-        # ansible-runner leaves them for the next run, which may be another playbook's.
+        # ansible-runner leaves them for the next run, which may use another playbook.
         (folder / "env" / "extravars").unlink(missing_ok=True)
     log = testbed.directory / LOG
     if tracker.failures:
@@ -161,7 +161,7 @@ def play(
 
 
 class _Run:
-    """One ansible-playbook in a thread of ansible-runner's, which an interruption ends cleanly."""
+    """One ansible-playbook in a thread of ansible-runner; an interruption ends it cleanly."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class _Run:
         return True  # keep it among the artifacts
 
     def finish(self, tracker: Tracker, progress: Progress) -> str:
-        """Follow the run to its end; returns ansible-runner's status."""
+        """Follow the run to its end and return ansible-runner's status."""
         seen = 0
         try:
             while True:
@@ -214,19 +214,19 @@ class _Run:
             raise
 
     def _stop(self) -> None:
-        """As Ctrl-C in a terminal would: Ansible ends its workers and their connections."""
+        """Interrupt Ansible like Ctrl-C in a terminal: it ends its workers and connections."""
         if self._pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGINT)
             end = time.monotonic() + STOP_S
             while self._thread.is_alive() and time.monotonic() < end:
                 self._thread.join(0.2)
-        self._kill.set()  # ansible-runner then kills what is left
+        self._kill.set()  # ansible-runner then kills the remaining processes
         self._thread.join(STOP_S)
 
 
 def _hang_up(sockets: Path) -> None:
-    """End the shared ssh connections, which would outlive the run."""
+    """End the shared ssh connections, which would otherwise outlive the run."""
     end_connections(sockets)
     shutil.rmtree(sockets, ignore_errors=True)
 

@@ -1,5 +1,5 @@
-"""TCP ports on which a node's daemons will listen, from the spec's store and the node's roles, and
-who may reach them.
+"""TCP ports of a node's daemons, from the spec's store and the node's roles, and the machines that
+may reach them.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from testbed.swift_spec import members
 
 MON_PORTS = (3300, 6789)
 GATEWAY_PORT = 7480
-"""The object gateway's, whoever deploys it."""
+"""Port of the object gateway, with every deployer."""
 CEPHADM_PORT = 8765
-"""cephadm's module of the manager tells there what services there are."""
+"""Port on which the manager's cephadm module lists the services."""
 DAEMONS = range(6800, 7301)
-"""Each OSD and manager takes the next free ones of these."""
+"""Each OSD and manager takes the next free ports of this range."""
 SWIFT_STEP, SWIFT_SERVERS = 10, 3
-"""Between two microstores' storage servers (`testbed.swift_variables`), and how many there are."""
+"""Port distance of microstores (`testbed.swift_variables`), and storage servers of each."""
 
 
 class At(StrEnum):
-    """Where a daemon listens: who else listens on the same port is in its way only there."""
+    """Addresses that a daemon listens on; daemons conflict only on a common address."""
 
     ADDRESS = "address"  # the node's
     EVERYWHERE = "everywhere"
-    LOOPBACK = "loopback"  # nobody comes from another machine
+    LOOPBACK = "loopback"  # unreachable from other machines
 
 
 @dataclass(frozen=True)
 class Port:
-    """One port. `peers`: only the testbed's nodes may reach it; the role base sees to that."""
+    """One port. With `peers` only the testbed's nodes may reach it; the role base enforces this."""
 
     number: int
     at: At = At.ADDRESS
     peers: bool = False
 
     def taken(self, survey: Mapping[str, Any]) -> bool:
-        """Whether somebody on the machine listens there already."""
+        """Return True if another process of the machine listens there already."""
         if self.number in survey["listening"]:
             return True
         return self.at is not At.ADDRESS and self.number in survey["listening_loopback"]
 
 
 def ports_of(spec: TestbedSpec, node: str) -> tuple[Port, ...]:
-    """Ports of a node's daemons, in order, without those in `DAEMONS` that Ceph chooses itself."""
+    """Return the ports of a node's daemons in order, without those in `DAEMONS`."""
     group = next(group for group in spec.groups if node in group.node_names())
     store = spec.store
     found: Iterator[Port] = iter(())
@@ -98,8 +98,8 @@ def _swift(spec: TestbedSpec, store: SwiftSpec, node: str, group: GroupSpec) -> 
 
 
 def for_peers(spec: TestbedSpec, node: str) -> tuple[str, ...]:
-    """Ports of a node that only the testbed's nodes may reach, as numbers and ranges (``873``,
-    ``6200-6219``): with those of all microstores, whose servers may move to the node."""
+    """Return the ports of a node that only the testbed's nodes may reach, as numbers and ranges
+    (``873``, ``6200-6219``), with all microstores' ports: their servers may move to the node."""
     store = spec.store
     numbers = [port.number for port in ports_of(spec, node) if port.peers]
     if not isinstance(store, SwiftSpec) or RSYNC_PORT not in numbers:
@@ -110,14 +110,14 @@ def for_peers(spec: TestbedSpec, node: str) -> tuple[str, ...]:
 
 
 def chosen_by_daemons(spec: TestbedSpec, node: str) -> bool:
-    """Whether daemons of the node take ports of `DAEMONS`."""
+    """Return True if daemons of the node take ports of `DAEMONS`."""
     group = next(group for group in spec.groups if node in group.node_names())
     return isinstance(spec.store, CephSpec) and bool({"osd", "mgr"} & set(group.roles))
 
 
 def to_be_reached(spec: TestbedSpec, node: str) -> tuple[int, ...]:
-    """Ports at which other nodes have to reach a node, the ends of each run of them: who closes
-    ports to the network closes runs.
+    """Return the ports at which other nodes must reach a node, only the ends of each consecutive
+    range: firewalls close whole ranges.
     """
     numbers = [port.number for port in ports_of(spec, node) if port.at is not At.LOOPBACK]
     there = set(numbers)

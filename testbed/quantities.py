@@ -46,22 +46,22 @@ def _parse(text: object, units: dict[str, int] | dict[str, float], what: str) ->
 
 
 def parse_bytes(text: object) -> int:
-    """Bytes from ``12GiB``, ``4MB`` or a plain number; ValueError says what is allowed."""
+    """Return the bytes of ``12GiB``, ``4MB`` or a plain number; ValueError lists the units."""
     return round(_parse(text, _BYTES, "size"))
 
 
 def parse_bytes_per_s(text: object) -> float:
-    """Bytes per second from ``60MB/s`` or a plain number of bytes per second."""
+    """Return the bytes per second of ``60MB/s`` or a plain number of bytes per second."""
     return _parse(text, _BYTES_PER_S, "bandwidth")
 
 
 def parse_bits_per_s(text: object) -> float:
-    """Bits per second from ``500Mbit`` or a plain number of bits per second."""
+    """Return the bits per second of ``500Mbit`` or a plain number of bits per second."""
     return _parse(text, _BITS_PER_S, "network rate")
 
 
 def parse_seconds(text: object) -> float:
-    """Seconds from ``4ms``, ``90s``, ``25min`` or a plain number of seconds."""
+    """Return the seconds of ``4ms``, ``90s``, ``25min`` or a plain number of seconds."""
     return _parse(text, _SECONDS, "time")
 
 
@@ -72,7 +72,7 @@ Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 
 
 def format_bytes(count: float) -> str:
-    """``12.0 GiB`` for people."""
+    """Return a size for people, such as ``12.0 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -81,7 +81,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_s(seconds: float) -> str:
-    """``42 s``, ``3 min 05 s``, ``2 h 10 min``, ``6 d 04 h`` for people."""
+    """Return a time for people: ``42 s``, ``3 min 05 s``, ``2 h 10 min``, ``6 d 04 h``."""
     whole = max(0, round(seconds))
     if whole < 90:
         return f"{whole} s"
@@ -93,7 +93,7 @@ def format_s(seconds: float) -> str:
 
 
 def moment(at_s: float) -> str:
-    """Seconds since the epoch as a point in time for people: ``2026-03-01 14:05 UTC``."""
+    """Return seconds since the epoch as a date for people: ``2026-03-01 14:05 UTC``."""
     if not math.isfinite(at_s):
         return "never"
     return datetime.datetime.fromtimestamp(at_s, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")

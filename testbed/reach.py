@@ -1,4 +1,4 @@
-"""How the engine reaches a testbed's nodes: one kept-open, checked ssh connection a node."""
+"""The engine's access to a testbed's nodes: one persistent, checked ssh connection a node."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from testbed.ssh import SshShell, SshTarget, config_word
 
 
 def control_dir(name: str, directory: Path) -> Path:
-    """Folder of a testbed's shared ssh connections; short, because a unix socket's name has 108
-    bytes at most. Two testbeds of one name in different state folders do not share it.
+    """Return the folder of a testbed's shared ssh connections. It is short: a unix socket's name
+    has at most 108 bytes. Testbeds of one name in different state folders do not share it.
     """
     tag = hashlib.sha256(str(directory).encode()).hexdigest()
     if os.geteuid() == 0:
@@ -28,11 +28,11 @@ def control_dir(name: str, directory: Path) -> Path:
 
 
 def make_control_dir(testbed: Testbed) -> Path:
-    """The testbed's `control_dir`, ours and closed to others, and what it lies in too: who can put
-    another folder in its place can answer for the machines.
+    """Make the testbed's `control_dir` and its parents, owned by us and closed to others: who can
+    replace the folder can impersonate the machines.
 
     Raises:
-        UserError: it is not ours, or cannot be made.
+        UserError: the folder is another user's, or cannot be made.
     """
     folder = control_dir(testbed.name, testbed.directory)
     try:
@@ -47,11 +47,11 @@ def make_control_dir(testbed: Testbed) -> Path:
 
 
 def target_of(testbed: Testbed, node: Node) -> SshTarget:
-    """The ssh target of a node, through whom it is reached.
+    """Return the ssh target of a node, including the machines on the way to it.
 
     Raises:
-        UserError: the key is another user's, or the folder for connections is; or the node is
-            said to be reached through a machine that the testbed does not have.
+        UserError: the key or the folder for connections is another user's, or the spec names a
+            machine on the way that the testbed does not have.
     """
     if testbed.ssh_key.exists() and not os.access(testbed.ssh_key, os.R_OK):
         raise UserError(
@@ -62,8 +62,8 @@ def target_of(testbed: Testbed, node: Node) -> SshTarget:
 
 
 def _close_to_others(key: Path) -> None:
-    """Take from others what a volume has given them: hosted hubs let the group read all of one each
-    time that it is mounted, and ssh takes no key that others may read."""
+    """Make the key private again: hosted hubs give the group read access to a whole volume at each
+    mount, and ssh refuses a key that others can read."""
     with contextlib.suppress(OSError):
         found = key.stat()
         if found.st_mode & 0o077 and found.st_uid == os.geteuid():
@@ -71,7 +71,7 @@ def _close_to_others(key: Path) -> None:
 
 
 def proxy_command_of(testbed: Testbed, node: Node) -> str | None:
-    """ssh's ProxyCommand on the way to `node`; None when ssh goes there directly.
+    """Return ssh's ProxyCommand for the way to `node`; None if ssh connects directly.
 
     Raises:
         UserError: the testbed has no such machine, or the way leads back to itself.
@@ -111,7 +111,7 @@ def _jump(testbed: Testbed, node: Node, passed: tuple[str, ...]) -> SshTarget | 
 
 
 def gateway_target(gateway: Gateway, known_hosts: Path) -> SshTarget:
-    """The ssh target of a gateway."""
+    """Return the ssh target of a gateway."""
     return SshTarget(
         node=gateway.name,
         address=gateway.address,
@@ -123,13 +123,13 @@ def gateway_target(gateway: Gateway, known_hosts: Path) -> SshTarget:
 
 
 def shell_to(testbed: Testbed, node: Node) -> SshShell:
-    """A shell on `node`; its first command opens the connection that later ones share."""
+    """Return a shell on `node`; its first command opens the connection that later ones share."""
     return SshShell(target_of(testbed, node))
 
 
 def hang_up(name: str, directory: Path, known_hosts: Path) -> None:
-    """End every ssh process that talks to the testbed, also one whose starter was killed."""
-    # On a command line they are as ssh's configuration takes them, in a title as they are.
+    """End every ssh process that talks to the testbed, even if its starter was killed."""
+    # A command line has the path in ssh's configuration syntax, a process title the plain path.
     marks = tuple(
         os.fsencode(text)
         for path, ending in ((control_dir(name, directory), "/"), (known_hosts, ""))
@@ -153,7 +153,7 @@ def hang_up(name: str, directory: Path, known_hosts: Path) -> None:
 
 
 def _ssh_processes(marks: tuple[bytes, ...]) -> list[int]:
-    """Ids of ssh processes whose command line (or title, for a shared connection) has a mark."""
+    """Return the ids of ssh processes with a mark in their command line (or title, if shared)."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -1,5 +1,5 @@
-"""The typed description of a testbed: which machines, with which disks, links and shares, and
-which store on them. One YAML file serves every site; only the `site` block changes.
+"""Typed description of a testbed: its machines with their disks, links and shares, and its store.
+One YAML file serves every site; only the `site` block changes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class TestbedSpec(Strict):
 
     @model_validator(mode="after")
     def _no_templates(self) -> TestbedSpec:
-        """Ansible would compute them, with whatever they run, on the engine's machine."""
+        """Refuse templates: Ansible would run their code on the engine's machine."""
         told = self.model_dump_json(exclude={"site"})
         found = next((mark for mark in ("{{", "{%", "{#") if mark in told), None)
         if found is not None:
@@ -161,14 +161,14 @@ class TestbedSpec(Strict):
         return self
 
     def node_names(self) -> tuple[str, ...]:
-        """Names of all nodes, in order."""
+        """Return the names of all nodes, in order."""
         return tuple(name for group in self.groups for name in group.node_names())
 
     def _osd_names(self) -> tuple[str, ...]:
         return tuple(n for group in self.groups if "osd" in group.roles for n in group.node_names())
 
     def disks(self) -> dict[str, DiskSpec]:
-        """The disk block of every node that has one."""
+        """Return the disk block of every node that has one."""
         return {
             name: group.disk
             for group in self.groups
@@ -177,7 +177,7 @@ class TestbedSpec(Strict):
         }
 
     def osd_disks(self) -> tuple[DiskSpec, ...]:
-        """The disk of every OSD, in the order of their numbers."""
+        """Return the disk of every OSD, in the order of OSD numbers."""
         return tuple(
             group.disk
             for group in self.groups
@@ -186,7 +186,7 @@ class TestbedSpec(Strict):
         )
 
     def rack_of(self) -> dict[str, str]:
-        """Rack by node, racks in order; nodes at the core are left out."""
+        """Return the rack by node, racks in order; nodes at the core are left out."""
         if self.racks is None:
             return {}
         if self.racks.members is not None:
@@ -196,10 +196,10 @@ class TestbedSpec(Strict):
         return {node: f"rack{place * count // len(nodes)}" for place, node in enumerate(nodes)}
 
     def ceph(self) -> CephSpec:
-        """The Ceph of this testbed.
+        """Return the store of this testbed, which must be Ceph.
 
         Raises:
-            UserError: it has another store, or none.
+            UserError: the testbed has another store, or none.
         """
         if not isinstance(self.store, CephSpec):
             kind = self.store.kind if self.store else "none"
@@ -211,18 +211,18 @@ class TestbedSpec(Strict):
 
     @property
     def mtu(self) -> int:
-        """The largest IP packet of the network that the spec asks for, bytes."""
+        """Largest IP packet of the requested network, in bytes."""
         return self.network.mtu if self.network else ETHERNET_MTU
 
     @property
     def priority_levels(self) -> int:
-        """Levels of priority of the switch's ports; 0: none."""
+        """Priority levels of the switch's ports; 0: none."""
         return self.network.priority_levels if self.network else 0
 
     def digest(self) -> str:
-        """SHA-256 (hex) of everything in the spec but its name and site options.
+        """Return the SHA-256 (hex) of everything in the spec except its name and site options.
 
-        What a spec does not use of later additions is left out: results stay those of their spec.
+        Later additions with default values are left out: an old spec keeps its digest and results.
         """
         body = self.model_dump(mode="json", exclude={"name", "site"})
         _leave_out(body, "racks", None)
@@ -246,7 +246,7 @@ def _leave_out(body: dict[str, Any], key: str, default: object) -> None:
 
 
 def explain(error: ValidationError, where: str, model: type[BaseModel] | None = None) -> UserError:
-    """One sentence for the first thing that `model`, by default a spec, found wrong in `where`."""
+    """Return one sentence on the first mistake in `where` against `model`, by default a spec."""
     return UserError(mistake(error, model or TestbedSpec).sentence(where))
 
 
@@ -254,7 +254,7 @@ def load_spec(path: Path) -> TestbedSpec:
     """Read and validate a spec file.
 
     Raises:
-        UserError: one sentence when the file is missing, is no YAML or does not fit the schema.
+        UserError: the file is missing, is not YAML or does not fit the schema; one sentence.
     """
     data = read_mapping(path, "a spec is a mapping with name, groups and store")
     _read_profile(data.get("store"), path)
@@ -266,11 +266,11 @@ def load_spec(path: Path) -> TestbedSpec:
 
 
 FILE_OPTIONS = ("inventory", "key", "known_hosts")
-"""Options of sites that name files; a relative path in a spec starts at the spec's folder."""
+"""Site options that name files; a relative path in a spec is relative to the spec's folder."""
 
 
 def _locate(options: object, folder: Path) -> None:
-    """Make the paths of files in a site's options absolute, also those of single machines."""
+    """Make file paths in a site's options absolute, also in those of single machines."""
     if isinstance(options, list):
         for each in options:
             _locate(each, folder)
@@ -284,7 +284,7 @@ def _locate(options: object, folder: Path) -> None:
 
 
 def _read_profile(store: object, path: Path) -> None:
-    """Replace the name of a profile's file, beside the spec, by what is in it."""
+    """Replace the name of a profile's file, relative to the spec, by the file's content."""
     name = store.get("profile") if isinstance(store, dict) else None
     if not isinstance(store, dict) or not isinstance(name, str):
         return
@@ -299,7 +299,7 @@ def _read_profile(store: object, path: Path) -> None:
 
 
 def renamed(spec: TestbedSpec, name: str) -> TestbedSpec:
-    """`spec` under another name.
+    """Return `spec` under another name.
 
     Raises:
         UserError: `name` is not a name.

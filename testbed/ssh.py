@@ -1,6 +1,6 @@
 """Commands on nodes, over OpenSSH. Standard library only: engine and admin node both use it.
 
-Host keys are always checked against a known_hosts file; one connection a node is kept open and
+Host keys are always checked against a known_hosts file. One connection a node is kept open and
 shared (ControlMaster), so that a command costs milliseconds.
 """
 
@@ -18,15 +18,15 @@ from schemas.errors import RemoteError
 
 MISSING = "the program 'ssh' is missing on this machine; see `hotbed doctor`."
 _REFUSALS = ("Permission denied (", "Host key verification failed", "Name or service not known")
-"""What ssh prints where trying again will not help."""
+"""Messages of ssh after which a retry does not help."""
 
 
 def config_word(path: Path, ending: str = "") -> str:
-    """A path as ssh's configuration takes it: without quotes it is split at spaces, and a percent
-    sign is expanded.
+    """Return a path in the syntax of ssh's configuration, which splits an unquoted path at spaces
+    and expands percent signs.
 
     Args:
-        ending: put behind it as it is, such as ``/%C``.
+        ending: appended unchanged, such as ``/%C``.
     """
     word = str(path).replace("%", "%%") + ending
     if not any(character in word for character in " \t'\"\\"):
@@ -51,7 +51,7 @@ class Completed:
 
 
 class Shell(Protocol):
-    """Runs commands on one node."""
+    """Runner of commands on one node."""
 
     node: str
 
@@ -63,20 +63,20 @@ class Shell(Protocol):
         timeout_s: float = 60.0,
         check: bool = True,
     ) -> Completed:
-        """Run `argv` (no shell expansion). Raises RemoteError: unreachable, time-out, or a
-        non-zero exit when `check`."""
+        """Run `argv` (no shell expansion). Raises RemoteError: unreachable, time-out, or a non-zero
+        exit with `check`."""
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
-        """Write `data` to `path` on the node, whole or not at all."""
+        """Write `data` to `path` on the node, atomically."""
 
     def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start `argv` with pipes on stdin and stdout; the caller ends it."""
+        """Start `argv` with pipes on stdin and stdout; the caller must end it."""
 
 
 @dataclass(frozen=True)
 class SshTarget:
-    """How to reach a node. `jump` names another target to go through (ProxyJump). Without `key`
-    ssh tries an agent's and the user's default keys.
+    """Address and credentials of a node for ssh. `jump` is another target to go through
+    (ProxyJump). Without `key` ssh tries an agent's and the user's default keys.
     """
 
     node: str
@@ -85,11 +85,11 @@ class SshTarget:
     known_hosts: Path
     user: str = "root"
     port: int = 22
-    control_dir: Path | None = None  # short path: a unix socket's name has 108 bytes at most
+    control_dir: Path | None = None  # short path: a unix socket's name has at most 108 bytes
     jump: SshTarget | None = None
 
     def options(self, *, multiplex: bool = True) -> list[str]:
-        """OpenSSH options: checked host key, no prompts, dead peers noticed within 15 s."""
+        """Return OpenSSH options: checked host key, no prompts, dead peers noticed within 15 s."""
         options = [
             *("-F", "none"),
             *([] if self.key is None else ["-o", f"IdentityFile={config_word(self.key)}"]),
@@ -116,22 +116,22 @@ class SshTarget:
 
     @property
     def proxy_command(self) -> str | None:
-        """The ssh that goes through `jump`, as ssh_config's ProxyCommand takes it; None without.
+        """The ssh through `jump`, as the value of ssh_config's ProxyCommand; None without `jump`.
 
-        ssh's own ProxyJump would check the other's host key against the user's files.
+        ssh's own ProxyJump would check the jump host's key against the user's files.
         """
         if self.jump is None:
             return None
         host = f"[{self.address}]" if ":" in self.address else self.address
         inner = ["ssh", *self.jump.options(multiplex=False), "-W", f"{host}:{self.port}"]
         inner.append(f"{self.jump.user}@{self.jump.address}")
-        return shlex.join(inner).replace("%", "%%")  # ssh expands %h and the like in it
+        return shlex.join(inner).replace("%", "%%")  # ssh expands %h and similar in it
 
     def command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
-        """The full local command line that runs `argv` on the node.
+        """Return the full local command line that runs `argv` on the node.
 
-        A shell stays in between: of a command that a signal ends ssh itself says 255, which is
-        also its word for a node that does not answer; the shell says 128 and the signal.
+        A remote shell stays in between. If a signal ends a command, ssh itself exits with 255, as
+        for an unreachable node. The shell exits with 128 plus the signal's number.
         """
         remote = f"{shlex.join(argv)}; exit $?"
         return [
@@ -143,7 +143,7 @@ class SshTarget:
         ]
 
 
-# sshd lets a command run on when its client is gone; it only closes the pipe that is read no more.
+# sshd does not end a command when its client is gone; it only closes the pipe's reading end.
 _ATTEND = """
 import os, select, subprocess, sys, threading, time
 try:
@@ -174,14 +174,14 @@ sys.exit(code if code >= 0 else 128 - code)
 
 
 def attended(argv: Sequence[str]) -> list[str]:
-    """Return `argv` as a command that ends on the node, with its process group, as soon as the ssh
-    that started it is gone; where the node has no Python, `argv` alone."""
+    """Return a command that runs `argv` on the node, and ends it with its process group as soon as
+    the ssh that started it is gone. On a node without Python, `argv` runs alone."""
     script = 'command -v python3 > /dev/null || exec "$@"; exec python3 -I -c "$0" "$@"'
     return ["sh", "-c", script, _ATTEND, *argv]
 
 
 class SshShell:
-    """A `Shell` over OpenSSH."""
+    """`Shell` over OpenSSH."""
 
     def __init__(self, target: SshTarget) -> None:
         self.target = target
@@ -238,14 +238,14 @@ def completed(
     input: bytes | None,
     timeout_s: float,
 ) -> Completed:
-    """What became of `argv`, for which `command` is run here.
+    """Run `command` here in order to run `argv`, and return the result.
 
     Args:
-        what: what it is called in errors.
+        what: the name of the command in errors.
 
     Raises:
-        RemoteError: it did not end in time.
-        OSError: it cannot be started.
+        RemoteError: the command did not end in time.
+        OSError: the command cannot be started.
     """
     try:
         process = subprocess.run(
@@ -261,10 +261,10 @@ def completed(
 
 
 def require_success(done: Completed, what: str) -> None:
-    """Raise what a command said last when it failed.
+    """Raise an error with the last line of a failed command.
 
     Raises:
-        RemoteError: it did.
+        RemoteError: the command failed.
     """
     if done.returncode != 0:
         said = last_line(done.stderr)
@@ -272,9 +272,9 @@ def require_success(done: Completed, what: str) -> None:
 
 
 def end_connections(folder: Path) -> None:
-    """End the shared connections that are kept open in a folder."""
+    """End the shared connections of a folder."""
     for socket in folder.iterdir():
-        # One that does not end now does so by itself after a minute (ControlPersist).
+        # A connection that does not end now ends by itself after a minute (ControlPersist).
         with contextlib.suppress(subprocess.TimeoutExpired):
             path = f"ControlPath={config_word(socket)}"
             subprocess.run(
@@ -287,13 +287,13 @@ def end_connections(folder: Path) -> None:
 
 
 def last_line(stderr: bytes) -> str:
-    """What a command said last; of an ssh through another machine, what that one said."""
+    """Return the last message of a command; for an ssh through another machine, that machine's."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if " by UNKNOWN port " not in line] or lines
     return telling[-1].strip()[:300] if telling else "no message"
 
 
 def is_refusal(stderr: bytes) -> bool:
-    """Whether ssh was refused, so that trying again will not help."""
+    """Return True if ssh was refused, so that a retry does not help."""
     text = stderr.decode(errors="replace")
     return any(words in text for words in _REFUSALS)

@@ -1,5 +1,5 @@
-"""What a spec says of the store on a testbed: a Ceph cluster, NFS servers, object servers, or Swift
-microstores."""
+"""A spec's description of the testbed's store: a Ceph cluster, NFS servers, object servers, or
+Swift microstores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EXPORT = re.compile(r"/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 class Strict(BaseModel):
-    """Unknown keys are refused: a misspelt option must not be silently ignored."""
+    """Model that refuses unknown keys: a misspelt option must not be silently ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,9 +59,9 @@ class PoolSpec(Strict):
 class TwoChoiceSpec(Strict):
     """The two-choice scheduler's agents and their cluster file (docs/twochoice-server.md).
 
-    `port` is that of a node's first agent; `memory` what an agent may use. `scheduler` and
-    `choices` are what clients do unless they ask for something else; `maintainer` holds keys of the
-    cluster file's block of that name, durations as it writes them.
+    `port` is the port of a node's first agent; `memory` limits an agent's memory. `scheduler` and
+    `choices` are the clients' defaults. `maintainer` has keys of the cluster file's block of that
+    name, with durations in the same form.
     """
 
     port: int = Field(default=7100, ge=1024, le=65000)
@@ -77,21 +77,20 @@ class TwoChoiceSpec(Strict):
 
 
 class ObjectsSpec(TwoChoiceSpec):
-    """Object servers on local files: an agent for each disk of the nodes with the role object, its
-    data on the scratch part of the disk (the whole disk where scratch is 0)."""
+    """Object servers on local files: an agent for each disk of the nodes with the role object. Data
+    are on the disk's scratch part (the whole disk if scratch is 0)."""
 
     kind: Literal["twochoice"] = "twochoice"
 
 
 class CephSpec(Strict):
-    """A Ceph cluster: its pools, and settings beside the role's defaults (ceph.conf names).
+    """A Ceph cluster: its pools, and settings in addition to the role's defaults (ceph.conf names).
 
-    `objectstore` filestore keeps objects as files on the scratch file system beside fio's, where
-    reweight-by-utilization sees the space that fio's files take, as in the paper.
-    `failure_domain`: no two replicas of a placement group share a host, or a rack. With `twochoice`
-    every OSD gets a pool of its own and an agent before it (docs/twochoice-rados.md). `tenants` are
-    users of the object gateway (S3), each with keys of its own. `deployer` brings the cluster
-    (docs/deployers.md).
+    `objectstore` filestore keeps objects as files on the scratch file system, together with fio's.
+    There reweight-by-utilization sees the space of fio's files, as in the paper. `failure_domain`:
+    no two replicas of a placement group share a host, or a rack. With `twochoice` every OSD has its
+    own pool and an agent in front (docs/twochoice-rados.md). `tenants` are users of the object
+    gateway (S3), each with its own keys. `deployer` deploys the cluster (docs/deployers.md).
     """
 
     kind: Literal["ceph"] = "ceph"
@@ -136,10 +135,10 @@ class CephSpec(Strict):
 class NfsSpec(Strict):
     """NFS servers, each an nfs-ganesha on the node's disk behind PriorityMeister's proxy.
 
-    Clients reach the proxy at the node's address; the server itself listens on the loopback alone.
-    `profile` is what the proxy charges requests by (docs/prioritymeister.md): in a spec file the
-    name of a JSON file beside it, without it one made from the model of the group's disk. The other
-    fields are the proxy's parameters until others are put into force (`hotbed pm apply`).
+    Clients reach the proxy at the node's address; the server itself listens on the loopback only.
+    The proxy charges requests by `profile` (docs/prioritymeister.md): in a spec file the name of a
+    JSON file next to it, by default a profile from the model of the group's disk. The other fields
+    are the proxy's parameters until others are put into force (`hotbed pm apply`).
     """
 
     kind: Literal["nfs"] = "nfs"
@@ -172,7 +171,7 @@ class NfsSpec(Strict):
 
 
 def _store_kind(store: Any) -> str:
-    """Ceph where a spec does not say what it is."""
+    """Return the kind of a store; ceph if a spec names no kind."""
     kind = store.get("kind", "ceph") if isinstance(store, dict) else getattr(store, "kind", "ceph")
     return kind if isinstance(kind, str) and kind in STORES else "none"
 

@@ -1,8 +1,8 @@
-"""Swift and what it needs as one archive: made on this machine from the hash-locked requirements,
-then copied to the nodes, which need no way to a package index.
+"""Archive of Swift and its dependencies: made on this machine from the hash-locked requirements,
+then copied to the nodes, which need no access to a package index.
 
-The archive holds the content of a site-packages folder for the nodes' Python (Debian 12's), with
-byte code where this machine's Python is of the same version. It is made once a lock file.
+The archive holds the content of a site-packages folder for the nodes' Python (Debian 12's). It has
+byte code if this machine's Python is of the same version. It is made once for each lock file.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LOCK = (
     / "requirements.lock"
 )
 PYTHON = "3.11"
-"""Of the nodes: Debian 12's. The role refuses nodes with another one in a sentence."""
+"""Python version of the nodes (Debian 12's). The role refuses nodes with another version."""
 _TIMEOUT_S = 600.0
-_RECIPE = "1"  # of the archive: another one is another archive
+_RECIPE = "1"  # of the archive: another recipe makes another archive
 
 
 @dataclass(frozen=True)
 class Packages:
-    """An archive, the SHA-256 (hex, 16 digits) of what it was made from, and what it runs on, such
-    as ``3.11-x86_64``."""
+    """An archive, the SHA-256 (hex, 16 digits) of its sources, and its platform, such as
+    ``3.11-x86_64``."""
 
     archive: Path
     digest: str
@@ -45,15 +45,15 @@ class Packages:
 
 
 def cache_folder() -> Path:
-    """Where archives are kept: $HOTBED_CACHE, else what the local site uses."""
+    """Return the folder of the archives: $HOTBED_CACHE, else the local site's cache."""
     return Path(os.environ.get("HOTBED_CACHE", "/var/cache/hotbed")) / "swift"
 
 
 def ensure(lock: Path = LOCK, cache: Path | None = None) -> Packages:
-    """The archive for `lock`, made first where it is not cached (half a minute).
+    """Return the archive for `lock`, and make it first if it is not cached (half a minute).
 
     Raises:
-        UserError: the packages cannot be downloaded; the message ends with the installer's words.
+        UserError: the packages cannot be downloaded; the message ends with the installer's output.
     """
     machine = platform.machine()
     recipe = f"{_RECIPE}\n{PYTHON}\n{machine}\n{lock.read_text()}"
@@ -76,7 +76,7 @@ def _make(lock: Path, folder: Path, archive: Path, machine: str) -> None:
         site.mkdir(parents=True)
         _install(lock, site, machine)
         if sys.version.startswith(f"{PYTHON}."):
-            # Every server of every node would compile all of it at its first start.
+            # Otherwise every server of every node compiles all files at its first start.
             subprocess.run(
                 [sys.executable, "-m", "compileall", "-q", str(site)],
                 capture_output=True,
@@ -91,7 +91,7 @@ def _make(lock: Path, folder: Path, archive: Path, machine: str) -> None:
 
 
 def _install(lock: Path, site: Path, machine: str) -> None:
-    """By uv where `make setup` brought it, else by pip; wheels for the nodes' Python alone."""
+    """Install wheels for the nodes' Python, by uv if `make setup` installed it, else by pip."""
     uv = Path(sys.executable).with_name("uv")
     common = ["--target", str(site), "--python-version", PYTHON, "--only-binary", ":all:"]
     common += ["--require-hashes", "--no-deps", "-r", str(lock)]

@@ -1,4 +1,4 @@
-"""What a spec says of Swift microstores (MOS, sections 4 and 6): who serves whom, with what."""
+"""A spec's description of Swift microstores (MOS, sections 4 and 6), their tenants and shares."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from testbed.quantities import BitsPerSecond
 
 TOGETHER, EVEN = "default", "static"
-"""Layouts that every spec has, both with even shares: all microstores serve every tenant (MOS's
-monolithic Default), and each its own."""
+"""Layouts of every spec, both with even shares. In the first all microstores serve every tenant
+(MOS's monolithic Default), in the second each serves its own."""
 _NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
 _LAYOUT = re.compile(r"[a-z][a-z0-9+-]{0,29}")
 _FILES = ("cluster", "node", "secrets")
-"""Files of ours beside those of the tenants, which are called as they are."""
+"""Our own files in the folder of the tenants' files, which have the tenants' names."""
 _PROXY = "proxy"
-"""What the proxy's shares are called on a node, where a microstore's servers have its name."""
+"""Name of the proxy's shares on a node; a microstore's servers use the microstore's name."""
 _NEAR = 1e-6
 
 
@@ -27,8 +27,8 @@ class _Strict(BaseModel):
 
 
 class ShareSpec(_Strict):
-    """What a microstore holds of the pool: cores of its proxies and of its storage servers, and
-    bits a second that its proxies may send. What is left out is an even share."""
+    """A microstore's share of the pool: cores of its proxies and of its storage servers, and bits a
+    second that its proxies may send. An omitted value means an even share."""
 
     proxy_cores: float | None = Field(default=None, gt=0, le=1024)
     storage_cores: float | None = Field(default=None, gt=0, le=1024)
@@ -36,7 +36,7 @@ class ShareSpec(_Strict):
 
 
 class StepSpec(_Strict):
-    """The smallest share that can be given: MOS++'s container."""
+    """Smallest share that can be assigned: MOS++'s container."""
 
     proxy_cores: float = Field(default=0.1, gt=0, le=64)
     storage_cores: float = Field(default=0.1, gt=0, le=64)
@@ -44,10 +44,10 @@ class StepSpec(_Strict):
 
 
 class PoolSpec(_Strict):
-    """All that microstores share. With `machine` every proxy node is a machine of that size, which
-    basic MOS hands out whole; those that no microstore names are free at first. Its storage cores
-    are the microstore's servers'; left out, those keep shares. Without `machine` only shares
-    move."""
+    """Resources that all microstores share. With `machine` every proxy node is a machine of that
+    size, which basic MOS assigns as a whole; proxy nodes without a microstore are free at first.
+    The machine's storage cores go to the microstore's servers; if omitted, these keep shares.
+    Without `machine` only shares move."""
 
     proxy_cores: float = Field(default=0.8, gt=0, le=1024)
     storage_cores: float = Field(default=0.8, gt=0, le=1024)
@@ -73,8 +73,8 @@ class PoolSpec(_Strict):
 class MicrostoreSpec(_Strict):
     """A microstore: its proxies and storage nodes, by the names of groups or nodes.
 
-    Microstores on the same storage nodes see the same objects, each through servers and shares of
-    its own, so a tenant can be given to another one without moving its data.
+    Microstores on the same storage nodes see the same objects, each through its own servers and
+    shares. So a tenant can move to another microstore without a move of its data.
     """
 
     name: str
@@ -88,8 +88,8 @@ class MicrostoreSpec(_Strict):
 
 
 class TenantSpec(_Strict):
-    """A tenant: an account of its own, whose key is made at deployment. `microstore` serves it; in
-    the layout ``default`` all on the same storage nodes do."""
+    """A tenant with its own account; the account's key is made at deployment. `microstore` serves
+    it; in the layout ``default`` all microstores on the same storage nodes do."""
 
     name: str
     microstore: str
@@ -103,10 +103,10 @@ class TenantSpec(_Strict):
 class SwiftSpec(_Strict):
     """Swift microstores (docs/swift.md).
 
-    `part_power` and `replicas` are the rings', `proxy_workers` processes of a proxy, `s3` puts the
-    S3 API before authentication. `layouts` names shares by microstore; `layout` is put into force
-    by a deployment, `hotbed swift layout` by another. Ports: a proxy's `port`, storage servers'
-    `storage_port` upwards.
+    `part_power` and `replicas` are the rings', `proxy_workers` is the number of processes of a
+    proxy, and `s3` puts the S3 API before authentication. `layouts` names shares by microstore. A
+    deployment applies `layout`, and `hotbed swift layout` another one. A proxy uses `port`, and
+    storage servers the ports from `storage_port` upwards.
     """
 
     kind: Literal["swift"] = "swift"
@@ -174,12 +174,12 @@ class SwiftSpec(_Strict):
                 )
 
     def layout_names(self) -> tuple[str, ...]:
-        """Every layout's name."""
+        """Return every layout's name."""
         return (TOGETHER, EVEN, *self.layouts)
 
     def shares(self, layout: str, name: str) -> dict[str, float]:
-        """Share of `name` (proxy_cores, storage_cores: cores; network: bits/s) by microstore: what
-        the layout says, and even parts of what is left, in whole steps, for the others."""
+        """Return the share of `name` (proxy_cores, storage_cores: cores; network: bits/s) by
+        microstore. The others get even parts of the rest, in whole steps."""
         said = {
             store: value
             for store, share in self.layouts.get(layout, {}).items()
@@ -202,7 +202,7 @@ def check_nodes(
     roles: Mapping[str, Sequence[str]],
     cpus: Mapping[str, float],
 ) -> None:
-    """Whether a store fits a testbed's nodes.
+    """Raise an error unless a store fits a testbed's nodes.
 
     Args:
         groups: nodes by group.
@@ -210,7 +210,7 @@ def check_nodes(
         cpus: cores of each node.
 
     Raises:
-        ValueError: one clause that says what does not fit.
+        ValueError: one clause with the misfit.
     """
     proxy_of: dict[str, str] = {}
     for microstore in store.microstores:
@@ -252,7 +252,7 @@ def check_nodes(
 
 
 def _of_a_proxy(store: SwiftSpec) -> float:
-    """Cores that a proxy node may come to have."""
+    """Return the most cores that a proxy node may get."""
     machine = store.pool.machine
     return (machine.proxy_cores if machine is not None else None) or store.pool.proxy_cores
 
@@ -271,8 +271,8 @@ def _check_machines(pool: PoolSpec, count: int) -> None:
 def members(
     names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str
 ) -> tuple[str, ...]:
-    """Nodes by names of groups or nodes, each once and in order; ValueError names one that is
-    neither."""
+    """Return the nodes named by groups or nodes, each once and in order; ValueError names a word
+    that is neither."""
     nodes = {node for listed in groups.values() for node in listed}
     found: dict[str, None] = {}
     for name in names:

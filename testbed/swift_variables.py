@@ -1,4 +1,4 @@
-"""What the role swift and the admin node get of a spec with Swift microstores, and the secrets."""
+"""Variables of the role swift and of the admin node for Swift microstores, and the secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.spec import SIZE_SLACK, SwiftSpec, TestbedSpec
 from testbed.swift_spec import TOGETHER, members
 
 SECRETS = "swift-secrets.json"
-"""Beside the testbed, readable by its owner alone: hash prefix and suffix, tenants' keys."""
+"""File in the testbed's folder, private to its owner: hash prefix and suffix, tenants' keys."""
 _SECRET_BYTES = 24
 _STORAGE_PORTS = 10  # between the first ports of two microstores' servers
 
@@ -27,13 +27,13 @@ def variables_of(
     store: SwiftSpec,
     packages: Callable[[], swift_packages.Packages] = swift_packages.ensure,
 ) -> dict[str, Any]:
-    """Variables of all nodes. Secrets are files' names here, never values.
+    """Return the variables of all nodes. Secrets appear only as names of files, never as values.
 
     Args:
-        packages: makes the archive of Swift's packages where it is not cached.
+        packages: makes the archive of Swift's packages if it is not cached.
 
     Raises:
-        UserError: Swift's packages cannot be had.
+        UserError: Swift's packages are not available.
     """
     found = packages()
     return {
@@ -47,7 +47,7 @@ def variables_of(
 
 
 def hosts_of(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, Any]]:
-    """Variables of each storage node: its disks.
+    """Return the variables of each storage node: its disks.
 
     Raises:
         UserError: its site names no device.
@@ -68,7 +68,7 @@ def hosts_of(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, Any]]:
 
 
 def disks_of(node: Node) -> list[dict[str, str]]:
-    """Name, device and mount point of each of a storage node's disks."""
+    """Return the name, device and mount point of each disk of a storage node."""
     if not node.osd_devices:
         raise UserError(
             f"node {node.name} has the role storage but its site names no device for the store: "
@@ -80,8 +80,8 @@ def disks_of(node: Node) -> list[dict[str, str]]:
 
 
 def cluster_of(testbed: Testbed, spec: TestbedSpec, store: SwiftSpec) -> dict[str, Any]:
-    """What the admin node knows of its Swift (`testbed.stores.swift.cluster`): network in bytes a
-    second, nodes by name."""
+    """Return the admin node's description of Swift (`testbed.stores.swift.cluster`): network in
+    bytes a second, nodes by name."""
     groups = {group.name: group.node_names() for group in spec.groups}
     microstores: dict[str, dict[str, Any]] = {
         microstore.name: {
@@ -156,8 +156,8 @@ def _resources(share: Any) -> dict[str, float]:
 
 
 def secrets_of(testbed: Testbed, store: SwiftSpec) -> Path:
-    """The file with the testbed's secrets; made, or given the keys of new tenants, where needed.
-    Keys that are there stay: clients hold them."""
+    """Return the file with the testbed's secrets; make it, or add keys of new tenants, if needed.
+    Existing keys stay, because clients hold them."""
     path = testbed.directory / SECRETS
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     wanted = {name: found.get(name) or _secret() for name in ("prefix", "suffix")}

@@ -1,8 +1,8 @@
-"""The one place through which text reaches a terminal.
+r"""Only path of text to a terminal.
 
 Names of nodes, files, controllers and campaigns, keys and reasons come from outside. A control
-character in them must not act on the terminal: it is shown as an escape (``\\x1b``, ``\\u202e``).
-Square brackets are text, never markup: a cell with a colour is a `rich.text.Text`.
+character in them must not act on the terminal: it is shown as an escape (``\x1b``, ``\u202e``).
+Square brackets are text, never markup: a coloured cell is a `rich.text.Text`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from schemas.shown import clean
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PIPE_WIDTH = 200  # columns if no person reads along: nothing is cut off for grep
+_PIPE_WIDTH = 200  # columns if the output is no terminal: no text is cut off for grep
 
 
 class _Cleaned:
-    """A text stream that cleans what is written to it. Consoles of rich write to the stream itself
-    (`rich_proxied_file`), as their own control sequences must pass."""
+    """A text stream that cleans the text written to it. Consoles of rich write to the stream itself
+    (`rich_proxied_file`), because their own control sequences must pass."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream

@@ -1,4 +1,4 @@
-"""The variables of the role twochoice_agent, from a spec: agents on files, or before OSDs."""
+"""Variables of the role twochoice_agent, from a spec: agents on files, or in front of OSDs."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
 POOL_PREFIX = "twochoice."
 KEY = "twochoice.key"
 FOLDERS_ROOT = "/var/lib/hotbed/scratch/twochoice"
-"""Folders of object servers on scratch, the role's default."""
+"""Folder of object servers on scratch, the role's default."""
 DISKS_ROOT = "/var/lib/hotbed/objects"
-"""Where the disks of nodes with several object servers are mounted."""
+"""Mount folder of the disks of nodes with several object servers."""
 _KEY_BYTES = 32
 
 
 def asked(store: CephSpec | NfsSpec | ObjectsSpec | SwiftSpec | None) -> TwoChoiceSpec | None:
-    """What a spec's store says of agents; None where it has none."""
+    """Return the agents' part of a spec's store; None if it has none."""
     if isinstance(store, CephSpec):
         return store.twochoice
     return store if isinstance(store, ObjectsSpec) else None
 
 
 def agents(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, tuple[int, ...]]:
-    """The agents' numbers by node: of Ceph one for each OSD with the OSD's number, of object
-    servers one for each node."""
+    """Return the agents' numbers by node: for Ceph one for each OSD with the OSD's number, for
+    object servers one for each disk."""
     numbers: dict[str, tuple[int, ...]] = {}
     count = 0
     for node in testbed.with_role("osd" if isinstance(store, CephSpec) else "object"):
@@ -51,8 +51,8 @@ def agents(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, tuple[i
 
 
 def peers(testbed: Testbed, store: CephSpec | ObjectsSpec, port: int) -> list[str]:
-    """The agents' addresses in the order of their numbers; the second agent of a node has the port
-    after the first's."""
+    """Return the agents' addresses in the order of their numbers; the second agent of a node has
+    the port after the first's."""
     return [
         f"{testbed.node(name).address}:{port + place}"
         for name, numbers in agents(testbed, store).items()
@@ -61,13 +61,13 @@ def peers(testbed: Testbed, store: CephSpec | ObjectsSpec, port: int) -> list[st
 
 
 def cluster_text(document: Mapping[str, Any]) -> bytes:
-    """A cluster file byte for byte as the role writes it (`to_nice_json`): a deployment after the
-    settings were changed and brought back has nothing to change, and restarts no agent."""
+    """Return a cluster file exactly as the role writes it (`to_nice_json`). So a deployment after a
+    settings change and its reversal changes nothing, and restarts no agent."""
     return (json.dumps(document, indent=4, sort_keys=True) + "\n").encode()
 
 
 def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, Any]:
-    """Variables of all nodes.
+    """Return the variables of all nodes.
 
     Raises:
         UserError: the programs that go to the nodes are not built.
@@ -97,7 +97,7 @@ def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, A
 
 
 def hosts_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, dict[str, Any]]:
-    """Variables of each node that gets agents or is a client; those are the group `twochoice`."""
+    """Return the variables of each node with agents or a client: the group `twochoice`."""
     if asked(store) is None:
         return {}
     out: dict[str, dict[str, Any]] = {
@@ -110,20 +110,20 @@ def hosts_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, dict[
 
 
 def disks_of(node: Node) -> int:
-    """How many object servers a node has: one for each of its disks."""
+    """Return the number of a node's object servers: one for each of its disks."""
     return 1 if "scratch" in node.devices else max(1, len(node.osd_devices))
 
 
 def folders(node: Node, numbers: Sequence[int]) -> tuple[str, ...]:
-    """The folder of each object server of a node: where it has several disks, each is mounted at a
-    folder of its own."""
+    """Return the folder of each object server of a node; with several disks, each is mounted at its
+    own folder."""
     root = DISKS_ROOT if disks_of(node) > 1 else FOLDERS_ROOT
     return tuple(f"{root}/{number}" for number in numbers)
 
 
 def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any]:
-    """Variables of an object server's disk: its scratch part, or the whole of it; or of each of
-    several disks.
+    """Return the variables of an object server's disk (its scratch part, or the whole disk), or of
+    each of several disks.
 
     Raises:
         UserError: its site names no device.
@@ -153,7 +153,7 @@ def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any
 
 
 def key_of(testbed: Testbed) -> Path:
-    """The file with the agents' shared key, beside the testbed; made when it is not there."""
+    """Return the file of the agents' shared key, in the testbed's folder; make it if missing."""
     path = testbed.directory / KEY
     if not path.exists():
         make_folder(path.parent)

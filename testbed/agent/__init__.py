@@ -1,1 +1,1 @@
-"""agent"""
+"""Agent on the admin node and the engine's client for it."""

@@ -1,7 +1,7 @@
-"""`hotbed-agent VERB` on the admin node: a JSON payload on stdin, an answer line on stdout.
+"""Program `hotbed-agent VERB` on the admin node: JSON payload on stdin, answer lines on stdout.
 
-Answers ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentence>", "kind":
-"user"|"store"|"remote", "retry": bool}``; exit code 0 or 1 accordingly (2: no such verb).
+An answer is ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentence>", "kind":
+"user"|"store"|"remote", "retry": bool}``; exit code 0 or 1 accordingly (2: usage error).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Verb = Callable[[AgentConfig, Mapping[str, Any]], Any]
 
 
 def find(name: str) -> Verb:
-    """The verb called `name`; UserError names those there are."""
+    """Return the verb called `name`; raise UserError with the known verbs if there is none."""
     try:
         module, function = VERBS[name].split(":")
     except KeyError as error:
@@ -35,7 +35,7 @@ def find(name: str) -> Verb:
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """The answer that tells `error` to the engine."""
+    """Return the answer that reports `error` to the engine."""
     kind = "user" if isinstance(error, UserError) else "remote"
     if isinstance(error, StoreError):
         kind = "store"
@@ -47,7 +47,7 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def serve(name: str, stdin: TextIO, stdout: TextIO) -> int:
-    """Run one verb; returns the exit code."""
+    """Run one verb; return the exit code."""
     try:
         text = stdin.readline()
         payload = json.loads(text) if text.strip() else {}
@@ -58,13 +58,13 @@ def serve(name: str, stdin: TextIO, stdout: TextIO) -> int:
         for item in items:
             _answer(stdout, {"ok": True, "result": item})
     except BrokenPipeError:
-        return 1  # the caller of a stream went away
+        return 1  # the caller of a stream is gone
     except json.JSONDecodeError as error:
         _answer(stdout, failure(UserError(f"hotbed-agent: the payload is not JSON ({error}).")))
         return 1
     except Exception as error:
         if not isinstance(error, (HotbedError, OSError)):
-            traceback.print_exc(file=sys.stderr)  # a defect of ours: for the log, not the answer
+            traceback.print_exc(file=sys.stderr)  # a defect of Hotbed: for the log, not the answer
         _answer(stdout, failure(error))
         return 1
     return 0
@@ -76,7 +76,7 @@ def _answer(stdout: TextIO, answer: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """Entry point. Leaves by os._exit: a thread that hangs in librados must not keep us."""
+    """Run a verb. Leaves by os._exit: a thread that hangs in librados must not block the exit."""
     if len(sys.argv) != 2:
         print("usage: hotbed-agent VERB < payload.json", file=sys.stderr)
         os._exit(2)

@@ -1,7 +1,7 @@
-"""Packs what runs on the admin node: ``python -m testbed.agent.bundle OUT.tar``.
+"""Packing of the admin node's programs: ``python -m testbed.agent.bundle OUT.tar``.
 
-The tar is the same bytes for the same contents (so that a deployment sees whether anything
-changed), and holds the hash of its contents in ``BUNDLE``. It unpacks into `AGENT_ROOT`.
+The same contents give the same bytes, so a deployment detects changes. The file ``BUNDLE`` in the
+tar holds the hash of the contents. The tar unpacks into `AGENT_ROOT`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ PARTS = (
     "testbed/stores",
     "controllers",
 )
-# The engine's side: it needs what the admin node does not have.
+# The engine's side: it needs packages that the admin node does not have.
 ENGINE_ONLY = frozenset({"testbed/agent/client.py", "testbed/agent/bundle.py"})
 HASH_FILE = "BUNDLE"
 CODE = (
     *("testbed/agent/__main__.py", "controllers/unit", "playbooks/roles/agent"),
     "testbed/deploy.py",
 )
-"""Entry points (`testbed.closure`) of what every deployed testbed has: its control plane, and the
-variables of its roles."""
+"""Entry points (`testbed.closure`) for the parts of every deployed testbed: its control plane, and
+the variables of its roles."""
 
 
 def files(root: Path = ROOT) -> dict[str, bytes]:
-    """Contents by path of everything that goes to the admin node, in the order of paths."""
+    """Return the contents by path of all files for the admin node, sorted by path."""
     found: dict[str, bytes] = {}
     for part in PARTS:
         path = root / part
@@ -55,7 +55,7 @@ def files(root: Path = ROOT) -> dict[str, bytes]:
 
 
 def digest(contents: dict[str, bytes]) -> str:
-    """SHA-256 (hex) over paths and contents."""
+    """Return the SHA-256 (hex) over paths and contents."""
     total = hashlib.sha256()
     for name, data in contents.items():
         total.update(f"{name}\0{len(data)}\0".encode())
@@ -64,7 +64,7 @@ def digest(contents: dict[str, bytes]) -> str:
 
 
 def pack(contents: dict[str, bytes]) -> bytes:
-    """A tar of `contents` and its hash, reproducible to the byte."""
+    """Return a tar of `contents` and their hash, reproducible to the byte."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, data in (contents | {HASH_FILE: digest(contents).encode() + b"\n"}).items():
@@ -75,7 +75,7 @@ def pack(contents: dict[str, bytes]) -> bytes:
 
 
 def write(out: Path, root: Path = ROOT) -> str:
-    """Write the bundle to `out` (untouched when it is so already); returns its hash."""
+    """Write the bundle to `out` (untouched if unchanged); return its hash."""
     contents = files(root)
     data = pack(contents)
     if not (out.exists() and out.read_bytes() == data):
@@ -85,7 +85,7 @@ def write(out: Path, root: Path = ROOT) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry point; prints {"bundle", "hash"}."""
+    """Write the bundle; print {"bundle", "hash"}."""
     if len(arguments) != 1:
         print("usage: python -m testbed.agent.bundle OUT.tar", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """Verbs: the state in which every run begins, and empty caches.
 
-Weights and affinities 1, no upmaps, balancer off, all PGs active+clean, deletions finished,
-caches dropped. What was put right is told: an unclean start spoils a run unnoticed.
+Weights and affinities 1, no upmaps, balancer off, all PGs active+clean, deletions finished, caches
+dropped. Every correction is reported: an unclean start spoils a run unnoticed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from testbed.stores.swift.cluster import initial
 from testbed.stores.swift.store import SwiftStore
 from testbed.stores.swift.store import store_of as swift_of
 
-# Looked at before: a sync reaches every file system of the machine, also the other nodes' ones.
+# Checked first: a sync reaches every file system of the machine, also those of other nodes.
 _DROP = "[ -w /proc/sys/vm/drop_caches ] || exit 1; sync; echo 3 > /proc/sys/vm/drop_caches"
-_BALANCER_TRIES = 2  # a plan that the balancer had begun may land after it was switched off
+_BALANCER_TRIES = 2  # a plan that the balancer had begun may arrive after it was switched off
 
 
 def clean(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {timeout_s?, caches?: true} -> {put_right, settled_s, caches}.
+    """Clean the store: {timeout_s?, caches?: true} -> {put_right, settled_s, caches}.
 
-    `put_right` lists what was not as it should be, in words; `settled_s` is how long the store
-    took to come to rest; `caches` see the verb `caches`. An error when it does not come to rest.
+    `put_right` lists the corrections in words. `settled_s` is the time that the store took to
+    settle. For `caches` see the verb `caches`. Raises an error if the store does not settle.
     """
     timeout_s = float(payload.get("timeout_s", WAIT_S))
     with opened(config) as store:
@@ -48,9 +48,9 @@ def clean(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unclean(config: AgentConfig, payload: Mapping[str, Any]) -> list[str]:
-    """Verb: {} -> what steering has changed on the store and would have to be put back, in words.
+    """List changes that controllers made and did not restore, in words. Changes nothing.
 
-    Ceph: what `clean` puts right; Swift: the spec's layout; NFS: the network. Changes nothing."""
+    Ceph: the corrections that `clean` would make; Swift: the spec's layout; NFS: the network."""
     if config.store == "swift":
         with closing(swift_of(config)) as swift:
             return off_layout(swift)
@@ -72,16 +72,16 @@ def to_put_right(store: CephStore) -> list[str]:
 
 
 def off_layout(store: SwiftStore) -> list[str]:
-    """Return the spec's layout, in words, if another one or other shares are in force."""
+    """Return the spec's layout, in words, if another layout or other shares are in force."""
     now, wanted = store.state(), initial(store.cluster)
     steered = operator.attrgetter("shares", "tenants", "workers", "overrides")
     return [] if steered(now) == steered(wanted) else [f"layout {wanted.layout}"]
 
 
 def put_right(store: CephStore) -> list[str]:
-    """Bring weights, affinities, upmaps and the balancer to the start of a run; what differed.
+    """Set weights, affinities, upmaps and balancer to their initial state; return corrections.
 
-    Raises StoreError when something cannot be put right.
+    Raises StoreError if something cannot be restored.
     """
     words: list[str] = []
     for _ in range(_BALANCER_TRIES):
@@ -99,17 +99,17 @@ def _check(effects: Sequence[Effect]) -> None:
 
 
 def caches(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {} -> {osds, failed, nodes, not_permitted}: empties the caches.
+    """Empty the caches: {} -> {osds, failed, nodes, not_permitted}.
 
     `osds` dropped their own cache (BlueStore keeps data and metadata there), `nodes` their page
-    cache; `not_permitted` are nodes whose kernel does not let us (containers: their OSDs and fio
-    read with direct I/O, past the page cache); `failed` says which OSD did not and why."""
+    cache. `not_permitted` are nodes with a kernel that refuses (containers: their OSDs and fio use
+    direct I/O, past the page cache). `failed` maps a failed OSD or node to the reason."""
     with opened(config) as store:
         return drop(config, store.connection)
 
 
 def drop(config: AgentConfig, connection: Connection) -> dict[str, Any]:
-    """See `caches`."""
+    """Drop the caches; see `caches`."""
     osds = sorted(osd for node in config.nodes for osd in node.osds)
     replies = connection.together([partial(connection.osd, osd, "cache drop") for osd in osds])
     by_osd = dict(zip(osds, replies, strict=True))
@@ -125,6 +125,6 @@ def drop(config: AgentConfig, connection: Connection) -> dict[str, Any]:
 
 
 def drop_page_cache(config: AgentConfig, node: str) -> bool:
-    """Write back and drop `node`'s page cache; False where its kernel forbids that."""
+    """Write back and drop `node`'s page cache; return False if its kernel forbids it."""
     done = reach(config, node).run(["sh", "-c", _DROP], check=False, timeout_s=60.0)
     return done.returncode == 0

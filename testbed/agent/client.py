@@ -1,4 +1,4 @@
-"""The engine's side of the agent: a verb over ssh, its answer or its error. No librados here."""
+"""The engine's client of the agent: sends a verb over ssh, returns its result. No librados here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
 
 PROGRAM = "/usr/local/bin/hotbed-agent"
-_SLACK_S = 15.0  # for ssh and the agent's own start, beyond what a verb may take
+_SLACK_S = 15.0  # for ssh and the agent's start, in addition to the verb's time
 _NOT_FOUND = 127
 
 
@@ -43,11 +43,11 @@ class AgentClient:
     def stream(
         self, verb: str, payload: Mapping[str, Any] | None = None
     ) -> Generator[Any, None, None]:
-        """The answers of a verb that streams, as they come; closing the iterator ends it."""
+        """Yield a streaming verb's answers as they come; closing the iterator ends the verb."""
         process = self._shell.popen([PROGRAM, verb])
         assert process.stdin is not None and process.stdout is not None
         try:
-            # A node that is down ends ssh before it reads: its exit code tells, below.
+            # If the node is down, ssh ends before it reads; its exit code is checked below.
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(_request(payload))
                 process.stdin.flush()
@@ -96,14 +96,14 @@ class AgentClient:
 
 
 def agent_client(testbed: Testbed) -> AgentClient:
-    """The agent of a deployed testbed."""
+    """Return the agent of a deployed testbed."""
     from testbed.reach import shell_to
 
     return AgentClient(shell_to(testbed, testbed.admin))
 
 
 def result_of(verb: str, line: bytes) -> Any:
-    """The result in an answer line; the error that it tells is raised."""
+    """Return the result in an answer line, or raise the reported error."""
     try:
         answer = json.loads(line)
         if answer["ok"]:
@@ -118,7 +118,7 @@ def result_of(verb: str, line: bytes) -> Any:
 
 
 def _request(payload: Mapping[str, Any] | None) -> bytes:
-    # One line: a verb that streams reads no further.
+    # One line: a streaming verb reads no further.
     return json.dumps(dict(payload or {})).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""Reads `/etc/hotbed/agent.json`, what the admin node knows of its testbed."""
+"""Reader of `/etc/hotbed/agent.json`, the admin node's knowledge of its testbed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTROL_DIR = RUN
 
 
 def config_from_json(data: Mapping[str, Any]) -> AgentConfig:
-    """A configuration from its JSON form; ValueError names what is missing or unknown."""
+    """Return a configuration from JSON; raise ValueError on missing or unknown fields."""
     try:
         nodes = tuple(_node(node) for node in data["nodes"])
         return AgentConfig(
@@ -42,15 +42,15 @@ def _node(data: Mapping[str, Any]) -> AgentNode:
 
 
 def config_to_json(config: AgentConfig) -> dict[str, Any]:
-    """The inverse of `config_from_json`."""
+    """Invert `config_from_json`."""
     return asdict(config)
 
 
 def load_config(path: str = CONFIG) -> AgentConfig:
-    """The configuration of this admin node.
+    """Return the configuration of this admin node.
 
     Raises:
-        UserError: when there is none (the store is not deployed) or it is malformed.
+        UserError: there is none (the store is not deployed), or it is malformed.
     """
     try:
         data = json.loads(Path(path).read_text())
@@ -65,7 +65,7 @@ def load_config(path: str = CONFIG) -> AgentConfig:
 
 
 def node_of(config: AgentConfig, name: str) -> AgentNode:
-    """The node called `name`; UserError names those there are."""
+    """Return the node called `name`; raise UserError with the known names if there is none."""
     for node in config.nodes:
         if node.name == name:
             return node
@@ -74,17 +74,17 @@ def node_of(config: AgentConfig, name: str) -> AgentNode:
 
 
 def osd_nodes(config: AgentConfig) -> tuple[AgentNode, ...]:
-    """The nodes that carry OSDs, in the configuration's order."""
+    """Return the nodes that carry OSDs, in the configuration's order."""
     return tuple(node for node in config.nodes if node.osds or "osd" in node.roles)
 
 
 def osd_names(config: AgentConfig) -> dict[int, str]:
-    """Node name by OSD id."""
+    """Return the node name by OSD id."""
     return {osd: node.name for node in config.nodes for osd in node.osds}
 
 
 def shell_to(node: AgentNode) -> SshShell:
-    """A shell from the admin node to `node`, by the admin node's own key."""
+    """Return a shell from the admin node to `node`, with the admin node's own key."""
     return SshShell(
         SshTarget(
             node=node.name,

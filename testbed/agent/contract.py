@@ -1,8 +1,8 @@
-"""How the engine talks to the admin node: one verb, JSON in, JSON out, over ssh.
+"""Protocol between the engine and the admin node: one verb, JSON in, JSON out, over ssh.
 
-On the admin node `/usr/local/bin/hotbed-agent VERB` reads a JSON payload on standard input and
-prints ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentence>",
-"kind": "user"|"store"|"remote"}``. The engine's side of it is `testbed/agent/client.py`.
+On the admin node `/usr/local/bin/hotbed-agent VERB` reads a JSON payload on standard input. It
+prints ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentence>", "kind":
+"user"|"store"|"remote"}``. The engine's side is `testbed/agent/client.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ KNOWN_HOSTS = "/etc/hotbed/ssh/known_hosts"
 STATE = "/var/lib/hotbed"  # journals, recordings, controllers under study
 UNIT_PREFIX = "hotbed-"  # every systemd unit that Hotbed starts on a node
 IOWAIT_CPUS = 4
-"""%iowait is a share of all CPUs' time: on more of them it is diluted beyond use."""
+"""Limit for the signal %iowait, a share of all CPUs' time: more CPUs dilute it beyond use."""
 
 
 @dataclass(frozen=True)
 class AgentNode:
-    """What the admin node knows of a node. `osds` are the ids of the OSDs on it."""
+    """The admin node's knowledge of a node. `osds` are the ids of the node's OSDs."""
 
     name: str
     address: str
@@ -38,7 +38,7 @@ class AgentNode:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """`/etc/hotbed/agent.json`, written by the role `agent` from the testbed and its spec."""
+    """Contents of `/etc/hotbed/agent.json`, which the role `agent` writes from testbed and spec."""
 
     testbed: str
     store: str  # "ceph"
@@ -48,7 +48,7 @@ class AgentConfig:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """A finished transient unit. `exit_code` is None when it was stopped or timed out."""
+    """A finished transient unit. `exit_code` is None if the unit was stopped or timed out."""
 
     node: str
     unit: str
@@ -66,20 +66,20 @@ class Agent(Protocol):
     def call(
         self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
     ) -> Any:
-        """Run one verb. Raises UserError, StoreError or RemoteError as the agent says."""
+        """Run one verb. Raises UserError, StoreError or RemoteError as the agent reports."""
 
     def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
-        """Start `argv` on `node` as the transient systemd unit ``hotbed-<name>``; systemd ends it
+        """Start `argv` on `node` as the transient systemd unit ``hotbed-<name>``. systemd ends it
         after `max_s`, so that nothing outlives a lost engine."""
 
     def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
-        """Wait for the unit, return what it printed and forget it."""
+        """Wait for the unit, return its output and forget the unit."""
 
     def unit_stop(self, node: str, name: str) -> UnitResult | None:
-        """Stop the unit; None when there is none."""
+        """Stop the unit; return None if there is none."""
 
     def units(self) -> Mapping[str, Sequence[str]]:
-        """Live Hotbed load units (without prefix) by node."""
+        """Return live Hotbed load units (without prefix) by node."""
 
     def strays(self) -> Mapping[str, Sequence[str]]:
-        """Processes of fio or rados on the nodes that are not in a unit of ours, by node."""
+        """Return processes of fio or rados on the nodes outside Hotbed's units, by node."""

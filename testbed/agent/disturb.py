@@ -1,13 +1,13 @@
-"""Disturbs nodes by a plan: starts and stops load units at planned times.
+"""Disturbance of nodes by a plan: load units start and stop at planned times.
 
-It runs on the admin node as the transient unit ``hotbed-disturb``. A plan is a list of steps
-{t_s, node, name, argv or null, rate_iops or null}: at `t_s` the load unit `name` is started with
-`argv` on `node`, or stopped when argv is null. Steps at or before 0 are done at once; later ones
-count from the start, or, for a plan that waits, from the moment that `disturb-go` gives (the
-benchmark's first second), so that every controller meets the same moves.
+It runs on the admin node as the transient unit ``hotbed-disturb``. A plan is a list of steps {t_s,
+node, name, argv or null, rate_iops or null}. At `t_s` the load unit `name` is started with `argv`
+on `node`, or stopped if argv is null. Steps at or before 0 are done at once. Later steps count from
+the start. In a plan that waits, they count from the time that `disturb-go` gives (the benchmark's
+first second), so that every controller meets the same moves.
 
-Whatever ends the unit (`disturb-stop`, its time, a signal, kill -9), systemd's ExecStopPost stops
-every load that it planned; `disturb-stop` and the next `disturb-start` do so once more.
+However the unit ends (`disturb-stop`, its time, a signal, kill -9), systemd's ExecStopPost stops
+every planned load. `disturb-stop` and the next `disturb-start` stop them once more.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ UNIT = f"{UNIT_PREFIX}disturb.service"
 _POLL_S = 0.1
 _READY_S = 60.0  # every first load runs by then, or the start has failed
 _SIGMAS = 4.0
-_PARTS = 2  # windows of a second that are compared
+_PARTS = 2  # number of one-second windows to compare
 
-# Bytes that the unit's processes have read, summed, three times, a second apart. The kernel
-# counts them for the process that submits the I/O (Documentation/filesystems/proc, /proc/PID/io).
+# Bytes read by the unit's processes, summed, three times, a second apart. The kernel counts them
+# for the process that submits the I/O (Documentation/filesystems/proc, /proc/PID/io).
 _RATES = f"""
 unit=/{UNIT_PREFIX}$1.service
 for turn in 1 2 3; do
@@ -64,9 +64,9 @@ exit 0
 
 @dataclass(frozen=True)
 class Step:
-    """One change: `argv` starts the load `name` on `node` at `t_s`, None stops it.
+    """One change at `t_s`: `argv` starts the load `name` on `node`, None stops the load.
 
-    `rate_iops` is the rate that the load is asked to keep, None when it takes what it gets."""
+    `rate_iops` is the rate that the load must keep, None for a load without a limit."""
 
     t_s: float
     node: str
@@ -80,7 +80,7 @@ Stop = Callable[[str, str], UnitResult | None]  # node, name
 
 
 def steps_from_json(data: Any) -> tuple[Step, ...]:
-    """A checked plan in the order of time, stops before starts. UserError names the bad step."""
+    """Return a checked plan by time, stops before starts. Raises UserError on a bad step."""
     if not isinstance(data, list):
         raise UserError("a disturbance plan is a list of steps {t_s, node, name, argv}.")
     steps = []
@@ -109,10 +109,10 @@ def steps_from_json(data: Any) -> tuple[Step, ...]:
 
 
 class Disturber:
-    """Carries a plan out and keeps `state.json` and `events.jsonl` in `folder`.
+    """Runner of a plan that keeps `state.json` and `events.jsonl` in `folder`.
 
-    `hot_nodes` of the state are the nodes on which a load runs now, `since` the epoch of the last
-    change, `go` the epoch from which the plan's times count (null before it is known).
+    State: `hot_nodes` are the nodes with a running load. `since` is the epoch of the last change.
+    `go` is the epoch from which the plan's times count (null before it is known).
     """
 
     def __init__(
@@ -135,16 +135,16 @@ class Disturber:
         self._state()
 
     def at_once(self) -> None:
-        """The steps at or before 0."""
+        """Carry out the steps at or before 0."""
         self.carry_out([step for step in self._steps if step.t_s <= 0])
 
     def later(self) -> list[tuple[float, list[Step]]]:
-        """The steps after 0, grouped by time."""
+        """Return the steps after 0, grouped by time."""
         times = sorted({step.t_s for step in self._steps if step.t_s > 0})
         return [(t_s, [step for step in self._steps if step.t_s == t_s]) for t_s in times]
 
     def begin(self, go: float) -> None:
-        """Times count from `go` (epoch) on."""
+        """Let the plan's times count from `go` (epoch)."""
         self.go = go
         self._state()
 
@@ -154,7 +154,7 @@ class Disturber:
         self.carry_out(stops, planned=False)
 
     def carry_out(self, steps: Sequence[Step], *, planned: bool = True) -> None:
-        """Do `steps`, all stops (in parallel over nodes) before the starts (likewise)."""
+        """Carry out `steps`: first all stops, then all starts, each in parallel over nodes."""
         for wanted in (False, True):
             chosen = [step for step in steps if (step.argv is not None) is wanted]
             by_node: dict[str, list[Step]] = {}
@@ -232,7 +232,7 @@ def follow(
     find_go: Callable[[], float | None],
     ended: threading.Event,
 ) -> None:
-    """Carry the plan out until `ended`; everything is stopped on the way out."""
+    """Carry the plan out until `ended`; finally stop everything."""
     try:
         disturber.at_once()
         go = find_go()
@@ -264,7 +264,7 @@ def start_unit(config: AgentConfig, plan: Mapping[str, Any], max_s: float) -> No
             f"--property=ExecStopPost={python} clean",
             f"--property=RuntimeMaxSec={max_s:.3f}",
             f"--property=TimeoutStopSec={2 * STOP_S + 30}",
-            # systemd itself must reach the main process alone: it stops its loads in order.
+            # systemd must signal only the main process, which stops its loads in order.
             "--property=KillMode=mixed",
             *python.split(),
             "run",
@@ -299,7 +299,7 @@ def wait_until_running(first: int, alive: Callable[[], bool]) -> None:
 
 
 def write_go(at: float) -> None:
-    """Have the times of the plan that waits count from `at` (epoch)."""
+    """Let the times of the waiting plan count from `at` (epoch)."""
     monotonic_s = time.monotonic() + at - time.time()
     write_file(FOLDER / "go", repr(monotonic_s), sync=False)
 
@@ -313,7 +313,7 @@ def read_go(clock: SteadyClock) -> float | None:
 
 
 def read_state(folder: Path = FOLDER) -> dict[str, Any] | None:
-    """The state that a running or ended disturber left; None when there was never one."""
+    """Return the state of a running or ended disturber; None if there never was one."""
     try:
         state: dict[str, Any] = json.loads((folder / "state.json").read_text())
     except FileNotFoundError:
@@ -322,7 +322,7 @@ def read_state(folder: Path = FOLDER) -> dict[str, Any] | None:
 
 
 def read_events(folder: Path = FOLDER) -> list[dict[str, Any]]:
-    """Every change with its actual time (epoch `at`, and `t_s` since go), in order."""
+    """Return every change with its actual time (epoch `at`, and `t_s` since go), in order."""
     try:
         lines = (folder / "events.jsonl").read_text().splitlines()
     except FileNotFoundError:
@@ -331,7 +331,7 @@ def read_events(folder: Path = FOLDER) -> list[dict[str, Any]]:
 
 
 def check_plan(config: AgentConfig, payload: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The steps of a payload {plan, max_s}, its nodes known. UserError otherwise."""
+    """Return the steps of a payload {plan, max_s}. Raises UserError on unknown nodes or values."""
     steps = steps_from_json(payload.get("plan"))
     for step in steps:
         node_of(config, step.node)
@@ -342,7 +342,7 @@ def check_plan(config: AgentConfig, payload: Mapping[str, Any]) -> tuple[Step, .
 
 
 def start_on(config: AgentConfig) -> Start:
-    """Starts a load unit on a node of `config`."""
+    """Return a function that starts a load unit on a node of `config`."""
 
     def start(node: str, name: str, argv: Sequence[str], max_s: float) -> None:
         units.start(reach(config, node), name, argv, max_s=max(1.0, max_s))
@@ -351,7 +351,7 @@ def start_on(config: AgentConfig) -> Start:
 
 
 def stop_on(config: AgentConfig) -> Stop:
-    """Stops a load unit on a node of `config`."""
+    """Return a function that stops a load unit on a node of `config`."""
 
     def stop(node: str, name: str) -> UnitResult | None:
         return units.stop(reach(config, node), name)
@@ -360,9 +360,9 @@ def stop_on(config: AgentConfig) -> Stop:
 
 
 def clean_loads(config: AgentConfig) -> int:
-    """Stop every load that the plan in the folder names and that still runs; returns how many.
+    """Stop every running load that the plan in the folder names; return their number.
 
-    A node that cannot be reached does not keep the others from being cleaned; it is raised last.
+    An unreachable node does not stop the cleaning of other nodes; its error is raised afterwards.
     """
     try:
         plan = json.loads((FOLDER / "plan.json").read_text())
@@ -394,9 +394,9 @@ def _alive() -> bool:
 
 
 def disturb_start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {plan, max_s, wait_for_go?} -> the state once every load at or before 0 runs.
+    """Start a plan: {plan, max_s, wait_for_go?} -> the state once all loads at or before 0 run.
 
-    What an earlier plan left running is stopped first."""
+    Loads of an earlier plan are stopped first."""
     steps = check_plan(config, payload)
     disturb_stop(config, {})
     shutil.rmtree(FOLDER, ignore_errors=True)
@@ -415,7 +415,7 @@ def disturb_start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, 
 
 
 def disturb_go(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
-    """Verb: {at?} (epoch, now when left out) -> {at}: the plan's times count from here."""
+    """Start the plan's clock: {at?} (epoch, now by default) -> {at}: times count from `at`."""
     if not _alive():
         raise UserError("no disturbance is running: start one by disturb-start.")
     at = float(payload.get("at") or time.time())
@@ -424,16 +424,16 @@ def disturb_go(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, flo
 
 
 def disturb_stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int]:
-    """Verb: {} -> {loads}: ends the plan and every load of it; safe to repeat.
+    """End the plan and all its loads: {} -> {loads}; safe to repeat.
 
-    `loads` counts those that the ended plan had left running (0 unless it was killed)."""
+    `loads` counts the loads that the ended plan had left running (0 unless it was killed)."""
     if _alive():
         subprocess.run(["systemctl", "stop", UNIT], check=False, capture_output=True)
     return {"loads": clean_loads(config)}
 
 
 def disturb_log(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {} -> {state, events, outputs}: what was done when, and what every load printed."""
+    """Return the log: {} -> {state, events, outputs}: all changes and every load's output."""
     paths = sorted((FOLDER / "outputs").glob("*.json"))
     return {
         "state": read_state(),
@@ -443,11 +443,11 @@ def disturb_log(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, An
 
 
 def disturb_status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {} -> {running, steady, hot_nodes, since, go, loads: [...]}; takes two seconds.
+    """Return the status: {} -> {running, steady, hot_nodes, since, go, loads}; takes two seconds.
 
-    Each load says its rate (`iops` in 4 KiB reads, over two seconds), whether it is `steady`
-    (null: cannot be told) and whether it is `alive`, else what it `said` last. The whole is
-    steady when every load is.
+    Each load has its rate (`iops` in 4 KiB reads, over two seconds), `steady` (null: unknown) and
+    `alive`. An ended load has its last words in `said`. The whole is steady if every load is
+    steady.
     """
     state = read_state()
     if state is None:
@@ -464,7 +464,7 @@ def disturb_status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str,
 
 
 def look_at(shell: Shell, load: Mapping[str, Any]) -> dict[str, Any]:
-    """One load's status, see `disturb_status`."""
+    """Return one load's status; see `disturb_status`."""
     alive = load["name"] in units.live(shell)
     rates: list[float] = []
     if alive:
@@ -477,13 +477,13 @@ def look_at(shell: Shell, load: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _last_words(shell: Shell, name: str) -> str:
-    # What a load that ended by itself left on standard error.
+    # Last line on standard error of a load that ended by itself.
     done = shell.run(["tail", "-n", "1", f"{units.UNITS}/{name}/stderr"], check=False)
     return done.text.strip()[:200]
 
 
 def rates_of(text: str, block: int = 4096) -> list[float]:
-    """Reads of `block` bytes per second between the lines ``time bytes`` of `_RATES`."""
+    """Return reads of `block` bytes per second between the lines ``time bytes`` of `_RATES`."""
     points = [tuple(float(word) for word in line.split()) for line in text.splitlines()]
     return [
         (after[1] - before[1]) / block / (after[0] - before[0])
@@ -493,16 +493,16 @@ def rates_of(text: str, block: int = 4096) -> list[float]:
 
 
 def is_steady(rates: Sequence[float], offered: float | None) -> bool | None:
-    """Whether a load has reached its rate; None when its counters cannot be read.
+    """Return True if a load has reached its rate; None if its counters cannot be read.
 
-    Two windows of a second agree within a quarter or four standard deviations of a Poisson count,
-    whichever is more; with an offered rate their mean must also reach it, within the same.
+    Two windows of a second must agree within a quarter or four standard deviations of a Poisson
+    count, whichever is more. Their mean must reach an offered rate within the same tolerance.
     """
     if len(rates) < _PARTS:
         return None
     first, second = rates[-2:]
     if first <= 0 or second <= 0:
-        # A small offered load may well have an empty second.
+        # A small offered load may have an empty second.
         return offered is not None and offered < _SIGMAS**2 and first + second > 0
     mean = (first + second) / 2
     agree = abs(first - second) <= max(mean / 4, _SIGMAS * math.sqrt(2 * mean))
@@ -512,10 +512,10 @@ def is_steady(rates: Sequence[float], offered: float | None) -> bool | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``run``: carry out the plan in the folder. ``clean``: stop whatever it planned."""
+    """Carry out the plan in the folder (``run``), or stop all its loads (``clean``)."""
     config = load_config()
-    # systemd kills what is left of a unit: a shared ssh master that this unit had started would
-    # take everybody else's connections with it, and one of its own would keep the unit waiting.
+    # systemd kills the rest of a unit. A shared ssh master that this unit had started would end all
+    # other processes' connections; a master of its own would keep the unit waiting.
     use_control_dir(None)
     if list(arguments) == ["clean"]:
         clean_loads(config)

@@ -1,4 +1,4 @@
-"""Verbs: what runs where: versions of store and tools, and the nodes' hardware."""
+"""Verbs: versions of store and tools on the nodes, and the nodes' hardware."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.agent.health import opened
 from testbed.agent.reach import every, on_each, reach
 from testbed.stores.swift.confs import VENV
 
-# One shell for everything: an ssh session costs more than all of it.
+# One shell for everything: an ssh session costs more than all commands.
 _SCRIPT = r"""
 echo "kernel $(uname -r)"
 echo "machine $(uname -m)"
@@ -39,12 +39,12 @@ _TOOLS = ("kernel", "fio", "python3")
 
 
 def facts(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {} -> node -> {kernel, distribution, cpus, memory_bytes, ..., roles, osds}.
+    """Return facts by node: {} -> {kernel, distribution, cpus, memory_bytes, ..., roles, osds}.
 
-    `congestion_control` is what TCP uses there, `mtu` the links' largest packets (``eth0=1500``),
-    `memory_bytes` what the node may use, `cpus` the processors on which it may run;
-    `quota_slice_us` and `cpu_model` are the machine's.
-    A node that cannot be reached has {error} alone. A tool that is missing is absent."""
+    `congestion_control` is TCP's on the node, `mtu` the links' largest packets (``eth0=1500``),
+    `memory_bytes` the memory that the node may use, `cpus` the processors on which it may run.
+    `quota_slice_us` and `cpu_model` are the machine's. An unreachable node has {error} alone. A
+    missing tool is absent."""
     found = on_each((node.name for node in config.nodes), lambda name: read_node(config, name))
     result: dict[str, Any] = {}
     for node in config.nodes:
@@ -58,8 +58,8 @@ def facts(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
-    """Verb: {} -> {ceph, nfs-ganesha or swift, kernel, fio, python3}; several versions of one thing
-    joined by a comma."""
+    """Return versions: {} -> {ceph, nfs-ganesha or swift, kernel, fio, python3}; several versions
+    of one program are joined by commas."""
     hosts = facts(config, payload)
     result: dict[str, str] = {}
     for tool in _TOOLS:
@@ -87,12 +87,12 @@ def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_node(config: AgentConfig, name: str) -> dict[str, Any]:
-    """Facts of one node. Raises RemoteError."""
+    """Return the facts of one node. Raises RemoteError."""
     return parse(reach(config, name).run(["sh", "-c", _SCRIPT], timeout_s=20.0).text)
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Facts from the script's lines ``name value``; empty values are left out."""
+    """Return facts from the script's lines ``name value``; empty values are left out."""
     result: dict[str, Any] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" ")

@@ -1,4 +1,4 @@
-"""Verbs: the store's health, and waiting until it serves and is at rest."""
+"""Verbs: the store's health, and waiting until the store serves and is at rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = 120.0
 
 @contextmanager
 def opened(config: AgentConfig) -> Iterator[CephStore]:
-    """The store for one verb: without sensors, closed afterwards."""
+    """Open the store for one verb: without sensors, closed afterwards."""
     store = open_store(config, None)
     try:
         yield store
@@ -28,23 +28,23 @@ def opened(config: AgentConfig) -> Iterator[CephStore]:
 
 
 def health(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {} -> {status, checks, osds, up, in, pgs, removing, epoch}.
+    """Return the health: {} -> {status, checks, osds, up, in, pgs, removing, epoch}.
 
-    `checks` maps Ceph's health checks to their messages, `pgs` states to counts (now, from the
-    PGs themselves)."""
+    `checks` maps Ceph's health checks to their messages, `pgs` states to counts (now, from the PGs
+    themselves)."""
     with opened(config) as store:
         return read_health(store)
 
 
 def wait_clean(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
-    """Verb: {timeout_s?} -> {seconds}: until every PG is active+clean and nothing is deleted."""
+    """Wait until all PGs are active+clean and no deletion is left: {timeout_s?} -> {seconds}."""
     timeout_s = float(payload.get("timeout_s", WAIT_S))
     with opened(config) as store:
         return {"seconds": until_clean(store, timeout_s)}
 
 
 def read_health(store: CephStore) -> dict[str, Any]:
-    """See `health`."""
+    """Return the health; see `health`."""
     connection = store.connection
     report = connection.mon("health", detail="detail").checked("health")
     osd_map = store.reader.osd_map()
@@ -63,14 +63,14 @@ def read_health(store: CephStore) -> dict[str, Any]:
 
 
 def all_pgs(osd_map: OsdMap) -> list[str]:
-    """The ids of every pool's PGs."""
+    """Return the ids of every pool's PGs."""
     return [pgid for pool in osd_map.pools.values() for pgid in pool.pgids()]
 
 
 def until_clean(store: CephStore, timeout_s: float) -> float:
     """Wait until every OSD is up and in, every PG active+clean and no PG is being deleted.
 
-    Returns the seconds it took. Raises StoreError with what is still amiss.
+    Returns the seconds it took. Raises StoreError with the remaining problem.
     """
     amiss = ""
 
@@ -86,7 +86,7 @@ def until_clean(store: CephStore, timeout_s: float) -> float:
 
 
 def what_is_amiss(store: CephStore) -> str:
-    """The first thing that keeps the store from rest, in words; empty when there is none."""
+    """Return in words the first thing that keeps the store from rest; "" if there is none."""
     osd_map = store.reader.osd_map()
     away = [osd for osd in osd_map.osds.values() if not (osd.up and osd.in_)]
     if away:

@@ -1,8 +1,8 @@
-"""Senses all nodes at once over one kept-open ssh channel a node.
+"""Monitor of all nodes at once, over one open ssh channel per node.
 
-A node that does not answer in time, answers garbage or cannot be reached is missing from the
-result and named in `Monitor.lost`; the others are not held up. Its channel is opened again at the
-next turn when it broke, and kept when it was only slow (late answers are told by their number).
+A node that is late, unreachable or answers garbage is missing from the result and named in
+`Monitor.lost`. It does not delay the other nodes. A broken channel is reopened at the next turn. A
+slow channel is kept (late answers are recognised by their number).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from testbed.agent.samples import Counters, Rates, parse, rates
 
 TIMEOUT_S = 2.0
 OPEN_TIMEOUT_S = 10.0
-RETRY_S = 15.0  # the longest wait before a node that stays away is tried again
+RETRY_S = 15.0  # longest wait before a lost node is tried again
 _READ = 65536
-_LONGEST = 1 << 20  # a channel that sends more without a line's end is not a probe
+_LONGEST = 1 << 20  # a channel that sends more without a newline is not a probe
 
 
 class Channel(Protocol):
-    """Bytes to and from one node's probe."""
+    """Byte channel to and from one node's probe."""
 
     def fileno(self) -> int:
-        """A descriptor that selects readable when an answer (or the end) is there."""
+        """Return a descriptor that is readable when an answer (or the end) has come."""
 
     def send(self, data: bytes) -> None:
-        """Write a request; OSError when the channel is broken."""
+        """Write a request; raise OSError if the channel is broken."""
 
     def close(self) -> None:
         """End the probe."""
@@ -46,7 +46,7 @@ Opener = Callable[[AgentNode], Channel]
 
 
 class ProcessChannel:
-    """The pipes of an ssh (or local) process that runs the probe."""
+    """Pipes of an ssh (or local) process that runs the probe."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdin is None or process.stdout is None:
@@ -59,7 +59,7 @@ class ProcessChannel:
         return self._out.fileno()
 
     def send(self, data: bytes) -> None:
-        """See `Channel.send`. Never blocks: a full pipe is a probe that does not listen."""
+        """See `Channel.send`. Never blocks: a full pipe means that the probe does not read."""
         os.write(self._in.fileno(), data)
 
     def close(self) -> None:
@@ -77,12 +77,12 @@ class ProcessChannel:
 
 
 def probe_program() -> str:
-    """The text of the program that is sent to the nodes."""
+    """Return the text of the program that is sent to the nodes."""
     return Path(__file__).with_name("probe.py").read_text()
 
 
 def probe_settings(node: AgentNode) -> bytes:
-    """The first line that a probe gets."""
+    """Return the first line that a probe gets."""
     settings = {
         "pressure_file": node.pressure_file,
         "devices": dict(node.devices),
@@ -93,7 +93,7 @@ def probe_settings(node: AgentNode) -> bytes:
 
 
 def over_ssh(config: AgentConfig) -> Opener:
-    """Opens channels by the admin node's own ssh (and none to itself)."""
+    """Return an opener of channels through the admin node's ssh (no ssh to itself)."""
     from testbed.agent.reach import reach
 
     program = probe_program()
@@ -116,14 +116,14 @@ class _Link:
     buffer: bytes = b""
     last: Counters | None = None
     waiting: bool = False
-    failures: int = 0  # opened in vain, in a row
+    failures: int = 0  # failed attempts to open, in a row
     retry_at: float = 0.0
     why: str = ""  # the last failure
 
 
 @dataclass(frozen=True)
 class Reading:
-    """All nodes over one interval. `lost` says why a node is missing from `nodes`."""
+    """Rates of all nodes over one interval. `lost` has the reason for each missing node."""
 
     nodes: Mapping[str, Rates]
     lost: Mapping[str, str]
@@ -132,7 +132,7 @@ class Reading:
 
 
 class Monitor:
-    """Channels to `nodes`, and what they said last."""
+    """Channels to `nodes`, and their last answers."""
 
     def __init__(self, nodes: Iterable[AgentNode], open_channel: Opener) -> None:
         self._links = {node.name: _Link(node) for node in nodes}
@@ -162,11 +162,11 @@ class Monitor:
         return Reading(nodes, lost, time.monotonic() - start, counters)
 
     def start(self, timeout_s: float = OPEN_TIMEOUT_S) -> Mapping[str, str]:
-        """Open every channel and take the first counters; returns who is lost, and why."""
+        """Open every channel and take the first counters; return the lost nodes with reasons."""
         return self._ask(timeout_s)
 
     def counters(self) -> dict[str, Counters]:
-        """The last answer of each node that ever answered."""
+        """Return the last answer of each node that ever answered."""
         return {name: link.last for name, link in self._links.items() if link.last is not None}
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class Monitor:
         return lost
 
     def _request(self, link: _Link, timeout_s: float) -> str:
-        """Send a request, opening the channel where needed; why not, or an empty string."""
+        """Send a request, opening the channel if needed; return the failure, "" on success."""
         stuck = time.monotonic() - link.opened_at > max(OPEN_TIMEOUT_S, timeout_s)
         if link.channel is not None and not link.greeted and stuck:
             self._fail(link, "did not answer since its channel was opened")
@@ -224,7 +224,7 @@ class Monitor:
         return lost
 
     def _receive(self, link: _Link) -> str:
-        """Take what arrived; why the channel is to be given up, or an empty string."""
+        """Read what has arrived; return why the channel must be dropped, or ""."""
         assert link.channel is not None
         try:
             data = os.read(link.channel.fileno(), _READ)
@@ -251,8 +251,8 @@ class Monitor:
         return ""
 
     def _fail(self, link: _Link, why: str) -> str:
-        """Give a channel up. The first time it is opened again at once; a node that stays away is
-        tried less and less often: eight ssh in vain a second would load the admin node."""
+        """Drop a channel. It is reopened at once the first time. A node that stays lost is tried
+        less and less often: eight failing ssh per second would load the admin node."""
         self._drop(link)
         wait = min(RETRY_S, 2.0 ** (link.failures - 1)) if link.failures else 0.0
         link.retry_at, link.why = time.monotonic() + wait, why

@@ -1,4 +1,4 @@
-"""Verbs of the NFS store: what its proxies say, their parameters, and the network's enforcement."""
+"""Verbs of the NFS store: proxies' status and parameters, and the network's enforcement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ASKED = frozenset(
 
 
 def ask(config: AgentConfig, payload: Mapping[str, Any]) -> Any:
-    """Verb: {server, verb, arguments?: []} -> what `testbed.stores.nfs.control` answers there.
+    """Ask a proxy: {server, verb, arguments?: []} -> answer of `testbed.stores.nfs.control`.
 
     Verbs: status, parameters, metrics, ready, default, trace-start FOLDER, trace-stop."""
     verb = str(payload["verb"])
@@ -34,7 +34,7 @@ def ask(config: AgentConfig, payload: Mapping[str, Any]) -> Any:
 
 
 def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {interval_s?: 1} -> an `NfsObservation`: every proxy's counters as rates."""
+    """Sense every proxy's counters as rates: {interval_s?: 1} -> an `NfsObservation`."""
     interval_s = float(payload.get("interval_s", 1.0))
     if not 0 <= interval_s <= 60:
         raise UserError(f"interval_s is {interval_s:g}; write 0 to 60 seconds.")
@@ -45,13 +45,13 @@ def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def act(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Verb: {actions: [{action: put-parameters|put-profile|set-network, ...}]} -> effects."""
+    """Carry out {actions: [{action: put-parameters|put-profile|set-network, ...}]} -> effects."""
     effects = store_of(config).act([action_of(one) for one in payload["actions"]])
     return [asdict(effect) for effect in effects]
 
 
 def action_of(data: Mapping[str, Any]) -> NfsAction:
-    """An action from its JSON; UserError when it is none."""
+    """Return an action from its JSON; raise UserError if it is invalid."""
     try:
         kind = data["action"]
         if kind == "put-parameters":
@@ -68,10 +68,10 @@ def action_of(data: Mapping[str, Any]) -> NfsAction:
 
 
 def check(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Verb: {network: {host: parameters}} -> differences in words by host, all hosts."""
+    """Check all hosts: {network: {host: parameters}} -> differences in words by host."""
     return store_of(config).check(payload["network"])
 
 
 def caches(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int]:
-    """Verb: {} -> files by server whose page cache was written back and dropped."""
+    """Write back and drop the page cache: {} -> number of files by server."""
     return store_of(config).caches()

@@ -1,4 +1,4 @@
-"""Tells systemd how far a service of type ``notify`` is."""
+"""Progress messages to systemd from a service of type ``notify``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import suppress
 
 
 def notify(message: str) -> None:
-    """Tell systemd (sd_notify's protocol) such as ``READY=1``; nothing where it is not about."""
+    """Send systemd a message such as ``READY=1`` (sd_notify); do nothing without systemd."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    # systemd may be away for a moment (it re-executes itself on updates): no reason to end.
+    # systemd may be absent for a moment (it re-executes itself on updates): not an error.
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.sendto(message.encode(), address)

@@ -1,6 +1,6 @@
 """Verb: an open-loop writer on a client node, as a transient unit.
 
-The program goes there as one file, since nodes other than the admin node have nothing of Hotbed's.
+The program is sent as one file: only the admin node has Hotbed's code installed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTS = (
 _MAIN = b"from testbed.agent.openloop.main import main\n\nmain()\n"
 _ENDED, _TIMED_OUT = 70, 75
 
-# The first line that the program prints says that it writes.
+# The program's first output line reports that the load has started.
 _STARTED = f"""
 {units.CLOCK}
 clock
@@ -49,11 +49,11 @@ head -n 1 "$dir/stdout"
 
 
 def program() -> bytes:
-    """The program as a zip archive that python3 runs."""
+    """Return the program as a zip archive that python3 runs."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("__main__.py", _MAIN)
-        # Not the package's own, which brings the whole store.
+        # Empty: the package's own file imports the whole store.
         archive.writestr("testbed/stores/ceph/__init__.py", b"")
         for part in PARTS:
             path = ROOT / part
@@ -63,14 +63,14 @@ def program() -> bytes:
 
 
 def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
-    """Verb: {node, name, plan, max_s, wait_s} -> {started_wall}; returns when the load has started.
+    """Start a writer: {node, name, plan, max_s, wait_s} -> {started_wall}; return once it writes.
 
-    `plan` is a `testbed.agent.openloop.plan.Plan`. Wait for the unit `name` for what it printed.
+    `plan` is a `testbed.agent.openloop.plan.Plan`. unit-wait for `name` returns its output.
 
     Raises:
         UserError: no such node, plan, pool or PG, or a unit of this name is running.
-        StoreError: the store does not take the load's first objects.
-        RemoteError: it did not start within `wait_s`.
+        StoreError: the store does not accept the load's first objects.
+        RemoteError: the load did not start within `wait_s`.
     """
     for key in ("node", "name", "plan", "max_s", "wait_s"):
         if key not in payload:

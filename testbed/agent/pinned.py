@@ -1,4 +1,4 @@
-"""Verbs: pools that lie on one OSD each, and the users of the agents before them."""
+"""Verbs: pools with one OSD each, and the users of the agents in front of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _WAIT_S = 120.0
 
 
 def create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {prefix, osds, pg_num?: 4, timeout_s?} -> {changed, keyrings}; returns when the PGs of
-    all pools are active+clean. Safe to repeat. The keyrings, by OSD, are secret."""
+    """Create pools: {prefix, osds, pg_num?: 4, timeout_s?} -> {changed, keyrings}. Returns when the
+    PGs of all pools are active+clean. Safe to repeat. The keyrings, by OSD, are secret."""
     prefix, osds = _prefix(payload, "pinned-create"), _osds(payload, "pinned-create")
     with opened(config) as store:
         changed = pin(
@@ -29,7 +29,7 @@ def create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_empty(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int]:
-    """Verb: {prefix, osds, timeout_s?} -> {pools}: replaced by empty ones. Their agents must be
+    """Replace pools by empty ones: {prefix, osds, timeout_s?} -> {pools}. Their agents must be
     stopped."""
     prefix, osds = _prefix(payload, "pinned-empty"), _osds(payload, "pinned-empty")
     timeout_s = float(payload.get("timeout_s", _WAIT_S))
@@ -38,7 +38,7 @@ def make_empty(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int
 
 
 def delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {prefix, timeout_s?} -> {changed}; returns when the OSDs have removed the data."""
+    """Delete pools: {prefix, timeout_s?} -> {changed}; return when the data are removed."""
     prefix = _prefix(payload, "pinned-delete")
     timeout_s = float(payload.get("timeout_s", _WAIT_S))
     with opened(config) as store:

@@ -1,4 +1,4 @@
-"""Verb: where a pool's placement groups are."""
+"""Verb: placement of a pool's PGs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from testbed.stores.ceph.pgs import PgReader
 
 
 def placement(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {pool} -> {pgs: {id: {up, bytes}}, osds: {id: {node, rack}}}.
+    """Return the placement: {pool} -> {pgs: {id: {up, bytes}}, osds: {id: {node, rack}}}.
 
-    `up` are the OSDs that the map gives a PG, `bytes` what it holds (seconds old)."""
+    `up` are the PG's OSDs in the map, `bytes` the PG's data (seconds old)."""
     pool = payload.get("pool")
     if not isinstance(pool, str) or not pool:
         raise UserError("placement: the payload needs the pool's name.")

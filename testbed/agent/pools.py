@@ -1,4 +1,4 @@
-"""Verbs: pools made and removed."""
+"""Verbs: creation and removal of pools."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _WAIT_S = 120.0
 
 
 def pool_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {name, pg_num?: 128, size?: 2, min_size?: 1, timeout_s?} -> {name}; returns when its
-    PGs are active+clean. Safe to repeat."""
+    """Create a pool: {name, pg_num?: 128, size?: 2, min_size?: 1, timeout_s?} -> {name}. Returns
+    when its PGs are active+clean. Safe to repeat."""
     name = _name(payload, "pool-create")
     with opened(config) as store:
         create_pool(
@@ -30,7 +30,7 @@ def pool_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, An
 
 
 def pool_delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {name, timeout_s?} -> {deleted}; returns when the OSDs have removed its data."""
+    """Delete a pool: {name, timeout_s?} -> {deleted}; return when its data are removed."""
     name = _name(payload, "pool-delete")
     timeout_s = float(payload.get("timeout_s", _WAIT_S))
     with opened(config) as store:

@@ -1,15 +1,14 @@
-"""The program that senses one node: it runs there, sent as text over ssh, with nothing installed.
+"""Program that senses one node: it runs there, sent as text over ssh, with nothing installed.
 
-It answers one JSON line per line on its standard input (a number, sent back as `seq`), from
-counters only: whoever asks makes rates of them. The first line is its settings,
-{"pressure_file", "devices", "address", "osds"}.
-Standard library only, and no import from the project: `monitor.py` sends this file's text.
+It answers each line on standard input (a number, returned as `seq`) with one JSON line of counters;
+the reader computes rates. The first line is its settings, {"pressure_file", "devices", "address",
+"osds"}. Standard library only, and no import from the project: `monitor.py` sends this file's text.
 
-What it reads, all cumulative:
-  pressure_us  "some ... total=" of the node's io.pressure (microseconds in which some task waited)
+All values are cumulative:
+  pressure_us  "some ... total=" of the node's io.pressure (microseconds in which a task waited)
   cpu          the first line of /proc/stat, in ticks; `cpus` counts the CPUs online
-  cpu_us       processor time of the node's own cgroup where it has one, else of /proc/stat
-  disk         of the node's disks: reads, sectors read, writes, sectors written, milliseconds busy,
+  cpu_us       processor time of the node's own cgroup if it has one, else of /proc/stat
+  disk         for each of the node's disks: reads, sectors read, writes, sectors written, ms busy,
                weighted milliseconds, requests in flight (the kernel's stat file, iostats.rst)
   net          bytes received and sent on the interface that carries the node's address
   osd_us       io.pressure "some" total of each OSD's own control group, if it has or can have one
@@ -30,32 +29,32 @@ from typing import Any
 
 CGROUP2_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 _SIOCGIFADDR = 0x8915
-_STAT_FIELDS = (0, 2, 4, 6, 9, 10, 8)  # of the stat file, in the order that `disk` names them
+_STAT_FIELDS = (0, 2, 4, 6, 9, 10, 8)  # of the stat file, in the order of the docstring's `disk`
 # Plain calls in place of pathlib: a probe runs every second on the machine that is measured.
 # ruff: noqa: PTH103, PTH110, PTH116, PTH120, PTH123, PTH208
 
 
 def read(path: str) -> str:
-    """The text of a (small) file."""
+    """Return the text of a (small) file."""
     with open(path) as file:
         return file.read()
 
 
 def some_total(text: str) -> int | None:
-    """Microseconds of ``some ... total=N`` in a pressure file."""
+    """Return the microseconds of ``some ... total=N`` in a pressure file."""
     found = re.search(r"^some .*\btotal=(\d+)", text, re.MULTILINE)
     return int(found.group(1)) if found else None
 
 
 def cpu_ticks(text: str) -> tuple[list[int], int]:
-    """The first eight counters of /proc/stat's line ``cpu``, and how many CPUs are online."""
+    """Return the first eight counters of /proc/stat's line ``cpu``, and the online CPUs' number."""
     lines = text.splitlines()
     counters = [int(word) for word in lines[0].split()[1:9]]
     return counters, sum(1 for line in lines if re.match(r"cpu\d", line))
 
 
 def net_bytes(text: str, interfaces: Iterable[str]) -> list[int]:
-    """Bytes received and sent on `interfaces`, from /proc/net/dev."""
+    """Return bytes received and sent on `interfaces`, from /proc/net/dev."""
     wanted, received, sent = set(interfaces), 0, 0
     for line in text.splitlines()[2:]:
         name, _, rest = line.partition(":")
@@ -66,13 +65,13 @@ def net_bytes(text: str, interfaces: Iterable[str]) -> list[int]:
 
 
 def disk_counters(text: str) -> list[int]:
-    """The counters that we use of a block device's stat file."""
+    """Return the counters in use from a block device's stat file."""
     words = text.split()
     return [int(words[field]) for field in _STAT_FIELDS]
 
 
 def interfaces_of(address: str) -> list[str]:
-    """The interface that has `address`; all but loopback when none has it (NAT, say)."""
+    """Return the interface with `address`; all but loopback if none has it (for example NAT)."""
     names = [name for _, name in socket.if_nameindex()]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         for name in names:
@@ -80,17 +79,17 @@ def interfaces_of(address: str) -> list[str]:
             try:
                 answer = fcntl.ioctl(handle.fileno(), _SIOCGIFADDR, request)
             except OSError:
-                continue  # it has no IPv4 address
+                continue  # no IPv4 address
             if socket.inet_ntoa(answer[20:24]) == address:
                 return [name]
     return [name for name in names if name != "lo"]
 
 
 def stat_files(devices: Mapping[str, str]) -> list[str]:
-    """Stat files of the disks under `devices`, each once; partitions count as their disk.
+    """Return each stat file of the disks under `devices` once; a partition counts as its disk.
 
-    Found by the device's number when the probe starts: a name under /sys/block that was noted
-    earlier may be another node's disk by now (a loop device is numbered anew at each start).
+    They are found by device number when the probe starts. An earlier name under /sys/block may now
+    be another node's disk (a loop device gets a new number at each start).
     """
     found: list[str] = []
     for path in devices.values():
@@ -107,7 +106,7 @@ def stat_files(devices: Mapping[str, str]) -> list[str]:
 
 
 def osd_processes(osds: Iterable[int]) -> dict[int, int]:
-    """Process by OSD, of those that run here."""
+    """Return the process by OSD, for OSDs that run here."""
     wanted, found = {str(osd) for osd in osds}, {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -117,7 +116,7 @@ def osd_processes(osds: Iterable[int]) -> dict[int, int]:
                 continue
             words = read(f"/proc/{entry}/cmdline").split("\0")
         except OSError:
-            continue  # it ended in between
+            continue  # the process ended in between
         for flag in ("-i", "--id"):
             if flag in words[:-1] and words[words.index(flag) + 1] in wanted:
                 found[int(words[words.index(flag) + 1])] = int(entry)
@@ -125,11 +124,11 @@ def osd_processes(osds: Iterable[int]) -> dict[int, int]:
 
 
 def own_pressure(pid: int, osd: int, node_group: str | None) -> str | None:
-    """The pressure file of a control group that holds OSD `osd` alone; None when there is none.
+    """Return the pressure file of a control group of OSD `osd` alone; None if there is none.
 
-    Under systemd on cgroup v2 the service's own group is that. Where the node has only a group of
-    the v2 tree to itself (a container on a v1 host, whose systemd keeps no v2 groups), a group
-    below it is made for the OSD: pressure of the parent still counts it.
+    Under systemd on cgroup v2, the service has such a group. A container on a v1 host has only its
+    own group in the v2 tree, since its systemd keeps no v2 groups. There, a child group is created
+    for the OSD; the parent's pressure still includes it.
     """
     text = read(f"/proc/{pid}/cgroup")
     found = re.search(r"^0::(/.*)$", text, re.MULTILINE)
@@ -151,12 +150,12 @@ def own_pressure(pid: int, osd: int, node_group: str | None) -> str | None:
 
 
 class Probe:
-    """Finds once where the counters are, then reads them."""
+    """Reader of counters that locates them once."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.pressure_file: str | None = settings.get("pressure_file")
         group = os.path.dirname(self.pressure_file) if self.pressure_file else None
-        # On a machine of its own the pressure file is /proc/pressure/io: no control group.
+        # On a dedicated machine the pressure file is /proc/pressure/io: no control group.
         self.group = group if group and os.path.exists(f"{group}/cgroup.procs") else None
         self.stats = stat_files(settings.get("devices") or {})
         self.interfaces = interfaces_of(str(settings.get("address", "")))
@@ -165,7 +164,7 @@ class Probe:
         self.own: dict[int, str] = {}
 
     def sample(self) -> dict[str, Any]:
-        """All counters now."""
+        """Return all current counters."""
         ticks, cpus = cpu_ticks(read("/proc/stat"))
         return {
             "t": time.monotonic(),

@@ -1,4 +1,4 @@
-"""Shells from the admin node to every node: itself without ssh, the others over it."""
+"""Shells from the admin node to every node: to itself without ssh, to the others over ssh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_ONCE = 64  # ssh sessions in flight; a testbed of thousands must not fork th
 
 
 class LocalShell:
-    """A `Shell` on the node that we run on."""
+    """A `Shell` on the node that runs this program."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -63,11 +63,11 @@ _control_dir: list[Path | None] = []
 
 
 def use_control_dir(folder: Path | None) -> None:
-    """From here on this process shares ssh connections in `folder` instead of the common one.
+    """Share this process's ssh connections in `folder` from now on, not in the common folder.
 
-    None: each command has a connection of its own. So it must be in a unit that is stopped while
-    somebody waits: a shared connection stays in the unit's control group, and systemd in a
-    container (cgroup v1) does not hear of its end and waits a minute for it.
+    None: each command has its own connection. A unit that is stopped while a caller waits needs
+    None. A shared connection stays in the unit's control group, and systemd in a container (cgroup
+    v1) does not notice its end and waits a minute for it.
     """
     if folder is not None:
         own_folder(folder)
@@ -75,7 +75,7 @@ def use_control_dir(folder: Path | None) -> None:
 
 
 def reach(config: AgentConfig, name: str) -> Shell:
-    """A shell on node `name`; UserError names the nodes there are."""
+    """Return a shell on node `name`; raise UserError with the known names if there is none."""
     node = node_of(config, name)
     if "admin" in node.roles:
         return LocalShell(name)
@@ -86,7 +86,7 @@ def reach(config: AgentConfig, name: str) -> Shell:
 
 
 def on_each(names: Iterable[str], call: Callable[[str], T]) -> Mapping[str, T | RemoteError]:
-    """`call` of every name in parallel. A node that fails yields its RemoteError, others go on."""
+    """Call `call` for every name in parallel; a node that fails yields its RemoteError."""
     names = tuple(names)
 
     def guarded(name: str) -> T | RemoteError:
@@ -102,7 +102,7 @@ def on_each(names: Iterable[str], call: Callable[[str], T]) -> Mapping[str, T | 
 
 
 def every(names: Iterable[str], call: Callable[[str], T]) -> Mapping[str, T]:
-    """As `on_each`, but the first RemoteError is raised when every node has been tried."""
+    """Do as `on_each`, but raise the first RemoteError after every node has been tried."""
     answers = on_each(names, call)
     for answer in answers.values():
         if isinstance(answer, RemoteError):

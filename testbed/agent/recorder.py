@@ -1,8 +1,8 @@
-"""Records the testbed once a second for a run, as JSON lines on the admin node.
+"""Recorder of the testbed during a run: one JSON line per second on the admin node.
 
-It runs as the transient unit ``hotbed-recorder``, so that it outlives the ssh call that starts it
-and ends after its time at the latest. A line is {"wall", "values": {node: {metric: value}},
-"lost": {node: why}}; the metrics are those of `testbed.agent.sampler`.
+It runs as the transient unit ``hotbed-recorder``: it outlives the ssh call that starts it and ends
+after its time at the latest. A line is {"wall", "values": {node: {metric: value}}, "lost": {node:
+why}}; the metrics are those of `testbed.agent.sampler`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ UNIT = f"{UNIT_PREFIX}recorder.service"
 INTERVAL_S = 1.0
 _STARTED_S = 20.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_DIGITS = 5  # significant: the counters know no more, and the files stay small
+_DIGITS = 5  # significant digits: the counters are no more precise, and the files stay small
 
 
 def line_of(sample: Sample) -> str:
-    """A sample as a JSON line."""
+    """Return a sample as a JSON line."""
     values = {
         node: {metric: float(f"{value:.{_DIGITS}g}") for metric, value in metrics.items()}
         for node, metrics in sample.values.items()
@@ -42,7 +42,7 @@ def line_of(sample: Sample) -> str:
 
 
 def samples_of(text: str) -> list[dict[str, Any]]:
-    """The whole lines of a recording; one that was cut off while it was written is left out."""
+    """Return the complete lines of a recording; a truncated line is left out."""
     found = []
     for line in text.splitlines():
         try:
@@ -60,9 +60,9 @@ def record(
     interval_s: float = INTERVAL_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Append a sample every `interval_s` until `ended`; returns how many.
+    """Append a sample every `interval_s` until `ended`; return the number of samples.
 
-    A sample that takes too long makes the next ones late, never a burst of them.
+    A slow sample delays the next ones; it never causes a burst.
     """
     count, due = 0, clock()
     with path.open("a", buffering=1) as file:
@@ -75,9 +75,9 @@ def record(
 
 
 def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
-    """Verb: {name, max_s, interval_s?: 1} -> {path}; returns when the first sample can follow.
+    """Start a recorder: {name, max_s, interval_s?: 1} -> {path}; return when it is sampling.
 
-    A recorder that still runs is stopped. Raises UserError when `name` was recorded before.
+    A running recorder is stopped first. Raises UserError if the recording `name` exists.
     """
     name = _name(payload)
     max_s = float(payload.get("max_s", 0.0))
@@ -111,7 +111,7 @@ def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
 
 
 def stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, bool]:
-    """Verb: {} -> {stopped}; safe to repeat."""
+    """Stop the recorder: {} -> {stopped}; safe to repeat."""
     was = running()
     if was:
         _run("systemctl", "stop", UNIT)
@@ -119,7 +119,7 @@ def stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def fetch(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {name, forget?: false} -> {samples: [...]}, the lines so far; `forget` deletes them."""
+    """Return the lines: {name, forget?: false} -> {samples: [...]}; `forget` deletes them."""
     name = _name(payload)
     path = FOLDER / f"{name}.jsonl"
     try:
@@ -132,7 +132,7 @@ def fetch(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def running() -> bool:
-    """Whether a recorder runs."""
+    """Return True if a recorder runs."""
     return subprocess.run(["systemctl", "is-active", "-q", UNIT], check=False).returncode == 0
 
 
@@ -151,7 +151,7 @@ def _name(payload: Mapping[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """``NAME INTERVAL``: record until a signal."""
+    """Record until a signal; arguments are ``NAME INTERVAL``."""
     name, interval_s = arguments
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""One sample of everything on a testbed: nodes, OSDs, clients. The recorder and `top` use it.
+"""Samples of a whole testbed: nodes, OSDs, clients. The recorder and `top` use them.
 
 A sample maps a node's name (``osd0``), an OSD's (``osd.3``) or ``client`` to metrics and values;
 the names are those of ``samples.parquet``:
@@ -8,7 +8,7 @@ node    pressure (its signal, percent), disk_read_mb_s, disk_write_mb_s, disk_ut
 osd.N   primary_affinity, reweight, primaries, op_r_latency_s, osd_pressure (percent)
 client  read_mb_s, write_mb_s, read_iops, write_iops: client operations as the OSDs count them
 
-MB are 10^6 bytes. What cannot be had is absent.
+MB are 10^6 bytes. Unavailable values are absent.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from testbed.stores.ceph.polling import Answer, CounterPoller
 
 CLIENT = "client"
 AGAIN_S = 3.0
-"""A store that did not answer is asked again after this long: asking in vain takes seconds."""
+"""Wait before a store that did not answer is asked again: a failed attempt takes seconds."""
 PATIENCE_S = 0.4
-"""How long a sample waits for the slowest OSD: less than the second between two."""
+"""Longest wait of a sample for the slowest OSD: less than the second between two samples."""
 Values = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Values by node and metric at the time `wall` (epoch), and who is missing and why."""
+    """Values by node and metric at the time `wall` (epoch), and the missing parts with reasons."""
 
     wall: float
     values: Mapping[str, Mapping[str, float]]
@@ -50,7 +50,7 @@ class Sample:
 
 
 def node_metrics(node: AgentNode, rates: Rates, hot: bool) -> dict[str, float]:
-    """A node's metrics from its rates."""
+    """Return a node's metrics from its rates."""
     values = {
         "disk_read_mb_s": rates.disk_read_mb_s,
         "disk_write_mb_s": rates.disk_write_mb_s,
@@ -64,14 +64,14 @@ def node_metrics(node: AgentNode, rates: Rates, hot: bool) -> dict[str, float]:
     try:
         pressure = node_pressure(node, rates)
     except UserError:
-        pressure = None  # %iowait of a machine with many CPUs says nothing: recorded as absent
+        pressure = None  # %iowait of a machine with many CPUs is meaningless: recorded as absent
     if pressure is not None:
         values["pressure"] = pressure
     return values
 
 
 def client_metrics(deltas: Mapping[int, tuple[float, OsdCounters]]) -> dict[str, float]:
-    """What all OSDs together served to clients, from what each counted in how many seconds."""
+    """Return all OSDs' client service, from each OSD's seconds and counts."""
     total = [(seconds, c) for seconds, c in deltas.values() if seconds > 0]
     return {
         "read_mb_s": sum(c.read_bytes / seconds for seconds, c in total) / 1e6,
@@ -82,7 +82,7 @@ def client_metrics(deltas: Mapping[int, tuple[float, OsdCounters]]) -> dict[str,
 
 
 class StoreSampler:
-    """The part of a sample that comes from the store."""
+    """Sampler of the store's part."""
 
     def __init__(self, connection: Connection, config: AgentConfig) -> None:
         self._connection = connection
@@ -91,7 +91,7 @@ class StoreSampler:
         self._last: dict[int, Answer] = {}
 
     def sample(self) -> tuple[Values, dict[str, str]]:
-        """Values of OSDs and clients since the previous call, and the OSDs that are missing."""
+        """Return OSD and client values since the previous call, and the missing OSDs."""
         osd_map = self._reader.osd_map()
         up = [osd.id for osd in osd_map.osds.values() if osd.up]
         answers = self._poller.read(up, PATIENCE_S)
@@ -127,7 +127,7 @@ class StoreSampler:
 
 
 class Sampler:
-    """Samples a whole testbed; a part that fails is named and left out.
+    """Sampler of a whole testbed; a part that fails is named and left out.
 
     `began` is the start of the first sample's interval.
     """
@@ -144,14 +144,14 @@ class Sampler:
         self._store: StoreSampler | None = None
         self._away, self._ask_at = "", -math.inf
         self._clock = SteadyClock()
-        with ThreadPoolExecutor(1) as pool:  # neither waits for what the other waits for
+        with ThreadPoolExecutor(1) as pool:  # the two waits run in parallel
             first = pool.submit(self._stored)
             self._monitor.start()
             self.began = ticks()
             first.result()
 
     def sample(self) -> Sample:
-        """Everything since the previous call."""
+        """Return everything since the previous call."""
         wall = self._clock()
         reading = self._monitor.read()
         hot = set((read_state() or {}).get("hot_nodes", ()))

@@ -1,4 +1,4 @@
-"""What a probe answers, parsed, and the rates between two answers."""
+"""Parsed answers of a probe, and the rates between two answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-SECTOR = 512  # bytes: the unit of the kernel's disk counters, whatever the disk's own
-_IOWAIT = 4  # place among /proc/stat's counters
+SECTOR = 512  # bytes: the unit of the kernel's disk counters on any disk
+_IOWAIT = 4  # index in /proc/stat's counters
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Counters:
 
 @dataclass(frozen=True)
 class Rates:
-    """A node over an interval. Percentages are 0 to 100; MB are 10^6 bytes.
+    """Rates of a node over an interval. Percentages are 0 to 100; MB are 10^6 bytes.
 
-    `io_pressure` is None where the node has no pressure file; `osd_pressure` holds the OSDs whose
-    own pressure can be told. `disk_queue` is the mean number of requests in the disk.
+    `io_pressure` is None if the node has no pressure file. `osd_pressure` holds the OSDs that have
+    their own pressure file. `disk_queue` is the mean number of requests in the disk.
     """
 
     interval_s: float
@@ -64,7 +64,7 @@ class Rates:
 
 
 def parse(line: bytes) -> Counters:
-    """Counters from a probe's line; ValueError when it is anything else."""
+    """Return counters from a probe's line; raise ValueError for anything else."""
     try:
         data = json.loads(line)
         return Counters(
@@ -92,7 +92,7 @@ def _disk(values: Sequence[Any]) -> DiskCounters:
 
 
 def rates(before: Counters, after: Counters) -> Rates | None:
-    """Rates between two answers; None when no time passed or the node started anew."""
+    """Return rates between two answers; None if no time passed or the node restarted."""
     seconds = after.t - before.t
     if seconds <= 0:
         return None
@@ -109,7 +109,7 @@ def rates(before: Counters, after: Counters) -> Rates | None:
         cpu_cores=max(0.0, (after.cpu_us - before.cpu_us) / seconds / 1e6),
         disk_read_mb_s=sum(b.read_bytes - a.read_bytes for a, b in disks) / seconds / 1e6,
         disk_write_mb_s=sum(b.write_bytes - a.write_bytes for a, b in disks) / seconds / 1e6,
-        # Several disks: the busiest one, since it is what the node's requests wait for.
+        # Several disks: the busiest one, because the node's requests wait for it.
         disk_util=max(
             (_percent(b.busy_ms - a.busy_ms, seconds * 1e3) for a, b in disks), default=0
         ),
@@ -119,7 +119,7 @@ def rates(before: Counters, after: Counters) -> Rates | None:
         osd_pressure={
             osd: _percent(total - before.osd_us[osd], seconds * 1e6)
             for osd, total in after.osd_us.items()
-            # A control group made anew (the OSD restarted) starts from 0.
+            # A new control group (the OSD restarted) starts from 0.
             if osd in before.osd_us and total >= before.osd_us[osd]
         },
     )

@@ -1,7 +1,7 @@
-"""Verb: exercise everything that controllers do to the store, time it, and put it back.
+"""Verb: try and time everything that controllers do to the store, then restore the store.
 
-For a look at a new cluster or a new version of Ceph; the tests on a deployed testbed use it too.
-Do not run it beside a benchmark or a controller: it changes every primary twice.
+For a check of a new cluster or Ceph version; tests on a deployed testbed also use it. Do not run it
+in parallel with a benchmark or a controller: it changes every primary twice.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ _REST_S = 60.0
 
 
 def selftest(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {signal?: "node"} -> {sense_s, pgs, affinity, swap, clear, restore, restored, lost}.
+    """Test: {signal?: "node"} -> {sense_s, pgs, affinity, swap, clear, restore, restored, lost}.
 
-    `sense_s` is {first, median} over a few senses; `affinity`, `swap` and `clear` each tell
-    act_s, stall_s (until every changed PG is active under its new primary), changed (PGs) and
-    errors; `restored` whether the store is as it was found. Raises StoreError when it cannot be
-    put back.
+    `sense_s` is {first, median} over a few senses. `affinity`, `swap` and `clear` each hold act_s,
+    stall_s (until every changed PG is active under its new primary), changed (PGs) and errors.
+    `restored` is True if the store is as found. Raises StoreError if it cannot be restored.
     """
     store = open_store(config, str(payload.get("signal", "node")))
     try:

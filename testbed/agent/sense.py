@@ -1,4 +1,4 @@
-"""Pressure of every OSD's node, as controllers sense it, and the store that they steer."""
+"""Pressure of every OSD's node for controllers, and the store that controllers change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NODE_SIGNALS = ("iowait", "io_pressure")
 
 
 def check_iowait(node: str, cpus: int) -> None:
-    """Refuse %iowait on a node with more than 4 CPUs online. Raises UserError."""
+    """Raise UserError for %iowait on a node with more than 4 CPUs online."""
     if cpus > IOWAIT_CPUS:
         raise UserError(
             f"node {node} has {cpus} CPUs online, and the signal iowait is refused on more than "
@@ -31,7 +31,7 @@ def check_iowait(node: str, cpus: int) -> None:
 
 
 def node_pressure(node: AgentNode, rates: Rates) -> float | None:
-    """A node's own signal in percent; None where it cannot be told. Raises UserError."""
+    """Return a node's own signal in percent; None if unavailable. Raises UserError."""
     if node.signal == "iowait":
         check_iowait(node.name, rates.cpus)
         return rates.iowait
@@ -39,7 +39,7 @@ def node_pressure(node: AgentNode, rates: Rates) -> float | None:
 
 
 class NodeSensor:
-    """The signal ``node``: every OSD gets its node's %iowait or io.pressure, in percent."""
+    """Sensor of the signal ``node``: every OSD gets its node's %iowait or io.pressure, percent."""
 
     def __init__(self, config: AgentConfig, monitor: Monitor) -> None:
         self._nodes = {node.name: node for node in osd_nodes(config)}
@@ -55,7 +55,7 @@ class NodeSensor:
                 check_iowait(name, counters.cpus)
 
     def pressure(self) -> dict[int, float]:
-        """Percent by OSD over the interval since the last call; see `Sensor.pressure`."""
+        """Return percent by OSD over the interval since the last call; see `Sensor.pressure`."""
         reading = self._monitor.read()
         self.lost = dict(reading.lost)
         found: dict[int, float] = {}
@@ -75,7 +75,7 @@ class NodeSensor:
 
 
 class OsdSensor:
-    """The signal ``osd``: the io.pressure of each OSD's own control group, without fio's."""
+    """Sensor of the signal ``osd``: io.pressure of each OSD's own control group, without fio's."""
 
     signal = "osd_pressure"
 
@@ -93,7 +93,7 @@ class OsdSensor:
             )
 
     def pressure(self) -> dict[int, float]:
-        """Percent by OSD over the interval since the last call; see `Sensor.pressure`."""
+        """Return percent by OSD over the interval since the last call; see `Sensor.pressure`."""
         reading = self._monitor.read()
         self.lost = dict(reading.lost)
         found: dict[int, float] = {}
@@ -110,17 +110,17 @@ class OsdSensor:
 
 
 def hot_osds(config: AgentConfig) -> frozenset[int]:
-    """OSDs on the nodes that the running disturbance loads: the oracle's ground truth."""
+    """Return OSDs on nodes under the running disturbance: the oracle's ground truth."""
     hot = set((read_state() or {}).get("hot_nodes", ()))
     return frozenset(osd for osd, node in osd_names(config).items() if node in hot)
 
 
 def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
-    """The testbed's store with a sensor for `signal`: node, osd or op_r_latency; None for a store
-    that is only changed.
+    """Return the testbed's store with a sensor for `signal`: node, osd or op_r_latency; None for a
+    store that is only changed.
 
-    Close it when done. Raises UserError for a signal that there is not or that cannot be had
-    here, StoreError when the cluster does not answer.
+    Close the store when done. Raises UserError for an unknown or unavailable signal, StoreError if
+    the cluster does not answer.
     """
     from testbed.stores.ceph.connection import connect
     from testbed.stores.ceph.polling import LatencySensor
@@ -156,7 +156,7 @@ def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
 
 
 def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {seconds?: 1} -> rates of every node over that time: {nodes, lost, seconds}."""
+    """Return rates of every node over a time: {seconds?: 1} -> {nodes, lost, seconds}."""
     seconds = min(30.0, max(0.2, float(payload.get("seconds", 1.0))))
     monitor = Monitor(config.nodes, over_ssh(config))
     try:
@@ -168,7 +168,7 @@ def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """A reading as JSON-able data."""
+    """Return a reading as JSON-able data."""
     return {
         "nodes": {name: asdict(rates) for name, rates in reading.nodes.items()},
         "lost": dict(reading.lost),

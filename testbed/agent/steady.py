@@ -1,4 +1,4 @@
-"""Times of events on a clock that nobody sets while they happen."""
+"""Clock for times of events that no clock adjustment changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class SteadyClock:
-    """Seconds since the epoch as the wall clock said when this clock was made; a later step of the
-    wall clock moves none of them, and so no interval between two."""
+    """Clock of seconds since the epoch, fixed to the wall clock at its creation. Later steps of the
+    wall clock change neither its times nor the intervals between them."""
 
     epoch_s: float = field(default_factory=lambda: time.time() - time.monotonic())
 

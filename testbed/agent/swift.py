@@ -1,4 +1,4 @@
-"""Verbs of Swift microstores: what is in force, layouts, shares, processes, storage nodes."""
+"""Verbs of Swift microstores: state in force, layouts, shares, processes, storage nodes."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def _opened(config: AgentConfig) -> Iterator[SwiftStore]:
 
 
 def deploy(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {timeout_s?} -> {changed: [words]}: the spec's layout in force, every proxy serving."""
+    """Put the spec's layout into force, every proxy serving: {timeout_s?} -> {changed: [words]}."""
     with _opened(config) as store:
         return {"changed": bring_up(store, float(payload.get("timeout_s", READY_S)))}
 
 
 def ready(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {timeout_s?} -> {seconds}: until every proxy serves its tenants."""
+    """Wait until every proxy serves its tenants: {timeout_s?} -> {seconds}."""
     with _opened(config) as store:
         return {"seconds": wait_ready(store, float(payload.get("timeout_s", READY_S)))}
 
 
 def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {interval_s?: 1} -> {state, microstores, layouts, down, lost, contents}.
+    """Return the status: {interval_s?: 1} -> {state, microstores, layouts, down, lost, contents}.
 
-    `microstores` as `microstores_to_json` has it, over the interval; `down`: units that do not run,
-    by node, `lost`: why a node is not to be reached; `contents` stays the same as long as objects
-    that were stored are still there for their tenants."""
+    `microstores` is as in `microstores_to_json`, over the interval. `down` lists inactive units by
+    node, `lost` the reasons for unreachable nodes. `contents` stays the same as long as stored
+    objects remain available to their tenants."""
     interval_s = float(payload.get("interval_s", 1.0))
     if not 0.1 <= interval_s <= 60:
         raise UserError(f"interval_s is {interval_s:g}; write 0.1 to 60 seconds.")
@@ -72,12 +72,12 @@ def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def contents(store: SwiftStore) -> str:
-    """Names the sets of storage nodes: layouts of one deployment share what is stored."""
+    """Return the sets of storage nodes: layouts of one deployment share the stored objects."""
     return ",".join(dict.fromkeys(store.cluster.set_of(name) for name in store.cluster.microstores))
 
 
 def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {layout?, microstores?, tenants?, proxies?} -> {seconds, contents, state}; see
+    """Put a layout: {layout?, microstores?, tenants?, proxies?} -> {seconds, contents, state}; see
     `testbed.stores.swift.layouts.put_layout`."""
     with _opened(config) as store:
         began = time.monotonic()
@@ -96,8 +96,8 @@ def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restore(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Verb: {state?} -> effects: what an answer called `state` says is in force again; without one
-    the spec's layout."""
+    """Restore a state: {state?} -> effects. `state` is from an earlier answer; without it, the
+    spec's layout is put into force."""
     with _opened(config) as store:
         if "state" in payload:
             return [asdict(effect) for effect in store.restore(payload["state"])]
@@ -105,7 +105,7 @@ def restore(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, A
 
 
 def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {interval_s?: 1} -> `Microstores` over that time."""
+    """Sense: {interval_s?: 1} -> `Microstores` over that time."""
     with _opened(config) as store:
         state = store.state()
         store.intervals(state)
@@ -114,15 +114,15 @@ def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {} -> sums by tenant since the proxies' daemons started."""
+    """Return sums by tenant since the proxies' daemons started."""
     with _opened(config) as store:
         return store.counted()
 
 
 def reconfigure(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {times?: 20} -> {seconds: [...]}: from a decision until every node that it concerns
-    says that the share is in force, as a controller's step does it (its lines to the nodes are
-    open). A step of every share goes from one microstore to another and back."""
+    """Measure reconfiguration: {times?: 20} -> {seconds: [...]}. A step of every share goes from
+    one microstore to another and back. Each time runs from the decision until all nodes report the
+    share in force, with open channels, as in a controller's step."""
     times = max(2, min(1000, int(payload.get("times", 20))))
     with _opened(config) as store:
         before = store.state()
@@ -150,9 +150,9 @@ def reconfigure(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, An
 
 
 def act(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Verb: {actions: [...]} -> effects. Actions are those of controllers (SetResources,
-    AssignMachine, MapTenant), {action: workers, microstore, workers}, {action: add-storage,
-    node, microstore, disks?}, {action: remove-storage, node, disks?}, {action: replicate}."""
+    """Carry out {actions: [...]} -> effects. Actions are those of controllers (SetResources,
+    AssignMachine, MapTenant), {action: workers, microstore, workers}, {action: add-storage, node,
+    microstore, disks?}, {action: remove-storage, node, disks?}, {action: replicate}."""
     with _opened(config) as store:
         effects: list[Effect] = []
         for action in payload["actions"]:

@@ -1,4 +1,4 @@
-"""Verb: the testbed live, a sample a second, for `hotbed top`."""
+"""Verb: live view of the testbed, a sample per second, for `hotbed top`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from testbed.stores.swift.cluster import state_to_json
 from testbed.stores.swift.store import SwiftStore, store_of
 
 _LONGEST_S = 86_400.0
-_ANSWER_S = 2.0  # somebody looks on
+_ANSWER_S = 2.0  # short: a person is watching
 
 
 def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Verb: {interval_s?: 1, count?} -> stream of {wall, testbed, nodes, osds, client, lost,
-    steered}.
+    """Stream {interval_s?: 1, count?} -> {wall, testbed, nodes, osds, client, lost, steered}.
 
     `nodes` maps a name to its metrics plus roles, osds and signal; `osds` and `client` are as in
-    `testbed.agent.sampler`; with Swift also `swift`, {microstores, state, down, lost}. `steered`
-    has, if the store does not answer, the changes of each controller by its name. Ends after
-    `count` samples, or when the caller hangs up.
+    `testbed.agent.sampler`; with Swift also `swift`, {microstores, state, down, lost}. If the store
+    does not answer, `steered` maps each controller's name to its changes. Ends after `count`
+    samples, or when the caller hangs up.
     """
     interval_s = min(60.0, max(0.2, float(payload.get("interval_s", 1.0))))
     count = payload.get("count")
@@ -47,7 +46,7 @@ def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, A
 
 
 def _microstores(swift: SwiftStore | None) -> dict[str, Any]:
-    """Microstores and tenants since the sample before, and what is in force."""
+    """Return microstores and tenants since the previous sample, and the state in force."""
     if swift is None:
         return {}
     try:
@@ -65,15 +64,15 @@ def _microstores(swift: SwiftStore | None) -> dict[str, Any]:
 
 
 def _steered(config: AgentConfig) -> dict[str, list[str]]:
-    """Changes that wait to be put back, by controller."""
-    from testbed.agent.__main__ import find  # by name: controllers import this room
+    """Return changes that must still be restored, by controller."""
+    from testbed.agent.__main__ import find  # by name: controllers import this package
 
     rows = find("control-status")(config, {})["controllers"]
     return {row["name"]: row["steered"] for row in rows if row["steered"]}
 
 
 def view(config: AgentConfig, sample: Sample) -> dict[str, Any]:
-    """A sample, sorted into nodes, OSDs and clients."""
+    """Return a sample, split into nodes, OSDs and clients."""
     carriers = {node.name for node in osd_nodes(config)}
     nodes: dict[str, Any] = {}
     for node in config.nodes:

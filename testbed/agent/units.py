@@ -1,10 +1,9 @@
-"""Commands on nodes as transient systemd units: started, waited for, stopped, listed.
+"""Commands on nodes as transient systemd units: start, wait, stop, list.
 
-A unit ``hotbed-<name>`` runs a small shell script in ``/var/lib/hotbed/units/<name>`` that keeps
-what the command printed, its exit code, its times on the node's own clocks and the processor time
-it took. So the result outlives the engine, the ssh connection and the unit itself, whatever the
-version of systemd; and systemd ends the unit after its time, so that no load outlives a lost
-engine.
+A unit ``hotbed-<name>`` runs a small shell script in ``/var/lib/hotbed/units/<name>``. The script
+keeps the command's output, exit code, times on the node's own clocks and processor time. So the
+result outlives the engine, the ssh connection and the unit itself, with any version of systemd.
+systemd ends the unit after its time, so that no load outlives a lost engine.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from testbed.agent.contract import STATE, UNIT_PREFIX, AgentConfig, UnitResult
 from testbed.agent.reach import every, reach
 from testbed.ssh import Shell
 
-LOAD_PREFIX = "load-"  # units of this name load the testbed: a run starts with none
+LOAD_PREFIX = "load-"  # units with this prefix load the testbed: a run starts with none
 LOAD_PROGRAMS = ("fio", "rados", "hotbed-replay", "hotbed-cosdrive")
 UNITS = f"{STATE}/units"
 STOP_S = 15  # fio takes up to a second to print its summary after SIGTERM
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,79}")
 _ALREADY, _TIMED_OUT, _UNKNOWN = 76, 75, 77  # exit codes of the scripts below
 
-# A unit whose command was killed is no longer active but may take seconds to end, and until then
-# neither goes away nor can be started again.
+# A unit with a killed command is no longer active but may take seconds to end. Until then, it
+# neither disappears nor can be started again.
 _ENDED = """case $(systemctl show --property=ActiveState "$unit") in
     *=active | *=activating | *=deactivating) systemctl stop "$unit" || : ;;
 esac"""
@@ -49,10 +48,10 @@ exec systemd-run --quiet --collect --unit="$unit" --description="Hotbed: $name" 
 """
 
 CLOCK = "clock() { read -r now _ < /proc/uptime; now=${now%.*}; }"
-"""Shell function that sets `now`, seconds on a clock that nobody sets."""
+"""Shell function that sets `now`, in seconds on a monotonic clock."""
 
-# Waits on the file that the script leaves, and looks now and then whether systemd still knows
-# the unit: a killed script leaves no file.
+# Waits for the file that the script leaves, and checks periodically that systemd still knows the
+# unit: a killed script leaves no file.
 _WAIT = f"""
 {CLOCK}
 clock
@@ -108,8 +107,8 @@ exit 0
 
 
 def unit_script(name: str, argv: Sequence[str]) -> str:
-    """The shell script that the unit `name` runs. A command that systemd stopped (or that ran
-    out of its time) leaves ``stopped`` in place of an exit code."""
+    """Return the shell script of the unit `name`. If systemd stopped the command (or its time ran
+    out), the script leaves ``stopped`` in place of an exit code."""
     return f"""cd {UNITS}/{name} || exit 1
 stopped=
 date +%s.%N > started
@@ -136,7 +135,7 @@ echo "$code" > exit.new && mv exit.new exit
 def parse_result(node: str, name: str, raw: bytes, now: float) -> UnitResult:
     """Parse the output of `_FETCH`. Missing times (of a killed unit) become `now`.
 
-    The end is counted from the start by a clock that nobody sets.
+    The end is the start plus a duration on a monotonic clock.
     """
     head, _, body = raw.partition(b"\n\n")
     values: dict[str, str] = {}
@@ -160,7 +159,7 @@ def parse_result(node: str, name: str, raw: bytes, now: float) -> UnitResult:
 
 
 def _children_cpu_s(times: str) -> float | None:
-    # The builtin `times`: user and system time of the shell, then those of its children.
+    # The builtin `times`: user and system time of the shell, then of its children.
     found = re.findall(r"(\d+)m([\d.]+)s", times)
     if len(found) != 4:
         return None
@@ -175,7 +174,7 @@ def start(shell: Shell, name: str, argv: Sequence[str], *, max_s: float) -> None
     """Start `argv` as the unit ``hotbed-<name>`` on the shell's node.
 
     Raises:
-        UserError: a unit of this name is running, or the name or command cannot be one.
+        UserError: a unit of this name is running, or the name or command is invalid.
         RemoteError: the node cannot be reached or systemd refused.
     """
     _check_name(name)
@@ -196,11 +195,11 @@ def start(shell: Shell, name: str, argv: Sequence[str], *, max_s: float) -> None
 
 
 def wait(shell: Shell, name: str, *, timeout_s: float) -> UnitResult:
-    """Wait for the unit to end, return what it printed and forget it.
+    """Wait for the unit to end, return its output and forget the unit.
 
     Raises:
         UserError: there is no unit of this name.
-        RemoteError: it still runs after `timeout_s`, or the node cannot be reached.
+        RemoteError: the unit still runs after `timeout_s`, or the node cannot be reached.
     """
     _check_name(name)
     done = shell.run(
@@ -218,7 +217,7 @@ def wait(shell: Shell, name: str, *, timeout_s: float) -> UnitResult:
 
 
 def stop(shell: Shell, name: str) -> UnitResult | None:
-    """Stop the unit and return what it printed; None when there is none."""
+    """Stop the unit and return its output; None if there is none."""
     _check_name(name)
     done = shell.run(_sh(_STOP + _FETCH, name), timeout_s=STOP_S + 30, check=False)
     if done.returncode == _UNKNOWN:
@@ -235,7 +234,7 @@ def _take(shell: Shell, name: str, raw: bytes, code: int) -> UnitResult:
 
 
 def live(shell: Shell, prefix: str = LOAD_PREFIX) -> list[str]:
-    """Names (without ``hotbed-``) of the load units that are running on the shell's node."""
+    """Return names (without ``hotbed-``) of the load units that run on the shell's node."""
     names = []
     for line in shell.run(_sh(_LIST)).text.splitlines():
         unit = line.split()[0] if line.split() else ""
@@ -246,7 +245,7 @@ def live(shell: Shell, prefix: str = LOAD_PREFIX) -> list[str]:
 
 
 def stray(shell: Shell) -> list[str]:
-    """``PID command`` of every load program on the node that is in no unit of ours."""
+    """Return ``PID command`` of every load program on the node outside Hotbed's units."""
     return [line.rstrip() for line in shell.run(_sh(_STRAYS)).text.splitlines()]
 
 
@@ -265,33 +264,33 @@ def _field(payload: Mapping[str, Any], key: str, verb: str) -> Any:
 
 
 def unit_start(config: AgentConfig, payload: Mapping[str, Any]) -> None:
-    """Verb: {node, name, argv, max_s}."""
+    """Start a unit: {node, name, argv, max_s}."""
     shell = reach(config, _field(payload, "node", "unit-start"))
     name, argv = _field(payload, "name", "unit-start"), _field(payload, "argv", "unit-start")
     start(shell, name, argv, max_s=float(_field(payload, "max_s", "unit-start")))
 
 
 def unit_wait(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb: {node, name, timeout_s} -> the fields of a UnitResult."""
+    """Wait for a unit: {node, name, timeout_s} -> the fields of a UnitResult."""
     shell = reach(config, _field(payload, "node", "unit-wait"))
     timeout_s = float(_field(payload, "timeout_s", "unit-wait"))
     return asdict(wait(shell, _field(payload, "name", "unit-wait"), timeout_s=timeout_s))
 
 
 def unit_stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Verb: {node, name} -> the fields of a UnitResult, or null."""
+    """Stop a unit: {node, name} -> the fields of a UnitResult, or null."""
     shell = reach(config, _field(payload, "node", "unit-stop"))
     result = stop(shell, _field(payload, "name", "unit-stop"))
     return None if result is None else asdict(result)
 
 
 def units(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Verb: {} -> load units that are running, by node; nodes without any are left out."""
+    """Return running load units by node: {} -> {node: names}; nodes without any are left out."""
     found = every((node.name for node in config.nodes), lambda name: live(reach(config, name)))
     return {name: names for name, names in found.items() if names}
 
 
 def strays(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Verb: {} -> stray load processes by node; nodes without any are left out."""
+    """Return stray load processes by node: {} -> {node: lines}; nodes without any are left out."""
     found = every((node.name for node in config.nodes), lambda name: stray(reach(config, name)))
     return {name: names for name, names in found.items() if names}

@@ -1,8 +1,8 @@
-"""The agent's verbs: a name and where its function is, imported when it is called.
+"""The agent's verbs: a name and the place of its function, imported at the call.
 
 A verb is ``def verb(config: AgentConfig, payload: Mapping[str, Any]) -> Any``; its result must be
-JSON-able. A verb that returns an iterator streams: one answer line an item, until the caller
-closes the connection. A module of verbs imports what is heavy (rados) where it needs it.
+JSON-able. A verb that returns an iterator streams one answer line per item, until the caller closes
+the connection. Modules of verbs import heavy packages (rados) where they need them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ VERBS: dict[str, str] = {
     "pinned-empty": "testbed.agent.pinned:make_empty",
     "pinned-delete": "testbed.agent.pinned:delete",
     "placement": "testbed.agent.placement:placement",
-    # What runs where.
+    # Versions and hardware.
     "versions": "testbed.agent.facts:versions",
     "facts": "testbed.agent.facts:facts",
-    # Looking at it.
+    # Observation.
     "top": "testbed.agent.top:top",
     "sense": "testbed.agent.sense:sense",
     "store-selftest": "testbed.agent.selftest:selftest",
@@ -59,7 +59,7 @@ VERBS: dict[str, str] = {
     "swift-counted": "testbed.agent.swift:counted",
     "swift-reconfigure": "testbed.agent.swift:reconfigure",
     "swift-act": "testbed.agent.swift:act",
-    # The controller: named here, imported by its name alone.
+    # The controller: only named here, because controllers import this package.
     "control-start": "controllers.control:start",
     "control-stop": "controllers.control:stop",
     "control-status": "controllers.control:status",

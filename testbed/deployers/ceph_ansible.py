@@ -77,7 +77,7 @@ _ROLES = ("import_role", "include_role")
 
 
 class CephAnsible(ForeignDeployer):
-    """Deploys Ceph by ceph-ansible. What is not there yet is made by the first deployment."""
+    """Deployer of Ceph by ceph-ansible. The first deployment makes all that is missing."""
 
     kind = "ceph-ansible"
 

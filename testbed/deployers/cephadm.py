@@ -46,7 +46,7 @@ UNTESTED = (
 )
 PROGRAM = "/usr/local/sbin/cephadm"
 RELEASE = f"{PROGRAM}.release"
-"""Names the release of a program that Hotbed brought."""
+"""File with the release of a program that Hotbed brought."""
 CONFIG = "/root/hotbed-cephadm.conf"
 """Settings for the bootstrap, on the first monitor's node."""
 SSH_CONFIG = "/root/hotbed-cephadm.ssh"
@@ -54,7 +54,7 @@ SSH_CONFIG = "/root/hotbed-cephadm.ssh"
 ARCHIVE = "https://download.ceph.com"
 KEY_FILES = ("/etc/ceph/ceph.conf", "/etc/ceph/ceph.client.admin.keyring")
 ADMIN_LABEL = "_admin"
-"""cephadm keeps ceph.conf and the administrator's keyring on hosts with it."""
+"""Label of the hosts on which cephadm keeps ceph.conf and the administrator's keyring."""
 GATEWAYS = "hotbed"
 SSH_PORT = 22
 RUNNING = 1
@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class Cephadm(ForeignDeployer):
-    """Deploys Ceph by cephadm. Its own steps count no changes of nodes."""
+    """Deployer of Ceph by cephadm. Its own steps count no changes of nodes."""
 
     kind = "cephadm"
 
@@ -159,7 +159,7 @@ def memory_targets(testbed: Testbed, settings: Settings) -> Settings:
 
 
 class Run(Protocol):
-    """Runs commands as root on the testbed's machines."""
+    """Runner of commands as root on the testbed's machines."""
 
     def __call__(
         self, node: Node, argv: Sequence[str], *, input: bytes = b"", timeout_s: float = COMMAND_S

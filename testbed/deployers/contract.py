@@ -50,7 +50,7 @@ class Deployed:
 
 @runtime_checkable
 class Deployer(Protocol):
-    """Brings a store to machines. Every call is synchronous and safe to repeat.
+    """Deployer of a store to machines. Every call is synchronous and safe to repeat.
 
     Errors are `schemas.errors.UserError` (spec, or machines that are not fit for it) and
     `testbed.playbook_run.DeployError` (a step failed; the message says where and why).

@@ -24,10 +24,10 @@ VOLUME = "osd"
 Settings = dict[str, dict[str, str]]
 """Section -> option -> value as ceph.conf writes it."""
 Step = Callable[[], dict[str, int]]
-"""Returns changes by node."""
+"""Step of a deployment; returns changes by node."""
 Bring = Callable[[Path, Progress], tuple[dict[str, int], Settings]]
-"""Makes the cluster, with Ansible's private data in a folder. Returns changes by node, and settings
-for the monitors' configuration database, if they are not in ceph.conf."""
+"""Function that makes the cluster, with Ansible's private data in a folder. It returns changes by
+node, and settings for the monitors' configuration database, if they are not in ceph.conf."""
 
 DEFAULTS = PLAYBOOKS / "roles" / "ceph" / "defaults" / "main.yml"
 DAEMON_BYTES = 939524096  # least osd_memory_target that Ceph takes

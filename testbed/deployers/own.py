@@ -33,7 +33,7 @@ _STORES: dict[str | None, tuple[str, str, tuple[str, ...]]] = {
 
 
 class Own(Deployer):
-    """Deploys every store, also those that are not Ceph."""
+    """Deployer of every store, also of stores other than Ceph."""
 
     kind = "own"
 

@@ -1,5 +1,5 @@
-"""Stores modelled on virtual time (dataplane/sim): the senses and changes of a real one, any scale,
-no root. Nothing made here is a measurement; whatever shows it says ``simulated``."""
+"""Stores modelled on virtual time (dataplane/sim): the senses and changes of a real store, at any
+scale, without root. No result is a measurement; every output says ``simulated``."""
 
 from testbed.simulated.benchmark import Benchmark, BenchmarkResult, Sample, Second
 from testbed.simulated.clock import SimulatedClock

@@ -11,8 +11,8 @@ _DIGITS = 3
 
 
 class ActivityTable:
-    """Keeps the counters of the last call: rates are means since then. Exact and at once, where a
-    real manager hears of PGs every few seconds."""
+    """Counters of the last call: rates are means since then. They are exact and immediate; a real
+    manager gets the PGs' counters every few seconds."""
 
     def __init__(self, process: SimulatorProcess, pgs: Sequence[str]) -> None:
         self._process = process
@@ -20,7 +20,7 @@ class ActivityTable:
         self._before: tuple[float, list[int], list[int]] | None = None
 
     def read(self) -> Activity:
-        """Rates since the previous call; none are known at the first."""
+        """Return the rates since the previous call; none at the first call."""
         answer = self._process.ask("activity")
         now_s = float(answer.result["now_s"])
         pgs, osds = list(answer.blocks["pgs"]), list(answer.blocks["osds"])

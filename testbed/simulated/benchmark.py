@@ -1,4 +1,4 @@
-"""A modelled benchmark and what comes of it, in the terms of rados bench and of a run's samples."""
+"""Modelled benchmark and its result, in the terms of rados bench and of a run's samples."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Op = Literal["write", "seq", "rand"]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Like rados bench: on every client node `concurrency` operations in flight, each finished one
-    followed by the next, for `duration_s` (virtual) seconds; then those under way still end.
+    """Benchmark like rados bench: every client node keeps `concurrency` operations in flight for
+    `duration_s` (virtual) seconds. Operations in flight then still end.
 
-    ``seq`` reads the prefilled objects in order, from the first again after the last; ``rand``
-    draws them; ``write`` writes new ones.
+    ``seq`` reads the prefilled objects in order, and starts again after the last; ``rand`` reads
+    them in random order; ``write`` writes new ones.
     """
 
     op: Op
@@ -42,10 +42,10 @@ class Second:
 @dataclass(frozen=True)
 class BenchmarkResult:
     """A finished benchmark. `started_s` is on the store's clock (`SimulatedCeph.now_s`); `seconds`
-    lasts until the last operation has ended, as rados bench counts. `in_time` of the operations
-    finished within the benchmark's own time. Latencies in seconds, None without operations;
-    `histogram` holds (low_ns, high_ns, count) as latency.parquet does. `fio_reads` is how many
-    reads fio has done on each node since the store was made."""
+    lasts until the end of the last operation, as in rados bench. `in_time` operations finished
+    within the benchmark's own time. Latencies are in seconds, None without operations; `histogram`
+    has (low_ns, high_ns, count) as in latency.parquet. `fio_reads` is the number of fio's reads on
+    each node since the store was made."""
 
     benchmark: Benchmark
     started_s: float
@@ -62,16 +62,16 @@ class BenchmarkResult:
 
     @property
     def throughput_mb_s(self) -> float:
-        """10^6 bytes per second."""
+        """Throughput in 10^6 bytes per second."""
         return self.bytes / self.seconds / 1e6 if self.seconds else 0.0
 
     @property
     def iops(self) -> float:
-        """Operations a second."""
+        """Operations per second."""
         return self.operations / self.seconds if self.seconds else 0.0
 
     def quantile_s(self, q: float) -> float | None:
-        """The latency below which a share `q` of the operations lies, within a bucket's width."""
+        """Return the latency of quantile `q` of the operations, exact to a bucket's width."""
         rank, seen = q * sum(count for _, _, count in self.histogram), 0
         for low, high, count in self.histogram:
             seen += count
@@ -81,8 +81,8 @@ class BenchmarkResult:
 
 
 class Sample(NamedTuple):
-    """A row of samples.parquet. `t_s` counts from the benchmark's start; earlier ones are
-    negative. Without a benchmark it counts from the store's own start."""
+    """A row of samples.parquet. `t_s` counts from the benchmark's start, so earlier samples are
+    negative; without a benchmark it counts from the store's start."""
 
     t_s: float
     node: str
@@ -91,10 +91,10 @@ class Sample(NamedTuple):
 
 
 def seconds_of(flat: list[float], benchmark: Benchmark, seconds: float) -> tuple[Second, ...]:
-    """The series from (finished, sum of latencies, in flight) a second."""
+    """Return the series from (finished, sum of latencies, in flight) for each second."""
     series: list[Second] = []
     rows = [flat[at : at + 3] for at in range(0, len(flat), 3)]
-    if len(rows) > 1 and len(rows) - 1 >= seconds:  # the last one ended as it began
+    if len(rows) > 1 and len(rows) - 1 >= seconds:  # an empty last second
         operations, latency, in_flight = rows.pop()
         rows[-1] = [rows[-1][0] + operations, rows[-1][1] + latency, in_flight]
     for index, (operations, latency, in_flight) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""A long sequence, kept between steps and handed out as it is, at the cost of what changed."""
+"""Long sequence with cheap snapshots: a snapshot costs only the changed parts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar, overload
 Item = TypeVar("Item")
 
 SHIFT = 4
-"""A chunk holds 2 ** SHIFT items: a step that changes one in a hundred copies about one in ten."""
+"""A chunk has 2 ** SHIFT items: a step that changes one in a hundred copies about one in ten."""
 
 
 class Frozen(Sequence[Item]):
-    """Items in chunks, as they were at one moment; equal to a tuple of the same items."""
+    """Snapshot of the items, in chunks; equal to a tuple of the same items."""
 
     __slots__ = ("_chunks", "_length")
 
@@ -52,7 +52,7 @@ class Frozen(Sequence[Item]):
 
 
 class Changing(Generic[Item]):
-    """The items that change."""
+    """The changing items."""
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._items = list(items)
@@ -67,7 +67,7 @@ class Changing(Generic[Item]):
             self._changed.add(place >> SHIFT)
 
     def frozen(self) -> Frozen[Item]:
-        """The items as they are; the same object until one is replaced."""
+        """Return the current items; the same object until an item is replaced."""
         if self._frozen is None or self._changed:
             for number in self._changed:
                 self._chunks[number] = self._chunk(number)

@@ -1,29 +1,29 @@
-"""The virtual clock of a simulation, as the control loop meets it."""
+"""Virtual clock of a simulation, for the control loop."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 EPOCH_S = 1_700_000_000.0
-"""The wall time at which every simulation starts: journals of equal runs are equal."""
+"""Wall time at the start of every simulation, so that journals of equal runs are equal."""
 
 
 class Simulation(Protocol):
-    """What has virtual time and can be advanced."""
+    """A model with virtual time that can be advanced."""
 
     @property
     def now_s(self) -> float:
         """Virtual seconds since the simulation was made."""
 
     def advance_to(self, t_s: float) -> bool:
-        """Run until `t_s`; True, and earlier, when a benchmark has just ended."""
+        """Run until `t_s`, or until a benchmark ends; return True in the second case."""
 
 
 class SimulatedClock:
     """Implements `controllers.loop.Clock`: `wait` runs the simulation.
 
     The loop is asked to stop when the benchmark ends (unless `until_benchmark_ends` is False), at
-    `stop_at_s`, or after `stop`. There is no clock of its own in it: the time is the simulation's.
+    `stop_at_s`, or after `stop`. The clock has no time of its own: it shows the simulation's.
     """
 
     def __init__(
@@ -39,18 +39,18 @@ class SimulatedClock:
         self._stopped = False
 
     def monotonic(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
         return self._simulation.now_s
 
     def wall(self) -> float:
-        """Virtual seconds after `EPOCH_S`."""
+        """Return `EPOCH_S` plus the virtual time in seconds."""
         return EPOCH_S + self._simulation.now_s
 
     def wait(self, seconds: float) -> bool:
-        """Run the simulation for `seconds`; True as soon as the loop is to stop.
+        """Run the simulation for `seconds`; return True as soon as the loop must stop.
 
-        Once it is, a later wait runs its whole time, so that what waits for something after the
-        end (a store that is put back) does see time pass.
+        After the stop, a later wait runs its whole time, so that a wait after the end (a store's
+        restore) sees time pass.
         """
         target = self._simulation.now_s + max(0.0, seconds)
         if self._stopped:
@@ -63,7 +63,7 @@ class SimulatedClock:
         return self._stopped
 
     def stop(self) -> None:
-        """Have the loop stop."""
+        """Make the loop stop."""
         self._stopped = True
 
     def _run_to(self, target: float) -> None:

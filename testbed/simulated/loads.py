@@ -1,4 +1,4 @@
-"""fio on the nodes of a modelled store, by the plan of a disturbance."""
+"""fio on the nodes of a modelled store, following a disturbance plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from schemas.errors import UserError
 from testbed.simulated.process import SimulatorProcess
 
 Stretches = Iterable[tuple[float, Mapping[str, float | None]]]
-"""(t_s, loads): from `t_s` on, loads by node: a share of what its disk serves, None for the hotspot
-that takes all it gets; as the stretches of a `workloads.disturbance.DisturbancePlan`."""
+"""(t_s, loads): loads by node from `t_s` on (see `workloads.disturbance.DisturbancePlan`), each a
+share of the disk's capacity, or None for an unlimited hotspot."""
 
 
 class NodeNumbers:
-    """Names of OSD nodes as the simulator's numbers; `testbed` for messages."""
+    """Map of OSD nodes' names to the simulator's numbers; `testbed` is for messages."""
 
     def __init__(self, testbed: str, nodes: tuple[str, ...]) -> None:
         self._testbed = testbed
@@ -22,7 +22,7 @@ class NodeNumbers:
         self._numbers = {name: number for number, name in enumerate(nodes)}
 
     def __getitem__(self, node: str) -> int:
-        """Raises UserError for a node that there is not."""
+        """Return a node's number; UserError for an unknown node."""
         if node not in self._numbers:
             raise UserError(
                 f"testbed {self._testbed} has no OSD node {node!r}: its nodes are "
@@ -31,12 +31,12 @@ class NodeNumbers:
         return self._numbers[node]
 
     def names(self) -> tuple[str, ...]:
-        """Every node."""
+        """Return the names of all nodes."""
         return self._nodes
 
 
 class Loads:
-    """The loads of one store: what runs now, and what a plan has for later."""
+    """Loads of one store: the running ones, and a plan's later ones."""
 
     def __init__(self, process: SimulatorProcess, numbers: NodeNumbers) -> None:
         self._process = process
@@ -45,11 +45,11 @@ class Loads:
         self._loads: dict[str, float | None] = {}
 
     def start(self, stretches: Stretches, begins_s: float | None) -> None:
-        """Begin the plan's first stretch now, in place of what runs, and the others counted from
-        `begins_s`, a benchmark's start, if that is known.
+        """Start the plan's first stretch now, in place of the running loads. The others count from
+        `begins_s`, a benchmark's start, if it is known.
 
         Raises:
-            UserError: a node, a share or a time that there is not.
+            UserError: a node is unknown, or a share or a time is invalid.
         """
         plan = sorted(((t_s, dict(loads)) for t_s, loads in stretches), key=lambda item: item[0])
         for t_s, loads in plan:
@@ -65,12 +65,12 @@ class Loads:
         """Stop every load and forget the plan."""
         self._process.ask("forget-loads")
         self._plan = []
-        # What a plan had for later may have begun since: every node is told to stop.
+        # A later stretch of the plan may have begun since, so every node must stop.
         self._loads = dict.fromkeys(self._numbers.names()) if self._loads else {}
         self._change({}, None)
 
     def begin(self, begins_s: float) -> None:
-        """What the plan has after 0 counts from `begins_s` on."""
+        """Start the plan's stretches after 0, counted from `begins_s`."""
         for t_s, loads in self._plan:
             if t_s > 0:
                 self._change(loads, begins_s + t_s)
@@ -87,7 +87,7 @@ class Loads:
                 )
 
     def _change(self, loads: Mapping[str, float | None], at_s: float | None) -> None:
-        """Go from the loads before to `loads`; a node whose load goes on is left alone."""
+        """Replace the previous loads by `loads`; a node with an unchanged load is left alone."""
         when = {} if at_s is None else {"at_s": at_s}
         same = {n for n in loads if n in self._loads and self._loads[n] == loads[n]}
         gone = [self._numbers[n] for n in self._loads if n not in loads]

@@ -1,4 +1,4 @@
-"""Open-loop writes on a modelled store: Poisson arrivals at a rate of its own for each PG."""
+"""Open-loop writes on a modelled store: Poisson arrivals with a rate for each PG."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _REQUEST = 3
 
 @dataclass(frozen=True)
 class OpenWrites:
-    """Writes of `object_size` for `duration_s` virtual seconds, `rates` of them a second by PG id,
-    over objects that are there; what is not done `drain_s` later is outstanding."""
+    """Writes of `object_size` to existing objects for `duration_s` virtual seconds, at `rates`
+    writes a second by PG id. Writes that are unfinished `drain_s` later are outstanding."""
 
     rates: Mapping[str, float]
     object_size: int
@@ -26,8 +26,8 @@ class OpenWrites:
 
 @dataclass(frozen=True)
 class OpenWritesResult:
-    """`started_s` is on the store's clock. `series` has the rows of
-    `workloads.open_loop.OpenLoopResult`; `requests` (intended start, latency or None, PG id) in
+    """Result of open-loop writes. `started_s` is on the store's clock. `series` has the rows of
+    `workloads.open_loop.OpenLoopResult`; `requests` has (intended start, latency or None, PG id) in
     the order of starts."""
 
     started_s: float
@@ -36,10 +36,10 @@ class OpenWritesResult:
 
 
 def start(process: SimulatorProcess, names: Sequence[str], writes: OpenWrites, in_s: float) -> None:
-    """Have them begin in `in_s` virtual seconds.
+    """Start the writes in `in_s` virtual seconds.
 
     Raises:
-        UserError: a PG that there is not.
+        UserError: a PG is unknown.
     """
     unknown = sorted(set(writes.rates) - set(names))
     if unknown:
@@ -59,10 +59,10 @@ def start(process: SimulatorProcess, names: Sequence[str], writes: OpenWrites, i
 
 
 def result(process: SimulatorProcess, names: Sequence[str]) -> OpenWritesResult:
-    """What they came to.
+    """Return the result of the writes.
 
     Raises:
-        StoreError: none were started, or they have not ended.
+        StoreError: no writes were started, or they have not ended.
     """
     answer = process.ask("open-loop")
     if not answer.result["done"]:

@@ -1,8 +1,8 @@
-"""What the model of Ceph is made of beside the testbed's spec: typed constants with their sources.
+"""Parameters of the Ceph model in addition to the testbed's spec: typed constants with sources.
 
-The spec gives nodes, disks, links and pools; `ModelParameters` what a real machine simply has: the
-time that an OSD computes, how a block layer wakes, what a peering costs. Where each number comes
-from is in docs/simulation.md. All of them are part of a run's provenance.
+The spec gives nodes, disks, links and pools. `ModelParameters` gives properties of a real machine:
+an OSD's computing time, the block layer's behaviour, the cost of a peering. docs/simulation.md has
+the source of each number. All of them are part of a run's provenance.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from testbed.inventory import FIO_JOBS, fio_file_bytes
 from testbed.spec import CephSpec, DiskSpec, GroupSpec, TestbedSpec, explain
 
 MODEL_VERSION = "3"
-"""Changes with every change of the model that changes results."""
+"""Version that changes with every change of the model that changes results."""
 
-# What a spec's ceph.conf settings mean for the model.
+# Model parameters of a spec's ceph.conf settings.
 _SETTINGS = {
     "osd_op_num_shards": "op_shards",
     "osd_op_num_threads_per_shard": "op_threads",
@@ -44,7 +44,7 @@ class ModelParameters(BaseModel):
     max_io: int = Field(default=512 * 1024, ge=512, le=2**30)
     reorder: float = Field(default=0.56, ge=0, le=1)
     spread: float = Field(default=1.0, ge=0, le=1)
-    # an OSD and a client beside the disk
+    # an OSD and a client, without the disk
     osd_op_s: float = Field(default=0.008, ge=0, le=60)
     osd_byte_s: float = Field(default=0.0, ge=0, le=1)
     client_byte_s: float = Field(default=0.5e-9, ge=0, le=1)
@@ -54,9 +54,9 @@ class ModelParameters(BaseModel):
     op_threads: int = Field(default=4, ge=1, le=1024)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
     commit_writes: int = Field(default=3, ge=1, le=100)
-    # smaller overwrites go where the object lies
+    # smaller overwrites go to the object's own place
     defer_bytes: int = Field(default=65536, ge=0, le=2**30)
-    # what a store takes for itself, and how often the manager hears what is used
+    # space that a store takes for itself, and period of the manager's usage reports
     store_bytes: int = Field(default=340 * 2**20, ge=0, le=2**40)
     stats_s: float = Field(default=2.0, ge=0, le=3600)
     # the network
@@ -89,15 +89,15 @@ class ModelParameters(BaseModel):
     detail_nodes: int = Field(default=64, ge=0, le=10**6)
 
     def canonical(self) -> dict[str, Any]:
-        """JSON-able, every field present."""
+        """Return all fields as JSON values."""
         return self.model_dump(mode="json")
 
 
 def load_parameters(path: Path) -> ModelParameters:
-    """Model parameters from a YAML file that names those that differ from the defaults.
+    """Read model parameters from a YAML file with those that differ from the defaults.
 
     Raises:
-        UserError: one sentence when it cannot be read or does not fit.
+        UserError: the file cannot be read or does not fit; one sentence.
     """
     data = read(path) or {}
     try:
@@ -107,10 +107,10 @@ def load_parameters(path: Path) -> ModelParameters:
 
 
 def osd_group(spec: TestbedSpec) -> GroupSpec:
-    """The group of a spec's OSD nodes. The model knows one kind of them.
+    """Return the group of a spec's OSD nodes; the model supports one kind of OSD node.
 
     Raises:
-        UserError: there is no Ceph, or there are several kinds of OSD nodes.
+        UserError: the store is not Ceph, or there are several kinds of OSD nodes.
     """
     if not isinstance(spec.store, CephSpec):
         raise UserError(
@@ -131,20 +131,20 @@ def osd_group(spec: TestbedSpec) -> GroupSpec:
 
 
 def osd_nodes(spec: TestbedSpec) -> tuple[str, ...]:
-    """Names of the OSD nodes; osd.N runs on the N-th."""
+    """Return the names of the OSD nodes; osd.N runs on the N-th."""
     return osd_group(spec).node_names()
 
 
 def client_node(spec: TestbedSpec) -> str:
-    """The node on which the benchmark runs."""
+    """Return the node on which the benchmark runs."""
     return next(group.node_names()[0] for group in spec.groups if "client" in group.roles)
 
 
 def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters:
-    """`parameters` with what the spec's own ceph.conf settings say.
+    """Return `parameters` with the spec's own ceph.conf settings applied.
 
     Raises:
-        UserError: a setting has a value that the model does not take.
+        UserError: a setting has a value that the model does not accept.
     """
     osd_group(spec)
     assert isinstance(spec.store, CephSpec)
@@ -160,12 +160,12 @@ def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters
 
 
 def _fio_bytes(disk: DiskSpec, node: str, least: int) -> int:
-    # Without scratch there are no files to read; the model wants a size all the same.
+    # Without scratch there are no files to read, but the model still needs a size.
     return fio_file_bytes(disk, node) if disk.scratch else least
 
 
 def _racks(spec: TestbedSpec, model: ModelParameters) -> dict[str, Any]:
-    """Racks matter for the network where their way out is narrow; placement knows of none."""
+    """Return the racks for the network if their uplinks are limited; placement ignores racks."""
     racks, names = spec.rack_of(), osd_nodes(spec)
     if spec.racks is None or spec.racks.uplink is None:
         return {}
@@ -183,7 +183,7 @@ def _racks(spec: TestbedSpec, model: ModelParameters) -> dict[str, Any]:
 
 
 def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> Mapping[str, Any]:
-    """The simulator's configuration (`ceph.Config` in dataplane/sim/ceph).
+    """Return the simulator's configuration (`ceph.Config` in dataplane/sim/ceph).
 
     Raises:
         UserError: the spec cannot be simulated.

@@ -22,7 +22,7 @@ from schemas.errors import StoreError
 PROGRAM = Path(__file__).resolve().parents[2] / "dataplane" / "bin" / "hotbedsim"
 PROTOCOL = 1
 LIMIT_S = 900.0
-"""Real seconds that one answer may take: an hour of a large cluster takes minutes."""
+"""Real seconds allowed for one answer: an hour of a large cluster takes minutes."""
 
 _MOST_HEADER = 256 * 2**20
 _TYPES = {"f64": "d", "i64": "q", "i32": "i", "u8": "B"}
@@ -30,21 +30,21 @@ _TYPES = {"f64": "d", "i64": "q", "i32": "i", "u8": "B"}
 
 @dataclass(frozen=True)
 class Answer:
-    """What the simulator answered: its result and its arrays by name."""
+    """An answer of the simulator: its result, and its arrays by name."""
 
     result: Any
     blocks: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 class SimulatorProcess:
-    """One ``hotbedsim`` and the pipes to it; not for several threads at once.
+    """One ``hotbedsim`` and its pipes; not thread-safe.
 
-    Whatever goes wrong with it is a StoreError of one sentence; after that it is closed.
+    Every failure is a StoreError with one sentence; the process is closed afterwards.
 
     Args:
-        model: what it simulates, ``ceph``.
+        model: the model to simulate, ``ceph``.
         program: the program; by default the one that `make setup` builds.
-        limit_s: real seconds that an answer may take.
+        limit_s: real seconds allowed for an answer.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class SimulatorProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Id of the process."""
         return self._process.pid
 
     def ask(self, op: str, **fields: Any) -> Answer:
         """Send a request and wait for its answer.
 
         Raises:
-            StoreError: it refused, died, hung or answered nonsense.
+            StoreError: the simulator refused, died, hung or answered nonsense.
         """
         if self._process.stdin is None or self._process.stdin.closed:
             raise StoreError(f"the simulator is closed: {op} cannot be asked of it.")
@@ -154,7 +154,7 @@ class SimulatorProcess:
     def _read(self, size: int, op: str, deadline: float) -> bytearray:
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        # As much as there is: an answer's many small parts come in one piece.
+        # Read all available bytes: an answer's many small parts arrive in one piece.
         while len(self._unread) < size:
             ready = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]
             if not ready:

@@ -1,4 +1,4 @@
-"""Everything that a controller may change on a modelled Ceph, saved and put back."""
+"""Save and restore of everything that a controller may change on a modelled Ceph."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TOLERANCE = 1e-3  # weights are kept in 16 bits
 
 @dataclass(frozen=True)
 class Change:
-    """An action (for the simulator) that puts one thing back, and what it puts back in words."""
+    """An action (for the simulator) that restores one thing, and a description of it in words."""
 
     words: str
     action: dict[str, Any]
 
 
 def saved_from(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The simulator's state as `Store.save` gives it: JSON-able, OSDs by number."""
+    """Return the simulator's state in the form of `Store.save`: JSON values, OSDs by number."""
     return {
         "version": SAVED_VERSION,
         "primary_affinity": {str(i): value for i, value in enumerate(state["primary_affinity"])},
@@ -33,7 +33,7 @@ def saved_from(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(now: Mapping[str, Any], saved: Mapping[str, Any]) -> list[Change]:
-    """What turns `now` into `saved`, the balancer first so that it does not undo the rest.
+    """Return the changes from `now` to `saved`, the balancer first so that it does not undo others.
 
     Raises:
         StoreError: `saved` was not saved by this version.

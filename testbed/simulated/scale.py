@@ -1,7 +1,7 @@
-"""A store of another size than a spec's: the same node, disk and link, more or fewer of them.
+"""Scaled stores: more or fewer nodes of a spec's kind, with the same disk and link.
 
-What grows with the number of OSDs: placement groups, by Ceph's own rule, and clients, as many to an
-OSD as the spec has, so that every OSD has the same number of operations in flight at any size.
+Placement groups grow with the number of OSDs, by Ceph's own rule. Clients keep the spec's number
+per OSD, so that every OSD has the same number of operations in flight at any size.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ PGS_PER_OSD = 100
 OSD, replicas counted, as a power of two (Ceph's documentation, `mon_target_pg_per_osd`)."""
 
 MOST_PGS = 65_536
-"""`mon_max_pool_pg_num`: Ceph makes no larger pool, so above 1,300 OSDs (of two replicas) each has
-fewer placement groups."""
+"""`mon_max_pool_pg_num`: Ceph makes no larger pool, so above 1,300 OSDs (with two replicas) each
+has fewer placement groups."""
 
 CLIENT = "client"
 
 
 def placement_groups(osds: int, size: int) -> int:
-    """Placement groups of a pool with `size` replicas on `osds`: the power of two nearest to
-    `PGS_PER_OSD` for each, at most `MOST_PGS`."""
+    """Return the number of placement groups of a pool with `size` replicas on `osds` OSDs: the
+    power of two nearest to `PGS_PER_OSD` for each, at most `MOST_PGS`."""
     wanted = osds * PGS_PER_OSD / size
     below = 1 << math.floor(math.log2(max(1.0, wanted)))
     nearest = below if wanted - below <= 2 * below - wanted else 2 * below
@@ -33,14 +33,14 @@ def placement_groups(osds: int, size: int) -> int:
 
 
 def scaled(spec: TestbedSpec, osds: int) -> TestbedSpec:
-    """`spec` with `osds` OSD nodes of its kind.
+    """Return `spec` with `osds` OSD nodes of its kind.
 
-    Its clients are nodes of their own, each with the link of the spec's client: as many to an OSD
-    as the spec has, rounded up. The first pool has the placement groups of `placement_groups`.
+    Its clients are nodes of their own with the link of the spec's client. Their number per OSD is
+    the spec's, rounded up. The first pool has the placement groups of `placement_groups`.
 
     Raises:
-        UserError: the spec has several kinds of OSD nodes, or fewer nodes are asked for than a pool
-            keeps replicas.
+        UserError: the spec has several kinds of OSD nodes, or `osds` is less than the number of a
+            pool's replicas.
     """
     group = osd_group(spec)
     ceph = spec.ceph()

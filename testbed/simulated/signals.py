@@ -1,4 +1,4 @@
-"""The pressure that a policy is told, from the simulator's cumulative signals of every node."""
+"""Pressure for a policy, from the simulator's cumulative signals of every node."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SIGNAL_NAMES: Mapping[str, str] = {
     "osd": "osd_pressure",
     "op_r_latency": "op_r_latency",
 }
-"""What a run records for each signal, as on a real testbed (testbed/agent/sense.py)."""
+"""Name of each signal in a run's record, as on a real testbed (testbed/agent/sense.py)."""
 
 _NODE, _OSD, _READS, _READ_TIME, _OF_NODE = 0, 1, 2, 3, 4
-"""Where a node's numbers are (simbridge's ``signals``): seconds in which a task of the node, and of
-the OSD, waited for I/O; client reads, and the seconds that these took."""
+"""Offsets of a node's numbers (simbridge's ``signals``): seconds in which a task of the node, and
+of the OSD, waited for I/O; client reads, and the seconds that these took."""
 
 
 def pressure(
     signal: Signal, before: Sequence[float], now: Sequence[float], interval_s: float
 ) -> dict[int, float]:
-    """Percent by OSD over the `interval_s` seconds between `before` and `now`."""
+    """Return the pressure by OSD, in percent, over the `interval_s` seconds up to `now`."""
     if signal == "op_r_latency":
         reads = _differences(before, now, _READS)
         seconds = _differences(before, now, _READ_TIME)
@@ -35,7 +35,7 @@ def pressure(
     scale = 100.0 / interval_s
     waited = _differences(before, now, _NODE if signal == "node" else _OSD)
     shares = [scale * seconds for seconds in waited]
-    if min(shares) < 0.0 or max(shares) > 100.0:  # by a rounding
+    if min(shares) < 0.0 or max(shares) > 100.0:  # due to rounding
         shares = [min(100.0, max(0.0, share)) for share in shares]
     return dict(enumerate(shares))
 

@@ -1,7 +1,7 @@
-"""The sources that a simulator was built from, and those that there are now.
+"""Check that a simulator was built from the present sources.
 
-A run's identity holds the sources of the model; a program that was built from others would be
-recorded as what it is not. `make setup` builds their digest into it (`testbed.closure`).
+A run's identity includes the model's sources; a program built from other sources would be recorded
+wrongly. `make setup` builds the sources' digest into the program (`testbed.closure`).
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ HOTBEDSIM = "hotbedsim"
 
 
 def digest(program: str = HOTBEDSIM) -> str:
-    """SHA-256 (hex) of a simulator's sources as this process read them first."""
+    """Return the SHA-256 (hex) of a simulator's sources as this process first read them."""
     return first((f"dataplane/cmd/{program}",)).digest
 
 
 def require(program: str) -> None:
-    """Check that a simulator is there and was built from the sources that there are.
+    """Raise an error unless a simulator exists and was built from the present sources.
 
     Raises:
-        StoreError: it is not.
+        StoreError: it is missing or was built from others.
     """
     path = DATAPLANE / "bin" / program
     check(built_from(path), path)
 
 
 def check(built_from: str, program: Path) -> None:
-    """See that the simulator was built from the sources that there are.
+    """Raise an error unless the simulator was built from the present sources.
 
     Args:
-        built_from: what it says of itself; empty if it was built without its digest.
-        program: which one.
+        built_from: the program's own digest; empty if it was built without one.
+        program: path of the program.
 
     Raises:
-        StoreError: it was not.
+        StoreError: it was built from other sources.
     """
     if built_from != digest(program.name):
         raise StoreError(
@@ -49,10 +49,10 @@ def check(built_from: str, program: Path) -> None:
 
 
 def built_from(program: Path) -> str:
-    """What a simulator that is not running says it was built from.
+    """Return the digest of its sources that a simulator's program prints.
 
     Raises:
-        StoreError: it does not say.
+        StoreError: it prints none.
     """
     try:
         said = subprocess.run(

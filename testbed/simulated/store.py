@@ -1,4 +1,4 @@
-"""`SimulatedCeph`: a modelled Ceph as a controller senses and changes it (testbed/stores/contract).
+"""`SimulatedCeph`: a modelled Ceph that a controller senses and changes (testbed/stores/contract).
 
     spec = load_spec(Path("testbed/specs/dlr.yaml"))
     with SimulatedCeph(spec, seed=7) as ceph:
@@ -12,7 +12,7 @@
         result, samples = ceph.result(), ceph.samples()
 
 Everything happens on the simulation's virtual time, which only `advance`, `advance_to`, `act` and
-`settle` move. The same spec, parameters, seed and calls give the same results on every machine.
+`settle` move. Equal specs, parameters, seeds and calls give equal results on every machine.
 """
 
 from __future__ import annotations
@@ -63,26 +63,26 @@ OFFERS = Needs(
     senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY}),
     acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
 )
-"""What every simulated Ceph senses and changes."""
+"""Senses and changes of every simulated Ceph."""
 
 
 class SimulatedCeph:
     """A modelled Ceph on the nodes of a testbed's spec, at rest at virtual time 0.
 
-    Implements `testbed.stores.contract.Store`. Not for several threads at once. Close it, or use
-    it as a context manager.
+    Implements `testbed.stores.contract.Store`. Not thread-safe. Close it, or use it as a context
+    manager.
 
     Args:
         spec: nodes, disks, links, the first pool, and ceph.conf settings that the model knows.
-        seed: of everything random.
+        seed: seed of all randomness.
         parameters: constants of the model.
         signal: the source of `Observation.pressure`.
-        program, limit_s: see `SimulatorProcess`; a program of one's own is not asked what it was
-            built from.
+        program, limit_s: see `SimulatorProcess`. The sources of a program given here are not
+            checked.
 
     Raises:
         UserError: the spec cannot be simulated.
-        StoreError: here and in every method: the simulator refused, died, hung or spoke nonsense.
+        StoreError: also in every method: the simulator refused, died, hung or sent nonsense.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class SimulatedCeph:
 
     @property
     def simulator_pid(self) -> int:
-        """The simulator's process id, for who measures it."""
+        """Simulator's process id, for measurements of it."""
         return self._process.pid
 
     def versions(self) -> dict[str, str]:
-        """What a run's provenance names in place of a store's version."""
+        """Return the entries of a run's provenance in place of a store's version."""
         return {"hotbedsim": f"model {MODEL_VERSION}, protocol {PROTOCOL}"}
 
     # --- virtual time ---------------------------------------------------------------------------
@@ -159,21 +159,21 @@ class SimulatedCeph:
         return self.advance_to(self._now_s + seconds)
 
     def advance_to(self, t_s: float) -> bool:
-        """Run until `t_s`; True, and no further than there, when the benchmark has just ended."""
+        """Run until `t_s`, or until the benchmark ends; return True in the second case."""
         if not math.isfinite(t_s):
             raise UserError(f"the simulation cannot be advanced to {t_s} s: give a time.")
         if t_s <= self._now_s:
             return False
         before = self._done
         answer = self._process.ask("advance", to_s=t_s).result
-        # Whole nanoseconds: the time asked for counts as reached when they agree.
+        # Virtual time has whole nanoseconds: `t_s` counts as reached if both agree.
         now = float(answer["now_s"])
         self._now_s = t_s if abs(now - t_s) < 1e-8 else now
         self._done = bool(answer["done"])
         return self._done and not before
 
     def settle(self, limit_s: float = 3600.0) -> bool:
-        """Run until every OSD is up and in, every PG active and nothing moves; whether it is so."""
+        """Run until every OSD is up and in, every PG active and no data moves; True on success."""
         answer = self._process.ask("settle", for_s=limit_s).result
         self._now_s = float(answer["now_s"])
         return bool(answer["at_rest"])
@@ -185,7 +185,7 @@ class SimulatedCeph:
         return OFFERS
 
     def sense(self, senses: frozenset[str]) -> Observation:
-        """See `Store.sense`. It takes no virtual time."""
+        """Return an observation, in no virtual time. See `Store.sense`."""
         refused = senses - OFFERS.senses
         if refused:
             raise StoreError(f"this store cannot sense {', '.join(sorted(refused))}")
@@ -206,18 +206,18 @@ class SimulatedCeph:
 
     def act(self, actions: Sequence[Action]) -> list[Effect]:
         """See `Store.act`. Consecutive actions of one kind are one step, one map epoch. Virtual
-        time goes on by what a step takes, upmaps' until their PGs serve again."""
+        time advances by a step's duration; a step of upmaps ends when their PGs serve again."""
         effects: list[Effect] = []
         for _, group in groupby(actions, key=lambda action: action.kind):
             effects += self._act([action_to_json(action) for action in group])
         return effects
 
     def save(self) -> Mapping[str, Any]:
-        """See `Store.save`: affinities, weights, upmaps, balancer."""
+        """Return the affinities, weights, upmaps and balancer. See `Store.save`."""
         return saved_from(self._process.ask("save").result)
 
     def restore(self, saved: Mapping[str, Any]) -> list[Effect]:
-        """See `Store.restore`; one effect for each thing put back."""
+        """Restore a saved state; return one effect for each restored thing. See `Store.restore`."""
         wanted = changes(self.save(), saved)
         effects = self._act([change.action for change in wanted]) if wanted else []
         return [
@@ -228,8 +228,8 @@ class SimulatedCeph:
     # --- load -----------------------------------------------------------------------------------
 
     def prefill(self, objects: int, object_size: int) -> None:
-        """Put `objects` of `object_size` bytes into the pool, for ``seq`` and ``rand``; those of an
-        earlier prefill are replaced. It takes no virtual time."""
+        """Put `objects` of `object_size` bytes into the pool, for ``seq`` and ``rand``, in place of
+        an earlier prefill's. It takes no virtual time."""
         self._process.ask(
             "fill",
             count=objects,
@@ -239,18 +239,18 @@ class SimulatedCeph:
         )
 
     def prefill_each(self, objects: int, object_size: int) -> None:
-        """As `prefill`, with `objects` in every PG, for open-loop writes."""
+        """Prefill as `prefill` does, with `objects` in every PG, for open-loop writes."""
         self._process.ask("fill-each", count=objects, bytes=object_size)
 
     def start_open_writes(self, writes: OpenWrites, *, in_s: float = 0.0) -> None:
-        """Start open-loop writes in `in_s` virtual seconds; `advance_to` says when they have
-        ended. Raises UserError for a PG that there is not."""
+        """Start open-loop writes in `in_s` virtual seconds; `advance_to` reports their end.
+        UserError for an unknown PG."""
         open_loop.start(self._process, self._map.names(), writes, in_s)
         self._benchmark, self._done = None, False
         self._begins_s = self._now_s + in_s
 
     def open_writes_result(self) -> OpenWritesResult:
-        """What open-loop writes that have ended came to."""
+        """Return the result of finished open-loop writes."""
         return open_loop.result(self._process, self._map.names())
 
     def start_disturbance(self, stretches: Stretches) -> None:
@@ -258,7 +258,7 @@ class SimulatedCeph:
         start (`start_benchmark`), as on a real testbed.
 
         Raises:
-            UserError: a node or a share that there is not.
+            UserError: a node is unknown, or a share is invalid.
         """
         running = self._begins_s is not None and not self._done
         self._fio.start(stretches, self._begins_s if running else None)
@@ -268,8 +268,8 @@ class SimulatedCeph:
         self._fio.stop()
 
     def start_benchmark(self, benchmark: Benchmark, *, in_s: float = 0.0) -> None:
-        """Start a benchmark in `in_s` virtual seconds; `advance_to` says when it has ended. What
-        the disturbance's plan has after 0 counts from its start."""
+        """Start a benchmark in `in_s` virtual seconds; `advance_to` reports its end. The
+        disturbance plan's stretches after 0 count from its start."""
         self._process.ask(
             "start",
             bench={
@@ -286,7 +286,7 @@ class SimulatedCeph:
 
     @property
     def benchmark_done(self) -> bool:
-        """Whether the last benchmark has ended."""
+        """True if the last benchmark has ended."""
         return self._done
 
     def run_benchmark(self, *, grace_s: float = 30.0) -> BenchmarkResult:
@@ -308,7 +308,7 @@ class SimulatedCeph:
         return self.result()
 
     def result(self) -> BenchmarkResult:
-        """What the benchmark has come to (so far, while it runs)."""
+        """Return the benchmark's result, a preliminary one while it runs."""
         answer = self._process.ask("result")
         body, blocks = answer.result, answer.blocks
         assert self._benchmark is not None
@@ -336,15 +336,15 @@ class SimulatedCeph:
         self._process.ask("record", on=True)
 
     def stop_recorder(self) -> None:
-        """Take no more samples."""
+        """Stop taking samples."""
         self._process.ask("record", on=False)
 
     def samples(self) -> list[Sample]:
-        """What the recorder took, and the benchmark's seconds: the rows of samples.parquet with the
-        metrics of testbed/agent/sampler.py (no cpu_cores: the model has no processors to measure).
+        """Return the recorder's samples and the benchmark's seconds as rows of samples.parquet,
+        with the metrics of testbed/agent/sampler.py (no cpu_cores: the model has no processors).
 
-        Of more than `ModelParameters.detail_nodes` nodes there are no single ones, but the means
-        over those with and without a disturbance, as nodes ``hot`` and ``calm``.
+        Above `ModelParameters.detail_nodes` nodes there are no rows of single nodes, but means over
+        the nodes with and without a disturbance, as nodes ``hot`` and ``calm``.
         """
         answer = self._process.ask("samples")
         rows = sample_rows(answer, self.nodes)
@@ -370,13 +370,13 @@ class SimulatedCeph:
         factor: float = 1.0,
         seconds: float = 0.0,
     ) -> None:
-        """Break or mend something on a node now: its OSD's process (crash, restart), its disk (slow
-        by `factor`), its link (cut, heal, `seconds` more delay)."""
+        """Break or repair something on a node now: its OSD's process (crash, restart), its disk
+        (slow by `factor`), its link (cut, heal, `seconds` more delay)."""
         fault = {"kind": kind, "osd": self._numbers[node], "factor": factor, "seconds": seconds}
         self._process.ask("break", fault=fault)
 
     def statistics(self) -> Mapping[str, float]:
-        """The simulator's own: events, now_s, heap_bytes, system_bytes, moves, epoch, stall_s."""
+        """Return the simulator's events, now_s, heap_bytes, system_bytes, moves, epoch, stall_s."""
         found: Mapping[str, float] = self._process.ask("stats").result
         return found
 

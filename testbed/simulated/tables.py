@@ -1,5 +1,5 @@
-"""The simulator's arrays as the types of the contract, kept between calls: only what changed is
-told, and a policy step on a large cluster costs what it changes."""
+"""The simulator's arrays as the contract's types, kept between calls. Only changes are transferred,
+so a policy step on a large cluster costs as much as it changes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from testbed.stores.contract import Osd, Pg
 
 _OF_OSD = frozenset({"osd_pressure", "op_r_latency_s", "primary_affinity", "reweight", "primaries"})
 NONE = -1
-"""Fills a set that has fewer OSDs than the pool has replicas, at its end."""
+"""Fills the end of a set with fewer OSDs than the pool has replicas."""
 
 _CLIENT = ("read_mb_s", "write_mb_s", "read_iops", "write_iops")
 
 
 class MapTable:
-    """The OSD map and the PG map as last told."""
+    """Last known OSD map and PG map."""
 
     def __init__(
         self,
@@ -36,28 +36,28 @@ class MapTable:
         self._osds = [
             Osd(number, node, rack=self._racks.get(node, "")) for number, node in enumerate(nodes)
         ]
-        # One object for each OSD's number, not one for each time that a PG names it; NONE is last.
+        # One object for each OSD's number, not one for each PG that names it; NONE is last.
         self._numbers = (*range(len(nodes)), NONE)
         self._osd_tuple: tuple[Osd, ...] | None = None
         self._ids = tuple(f"{pool}.{number:x}" for number in range(pgs))
         self._pgs = Changing(Pg(name, (), ()) for name in self._ids)
 
     def osds(self) -> tuple[Osd, ...]:
-        """Every OSD."""
+        """Return every OSD."""
         if self._osd_tuple is None:
             self._osd_tuple = tuple(self._osds)
         return self._osd_tuple
 
     def pgs(self) -> Sequence[Pg]:
-        """Every PG of the pool, as it is now."""
+        """Return the current state of every PG of the pool."""
         return self._pgs.frozen()
 
     def names(self) -> tuple[str, ...]:
-        """The PGs' ids by number."""
+        """Return the PGs' ids, in the order of their numbers."""
         return self._ids
 
     def update(self, blocks: Mapping[str, Sequence[Any]], *, pgs: bool) -> None:
-        """Take over what changed."""
+        """Apply the changed entries."""
         ids, weights, flags = blocks["osd_ids"], blocks["osd_weights"], blocks["osd_flags"]
         for index, osd in enumerate(ids):
             self._osd_tuple = None
@@ -66,7 +66,7 @@ class MapTable:
                 node=self._nodes[osd],
                 up=bool(flags[index] & 1),
                 in_=bool(flags[index] & 2),
-                # The map keeps 16 bits; as on a real cluster four decimals are shown.
+                # The map keeps 16 bits; four decimals are shown, as on a real cluster.
                 primary_affinity=round(weights[2 * index], 4),
                 reweight=round(weights[2 * index + 1], 4),
                 rack=self._racks.get(self._nodes[osd], ""),
@@ -84,7 +84,7 @@ class MapTable:
         if NONE in sets:
             rows = [row[: row.index(NONE)] if NONE in row else row for row in rows]
         ups = rows[::2]
-        # Most are served by their up set: one tuple for both is half as much to keep and to free.
+        # For most, both sets are equal: one shared tuple halves the memory.
         pairs = zip(ups, rows[1::2], strict=True)
         actings = [up if acting == up else acting for up, acting in pairs]
         ids = map(self._ids.__getitem__, numbers)
@@ -93,7 +93,7 @@ class MapTable:
 
 
 def sample_rows(answer: Answer, nodes: Sequence[str]) -> list[Sample]:
-    """The recorder's samples, one row a value; what is not known (NaN) is left out."""
+    """Return the recorder's samples, one row for each value; unknown values (NaN) are left out."""
     body, blocks = answer.result, answer.blocks
     columns, count, start = body["columns"], body["nodes"], body["bench_start_s"]
     single = count == len(nodes)

@@ -1,4 +1,4 @@
-"""Where machines come from. `open_site` is the only way in: nothing else names a kind of site."""
+"""Sites provide machines. `open_site` is the only entry: no other code names a kind of site."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _SITES: dict[str, Callable[[Mapping[str, object]], Site]] = {
 
 
 def kinds() -> tuple[str, ...]:
-    """Every kind of site there is."""
+    """Return every kind of site."""
     return tuple(sorted(_SITES))
 
 
 def code_of(kind: str) -> tuple[str, ...]:
-    """Entry points (`testbed.closure`) of what a kind of site does while a cell runs."""
+    """Return entry points (`testbed.closure`) of a kind of site's code that runs in a cell."""
     programs = {"local": ("dataplane/cmd/queuedisk",)}
     return (f"testbed/sites/{kind}/__init__.py", *programs.get(kind, ()))
 
 
 def open_site(kind: str = "local", options: Mapping[str, object] | None = None) -> Site:
-    """The site of this kind.
+    """Return the site of this kind.
 
     Raises:
         UserError: there is no such kind, or an option is unknown to the site.
@@ -59,8 +59,8 @@ def open_site(kind: str = "local", options: Mapping[str, object] | None = None) 
 
 
 def options_that_name_nobody(kind: str) -> frozenset[str]:
-    """Options of a kind of site that may leave with results: they name no machine and no person. Of
-    a kind that does not say so, none."""
+    """Return the options of a kind of site that may leave with results: they name no machine and no
+    person. Without such a declaration, return none."""
     from testbed.sites.chameleon.options import NAME_NOBODY as CHAMELEON
     from testbed.sites.inventory import hosts as inventory
 
@@ -69,7 +69,7 @@ def options_that_name_nobody(kind: str) -> frozenset[str]:
 
 
 def names_told(kind: str, options: Mapping[str, object], folder: Path) -> Iterator[str]:
-    """Machines and users in files beside the spec (in `folder`) that a site's options name.
+    """Yield machines and users in files next to the spec (in `folder`) that a site's options name.
 
     Raises:
         UserError: such a file cannot be read.

@@ -1,4 +1,4 @@
-"""Time as sites see it: the end of a lease, the pause between two looks. Tests move it."""
+"""Clock of the sites: lease ends and pauses between polls. Tests replace it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and lets it pass."""
+    """Source of the current time and of pauses."""
 
     def now(self) -> float:
-        """Seconds since the epoch: for what begins or ends at a time that others know too, such as
-        a lease. A step of the wall clock moves it."""
+        """Return seconds since the epoch, for times that other machines know too, such as the end
+        of a lease. A step of the wall clock moves it."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back nor jump: for how long something takes."""
+        """Return seconds that never go back nor jump, for durations."""
 
     def sleep(self, seconds: float) -> None:
-        """Come back after so many seconds."""
+        """Return after so many seconds."""
 
 
 class SystemClock:
-    """The machine's own."""
+    """The machine's own clock."""
 
     def now(self) -> float:
         """See `Clock.now`."""

@@ -1,8 +1,8 @@
-"""What every site offers: machines on request, and everything about them that only a site knows.
+"""Contract of every site: machines on request, and everything that only a site knows about them.
 
-A site turns a `TestbedSpec` into nodes that answer ssh as root, and takes them away again. No
-other room asks which site it is on: what differs between sites is a value on a `Node` (devices,
-signal, shares) or an optional capability named in `Site.capabilities`.
+A site turns a `TestbedSpec` into nodes that answer ssh as root, and removes them again. No other
+package asks which site it uses: differences between sites are values on a `Node` (devices, signal,
+shares) or optional capabilities in `Site.capabilities`.
 """
 
 from __future__ import annotations
@@ -24,45 +24,44 @@ from testbed.quantities import format_bytes, format_s, moment
 from testbed.spec import TestbedSpec
 
 Progress = Callable[[str, float], None]
-"""Called with a phase's name and the share of the whole that is done, 0 to 1."""
+"""Called with a phase's name and the finished share of the whole, 0 to 1."""
 
 
 def silent(phase: str, share: float) -> None:
-    """A `Progress` that tells nobody."""
+    """Ignore progress: a `Progress` without output."""
 
 
 class State(StrEnum):
-    """Where a testbed stands."""
+    """State of a testbed."""
 
     ABSENT = "absent"
-    PENDING = "pending"  # asked for, may start later (a lease in the future)
-    BUILDING = "building"  # partly there: provision again resumes, release removes it
+    PENDING = "pending"  # requested; may start later (a lease in the future)
+    BUILDING = "building"  # partly made: another provision resumes, release removes it
     READY = "ready"
     FAILED = "failed"
 
 
 class Capability(StrEnum):
-    """What a site may offer beyond the contract."""
+    """Optional abilities of a site beyond the contract."""
 
-    SNAPSHOT = "snapshot"  # freeze and bring back whole nodes with their disks
-    SHAPING = "shaping"  # switch the disks' service times off while filling
+    SNAPSHOT = "snapshot"  # freeze and restore whole nodes with their disks
+    SHAPING = "shaping"  # switch off the disks' service times during filling
     LINKS = "links"  # cut and restore a node's link
-    DISK_FAULTS = "disk-faults"  # slow a node's disk down, make it fail
-    USAGE = "usage"  # tell load on the machine that is not the testbed's
+    DISK_FAULTS = "disk-faults"  # slow down a node's disk, or make it fail
+    USAGE = "usage"  # measure load on the machine from outside the testbed
 
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of a testbed, as everything above the sites sees it.
+    """One machine of a testbed, as all code above the sites sees it.
 
     `devices` maps a use to a path on the node: ``osd`` (a raw device that a store may wipe),
     ``scratch`` (a device for files such as fio's, on the same disk as ``osd``), and ``osd1``,
-    ``osd2``, ... where the node has more disks. `rack` is None for a node in none.
-    `address` is what the other nodes reach it by, `public_address` what we reach it by, where that
-    is another one; `via` names the node or gateway of the testbed that ssh goes through.
-    `signal` names how pressure on the node's disk is sensed: ``iowait`` (%iowait of /proc/stat)
-    or ``io_pressure`` (the share of time in which some task waited for I/O, from `pressure_file`).
-    `facts` are what the site knows of the machine (its type, its image), for runs' provenance.
+    ``osd2``, ... if the node has more disks. `rack` is None for a node in no rack. Other nodes use
+    `address`; we use `public_address` if it is set. `via` is the node or gateway of the testbed
+    that ssh goes through. `signal` is the source of the pressure on the node's disk: ``iowait``
+    (%iowait of /proc/stat) or ``io_pressure`` (the share of time in which any task waited for I/O,
+    from `pressure_file`). `facts` describe the machine (type, image), for runs' provenance.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Node:
 
     @property
     def reached_at(self) -> str:
-        """The address that we, or whom we go through, connect to."""
+        """Address that we, or the machine on the way, connect to."""
         return self.public_address or self.address
 
     @property
@@ -93,7 +92,7 @@ class Node:
         return tuple(self.devices[use] for use in sorted(uses, key=lambda use: int(use[3:] or 0)))
 
     def _repr_html_(self) -> str:
-        """For Jupyter."""
+        """Return the node as a table for Jupyter."""
         return _nodes_html((self,), f"node {self.name}")
 
 
@@ -116,8 +115,8 @@ def _nodes_html(nodes: Sequence[Node], title: str) -> str:
 
 @dataclass(frozen=True)
 class Gateway:
-    """A machine that is no node, through which ssh goes to nodes (`Node.via`). Its host key is in
-    the testbed's known_hosts; `ssh_key` None leaves the choice to ssh (an agent, default keys).
+    """A machine outside the nodes through which ssh reaches nodes (`Node.via`). Its host key is in
+    the testbed's known_hosts; `ssh_key` None lets ssh choose (an agent, default keys).
     """
 
     name: str
@@ -129,7 +128,7 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Testbed:
-    """A set of nodes under one name, with what is needed to reach them over ssh."""
+    """A named set of nodes, with all that is needed to reach them over ssh."""
 
     __test__ = False  # pytest: not a test class
 
@@ -143,24 +142,24 @@ class Testbed:
     gateways: tuple[Gateway, ...] = ()
 
     def node(self, name: str) -> Node:
-        """The node called `name`; KeyError when there is none."""
+        """Return the node called `name`; KeyError if there is none."""
         for node in self.nodes:
             if node.name == name:
                 return node
         raise KeyError(name)
 
     def with_role(self, role: str) -> tuple[Node, ...]:
-        """Every node that has `role`, in the spec's order."""
+        """Return every node that has `role`, in the spec's order."""
         return tuple(node for node in self.nodes if role in node.roles)
 
     @property
     def osds(self) -> int:
-        """How many OSDs a store has here: one a device of every node with the role."""
+        """Number of the store's OSDs here: one for each device of every node with the role."""
         return sum(len(node.osd_devices) for node in self.with_role("osd"))
 
     @property
     def admin(self) -> Node:
-        """The node on which the control plane lives."""
+        """Node with the control plane."""
         return self.with_role("admin")[0]
 
     def __repr__(self) -> str:
@@ -168,13 +167,13 @@ class Testbed:
         return f"Testbed({self.name!r} on site {self.site}: {names})"
 
     def _repr_html_(self) -> str:
-        """For Jupyter."""
+        """Return the nodes as a table for Jupyter."""
         return _nodes_html(self.nodes, f"testbed {self.name} on site {self.site}")
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a site knows of a testbed now."""
+    """Current state of a testbed, as its site knows it."""
 
     state: State
     detail: str
@@ -182,7 +181,7 @@ class Status:
     ends_at_s: float | None = None  # end of the lease, seconds since the epoch
 
     def lease(self, now_s: float | None = None) -> str | None:
-        """When the lease ends and what is still to come of it, in words; None without one."""
+        """Return the lease's end and remaining time in words; None without a lease."""
         if self.ends_at_s is None:
             return None
         left_s = self.ends_at_s - (time.time() if now_s is None else now_s)
@@ -192,7 +191,7 @@ class Status:
         return f"ends {moment(self.ends_at_s)}, in {format_s(left_s)}{hours}"
 
     def _repr_html_(self) -> str:
-        """For Jupyter."""
+        """Return the status as a table for Jupyter."""
         lines = [("state", f"{self.state}: {self.detail}")]
         lease = self.lease()
         if lease is not None:
@@ -202,8 +201,8 @@ class Status:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a testbed takes. `node_hours` is 0 on one's own machines; `hours` is the length of the
-    lease, None where there is none.
+    """Resources of a testbed. `node_hours` is 0 on one's own machines; `hours` is the length of the
+    lease, None without a lease.
     """
 
     node_hours: float
@@ -214,7 +213,7 @@ class Cost:
     hours: float | None = None
 
     def _repr_html_(self) -> str:
-        """For Jupyter."""
+        """Return the cost as a table for Jupyter."""
         lines = [("nodes", str(self.nodes)), ("node-hours", f"{self.node_hours:.1f}")]
         if self.hours is not None:
             lines.append(("lease", f"{self.hours:g} h"))
@@ -225,10 +224,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Usage:
-    """Load on the machine over an interval: what spoils a run (design, Clean before).
+    """Load on the machine over an interval, which can spoil a run (design, Clean before).
 
-    `outside_cores` are cores used by anything that is not the testbed's, `steal` a share 0..1,
-    `node_cores` cores used by each node.
+    `outside_cores` are cores used by anything outside the testbed, `steal` is a share 0..1, and
+    `node_cores` are cores used by each node.
     """
 
     interval_s: float
@@ -239,37 +238,37 @@ class Usage:
 
 @runtime_checkable
 class Site(Protocol):
-    """Where machines come from. Every call is synchronous, resumable and safe to repeat.
+    """Source of machines. Every call is synchronous, resumable and safe to repeat.
 
     Errors are `schemas.errors.UserError` (the spec or the caller is wrong) or
-    `testbed.sites.contract.SiteError` (says whether and when to try again).
+    `testbed.sites.contract.SiteError` (says whether and when to retry).
     """
 
     kind: str
     capabilities: frozenset[Capability]
 
     def plan(self, spec: TestbedSpec) -> Cost:
-        """Dry run: validate `spec` against this site and tell what it takes. Changes nothing."""
+        """Validate `spec` against this site and return its cost. A dry run: changes nothing."""
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
-        """Bring `spec` up; resumes what an interrupted call left, returns a READY testbed."""
+        """Bring `spec` up and return a READY testbed; resume an interrupted call."""
 
     def status(self, name: str) -> Status:
-        """State of the testbed called `name` (ABSENT when there is none)."""
+        """Return the state of the testbed called `name` (ABSENT if there is none)."""
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
-        """Return the testbed called `name`, or None if it was not brought up whole.
+        """Return the testbed called `name`, or None if it was not brought up completely.
 
         Args:
             name: the testbed.
-            partly: return also a testbed that is only partly there, for looking and stopping.
+            partly: also return an incomplete testbed, for status and stop.
         """
 
     def folder(self, name: str) -> Path:
         """Return the folder of the testbed called `name`; it is missing if there is none."""
 
     def names(self) -> Sequence[str]:
-        """Every testbed this site knows something of, also half-made or half-removed ones."""
+        """Return every testbed with a trace on this site, also half-made or half-removed ones."""
 
     def extend(self, name: str, seconds: float) -> Status:
         """Ask for `seconds` more of lease; a site without leases returns its status."""
@@ -283,16 +282,16 @@ class SnapshotSite(Site, Protocol):
     """`Capability.SNAPSHOT`."""
 
     def snapshot(self, name: str, label: str) -> None:
-        """Freeze the stopped-and-synced state of every node as `label` and go on from it."""
+        """Freeze the stopped-and-synced state of every node as `label` and continue from it."""
 
     def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
-        """Put every node back to `label`: nodes are stopped hard, disks rewound, nodes started."""
+        """Restore every node to `label`: stop the nodes hard, rewind the disks, start the nodes."""
 
     def snapshots(self, name: str) -> Sequence[str]:
-        """Labels, oldest first."""
+        """Return the labels, oldest first."""
 
     def delete_snapshot(self, name: str, label: str) -> None:
-        """Delete the snapshot `label`; the testbed and its other snapshots stay as they are.
+        """Delete the snapshot `label`; the testbed and its other snapshots stay unchanged.
 
         Raises:
             UserError: there is no such snapshot.
@@ -320,7 +319,7 @@ class FaultSite(Site, Protocol):
 
 @dataclass(frozen=True)
 class Doomed:
-    """A device on which provisioning would destroy something."""
+    """A device on which provisioning would destroy data."""
 
     node: str
     device: str
@@ -330,11 +329,11 @@ class Doomed:
 
     @property
     def name(self) -> str:
-        """How people name it when they allow it: ``/dev/sdb@osd0``."""
+        """Name by which people allow the wipe: ``/dev/sdb@osd0``."""
         return f"{self.device}@{self.node}"
 
     def sentence(self) -> str:
-        """For people: what it is and what is on it."""
+        """Return a sentence for people: the device and its content."""
         model = f"{self.model}, " if self.model else ""
         return (
             f"{self.device} of node {self.node} ({model}{format_bytes(self.bytes)}) holds "
@@ -344,33 +343,33 @@ class Doomed:
 
 @runtime_checkable
 class CautiousSite(Site, Protocol):
-    """A site of machines that are somebody's: what they hold, and who they are, is asked first.
+    """A site of machines with owners: it first asks about their data and their host keys.
 
-    Until it is allowed, `provision` refuses in a sentence, before anything is changed.
+    Until both are allowed, `provision` refuses with a sentence, before it changes anything.
     """
 
     def doomed(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[Doomed]:
-        """Devices on which provisioning would destroy something that nobody allowed it to yet."""
+        """Return the devices on which provisioning would destroy data without permission."""
 
     def allow(self, devices: Collection[str] = (), *, host_keys: bool = False) -> None:
-        """Allow the next `provision` to wipe these (`Doomed.name`), and to trust host keys that
-        nobody vouches for. UserError when one is not written that way."""
+        """Allow the next `provision` to wipe these (`Doomed.name`), and to trust host keys without
+        a known origin. UserError if a name has another form."""
 
     def leftovers(self, name: str, progress: Progress = silent) -> Sequence[Doomed]:
-        """Devices of a testbed that is up which hold something and are in nobody's use: a
-        deployment would refuse them unless they hold its own."""
+        """Return the unused devices with content of a running testbed: a deployment would refuse
+        them unless the content is its own."""
 
     def wipe(self, name: str, devices: Collection[str], progress: Progress = silent) -> None:
-        """Wipe these (`Doomed.name`) of a testbed that is up: none that is in use, and none that
-        becomes another in between. UserError, before anything is wiped, when one cannot be."""
+        """Wipe these devices (`Doomed.name`) of a running testbed: none in use, and none that
+        another device replaces meanwhile. UserError, before any wipe, if one cannot be wiped."""
 
 
 @runtime_checkable
 class InspectingSite(Site, Protocol):
-    """A site whose machines can be looked at before anything is made of them."""
+    """A site that can inspect its machines before it changes them."""
 
     def inspect(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[HostFindings]:
-        """What each machine has of what `spec` needs. Changes nothing."""
+        """Return each machine's findings on the needs of `spec`. Changes nothing."""
 
 
 @runtime_checkable
@@ -378,18 +377,18 @@ class UsageSite(Site, Protocol):
     """`Capability.USAGE`."""
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
-        """Counters in seconds to be differenced by `usage_between`."""
+        """Return counters in seconds, for the differences of `usage_between`."""
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
-        """Load between two readings of `usage_counters`."""
+        """Return the load between two readings of `usage_counters`."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of `node` (or of a rack) as read back, and as the spec has it.
+    """A setting of `node` (or of a rack): the value read back, and the spec's value.
 
     `where` is the mapping of a run's calibration that holds it (``groups.osd``), `name` its path
-    below (``disk.positioning``). Numbers are in `unit`. `set_back` puts the spec's into force.
+    below (``disk.positioning``). Numbers are in `unit`. `set_back` applies the spec's value.
     """
 
     node: str
@@ -402,7 +401,7 @@ class Setting:
 
     @property
     def differs(self) -> bool:
-        """True if the setting is not the spec's; the kernel rounds a little."""
+        """True if the setting is not the spec's, apart from the kernel's rounding."""
         if isinstance(self.found, str) or isinstance(self.wanted, str):
             return self.found != self.wanted
         return not math.isclose(self.found, self.wanted, rel_tol=0.001)
@@ -418,34 +417,34 @@ class Setting:
 
 @runtime_checkable
 class SettingsSite(Site, Protocol):
-    """A site that reads back what is in force of the spec's disks, links and shares."""
+    """A site that reads back the settings in force for the spec's disks, links and shares."""
 
     def settings(
         self, name: str, disks: Mapping[str, Sequence[tuple[float, float]]]
     ) -> Sequence[Setting]:
-        """Return every setting of the testbed called `name`, read anew.
+        """Return every setting of the testbed called `name`, freshly read.
 
         Args:
-            name: the testbed's.
-            disks: by node, where an experiment has chosen its disks: mean positioning time
-                (seconds) and bandwidth (bytes/s) of each, in place of the spec's.
+            name: the testbed's name.
+            disks: by node, if an experiment has set its disks: mean positioning time (seconds) and
+                bandwidth (bytes/s) of each disk, in place of the spec's.
         """
 
 
 @runtime_checkable
 class AwakeSite(Site, Protocol):
-    """A site whose machine may be virtual, and can be kept awake while something is measured."""
+    """A site with a possibly virtual machine that can be kept awake during a measurement."""
 
     def kept_awake(self) -> AbstractContextManager[bool]:
-        """The time in which something is measured; gives whether processors are kept awake."""
+        """Keep processors awake inside the context, if needed; gives True if they are."""
 
     def awake_s(self) -> float:
-        """Processor time, in seconds, that went to it so far; 0 where nothing is kept awake."""
+        """Return the processor seconds spent on this so far; 0 if nothing is kept awake."""
 
 
 @dataclass(frozen=True)
 class HostFindings:
-    """Answers of checks on one machine; `machine` is what people call it."""
+    """Results of the checks of one machine; `machine` is its name for people."""
 
     node: str
     machine: str
@@ -453,7 +452,7 @@ class HostFindings:
 
 
 class SiteError(HotbedError):
-    """A site could not do what was asked. `retry_after_s` None means: trying again won't help."""
+    """Failure of a site to do a task. `retry_after_s` None means that a retry does not help."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)

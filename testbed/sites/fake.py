@@ -1,7 +1,7 @@
 """A site in memory: the whole contract and every capability, without a machine.
 
-Tests of the rooms above use it, and it shows what a site must do, in the fewest lines. Its clock
-is injected; leases start and end by it.
+Tests of the packages above use it, and it is a minimal example of a site. Its clock is injected;
+leases start and end by this clock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from testbed.spec import GroupSpec, TestbedSpec
 
 @dataclass
 class _Kept:
-    """What the fake keeps of a testbed. `contents` stands for all that is written on a node."""
+    """Memory of a testbed. `contents` stands for all files of a node."""
 
     spec: TestbedSpec
     number: int
@@ -48,11 +48,11 @@ class FakeSite:
     """See `testbed.sites.contract.Site`.
 
     Args:
-        directory: holds a folder for each testbed; without it testbeds name folders that are none.
+        directory: holds a folder for each testbed; without it testbeds name missing folders.
         clock: seconds since the epoch.
         lease_s: length of a lease; None: testbeds never end.
-        fail_after: provisioning breaks down after so many nodes, once.
-        capacity: nodes that the site has.
+        fail_after: provisioning fails once, after so many nodes.
+        capacity: the site's number of nodes.
     """
 
     kind = "fake"
@@ -162,7 +162,7 @@ class FakeSite:
     # -- capabilities ---------------------------------------------------------------------------
 
     def contents(self, name: str, node: str) -> dict[str, str]:
-        """What is written on a node; stands for its files in tests of snapshots."""
+        """Return the content of a node; it stands for the node's files in tests of snapshots."""
         return self._of(name, node).contents[node]
 
     def snapshot(self, name: str, label: str) -> None:
@@ -207,7 +207,7 @@ class FakeSite:
         kept.faults[node] = (slow, error)
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
-        """See `UsageSite.usage_counters`: a machine on which nothing runs."""
+        """Return the counters of an idle machine; see `UsageSite.usage_counters`."""
         return {"wall": self._clock(), **{f"node:{node}": 0.0 for node in self._of(name).made}}
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:

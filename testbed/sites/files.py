@@ -1,4 +1,4 @@
-"""Locks of testbeds, with the sentences for whoever has to wait."""
+"""Locks of testbeds, with error messages for commands that must wait."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from testbed.sites.contract import SiteError
 
 @contextmanager
 def locked(path: Path, *, timeout_s: float, busy: str) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; it ends with the process, however that ends.
+    """Hold an exclusive lock on `path`; it ends with the process, however the process ends.
 
     Raises:
         UserError: the folder or the file cannot be made.
-        SiteError: with the text `busy`, when somebody else holds it for longer than `timeout_s`.
+        SiteError: with the text `busy`, if another process holds it for longer than `timeout_s`.
     """
     try:
         handle = take(path, timeout_s)

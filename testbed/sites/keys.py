@@ -1,4 +1,4 @@
-"""Keys of a testbed: one to log in with, host keys, and the file of host keys that ssh trusts."""
+"""Keys of a testbed: its login key, its host keys, and the known_hosts file that ssh trusts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOGIN = "id_ed25519"
 
 
 def make(path: Path, comment: str) -> None:
-    """An ed25519 key pair at `path`, unless it is there; the public half is written last.
+    """Make an ed25519 key pair at `path`, unless it exists; the public half is written last.
 
     Raises:
         SiteError: ssh-keygen is missing or failed.
@@ -34,12 +34,12 @@ def make(path: Path, comment: str) -> None:
 
 
 def public(path: Path) -> str:
-    """The public half."""
+    """Return the public half of the key pair at `path`."""
     return path.with_suffix(".pub").read_text().strip()
 
 
 def write_known_hosts(path: Path, nodes: Mapping[str, tuple[str, str]]) -> None:
-    """A known_hosts file from node name -> (address, public host key)."""
+    """Write a known_hosts file from node name -> (address, public host key)."""
     lines = [
         f"{address},{name} {' '.join(key.split()[:2])}" for name, (address, key) in nodes.items()
     ]

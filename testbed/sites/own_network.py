@@ -1,4 +1,4 @@
-"""What a spec says of a network that its site does not make."""
+"""Check of a spec's network settings at a site that does not make the network."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _SET = ("mtu", "congestion_control")
 
 
 def refuse_settings(spec: TestbedSpec, kind: str) -> None:
-    """Refuse what would have to be set on machines whose network is their owner's. Their switch's
-    `priority_levels` are only told.
+    """Refuse settings of a network that belongs to the machines' owner. The switch's
+    `priority_levels` only describe it, and pass.
 
     Raises:
-        UserError: names the first of them.
+        UserError: names the first such setting.
     """
     usual = NetworkSpec()
     for key in _SET:

@@ -1,11 +1,11 @@
-"""What a site of other people's machines remembers of its testbeds, on disk, whole at any moment.
+"""On-disk record of testbeds on other people's machines, consistent at any moment.
 
-A testbed's folder is ``<root>/sites/<kind>/<name>/``, for its owner's eyes only, with
+A testbed's folder is ``<root>/sites/<kind>/<name>/``, private to its owner, with
 
-- ``record.json``: what was asked for and what is known of it, replaced whole;
-- ``journal.jsonl``: a line before each call to the outside and one after it, on the disk before
-  the call is made: after a crash it tells what may have been made (a write-ahead log);
-- ``id_ed25519``, ``known_hosts`` and whatever else the rooms above keep for the testbed.
+- ``record.json``: the request and all that is known of the testbed, replaced atomically;
+- ``journal.jsonl``: a line before each outside call and one after it, on the disk before the call
+(a write-ahead log): after a crash it shows which things may have been made;
+- ``id_ed25519``, ``known_hosts`` and other files that the packages above keep for the testbed.
 
 No secret of the user's is written. `root` is `default_root`.
 """
@@ -27,13 +27,13 @@ from schemas.errors import UserError
 from testbed.sites.files import locked
 
 VERSION = 1
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")  # what testbed.spec lets a testbed be called
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")  # names that testbed.spec allows for a testbed
 _RECORD, _JOURNAL = "record.json", "journal.jsonl"
 
 
 def default_root() -> Path:
-    """Folder of everything that Hotbed remembers for this user on this machine: $HOTBED_STATE, else
-    what a hosted hub keeps, else /var/lib/hotbed for root, else ``~/.local/state/hotbed``."""
+    """Return the folder of all that Hotbed records for this user on this machine: $HOTBED_STATE,
+    else a hosted hub's volume, else /var/lib/hotbed for root, else ``~/.local/state/hotbed``."""
     chosen = os.environ.get("HOTBED_STATE")
     if chosen:
         return Path(chosen).resolve()
@@ -46,9 +46,9 @@ def default_root() -> Path:
 
 
 def _kept_by_a_hub() -> Path | None:
-    """The folder in Chameleon's JupyterHub that is still there after the server was ended, as the
-    home folder is not: on the volume with the user's key pair (OS_KEYPAIR_PRIVATE_KEY is
-    ``/work/.ssh/id_rsa`` there). Without its record a lease would go on with nobody to end it."""
+    """Return the folder in Chameleon's JupyterHub that outlives the server, unlike the home folder.
+    It is on the volume with the user's key pair (OS_KEYPAIR_PRIVATE_KEY is ``/work/.ssh/id_rsa``
+    there). Without its record a lease would continue with nobody to end it."""
     key = Path(os.environ.get("OS_KEYPAIR_PRIVATE_KEY", ""))
     if "JUPYTERHUB_API_TOKEN" not in os.environ or key.parent.name != ".ssh":
         return None
@@ -60,9 +60,9 @@ def _kept_by_a_hub() -> Path | None:
 
 @dataclass
 class Record:
-    """One testbed's memory, while it is held open (see `Records.open`).
+    """One testbed's record, while it is held open (see `Records.open`).
 
-    `data` is what `save` writes: JSON values only; empty for a testbed that nothing is known of.
+    `save` writes `data`: JSON values only; empty for an unknown testbed.
     """
 
     folder: Path
@@ -74,13 +74,13 @@ class Record:
         return self.folder.name
 
     def save(self) -> None:
-        """Write `data`; a crash leaves either the old or the new one."""
+        """Write `data`; a crash leaves either the old or the new content."""
         self._make_folder()
         text = json.dumps({"version": VERSION, **self.data}, indent=1)
         write_file(self.folder / _RECORD, text + "\n", 0o600)
 
     def journal(self, kind: str, **fields: Any) -> None:
-        """Append ``{"entry": kind, **fields}`` and see it onto the disk.
+        """Append ``{"entry": kind, **fields}`` and sync it to the disk.
 
         Args:
             kind: such as ``ask`` before a call that makes something and ``made`` after it; written
@@ -92,7 +92,7 @@ class Record:
         append_line(self.folder / _JOURNAL, line, 0o600)
 
     def entries(self) -> list[dict[str, Any]]:
-        """The journal's lines, oldest first; a line that a crash cut off is left out."""
+        """Return the journal's lines, oldest first, without a line that a crash cut off."""
         return _entries(self.folder / _JOURNAL)
 
     def _make_folder(self) -> None:
@@ -102,11 +102,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """The memory of a `kind` of site.
+    """Records of a `kind` of site.
 
     Args:
         kind: the site's kind.
-        root: another folder than `default_root`.
+        root: replaces `default_root`.
     """
 
     kind: str
@@ -114,15 +114,15 @@ class Records:
 
     @property
     def top(self) -> Path:
-        """The folder with a folder for each testbed."""
+        """Folder that holds a folder for each testbed."""
         return (self.root or default_root()) / "sites" / self.kind
 
     def folder(self, name: str) -> Path:
-        """Folder of one testbed."""
+        """Return the folder of one testbed."""
         return self.top / name
 
     def names(self) -> tuple[str, ...]:
-        """Every testbed that has a record or a journal."""
+        """Return the name of every testbed that has a record or a journal."""
         try:
             folders = sorted(path.name for path in self.top.iterdir() if path.is_dir())
         except (FileNotFoundError, NotADirectoryError):
@@ -132,28 +132,28 @@ class Records:
         return tuple(name for name in folders if _NAME.fullmatch(name))
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The record as it is now, without holding it; None when there is none.
+        """Return the current record without holding it; None if there is none.
 
         Raises:
-            UserError: it is of another version, or was changed by hand.
+            UserError: the record is of another version, or was changed by hand.
         """
         if not _NAME.fullmatch(name):
             return None
         return _read(self.folder(name) / _RECORD)
 
     def entries(self, name: str) -> list[dict[str, Any]]:
-        """The journal as it is now, without holding the record."""
+        """Return the current journal without holding the record."""
         return _entries(self.folder(name) / _JOURNAL) if _NAME.fullmatch(name) else []
 
     @contextmanager
     def open(self, name: str, *, timeout_s: float = 15.0) -> Iterator[Record]:
-        """Hold the testbed's record: no other process works on the testbed meanwhile. Nothing is
-        written, and no folder made, before `Record.save` or `Record.journal`.
+        """Hold the testbed's record: no other process works on the testbed meanwhile. No file or
+        folder is made before `Record.save` or `Record.journal`.
 
         Raises:
             SiteError: another process holds it.
-            UserError: `name` is no name, the record is of another version, or nothing can be
-                written there.
+            UserError: `name` is not a valid name, the record is of another version, or nothing
+                can be written there.
         """
         if not _NAME.fullmatch(name):
             raise UserError(
@@ -166,7 +166,7 @@ class Records:
             yield Record(folder, _read(folder / _RECORD) or {})
 
     def remove(self, name: str) -> None:
-        """Forget the testbed; to be called while it is held open. The record goes last, so that
+        """Forget the testbed; call this while it is held open. The record is removed last, so that
         what a crash leaves is still known.
         """
         folder = self.folder(name)

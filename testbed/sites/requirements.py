@@ -1,7 +1,7 @@
-"""What the machine that runs Hotbed must have for each kind of site, as names of doctor's checks.
+"""Requirements on the machine that runs Hotbed, by kind of site, as names of doctor's checks.
 
-A site's own limits (a quota, a busy lease) are the site's to tell by `plan`; this is about the
-machine under our feet.
+A site's `plan` checks the site's own limits (a quota, a busy lease); this module is about the
+local machine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ANY_SITE = ("ssh",)
-"""Enough for machines that are reached over ssh only."""
+"""Enough for machines that are only reached over ssh."""
 
 LOCAL_SITE = (
     "platform",
@@ -37,12 +37,12 @@ _BY_KIND = {"local": LOCAL_SITE, "chameleon": CHAMELEON_SITE}
 
 
 def requirements(kind: str) -> tuple[str, ...]:
-    """Names of the checks that a testbed on a site of this `kind` needs."""
+    """Return the names of the checks that a testbed on a site of this `kind` needs."""
     return _BY_KIND.get(kind, ANY_SITE)
 
 
 def state_folder(kind: str) -> Path | None:
-    """Where a site of this `kind` keeps disks on this machine; None when it keeps none here."""
+    """Return the folder of a site's disks on this machine; None if it keeps none here."""
     if kind != "local":
         return None
     from testbed.sites.local.names import Places

@@ -1,1 +1,1 @@
-"""stores"""
+"""Stores under test."""

@@ -1,4 +1,4 @@
-"""Waits until a Ceph cluster serves: HEALTH_OK, all OSDs up, every placement group active+clean.
+"""Wait for a Ceph cluster to serve: HEALTH_OK, all OSDs up, every placement group active+clean.
 
 Runs on the admin node, from the agent's bundle (``python3 -m testbed.stores.ceph_wait OSDS
 TIMEOUT_S``) or on standard input of ``python3 -`` (the role ceph). Standard library and rados only.
@@ -17,21 +17,21 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 Ask = Callable[[str, str], Mapping[str, Any]]
-"""(daemon, command) to its JSON answer, daemon being ``mon`` or ``mgr``; raises OSError when it is
-not answered."""
+"""Function from (daemon, command) to the JSON answer; daemon is ``mon`` or ``mgr``. Raises OSError
+without an answer."""
 
 POLL_S = 0.1
 COMMAND_S = 5
 PATIENCE_S = 20.0
-"""For one answer, connecting included; librados' own limits (twice `COMMAND_S`) come first."""
+"""Limit for one answer, with connecting; librados' limits (twice `COMMAND_S`) expire earlier."""
 
 
 def what_is_missing(ask: Ask, osds: int) -> str | None:
-    """What a cluster still lacks, in words; None when it serves.
+    """Return in words what the cluster still lacks, None if the cluster serves.
 
-    After a restart the monitors show what the last manager told them, for as long as half a minute.
-    So placement groups are asked of the manager itself: a new one knows only what living OSDs have
-    reported to it.
+    After a restart the monitors report the old manager's last data for up to half a minute. The
+    manager itself is therefore asked for the placement groups: a new manager knows only reports of
+    living OSDs.
     """
     status = ask("mon", "status")
     up, inside = status["osdmap"]["num_up_osds"], status["osdmap"]["num_in_osds"]
@@ -49,10 +49,10 @@ def what_is_missing(ask: Ask, osds: int) -> str | None:
 
 
 def wait(ask: Ask, osds: int, timeout_s: float, *, clock: Callable[[], float], sleep: Any) -> float:
-    """Poll until the cluster serves; the seconds it took.
+    """Poll until the cluster serves; return the seconds it took.
 
     Raises:
-        TimeoutError: with what was still missing.
+        TimeoutError: the cluster does not serve in time; the message says what is missing.
     """
     start = clock()
     missing: str | None = "the monitors do not answer"
@@ -69,7 +69,7 @@ def wait(ask: Ask, osds: int, timeout_s: float, *, clock: Callable[[], float], s
 
 
 def asker() -> Ask:
-    """Asks the cluster of /etc/ceph/ceph.conf, connecting at the first question that finds it."""
+    """Return an `Ask` of the cluster of /etc/ceph/ceph.conf; it connects at the first question."""
     import rados
 
     connected: list[Any] = []
@@ -84,15 +84,15 @@ def asker() -> Ask:
                 try:
                     cluster.connect()
                 except rados.Error:
-                    # Not by itself: nine file descriptors and four threads would stay, of each
-                    # attempt, and librados ends a process that has none left.
+                    # Without the shutdown, nine file descriptors and four threads would stay per
+                    # attempt, and librados aborts a process that has no descriptor left.
                     cluster.shutdown()
                     raise
                 connected.append(cluster)
             command = json.dumps({"prefix": prefix, "format": "json"})
             call = getattr(connected[0], f"{daemon}_command")
             code, output, message = call(command, b"", timeout=COMMAND_S)
-        except rados.Error as error:  # no OSError of Python's
+        except rados.Error as error:  # not an OSError of Python
             raise OSError(str(error)) from error
         if code != 0:
             raise OSError(abs(code), message)
@@ -103,10 +103,10 @@ def asker() -> Ask:
 
 
 class Apart:
-    """Asks in a process of its own, and in a new one where that one ended or hangs.
+    """An `Ask` in a child process; a new child replaces one that ended or hangs.
 
-    librados aborts the process that it is in when something goes wrong that it did not expect, and
-    was seen to while a store started on a busy machine: one question less, not the end of waiting.
+    librados aborts its process on unexpected errors. An abort was seen while a store started on a
+    busy machine. With a child process, an abort costs one question and does not end the wait.
     """
 
     def __init__(self, make: Callable[[], Ask] = asker, *, patience_s: float = PATIENCE_S) -> None:
@@ -115,10 +115,10 @@ class Apart:
         self._child: tuple[BaseProcess, Connection] | None = None
 
     def __call__(self, daemon: str, prefix: str) -> Mapping[str, Any]:
-        """As any `Ask`.
+        """Ask as any `Ask` does.
 
         Raises:
-            RuntimeError: the process cannot ask at all; it said why on standard error.
+            RuntimeError: the process cannot ask at all; it wrote the reason to standard error.
         """
         child, pipe = self._child = self._child or self._begin()
         try:
@@ -130,7 +130,7 @@ class Apart:
             self.close()
             raise
         except (EOFError, OSError) as error:
-            child.join(1)  # that its code is its own and not that of being killed
+            child.join(1)  # wait first: after a kill, the exit code would be the kill's
             self.close()
             if child.exitcode is not None and child.exitcode > 0:
                 raise RuntimeError("the cluster cannot be asked from here") from error
@@ -142,7 +142,7 @@ class Apart:
 
     def _begin(self) -> tuple[BaseProcess, Connection]:
         ours, its = multiprocessing.Pipe()
-        # A fork, for this file may have come on standard input and cannot be read again.
+        # Fork: this file may have come on standard input, which cannot be read again.
         child = multiprocessing.get_context("fork").Process(
             target=_answer, args=(self._make, its, ours), daemon=True
         )
@@ -161,14 +161,14 @@ class Apart:
 
 
 def _answer(make: Callable[[], Ask], pipe: Connection, others: Connection) -> None:
-    """Answer what comes through `pipe` until its other end, of which `others` is a copy, closes."""
+    """Answer questions from `pipe` until its other end closes; `others` is a copy of that end."""
     others.close()
     ask = make()
     while True:
         try:
             daemon, prefix = pipe.recv()
         except EOFError:
-            os._exit(0)  # an ordinary exit would wait for librados, that may hang
+            os._exit(0)  # a normal exit would wait for librados, which may hang
         try:
             pipe.send((ask(daemon, prefix), None))
         except OSError as error:
@@ -176,7 +176,7 @@ def _answer(make: Callable[[], Ask], pipe: Connection, others: Connection) -> No
 
 
 def main(arguments: list[str]) -> int:
-    """``OSDS TIMEOUT_S``: prints the seconds it took, or a sentence and returns 1."""
+    """Wait for `OSDS TIMEOUT_S`; print the seconds it took, or an error and return 1."""
     osds, timeout_s = int(arguments[0]), float(arguments[1])
     apart = Apart()
     try:

@@ -1,8 +1,8 @@
-"""What a controller can sense and change on a store, real or modelled.
+"""Types for what a controller can sense and change on a real or modelled store.
 
 The same types cross every boundary: a real Ceph (testbed/stores/ceph), a modelled one
-(testbed/simulated), a policy, the journal and its replay. Standard library only: this runs on the
-admin node.
+(testbed/simulated), a policy, the journal and its replay. Standard library only: the module runs on
+the admin node.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from testbed.stores.microstores import (
     microstores_to_json,
 )
 
-# What a policy may ask to see (`Needs.senses`) ...
+# Senses that a policy may ask for (`Needs.senses`) ...
 PRESSURE = "pressure"  # Observation.pressure: the signal of every OSD's node, percent
 OSDS = "osds"  # Observation.osds: the OSD tree with weights and affinities
 PGS = "pgs"  # Observation.pgs: the PG map with acting sets and primaries
-HOT = "hot"  # Observation.hot: the disturbance's ground truth, for the oracle alone
+HOT = "hot"  # Observation.hot: OSDs under the disturbance, for the oracle policy only
 ACTIVITY = "activity"  # Observation.activity: client operations of each PG and OSD
-# ... and to change (`Needs.acts`).
+# ... and acts (`Needs.acts`).
 PRIMARY_AFFINITY = "primary-affinity"
 REWEIGHT_BY_UTILIZATION = "reweight-by-utilization"
 PG_UPMAP = "pg-upmap"
@@ -36,8 +36,8 @@ BALANCER = "balancer"
 
 @dataclass(frozen=True, slots=True)
 class Osd:
-    """One object storage daemon, its node and its place in the OSD map; `rack` is the CRUSH
-    bucket of that type above it, "" where there is none."""
+    """One object storage daemon, its node and its place in the OSD map. `rack` is the name of the
+    CRUSH rack above the OSD, "" without a rack."""
 
     id: int
     node: str
@@ -50,10 +50,10 @@ class Osd:
 
 
 class Pg(NamedTuple):
-    """One placement group. `up` is what CRUSH (with upmaps) says, `acting` who serves now;
-    the first of `acting` is the primary. `upmap` tells that an explicit pg-upmap pins it.
+    """One placement group. `up` is the set that CRUSH (with upmaps) wants; `acting` serves now. The
+    first of `acting` is the primary. `upmap` is True if a pg-upmap pins the PG.
 
-    A tuple, which is made in a quarter of a frozen dataclass's time: a step may change thousands.
+    A tuple: it takes a quarter of a frozen dataclass's creation time; a step may change thousands.
     """
 
     id: str
@@ -64,14 +64,14 @@ class Pg(NamedTuple):
 
     @property
     def primary(self) -> int:
-        """The OSD that serves reads, -1 when there is none."""
+        """The OSD that serves reads, -1 without one."""
         return self.acting[0] if self.acting else -1
 
 
 @dataclass(frozen=True, slots=True)
 class OpRates:
-    """Operations a second. Of a PG: its clients'. Of an OSD: reads and writes that it carries out
-    for clients or for another OSD's replica, recovery left out."""
+    """Operations per second. For a PG: operations of its clients. For an OSD: reads and writes for
+    clients and for replicas of other OSDs' PGs, without recovery."""
 
     reads: float = 0.0
     writes: float = 0.0
@@ -79,11 +79,11 @@ class OpRates:
 
 @dataclass(frozen=True)
 class Activity:
-    """Who works how much, and what is on its way.
+    """Load of each PG and OSD, and the PGs that are still moving.
 
-    A PG or OSD that could not be sensed is absent. `unclean` are PGs that are not known to be
-    active+clean where the map wants them: a PG that has just been moved counts until its primary
-    has reported itself clean in its new place.
+    A PG or OSD that could not be sensed is absent. `unclean` holds PGs that are not known to be
+    active+clean where the map wants them. A moved PG stays in `unclean` until its primary reports
+    it clean in its new place.
     """
 
     pgs: Mapping[str, OpRates] = field(default_factory=dict)
@@ -93,10 +93,10 @@ class Activity:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was sensed in one control interval, the mean over the interval where it is a rate.
+    """Values sensed in one control interval. Each rate is the mean over the interval.
 
-    `t_s` counts from the controller's start. `pressure` maps an OSD to the percentage (0 to 100)
-    of its node's signal; an OSD that could not be sensed is absent. `signal` names the signal.
+    `t_s` counts from the controller's start. `pressure` maps an OSD to the percentage (0 to 100) of
+    its node's signal. An OSD that could not be sensed is absent. `signal` is the signal's name.
     """
 
     t_s: float
@@ -112,7 +112,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class SetPrimaryAffinity:
-    """`ceph osd primary-affinity`: 0 to 1, the chance that the OSD is primary of its PGs."""
+    """Action `ceph osd primary-affinity`: 0 to 1, the chance that the OSD is primary of its PGs."""
 
     osd: int
     value: float
@@ -121,7 +121,7 @@ class SetPrimaryAffinity:
 
 @dataclass(frozen=True)
 class SwapPrimary:
-    """`ceph osd pg-upmap` with the same OSDs in another order: `osd` becomes the primary.
+    """Action `ceph osd pg-upmap` with the same OSDs in another order: `osd` becomes the primary.
 
     No data moves. A store sends all swaps of one step concurrently, as one map epoch."""
 
@@ -132,7 +132,7 @@ class SwapPrimary:
 
 @dataclass(frozen=True)
 class ClearUpmap:
-    """`ceph osd rm-pg-upmap`: the PG goes back to what CRUSH says."""
+    """Action `ceph osd rm-pg-upmap`: the PG returns to the set that CRUSH computes."""
 
     pg: str
     kind: str = PG_UPMAP
@@ -140,8 +140,8 @@ class ClearUpmap:
 
 @dataclass(frozen=True)
 class MoveReplica:
-    """`ceph osd pg-upmap-items`: `source` is replaced by `target`, and data moves (a PG that a
-    pg-upmap pins already gets another such with `target` in the place of `source`)."""
+    """Action `ceph osd pg-upmap-items`: `target` replaces `source`, and data moves. If a pg-upmap
+    already pins the PG, the PG gets a new pg-upmap with `target` in place of `source`."""
 
     pg: str
     source: int
@@ -151,7 +151,7 @@ class MoveReplica:
 
 @dataclass(frozen=True)
 class ReweightByUtilization:
-    """`ceph osd reweight-by-utilization OLOAD MAX_CHANGE MAX_OSDS`, Ceph's own defaults."""
+    """Action `ceph osd reweight-by-utilization OLOAD MAX_CHANGE MAX_OSDS`, with Ceph's defaults."""
 
     oload: int = 120
     max_change: float = 0.05
@@ -161,7 +161,7 @@ class ReweightByUtilization:
 
 @dataclass(frozen=True)
 class SetBalancer:
-    """Switch Ceph's balancer module: mode ``upmap`` or ``none`` (off)."""
+    """Action that switches Ceph's balancer module to mode ``upmap`` or ``none`` (off)."""
 
     mode: str
     kind: str = BALANCER
@@ -194,9 +194,9 @@ _ACTIONS: dict[str, type[Any]] = {
 
 @dataclass(frozen=True)
 class Effect:
-    """What came of one action: `ok`, what the store said, and how long it took (seconds).
+    """Result of one action: `ok`, the store's message, and the duration in seconds.
 
-    `detail` holds numbers worth keeping, such as ``weights_changed`` or ``stall_s``."""
+    `detail` holds further numbers, such as ``weights_changed`` or ``stall_s``."""
 
     ok: bool
     message: str = ""
@@ -206,7 +206,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a policy must be able to sense and change; a store that lacks any is refused by name."""
+    """Senses and acts that a policy requires. A store that lacks any is refused by name."""
 
     senses: frozenset[str] = frozenset({PRESSURE, OSDS})
     acts: frozenset[str] = frozenset({PRIMARY_AFFINITY})
@@ -216,23 +216,23 @@ class Store(Protocol):
     """A store that can be sensed and changed."""
 
     def offers(self) -> Needs:
-        """Everything this store, in this version, can sense and change."""
+        """Return everything that this store, in this version, can sense and change."""
 
     def sense(self, senses: frozenset[str]) -> Observation:
-        """One observation; rates are means since the previous call. Raises StoreError."""
+        """Return one observation; rates are means since the previous call. Raises StoreError."""
 
     def act(self, actions: Sequence[Action]) -> Sequence[Effect]:
-        """Carry out `actions`, alike ones concurrently; one effect each, in order."""
+        """Carry out `actions`, alike ones concurrently; return one effect each, in order."""
 
     def save(self) -> Mapping[str, Any]:
-        """Everything a controller may change, as JSON-able data for `restore`."""
+        """Return everything that a controller may change, as JSON-able data for `restore`."""
 
     def restore(self, saved: Mapping[str, Any]) -> Sequence[Effect]:
-        """Put back what `save` saw."""
+        """Restore the state that `save` returned."""
 
 
 def action_to_json(action: Action) -> dict[str, Any]:
-    """An action as a flat mapping with its class under ``action``."""
+    """Return an action as a flat mapping with its class name under ``action``."""
     name = type(action).__name__
     if isinstance(action, SetResources):
         return {"action": name} | asdict(action)
@@ -240,7 +240,7 @@ def action_to_json(action: Action) -> dict[str, Any]:
 
 
 def action_from_json(data: Mapping[str, Any]) -> Action:
-    """The inverse of `action_to_json`; ValueError for an unknown action or field."""
+    """Invert `action_to_json`; raise ValueError for an unknown action or field."""
     fields = {key: value for key, value in data.items() if key not in ("action", "kind")}
     try:
         if "resources" in fields:
@@ -252,7 +252,7 @@ def action_from_json(data: Mapping[str, Any]) -> Action:
 
 
 def osd_to_json(osd: Osd) -> dict[str, Any]:
-    """`asdict` of an OSD, five times as fast: there may be 10,000."""
+    """Return `asdict` of an OSD, five times as fast: there may be 10,000 OSDs."""
     return {
         "id": osd.id,
         "node": osd.node,
@@ -266,17 +266,17 @@ def osd_to_json(osd: Osd) -> dict[str, Any]:
 
 
 def pg_to_json(pg: Pg) -> dict[str, Any]:
-    """`asdict` of a PG, likewise: there may be 65,536."""
+    """Return `asdict` of a PG, faster as in `osd_to_json`: there may be 65,536 PGs."""
     return {"id": pg.id, "up": pg.up, "acting": pg.acting, "upmap": pg.upmap, "bytes": pg.bytes}
 
 
 def osd_from_json(data: Mapping[str, Any]) -> Osd:
-    """The inverse of `osd_to_json`."""
+    """Invert `osd_to_json`."""
     return Osd(**data)
 
 
 def pg_from_json(data: Mapping[str, Any]) -> Pg:
-    """The inverse of `pg_to_json`."""
+    """Invert `pg_to_json`."""
     up, acting = tuple(data["up"]), tuple(data["acting"])
     return Pg(data["id"], up, acting, data["upmap"], data["bytes"])
 
@@ -286,8 +286,8 @@ def observation_to_json(
     osds: Sequence[Mapping[str, Any]] | None = None,
     pgs: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """An observation as JSON-able data (OSD numbers become strings, as JSON keys are). `osds` and
-    `pgs` are what `osd_to_json` and `pg_to_json` make of its OSDs and PGs, if that is at hand."""
+    """Return an observation as JSON-able data (OSD numbers become strings, as JSON keys are).
+    `osds` and `pgs` are ready results of `osd_to_json` and `pg_to_json`, if the caller has them."""
     if osds is None:
         osds = [osd_to_json(osd) for osd in observation.osds]
     if pgs is None:
@@ -309,7 +309,7 @@ def observation_to_json(
 
 
 def _activity_to_json(activity: Activity) -> dict[str, Any]:
-    """A pair of rates for each PG and OSD: a thousand PGs are journalled every step."""
+    """Return a pair of rates per PG and OSD: a thousand PGs are journalled every step."""
     return {
         "pgs": {pg: [rates.reads, rates.writes] for pg, rates in activity.pgs.items()},
         "osds": {str(osd): [rates.reads, rates.writes] for osd, rates in activity.osds.items()},
@@ -330,7 +330,7 @@ def observation_from_json(
     osds: tuple[Osd, ...] | None = None,
     pgs: tuple[Pg, ...] | None = None,
 ) -> Observation:
-    """The inverse of `observation_to_json`; `osds` and `pgs` are those of `data`, if at hand."""
+    """Invert `observation_to_json`; `osds` and `pgs` are already parsed parts of `data`, if any."""
     return Observation(
         t_s=data["t_s"],
         interval_s=data["interval_s"],

@@ -1,10 +1,9 @@
-"""A Ceph-like store in memory, for tests, demonstrations without a cluster, and other rooms' fakes.
+"""Ceph-like store in memory, for tests, demonstrations without a cluster, and fakes elsewhere.
 
-Affinities and upmaps have Ceph's semantics: an upmap replaces a PG's up set; then the up set is
-walked in order and an OSD with an affinity below 1 is passed over when a hash of (PG, OSD) says
-so; if all are passed over, the first one passed serves. (Ceph hashes with rjenkins, this with
-BLAKE2: the same law, other PGs.) Pressures are whatever the test says they are. It measures
-nothing: no run made on it is a measurement.
+Affinities and upmaps have Ceph's semantics. An upmap replaces a PG's up set. The first OSD of the
+up set that accepts becomes primary. An OSD with an affinity below 1 declines if a hash of (PG, OSD)
+says so. If all decline, the first one serves. (Ceph hashes with rjenkins, this store with BLAKE2:
+the same law, other PGs.) The test supplies the pressures. No run on this store is a measurement.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ EVERYTHING = Needs(
 )
 
 Pressures = Callable[[int], Mapping[int, float]]
-"""Number of the sense (from 0) to percent by OSD."""
+"""Function from the number of the sense (from 0) to percent by OSD."""
 
 
 def passed_over(pg: str, osd: int, affinity: float) -> bool:
-    """Whether an OSD with `affinity` declines to be primary of `pg`; a fixed draw for each pair."""
+    """Return True if an OSD with `affinity` declines to be primary of `pg`; fixed for each pair."""
     if affinity >= 1:
         return False
     digest = hashlib.blake2b(f"{pg}/{osd}".encode(), digest_size=2).digest()
@@ -64,7 +63,7 @@ def passed_over(pg: str, osd: int, affinity: float) -> bool:
 
 
 def acting_set(pg: str, up: Sequence[int], affinity: Mapping[int, float]) -> tuple[int, ...]:
-    """`up` with the OSD that serves as primary moved to the front."""
+    """Return `up` with the primary moved to the front."""
     for osd in up:
         if not passed_over(pg, osd, affinity[osd]):
             return (osd, *(other for other in up if other != osd))
@@ -72,7 +71,7 @@ def acting_set(pg: str, up: Sequence[int], affinity: Mapping[int, float]) -> tup
 
 
 def place(osds: Sequence[int], pg_count: int, size: int, seed: int) -> dict[str, tuple[int, ...]]:
-    """Random replica sets, as CRUSH would draw them on one OSD a node."""
+    """Return random replica sets, as CRUSH would draw them with one OSD per node."""
     random = Random(seed)
     return {f"1.{n:x}": tuple(random.sample(list(osds), size)) for n in range(pg_count)}
 
@@ -81,13 +80,13 @@ class FakeStore:
     """A store with `osd_count` OSDs, one on each node ``node<i>``.
 
     Args:
-        pressures: what is sensed; calm everywhere by default.
+        pressures: the sensed pressures; calm everywhere by default.
         fail_senses, fail_acts: numbers (from 0) of the calls that raise StoreError.
-        hang_s: seconds by which every sense is late.
-        path: keep the OSD map in this file, so that it outlives the process.
-        racks: OSDs are put into so many racks in turn; 0 for none.
-        rates: of each PG's clients; what is absent is idle.
-        recovery: how many senses it takes until a PG that was moved is clean.
+        hang_s: delay of every sense, in seconds.
+        path: file that keeps the OSD map, so that the map outlives the process.
+        racks: number of racks; OSDs are assigned to them in turn; 0 for none.
+        rates: client rates of each PG; an absent PG is idle.
+        recovery: number of senses until a moved PG is clean.
     """
 
     def __init__(
@@ -119,11 +118,11 @@ class FakeStore:
         self.epoch = 1
         self.senses = 0
         self.acts = 0
-        self.fail_restores = 0  # this many restores fail before one works
+        self.fail_restores = 0  # number of restores that fail before one works
         self.rates = dict(rates or {})
         self.sizes: dict[str, int] = {}  # bytes by PG; 0 where absent
         self._recovery = recovery
-        self._moving: dict[str, int] = {}  # PG -> senses until it is clean
+        self._moving: dict[str, int] = {}  # PG -> senses until the PG is clean
         self._pressures = pressures or (lambda _: dict.fromkeys(self.osds, 5.0))
         self._hot = hot
         self._fail_senses = fail_senses
@@ -157,7 +156,7 @@ class FakeStore:
         )
 
     def activity(self) -> Activity:
-        """Loads under the present map; one sense nearer to the end of recovery."""
+        """Return the loads under the current map; each call advances recovery by one sense."""
         reads, writes = dict.fromkeys(self.osds, 0.0), dict.fromkeys(self.osds, 0.0)
         for pg in self.pgs():
             rate = self.rates.get(pg.id, OpRates())
@@ -170,7 +169,7 @@ class FakeStore:
         return Activity(dict(self.rates), osds, unclean)
 
     def pgs(self) -> tuple[Pg, ...]:
-        """The PG map now."""
+        """Return the current PG map."""
         affinity = {osd.id: osd.primary_affinity for osd in self.osds.values()}
         result = []
         for pg, crush in self.crush.items():
@@ -180,14 +179,14 @@ class FakeStore:
         return tuple(result)
 
     def primaries(self) -> dict[int, int]:
-        """How many PGs each OSD serves."""
+        """Return the number of PGs that each OSD serves."""
         counts = dict.fromkeys(self.osds, 0)
         for pg in self.pgs():
             counts[pg.primary] += 1
         return counts
 
     def act(self, actions: Sequence[Action]) -> Sequence[Effect]:
-        """See `Store`. Alike actions make one epoch."""
+        """See `Store`. Actions of one kind share one epoch."""
         number, self.acts = self.acts, self.acts + 1
         if number in self._fail_acts:
             raise StoreError(f"act {number} failed, as it was told to")
@@ -214,7 +213,7 @@ class FakeStore:
             if self._recovery:
                 self._moving[action.pg] = self._recovery
         elif isinstance(action, ReweightByUtilization):
-            # All OSDs are equally full: there is nothing to change, as under a fio hotspot.
+            # All OSDs are equally full, so nothing changes, as under a fio hotspot.
             return Effect(True, "no change", detail={"weights_changed": 0, "bytes_moved": 0})
         elif isinstance(action, SetBalancer):
             self.balancer = action.mode

@@ -1,9 +1,9 @@
-"""What MOS senses and changes: microstores, the machines and shares they hold, and the pool.
+"""Types for what MOS senses and changes: microstores, their machines and shares, and the pool.
 
-A microstore is an object store of its own (proxies and storage servers) that serves some tenants
-(MOS, sections 4 and 6). Basic MOS moves whole machines between microstores and the free pool
-(Algorithm 1), MOS++ moves shares of them (containers: Algorithm 2). Standard library only: this
-runs on the admin node.
+A microstore is a separate object store (proxies and storage servers) for a set of tenants (MOS,
+sections 4 and 6). Basic MOS moves whole machines between microstores and the free pool (Algorithm
+1). MOS++ moves shares of machines (containers: Algorithm 2). Standard library only: the module runs
+on the admin node.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 MICROSTORES = "microstores"  # a sense: Observation.microstores
-RESOURCES = "resources"  # an act: the shares that a microstore holds
+RESOURCES = "resources"  # an act: the shares of a microstore
 MACHINES = "machines"  # an act: whole machines
 TENANTS = "tenants"  # an act: which microstore serves a tenant
 MEASURES = ("proxy_cpu", "storage_cpu", "network", "disk")
-"""What utilization is told of, each as a fraction of what the microstore holds of it."""
+"""Measures of utilization, each as a fraction of the microstore's share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Shares: cores of proxies and of storage servers, bytes a second between clients and proxies,
-    and disks of either class (equation 1 of the paper)."""
+    """Shares: cores of proxies and storage servers, bytes per second between clients and proxies,
+    and disks of both classes (equation 1 of the paper)."""
 
     proxy_cores: float = 0.0
     storage_cores: float = 0.0
@@ -50,7 +50,7 @@ class Resources:
         )
 
     def within(self, other: Resources, tolerance: float = 1e-9) -> bool:
-        """Nothing here exceeds `other`, but for rounding (relative to the larger number)."""
+        """Return True if nothing exceeds `other`, up to rounding relative to the larger number."""
         for name in RESOURCE_NAMES:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine > theirs + tolerance * max(1.0, abs(theirs)):
@@ -64,8 +64,8 @@ NOTHING = Resources()
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that basic MOS hands out whole; `holds` is what a microstore gets with it and
-    `microstore` who has it, "" while it is free."""
+    """A machine that basic MOS assigns whole. `holds` are the resources that it gives a microstore;
+    `microstore` is its current owner, "" if the machine is free."""
 
     name: str
     holds: Resources
@@ -74,12 +74,12 @@ class Machine:
 
 @dataclass(frozen=True)
 class Tenant:
-    """What a workload monitor saw of a tenant in the interval.
+    """Measurements of one tenant by the workload monitor, over the interval.
 
-    Rates are of finished requests and of their bytes; latencies in seconds, None where nothing
-    finished (p95 also where ten requests beyond it are missing). `sizes` counts requests by the
-    power of two that their object's size, in bytes, does not exceed (the key is the exponent).
-    `workers` is the tenant's offered concurrency, where it is known.
+    Rates count finished requests and their bytes. Latencies are in seconds, None without finished
+    requests (p95 also with fewer than ten requests beyond it). `sizes` counts requests by the
+    exponent (key) of a power of two that the object's size, in bytes, does not exceed. `workers` is
+    the tenant's offered concurrency, if known.
     """
 
     name: str
@@ -96,10 +96,10 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Microstore:
-    """A microstore: what it holds and how much of that is used.
+    """A microstore: its resources and their utilization.
 
-    `utilization` maps a measure (`MEASURES`) to a fraction (0 to 1), the mean over the interval; a
-    measure that could not be sensed is absent. `slots` holds the largest of them in each sampling
+    `utilization` maps a measure (`MEASURES`) to a fraction (0 to 1), the mean over the interval. A
+    measure that could not be sensed is absent. `slots` holds the largest measure in each sampling
     slot of the interval (1 % of an epoch in section 6), for Algorithm 2's sample().
     """
 
@@ -111,8 +111,8 @@ class Microstore:
 
 @dataclass(frozen=True)
 class Microstores:
-    """Everything that MOS knows of: `total` is the pool of all resources, `step` the smallest share
-    of each that can be given (a container), `machines` what basic MOS has instead of shares."""
+    """Everything that MOS knows. `total` is the pool of all resources, `step` the smallest share of
+    each (a container). `machines` is what basic MOS uses instead of shares."""
 
     stores: tuple[Microstore, ...]
     tenants: tuple[Tenant, ...] = ()
@@ -122,14 +122,14 @@ class Microstores:
 
     @property
     def free(self) -> Resources:
-        """What no microstore holds."""
+        """Resources that no microstore holds."""
         left = self.total
         for store in self.stores:
             left = left - store.resources
         return left
 
     def store(self, name: str) -> Microstore:
-        """The microstore called `name`; KeyError when there is none."""
+        """Return the microstore called `name`; raise KeyError if there is none."""
         for store in self.stores:
             if store.name == name:
                 return store
@@ -138,8 +138,8 @@ class Microstores:
 
 @dataclass(frozen=True)
 class SetResources:
-    """The microstore holds `resources` from now on; of a step's actions the store carries out
-    those first that give something up."""
+    """Action: the microstore holds `resources` from now on. Of a step's actions, the store carries
+    out first those that give something up."""
 
     microstore: str
     resources: Resources
@@ -148,7 +148,7 @@ class SetResources:
 
 @dataclass(frozen=True)
 class AssignMachine:
-    """The whole machine goes to `microstore`, to the pool where that is ""."""
+    """Action: the whole machine moves to `microstore`, or to the pool if `microstore` is ""."""
 
     machine: str
     microstore: str
@@ -157,7 +157,7 @@ class AssignMachine:
 
 @dataclass(frozen=True)
 class MapTenant:
-    """`microstore` serves the tenant's requests from now on (section 9's detect-and-map)."""
+    """Action: `microstore` serves the tenant's requests from now on (section 9, detect-and-map)."""
 
     tenant: str
     microstore: str
@@ -165,12 +165,12 @@ class MapTenant:
 
 
 def resources_to_json(resources: Resources) -> dict[str, float]:
-    """The five numbers by name."""
+    """Return the five numbers by name."""
     return {name: getattr(resources, name) for name in RESOURCE_NAMES}
 
 
 def microstores_to_json(seen: Microstores) -> dict[str, Any]:
-    """As JSON-able data: exponents become strings, as JSON keys are."""
+    """Return JSON-able data; exponents become strings, as JSON keys are."""
     return {
         "stores": [
             {
@@ -202,7 +202,7 @@ def _tenant_to_json(tenant: Tenant) -> dict[str, Any]:
 
 
 def microstores_from_json(data: Mapping[str, Any]) -> Microstores:
-    """The inverse of `microstores_to_json`."""
+    """Invert `microstores_to_json`."""
     return Microstores(
         stores=tuple(
             Microstore(

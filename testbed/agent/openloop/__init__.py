@@ -1,1 +1,1 @@
-"""An open-loop writer: writes at given rates to given placement groups, whatever the store does."""
+"""Open-loop writer: writes to given placement groups at fixed rates, independent of the store."""

@@ -1,7 +1,7 @@
-"""A histogram of latencies whose buckets grow with the value, as in HdrHistogram.
+"""Histogram of latencies with buckets that grow with the value, as in HdrHistogram.
 
-A value is counted in whole microseconds, in a bucket not wider than 1/128 of it: so quantiles are
-exact to 0.8 %, from microseconds to hours, in a few hundred counts.
+A value is counted in whole microseconds, in a bucket at most 1/128 of the value wide. So quantiles
+are exact to 0.8 %, from microseconds to hours, in a few hundred counts.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _SUB = 1 << _BITS
 
 
 def bucket_of(microseconds: int) -> int:
-    """The bucket of a value of at least 0."""
+    """Return the bucket of a value of at least 0."""
     shift = max(0, microseconds.bit_length() - _BITS - 1)
     return shift * _SUB + (microseconds >> shift)
 
 
 def bounds_us(bucket: int) -> tuple[int, int]:
-    """The first value (microseconds) of a bucket and the first one above it."""
+    """Return the first value (microseconds) of a bucket and the first value above the bucket."""
     shift = max(0, bucket // _SUB - 1)
     low = (bucket - shift * _SUB) << shift
     return low, low + (1 << shift)
@@ -38,7 +38,7 @@ class Histogram:
     max_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one value; a negative one (clocks) is taken for 0."""
+        """Count one value; a negative value (clocks) counts as 0."""
         value = max(0.0, seconds)
         bucket = bucket_of(int(value * 1e6))
         self.counts[bucket] = self.counts.get(bucket, 0) + 1
@@ -49,12 +49,12 @@ class Histogram:
 
     @property
     def mean_s(self) -> float | None:
-        """The mean; None when nothing was counted."""
+        """The mean; None if nothing was counted."""
         return self.sum_s / self.total if self.total else None
 
     def quantile_s(self, share: float) -> float | None:
-        """The smallest value with at least `share` (0 to 1) of all at or below it; None when
-        nothing was counted. It is the middle of its bucket, within the extremes that were seen."""
+        """Return the smallest value with at least `share` (0 to 1) of all at or below it: the
+        middle of its bucket, within the seen extremes. None if nothing was counted."""
         if not self.total:
             return None
         wanted, seen = max(1, math.ceil(share * self.total - 1e-9)), 0
@@ -66,7 +66,7 @@ class Histogram:
         raise AssertionError("the counts do not add up to their total")
 
     def to_json(self) -> dict[str, object]:
-        """As JSON-able data."""
+        """Return the histogram as JSON-able data."""
         return {
             "counts": {str(bucket): count for bucket, count in sorted(self.counts.items())},
             "sum_s": self.sum_s,
@@ -76,7 +76,7 @@ class Histogram:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Histogram:
-        """The inverse of `to_json`; ValueError for anything else."""
+        """Invert `to_json`; raise ValueError for anything else."""
         try:
             counts = {int(bucket): int(n) for bucket, n in dict(data["counts"]).items()}  # type: ignore[call-overload]
             low, high = data["min_s"], data["max_s"]
@@ -92,7 +92,7 @@ class Histogram:
 
 
 def merged(parts: Iterable[Histogram]) -> Histogram:
-    """One histogram with everything that `parts` counted."""
+    """Return one histogram with all counts of `parts`."""
     whole = Histogram()
     for part in parts:
         for bucket, count in part.counts.items():

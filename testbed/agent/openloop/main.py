@@ -1,8 +1,8 @@
 """The program: ``python3 program.pyz PLAN.json`` on a client node.
 
 Prints JSON lines: ``{"event": "start", "wall", "pool", "pg_num", "objects", "prefill_s"}`` when the
-load starts, an event ``second`` each second, and an event ``end`` with the summary. What is wrong
-is one sentence on standard error: exit code 2 for the plan, 1 for the store.
+load starts, an event ``second`` each second, and an event ``end`` with the summary. An error is one
+sentence on standard error, with exit code 2 for the plan and 1 for the store.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class RealTime:
 
 
 def emit(event: str, row: dict[str, Any]) -> None:
-    """Print an event at once: what was told before a kill is not lost."""
+    """Print an event at once, so that a kill does not lose it."""
     print(json.dumps({"event": event, **row}, allow_nan=False), flush=True)
 
 
 def load(plan: Plan, sender: Sender) -> dict[str, Any]:
-    """Carry out the load of a plan; the summary."""
+    """Carry out the load of a plan; return the summary."""
     writer = Writer(
         arrivals(plan.rates, plan.duration_s, plan.seed, plan.arrivals, plan.objects_per_pg),
         sender,
@@ -62,7 +62,7 @@ def load(plan: Plan, sender: Sender) -> dict[str, Any]:
         keep=plan.keep_requests,
     )
     gc.collect()
-    gc.freeze()  # what is there now stays: later collections are short
+    gc.freeze()  # exempt existing objects: later collections are short
     return writer.run() | {"cpu_s": time.process_time()}
 
 
@@ -83,7 +83,7 @@ def run(plan: Plan) -> None:
 
 
 def read_plan(path: str) -> Plan:
-    """The plan in a file; UserError when it is none."""
+    """Return the plan in a file; raise UserError if there is no valid plan."""
     try:
         return plan_from_json(json.loads(Path(path).read_text()))
     except (OSError, ValueError) as error:
@@ -91,7 +91,7 @@ def read_plan(path: str) -> Plan:
 
 
 def main() -> None:
-    """Entry point. Leaves by os._exit: librados would wait for what is in flight."""
+    """Run the program. Leaves by os._exit: librados would wait for writes in flight."""
     code = 0
     try:
         if len(sys.argv) != 2:

@@ -1,6 +1,6 @@
-"""Which placement group an object's name hashes to, and names for wanted placement groups.
+"""Mapping from object names to placement groups, and names for given placement groups.
 
-Ceph hashes the name with Robert Jenkins' 1996 function (``ceph_str_hash_rjenkins``) and folds the
+Ceph hashes the name with Robert Jenkins' 1996 function (``ceph_str_hash_rjenkins``). It folds the
 hash into the pool's number of PGs (``ceph_stable_mod``). The constants are part of every cluster's
 placement. Objects have no namespace and no locator key here.
 """
@@ -14,8 +14,8 @@ _GOLDEN = 0x9E3779B9
 _WORD = 0xFFFFFFFF
 _BLOCK = 12
 MOST_TRIES_A_NAME = 1000
-"""Times the number of PGs: with so many tries a name that fits is found but for one case in e^1000,
-if the PG exists."""
+"""Tries per name, times the number of PGs. With that many tries, the search for a name in an
+existing PG fails with probability e^-1000."""
 
 
 def _mix(a: int, b: int, c: int) -> tuple[int, int, int]:
@@ -40,40 +40,40 @@ def _words(block: bytes) -> tuple[int, int, int]:
 
 
 def name_hash(name: bytes) -> int:
-    """The 32-bit hash of an object's name."""
+    """Return the 32-bit hash of an object's name."""
     a, b, c = _GOLDEN, _GOLDEN, 0
     whole = len(name) - len(name) % _BLOCK
     for start in range(0, whole, _BLOCK):
         x, y, z = _words(name[start : start + _BLOCK])
         a, b, c = _mix((a + x) & _WORD, (b + y) & _WORD, (c + z) & _WORD)
     rest = name[whole:]
-    # The lowest byte of the third word is the length's.
+    # The lowest byte of the third word is reserved for the length.
     x, y, z = _words(rest[:8].ljust(8, b"\0") + b"\0" + rest[8:].ljust(3, b"\0"))
     _, _, c = _mix((a + x) & _WORD, (b + y) & _WORD, (c + z + len(name)) & _WORD)
     return c
 
 
 def stable_mod(value: int, count: int) -> int:
-    """`value` folded into `count` (1 or more) such that few values move when `count` grows."""
+    """Fold `value` into `count` (1 or more) such that few values move when `count` grows."""
     mask = (1 << (count - 1).bit_length()) - 1
     folded = value & mask
     return folded if folded < count else value & (mask >> 1)
 
 
 def pg_of(name: str, pool: int, pg_num: int) -> str:
-    """Id (``"2.1f"``) of the placement group of an object in the pool with this number."""
+    """Return the id (``"2.1f"``) of an object's placement group in the pool with this number."""
     return f"{pool}.{stable_mod(name_hash(name.encode()), pg_num):x}"
 
 
 def names_for(
     pgids: Iterable[str], pool: int, pg_num: int, count: int, prefix: str = "hotbed-ol"
 ) -> Mapping[str, tuple[str, ...]]:
-    """`count` object names for each of `pgids`, always the same ones: ``<prefix>-<number>``.
+    """Return `count` object names for each of `pgids`, always the same: ``<prefix>-<number>``.
 
-    They depend on nothing but the arguments, so that another run overwrites the same objects.
+    The names depend only on the arguments, so that another run overwrites the same objects.
 
     Raises:
-        ValueError: a PG is none of the pool's.
+        ValueError: a PG is not in the pool.
     """
     wanted: dict[int, list[str]] = {}
     order = list(pgids)

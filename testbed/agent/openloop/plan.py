@@ -1,4 +1,4 @@
-"""What an open-loop writer is asked to do, checked on the node that does it."""
+"""Plan of an open-loop writer, checked on the node that runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.errors import UserError
 POISSON, CONSTANT = "poisson", "constant"
 MOST_IN_FLIGHT_BYTES = 2**30
 BALLAST_BYTES = 2**22
-"""Of each object of the ballast."""
+"""Size of each ballast object."""
 
 MOST_BALLAST = 1024
 _PGID = re.compile(r"(\d+)\.([0-9a-f]+)")
@@ -21,14 +21,14 @@ _PGID = re.compile(r"(\d+)\.([0-9a-f]+)")
 
 @dataclass(frozen=True)
 class Plan:
-    """Writes of `object_bytes` for `duration_s` seconds, `rates` of them a second by PG id.
+    """Writes of `object_bytes` for `duration_s` seconds at `rates`, in writes per second by PG id.
 
-    A write overwrites one of `objects_per_pg` objects of its PG. Requests beyond `max_in_flight`
-    are held back by the client, their latency counting from their intended start all the same.
-    After the duration what is in flight gets `drain_s` seconds to end. `prefill` writes every
-    object once before the start, and besides `ballast_per_pg` objects of `BALLAST_BYTES` into every
-    PG, which nothing writes again: what moving a PG then costs does not depend on the size of the
-    writes. `keep_requests` lists every single request in the summary.
+    A write overwrites one of `objects_per_pg` objects of its PG. The client holds back requests
+    beyond `max_in_flight`; their latency still counts from the intended start. After the duration,
+    writes in flight have `drain_s` seconds to end. `prefill` writes every object once before the
+    start. It also writes `ballast_per_pg` objects of `BALLAST_BYTES` into every PG, once: the cost
+    of moving a PG then does not depend on the size of the writes. `keep_requests` lists every
+    request in the summary.
     """
 
     pool: str
@@ -91,12 +91,12 @@ class Plan:
             raise UserError("open-loop: rates: every PG has rate 0; nothing would be written.")
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return the plan as JSON-able data."""
         return asdict(self) | {"rates": dict(self.rates)}
 
 
 def plan_from_json(data: object) -> Plan:
-    """The plan in `data`; UserError when it is none."""
+    """Return the plan in `data`; raise UserError if it is invalid."""
     if not isinstance(data, Mapping):
         raise UserError("open-loop: the plan must be a JSON object.")
     known = {each.name: each for each in fields(Plan)}

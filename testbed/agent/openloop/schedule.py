@@ -1,7 +1,7 @@
-"""When which placement group gets a write: intended starts, fixed before the first is sent.
+"""Schedule of writes to placement groups: intended starts, fixed before the first is sent.
 
-Every PG has a stream of its own, drawn from the seed and its id: giving one PG another rate leaves
-the others' arrivals where they were, so that two loads can be compared arrival by arrival.
+Every PG has its own stream, drawn from the seed and the PG's id. A new rate for one PG leaves the
+other PGs' arrivals unchanged, so two loads can be compared arrival by arrival.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Arrival = tuple[float, str, int]
 def arrivals(
     rates: Mapping[str, float], duration_s: float, seed: int, kind: str, objects: int
 ) -> Iterator[Arrival]:
-    """All arrivals before `duration_s`, in order of time.
+    """Return all arrivals before `duration_s`, in order of time.
 
     Args:
         rates: writes per second by PG id; a PG of rate 0 gets none.
-        kind: ``poisson`` (exponential gaps) or ``constant`` (equal gaps, the first one of a random
+        kind: ``poisson`` (exponential gaps) or ``constant`` (equal gaps; the first gap is a random
             part of a gap, so that PGs of one rate do not write in step).
-        objects: a write goes to one of so many objects of its PG, drawn evenly.
+        objects: number of objects per PG; each write goes to one of them, drawn evenly.
     """
     streams = (
         _stream(pgid, _starts(rate, duration_s, draw, kind), draw, objects)
         for pgid, rate in rates.items()
         if rate > 0
-        # Not shared: every stream draws from a generator of its own.
+        # Not shared: every stream draws from its own generator.
         for draw in (random.Random(f"{seed}/{pgid}"),)
     )
     return heapq.merge(*streams)
@@ -42,7 +42,7 @@ def _starts(rate: float, duration_s: float, draw: random.Random, kind: str) -> I
     starts: Iterator[float]
     if kind == CONSTANT:
         first = draw.random() / rate
-        # Not added up: the thousandth start is where it belongs to the microsecond.
+        # Not accumulated: even the thousandth start is exact to the microsecond.
         starts = (first + count / rate for count in itertools.count())
     else:
         starts = itertools.accumulate(draw.expovariate(rate) for _ in itertools.count())

@@ -1,8 +1,7 @@
-"""Sends a plan's writes when they are due, whatever the store does, and keeps the books.
+"""Writer that sends a plan's writes when they are due and keeps the books, whatever the store does.
 
-One thread sends and reports; the store's own thread calls back when a write is done, and does no
-more than note the time. The clock and the waiting are given, so that all of it runs in tests on
-virtual time.
+One thread sends and reports. The store's own thread calls back when a write is done, and only notes
+the time. Clock and waiting are parameters, so that tests run everything on virtual time.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from testbed.agent.openloop.histogram import Histogram
 from testbed.agent.openloop.schedule import Arrival
 
 LATE_S = 0.010
-"""A write that leaves the client later than this after its intended start counts as late."""
+"""A write counts as late if it leaves the client later than this after its intended start."""
 
 
 class Sender(Protocol):
-    """Where the writes go."""
+    """Destination of the writes."""
 
     def send(self, pgid: str, number: int, done: Callable[[int], None]) -> None:
-        """Start to write object `number` of a PG; `done` gets 0 or a negative errno, from any
-        thread. Must not wait."""
+        """Start to write object `number` of a PG. `done` gets 0 or a negative errno, from any
+        thread. Must not block."""
 
 
 class Waiter(Protocol):
     """Time, and waiting for it."""
 
     def now(self) -> float:
-        """Seconds, monotonic."""
+        """Return seconds, monotonic."""
 
     def wait(self, seconds: float) -> None:
         """Return after `seconds`, or as soon as `wake` was called since the last wait."""
@@ -44,7 +43,7 @@ class Waiter(Protocol):
 
 @dataclass
 class PgBooks:
-    """What is known of one PG's writes."""
+    """Counts and latencies of one PG's writes."""
 
     intended: int = 0
     done: int = 0
@@ -54,7 +53,7 @@ class PgBooks:
 
 @dataclass
 class _Second:
-    """What happened in one second of the load."""
+    """Counts of one second of the load."""
 
     intended: int = 0
     sent: int = 0
@@ -69,10 +68,10 @@ class Writer:
 
     Args:
         schedule: all arrivals, in order.
-        duration_s, drain_s: how long arrivals come, and how long what is in flight may then take.
-        max_in_flight: writes at the store at once; more are held back here.
-        emit: gets a mapping a second (see `workloads.open_loop.OpenLoopResult.series`).
-        keep: whether to keep every request for the summary.
+        duration_s, drain_s: time in which writes arrive, and time for writes then in flight to end.
+        max_in_flight: limit of writes at the store; further writes are held back here.
+        emit: gets a mapping each second (see `workloads.open_loop.OpenLoopResult.series`).
+        keep: True to keep every request for the summary.
     """
 
     def __init__(
@@ -104,14 +103,14 @@ class Writer:
         self._late_max_s = 0.0
 
     def run(self) -> dict[str, Any]:
-        """Carry out the whole load; returns the summary."""
+        """Carry out the whole load; return the summary."""
         self._start = self._waiter.now()
         due = next(self._schedule, None)
         while True:
             now = self._elapsed()
             self._take_answers()
             while due is not None and due[0] <= now:
-                self._report(due[0])  # a second's end before what comes after it
+                self._report(due[0])  # report a finished second before later arrivals
                 self._arrive(due)
                 due = next(self._schedule, None)
             self._report(now)
@@ -119,7 +118,7 @@ class Writer:
                 nothing_left = not self._open and not self._answers
                 if nothing_left or now >= self._duration_s + self._drain_s:
                     break
-            # An answer that came before anybody waited for it woke nobody.
+            # An answer that came before the wait has woken nobody.
             if not (self._answers and self._waits_for_answers()):
                 self._waiter.wait(max(0.0, self._next_event(due, now) - self._elapsed()))
         self._take_answers()
@@ -127,7 +126,7 @@ class Writer:
         return self._summary()
 
     def _next_event(self, due: Arrival | None, now: float) -> float:
-        """When to look again at the latest: an arrival, a second's end, the end of all."""
+        """Return the latest time of the next check: an arrival, a second's end, or the end."""
         end = self._duration_s + (self._drain_s if now >= self._duration_s else 0.0)
         following = min(end, float(self._reported + 1))
         return following if due is None else min(following, due[0])
@@ -136,7 +135,7 @@ class Writer:
         return self._waiter.now() - self._start
 
     def _second(self, at: float) -> _Second:
-        # What is told of a second is told once: an answer that is noted late counts in the next.
+        # Each second is reported once: an answer that is noted late counts in the next second.
         return self._seconds.setdefault(max(int(at), self._reported), _Second())
 
     def _arrive(self, arrival: Arrival) -> None:
@@ -171,7 +170,7 @@ class Writer:
         self._sender.send(pgid, place, done)
 
     def _waits_for_answers(self) -> bool:
-        """Whether an answer changes what is to be done: send one that is held back, or end."""
+        """Return True if an answer allows an action: sending a held write, or ending."""
         return bool(self._held) or self._elapsed() >= self._duration_s
 
     def _take_answers(self) -> None:
@@ -198,12 +197,12 @@ class Writer:
             self._send(*self._held.popleft())
 
     def _report(self, now: float) -> None:
-        """Tell every second that is over; at the end (`now` infinite) also the one that is not."""
+        """Report every finished second; at the end (`now` infinite) the unfinished one too."""
         last = int(now) if math.isfinite(now) else max(self._seconds, default=-1) + 1
         while self._reported < last:
             row = self._seconds.pop(self._reported, None) or _Second()
             self._reported += 1
-            # At the moment of telling, which is a little after the second's end.
+            # At the time of the report, slightly after the second's end.
             open_now, oldest = self._outstanding_since()
             self._emit(
                 {
@@ -220,7 +219,7 @@ class Writer:
             )
 
     def _outstanding_since(self) -> tuple[int, float | None]:
-        """How many are not done, and the intended start of the oldest of them."""
+        """Return the number of unfinished writes, and the intended start of the oldest one."""
         while self._oldest and self._oldest[0][1] not in self._open:
             heapq.heappop(self._oldest)
         return len(self._open), self._oldest[0][0] if self._oldest else None

@@ -1,6 +1,6 @@
-"""COSPerf (MOS, section 8.2): microstores on a pool of unlike machines, modelled analytically on
-virtual time. A simulated store like any other: the real control loop and the real policies drive
-it. Nothing made here is a measurement."""
+"""COSPerf (MOS, section 8.2): microstores on a pool of unequal machines, modelled analytically on
+virtual time. The real control loop and the real policies drive it, like any simulated store. No
+result is a measurement."""
 
 from testbed.simulated.cosperf.classes import CLASSES, ObjectClass
 from testbed.simulated.cosperf.constants import Constants, Costs

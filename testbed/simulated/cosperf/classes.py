@@ -1,4 +1,4 @@
-"""The workloads of the paper's Table 1, as the model sees them."""
+"""Workloads of the paper's Table 1, as the model sees them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 KB, MB = 1000, 1_000_000
-"""COSBench's units are decimal."""
+"""Bytes in COSBench's decimal units."""
 
 LARGE_FROM = 10 * MB
-"""Most objects above it: what counts is bandwidth, not latency (section 6)."""
+"""Most large objects are above this size: bandwidth matters, not latency (section 6)."""
 
 
 @dataclass(frozen=True)
 class ObjectClass:
-    """Objects of uniformly distributed size, and what is done with them.
+    """Objects of uniformly distributed size, and the mix of operations on them.
 
     Attributes:
         letter: A to D.
@@ -31,21 +31,21 @@ class ObjectClass:
 
     @property
     def mean_bytes(self) -> float:
-        """Of an object."""
+        """Mean size of an object."""
         return (self.low + self.high) / 2
 
     @property
     def payload(self) -> float:
-        """Bytes of an operation, on average: a delete carries none."""
+        """Mean bytes of an operation; a delete carries none."""
         return self.mean_bytes * (self.read + self.write)
 
     @property
     def large(self) -> bool:
-        """Whether its tenants want bandwidth."""
+        """True if its tenants want bandwidth."""
         return self.mean_bytes > LARGE_FROM / 2
 
     def share_up_to(self, size: float) -> float:
-        """The share of the objects that are not larger than `size` bytes."""
+        """Return the share of the objects of at most `size` bytes."""
         return min(1.0, max(0.0, (size - self.low) / (self.high - self.low)))
 
 
@@ -58,11 +58,11 @@ CLASSES: Mapping[str, ObjectClass] = {
 """Table 1."""
 
 LOCAL_LARGE = (1 * MB, 16 * MB)
-"""Sizes of C's and D's objects on a testbed of two cores."""
+"""Sizes of C's and D's objects on a testbed with two cores."""
 
 
 def local(letter: str) -> ObjectClass:
-    """A class with the sizes that a small testbed uses."""
+    """Return a class with the sizes of a small testbed."""
     one = CLASSES[letter]
     if not one.large:
         return one

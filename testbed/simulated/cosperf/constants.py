@@ -1,4 +1,4 @@
-"""Constants of the model: what an operation costs, and what a reconfiguration costs."""
+"""Constants of the model: costs of an operation, and costs of a reconfiguration."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def canonical(self) -> dict[str, Any]:
-        """JSON-able, every field present."""
+        """Return all fields as JSON values."""
         return self.model_dump(mode="json")
 
 
 class Constants(_Frozen):
-    """What one operation needs. `hotbed mos profile` fits the first six to measured runs; disks are
-    a data sheet's (SATA drives of 7,200 rpm and SATA SSDs), as no run varies them alone.
+    """Costs of one operation. `hotbed mos profile` fits the first six to measured runs. Disks are
+    from data sheets (SATA drives of 7,200 rpm, SATA SSDs), as no run varies them alone.
 
     Attributes:
         proxy_request_s, proxy_byte_s: core seconds at a proxy, of an operation and of each byte
             that passes it (a write's bytes pass it once a replica).
-        storage_request_s, storage_byte_s: core seconds at a storage server, a replica.
-        network_efficiency: payload that a share of the network carries, of its nominal rate.
-        burst_bytes: that pass a share of the network at the link's own rate: its token bucket. An
-            assumption: it holds a small object.
-        network_request_bytes: what an operation takes of the network beside its payload.
+        storage_request_s, storage_byte_s: core seconds at a storage server, for each replica.
+        network_efficiency: payload of a network share, relative to its nominal rate.
+        burst_bytes: bytes that pass a share of the network at the link's own rate: its token
+            bucket. An assumption: it holds a small object.
+        network_request_bytes: network bytes of an operation in addition to its payload.
         hdd_access_s, hdd_byte_s, ssd_access_s, ssd_byte_s: a disk's time for one access.
-        replicas: of every object.
-        idle_s: of an operation that no modelled resource accounts for.
+        replicas: replicas of every object.
+        idle_s: time of an operation outside all modelled resources.
     """
 
     proxy_request_s: float = Field(gt=0, le=10)
@@ -48,17 +48,17 @@ class Constants(_Frozen):
 
 
 class Costs(_Frozen):
-    """What a reconfiguration costs, in seconds. Measured on a small testbed under load
-    (docs/mos.md): shares of CPU (0.5 s) and network (at once), proxies' workers, a node's servers,
-    a ring that the proxies have loaded. Migration's pace and what it takes of the disks are not
-    measured on machines of the paper's size: they are assumptions, which `factor` varies.
+    """Costs of a reconfiguration, in seconds. Measured on a small testbed under load (docs/mos.md):
+    shares of CPU (0.5 s) and network (at once), proxies' workers, a node's servers, a ring that the
+    proxies have loaded. The speed of migration and its share of the disks were not measured on
+    machines of the paper's size: they are assumptions, and `factor` varies them.
 
     Attributes:
-        network_s, workers_s, node_s, ring_s: until what was added serves.
-        migration_s: for a disk that came or went.
-        migration_share: of the disks' time while data moves.
-        failed_share: of the operations that fail while workers are exchanged.
-        factor: all times are multiplied by it; 0: nothing costs anything.
+        network_s, workers_s, node_s, ring_s: time until an addition serves.
+        migration_s: time for each added or removed disk.
+        migration_share: share of the disks' time taken while data moves.
+        failed_share: share of the operations that fail while workers are exchanged.
+        factor: multiplier of all times; 0: no costs.
     """
 
     network_s: float = Field(default=0.0, ge=0, le=3600)

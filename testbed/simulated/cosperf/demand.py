@@ -1,7 +1,7 @@
-"""What an operation of a workload needs of each resource, and how much of each a holding is.
+"""Resources that an operation of a workload needs, and that a holding has.
 
 Four stations, in the order of `STATIONS`: cores of proxies, cores of storage servers, the network
-between clients and proxies, disks. These are what the paper's rules of thumb R2 to R7 speak of."""
+between clients and proxies, disks. The paper's rules of thumb R2 to R7 are about these."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ STATIONS = MEASURES
 
 @dataclass(frozen=True)
 class Needs:
-    """Of an operation: core seconds at proxies and at storage servers (all replicas together),
-    bytes of network, and accesses to disks with the bytes of them."""
+    """Needs of an operation: core seconds at proxies and at storage servers (all replicas
+    together), bytes of network, and accesses to disks with their bytes."""
 
     proxy_s: float
     storage_s: float
@@ -34,7 +34,7 @@ class Needs:
 
 
 def needs(workload: ObjectClass, constants: Constants) -> Needs:
-    """The mean operation of a workload."""
+    """Return the needs of the mean operation of a workload."""
     replicas = constants.replicas
     size = workload.mean_bytes
     passes = size * (workload.read + replicas * workload.write)
@@ -52,13 +52,13 @@ def needs(workload: ObjectClass, constants: Constants) -> Needs:
 
 @dataclass(frozen=True)
 class Servers:
-    """The stations of a microstore, arrays in the order of `STATIONS`.
+    """Stations of a microstore, as arrays in the order of `STATIONS`.
 
     Attributes:
-        service: seconds that an operation spends on a server; a write's replicas are written at
-            the same time.
+        service: seconds that an operation spends on a server; a write's replicas are written in
+            parallel.
         demand: seconds of servers that an operation takes, all replicas together.
-        count: how many servers there are.
+        count: number of servers.
     """
 
     service: Array
@@ -67,18 +67,18 @@ class Servers:
 
     @property
     def capacity(self) -> float:
-        """Operations a second at most."""
+        """Maximum of operations per second."""
         return float(np.min(self.count / self.demand))
 
 
 def servers(
     workload: ObjectClass, holding: Resources, placed: Placed, constants: Constants
 ) -> Servers:
-    """The stations that a holding makes for a workload.
+    """Return the stations that a holding provides for a workload.
 
-    The network of each machine is a server; disks of both classes together are as many servers of
-    the mean speed of them. Cores without network, and network without cores, on the same machine
-    are of no use: the scarcer of the two counts as what can be used of it.
+    Each machine's network is a server. Disks of both classes count as equally many servers of their
+    mean speed. Cores without network on the same machine, and network without cores, are useless:
+    the scarcer of the two limits the usable part.
     """
     need = needs(workload, constants)
     proxies, links = max(holding.proxy_cores, TINY), max(holding.network, TINY)
@@ -99,14 +99,14 @@ def servers(
     count = np.array(
         [by_cores * need.proxy_s, max(holding.storage_cores, TINY), by_links * link_s, disks]
     )
-    # Less than a whole server is a slow one.
+    # A fraction of a server is one slow server.
     whole = np.maximum(count, 1.0)
     demand = demand * whole / count
     return Servers(demand / visits, demand, whole)
 
 
 def _disks(need: Needs, holding: Resources, constants: Constants) -> tuple[float, float]:
-    """How many disks there are, and an operation's time on one of the mean speed."""
+    """Return the number of disks, and an operation's time on a disk of mean speed."""
     ssd_s = need.accesses * constants.ssd_access_s + need.disk_bytes * constants.ssd_byte_s
     hdd_s = need.accesses * constants.hdd_access_s + need.disk_bytes * constants.hdd_byte_s
     count = max(float(holding.ssds + holding.hdds), TINY)
@@ -115,4 +115,4 @@ def _disks(need: Needs, holding: Resources, constants: Constants) -> tuple[float
 
 
 TINY = 1e-9
-"""Instead of nothing: a microstore without a resource serves hardly anything."""
+"""Replacement for zero: a microstore without a resource serves hardly anything."""

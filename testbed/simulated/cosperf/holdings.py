@@ -1,9 +1,9 @@
-"""Who holds what of the pool, and when what was given serves.
+"""Division of the pool among microstores, and the time when a change takes effect.
 
-Whole machines as basic MOS gives them, or shares of all machines together as MOS++ does. A change
-takes effect station by station (`Costs`): what is given up is gone at once, what is added serves
-when it is ready, and disks that come or go cost the others time while data moves. A change does not
-hurry those before it: each of them keeps its times, and data moves after theirs has."""
+Basic MOS gives whole machines; MOS++ gives shares of all machines together. A change takes effect
+station by station (`Costs`): a loss at once, an addition when it is ready. Disks that come or go
+cost the others time while data moves. A change does not speed up earlier changes: each keeps its
+times, and a change's data moves after theirs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DISK = 3
 
 @dataclass(frozen=True)
 class Holding:
-    """What a microstore has: resources, and where its proxies are."""
+    """Resources of a microstore, and the location of its proxies."""
 
     resources: Resources
     placed: Placed
@@ -34,8 +34,8 @@ class Holding:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a microstore: what it had, when each station of what it then had serves (the
-    order of `demand.STATIONS`), until when workers are exchanged."""
+    """A change of a microstore: its holding before, the time when each of its new stations serves
+    (the order of `demand.STATIONS`), and the end of the exchange of workers."""
 
     before: Holding
     ready_s: tuple[float, float, float, float]
@@ -43,18 +43,18 @@ class Change:
 
     @property
     def ends_s(self) -> float:
-        """When nothing of it is to be seen any more, data that moves aside."""
+        """Time when the change has no more effect, apart from moving data."""
         return max(*self.ready_s, self.workers_until_s)
 
 
 class Holdings:
-    """The pool's division among microstores.
+    """Division of the pool among microstores.
 
     Args:
         hosts: the pool.
         stores: names of microstores.
-        machines: who has which machine at the beginning; the others are free.
-        costs: of changes.
+        machines: microstore of each machine at the beginning; the others are free.
+        costs: costs of changes.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Holdings:
         self.machines = {host.name: machines.get(host.name, "") for host in hosts}
         self.shares: dict[str, Resources] | None = None
         self.now: dict[str, Holding] = self._held()
-        self.changes: dict[str, tuple[Change, ...]] = {}  # those that had not ended at the last
+        self.changes: dict[str, tuple[Change, ...]] = {}  # those unfinished at the last change
         self.moves_until_s: dict[str, float] = {}
 
     def _held(self) -> dict[str, Holding]:
@@ -84,10 +84,10 @@ class Holdings:
         return found
 
     def assign(self, machines: Mapping[str, str], now_s: float) -> None:
-        """Give whole machines ("": to the pool).
+        """Assign whole machines ("": to the pool).
 
         Raises:
-            StoreError: shares have been given, or there is no such machine or microstore.
+            StoreError: shares have been given, or a machine or microstore is unknown.
         """
         if self.shares is not None:
             raise StoreError("the pool is divided by shares: a whole machine cannot be assigned")
@@ -100,10 +100,10 @@ class Holdings:
         self._changed(now_s)
 
     def give(self, shares: Mapping[str, Resources], now_s: float) -> None:
-        """Give shares; who is not named keeps what it has.
+        """Give shares; microstores without a new share keep their present one.
 
         Raises:
-            StoreError: there is no such microstore, or together they exceed the pool.
+            StoreError: a microstore is unknown, or the shares together exceed the pool.
         """
         unknown = [name for name in shares if name not in self.stores]
         if unknown:
@@ -146,7 +146,7 @@ class Holdings:
     def stations(
         self, store: str, workload: ObjectClass, constants: Constants, times_s: Array
     ) -> tuple[Array, Array, Array]:
-        """Service, demand and count of a microstore's stations, shape (times, stations)."""
+        """Return service, demand and count of a microstore's stations, shape (times, stations)."""
         new = _servers(workload, self.now[store], constants)
         shape = (len(times_s), len(new.count))
         service, demand, count = (
@@ -168,13 +168,13 @@ class Holdings:
         return service, demand, count
 
     def failing(self, store: str, times_s: Array) -> Array:
-        """The share of operations that fail because workers are exchanged, by time."""
+        """Return the share of operations that fail during an exchange of workers, by time."""
         changes = self.changes.get(store, ())
         until = max((one.workers_until_s for one in changes), default=-1.0)
         return np.where(times_s < until, self.costs.failed_share, 0.0)
 
     def save(self) -> dict[str, Any]:
-        """JSON-able, for `restore`."""
+        """Return the division as JSON values, for `restore`."""
         shares = self.shares
         return {
             "machines": dict(self.machines),
@@ -184,7 +184,7 @@ class Holdings:
         }
 
     def restore(self, saved: Mapping[str, Any], now_s: float) -> bool:
-        """Put back what `save` saw; whether anything was another."""
+        """Restore a division from `save`; return True if it differed."""
         if self.save() == saved:
             return False
         shares = saved["shares"]
@@ -205,9 +205,9 @@ def _moved(old: Resources, new: Resources) -> int:
 
 
 def even_start(hosts: Sequence[Host], stores: Sequence[str], part: float) -> dict[str, str]:
-    """Machines dealt out in turns, as many to each microstore: a part of them, of all sizes.
+    """Deal machines out in turns, equally many to each microstore: a part of them, of all sizes.
 
-    Algorithm 1 begins with the same amount for each, "conservatively".
+    Algorithm 1 starts with the same amount for each, "conservatively".
     """
     order = sorted(hosts, key=lambda host: (-host.cores, -host.network, host.name))
     count = int(part * len(order) / len(stores)) * len(stores)

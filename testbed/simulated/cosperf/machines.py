@@ -1,8 +1,8 @@
-"""The pool of section 8.2: 50 machines of four sizes, two speeds of network and two kinds of disks.
+"""Pool of section 8.2: 50 machines of four sizes, two speeds of network and two kinds of disks.
 
-The paper gives how many there are of each, not which machine has which: that is drawn from a seed.
-Every machine has as many cores for proxies as for storage servers (rule R4) and a network that
-carries what its proxies do (R5); three disks each, as the storage nodes of section 3."""
+The paper gives the number of each kind, not the combination on each machine: a seed draws it. Every
+machine has equally many cores for proxies and for storage servers (rule R4), and a network that
+carries its proxies' traffic (R5). Each has three disks, as the storage nodes of section 3."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from testbed.stores.microstores import NOTHING, Machine, Resources
 
 GBIT = 125e6
-"""Bytes a second."""
+"""Bytes per second."""
 
 SIZES = ((32, 3), (16, 4), (8, 31), (4, 12))
-"""Cores, and how many machines have so many."""
+"""Cores, and the number of machines with so many."""
 
 FAST, FAST_MACHINES = 10 * GBIT, 18
 SLOW = 1 * GBIT
@@ -24,7 +24,7 @@ DISKS = 3
 SSD_SHARE = 0.3
 PROXY_SHARE = 0.5
 STEP = Resources(proxy_cores=1, storage_cores=1, network=0.1 * GBIT, ssds=1, hdds=1)
-"""The smallest container."""
+"""Smallest container."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class Host:
 
     @property
     def holds(self) -> Resources:
-        """What a microstore has with the whole machine."""
+        """Resources of a microstore that has the whole machine."""
         proxies = PROXY_SHARE * self.cores
         return Resources(proxies, self.cores - proxies, self.network, self.ssds, self.hdds)
 
     def machine(self, microstore: str = "") -> Machine:
-        """As MOS sees it."""
+        """Return the machine in MOS's terms."""
         return Machine(self.name, self.holds, microstore)
 
 
 def paper_pool(seed: int, scale: int = 1) -> tuple[Host, ...]:
-    """The 50 machines, `scale` times; which has which network and disks is drawn from `seed`."""
+    """Return the 50 machines, `scale` times; `seed` draws each machine's network and disks."""
     rng = random.Random(f"pool-{seed}")
     cores = [size for size, count in SIZES for _ in range(count * scale)]
     machines = len(cores)
@@ -68,7 +68,7 @@ def paper_pool(seed: int, scale: int = 1) -> tuple[Host, ...]:
 
 
 def total(hosts: Sequence[Host]) -> Resources:
-    """Everything that they hold."""
+    """Return the total resources of the hosts."""
     found = NOTHING
     for host in hosts:
         found = found + host.holds

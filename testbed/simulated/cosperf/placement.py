@@ -1,8 +1,8 @@
-"""Where a microstore's proxies run: containers on unlike machines, or whole machines.
+"""Placement of a microstore's proxies: containers on unequal machines, or whole machines.
 
-A share of cores is of use only where there is a share of the network too, on the same machine:
-what of a microstore's holding can be used depends on where it is. `place` puts containers on
-machines as a sensible scheduler does; it is no optimum."""
+A share of cores is only useful together with a share of the network on the same machine. So the
+usable part of a microstore's holding depends on its place. `place` puts containers on machines as a
+sensible scheduler does; the result is not an optimum."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TINY = 1e-9
 
 @dataclass(frozen=True)
 class Placed:
-    """Cores of proxies and bytes a second of network that a microstore has, by machine; `line` is
-    what a link of these machines carries on average, shares or not."""
+    """Cores of proxies and network (bytes a second) of a microstore, by machine; `line` is the mean
+    link rate of these machines, regardless of shares."""
 
     cores: Mapping[str, float]
     network: Mapping[str, float]
@@ -26,11 +26,11 @@ class Placed:
 
     @property
     def machines(self) -> frozenset[str]:
-        """Those that it has proxies on."""
+        """Machines with proxies of the microstore."""
         return frozenset(self.cores)
 
     def usable_cores(self, bytes_per_core: float) -> float:
-        """Cores that have the network which they need: `bytes_per_core` bytes a core second."""
+        """Return the cores with enough network: `bytes_per_core` bytes for each core second."""
         if bytes_per_core <= 0:
             return sum(self.cores.values())
         return sum(
@@ -40,7 +40,7 @@ class Placed:
 
 
 def whole(hosts: Sequence[Host]) -> Placed:
-    """All of some machines."""
+    """Return the placement on all of these machines."""
     return Placed(
         {host.name: host.holds.proxy_cores for host in hosts},
         {host.name: host.network for host in hosts},
@@ -49,11 +49,11 @@ def whole(hosts: Sequence[Host]) -> Placed:
 
 
 def place(hosts: Sequence[Host], wanted: Mapping[str, Resources]) -> dict[str, Placed]:
-    """Containers for all microstores, together at most what the machines hold.
+    """Place containers for all microstores, together at most the machines' resources.
 
-    Who wants most network for a core chooses first, of the machines that have most network for a
-    core; each container has its microstore's proportion of both. What does not fit so is placed
-    wherever it does.
+    The microstore with the most network per core chooses first, among the machines with the most
+    network per core. Each container has its microstore's proportion of both. The rest is placed
+    wherever there is space.
     """
     cores = {host.name: host.holds.proxy_cores for host in hosts}
     network = {host.name: host.network for host in hosts}
@@ -76,7 +76,7 @@ def _thirst(resources: Resources) -> float:
 def _fill(
     wanted: Resources, names: Sequence[str], cores: dict[str, float], network: dict[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Take one microstore's share out of what is left on the machines: cores and network."""
+    """Take one microstore's share from the rest on the machines; return cores and network."""
     mine: dict[str, float] = {}
     nets: dict[str, float] = {}
     left = 1.0
@@ -103,7 +103,7 @@ def _fill(
 def _rest(
     wanted: float, names: Sequence[str], there: dict[str, float], mine: dict[str, float]
 ) -> None:
-    # Where it has something already first: that may complete a container.
+    # Start where the microstore already has something: this may complete a container.
     for name in sorted(names, key=lambda one: one not in mine):
         if wanted <= TINY:
             return

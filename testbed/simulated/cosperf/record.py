@@ -1,4 +1,4 @@
-"""What a simulation came to: for the controller since it looked last, and for the figures."""
+"""Results of a simulation: for the controller since its last look, and for the figures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from testbed.simulated.cosperf.demand import STATIONS, Array
 from testbed.stores.microstores import Microstore, Resources, Tenant, resources_to_json
 
 SIGNIFICANT = 6
-"""Digits of what is stored."""
+"""Significant digits of stored values."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some slots in which nobody changed anything.
+    """Consecutive slots in which nothing was changed.
 
     Attributes:
         ends_s, seconds: virtual time.
@@ -38,7 +38,7 @@ class Chunk:
     mapped: Mapping[str, str]
 
     def mean_latency_s(self, tenant: int) -> float:
-        """Of an operation: slots count by their operations."""
+        """Mean over operations: slots count by their operations."""
         rate = self.rate[:, tenant]
         return float(np.sum(rate * self.latency_s[:, tenant]) / max(float(np.sum(rate)), 1e-12))
 
@@ -53,19 +53,19 @@ class Record:
     _seen: int = 0
 
     def add(self, chunk: Chunk) -> None:
-        """One more."""
+        """Append a chunk."""
         self.chunks.append(chunk)
 
     def since_sensed(self) -> list[Chunk]:
-        """Those since the previous call."""
+        """Return the chunks since the previous call."""
         found = self.chunks[self._seen :]
         self._seen = len(self.chunks)
         return found
 
     def series(self, classes: Sequence[ObjectClass]) -> dict[str, Any]:
-        """Lists over time: ``t_s`` (ends), ``seconds``; by tenant ``requests_s``, ``bytes_s``,
-        ``latency_s``, ``workers``, ``failed_s``, ``utilization`` (the most used resource); by
-        microstore what it held, by resource."""
+        """Return lists over time: ``t_s`` (ends), ``seconds``; by tenant ``requests_s``,
+        ``bytes_s``, ``latency_s``, ``workers``, ``failed_s``, ``utilization`` (the most used
+        resource); by microstore its holding, by resource."""
         chunks = self.chunks
         tenants = {}
         for index, (tenant, one) in enumerate(zip(self.tenants, classes, strict=True)):
@@ -104,8 +104,8 @@ def _short(values: Sequence[float]) -> list[float]:
 def microstore_seen(
     name: str, resources: Resources, tenants: Sequence[str], chunks: Sequence[Chunk]
 ) -> Microstore:
-    """What the monitor of a microstore saw: of every resource the share of it that the busiest
-    unit used; a microstore that serves nobody is idle."""
+    """Return the monitor's view of a microstore: the busiest unit's utilization of every resource.
+    A microstore without tenants is idle."""
     found: list[Array] = []
     for chunk in chunks:
         mine = [index for index, tenant in enumerate(tenants) if chunk.mapped[tenant] == name]
@@ -127,7 +127,7 @@ def microstore_seen(
 def tenant_seen(
     index: int, tenant: str, store: str, workload: ObjectClass, chunks: Sequence[Chunk]
 ) -> Tenant:
-    """What the monitor saw of a tenant. Its 95th percentile is not modelled: None."""
+    """Return the monitor's view of a tenant. The 95th percentile is not modelled: None."""
     if not chunks:
         return Tenant(tenant, store)
     seconds = sum(chunk.seconds for chunk in chunks)
@@ -155,7 +155,7 @@ def _mean(chunks: Sequence[Chunk], seconds: float, of: Any) -> float:
 
 
 def _sizes(workload: ObjectClass, operations: float) -> dict[int, int]:
-    """Operations by the power of two that their object's size does not exceed."""
+    """Return the operations by the exponent of the power of two that bounds the object's size."""
     found, below, exponent = {}, 0.0, 0
     while below < 1:
         upto = workload.share_up_to(2.0**exponent)

@@ -1,12 +1,12 @@
-"""Closed workloads on stations of several servers: throughput and response, solved for many moments
-at once.
+"""Closed workloads on stations of several servers: throughput and response time, solved for many
+moments at once.
 
 COSBench's workers are closed loops: `n` workers finish n / R operations a second, where R is the
-response. At a station of m servers with utilization u an operation of service S takes
-S (1 + u^(sqrt(2(m+1))-1) / (m (1-u))): Sakasegawa's approximation of M/M/m, with service shared
-among the operations that are there, as processors and links are. R grows with the rate, so there
-is exactly one rate. It is found by Newton's method on rate - n / R, which has no pole where a
-station is full, within brackets that halve where a step leaves them."""
+response time. At a station of m servers with utilization u an operation of service S takes S (1 +
+u^(sqrt(2(m+1))-1) / (m (1-u))): Sakasegawa's approximation of M/M/m. The present operations share
+the service, as on processors and links. R grows with the rate, so there is exactly one rate.
+Newton's method finds it on rate - n / R, which has no pole at a full station, within brackets that
+halve when a step leaves them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 
 MOST_STEPS = 60
 CLOSE = 1e-12
-"""Of the capacity: how near two steps are when a rate is found."""
+"""Relative to the capacity: distance of two steps at which a rate counts as found."""
 ROUNDS = 12
 NEARLY = 1 - 1e-9
 TINY = 1e-300
@@ -28,13 +28,13 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Stations:
-    """What tenants' operations meet.
+    """Stations that tenants' operations use.
 
     Attributes:
-        service, demand: seconds on a server of each station, and of servers all told, shape
+        service, demand: seconds on a server of each station, and total seconds of servers, shape
             (times, tenants, stations).
         count: servers, the same shape.
-        idle_s: what no station accounts for, shape (tenants,).
+        idle_s: time outside all stations, shape (tenants,).
     """
 
     service: Array
@@ -43,7 +43,7 @@ class Stations:
     idle_s: Array
 
     def of(self, tenant: int) -> Stations:
-        """Those of one tenant; axes stay."""
+        """Return the stations of one tenant; axes stay."""
         one = slice(tenant, tenant + 1)
         return Stations(
             self.service[:, one], self.demand[:, one], self.count[:, one], self.idle_s[one]
@@ -51,11 +51,11 @@ class Stations:
 
 
 def response(rate: Array, others: Array, at: Stations) -> Array:
-    """Seconds of an operation.
+    """Return the seconds of an operation.
 
     Args:
         rate: operations a second, shape (times, tenants).
-        others: utilization by others of each station, shape (times, tenants, stations).
+        others: utilization of each station by others, shape (times, tenants, stations).
         at: the stations.
     """
     used = np.minimum(rate[..., None] * at.demand / at.count + others, NEARLY)
@@ -69,14 +69,14 @@ def _exponent(at: Stations) -> Array:
 
 
 def _waits(used: Array, exponent: Array, at: Stations) -> Array:
-    """In services, what an operation waits at each station."""
+    """Return the wait of an operation at each station, in units of its service."""
     waits: Array = used**exponent / (at.count * (1 - used))
     return waits
 
 
 def solve(workers: Array, others: Array, at: Stations) -> Array:
-    """Operations a second of closed workloads that have stations of their own, or what `others`
-    leave of them; `workers` of shape (times, tenants), the rest as of `response`."""
+    """Return the operations a second of closed workloads with their own stations, or with the rest
+    that `others` leave; `workers` has shape (times, tenants), the others as in `response`."""
     each, exponent = at.demand / at.count, _exponent(at)
     high = np.min(np.maximum(1 - others, 1e-9) / each, axis=-1) * NEARLY
     close = CLOSE * high
@@ -99,10 +99,10 @@ def solve(workers: Array, others: Array, at: Stations) -> Array:
 
 
 def shared(workers: Array, groups: Sequence[Sequence[int]], at: Stations) -> tuple[Array, Array]:
-    """Rates, and utilization by others, where the tenants of a group use the same stations.
+    """Return rates, and utilization by others, if the tenants of a group use the same stations.
 
-    Each one's rate is found with the others' fixed, in turns, until they agree: the fixed point of
-    the equations above. `groups` are indices of tenants, every tenant once; the rest is as of
+    Each tenant's rate is found with the others' fixed, in turns, until they agree: the fixed point
+    of the equations above. `groups` has indices of tenants, every tenant once; the rest is as in
     `solve`.
     """
     others = np.zeros_like(at.demand)

@@ -1,11 +1,11 @@
-"""Fourteen hours in four stages: how the load of workloads A to D changes (section 8.2).
+"""Fourteen hours in four stages: the changing load of workloads A to D (section 8.2).
 
-The pictures of figures 14 and 15 are not in the paper's text, and it gives no numbers of clients.
-What it says is kept: A and B grow steadily in stage 1; C and D grow from the beginning of stage 2,
-abruptly and then gradually; in stage 3 all four grow until about minute 500 and ask for more than
-there is, then C and D fall; in stage 4 A and B grow further. Levels are shares of what the whole
-pool could do for a workload alone, drawn around those of `LEVELS` from the seed, as are the times
-of changes; over them lies noise that remembers ten minutes."""
+The paper's text lacks the pictures of figures 14 and 15 and numbers of clients. The model keeps
+what the text says. A and B grow steadily in stage 1. C and D grow from the beginning of stage 2,
+abruptly and then gradually. In stage 3 all four grow until about minute 500, beyond the pool's
+capacity; then C and D fall. In stage 4 A and B grow further. Levels are shares of the whole pool's
+capacity for a workload alone. The seed draws them around `LEVELS`, and the times of changes. Noise
+with a memory of ten minutes is added."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 MINUTE = 60.0
 STAGE_MINUTES = (0.0, 210.0, 420.0, 630.0, 840.0)
-"""Where stages begin, and where the last one ends: the paper has four in about 14 hours, and what
-happens in which (minute 310 in stage 2, minute 500 in stage 3) fits four of the same length."""
+"""Beginnings of the stages, and the end of the last. The paper has four in about 14 hours; its
+events (minute 310 in stage 2, minute 500 in stage 3) fit four of the same length."""
 
 FALL_MINUTE = 500.0
-"""C and D decrease (section 8.2: "after 500 min")."""
+"""Minute when C and D decrease (section 8.2: "after 500 min")."""
 
 ABRUPT_MINUTES = 2.0
 LEVELS: Mapping[str, Sequence[tuple[float, float]]] = {
@@ -33,7 +33,7 @@ LEVELS: Mapping[str, Sequence[tuple[float, float]]] = {
     "C": ((0, 0.10), (210, 0.10), (212, 0.18), (420, 0.30), (422, 0.36), (500, 0.44), (502, 0.14)),
     "D": ((0, 0.08), (210, 0.08), (212, 0.16), (420, 0.26), (422, 0.32), (500, 0.40), (502, 0.12)),
 }
-"""Minute and level; straight lines between them. Two minutes apart: an abrupt change."""
+"""Minute and level, with straight lines between. Two minutes apart: an abrupt change."""
 
 LAST: Mapping[str, float] = {"A": 0.62, "B": 0.52, "C": 0.14, "D": 0.12}
 """Levels at the end."""
@@ -46,8 +46,8 @@ NOISE_MINUTES = 10.0
 
 @dataclass(frozen=True)
 class Load:
-    """One workload's level over time: `times_s` and `levels`, straight lines between them, and the
-    logarithm of the noise at `noise_s` apart."""
+    """One workload's level over time: `times_s` and `levels`, with straight lines between, and the
+    logarithm of the noise in steps of `noise_s`."""
 
     times_s: tuple[float, ...]
     levels: tuple[float, ...]
@@ -55,7 +55,7 @@ class Load:
     noise_s: float = MINUTE
 
     def at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Levels at some times."""
+        """Return the levels at these times."""
         plain = np.interp(times_s, self.times_s, self.levels)
         if not self.noise:
             return plain
@@ -66,11 +66,11 @@ class Load:
 
 
 def paper_stages(seed: int, *, minutes: float = STAGE_MINUTES[-1]) -> dict[str, Load]:
-    """The loads of A to D.
+    """Return the loads of A to D.
 
     Args:
-        seed: of levels, times and noise.
-        minutes: all of it is made so long; 840 is the paper's.
+        seed: seed of levels, times and noise.
+        minutes: total length, to which everything is scaled; the paper's is 840.
     """
     rng = random.Random(f"stages-{seed}")
     stretch = minutes / STAGE_MINUTES[-1]
@@ -89,7 +89,7 @@ def _load(
 ) -> Load:
     times, levels = [], []
     for at, level in points:
-        # Both ends of an abrupt change are moved together.
+        # Both ends of an abrupt change move together.
         shift = next((by for near, by in shifts.items() if 0 <= at - near <= ABRUPT_MINUTES), 0.0)
         times.append((at + shift) * stretch * MINUTE)
         levels.append(level * math.exp(rng.gauss(0, LEVEL_SPREAD)))
@@ -98,7 +98,7 @@ def _load(
 
 
 def _noise(ends_s: float, rng: random.Random) -> tuple[float, ...]:
-    """An autoregressive series of order one, a value a minute."""
+    """Return an autoregressive series of order one, with a value for each minute."""
     keep = math.exp(-1 / NOISE_MINUTES)
     fresh = NOISE * math.sqrt(1 - keep**2)
     found = [rng.gauss(0, NOISE)]
@@ -108,6 +108,6 @@ def _noise(ends_s: float, rng: random.Random) -> tuple[float, ...]:
 
 
 def stage_of(minute: float, minutes: float = STAGE_MINUTES[-1]) -> int:
-    """1 to 4; a minute of all of `minutes`."""
+    """Return the stage, 1 to 4, of a minute out of `minutes`."""
     scaled = minute * STAGE_MINUTES[-1] / minutes
     return min(4, 1 + sum(scaled >= begins for begins in STAGE_MINUTES[1:]))

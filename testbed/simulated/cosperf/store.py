@@ -1,4 +1,4 @@
-"""`SimulatedMicrostores`: COSPerf as a controller senses and changes it.
+"""`SimulatedMicrostores`: COSPerf as a store that a controller senses and changes.
 
     hosts = paper_pool(seed=7)
     store = SimulatedMicrostores(hosts, paper_stages(7), constants=constants)
@@ -7,8 +7,8 @@
          clock=SimulatedClock(store, stop_at_s=14 * 3600)).run()
     store.series()
 
-Everything happens on virtual time. A tenant's clients are closed loops of as many workers as would
-reach its load on the idle pool; what they reach is solved for every sampling slot of an epoch
+Everything happens on virtual time. A tenant's clients are closed loops, with as many workers as
+would reach its load on the idle pool. Their real rate is solved for every sampling slot of an epoch
 (footnote 2: 1 % of it)."""
 
 from __future__ import annotations
@@ -48,28 +48,28 @@ OFFERS = Needs(senses=frozenset({MICROSTORES}), acts=frozenset({RESOURCES, MACHI
 EPOCH_S = 180.0
 SLOTS = 100
 START_PART = 0.25
-"""Of the machines, given out evenly at the beginning; the others are free."""
+"""Share of the machines that is dealt out evenly at the beginning; the others are free."""
 
 
 @dataclass(frozen=True)
 class Alone:
-    """What a workload would get of the whole pool: operations a second at most, and seconds of one
-    that waits for nobody."""
+    """Performance of a workload alone on the whole pool: maximum of operations a second, and
+    seconds of an operation that never waits."""
 
     requests_s: float
     response_s: float
 
 
 class SimulatedMicrostores:
-    """Implements `testbed.stores.contract.Store`, and `testbed.simulated.clock.Simulation`.
+    """COSPerf; implements `testbed.stores.contract.Store` and `testbed.simulated.clock.Simulation`.
 
     Args:
         hosts: the pool.
-        loads: of every tenant, by the letter of its workload.
-        constants: what operations cost.
-        costs: what changes cost.
-        start_part: of the machines, dealt out evenly at the beginning; a microstore a tenant.
-        epoch_s: the control interval that slots are a part of.
+        loads: load of every tenant, by the letter of its workload.
+        constants: costs of operations.
+        costs: costs of changes.
+        start_part: share of the machines dealt out evenly first; a microstore for each tenant.
+        epoch_s: the control interval, which has `SLOTS` slots.
         classes: workloads by letter.
     """
 
@@ -115,7 +115,7 @@ class SimulatedMicrostores:
         return self._now_s
 
     def advance_to(self, t_s: float) -> bool:
-        """Run until `t_s`; there is no benchmark that could end: False."""
+        """Run until `t_s`; return False, because no benchmark can end."""
         if not math.isfinite(t_s):
             raise StoreError(f"the simulation cannot be advanced to {t_s} s: give a time")
         if t_s > self._now_s:
@@ -166,7 +166,7 @@ class SimulatedMicrostores:
         return OFFERS
 
     def sense(self, senses: frozenset[str]) -> Observation:
-        """See `Store.sense`. It takes no virtual time."""
+        """Return an observation, in no virtual time. See `Store.sense`."""
         refused = senses - OFFERS.senses
         if refused:
             raise StoreError(f"this store cannot sense {', '.join(sorted(refused))}")
@@ -189,7 +189,7 @@ class SimulatedMicrostores:
         return Observation(self._now_s, interval, signal="microstores", microstores=seen)
 
     def act(self, actions: Sequence[Action]) -> list[Effect]:
-        """See `Store.act`: all shares together, all machines together, then who is served where."""
+        """Apply all shares, then all machines, then the tenants' microstores. See `Store.act`."""
         shares = {a.microstore: a.resources for a in actions if isinstance(a, SetResources)}
         machines = {a.machine: a.microstore for a in actions if isinstance(a, AssignMachine)}
         if shares:
@@ -212,7 +212,7 @@ class SimulatedMicrostores:
         self._mapped[action.tenant] = action.microstore
 
     def save(self) -> Mapping[str, Any]:
-        """See `Store.save`: machines, shares, who is served where."""
+        """Return machines, shares and the tenants' microstores. See `Store.save`."""
         return {**self._holdings.save(), "tenants": dict(self._mapped)}
 
     def restore(self, saved: Mapping[str, Any]) -> list[Effect]:
@@ -229,8 +229,8 @@ class SimulatedMicrostores:
     # --- what came of it ------------------------------------------------------------------------
 
     def series(self) -> dict[str, Any]:
-        """Means over every stretch of time between two moments at which something was decided or
-        sensed; see `Record.series`."""
+        """Return means over every interval between two decisions or observations; see
+        `Record.series`."""
         return self._record.series(self._classes) | {
             "pool": resources_to_json(total(self.hosts)),
         }

@@ -178,7 +178,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Booking:
-    """Time in which somebody has reserved a host."""
+    """Time in which a host is reserved by anyone."""
 
     host_id: str
     start_s: float
@@ -659,7 +659,7 @@ UNLISTED = {"KVM@TACC": "https://kvm.tacc.chameleoncloud.org"}
 
 @dataclass(frozen=True)
 class Login:
-    """How to open a session. `look_up_site` asks Chameleon for the site's address, which the
+    """Means of opening a session. `look_up_site` asks Chameleon for the site's address, which the
     environment lacks; `scoped` credentials are for one project."""
 
     look_up_site: bool

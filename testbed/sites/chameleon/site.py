@@ -83,7 +83,7 @@ WATCH_S = 60.0
 
 
 class ChameleonSite:
-    """See `testbed.sites.contract.Site`.
+    """Site of leased machines at Chameleon; see `testbed.sites.contract.Site`.
 
     Args:
         options: options of a spec; only `plan` and `provision` of another site's spec need them.

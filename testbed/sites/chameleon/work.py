@@ -37,7 +37,7 @@ AT_ONCE = 16
 
 @dataclass
 class Work:
-    """See the module."""
+    """Work on one testbed; see the module."""
 
     record: Record
     spec: TestbedSpec

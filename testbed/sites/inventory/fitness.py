@@ -37,12 +37,12 @@ from testbed.ssh import Shell
 KIND = "inventory"
 PSI_FILE = "/proc/pressure/io"
 ROOM_BYTES = 3 * GIB
-"""For packages, logs and the control plane on a machine's system disk."""
+"""Space for packages, logs and the control plane on a machine's system disk."""
 TESTED = {"debian": ("12",)}
 DRIFT_S = 0.05
-"""Ceph's monitors complain beyond this offset (mon_clock_drift_allowed)."""
+"""Offset in seconds above which Ceph's monitors complain (mon_clock_drift_allowed)."""
 STRANGE_S, WRONG_S = 1.0, 60.0
-"""Offsets of a clock that are a remark and a refusal: keys, logs and files have times."""
+"""Offsets of a clock for a remark and for a refusal: keys, logs and files have times."""
 CLOCK_LOOKS = 3
 _CALLED = {"dm_mod": "device mapper (dm_mod)"}
 _NAME_ANOTHER = "name another in site.options.devices"

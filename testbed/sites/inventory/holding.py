@@ -41,9 +41,9 @@ from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
 
 TakeAway = Callable[[Testbed, Progress], None]
-"""Removes a deployed store from a testbed's nodes."""
+"""Function that removes a deployed store from a testbed's nodes."""
 _SEEN = ("bytes", "model", "holds", "identity", "uuids", "boot_id")
-"""What must be unchanged when a device is wiped; older records have only the first three."""
+"""Fields that must be unchanged when a device is wiped; older records have the first three."""
 
 
 # -- records ---------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def judged(
 
 
 def _facts_of(survey: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a survey; `told` goes into the provenance of results."""
+    """Return the part of a survey that is kept; `told` goes into the provenance of results."""
     disks = {
         f"disk {path}": f"{seen.get('model') or 'no model'}, {seen['bytes']} bytes"
         for path, seen in survey["devices"].items()

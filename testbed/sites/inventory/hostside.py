@@ -52,7 +52,7 @@ SCOPES = ("system.slice/docker-*", "docker/*", "machine.slice/libpod-*", "libpod
 
 
 class Refused(Exception):
-    """One sentence on what cannot be done."""
+    """Refusal, with one sentence on what cannot be done."""
 
 
 def output(argv: Sequence[str]) -> str:
@@ -130,8 +130,8 @@ def pending(path: Path) -> Path:
 
 
 def replace(path: Path, text: str, mode: int) -> None:
-    """Write `path`, whole or not at all. A new file gets `mode`, another keeps its owner and mode;
-    a link stays a link.
+    """Write `path` atomically. A new file gets `mode`, an existing one keeps its owner and mode; a
+    link stays a link.
     """
     path = real(path)
     new, data = pending(path), text.encode("utf-8", "surrogateescape")
@@ -585,7 +585,7 @@ def _mark(machine: Machine, wanted: dict[str, Any]) -> bool:
     path, new = machine.path(MARK), machine.path(_aside(wanted["id"]))
     replace(new, json.dumps(wanted) + "\n", 0o644)
     try:
-        os.link(new, path)  # whole or not at all, and the first of two that come at once
+        os.link(new, path)  # atomically, and only the first of two at once succeeds
         return True
     except FileExistsError:
         pass

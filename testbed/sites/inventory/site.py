@@ -50,7 +50,7 @@ from testbed.spec import TestbedSpec
 
 
 class InventorySite:
-    """See `testbed.sites.contract.Site`; also a `CautiousSite`, `InspectingSite`, `UsageSite`.
+    """Site of existing machines; also a `CautiousSite`, `InspectingSite` and `UsageSite`.
 
     Args:
         options: see `testbed.sites.inventory.hosts`; testbeds that are up need none.

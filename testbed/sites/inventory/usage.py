@@ -1,4 +1,4 @@
-"""Load on machines that is not the testbed's, from what each of them counts."""
+"""Load on machines from outside the testbed, from each machine's own counters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _CONTAINER = "container "
 
 
 def counters(answers: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, float]:
-    """Counters in seconds by ``part:node``, from `hostside.usage` of every node, and ``wall``.
+    """Return counters in seconds by ``part:node`` (`hostside.usage` of every node), and ``wall``.
 
     Args:
-        answers: of every node.
-        now: seconds on a clock that nobody sets.
+        answers: answer of every node.
+        now: seconds on a clock that is never set.
     """
     found = {"wall": now}
     for node, answer in answers.items():
@@ -26,9 +26,9 @@ def counters(answers: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, 
 
 
 def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
-    """Load between two readings of `counters`.
+    """Return the load between two readings of `counters`.
 
-    `steal` is the share of the machine that suffers most: one slow node slows a store down.
+    `steal` is the largest share of any machine: one slow node slows a store down.
     """
     delta = {key: after[key] - before.get(key, 0.0) for key in after}
     interval = max(delta["wall"], 1e-9)
@@ -51,7 +51,7 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
 
 
 def _ours(delta: Mapping[str, float], node: str) -> float:
-    """With containers: one that ended in between is in no later reading, and counts for nothing."""
+    """Return the node's own load; a container that ended in between counts as nothing."""
     inside = (
         used
         for key, used in delta.items()

@@ -1,4 +1,4 @@
-"""The local site: nodes as containers on this machine, with disks that queue."""
+"""Local site: nodes as containers on this machine, with disks that queue."""
 
 from testbed.sites.local.site import LocalSite
 

@@ -1,12 +1,12 @@
-"""Keeping a virtual machine's processors awake while something is measured.
+"""Processes that keep a virtual machine's processors awake during a measurement.
 
-A processor that has nothing to do is given back to the hypervisor, and on a machine that is shared
-it comes back late: at a quiet hour sleeps of 2 ms ended 0.49 ms late at the 99th percentile, and
-0.16 ms late with processors kept awake (`hotbed bench --only awake`). What is late is not the
-testbed but the machine below it, in every queue disk, proxy and load generator.
+An idle processor returns to the hypervisor, and on a shared machine it comes back late. At a quiet
+hour sleeps of 2 ms ended 0.49 ms late at the 99th percentile, and 0.16 ms late with processors kept
+awake (`hotbed bench --only awake`). The delay is the host's, not the testbed's, and affects every
+queue disk, proxy and load generator.
 
-One process for each processor does nothing, in a control group and a scheduling class that give
-way at once to everything else. It ends when who asked for it ends, however that ends.
+One process for each processor spins, in a control group and a scheduling class that give way at
+once to everything else. It ends with the process that started it, however that process ends.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from testbed.sites.contract import SiteError
 from testbed.sites.local.cgroups import Cgroups
 
 AWAKE = "HOTBED_AWAKE"
-"""Environment variable: whether processors are kept awake (`yes`, `no`); by default (`auto`) on a
-virtual machine."""
+"""Environment variable that decides if processors are kept awake: `yes`, `no`, or by default `auto`
+(yes on a virtual machine)."""
 
 _SPIN = """
 import os, sys
@@ -38,14 +38,14 @@ while os.getppid() == asked_by:
 
 
 def wanted(environment: dict[str, str] | None = None, cpuinfo: str | None = None) -> bool:
-    """Whether processors are to be kept awake here, by `AWAKE` or by what the machine is.
+    """Return True if processors must be kept awake here, by `AWAKE` or by the kind of machine.
 
     Args:
-        environment: instead of this process's.
-        cpuinfo: instead of this machine's /proc/cpuinfo.
+        environment: replaces this process's.
+        cpuinfo: replaces this machine's /proc/cpuinfo.
 
     Raises:
-        UserError: the variable says something else.
+        UserError: the variable has another value.
     """
     said = (os.environ if environment is None else environment).get(AWAKE) or "auto"
     if said not in ("auto", "yes", "no"):
@@ -62,11 +62,11 @@ def wanted(environment: dict[str, str] | None = None, cpuinfo: str | None = None
 
 @contextmanager
 def kept_awake(cgroups: Cgroups) -> Iterator[bool]:
-    """Keep every processor that this process may use awake; whether that could be done.
+    """Keep every processor that this process may use awake; give True if this succeeded.
 
     Args:
-        cgroups: whose top group is for this alone: it is made where there is none, and gone
-            afterwards unless somebody else uses it too.
+        cgroups: their top group has no other purpose. It is made if missing, and removed
+            afterwards unless another process uses it too.
     """
     group = str(os.getpid())
     spinning: list[subprocess.Popen[bytes]] = []
@@ -83,13 +83,13 @@ def kept_awake(cgroups: Cgroups) -> Iterator[bool]:
 
 
 def tidy(cgroups: Cgroups) -> None:
-    """Remove what processes that were killed left; nothing while somebody uses it."""
+    """Remove leftovers of killed processes, unless a process uses the group."""
     if not cgroups.pids():
         cgroups.remove()
 
 
 def _start(cgroups: Cgroups, group: str, spinning: list[subprocess.Popen[bytes]]) -> None:
-    # Groups come first: a class alone gives way only to processes of its own group.
+    # Groups come first: a scheduling class gives way only to processes of its own group.
     procs = cgroups.create(group)
     cgroups.give_way()
     for processor in sorted(os.sched_getaffinity(0)):
@@ -98,7 +98,7 @@ def _start(cgroups: Cgroups, group: str, spinning: list[subprocess.Popen[bytes]]
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt from the terminal is not for it
+            start_new_session=True,  # a terminal's interrupt must not reach it
         )
         spinning.append(process)
         os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))

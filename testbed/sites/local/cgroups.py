@@ -1,7 +1,7 @@
 """Control groups of a testbed's nodes, on hosts with cgroup v1, v2 or both.
 
-A node is put into its groups before its first process starts, so everything it ever runs is
-inside: limits, accounting and killing all go by membership.
+A node joins its groups before its first process starts, so all its processes are inside: limits,
+accounting and killing all use the membership.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from testbed.sites.contract import SiteError
 
 CPU_PERIOD_US = 25_000
-"""Quota period: short, so that a node that used its share waits for milliseconds, as it would for
-a busy core, and not for a tenth of a second."""
+"""Quota period. It is short, so that a node at its limit waits for milliseconds, as for a busy
+core, and not for a tenth of a second."""
 
 _V1_WANTED = ("cpu", "cpuacct", "memory", "blkio")
 
@@ -26,8 +26,8 @@ _V1_WANTED = ("cpu", "cpuacct", "memory", "blkio")
 class Hierarchies:
     """Mount points of the control group trees.
 
-    `v1` maps a controller to its tree, `named` is the v1 tree of systemd (None without one),
-    `v2` the unified tree; `v2_controllers` are those that it manages (empty on a v1 host).
+    `v1` maps a controller to its tree, `named` is systemd's v1 tree (None without one), `v2` is the
+    unified tree, and `v2_controllers` are the controllers it manages (empty on a v1 host).
     """
 
     v1: dict[str, Path]
@@ -37,11 +37,11 @@ class Hierarchies:
 
     @property
     def unified(self) -> bool:
-        """Whether v2 manages cpu and memory."""
+        """True if v2 manages cpu and memory."""
         return {"cpu", "memory"} <= self.v2_controllers
 
     def trees(self) -> list[Path]:
-        """Every tree that a node joins, each once."""
+        """Return every tree that a node joins, each once."""
         trees = [] if self.unified else list(dict.fromkeys(self.v1.values()))
         trees += [tree for tree in (self.named, self.v2) if tree is not None]
         return trees
@@ -94,10 +94,10 @@ class Cgroups:
 
         Args:
             cpus: cores that it may use on average over a period.
-            memory: bytes, page cache included; beyond it the kernel kills inside the group.
+            memory: bytes, page cache included; above it the kernel kills inside the group.
 
         Returns:
-            The cgroup.procs files that a process writes its id to, to join.
+            The cgroup.procs files; a process joins by writing its id to them.
         """
         folders = [tree / self.top / group for tree in self.hierarchies.trees()]
         for folder in folders:
@@ -135,13 +135,13 @@ class Cgroups:
         limit = "-1" if memory is None else str(memory)
         swap = folder / "memory.memsw.limit_in_bytes"
         if swap.exists():
-            swap.write_text("-1")  # the limit of both may never be below that of memory alone
+            swap.write_text("-1")  # the limit of both must be at least that of memory alone
         (folder / "memory.limit_in_bytes").write_text(limit)
         if swap.exists():
             swap.write_text(limit)
 
     def limits(self, group: str) -> dict[str, float | str]:
-        """Return what limits `group`: `cpus` (cores), `memory` (bytes) and `io` (throttled
+        """Return the limits of `group`: `cpus` (cores), `memory` (bytes) and `io` (throttled
         devices), ``none`` without a limit."""
         if self.hierarchies.unified:
             assert self.hierarchies.v2 is not None
@@ -161,14 +161,14 @@ class Cgroups:
         }
 
     def unthrottle(self, group: str) -> None:
-        """Lift every limit on the group's I/O."""
+        """Remove every limit on the group's I/O."""
         for file in self._throttles(group):
             unlimited = "rbps=max wbps=max riops=max wiops=max" if file.name == "io.max" else "0"
             for line in file.read_text().splitlines():
                 file.write_text(f"{line.split()[0]} {unlimited}")
 
     def _throttles(self, group: str) -> list[Path]:
-        """Files with the limits on the group's I/O that the kernel offers."""
+        """Return the kernel's files with limits on the group's I/O."""
         if self.hierarchies.unified:
             assert self.hierarchies.v2 is not None
             files = [self.hierarchies.v2 / self.top / group / "io.max"]
@@ -182,9 +182,9 @@ class Cgroups:
         return [file for file in files if file.exists()]
 
     def give_way(self) -> None:
-        """Let everything below the top group run only where nobody else on the machine wants to.
+        """Let everything below the top group run only when the rest of the machine is idle.
 
-        Kernels before 5.15 have no idle groups: there it gets the least weight there is.
+        Kernels before 5.15 have no idle groups: there the group gets the smallest weight.
         """
         if self.hierarchies.unified:
             assert self.hierarchies.v2 is not None
@@ -198,15 +198,15 @@ class Cgroups:
             (folder / weight).write_text(least)
 
     def pressure_folder(self, group: str) -> Path | None:
-        """Folder that holds the group's io.pressure, None when the kernel offers none."""
+        """Return the folder that holds the group's io.pressure; None if the kernel has none."""
         if self.hierarchies.v2 is None:
             return None
         folder = self.hierarchies.v2 / self.top / group
         return folder if (folder / "io.pressure").exists() else None
 
     def share_folders(self, group: str) -> dict[str, Path]:
-        """Folders of the group by v1 controller that the node may divide below (``cpu`` and
-        ``cpuacct``); none where v2 manages: there the node's own systemd does it."""
+        """Return the group's folders, by v1 controller, that the node may divide further (``cpu``
+        and ``cpuacct``); none under v2, where the node's own systemd divides them."""
         if self.hierarchies.unified:
             return {}
         trees = self.hierarchies.v1
@@ -215,13 +215,13 @@ class Cgroups:
         }
 
     def usage_s(self, group: str = "") -> float:
-        """CPU seconds used by the group and everything below, 0 when there is none."""
+        """Return the CPU seconds used by the group and everything below; 0 if there is no group."""
         return self._usage_s(Path(self.top, group))
 
     def machine_usage_s(self) -> float:
-        """CPU seconds of everything on the machine by the same clock, 0 when it cannot be told.
+        """Return the CPU seconds of the whole machine by the same clock; 0 if unknown.
 
-        /proc/stat counts ticks: load that sleeps between them is not seen there.
+        /proc/stat counts ticks, and misses load that sleeps between ticks.
         """
         return self._usage_s(Path())
 
@@ -239,7 +239,7 @@ class Cgroups:
             return 0.0
 
     def pids(self, group: str = "") -> set[int]:
-        """Every process in the group or below, in any tree."""
+        """Return every process in the group or below, in any tree."""
         found: set[int] = set()
         for tree in self.hierarchies.trees():
             for folder in _below(tree / self.top / group):
@@ -251,7 +251,7 @@ class Cgroups:
         return found
 
     def children(self, group: str = "") -> set[str]:
-        """Names of the groups right below."""
+        """Return the names of the groups directly below."""
         return {
             child.name
             for tree in self.hierarchies.trees()
@@ -259,7 +259,7 @@ class Cgroups:
         }
 
     def kill(self, group: str, timeout_s: float) -> bool:
-        """SIGKILL everything inside until nothing is left; False when the time was too short."""
+        """Send SIGKILL to everything inside until nothing is left; return False on a timeout."""
         end = time.monotonic() + timeout_s
         while pids := self.pids(group):
             for pid in pids:
@@ -273,7 +273,7 @@ class Cgroups:
         return True
 
     def remove(self, group: str = "") -> bool:
-        """Remove the group and what a node's systemd made below; False when something is busy."""
+        """Remove the group and its systemd's groups below; return False if something is busy."""
         gone = True
         for tree in self.hierarchies.trees():
             for folder in [*_below(tree / self.top / group)][::-1]:
@@ -294,7 +294,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """`folder` and everything below, parents first."""
+    """Yield `folder` and every folder below, parents first."""
     if folder.is_dir():
         yield folder
         for child in _folders(folder):

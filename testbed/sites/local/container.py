@@ -1,4 +1,4 @@
-"""A node: an overlay of the root image, booted by systemd-nspawn in the node's namespaces."""
+"""Node as an overlay of the root image, booted by systemd-nspawn in the node's namespaces."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from testbed.sites.local.process import alive, detach, read_pid
 from testbed.sites.local.tools import mounts_under, run
 
 PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
-"""Where a node sees its own control group."""
+"""Path of the node's own control group inside the node."""
 
 SHARES_FOLDER = "/opt/hotbed-site"
-"""Where a node sees its group of each cgroup v1 controller that it may divide: ``cpu``,
+"""Path inside the node of its group of each cgroup v1 controller that it may divide: ``cpu``,
 ``cpuacct``."""
 
 _DEPLOYED_HOSTS = re.compile(r"# BEGIN hotbed\n.*?# END hotbed\n", re.DOTALL)
-"""Lines of /etc/hosts by playbooks/roles/base."""
+"""Lines that playbooks/roles/base adds to /etc/hosts."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Container:
 
     @property
     def files(self) -> Path:
-        """Everything that the node writes outside its disks: a file system of limited size, with a
-        folder for each layer."""
+        """File system of limited size with all that the node writes outside its disks, and a folder
+        for each layer."""
         return self.folder / "files"
 
     @property
@@ -51,7 +51,7 @@ class Container:
         return self.folder / "console.log"
 
     def mount(self, image: Path, chain: Sequence[int], size: int) -> None:
-        """Mount the root: the layers of `chain` (bottom to top, the last is written to) over
+        """Mount the root: the layers of `chain` (bottom to top, only the last is written) over
         `image`. All layers together take at most `size` bytes."""
         self._mount_files(size)
         *lower, layer = [self.files / str(number) for number in chain]
@@ -59,7 +59,7 @@ class Container:
         for folder in (self.root, upper, work):
             folder.mkdir(parents=True, exist_ok=True)
         upper.chmod(0o755)
-        # Layers are frozen and stacked again by a snapshot: nothing in one may refer to inodes.
+        # A snapshot freezes layers and stacks them again: no layer may refer to inodes.
         options = [f"{option}=off" for option in ("index", "metacopy") if _has(option)]
         below = [image, *(each / "upper" for each in lower)]
         options.append(f"lowerdir={':'.join(str(folder) for folder in reversed(below))}")
@@ -67,26 +67,26 @@ class Container:
         run("mount", "-t", "overlay", "overlay", "-o", ",".join(options), str(self.root))
 
     def _mount_files(self, size: int) -> None:
-        """Mount `files`, from an image that takes room on the host only as it is written to."""
+        """Mount `files`, from an image that takes host space only for written data."""
         image, new = self.folder / "files.img", self.folder / "files.new"
         if not image.exists():
             with new.open("wb") as made:
                 made.truncate(size)
-            # Nothing is zeroed in the background either (noinit_itable): holes are zeros.
+            # No zeroing in the background either (noinit_itable): holes are zeros.
             lazy = "nodiscard,lazy_itable_init=1,lazy_journal_init=1"
             run("mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-E", lazy, str(new))
             new.replace(image)
         self.files.mkdir(exist_ok=True)
-        # Without direct I/O the host would keep every page a second time.
+        # Without direct I/O the host would cache every page a second time.
         device = run("losetup", "-f", "--show", "--direct-io=on", str(image)).strip()
         run("mount", "-t", "ext4", "-o", "noatime,noinit_itable", device, str(self.files))
-        run("losetup", "-d", device)  # as soon as it is unmounted
+        run("losetup", "-d", device)  # takes effect when it is unmounted
 
     def furnish(self, hosts: str, authorized: str, host_key: Path) -> None:
-        """Write what makes this root this node: name, keys, and the other nodes' addresses."""
+        """Write the node's own files into the root: name, keys, and the other nodes' addresses."""
         inside = Inside(self.root, self.hostname)
         inside.write("etc/hostname", f"{self.hostname}\n")
-        # A deployment's own lines stay: without them the next one would find a changed file.
+        # The deployment's own lines stay, else the next deployment would find a changed file.
         deployed = _DEPLOYED_HOSTS.search(inside.read("etc/hosts"))
         inside.write("etc/hosts", hosts + (deployed[0] if deployed else ""))
         machine_id = uuid.uuid5(uuid.NAMESPACE_DNS, str(self.folder)).hex
@@ -97,7 +97,7 @@ class Container:
         inside.folder("root/.ssh", 0o700)
         keys = "root/.ssh/authorized_keys"
         owner = authorized.split()[-1]
-        # A node that starts again keeps the keys let in since, the admin node's above all.
+        # A restarted node keeps the keys added since, above all the admin node's.
         others = [line for line in inside.read(keys).splitlines() if line.split()[-1:] != [owner]]
         inside.write(keys, "\n".join([authorized, *others]) + "\n", 0o600)
 
@@ -111,27 +111,27 @@ class Container:
         unified: bool,
         shares: Mapping[str, Path] | None = None,
     ) -> None:
-        """Boot it.
+        """Boot the node.
 
         Args:
             procs: cgroup.procs files of the node's groups.
             binds: device on the host -> path on the node.
             pressure: the node's group in the v2 tree.
-            unified: whether the host manages resources by cgroup v2.
+            unified: True if the host manages resources by cgroup v2.
             shares: the node's groups by v1 controller that it may divide.
         """
         command = ["systemd-nspawn", "--quiet", "--settings=no", "--register=no", "--keep-unit"]
         command += [f"--directory={self.root}", f"--machine={self.machine}"]
         command += [f"--hostname={self.hostname}", f"--network-namespace-path=/run/netns/{netns}"]
         command += ["--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"]
-        # Nodes queue and mark what they send, and an NFS server opens files by their handles.
+        # Nodes queue and mark their packets, and an NFS server opens files by handle.
         command += ["--capability=CAP_NET_ADMIN", "--system-call-filter=open_by_handle_at"]
         command += [f"--bind={host}:{node}" for host, node in binds.items()]
         if pressure is not None:
-            # Writable: the agent's probe makes groups below, to tell OSD pressure from fio's.
+            # Writable: the agent's probe makes groups below, to separate OSD pressure from fio's.
             command.append(f"--bind={pressure}:{PRESSURE_FOLDER}")
         for controller, path in (shares or {}).items():
-            # Its own systemd cannot: controllers of v1 are read-only inside.
+            # The node's own systemd cannot: v1 controllers are read-only inside.
             command.append(f"--bind={path}:{SHARES_FOLDER}/{controller}")
         command.append("--boot")
         if not unified:
@@ -149,11 +149,11 @@ class Container:
         )
 
     def running(self) -> bool:
-        """Whether its systemd-nspawn lives."""
+        """Return True if the node's systemd-nspawn is alive."""
         return alive(read_pid(self.pid_file))
 
     def reason(self) -> str:
-        """The last thing that the console said."""
+        """Return the last line of the console's output."""
         try:
             lines = [line for line in self.log.read_text(errors="replace").splitlines() if line]
         except OSError:
@@ -161,7 +161,7 @@ class Container:
         return lines[-1].strip() if lines else "its console said nothing"
 
     def unmount(self) -> None:
-        """Unmount the root and what holds its layers; the node must have ended."""
+        """Unmount the root and the file system of its layers; the node must have ended."""
         for folder in (self.root, self.files):
             for point in mounts_under(folder):
                 run("umount", point, check=False)
@@ -172,10 +172,10 @@ class Container:
 
 
 def share_unmounts(folder: Path) -> None:
-    """Have what is unmounted below `folder` unmounted everywhere.
+    """Make every unmount below `folder` take effect in all mount namespaces.
 
-    systemd-nspawn begins with a copy of all mounts, those of other nodes too, and on hosts whose
-    mounts are private it keeps that copy, out of sight, and with it their file systems.
+    systemd-nspawn starts with a copy of all mounts, including other nodes'. On hosts with private
+    mounts it keeps this hidden copy, and with it the file systems.
     """
     if str(folder) not in mounts_under(folder):
         run("mount", "--bind", "--make-private", str(folder), str(folder))

@@ -1,7 +1,7 @@
-"""A node's disk: a queue disk served through FUSE, a loop device on it, two partitions.
+"""Node's disk: a queue disk served through FUSE, a loop device on it, two partitions.
 
-Partition 1 is for files (``scratch``), partition 2 raw for the store (``osd``); without scratch
-there is one, the store's. Everything that uses either shares the disk's one queue.
+Partition 1 is for files (``scratch``), partition 2 raw for the store (``osd``). Without scratch the
+only partition is the store's. All users of either share the disk's single queue.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from testbed.spec import DiskSpec
 
 QUEUEDISK = Path(__file__).resolve().parents[3] / "dataplane" / "bin" / "queuedisk"
 MOST_QUEUE_DEPTH = 128
-"""The loop driver's own queue: nr_requests may not exceed it."""
+"""Length of the loop driver's own queue: nr_requests must not exceed it."""
 _MAX_SECTORS_KB = 512
 _ALIGNMENT = 2**20
 
 
 def folder_name(number: int) -> str:
-    """Name of a node's disk number 0, 1, ...: in the node's folder, and in each of its layers."""
+    """Return the folder name of a node's disk 0, 1, ..., in the node's folder and in layers."""
     return "disk" if number == 0 else f"disk{number}"
 
 
 def folders(node: Path) -> list[Path]:
-    """The folders of all disks in a node's folder, also of a half-made one's."""
+    """Return the folders of all disks in a node's folder, even if it is half-made."""
     return sorted(path for path in node.glob("disk*") if path.is_dir())
 
 
 def uses(spec: DiskSpec, number: int) -> dict[str, str]:
-    """Devices that disk `number` gives its node: use to the path on the node."""
+    """Return the devices of disk `number` on its node: use -> path on the node."""
     names = ("disk", "scratch", "osd") if spec.scratch else ("disk", "osd")
     suffix = "" if number == 0 else str(number)
     return {f"{name}{suffix}": f"/dev/hotbed/{name}{suffix}" for name in names}
@@ -65,13 +65,13 @@ class Disk:
 
     @property
     def image(self) -> Path:
-        """The file that the queue disk serves."""
+        """File that the queue disk serves."""
         return self.mount / "disk"
 
     def start(self, layers: Sequence[Path], procs: Sequence[Path]) -> str:
-        """Serve `layers` (bottom to top) and attach a loop device; returns it (``/dev/loop3``).
+        """Serve `layers` (bottom to top), attach a loop device and return it (``/dev/loop3``).
 
-        A disk that was never partitioned is partitioned now.
+        A disk without partitions is partitioned now.
         """
         self.mount.mkdir(parents=True, exist_ok=True)
         self._serve(layers, procs)
@@ -86,7 +86,7 @@ class Disk:
         return device
 
     def binds(self, device: str, number: int) -> dict[str, str]:
-        """Where the loop device and its partitions are on the node: host's path to node's path."""
+        """Return where the loop device and its partitions are bound: host path -> node path."""
         return dict(
             zip([device, *self._parts(device)], uses(self.spec, number).values(), strict=True)
         )
@@ -157,8 +157,8 @@ class Disk:
         return answer
 
     def read_back(self) -> dict[str, tuple[float | str, str]]:
-        """Return the settings in force by their names in the spec, and the unit of each;
-        `slow`, `errors` and `shaping` are those of faults and of filling.
+        """Return the settings in force by their names in the spec, and the unit of each. `slow`,
+        `errors` and `shaping` are the settings of faults and of filling.
 
         Raises:
             SiteError: the queue disk does not answer, or has no loop device.
@@ -181,7 +181,7 @@ class Disk:
         }
 
     def set_back(self) -> None:
-        """Put the spec's settings into force; faults end."""
+        """Apply the spec's settings and end faults."""
         self.command(
             {
                 "op": "set",
@@ -195,12 +195,12 @@ class Disk:
             self._tune(device)
 
     def running(self) -> bool:
-        """Whether the queue disk serves and a loop device is on it."""
+        """Return True if the queue disk serves and has a loop device."""
         return self._pid() is not None and bool(loops_on(self.folder))
 
     def _pid(self) -> int | None:
-        """Its process, None when it is not running; a file left from before a reboot names some
-        other process."""
+        """Return the queue disk's process, None if it does not run. After a reboot the file may
+        name an unrelated process."""
         pid = read_pid(self.pid_file)
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -209,7 +209,7 @@ class Disk:
         return pid if str(self.mount).encode() in line else None
 
     def stop(self) -> None:
-        """Detach the loop device and end the queue disk; safe to repeat, whatever is left."""
+        """Detach the loop device and end the queue disk; safe to repeat in any state."""
         with contextlib.suppress(SiteError):
             self.command({"op": "shape", "on": False}, timeout_s=1.0)
         for device in loops_on(self.folder):
@@ -221,7 +221,7 @@ class Disk:
 
 
 def loops_on(folder: Path) -> list[str]:
-    """Loop devices whose file lies below `folder`."""
+    """Return the loop devices with a backing file below `folder`."""
     found = []
     for block in Path("/sys/block").glob("loop*"):
         try:
@@ -234,7 +234,7 @@ def loops_on(folder: Path) -> list[str]:
 
 
 def detach_loop(device: str, timeout_s: float = 3.0) -> bool:
-    """Remove a loop device with its partitions; False when something still holds it."""
+    """Remove a loop device with its partitions; return False if it is still in use."""
     attached = Path("/sys/block") / Path(device).name / "loop"
     end = time.monotonic() + timeout_s
     while attached.exists():
@@ -248,7 +248,7 @@ def detach_loop(device: str, timeout_s: float = 3.0) -> bool:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount everything below `folder`, by force where it must be."""
+    """Unmount everything below `folder`, by force if needed."""
     for point in mounts_under(folder):
         run("umount", point, check=False, timeout_s=5.0)
     for point in mounts_under(folder):

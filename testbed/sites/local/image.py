@@ -1,7 +1,7 @@
-"""The root file system that every node starts from: debootstrap plus the stores' packages, cached.
+"""Root file system of every node: debootstrap plus the stores' packages, cached.
 
-Nothing of the host's distribution is in it. It is built in a namespace of its own (a killed build
-takes its processes and mounts with it), in a temporary folder that is renamed when it is whole.
+It contains nothing of the host's distribution. It is built in its own namespace (a killed build
+takes its processes and mounts with it), in a temporary folder that is renamed when complete.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PACKAGES = (
     "rpcbind",
     "rsync",
 )
-# What a node has no use for. Stores' units stay as their packages left them; roles start them.
+# Units that nodes do not need. The stores' own units stay as packaged; roles start them.
 MASKED = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -129,30 +129,30 @@ SSHD
 """
 
 _LINES = 1100
-"""Lines that a build prints, about: only the progress share hangs on it."""
+"""Approximate number of lines that a build prints, only for the progress share."""
 
 
 def digest() -> str:
-    """Name of the image that this recipe makes: suite, architecture and a hash of the recipe."""
+    """Return the name of this recipe's image: suite, architecture and a hash of the recipe."""
     parts = (SUITE, platform.machine(), *BASE, "+", *PACKAGES, "+", *MASKED, _RECIPE)
     return f"{SUITE}-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:12]}"
 
 
 def folder(cache: Path) -> Path:
-    """Where the image is, or will be."""
+    """Return the (future) folder of the image."""
     return cache / "roots" / digest() / "root"
 
 
 def ready(cache: Path) -> bool:
-    """Whether the image is built."""
+    """Return True if the image is built."""
     return folder(cache).is_dir()
 
 
 def ensure(cache: Path, progress: Progress = silent) -> Path:
-    """The image's root folder, built first when it is not cached (about two minutes).
+    """Return the image's root folder; build it first if it is not cached (about two minutes).
 
     Raises:
-        SiteError: the build failed; the message ends with its last lines' reason.
+        SiteError: the build failed; the message ends with the reason from its last lines.
     """
     if ready(cache):
         return folder(cache)
@@ -183,8 +183,8 @@ def _build(roots: Path, progress: Progress) -> None:
         "PACKAGES": " ".join(PACKAGES),
         "MASKED": " ".join(MASKED),
     }
-    # The kernel ends the build when we die, and its first process takes all others and the mounts
-    # along.
+    # The kernel ends the build if we die, and the build's first process takes all others and the
+    # mounts with it.
     build = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "sh", "-c", _RECIPE]
     last: deque[str] = deque(maxlen=5)
     with (roots / "build.log").open("w") as log:
@@ -219,7 +219,7 @@ def _build(roots: Path, progress: Progress) -> None:
 
 
 def _proxy() -> dict[str, str]:
-    """The proxies that the host's apt uses, as the environment variables that the tools read."""
+    """Return the proxies of the host's apt, as environment variables of the build's tools."""
     found = {}
     for scheme in ("http", "https"):
         if f"{scheme}_proxy" in os.environ or shutil.which("apt-config") is None:

@@ -1,6 +1,6 @@
-"""Files in a node's root, reached from the host without leaving that root.
+"""Access from the host to files in a node's root, without leaving this root.
 
-Root on the node made the tree, with links that mean to lead elsewhere. openat2 resolves every link
+Root on the node made the tree, possibly with links that lead elsewhere. openat2 resolves every link
 as the node would, with the node's root as the top (RESOLVE_IN_ROOT).
 """
 
@@ -27,23 +27,23 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Inside:
-    """The root of `node`, at `root` on the host; the node does not run. Names are relative.
+    """The root of `node`, at `root` on the host; the node must not run. Names are relative.
 
-    Every method raises SiteError if the node's own files are in the way.
+    Every method raises SiteError if the node's own files prevent the access.
     """
 
     root: Path
     node: str
 
     def read(self, name: str) -> str:
-        """Return the text of a plain file, empty if there is none; odd bytes are kept."""
+        """Return the text of a plain file, empty if missing; invalid bytes are kept."""
         with self._failing(name):
             try:
                 found = self._open(name, os.O_PATH)
             except FileNotFoundError:
                 return ""
             with _closing(found):
-                # Only now: to open a pipe waits, and to open a device can have effects.
+                # Open only now: opening a pipe waits, and opening a device can have effects.
                 if not stat.S_ISREG(os.fstat(found).st_mode):
                     raise OSError(errno.EINVAL, "no plain file")
                 with Path(f"/proc/self/fd/{found}").open("rb") as file:
@@ -53,7 +53,7 @@ class Inside:
             return data.decode(errors="surrogateescape")
 
     def write(self, name: str, text: str, mode: int = 0o644) -> None:
-        """Replace a file, whole or not at all; a link of that name is replaced, not followed."""
+        """Replace a file atomically; a link of this name is replaced, not followed."""
         folder, _, last = name.rpartition("/")
         new = f".{last}.hotbed"
         with self._failing(name), _closing(self._open(folder, os.O_RDONLY | os.O_DIRECTORY)) as at:
@@ -68,7 +68,7 @@ class Inside:
             os.replace(new, last, src_dir_fd=at, dst_dir_fd=at)
 
     def folder(self, name: str, mode: int) -> None:
-        """Make a folder unless it is there, and set its mode."""
+        """Make a folder unless it exists, and set its mode."""
         above, _, last = name.rpartition("/")
         with self._failing(name):
             at = self._open(above, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,8 +1,8 @@
-"""Where the local site keeps things, and what it calls them.
+"""Folders and names of the local site.
 
 Every name on the machine follows from the testbed's and the node's name, so that leftovers are
-found without any record. With another HOTBED_STATE the names carry a tag of it: two users of one
-machine do not take each other's testbeds down.
+found without any record. With another HOTBED_STATE the names carry its tag: two users of one
+machine do not remove each other's testbeds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Places:
 
     @classmethod
     def of_environment(cls) -> Places:
-        """From HOTBED_STATE and HOTBED_CACHE."""
+        """Read the folders from HOTBED_STATE and HOTBED_CACHE."""
         return cls(
             Path(os.environ.get("HOTBED_STATE", str(DEFAULT_STATE))).resolve(),
             Path(os.environ.get("HOTBED_CACHE", str(DEFAULT_CACHE))).resolve(),
@@ -37,20 +37,20 @@ class Places:
 
     @property
     def tag(self) -> str:
-        """Empty for the default state folder, else four digits that stand for it."""
+        """Empty for the default state folder, else four digits that identify the folder."""
         return "" if self.state == DEFAULT_STATE else _short(str(self.state), 4)
 
     @property
     def testbeds(self) -> Path:
-        """One folder a testbed."""
+        """Folder that holds a folder for each testbed."""
         return self.state / "testbeds"
 
     def testbed(self, name: str) -> Path:
-        """Folder of one testbed."""
+        """Return the folder of one testbed."""
         return self.testbeds / name
 
     def lock(self, name: str) -> Path:
-        """Lock file of one testbed."""
+        """Return the lock file of one testbed."""
         return self.state / "locks" / name
 
     @property
@@ -60,35 +60,35 @@ class Places:
 
     @property
     def awake_cgroup(self) -> str:
-        """Control group of the processes that keep processors awake. Not below `cgroup`: those
-        would take from who is beside the testbeds."""
+        """Control group of the processes that keep processors awake. Below `cgroup` they would take
+        time from programs outside the testbeds."""
         return f"{self.cgroup}-awake"
 
     def netns_prefix(self, name: str | None = None) -> str:
-        """What the network namespaces of a testbed (or of all) start with."""
-        # No testbed's or node's name has a dot: "a" does not match what belongs to "a-b".
+        """Return the prefix of the network namespaces of a testbed (or of all)."""
+        # No testbed's or node's name has a dot: "a" does not match names of "a-b".
         return f"hb{self.tag}-" if name is None else f"hb{self.tag}-{name}."
 
     def netns(self, name: str, node: str) -> str:
-        """Network namespace of a node."""
+        """Return the network namespace of a node."""
         return f"{self.netns_prefix(name)}{node}"
 
     def switch(self, name: str) -> str:
-        """Network namespace that holds the testbed's bridge; no node's name has an underscore."""
+        """Return the network namespace of the testbed's bridge; no node has an underscore."""
         return f"{self.netns_prefix(name)}_switch"
 
     def uplink_prefix(self) -> str:
-        """What the host's ends of the testbeds' uplinks start with."""
+        """Return the prefix of the host's ends of the testbeds' uplinks."""
         return f"hbu{self.tag}-" if self.tag else "hbu-"
 
     def uplink(self, name: str) -> str:
-        """The host's end of the link into the testbed (an interface name: 15 bytes at most)."""
+        """Return the host's end of the testbed's uplink (an interface name: at most 15 bytes)."""
         return f"{self.uplink_prefix()}{_short(name, 7)}"
 
     def port(self, node: str) -> str:
-        """The switch's end of a node's link; it lives in the switch's namespace."""
+        """Return the switch's end of a node's link, in the switch's namespace."""
         return f"p-{_short(node, 10)}"
 
     def machine(self, name: str, node: str) -> str:
-        """systemd-nspawn's machine name."""
+        """Return systemd-nspawn's machine name of a node."""
         return f"hb{self.tag}-{name}.{node}"

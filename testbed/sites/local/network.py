@@ -1,8 +1,8 @@
-"""A testbed's network: a bridge in a namespace of its own, a shaped link to every node, and an
-uplink to the host.
+"""A testbed's network: a bridge in its own namespace, a shaped link to every node, and an uplink
+to the host.
 
-The bridge is kept out of the host's namespace, so that a firewall or container engine on the host
-neither filters nor routes what nodes say to each other.
+The bridge is outside the host's namespace, so that a firewall or container engine on the host
+neither filters nor routes packets between nodes.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ HOST = 1
 FIRST_NODE = 10
 MOST_NODES = 240
 CORE = "br0"
-"""The bridge of nodes in no rack, and of all where the network is flat."""
+"""Bridge of nodes in no rack, and of all nodes in a flat network."""
 CONGESTION_CONTROL = "reno"
-"""Of nodes whose spec names none: every kernel has it, and results do not hang on what the host's
-own connections use."""
+"""Congestion control of nodes if the spec names none. Every kernel has it, so results do not depend
+on the choice of the host's own connections."""
 _UP = "up0"
 _LATENCY_US = 25_000
 _SETTINGS = Path("/proc/sys/net/ipv4")
 CHOOSING = "subnet"
-"""Lock from the choice of a network until its route is there, which is all that another state
-folder sees of it."""
+"""Lock held from the choice of a network until its route exists; other state folders see only the
+route."""
 
 
 def choose_subnet(taken: set[int]) -> int:
-    """The smallest k for which 10.77.k.0/24 is neither in `taken` nor routed on this host."""
+    """Return the smallest k with 10.77.k.0/24 neither in `taken` nor routed on this host."""
     routed = []
     for route in json.loads(run("ip", "-j", "-4", "route", "show", "table", "all") or "[]"):
         if "dst" in route and route["dst"] != "default":
@@ -54,33 +54,33 @@ def choose_subnet(taken: set[int]) -> int:
 
 
 def address(subnet: int, index: int) -> str:
-    """Address of the node with this index, 0 being the first."""
+    """Return the address of the node with this index; the first index is 0."""
     return f"10.77.{subnet}.{FIRST_NODE + index}"
 
 
 def namespaces(places: Places, name: str | None = None) -> list[str]:
-    """Network namespaces of a testbed, or of all."""
+    """Return the network namespaces of a testbed, or of all testbeds."""
     listed = run("ip", "netns", "list", check=False).splitlines()
     names = [line.split()[0] for line in listed if line.strip()]
     return [netns for netns in names if netns.startswith(places.netns_prefix(name))]
 
 
 def uplinks(places: Places) -> list[str]:
-    """The host's ends of all testbeds' uplinks."""
+    """Return the host's ends of all testbeds' uplinks."""
     links = json.loads(run("ip", "-j", "link", "show", check=False) or "[]")
     return [link["ifname"] for link in links if link["ifname"].startswith(places.uplink_prefix())]
 
 
 def congestion_control_of(spec: TestbedSpec) -> str:
-    """What TCP of the nodes uses."""
+    """Return the congestion control of the nodes' TCP."""
     return (spec.network and spec.network.congestion_control) or CONGESTION_CONTROL
 
 
 def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
-    """Whether a namespace of this machine may use a congestion control.
+    """Raise an error unless a namespace of this machine may use a congestion control.
 
     Raises:
-        UserError: the kernel has not got it, or allows it outside of namespaces only.
+        UserError: the kernel lacks it, or allows it only outside of namespaces.
     """
     try:
         allowed, there = (
@@ -88,7 +88,7 @@ def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
             for which in ("allowed", "available")
         )
     except OSError:
-        return  # no machine for testbeds: doctor says so
+        return  # this machine cannot run testbeds; doctor reports it
     if name in allowed:
         return
     others = f"or write network.congestion_control: {' or '.join(allowed)}"
@@ -105,10 +105,10 @@ def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
 
 
 def make_switch(places: Places, name: str, subnet: int, *, mtu: int = ETHERNET_MTU) -> None:
-    """Make the bridge and the host's link to it; nothing when they are there.
+    """Make the bridge and the host's link to it, unless they exist.
 
     Args:
-        mtu: of all of the testbed's links, bytes.
+        mtu: MTU of all of the testbed's links, in bytes.
     """
     switch, uplink = places.switch(name), places.uplink(name)
     if switch not in namespaces(places, name):
@@ -122,7 +122,7 @@ def make_switch(places: Places, name: str, subnet: int, *, mtu: int = ETHERNET_M
         )
     if uplink not in uplinks(places):
         run("ip", "link", "add", uplink, "type", "veth", "peer", "name", _UP, "netns", switch)
-    # A bridge whose MTU was never set takes the least of its ports' and drops what is larger.
+    # A bridge without its own MTU takes its ports' smallest and drops larger packets.
     batch(
         switch,
         f"link set {CORE} mtu {mtu} up",
@@ -145,20 +145,20 @@ def make_link(
     mtu: int = ETHERNET_MTU,
     congestion_control: str = CONGESTION_CONTROL,
 ) -> None:
-    """Make a node's namespace and its link, anew when something of it is there.
+    """Make a node's namespace and link; replace them if any part exists.
 
     Args:
         where: the node's address.
-        bits_per_s: rate of the link, enforced on both of its ends.
-        bridge: what the link goes to: the core or a rack's (see `racks`).
+        bits_per_s: rate of the link, enforced at both of its ends.
+        bridge: the bridge that the link joins: the core or a rack's (see `racks`).
         levels: see `set_rate`.
-        mtu: the largest packet of the link, bytes.
-        congestion_control: what TCP of the node uses.
+        mtu: the largest packet of the link, in bytes.
+        congestion_control: the algorithm of the node's TCP.
     """
     netns, switch, port = places.netns(name, node), places.switch(name), places.port(node)
     drop_link(places, name, node)
     run("ip", "netns", "add", netns)
-    # Before anything runs there: a server's connections use what was set when it began to listen.
+    # Before the first process: a server's connections keep the setting of its listen call.
     setting = str(_SETTINGS / "tcp_congestion_control")
     run("ip", "netns", "exec", netns, "tee", setting, text=f"{congestion_control}\n")
     run("ip", "-n", netns, "link", "add", "eth0", "type", "veth", "peer", port, "netns", switch)
@@ -170,24 +170,24 @@ def make_link(
     raise_link(places, name, node, where)
     batch(switch, f"link set {port} mtu {mtu}", f"link set {port} master {bridge} up")
     if levels:
-        # Priority and buckets act on whole packets, and a segment of 64 KiB takes 40 frames' time.
+        # Priority and buckets act on whole packets; a 64 KiB segment takes 40 frames' time.
         batch(netns, "link set eth0 gso_max_segs 1")
         batch(switch, f"link set {port} gso_max_segs 1")
     set_rate(places, name, node, bits_per_s, levels=levels, mtu=mtu)
 
 
 def hardware_address(name: str, node: str) -> str:
-    """The node's own for ever: the others and the host remember it over a restart of the node, and
-    would talk to nobody for half a minute if it changed.
+    """Return the node's permanent hardware address. Other nodes and the host remember it over a
+    restart; after a change they could not reach the node for half a minute.
     """
     digest = hashlib.sha256(f"{name}/{node}".encode()).digest()
     return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
 
 
 def drop_link(places: Places, name: str, node: str) -> None:
-    """Remove a node's namespace with its link."""
+    """Remove a node's namespace and its link."""
     netns, switch = places.netns(name, node), places.switch(name)
-    # The namespace may live on for a moment in a dying process: the link goes first.
+    # A dying process may keep the namespace for a moment, so the link is removed first.
     run("ip", "-n", switch, "link", "del", places.port(node), check=False)
     run("ip", "netns", "del", netns, check=False)
 
@@ -204,9 +204,9 @@ def set_rate(
     """Shape both directions of a node's link; None: unshaped.
 
     Args:
-        levels: the switch's port serves so many levels of DSCP by strict priority (`priority`);
-            what the node sends is the node's own to order.
-        mtu: the largest packet of the link, bytes.
+        levels: number of DSCP levels that the switch's port serves by strict priority (`priority`);
+            the node itself orders the packets that it sends.
+        mtu: the largest packet of the link, in bytes.
     """
     shape(places.netns(name, node), "eth0", bits_per_s)
     shape(places.switch(name), places.port(node), bits_per_s, levels=levels, mtu=mtu)
@@ -220,11 +220,11 @@ def shape(
     levels: int = 0,
     mtu: int = ETHERNET_MTU,
 ) -> None:
-    """Limit what leaves by a device of a namespace; None: no limit. With `levels` of priority."""
+    """Limit the rate at which packets leave a device, with `levels` of priority; None: no limit."""
     if bits_per_s is None:
         run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
     elif levels:
-        # A root of the same kind would be kept, with all that is below it.
+        # tc would keep a root of the same kind, with everything below it.
         run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
         lines = "\n".join(priority.commands(device, bits_per_s, levels, mtu)) + "\n"
         run("tc", "-n", netns, "-batch", "-", text=lines)
@@ -247,8 +247,8 @@ def queueing(netns: str) -> dict[str, Queueing]:
 def rate_of(
     netns: str, device: str, there: Queueing, bits_per_s: float, levels: int = 0
 ) -> float | str:
-    """Return the rate (bits/s) to which a device is limited; where its queueing is not as `shape`
-    makes it for `bits_per_s` and `levels`, the queueing in words."""
+    """Return the rate limit (bits/s) of a device. If its queueing differs from what `shape` makes
+    for `bits_per_s` and `levels`, return the queueing in words."""
     kinds = ", ".join(sorted({qdisc["kind"] for qdisc in there})) or "nothing"
     if levels and kinds == "bfifo, htb":
         shown = run("tc", "-n", netns, "class", "show", "dev", device, "classid", priority.WHOLE)
@@ -266,8 +266,8 @@ def rate_of(
 
 
 def token_bucket(bits_per_s: float) -> list[str]:
-    """Arguments of tc for a rate: a burst of 2 ms (one large segment at least, and so a packet of
-    any MTU), 25 ms of queue."""
+    """Return the arguments of tc for a rate: a burst of 2 ms (at least one large segment, and so a
+    packet of any MTU), 25 ms of queue."""
     rate, burst = f"{round(bits_per_s)}bit", str(_burst(bits_per_s))
     return ["tbf", "rate", rate, "burst", burst, "latency", f"{_LATENCY_US}us"]
 
@@ -277,7 +277,7 @@ def _burst(bits_per_s: float) -> int:
 
 
 def ports(places: Places, name: str) -> dict[str, bool]:
-    """Links of the testbed's switch by name; True if both ends of the link are up."""
+    """Return the links of the testbed's switch by name; True if both ends of the link are up."""
     links = json.loads(run("ip", "-n", places.switch(name), "-j", "link", check=False) or "[]")
     return {link["ifname"]: {"UP", "LOWER_UP"} <= {*link["flags"]} for link in links}
 
@@ -303,7 +303,7 @@ def remove(places: Places, name: str) -> None:
 
 
 def batch(netns: str, *commands: str) -> None:
-    """Commands of `ip` in a namespace, at one call; the first that fails ends them."""
+    """Run several commands of `ip` in a namespace in one call, up to the first failure."""
     run("ip", "-n", netns, "-batch", "-", text="\n".join(commands) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Starting, checking and stopping single nodes of a testbed."""
+"""Start, check and stop of single nodes of a testbed."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ R = TypeVar("R")
 def at_once(
     function: Callable[[T], R], items: Iterable[T], interrupted: Event | None = None
 ) -> list[R]:
-    """Call `function` on every item in threads; all have ended when the first error is raised.
+    """Call `function` on every item in threads; the first error is raised after all have ended.
 
     Args:
-        interrupted: set when we are (Ctrl-C), so that a `function` that waits can give up.
+        interrupted: set on Ctrl-C, so that a waiting `function` can give up.
     """
     with ThreadPoolExecutor(_PARALLEL) as pool:
         futures = [pool.submit(function, item) for item in items]
@@ -53,7 +53,7 @@ def at_once(
 
 @dataclass(frozen=True)
 class Nodes:
-    """Everything about the nodes of the testbed `name`."""
+    """Operations on the nodes of the testbed `name`."""
 
     places: Places
     cgroups: Cgroups
@@ -64,18 +64,18 @@ class Nodes:
         return self.places.testbed(self.name)
 
     def of(self, node: str) -> Path:
-        """A node's folder."""
+        """Return a node's folder."""
         return self.folder / "nodes" / node
 
     def group(self, node: str) -> str:
-        """A node's control group, below the top."""
+        """Return a node's control group, below the top."""
         return f"{self.name}/{node}"
 
     def container(self, node: str) -> Container:
         return Container(self.of(node), node, self.places.machine(self.name, node))
 
     def disks(self, member: Member) -> list[Disk]:
-        """The node's disks, in order; none when its group has none."""
+        """Return the node's disks, in order; none if its group has none."""
         spec = member.group.disk
         if spec is None:
             return []
@@ -100,7 +100,7 @@ class Nodes:
         return parts if any(parts.values()) else {}
 
     def state(self, member: Member, ports: Mapping[str, bool]) -> str:
-        """``running``, ``stopped``, or the parts that are gone, such as ``disk gone``."""
+        """Return ``running``, ``stopped``, or the missing parts, such as ``disk gone``."""
         parts = self.gone(member, ports)
         if not parts:
             return "running" if ports[self.places.port(member.name)] else "link down"
@@ -109,7 +109,7 @@ class Nodes:
         return f"{' and '.join(part for part, gone in parts.items() if gone)} gone"
 
     def start(self, record: Record, member: Member, image: Path) -> None:
-        """Start a node that is not running, from whatever its last life left behind."""
+        """Start a node that does not run, from any state that its last life left."""
         self.clear(member.name)
         folder, container = self.of(member.name), self.container(member.name)
         layers = [folder / "layers" / str(layer) for layer in record.chain]
@@ -148,18 +148,18 @@ class Nodes:
         )
 
     def halt(self, member: Member, timeout_s: float = 20.0) -> None:
-        """Shut a node down as a machine is, then hard; its disk and files stay."""
+        """Shut a node down like a machine, then hard; its disk and files stay."""
         pid = read_pid(self.container(member.name).pid_file)
         if pid is not None and pid in self.cgroups.pids(self.group(member.name)):
             stop(pid, timeout_s=timeout_s, number=signal.SIGTERM)
         self.clear(member.name)
 
     def clear(self, node: str) -> None:
-        """Kill a node and remove all that runs or is mounted for it; its layers and keys stay."""
+        """Kill a node and remove its processes and mounts; its layers and keys stay."""
         folder, group = self.of(node), self.group(node)
         disks = [Disk(path, _ANY_DISK) for path in folders(folder)]
         if not self.cgroups.kill(group, timeout_s=4.0):
-            # Something waits for a disk and cannot die: without the disk it gets an error.
+            # A process that waits for a disk cannot die: without the disk it gets an error.
             for disk in disks:
                 disk.stop()
             if not self.cgroups.kill(group, timeout_s=4.0):
@@ -175,14 +175,14 @@ class Nodes:
         shutil.rmtree(propagate, ignore_errors=True)
 
     def drop_layers(self, node: str, used: set[int]) -> None:
-        """Delete the layers that nothing needs any more."""
+        """Delete the layers outside `used`."""
         for layers in (self.of(node) / "layers", self.container(node).files):
             for layer in layers.glob("[0-9]*"):
                 if int(layer.name) not in used:
                     shutil.rmtree(layer)
 
     def describe(self, member: Member) -> Node:
-        """The node as the rooms above see it."""
+        """Return the node as the packages above see it."""
         devices: dict[str, str] = {}
         for number, disk in enumerate(self.disks(member)):
             devices |= uses(disk.spec, number)

@@ -1,9 +1,9 @@
-"""A switch's port that serves DSCP by strict priority (sections 4.6 and 5.4 of PriorityMeister).
+"""Switch port that serves DSCP by strict priority (sections 4.6 and 5.4 of PriorityMeister).
 
-Level 1 is CS7, level 7 is CS1; what carries another DSCP goes after all levels. The kernel's PRIO
-is not everywhere, so this is HTB: the port's rate in one class, and below it a class for each level
-that may borrow all of it, with next to no rate of its own. HTB lets those borrow first whose
-priority comes first.
+Level 1 is CS7, level 7 is CS1; packets with another DSCP go after all levels. The kernel's PRIO is
+not available everywhere, so this is HTB. One class has the port's rate. Below it a class for each
+level has nearly no rate of its own and may borrow the whole rate. HTB lets classes borrow in the
+order of their priorities.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ LEVELS = 7
 WHOLE = "1:100"
 """Class with the port's rate."""
 QUEUE_S = 0.025
-"""What a level's queue holds, as time of the link."""
-# HTB wants a guaranteed rate: 1538 bytes in 1.5 s. Of larger frames the burst is less than one,
-# which HTB lets through all the same: what is guaranteed goes out of turn, and is to be little.
+"""Length of a level's queue, as time of the link."""
+# HTB needs a guaranteed rate: 1538 bytes in 1.5 s. For larger frames the burst is less than one
+# frame; HTB still sends it. Guaranteed packets ignore the priority, so the rate must be small.
 _LEAST, _LEAST_BURST = "8kbit", frame_of()
 _SSH_SHARE = 0.05
 
 
 def commands(device: str, bits_per_s: float, levels: int, mtu: int = ETHERNET_MTU) -> list[str]:
-    """Lines of ``tc -batch`` for a device without queueing of its own, whose packets are of at most
-    `mtu` bytes.
+    """Return the lines of ``tc -batch`` for a device without its own queueing, with packets of at
+    most `mtu` bytes.
 
-    ssh and ARP, without which a testbed is lost, have a twentieth of the link guaranteed and are
-    served last beyond it.
+    ssh and ARP keep a testbed reachable. They have a twentieth of the link guaranteed, and above it
+    they are served last.
     """
     rate, frame = f"{round(bits_per_s)}bit", frame_of(mtu)
     burst = max(round(bits_per_s / 8 / 1000), 2 * frame)

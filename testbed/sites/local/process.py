@@ -1,4 +1,4 @@
-"""Starting what outlives us: detached, inside its control groups before its first instruction."""
+"""Start of detached processes that outlive us, in their control groups from the start."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def detach(
     log: Path,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Start `argv` as a process of its own that is not our child.
+    """Start `argv` as a process that is not our child.
 
     Args:
         procs: cgroup.procs files to join first.
-        pid_file: where its process id is written, when it is inside its groups.
-        log: its output is appended there.
+        pid_file: gets the process id once the process is inside its groups.
+        log: the process's output is appended to it.
 
     Raises:
-        SiteError: it could not be started, or could not join its groups.
+        SiteError: the process could not start, or could not join its groups.
     """
     pid_file.unlink(missing_ok=True)
     with log.open("ab") as output:
@@ -53,13 +53,13 @@ def detach(
             timeout=10,
             check=False,
         )
-    # setsid does not wait for what it starts.
+    # setsid does not wait for the process that it starts.
     if done.returncode != 0 or not wait_until(pid_file.exists, _START_S):
         raise SiteError(f"{argv[0]} could not be started; see {log}")
 
 
 def read_pid(pid_file: Path) -> int | None:
-    """The process id in `pid_file`, None when there is none."""
+    """Return the process id in `pid_file`; None if there is none."""
     try:
         return int(pid_file.read_text())
     except (OSError, ValueError):
@@ -67,7 +67,7 @@ def read_pid(pid_file: Path) -> int | None:
 
 
 def alive(pid: int | None) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Return True if a process runs (a zombie does not)."""
     if pid is None:
         return False
     try:
@@ -77,7 +77,7 @@ def alive(pid: int | None) -> bool:
 
 
 def stop(pid: int, *, timeout_s: float, number: signal.Signals = signal.SIGTERM) -> bool:
-    """Send a signal and wait for the end; False when it did not come in time."""
+    """Send a signal and wait for the end; return False on a timeout."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

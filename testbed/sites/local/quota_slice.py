@@ -1,12 +1,12 @@
-"""How much of a group's CPU quota the kernel hands to a processor at a time.
+"""Slice of a group's CPU quota that the kernel gives to a processor at a time.
 
-By default it is 5 ms. Of a node with 0.2 core and a period of 25 ms that is the whole quota: the
-first processor takes it, keeps what it does not use, and processes on the other wait for the next
-period. Storage servers that were throttled in three of four periods used half of what was theirs,
-and a proxy of 0.4 core 0.22; with 0.5 ms it used 0.398.
+The default is 5 ms. For a node with 0.2 core and a period of 25 ms this is the whole quota: the
+first processor takes it and keeps the unused part, and processes on the other one wait for the next
+period. Storage servers that were throttled in three of four periods used half of their share. A
+proxy of 0.4 core used 0.22, and with 0.5 ms 0.398.
 
-The setting is the machine's. While any testbed is up it is short; the last one that goes puts back
-what was there.
+The setting applies to the whole machine. It is short while any testbed is up; removal of the last
+testbed restores the old value.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from testbed.sites.local.names import Places
 SLICE_US = 500
 SETTING = Path("/proc/sys/kernel/sched_cfs_bandwidth_slice_us")
 CLAIMS = RUN / "quota-slice"
-"""A file for each state folder that has testbeds, and what was set before: gone after a boot, as
-the setting is."""
+"""Folder with a file for each state folder that has testbeds, and the old value; like the setting,
+it does not survive a boot."""
 LOCK = "quota-slice"
 _BEFORE = "before"
 _BUSY = "another hotbed command is changing how CPU quotas are handed out; try again"
 
 
 def shorten(places: Places) -> bool:
-    """Have quotas handed out in small slices, for testbeds of `places`; whether they are.
+    """Make the kernel hand out quotas in small slices, for testbeds of `places`; True on success.
 
-    A machine that does not let us (in a container, /proc/sys can be read-only) stays as it is.
+    A machine that refuses (in a container, /proc/sys can be read-only) stays unchanged.
     """
     with locked(machine_lock(LOCK), timeout_s=15.0, busy=_BUSY):
         now = _now()
@@ -55,7 +55,7 @@ def shorten(places: Places) -> bool:
 
 
 def put_back(places: Places) -> None:
-    """`places` has no testbed any more: what was set before is set again, unless others have."""
+    """Restore the old value when `places` has no testbed any more, unless others have one."""
     with locked(machine_lock(LOCK), timeout_s=15.0, busy=_BUSY):
         before = CLAIMS / _BEFORE
         if not before.exists():
@@ -63,14 +63,14 @@ def put_back(places: Places) -> None:
         (CLAIMS / _claim(places)).unlink(missing_ok=True)
         if [path for path in CLAIMS.iterdir() if path != before]:
             return
-        if _now() == SLICE_US:  # else somebody has changed it meanwhile, and means it
+        if _now() == SLICE_US:  # another value was set meanwhile on purpose
             with contextlib.suppress(OSError):
                 SETTING.write_text(before.read_text())
         shutil.rmtree(CLAIMS)
 
 
 def claimed(places: Places) -> bool:
-    """Whether testbeds of `places` are a reason for the setting."""
+    """Return True if testbeds of `places` are a reason for the setting."""
     return (CLAIMS / _claim(places)).exists()
 
 

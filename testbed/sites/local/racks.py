@@ -1,9 +1,9 @@
 """Racks in a testbed's network: a bridge for each, joined to the core bridge by a narrow link.
 
-All of it lives in the namespace of the testbed's switch and goes away with that. Traffic within a
-rack stays on the rack's bridge; what leaves a rack passes its uplink's token bucket, and what comes
-in passes one of the same rate: two racks talk at the rate of one uplink, and flows of one rack
-share it. A spec whose racks have no uplink gets no bridges: its network is flat.
+All parts are in the namespace of the testbed's switch and disappear with it. Traffic within a rack
+stays on the rack's bridge. Packets that leave a rack pass its uplink's token bucket, and packets
+that enter pass another of the same rate. So two racks communicate at the rate of one uplink, and
+flows of one rack share it. A spec without an uplink for racks gets no bridges: its network is flat.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from testbed.spec import TestbedSpec
 
 
 def bridges(spec: TestbedSpec) -> dict[str, str]:
-    """Bridge by rack, racks in order; empty where the network is flat."""
+    """Return the bridge by rack, racks in order; empty for a flat network."""
     if spec.racks is None or spec.racks.uplink is None:
         return {}
     racks = dict.fromkeys(spec.rack_of().values())
@@ -25,13 +25,13 @@ def bridges(spec: TestbedSpec) -> dict[str, str]:
 
 
 def bridge_of(spec: TestbedSpec, node: str) -> str:
-    """The bridge that a node's link goes to."""
+    """Return the bridge that a node's link joins."""
     rack = spec.rack_of().get(node)
     return network.CORE if rack is None else bridges(spec).get(rack, network.CORE)
 
 
 def make(places: Places, name: str, spec: TestbedSpec) -> None:
-    """Make every rack's bridge and uplink; nothing of what is there already."""
+    """Make every rack's bridge and uplink, unless they exist."""
     found = bridges(spec).values()
     if not found:
         return
@@ -57,7 +57,7 @@ def make(places: Places, name: str, spec: TestbedSpec) -> None:
 
 
 def ends(bridge: str) -> tuple[str, str]:
-    """The uplink's ends: the one on the rack's bridge, and the one on the core's."""
+    """Return the uplink's ends: the end on the rack's bridge, and the end on the core's."""
     return f"{bridge}-up", f"{bridge}-down"
 
 

@@ -1,7 +1,7 @@
-"""What the site remembers of a testbed, on disk, whole at any moment.
+"""On-disk record of a testbed, consistent at any moment.
 
 It is written before anything is made, so that an interrupted `up` can be resumed and removed. The
-names of what is made follow from it (see `names`).
+names of all parts follow from it (see `names`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ _VERSION = 2
 
 @dataclass(frozen=True)
 class Record:
-    """A testbed.
+    """Record of a testbed.
 
-    `chain` are the layers that every node's root and disk are made of now, bottom to top, the
-    last one being written to; `snapshots` keeps the chain of each label; `links` the nodes whose
-    link is cut.
+    `chain` are the current layers of every node's root and disk, bottom to top; only the last one
+    is written. `snapshots` has the chain of each label.
     """
 
     spec: TestbedSpec
@@ -36,7 +35,7 @@ class Record:
     snapshots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def members(self) -> Iterator[Member]:
-        """Every node, in the spec's order."""
+        """Yield every node, in the spec's order."""
         index, racks = 0, self.spec.rack_of()
         for group in self.spec.groups:
             for name in group.node_names():
@@ -45,7 +44,7 @@ class Record:
                 index += 1
 
     def frozen(self, label: str) -> Record:
-        """With the present chain kept as `label` and a new layer on top."""
+        """Return the record with the present chain kept as `label` and a new layer on top."""
         return replace(
             self,
             snapshots={**self.snapshots, label: self.chain},
@@ -54,7 +53,7 @@ class Record:
         )
 
     def rewound(self, label: str) -> Record:
-        """With the chain of `label` and a new layer on top."""
+        """Return the record with the chain of `label` and a new layer on top."""
         return replace(
             self,
             chain=(*self.snapshots[label], self.next_layer),
@@ -62,18 +61,18 @@ class Record:
         )
 
     def without(self, label: str) -> Record:
-        """Without the snapshot `label`."""
+        """Return the record without the snapshot `label`."""
         rest = {name: chain for name, chain in self.snapshots.items() if name != label}
         return replace(self, snapshots=rest)
 
     def used_layers(self) -> set[int]:
-        """Layers that the present chain or a snapshot needs."""
+        """Return the layers that the present chain or a snapshot needs."""
         return {layer for chain in (self.chain, *self.snapshots.values()) for layer in chain}
 
 
 @dataclass(frozen=True)
 class Member:
-    """A node to be: its name, its group in the spec, its address, and its rack if it is in one."""
+    """A planned node: its name, its group in the spec, its address, and its rack if any."""
 
     name: str
     group: GroupSpec
@@ -82,7 +81,7 @@ class Member:
 
 
 def load(folder: Path) -> Record | None:
-    """The record in a testbed's folder; None when there is none.
+    """Return the record in a testbed's folder; None if there is none.
 
     Raises:
         UserError: the record is of another version or was changed by hand.
@@ -110,7 +109,6 @@ def load(folder: Path) -> Record | None:
 
 
 def save(folder: Path, record: Record) -> None:
-    """Write the record."""
     make_folder(folder)
     data = {
         "version": _VERSION,
@@ -125,7 +123,7 @@ def save(folder: Path, record: Record) -> None:
 
 
 def subnets(testbeds: Path) -> set[int]:
-    """Networks that the recorded testbeds use."""
+    """Return the networks that the recorded testbeds use."""
     found = set()
     for path in testbeds.glob("*/record.json"):
         try:

@@ -1,5 +1,5 @@
-"""Taking a testbed away, whatever state a crash left it in. Works from the names on the machine;
-records only help. Safe to repeat.
+"""Removal of a testbed from any state that a crash left. It uses the names on the machine; records
+only help. Safe to repeat.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ATTEMPTS = 3
 
 
 def names(places: Places, cgroups: Cgroups) -> list[str]:
-    """Testbeds of which anything is there: a folder, a control group or a network namespace."""
+    """Return the testbeds with any trace: a folder, a control group or a network namespace."""
     found = {path.name for path in places.testbeds.glob("*") if path.is_dir()}
     found |= cgroups.children()
     prefix = places.netns_prefix()
@@ -35,7 +35,7 @@ def remove(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> N
     """Remove everything made for the testbed `name`.
 
     Raises:
-        SiteError: something cannot be removed; says what.
+        SiteError: something cannot be removed; the message names it.
     """
     folder = places.testbed(name)
     left: list[str] = []
@@ -59,14 +59,14 @@ def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> No
     folder = places.testbed(name)
     disks = [Disk(path, _ANY_DISK) for node in folder.glob("nodes/*") for path in folders(node)]
     progress("nodes", 0.0)
-    # A file system that is unmounted by dying nodes is written back: at full speed, please.
+    # Dying nodes unmount their file systems and so write them back; this must be fast.
     at_once(_unshape, disks)
     groups = cgroups.children(name) - {DISKS}
     at_once(lambda node: cgroups.kill(f"{name}/{node}", 3.0), sorted(groups))
     progress("disks", 0.4)
     at_once(lambda disk: disk.stop(), disks)
     cgroups.kill(name, 2.0)
-    loops = loops_on(folder)  # below a mount that is gone, their files have another path
+    loops = loops_on(folder)  # below a removed mount, their files would have another path
     unmount(folder)
     for device in loops:
         detach_loop(device)
@@ -79,7 +79,7 @@ def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> No
 
 
 def leftovers(places: Places, cgroups: Cgroups, name: str) -> list[str]:
-    """What is on the machine for the testbed `name`, beside its folder."""
+    """Return what is on the machine for the testbed `name`, without its folder."""
     folder = places.testbed(name)
     found = [f"process {pid}" for pid in sorted(cgroups.pids(name))]
     found += [f"loop device {device}" for device in loops_on(folder)]
@@ -92,7 +92,7 @@ def leftovers(places: Places, cgroups: Cgroups, name: str) -> list[str]:
 
 
 def _tidy(places: Places, cgroups: Cgroups) -> None:
-    """After the last testbed: what has no owner any more."""
+    """Remove the shared parts after the last testbed."""
     if names(places, cgroups):
         return
     for link in network.uplinks(places):

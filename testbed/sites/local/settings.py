@@ -1,6 +1,6 @@
 """Settings of a testbed's nodes and uplinks, read back from the machine and compared with the spec.
 
-Disks are asked through their control sockets, links by tc, shares in the control groups.
+Disks answer on their control sockets, tc shows links, and control groups show shares.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from testbed.sites.local.record import Member, Record
 from testbed.spec import NfsSpec, SwiftSpec
 
 _ENFORCERS = {"1:", "5317:"}
-"""Handles of the root queueing with which Hotbed's enforcers on nodes (PriorityMeister's and
-Swift's) shape what their node sends, in place of the site. They look after it themselves."""
+"""Handles of the root queueing of Hotbed's enforcers on nodes (PriorityMeister's and Swift's).
+These shape the node's outgoing packets in place of the site, and check the queueing themselves."""
 
 Disks = Mapping[str, Sequence[tuple[float, float]]]
 

@@ -1,4 +1,4 @@
-"""The local site: every node a container with its own disk, link and share of this machine."""
+"""Local site: every node is a container with its own disk, link and share of this machine."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _SSH_TIMEOUT_S = 60.0
 
 
 class LocalSite:
-    """See `testbed.sites.contract.Site`; it offers every optional capability.
+    """Site on this machine with every optional capability; see `testbed.sites.contract.Site`.
 
     Args:
-        options: none are known.
-        places: folders; by default those of the environment.
+        options: must be empty.
+        places: folders; by default from the environment.
     """
 
     kind = "local"
@@ -150,7 +150,7 @@ class LocalSite:
         return removal.names(self.places, self._cgroups())
 
     def extend(self, name: str, seconds: float) -> Status:
-        """See `Site.extend`: this machine is not leased."""
+        """Return the status: this machine is not leased. See `Site.extend`."""
         return self.status(name)
 
     def release(self, name: str, progress: Progress = silent) -> None:
@@ -162,7 +162,7 @@ class LocalSite:
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self, name: str, label: str) -> None:
-        """See `SnapshotSite.snapshot`. Nothing is copied: what was written so far is frozen."""
+        """Freeze the data written so far, without a copy. See `SnapshotSite.snapshot`."""
         if not label or not all(c.isalnum() or c in "-_." for c in label) or label[0] in "-.":
             raise UserError(f"snapshot {label!r}: a label is letters, digits and - _ . only.")
         root = image.ensure(self.places.cache)
@@ -222,19 +222,19 @@ class LocalSite:
             disk.command({"op": "fault", "slow": slow, "error": error})
 
     def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
-        """Counters of the node's (first) queue disk, as its control socket gives them."""
+        """Return the counters of the node's (first) queue disk, from its control socket."""
         return self._disks_of(name, node)[0].command({"op": "stats"})
 
     def disks_stats(self, name: str, node: str) -> list[Mapping[str, object]]:
-        """Counters of each of the node's queue disks, in order."""
+        """Return the counters of each of the node's queue disks, in order."""
         return [disk.command({"op": "stats"}) for disk in self._disks_of(name, node)]
 
     def set_disks(self, name: str, node: str, settings: Sequence[tuple[float, float]]) -> None:
-        """Give each of the node's queue disks, in order, a mean time to a random place (seconds)
-        and a bandwidth (bytes/s), until it is started anew.
+        """Set the mean positioning time (seconds) and bandwidth (bytes/s) of each of the node's
+        queue disks, in order, until the disk restarts.
 
         Raises:
-            UserError: there are not as many settings as disks.
+            UserError: the number of settings is not the number of disks.
         """
         disks = self._disks_of(name, node)
         if len(settings) != len(disks):
@@ -262,7 +262,7 @@ class LocalSite:
         """See `AwakeSite.kept_awake`.
 
         Raises:
-            UserError: HOTBED_AWAKE says what it may not.
+            UserError: HOTBED_AWAKE has an invalid value.
         """
         return kept_awake(self._awake_cgroups()) if wanted() else nullcontext(False)
 
@@ -321,7 +321,7 @@ class LocalSite:
             yield
 
     def _begin(self, spec: TestbedSpec) -> Record:
-        """Reserve a network and write the record, before anything is made."""
+        """Reserve a network and write the record, before anything else is made."""
         busy = "another hotbed command is choosing a network; try again"
         with locked(machine_lock(network.CHOOSING), timeout_s=15.0, busy=busy):
             subnet = network.choose_subnet(record.subnets(self.places.testbeds))
@@ -359,7 +359,7 @@ class LocalSite:
             for member in members
         }
         keys.write_known_hosts(folder / "known_hosts", hosts)
-        for setting in self.settings(name):  # of a node that ran, somebody may have changed some
+        for setting in self.settings(name):  # somebody may have changed those of a running node
             if setting.differs:
                 setting.set_back()
         testbed = self._describe(known)
@@ -391,7 +391,7 @@ class LocalSite:
 
 
 def _wait_for_ssh(testbed: Testbed, member: Member, nodes: Nodes, interrupted: Event) -> None:
-    # Not over the shared connection: a killed `up` must not leave one behind.
+    # Without the shared connection: a killed `up` must not leave one behind.
     target = replace(reach.target_of(testbed, testbed.node(member.name)), control_dir=None)
     end = time.monotonic() + _SSH_TIMEOUT_S
     while True:

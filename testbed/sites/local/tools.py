@@ -1,4 +1,4 @@
-"""Running the machine's own tools."""
+"""Runner of the machine's own tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(*argv: str, timeout_s: float = 30.0, check: bool = True, text: str | Non
 
     Args:
         timeout_s: the command is killed after so many seconds.
-        check: whether a non-zero exit is an error.
+        check: a non-zero exit is an error.
         text: standard input.
 
     Raises:
@@ -51,7 +51,7 @@ def run(*argv: str, timeout_s: float = 30.0, check: bool = True, text: str | Non
 
 
 def wait_until(condition: object, timeout_s: float, *, pause_s: float = 0.02) -> bool:
-    """Call `condition` until it is true or the time is over; returns its last answer."""
+    """Call `condition` until it is true or the time is over; return its last answer."""
     assert callable(condition)
     end = time.monotonic() + timeout_s
     while not condition():
@@ -62,7 +62,7 @@ def wait_until(condition: object, timeout_s: float, *, pause_s: float = 0.02) ->
 
 
 def mounts_under(folder: Path) -> list[str]:
-    """Mount points in or below `folder`, deepest last made first."""
+    """Return the mount points in or below `folder`, the last made first."""
     found = []
     prefix = f"{folder}/"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():

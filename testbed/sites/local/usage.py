@@ -1,4 +1,4 @@
-"""Load on the machine that is not the testbed's: what spoils a run."""
+"""Load on the machine from outside the testbed, which can spoil a run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NODE = "node:"
 
 
 def counters(cgroups: Cgroups, name: str, awake: Cgroups | None = None) -> dict[str, float]:
-    """Counters in seconds: wall clock, processes' CPU time on the machine, of the kernel's
-    threads, of the testbed (its nodes and its queue disks), of each node, of what keeps processors
-    awake (`awake`), and steal.
+    """Return counters in seconds: wall clock, CPU time of the machine's processes, of kernel
+    threads, of the testbed (nodes and queue disks), of each node and of the processes in `awake`,
+    and steal.
 
-    The kernel's own threads (loop devices, write-back, interrupts) work for the testbed mostly and
-    belong to nobody: they are neither inside nor outside. No more is what gives way to everybody.
+    Kernel threads (loop devices, write-back, interrupts) work mostly for the testbed and have no
+    owner, so they count neither as inside nor as outside; nor do the processes in `awake`.
     """
     user, nice, system, *rest = (
         int(field) / _TICK for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
@@ -42,7 +42,7 @@ def counters(cgroups: Cgroups, name: str, awake: Cgroups | None = None) -> dict[
 
 
 def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
-    """Load between two readings of `counters`."""
+    """Return the load between two readings of `counters`."""
     delta = {key: after[key] - before.get(key, 0.0) for key in after}
     interval = max(delta["wall"], 1e-9)
     outside = delta["busy"] - delta["testbed"] - delta["kernel"] - delta.get("awake", 0.0)
@@ -59,7 +59,7 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
 
 
 def _kernel_threads() -> float:
-    """CPU seconds of the kernel's threads."""
+    """Return the CPU seconds of the kernel's threads."""
     ticks = 0
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():

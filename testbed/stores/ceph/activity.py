@@ -1,10 +1,10 @@
-"""Who works how much: operations of each PG from the manager, of each OSD from its own counters.
+"""Activity of a cluster: operations per PG from the manager, per OSD from the OSD's own counters.
 
-The manager hears from the OSDs every `mgr_stats_period` (5 s): what it says of a PG is up to that
-late. Rates are differences of its counters over the time between two calls, so that nothing is
-lost or counted twice over many of them: the mean over a window is off by the part of a period at
-its ends. (The reports' own times, `last_fresh`, are those of the last operation: two of them may
-be a millisecond apart, and a difference over that says nothing.)
+The manager hears from the OSDs every `mgr_stats_period` (5 s), so its PG data are up to 5 s late.
+Rates are counter differences over the time between two calls. Over many calls, no operation is lost
+or counted twice. The mean over a window is wrong by at most the part of a period at its ends. (The
+reports' own times, `last_fresh`, are those of the last operation. Two of them may be a millisecond
+apart, so a difference over them is useless.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLEAN = "active+clean"
 
 @dataclass(frozen=True)
 class PgReport:
-    """What a PG's primary last told the manager."""
+    """Last report of a PG's primary to the manager."""
 
     reads: int
     writes: int
@@ -35,12 +35,12 @@ class PgReport:
 
     @property
     def clean(self) -> bool:
-        """Whether all replicas are whole; scrubbing does not matter."""
+        """True if all replicas are whole; scrubbing does not matter."""
         return set(_CLEAN.split("+")) <= set(self.state.split("+"))
 
 
 def parse_reports(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str, PgReport]:
-    """Reports by PG from any form of `pg dump`: whole, or the part ``pgs``, of Ceph 16 to 19."""
+    """Return reports by PG from any form of `pg dump` (whole or part ``pgs``, Ceph 16 to 19)."""
     if isinstance(dump, Mapping):
         stats: Iterable[Mapping[str, Any]] = dump.get("pg_map", dump)["pg_stats"]
     else:
@@ -62,8 +62,8 @@ def _report(item: Mapping[str, Any]) -> PgReport:
 def pg_rates(
     before: Mapping[str, PgReport], now: Mapping[str, PgReport], seconds: float
 ) -> dict[str, OpRates]:
-    """Operations a second of the PGs that are in both and whose counters did not go back (a PG that
-    was made anew, statistics that were repaired)."""
+    """Return operations per second of the PGs in both reports. A PG is left out if its counters
+    went back (PG created anew, statistics repaired)."""
     found = {}
     for pg, report in now.items():
         then = before.get(pg)
@@ -77,7 +77,7 @@ def pg_rates(
 
 
 def unclean(pgs: Iterable[Pg], reports: Mapping[str, PgReport]) -> tuple[str, ...]:
-    """PGs that are not known to be clean where the map of now wants them.
+    """Return the PGs that are not known to be clean where the current map wants them.
 
     A report that names other OSDs than the map is older than the last change.
     """
@@ -90,7 +90,7 @@ def unclean(pgs: Iterable[Pg], reports: Mapping[str, PgReport]) -> tuple[str, ..
 
 
 def osd_rates(before: Answer, now: Answer) -> OpRates | None:
-    """Reads and writes a second between two answers of an OSD, writes of replicas included."""
+    """Return reads and writes per second between two answers of an OSD, replica writes included."""
     seconds = now.at - before.at
     if seconds <= 0:
         return None
@@ -100,7 +100,7 @@ def osd_rates(before: Answer, now: Answer) -> OpRates | None:
 
 
 class ActivitySensor:
-    """Keeps what was told last; the first call knows no rates yet."""
+    """Sensor of activity that keeps the last reports; the first call returns no rates."""
 
     def __init__(
         self, connection: Connection, *, clock: Callable[[], float] = time.monotonic
@@ -112,7 +112,7 @@ class ActivitySensor:
         self._reports: tuple[float, dict[str, PgReport]] | None = None
 
     def read(self, osds: Sequence[int], pgs: Sequence[Pg]) -> Activity:
-        """Rates since the previous call. Raises StoreError."""
+        """Return rates since the previous call. Raises StoreError."""
         reply = self._connection.mgr("pg dump", dumpcontents=["pgs"])
         reports = parse_reports(reply.checked("pg dump"))
         rates = self._since(reports)
@@ -128,7 +128,7 @@ class ActivitySensor:
         return Activity(known, dict(sorted(found.items())), unclean(pgs, reports))
 
     def _since(self, reports: dict[str, PgReport]) -> dict[str, OpRates]:
-        """Rates of PGs since the last call."""
+        """Return the rates of PGs since the previous call."""
         now, before = self._clock(), self._reports
         self._reports = (now, reports)
         if before is None or now <= before[0]:

@@ -1,9 +1,9 @@
 """One librados connection, with a time-out on everything.
 
-librados can wait for ever (a monitor that is gone, an OSD that hangs), so every command is bounded
-twice: by librados' own time-outs, and by a thread that is given up when those fail too.
-Measured on Ceph 16.2: connect 5 to 20 ms, a monitor query below 1 ms, `tell` of an OSD below 1 ms;
-a change of the OSD map waits for the monitor's next proposal (docs/ceph-store.md).
+librados can wait for ever (a monitor that is gone, an OSD that hangs). So two limits bound every
+command: librados' own time-outs, and a thread that is abandoned if those fail too. Measured on Ceph
+16.2: connect 5 to 20 ms, a monitor query below 1 ms, `tell` of an OSD below 1 ms. A change of the
+OSD map waits for the monitor's next proposal (docs/ceph-store.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from schemas.errors import StoreError
 
 CONF = "/etc/ceph/ceph.conf"
 TIMEOUT_S = 10.0
-# As many changes at once as one bulk step has: only those in flight together share a map epoch.
+# As many as one bulk step has changes: only changes in flight together share a map epoch.
 CONCURRENCY = 512
 _GIVE_UP_S = 3.0  # beyond librados' own time-out
 _OSD_TIMEOUT_S = 5  # an OSD that hangs must not cost a whole control interval
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class RawRados(Protocol):
-    """What is used of `rados.Rados`: each returns (code, output, message)."""
+    """The part of `rados.Rados` in use: each command returns (code, output, message)."""
 
     def mon_command(self, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]: ...
 
@@ -45,7 +45,7 @@ class RawRados(Protocol):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a command came to. `code` is 0 or a negative errno; `data` is parsed JSON or text."""
+    """Result of a command. `code` is 0 or a negative errno; `data` is parsed JSON or text."""
 
     code: int
     data: Any
@@ -54,11 +54,11 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        """Whether Ceph accepted the command."""
+        """True if Ceph accepted the command."""
         return self.code == 0
 
     def checked(self, what: str) -> Any:
-        """`data`; StoreError with Ceph's own words when the command failed."""
+        """Return `data`; raise StoreError with Ceph's message if the command failed."""
         if self.code != 0:
             raise StoreError(f"Ceph refused {what!r}: {self.message or 'no message'} ({self.code})")
         return self.data
@@ -72,21 +72,21 @@ class Connection:
         self.timeout_s = timeout_s
 
     def mon(self, prefix: str, **arguments: Any) -> Reply:
-        """A monitor command."""
+        """Send a monitor command."""
         return self._send(prefix, arguments, self._raw.mon_command)
 
     def mgr(self, prefix: str, **arguments: Any) -> Reply:
-        """A manager command (statistics, reweight-by-utilization, the balancer)."""
+        """Send a manager command (statistics, reweight-by-utilization, the balancer)."""
         return self._send(prefix, arguments, self._raw.mgr_command)
 
     def osd(self, osd: int, prefix: str, **arguments: Any) -> Reply:
-        """A command to one OSD, as ``ceph tell osd.N``."""
+        """Send a command to one OSD, as ``ceph tell osd.N`` does."""
         return self._send(
             prefix, arguments, lambda command, data: self._raw.osd_command(osd, command, data)
         )
 
     def pg(self, pgid: str, prefix: str) -> Reply:
-        """A command to a placement group's primary; it wants the id in the command as well."""
+        """Send a command to a placement group's primary; the command must also contain the id."""
         return self._send(
             prefix,
             {"pgid": pgid},
@@ -98,7 +98,7 @@ class Connection:
         self._raw.shutdown()
 
     def together(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of `calls`, made concurrently, in order; the first error is raised."""
+        """Make `calls` concurrently; return their results in order or raise the first error."""
         return together(calls, self.timeout_s + _GIVE_UP_S)
 
     def _send(
@@ -114,14 +114,14 @@ class Connection:
         except StoreError:
             raise
         except Exception as error:
-            # rados raises for what it cannot even send: time-out, no such OSD, not connected.
+            # rados raises for a command that it cannot send: time-out, no such OSD, not connected.
             code = -abs(int(getattr(error, "errno", 0) or 5))
             output, message = b"", str(error)
         return Reply(code, parse(output), message.strip(), time.monotonic() - start)
 
 
 def parse(output: bytes) -> Any:
-    """A command's output: JSON where it is, else text. Ceph 16 prints NaN as nan and inf."""
+    """Parse a command's output as JSON or else text. Ceph 16 prints NaN as nan and inf."""
     text = output.decode(errors="replace").strip()
     if text[:1] not in ("{", "["):
         return text
@@ -141,11 +141,11 @@ def together(
     """Make `calls` in daemon threads, at most `concurrency` at once.
 
     Args:
-        calls: what to do; results come back in this order.
-        timeout_s: for the whole; a call that hangs longer is left behind in its thread.
+        calls: functions to call; results come back in this order.
+        timeout_s: limit for all calls; a call that hangs longer is left behind in its thread.
 
     Raises:
-        StoreError: when a call did not return in time. What a call raised is raised.
+        StoreError: a call did not return in time. An error of a call is raised as it is.
     """
     if len(calls) <= 1:
         return [_bounded(call, timeout_s) for call in calls]
@@ -187,7 +187,7 @@ def _bounded(call: Callable[[], T], timeout_s: float) -> T:
     return result[0]
 
 
-_starting = threading.Lock()  # threading.stack_size is the process's: set and put back as one
+_starting = threading.Lock()  # threading.stack_size is process-wide: set and restore under lock
 
 
 def start_workers(work: Callable[[], None], count: int) -> list[threading.Thread]:
@@ -218,7 +218,7 @@ def connect(
     """Connect to the cluster that `conf` names.
 
     Raises:
-        StoreError: no librados here, no configuration, or no monitor answers within `timeout_s`.
+        StoreError: no librados, no configuration, or no monitor answers within `timeout_s`.
     """
     try:
         import rados
@@ -231,7 +231,7 @@ def connect(
         "rados_mon_op_timeout": bound,
         "rados_osd_op_timeout": str(_OSD_TIMEOUT_S),
         "client_mount_timeout": bound,
-        # A handful of tiny commands: one messenger thread does, and saves the admin node's cores.
+        # One messenger thread suffices for a few tiny commands and saves the admin node's cores.
         "ms_async_op_threads": "1",
     }
 
@@ -240,7 +240,7 @@ def connect(
         try:
             cluster.connect(timeout=int(bound))
         except BaseException:
-            # Not by itself: nine file descriptors and four threads would stay, of each attempt.
+            # Without the shutdown, nine file descriptors and four threads would stay per attempt.
             cluster.shutdown()
             raise
         return cluster

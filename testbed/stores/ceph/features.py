@@ -1,4 +1,4 @@
-"""What a Ceph version can do, and what its connected clients allow."""
+"""Features of a Ceph version, as far as the connected clients allow them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testbed.stores.contract import (
 )
 
 PG_UPMAP_PRIMARY = "pg-upmap-primary"
-"""Offered beside `PG_UPMAP` where a swap is carried out by pg-upmap-primary."""
+"""Offered in addition to `PG_UPMAP` if pg-upmap-primary carries out a swap."""
 
 RELEASES = {
     "jewel": 10,
@@ -52,16 +52,16 @@ class Features:
 
     @property
     def upmap(self) -> bool:
-        """pg-upmap: every client must understand Luminous' maps, and the map must demand it."""
+        """True if pg-upmap is usable: the map demands clients that understand Luminous' maps."""
         return release(self.require_min_compat_client) >= _LUMINOUS
 
     @property
     def upmap_primary(self) -> bool:
-        """pg-upmap-primary, Reef on.
+        """True if pg-upmap-primary is usable (from Reef on).
 
-        It is documented as unsafe with kernel clients: they report Luminous at most, so any
-        client that reports less than Reef forbids it, and the map must demand Reef (an operator's
-        decision: this never raises it).
+        Ceph documents it as unsafe with kernel clients, which report Luminous at most. So any
+        client that reports less than Reef forbids it. The map must also demand Reef, which is an
+        operator's decision: Hotbed never raises the demand.
         """
         return (
             self.oldest[0] >= _REEF
@@ -70,7 +70,7 @@ class Features:
         )
 
     def needs(self) -> Needs:
-        """What the store offers under these features."""
+        """Return what the store offers with these features."""
         acts = {PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION}
         if self.upmap:
             acts |= {PG_UPMAP, BALANCER}
@@ -80,7 +80,7 @@ class Features:
 
 
 def release(name: str) -> int:
-    """The major version of a release's name; an unknown one counts as the oldest."""
+    """Return the major version of a release name; an unknown name counts as the oldest."""
     return RELEASES.get(name, 0)
 
 
@@ -119,7 +119,7 @@ def parse_features(versions: Any, features: Any, require_min_compat_client: str)
     if not isinstance(groups, Sequence) or not all(
         isinstance(group, Mapping) and "release" in group for group in groups
     ):
-        # Up to Luminous all groups have the same key, of which JSON keeps the last one only.
+        # Up to Luminous all groups have the same key, and a JSON parser keeps only the last one.
         raise StoreError(
             "`ceph features` has no list of clients with their releases, which Ceph prints from "
             f"Mimic (13) on; this cluster runs {'.'.join(map(str, oldest))}."

@@ -1,8 +1,8 @@
-"""Ceph's warning of pools with one replica, muted for pools that are meant to have one.
+"""Mute of Ceph's warning about pools with one replica, for pools that are meant to have one.
 
-Ceph mutes a warning, not a pool; but a mute that is not sticky ends when the warning grows: a
-further pool with one replica is warned of again. So it is muted only while all that it warns of are
-ours.
+Ceph mutes a warning, not a pool. A mute that is not sticky ends when the warning grows: Ceph warns
+again about a further pool with one replica. So the warning is muted only while it names only our
+pools.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CODE = "POOL_NO_REDUNDANCY"
 
 
 def mute(connection: Connection, pools: Sequence[str]) -> list[str]:
-    """Mute the warning where it is raised, and of no other pools than `pools`; what was done."""
+    """Mute the warning if it is raised and names only `pools`; return the actions taken."""
     report = connection.mon("health", detail="detail").checked("health")
     check = report["checks"].get(CODE)
     if check is None or check.get("muted"):
@@ -28,7 +28,7 @@ def mute(connection: Connection, pools: Sequence[str]) -> list[str]:
 
 
 def unmute(connection: Connection, *, leaving: Sequence[str]) -> None:
-    """End the mute when all pools with one replica are `leaving`; else it is left alone."""
+    """End the mute if all pools with one replica are `leaving`; else leave it alone."""
     report = connection.mon("health", detail="detail").checked("health")
     check = report["checks"].get(CODE)
     if check is None or not check.get("muted"):

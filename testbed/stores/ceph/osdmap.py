@@ -1,4 +1,4 @@
-"""The OSD map as the monitors print it (`osd dump`, `osd tree`), parsed; Ceph 16 to 19."""
+"""The OSD map as parsed from the monitors' `osd dump` and `osd tree`; Ceph 16 to 19."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.stores.contract import Osd
 
 @dataclass(frozen=True)
 class Pool:
-    """A pool. `replicated` pools alone can have their primaries swapped."""
+    """A pool. Only `replicated` pools can have their primaries swapped."""
 
     id: int
     name: str
@@ -21,13 +21,13 @@ class Pool:
     replicated: bool = True
 
     def pgids(self) -> tuple[str, ...]:
-        """The ids of its placement groups."""
+        """Return the ids of its placement groups."""
         return tuple(f"{self.id}.{number:x}" for number in range(self.pg_num))
 
 
 @dataclass(frozen=True)
 class OsdMap:
-    """What controllers care about of one epoch."""
+    """The part of one map epoch that controllers use."""
 
     epoch: int
     osds: Mapping[int, Osd]
@@ -38,17 +38,17 @@ class OsdMap:
     pg_upmap_primary: Mapping[str, int] = field(default_factory=dict)
 
     def pinned(self, pgid: str) -> bool:
-        """Whether an explicit upmap of any kind pins the placement group."""
+        """Return True if an explicit upmap of any kind pins the placement group."""
         return pgid in self.pg_upmap or pgid in self.pg_upmap_items or pgid in self.pg_upmap_primary
 
 
 def parse_osd_map(
     dump: Mapping[str, Any], tree: Mapping[str, Any], nodes: Mapping[int, str] | None = None
 ) -> OsdMap:
-    """An `OsdMap` from the JSON of `osd dump` and `osd tree`.
+    """Return an `OsdMap` from the JSON of `osd dump` and `osd tree`.
 
     Args:
-        nodes: which node an OSD is on; where it does not say, the CRUSH host.
+        nodes: the node of each OSD; an OSD that it lacks gets its CRUSH host.
     """
     hosts, racks, weights = _places(tree)
     names = dict(nodes or {})
@@ -85,7 +85,7 @@ def parse_osd_map(
 
 
 def _short(weight: float) -> float:
-    # Weights are kept in 16 bits: 0.1 comes back as 0.0999908447265625.
+    # Ceph keeps weights in 16 bits: 0.1 comes back as 0.0999908447265625.
     return round(float(weight), 4)
 
 
@@ -101,7 +101,7 @@ def _pool(data: Mapping[str, Any]) -> Pool:
 
 
 def _places(tree: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str], dict[int, float]]:
-    """CRUSH host, CRUSH rack (where there is one above it) and CRUSH weight by OSD."""
+    """Return the CRUSH host, the CRUSH rack (if there is one above) and the CRUSH weight by OSD."""
     items = {int(item["id"]): item for item in tree["nodes"]}
     hosts: dict[int, str] = {}
     racks: dict[int, str] = {}

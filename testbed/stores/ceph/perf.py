@@ -1,6 +1,6 @@
-"""Counters of each OSD (`perf dump`), their deltas, and a pressure made of read latencies.
+"""Counters of each OSD (`perf dump`), their differences, and a pressure from read latencies.
 
-`ceph osd perf` is in whole milliseconds and often 0; the sums behind `perf dump` are exact.
+`ceph osd perf` reports whole milliseconds and often 0; the sums behind `perf dump` are exact.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from testbed.stores.ceph.connection import Connection
 
 LATENCY_FLOOR_S = 0.005
-"""Mean read latencies up to here are no pressure: less than one positioning of a disk."""
+"""Mean read latencies up to this value are no pressure: less than one positioning of a disk."""
 
 
 @dataclass(frozen=True)
 class OsdCounters:
     """Cumulative counters of one OSD since it started: client operations, bytes and seconds.
 
-    `replica_writes` are those that it carried out for another OSD's PG (subop_w)."""
+    `replica_writes` are the OSD's writes for PGs of other primaries (subop_w)."""
 
     reads: int = 0
     read_bytes: int = 0
@@ -31,7 +31,7 @@ class OsdCounters:
     replica_writes: int = 0
 
     def since(self, before: OsdCounters) -> OsdCounters:
-        """The difference; an OSD that restarted in between counts from its start."""
+        """Return the difference; an OSD that restarted in between counts from its start."""
         restarted = self.reads < before.reads or self.writes < before.writes
         base = OsdCounters() if restarted else before
         return OsdCounters(
@@ -46,7 +46,7 @@ class OsdCounters:
 
 @dataclass(frozen=True)
 class OsdPgCounts:
-    """How many PGs an OSD holds, leads, and is still deleting."""
+    """Numbers of PGs that an OSD holds, leads, and is still deleting."""
 
     pgs: int
     primaries: int
@@ -54,7 +54,7 @@ class OsdPgCounts:
 
 
 def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
-    """Counters from the JSON of `perf dump` (whole, or its section ``osd``)."""
+    """Return counters from the JSON of `perf dump` (whole, or its section ``osd``)."""
     osd = dump["osd"]
     read = osd["op_r_latency"]
     return OsdCounters(
@@ -69,7 +69,7 @@ def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
 
 
 def parse_pg_counts(dump: Mapping[str, Any]) -> OsdPgCounts:
-    """PG counts from the JSON of `perf dump`."""
+    """Return PG counts from the JSON of `perf dump`."""
     osd = dump["osd"]
     return OsdPgCounts(
         pgs=int(osd["numpg"]),
@@ -79,23 +79,23 @@ def parse_pg_counts(dump: Mapping[str, Any]) -> OsdPgCounts:
 
 
 def perf_dump(connection: Connection, osd: int) -> Mapping[str, Any] | None:
-    """The section ``osd`` of an OSD's `perf dump`, None when it does not answer."""
+    """Return the section ``osd`` of an OSD's `perf dump`, None without an answer."""
     reply = connection.osd(osd, "perf dump", logger="osd")
     return reply.data if reply.ok and isinstance(reply.data, dict) and "osd" in reply.data else None
 
 
 def perf_dumps(connection: Connection, osds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-    """`perf_dump` of each OSD, asked concurrently; a dead one is absent."""
+    """Return `perf_dump` of each OSD, asked concurrently; a dead OSD is absent."""
     dumps = connection.together([partial(perf_dump, connection, osd) for osd in osds])
     return {osd: dump for osd, dump in zip(osds, dumps, strict=True) if dump is not None}
 
 
 def latency_pressure(latencies: Mapping[int, float]) -> dict[int, float]:
-    """Mean read latencies (seconds, by OSD) as a percentage against the peers.
+    """Return mean read latencies (seconds, by OSD) as a percentage relative to the peers.
 
-    100 * (1 - base / latency), where base is the lower quartile over the OSDs, but at least
-    `LATENCY_FLOOR_S`: an OSD as quick as its quick peers is at 0, one twice as slow at 50, ten
-    times as slow at 90. The lower quartile and not the median, since half of the nodes may be hot.
+    The formula is 100 * (1 - base / latency); base is the lower quartile over the OSDs, at least
+    `LATENCY_FLOOR_S`. An OSD as quick as its quick peers is at 0, twice as slow at 50, ten times as
+    slow at 90. The median would not do as base: half of the nodes may be hot.
     """
     if not latencies:
         return {}

@@ -1,10 +1,10 @@
-"""The PG map: who serves each placement group now.
+"""The PG map: the OSDs that serve each placement group now.
 
-Source: one `pg map` a PG, sent concurrently to the monitors, which compute it from the current
-OSD map. `pg dump` comes from the manager, which hears from the OSDs every few seconds: after a
-change it showed the new primaries 2 to 6.6 s late, where 128 `pg map` took 17 to 28 ms and were
-right at once (docs/ceph-store.md). Only the bytes of a PG, for which seconds do not matter, are
-taken from the manager.
+Source: one `pg map` per PG, sent concurrently to the monitors, which compute it from the current
+OSD map. `pg dump` comes from the manager, which hears from the OSDs every few seconds. After a
+change, `pg dump` showed the new primaries 2 to 6.6 s late. 128 `pg map` took 17 to 28 ms and were
+right at once (docs/ceph-store.md). Only a PG's bytes, which may be seconds old, come from the
+manager.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from testbed.stores.ceph.connection import Connection, Reply, together
 from testbed.stores.ceph.osdmap import OsdMap, parse_osd_map
 from testbed.stores.contract import Pg
 
-QUERY_CONCURRENCY = 16  # beyond it nothing gets faster, and the admin node has few cores
+QUERY_CONCURRENCY = 16  # more gives no speed-up, and the admin node has few cores
 CLEAN = "active+clean"
 _POLL_S = 0.02
 
 
 @dataclass(frozen=True)
 class Settled:
-    """How long placement groups took: `seconds` from the start, and those not there in time."""
+    """Result of a wait for PGs: `seconds` from the start, and the PGs that are late."""
 
     seconds: float
     late: tuple[str, ...] = ()
 
 
 class PgReader:
-    """Reads the OSD map and the PG map of some pools; the latter anew only in a new epoch."""
+    """Reader of the OSD map and of the PG map of `pools`; reads the PG map only in a new epoch."""
 
     def __init__(
         self, connection: Connection, pools: Sequence[str], nodes: Mapping[int, str] | None = None
@@ -42,11 +42,11 @@ class PgReader:
         self._connection = connection
         self._pools = tuple(pools)
         self._nodes = dict(nodes or {})
-        # One value, so that a stall measured in the background cannot tear epoch and map apart.
+        # One tuple: a stall measurement in the background cannot separate the epoch from its map.
         self._known: tuple[int, tuple[Pg, ...]] = (-1, ())
 
     def osd_map(self) -> OsdMap:
-        """The current OSD map. Raises StoreError."""
+        """Return the current OSD map. Raises StoreError."""
         dump, tree = self._connection.together(
             [
                 partial(self._connection.mon, "osd dump"),
@@ -56,7 +56,7 @@ class PgReader:
         return parse_osd_map(dump.checked("osd dump"), tree.checked("osd tree"), nodes=self._nodes)
 
     def pgids(self, osd_map: OsdMap) -> list[str]:
-        """Every PG of the pools that are looked at (all pools when none were named)."""
+        """Return every PG of the pools in use (all pools if none were named)."""
         pools = osd_map.pools.values()
         return [
             pgid
@@ -66,7 +66,7 @@ class PgReader:
         ]
 
     def pgs(self, osd_map: OsdMap, *, with_bytes: bool = False) -> tuple[Pg, ...]:
-        """The PG map at (or after) `osd_map`'s epoch. Raises StoreError."""
+        """Return the PG map at (or after) `osd_map`'s epoch. Raises StoreError."""
         epoch, pgs = self._known
         if osd_map.epoch != epoch:
             maps = self._map(self.pgids(osd_map))
@@ -79,7 +79,7 @@ class PgReader:
                 )
                 for item in maps
             )
-            # A change between the two reads shows in the answers' epochs: do not keep a mixture.
+            # A change between the two reads shows in the answers' epochs: do not cache a mixture.
             epochs = {int(item["epoch"]) for item in maps}
             self._known = (osd_map.epoch if epochs <= {osd_map.epoch} else -1, pgs)
         if not with_bytes:
@@ -88,7 +88,7 @@ class PgReader:
         return tuple(Pg(pg.id, pg.up, pg.acting, pg.upmap, sizes.get(pg.id, 0)) for pg in pgs)
 
     def bytes(self) -> dict[str, int]:
-        """Bytes of user data by PG, seconds old, from the manager. Raises StoreError."""
+        """Return bytes of user data by PG, seconds old, from the manager. Raises StoreError."""
         reply = self._connection.mgr("pg dump", dumpcontents=["pgs"])
         return pg_bytes(reply.checked("pg dump"))
 
@@ -101,7 +101,7 @@ class PgReader:
 
 
 def pg_bytes(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Bytes by PG from any form of `pg dump`: whole, or the part ``pgs``, of Ceph 16 to 19."""
+    """Return bytes by PG from any form of `pg dump` (whole or part ``pgs``, Ceph 16 to 19)."""
     if isinstance(dump, Mapping):
         inner = dump.get("pg_map", dump)
         stats: Iterable[Mapping[str, Any]] = inner["pg_stats"]
@@ -111,14 +111,14 @@ def pg_bytes(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str,
 
 
 def _osds(items: Iterable[int]) -> tuple[int, ...]:
-    # CRUSH fills a place that it could not map with 2^31-1.
+    # CRUSH marks a place that it could not map with 2^31-1.
     return tuple(int(osd) for osd in items if 0 <= int(osd) < 2**31 - 1)
 
 
 def pg_states(connection: Connection, pgids: Sequence[str]) -> dict[str, int]:
-    """How many of `pgids` are in which state; asked of the PGs, since the manager is late.
+    """Return how many of `pgids` are in each state, from the PGs: the manager's data are late.
 
-    A PG that does not answer (it is being made, or its OSDs are down) counts as ``unknown``.
+    A PG that does not answer (it is being created, or its OSDs are down) counts as ``unknown``.
     """
     calls = [partial(connection.pg, pgid, "query") for pgid in pgids]
     states: dict[str, int] = {}
@@ -130,13 +130,13 @@ def pg_states(connection: Connection, pgids: Sequence[str]) -> dict[str, int]:
 
 
 def changed_primaries(before: Iterable[Pg], after: Iterable[Pg]) -> dict[str, int]:
-    """New primary by PG, for those whose primary differs."""
+    """Return the new primary of each PG with a changed primary."""
     old = {pg.id: pg.primary for pg in before}
     return {pg.id: pg.primary for pg in after if old.get(pg.id, pg.primary) != pg.primary}
 
 
 def bytes_moved(before: Iterable[Pg], after: Iterable[Pg], sizes: Mapping[str, int]) -> int:
-    """Bytes that a change of the up sets makes the cluster copy: a PG's bytes a new member."""
+    """Return the bytes to copy after a change of up sets: a PG's bytes per new member."""
     old = {pg.id: set(pg.up) for pg in before}
     return sum(len(set(pg.up) - old.get(pg.id, set(pg.up))) * sizes.get(pg.id, 0) for pg in after)
 
@@ -144,12 +144,12 @@ def bytes_moved(before: Iterable[Pg], after: Iterable[Pg], sizes: Mapping[str, i
 def wait_active(
     connection: Connection, wanted: Mapping[str, int], *, start: float, timeout_s: float
 ) -> Settled:
-    """Wait until every PG of `wanted` is active under its new primary, asking the primaries.
+    """Wait until every PG of `wanted` is active under its new primary, by asking the primaries.
 
     Args:
         wanted: primary by PG.
-        start: `time.monotonic()` when the change began: seconds count from there.
-        timeout_s: after which the rest is named late.
+        start: `time.monotonic()` when the change began; seconds count from `start`.
+        timeout_s: time after which the remaining PGs are late.
     """
     left = dict(wanted)
     while left:

@@ -1,13 +1,13 @@
-"""Pools that lie on one OSD each: what the two-choice scheduler's agents keep their bytes in.
+"""Pools with one OSD each: the two-choice scheduler's agents keep their bytes in them.
 
-A pool of size 1 whose CRUSH rule takes one OSD's host and chooses an OSD there: where every object
-of it is, is known (section VI of Dai et al.: an object server is one disk), and each is an agent's.
-On a host with several OSDs the pool has a weight set of its own, in which the others weigh nothing.
+Each pool has size 1. Its CRUSH rule takes one OSD's host and chooses an OSD there. So the place of
+every object is known (section VI of Dai et al.: an object server is one disk). On a host with
+several OSDs, the pool has its own weight set, in which the other OSDs weigh nothing.
 
-A rule that takes the OSD itself would place as well, but Ceph 16's autoscaler dies of it, which is
-HEALTH_ERR. The monitors do all of it by command: nobody else's change of the CRUSH map is lost, and
-what is there already is left alone. Taken away without a trace; other pools, rules, weights and
-users are not touched.
+A rule that takes the OSD itself would place as well, but it crashes Ceph 16's autoscaler, which
+causes HEALTH_ERR. The monitors make all changes by command: no concurrent change of the CRUSH map
+is lost, and existing items stay. Removal leaves no trace; other pools, rules, weights and users are
+not touched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testbed.stores.ceph.pgs import CLEAN, pg_states
 from testbed.stores.ceph.pools import removing, wait_for
 
 APPLICATION = "twochoice"
-PG_NUM = 4  # few: a PG costs memory on its OSD; more than one, for it writes its log alone
+PG_NUM = 4  # few: a PG costs memory on its OSD; more than one: a PG writes its log serially
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}\.")
 _THERE = (-17, -114)  # EEXIST, EALREADY
 
@@ -37,14 +37,14 @@ def pin(
     pg_num: int = PG_NUM,
     timeout_s: float = 120.0,
 ) -> list[str]:
-    """Make pool, rule and user `prefix`N for each OSD N; returns what was made, in words.
+    """Make pool, rule and user `prefix`N for each OSD N; return in words what was made.
 
-    The pools have `pg_num` PGs, for good: no autoscaler changes that. Returns when their PGs are
+    The pools have `pg_num` PGs for good: no autoscaler changes the number. Returns when the PGs are
     active+clean, each on its OSD alone. Safe to repeat.
 
     Raises:
-        UserError: `prefix` is no prefix, an OSD is not one of the cluster's, or a pool of such a
-            name is there and is not pinned to its OSD.
+        UserError: `prefix` is no prefix, the cluster lacks an OSD, or a pool of such a name exists
+            without being pinned to its OSD.
         StoreError: Ceph refuses something, or the PGs are not clean within `timeout_s`.
     """
     _check(connection, prefix, osds)
@@ -80,7 +80,7 @@ def pin(
 
 
 def keyrings(connection: Connection, prefix: str, osds: Sequence[int]) -> dict[str, str]:
-    """The keyring of each agent's user, by the OSD's number: secret. Raises StoreError."""
+    """Return the keyring of each agent's user, by OSD number: secret. Raises StoreError."""
     found = {}
     for osd in osds:
         user = f"client.{prefix}{osd}"
@@ -89,13 +89,13 @@ def keyrings(connection: Connection, prefix: str, osds: Sequence[int]) -> dict[s
 
 
 def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> list[str]:
-    """Remove every pool, rule and user of `prefix`; returns what was removed, in words.
+    """Remove every pool, rule and user of `prefix`; return in words what was removed.
 
-    Returns when the OSDs have removed the data. Also after a `pin` that was cut off.
+    Returns when the OSDs have removed the data. Also works after an interrupted `pin`.
 
     Raises:
         UserError: `prefix` is no prefix.
-        StoreError: Ceph refuses something (`mon_allow_pool_delete` must be on), or it takes longer.
+        StoreError: Ceph refuses something (`mon_allow_pool_delete` must be on), or on time-out.
     """
     _check_prefix(prefix)
     ours = re.compile(re.escape(prefix) + r"\d+")
@@ -105,7 +105,7 @@ def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> l
         name
         for name, pool in _pools(connection).items()
         if ours.fullmatch(name)
-        # By its rule where its making was cut off.
+        # The rule identifies a pool that an interrupted `pin` left without the application.
         and (APPLICATION in pool["application_metadata"] or pool["crush_rule"] == rules.get(name))
     ]
     unmute(connection, leaving=pools)
@@ -134,7 +134,7 @@ def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> l
 def empty(
     connection: Connection, prefix: str, osds: Sequence[int], *, timeout_s: float = 120.0
 ) -> int:
-    """Replace the pools of `pin` by empty ones, with as many PGs; how many. Keys stay good.
+    """Replace the pools of `pin` by empty ones, with as many PGs; return how many. Keys stay valid.
 
     Raises:
         UserError: there is no such pool.
@@ -167,7 +167,7 @@ def _remove_pool(connection: Connection, name: str) -> None:
 
 
 def _hosts(connection: Connection) -> dict[str, list[int]]:
-    """The OSDs under each host of the CRUSH map."""
+    """Return the OSDs under each host of the CRUSH map."""
     tree = connection.mon("osd tree").checked("osd tree")
     return {
         str(node["name"]): [int(child) for child in node["children"] if int(child) >= 0]
@@ -184,7 +184,7 @@ def _host_of(osd: int, hosts: Mapping[str, Sequence[int]]) -> str:
 
 
 def _make_rules(connection: Connection, prefix: str, hosts: Mapping[int, str]) -> list[str]:
-    """A rule for each OSD: an OSD of its host."""
+    """Make a rule for each OSD that chooses an OSD of its host."""
     there = _rule_ids(connection)
     missing = {
         f"{prefix}{osd}": host for osd, host in hosts.items() if f"{prefix}{osd}" not in there
@@ -197,7 +197,7 @@ def _make_rules(connection: Connection, prefix: str, hosts: Mapping[int, str]) -
 
 
 def _weigh_nothing(connection: Connection, pool: str, osds: Sequence[int]) -> None:
-    """Let these OSDs weigh nothing for a pool; it goes with the pool."""
+    """Set the weight of these OSDs to 0 for a pool; the weight set is removed with the pool."""
     made = connection.mon("osd crush weight-set create", pool=pool, mode="flat")
     if made.code not in _THERE:
         made.checked(f"osd crush weight-set create {pool}")
@@ -227,7 +227,7 @@ def _make_pool(
             yes_i_really_mean_it=True,
         ).checked(f"osd pool create {name} (pools of one replica need mon_allow_pool_size_one)")
         done.append(f"pool {name} made")
-    # Also where a creation was cut off; all of it is accepted again.
+    # Repeated after an interrupted creation too: Ceph accepts all of it again.
     if there is None or int(there["size"]) != 1 or int(there["min_size"]) != 1:
         for key in ("size", "min_size"):
             connection.mon(
@@ -241,11 +241,11 @@ def _make_pool(
 
 
 def _key(connection: Connection, user: str, pool: str) -> str:
-    """The user's key, made when there is none: for its pool alone, and to fence off its predecessor
-    (profile rbd: the monitors' blocklist)."""
+    """Return the user's key, made if there is none. The user may access its pool alone and may
+    fence off its predecessor (profile rbd: the monitors' blocklist)."""
     caps = ["mon", "profile rbd", "osd", f"allow rwx pool={pool}"]
     reply = connection.mon("auth get-or-create-key", entity=user, caps=caps)
-    if not reply.ok:  # its output is a key when it is
+    if not reply.ok:  # do not quote the output: it is the key on success
         raise StoreError(f"Ceph refused the user {user}: {reply.message} ({reply.code})")
     found = reply.data
     return str(found["key"] if isinstance(found, dict) else found).strip()
@@ -298,7 +298,7 @@ def _pgids(pool: Mapping[str, Any]) -> list[str]:
 
 
 def _alone(connection: Connection, pool: Mapping[str, Any], osd: int) -> bool:
-    """Whether every PG of a pool is mapped to one OSD alone."""
+    """Return True if every PG of a pool is mapped to one OSD alone."""
     calls = [partial(connection.mon, "pg map", pgid=pgid) for pgid in _pgids(pool)]
     found = [reply.checked("pg map") for reply in connection.together(calls)]
     return all(list(one["up"]) == [osd] for one in found)

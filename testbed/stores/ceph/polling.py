@@ -1,8 +1,8 @@
 """Counters of many OSDs, without waiting for the slowest.
 
-An OSD whose disk is saturated can take seconds over a `perf dump` (its dispatcher waits for the
-lock of a placement group that waits for the disk; 1.5 to 3.4 s and a time-out of 5 s were seen on
-hot nodes). Everything else is sampled on time, and what comes late is used when it has come.
+An OSD with a saturated disk can take seconds for a `perf dump`: its dispatcher waits for the lock
+of a placement group that waits for the disk. On hot nodes, 1.5 to 3.4 s and a time-out of 5 s were
+seen. All other OSDs are sampled on time; a late answer is used when it arrives.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from testbed.stores.ceph.connection import CONCURRENCY, Connection, start_worker
 from testbed.stores.ceph.perf import OsdCounters, latency_pressure, parse_counters, perf_dump
 
 PATIENCE_S = 1.0
-"""How long a controller's sense waits for the slowest OSD."""
+"""Longest wait of a controller's sense for the slowest OSD."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Counters, and when they came (`clock`, seconds)."""
+    """Counters, and the time of their arrival (`clock`, seconds)."""
 
     at: float
     counters: OsdCounters
 
 
 class CounterPoller:
-    """Asks each OSD at most once at a time."""
+    """Poller that asks each OSD at most once at a time."""
 
     def __init__(
         self, connection: Connection, *, clock: Callable[[], float] = time.monotonic
@@ -40,11 +40,11 @@ class CounterPoller:
         self._came: dict[int, Answer] = {}
 
     def read(self, osds: Sequence[int], patience_s: float) -> dict[int, Answer]:
-        """The newest answer of each OSD that has answered since the previous call.
+        """Return the newest answer of each OSD that has answered since the previous call.
 
         Args:
-            osds: whom to ask; one that still owes an answer is not asked again.
-            patience_s: how long to wait for answers.
+            osds: OSDs to ask; an OSD that still owes an answer is not asked again.
+            patience_s: longest wait for answers.
         """
         with self._changed:
             to_ask = [osd for osd in osds if osd not in self._asked]
@@ -80,9 +80,9 @@ class CounterPoller:
 
 
 class LatencySensor:
-    """The signal ``op_r_latency``: each OSD's mean read latency since its last answer, against its
-    peers'. An OSD that served no read in between cannot be judged and is absent; so is one that
-    has not answered, in ``lost``."""
+    """The signal ``op_r_latency``: each OSD's mean read latency since its last answer, relative to
+    its peers. An OSD that served no read in between is absent. An OSD that did not answer is absent
+    and listed in ``lost``."""
 
     signal = "op_r_latency"
 
@@ -93,7 +93,7 @@ class LatencySensor:
         self._before = self._poller.read(self._osds, PATIENCE_S)
 
     def pressure(self) -> dict[int, float]:
-        """Percent by OSD. Raises StoreError when the cluster cannot be asked."""
+        """Return percent by OSD. Raises StoreError if the cluster cannot be asked."""
         now = self._poller.read(self._osds, PATIENCE_S)
         self.lost = {f"osd.{osd}": "does not answer" for osd in self._osds if osd not in now}
         latencies: dict[int, float] = {}
@@ -107,4 +107,4 @@ class LatencySensor:
         return latency_pressure(latencies)
 
     def close(self) -> None:
-        """Nothing is held open: the connection is the store's."""
+        """Do nothing: the store owns the connection."""

@@ -1,4 +1,4 @@
-"""The writer's way to a Ceph cluster: asynchronous writes of whole objects through librados."""
+"""The writer's access to a Ceph cluster: asynchronous writes of whole objects through librados."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RJENKINS = 2  # the pool's object_hash
 PREFILL_AT_ONCE = 16
 BALLAST_PREFIX = "hotbed-ballast"
 PREFILL_STALL_S = 120.0
-_ASKED = 3  # names whose placement the cluster is asked to confirm
+_ASKED = 3  # number of names to check against the cluster's placement
 
 
 class Ioctx(Protocol):
-    """What is used of `rados.Ioctx`."""
+    """The part of `rados.Ioctx` in use."""
 
     def aio_write_full(
         self, object_name: str, to_write: bytes, oncomplete: Callable[[Any], None]
@@ -40,7 +40,7 @@ class PoolObjects:
         payload: bytes,
         ballast: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """`ballast` are names, by PG, of objects that `fill` writes and nothing else."""
+        """Keep the names; `ballast` holds, by PG, names of objects that only `fill` writes."""
         self._ioctx, self._names, self._payload = ioctx, names, payload
         self._ballast = ballast or {}
 
@@ -51,14 +51,14 @@ class PoolObjects:
     def _write(self, name: str, payload: bytes, done: Callable[[int], None]) -> None:
         try:
             self._ioctx.aio_write_full(name, payload, oncomplete=partial(_ended, done))
-        except OSError as error:  # rados.Error is one: it was not even sent
+        except OSError as error:  # rados.Error is an OSError: the write was not even sent
             done(-abs(error.errno or 5))
 
     def fill(self) -> None:
         """Write every object once, the ballast's too.
 
         Raises:
-            StoreError: one cannot be written, or none ends for two minutes.
+            StoreError: an object cannot be written, or no write ends within two minutes.
         """
         room, codes = threading.Semaphore(PREFILL_AT_ONCE), list[int]()
         total = 0
@@ -95,10 +95,10 @@ def _ended(done: Callable[[int], None], completion: Any) -> None:
 
 
 def pool_of(dump: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Number and pg_num of a pool in an ``osd dump``.
+    """Return the number and pg_num of a pool in an ``osd dump``.
 
     Raises:
-        UserError: there is none of that name, or its objects are placed by another hash.
+        UserError: there is no such pool, or another hash places its objects.
     """
     pools = {pool["pool_name"]: pool for pool in dump["pools"]}
     if name not in pools:
@@ -111,7 +111,7 @@ def pool_of(dump: Mapping[str, Any], name: str) -> tuple[int, int]:
 
 
 def object_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:
-    """The objects of every PG of the plan; UserError when a PG is none of the pool's."""
+    """Return the objects of every PG of the plan; raise UserError if a PG is not in the pool."""
     try:
         return names_for(plan.rates, pool, pg_num, plan.objects_per_pg)
     except ValueError as error:
@@ -119,14 +119,14 @@ def object_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, 
 
 
 def ballast_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:
-    """The objects of the ballast of every PG of the plan, which `object_names` has checked."""
+    """Return the ballast objects of every PG of the plan, which `object_names` has checked."""
     if not (plan.prefill and plan.ballast_per_pg):
         return {}
     return names_for(plan.rates, pool, pg_num, plan.ballast_per_pg, BALLAST_PREFIX)
 
 
 def confirm(ask: Callable[..., Any], pool: str, names: Iterable[str], number: int, n: int) -> None:
-    """Ask the cluster where some objects are; StoreError when it says otherwise than we."""
+    """Ask the cluster where a few objects are; raise StoreError if our placement differs."""
     for name in list(names)[:_ASKED]:
         said = ask("osd map", pool=pool, object=name)["pgid"]
         if said != pg_of(name, number, n):
@@ -137,7 +137,7 @@ def confirm(ask: Callable[..., Any], pool: str, names: Iterable[str], number: in
 
 
 def open_pool(plan: Plan) -> tuple[PoolObjects, int, int]:
-    """Connect; the plan's objects, and the pool's number and pg_num.
+    """Connect; return the plan's objects, and the pool's number and pg_num.
 
     Raises:
         UserError: the pool or a PG does not exist.
@@ -151,7 +151,7 @@ def open_pool(plan: Plan) -> tuple[PoolObjects, int, int]:
         ) from error
     options = {
         "client_mount_timeout": str(CONNECT_S),
-        # librados itself makes a sender wait beyond these: it must never.
+        # librados blocks a sender beyond these limits, which must never happen.
         "objecter_inflight_ops": str(2 * plan.max_in_flight + 64),
         "objecter_inflight_op_bytes": str(2**32),
     }

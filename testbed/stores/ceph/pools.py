@@ -1,4 +1,4 @@
-"""Pools: made, waited for, removed. `mon_allow_pool_delete` must be on for the last."""
+"""Creation and removal of pools. Removal needs `mon_allow_pool_delete`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _POLL_S = 0.25
 def create_pool(
     connection: Connection, name: str, *, pg_num: int, size: int, min_size: int, timeout_s: float
 ) -> None:
-    """A replicated pool for the application rados; returns when its PGs are active+clean.
+    """Create a replicated pool for the application rados; return when its PGs are active+clean.
 
-    Safe to repeat. Raises UserError when a pool of that name has another shape, StoreError when
-    Ceph refuses or the PGs are not clean within `timeout_s`.
+    Safe to repeat. Raises UserError if a pool of that name has another shape, StoreError if Ceph
+    refuses or the PGs are not clean within `timeout_s`.
     """
     there = _pools(connection).get(name)
     if there is not None and (there.pg_num, there.size) != (pg_num, size):
@@ -55,7 +55,7 @@ def create_pool(
 def delete_pool(connection: Connection, name: str, *, timeout_s: float) -> bool:
     """Remove a pool and wait until the OSDs have removed its PGs.
 
-    False when there was none. Raises StoreError when Ceph refuses or it takes longer.
+    Return False if there was no such pool. Raises StoreError if Ceph refuses or on time-out.
     """
     if name not in _pools(connection):
         return False
@@ -71,14 +71,14 @@ def delete_pool(connection: Connection, name: str, *, timeout_s: float) -> bool:
 
 
 def removing(connection: Connection) -> int:
-    """How many PGs the OSDs are still deleting (`numpg_removing` over all that are up)."""
+    """Return the number of PGs that the OSDs still delete (`numpg_removing` over all up OSDs)."""
     dump = connection.mon("osd dump").checked("osd dump")
     up = [int(item["osd"]) for item in dump["osds"] if item["up"]]
     return sum(parse_pg_counts(data).removing for data in perf_dumps(connection, up).values())
 
 
 def wait_for(done: Callable[[], bool], timeout_s: float, otherwise: str) -> float:
-    """Poll until `done()`; returns the seconds it took. StoreError(`otherwise`) after the time."""
+    """Poll until `done()`; return the seconds. Raise StoreError(`otherwise`) after `timeout_s`."""
     start = time.monotonic()
     while not done():
         if time.monotonic() - start > timeout_s:
@@ -93,7 +93,7 @@ def _pools(connection: Connection) -> Mapping[str, Any]:
 
 
 def _pool_clean(connection: Connection, name: str) -> bool:
-    # Asked of the PGs: the manager's statistics show a new pool up to 7 s late.
+    # Ask the PGs: the manager's statistics show a new pool up to 7 s late.
     pools = _pools(connection)
     if name not in pools:
         return False

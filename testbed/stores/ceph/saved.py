@@ -1,4 +1,4 @@
-"""Everything a controller may change on a cluster, saved and put back."""
+"""Saved state: everything that a controller may change on a cluster, and its restoration."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from testbed.stores.ceph.steps import set_balancer
 from testbed.stores.contract import Effect
 
 SAVED_VERSION = 1
-_TOLERANCE = 1e-3  # weights are kept in 16 bits
+_TOLERANCE = 1e-3  # Ceph keeps weights in 16 bits
 
 
 @dataclass(frozen=True)
 class Change:
-    """A command that puts one thing back, and what it puts back in words."""
+    """A command that restores one setting, and its description in words."""
 
     words: str
     prefix: str
@@ -28,7 +28,7 @@ class Change:
 
 
 def save(connection: Connection, osd_map: OsdMap) -> dict[str, Any]:
-    """What is in force now, JSON-able, for `restore`. Raises StoreError."""
+    """Return the settings in force now, JSON-able, for `restore`. Raises StoreError."""
     status = connection.mgr("balancer status").checked("balancer status")
     return {
         "version": SAVED_VERSION,
@@ -44,7 +44,7 @@ def save(connection: Connection, osd_map: OsdMap) -> dict[str, Any]:
 
 
 def pristine(osd_map: OsdMap) -> dict[str, Any]:
-    """The state in which every run begins: weights and affinities 1, no upmaps, balancer off."""
+    """Return the initial state of every run: weights and affinities 1, no upmaps, balancer off."""
     return {
         "version": SAVED_VERSION,
         "primary_affinity": {str(osd): 1.0 for osd in osd_map.osds},
@@ -57,14 +57,14 @@ def pristine(osd_map: OsdMap) -> dict[str, Any]:
 
 
 def restore(connection: Connection, reader: PgReader, saved: Mapping[str, Any]) -> list[Effect]:
-    """Put back what `saved` holds, all at once; only what differs is touched.
+    """Restore the settings of `saved`, all at once; settings that do not differ are not touched.
 
-    The balancer goes first, so that it does not undo the rest. OSDs and PGs that are gone are
-    left out. One effect for each thing put back; one that Ceph accepted but that still differs
-    afterwards is not ok.
+    The balancer is first, so that it does not undo the rest. OSDs and PGs that no longer exist are
+    left out. One effect per restored setting. An effect is not ok if Ceph accepted the change but
+    the setting still differs.
 
     Raises:
-        StoreError: the cluster cannot be asked, or `saved` is not of `save`.
+        StoreError: the cluster cannot be asked, or `saved` is not from `save`.
     """
     if saved.get("version") != SAVED_VERSION:
         raise StoreError("what is to be restored was not saved by this version of the Ceph store")
@@ -105,7 +105,7 @@ def _restore_balancer(connection: Connection, wanted: Mapping[str, Any]) -> list
 
 
 def differences(osd_map: OsdMap, saved: Mapping[str, Any]) -> list[Change]:
-    """The commands that turn `osd_map` into what `saved` holds (the balancer left out)."""
+    """Return the commands that turn `osd_map` into the saved state (without the balancer)."""
     return [
         *_weights(osd_map, saved["primary_affinity"], saved["reweight"]),
         *_upmaps(osd_map, saved["pg_upmap"]),

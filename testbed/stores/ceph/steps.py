@@ -1,7 +1,7 @@
-"""Carries out actions on a cluster: alike ones together, so that one map epoch holds them.
+"""Actions on a cluster: alike actions are sent together, so that they share one map epoch.
 
-Nothing that a monitor would accept in silence is sent unchecked: Ceph 16 takes a primary affinity
-of 1.5 and a pg-upmap with a doubled OSD.
+Everything that a monitor would accept silently is checked first: Ceph 16 accepts a primary affinity
+of 1.5 and a pg-upmap with a repeated OSD.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ BALANCER_MODES = ("upmap", "none")
 
 @dataclass(frozen=True)
 class Command:
-    """A command ready to send, or the sentence that says why there is none."""
+    """A command ready to send, or the reason why there is none."""
 
     prefix: str = ""
     arguments: Mapping[str, Any] | None = None
     refused: str = ""
-    already: str = ""  # what is asked for is so: nothing to send
+    already: str = ""  # the setting already has the wanted value: nothing to send
     pg: str = ""
-    primary: int | None = None  # who must lead `pg` afterwards, where that is known
+    primary: int | None = None  # OSD that must lead `pg` afterwards, if known
     bytes: int = 0
-    moves: bool = False  # data moves: until then its old members serve
+    moves: bool = False  # data moves: until then the old members serve
 
 
 class Steps:
@@ -58,10 +58,10 @@ class Steps:
         self._watcher: threading.Thread | None = None
 
     def affinities(self, actions: Sequence[SetPrimaryAffinity]) -> list[Effect]:
-        """Primary affinities, all at once.
+        """Set primary affinities, all at once.
 
-        The answer does not wait for the PGs: the stall is measured in the background and told
-        with the first effect of the next step as ``previous_stall_s``.
+        The call does not wait for the PGs. The stall is measured in the background; the first
+        effect of the next step reports it as ``previous_stall_s``.
         """
         osd_map = self._reader.osd_map()
         before = self._reader.pgs(osd_map)
@@ -72,10 +72,10 @@ class Steps:
         return _with_detail(effects, detail)
 
     def upmaps(self, actions: Sequence[SwapPrimary | ClearUpmap | MoveReplica]) -> list[Effect]:
-        """Swaps, moves and clears, all at once; waits until the swapped PGs are active.
+        """Make swaps, moves and clears, all at once; wait until the swapped PGs are active.
 
-        The first effect's detail holds the step's ``stall_s`` (from the first command until every
-        PG of the step is active under its new primary), ``epochs`` and ``late``.
+        The first effect's detail holds the step's ``stall_s``, ``epochs`` and ``late``. ``stall_s``
+        runs from the first command until every PG of the step is active under its new primary.
         """
         osd_map = self._reader.osd_map()
         moves = any(isinstance(action, MoveReplica) for action in actions)
@@ -89,7 +89,7 @@ class Steps:
         effects = self._send(commands)
         after = self._reader.osd_map()
         done = [c for c, e in zip(commands, effects, strict=True) if e.ok and not c.already]
-        # A PG of which data moves is served by its old members until that has been done.
+        # A PG that moves data is served by its old members until the move is done.
         touched = {command.pg for command in done if not command.moves}
         mapped = {pg.id: pg for pg in self._reader.pgs(after) if pg.id in touched}
         wanted = changed_primaries(pgs.values(), mapped.values())
@@ -104,7 +104,7 @@ class Steps:
         return _with_detail(effects, detail)
 
     def reweight(self, action: ReweightByUtilization) -> Effect:
-        """Ceph's own reweight-by-utilization; tells weights changed and bytes it will move."""
+        """Run Ceph's reweight-by-utilization; report the changed weights and the bytes to move."""
         before = self._reader.pgs(self._reader.osd_map(), with_bytes=True)
         reply = self._connection.mgr(
             "osd reweight-by-utilization",
@@ -132,11 +132,11 @@ class Steps:
         return set_balancer(self._connection, action.mode, active=action.mode != "none")
 
     def finish(self) -> float | None:
-        """Wait for a stall under measurement and return it (seconds), None when there is none."""
+        """Wait for a stall under measurement; return its seconds, None if there is none."""
         return self._previous_stall().get("previous_stall_s")
 
     def _send(self, commands: Sequence[Command]) -> list[Effect]:
-        """Send all that may be sent at once; one effect each, in order."""
+        """Send all commands that may be sent at once; return one effect each, in order."""
         due = [command for command in commands if not command.refused and not command.already]
         replies = iter(
             self._connection.together(
@@ -181,7 +181,7 @@ class Steps:
 
 
 def affinity_command(action: SetPrimaryAffinity, osd_map: OsdMap) -> Command:
-    """The command for a primary affinity, 0 to 1, of an OSD that exists."""
+    """Return the command for a primary affinity, 0 to 1, of an OSD that exists."""
     osd = osd_map.osds.get(action.osd)
     if osd is None:
         return Command(refused=f"there is no osd.{action.osd}")
@@ -198,7 +198,7 @@ def upmap_command(
     pg: Pg | None,
     upmap_primary: bool,
 ) -> Command:
-    """The command for one upmap; `pg` is None when there is no such PG in the pools looked at."""
+    """Return the command for one upmap; `pg` is None if the pools in use have no such PG."""
     if pg is None:
         return Command(refused=f"there is no placement group {action.pg}")
     if isinstance(action, ClearUpmap):
@@ -237,7 +237,7 @@ def _move(action: MoveReplica, osd_map: OsdMap, pg: Pg) -> Command:
     if target.node in {osd_map.osds[osd].node for osd in others}:
         return Command(refused=f"node {target.node} holds another replica of {pg.id}")
     if pg.id in osd_map.pg_upmap:
-        # Its whole vector is given: items would be applied to it besides, and outlive it.
+        # The whole vector is given: items would apply on top of the vector and outlive it.
         prefix = "osd pg-upmap"
         flat = [action.target if osd == action.source else osd for osd in pg.up]
     else:
@@ -251,10 +251,10 @@ def _move(action: MoveReplica, osd_map: OsdMap, pg: Pg) -> Command:
 def moved_pairs(
     pairs: Sequence[tuple[int, int]], source: int, target: int
 ) -> list[tuple[int, int]]:
-    """The pairs of pg-upmap-items after a further move.
+    """Return the pairs of pg-upmap-items after a further move.
 
-    They are from what CRUSH says: of a then b and b then c comes a then c, and nothing of a there
-    and back.
+    Pairs start from CRUSH's set: (a, b) followed by a move b to c gives (a, c). A move back to a
+    removes the pair.
     """
     moved = [(first, target if last == source else last) for first, last in pairs]
     if source not in [last for _, last in pairs]:
@@ -273,7 +273,7 @@ def _clear(osd_map: OsdMap, pg: Pg) -> Command:
 
 
 def reweights(reply: Reply) -> list[tuple[int, float, float]]:
-    """(osd, old weight, new weight) from the answer of reweight-by-utilization."""
+    """Return (osd, old weight, new weight) from the answer of reweight-by-utilization."""
     items = reply.data.get("reweights", ()) if isinstance(reply.data, dict) else ()
     return [
         (int(item["osd"]), float(item["weight"]), float(item["new_weight"]))
@@ -283,7 +283,7 @@ def reweights(reply: Reply) -> list[tuple[int, float, float]]:
 
 
 def set_balancer(connection: Connection, mode: str, *, active: bool) -> Effect:
-    """Put the balancer module to `mode` and on or off."""
+    """Set the balancer module to `mode`, on or off."""
     replies = [
         connection.mgr("balancer mode", mode=mode),
         connection.mgr("balancer on" if active else "balancer off"),
@@ -296,7 +296,7 @@ def set_balancer(connection: Connection, mode: str, *, active: bool) -> Effect:
 
 
 def _led(command: Command, effect: Effect, pg: Pg | None) -> Effect:
-    """A swap that the monitors took but that did not make the primary is not ok."""
+    """Return a failed effect if the monitors accepted the swap but the primary did not change."""
     if pg is None or command.primary is None or pg.primary == command.primary:
         return effect
     why = f"osd.{pg.primary} still leads {pg.id}: osd.{command.primary}'s primary affinity is low"
@@ -304,7 +304,7 @@ def _led(command: Command, effect: Effect, pg: Pg | None) -> Effect:
 
 
 def _with_detail(effects: list[Effect], detail: Mapping[str, float]) -> list[Effect]:
-    """The step's own numbers stand on its first effect."""
+    """Add the step's own numbers to its first effect."""
     if not effects or not detail:
         return effects
     first = effects[0]
@@ -319,7 +319,7 @@ def _show(osds: Sequence[int]) -> str:
 
 
 def grouped(actions: Sequence[Action]) -> list[list[int]]:
-    """Positions of `actions`, consecutive ones of one kind together."""
+    """Return positions of `actions`, grouping consecutive ones of one kind."""
     groups: list[list[int]] = []
     for position, action in enumerate(actions):
         if groups and actions[groups[-1][0]].kind == action.kind:

@@ -1,4 +1,4 @@
-"""`CephStore`: a deployed Ceph as a controller senses and changes it (testbed/stores/contract)."""
+"""The class `CephStore`: a deployed Ceph for controllers (see testbed/stores/contract)."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ from testbed.stores.contract import (
 
 
 class Sensor(Protocol):
-    """Where pressure comes from."""
+    """Source of pressure."""
 
     @property
     def signal(self) -> str:
-        """Its name in observations and runs."""
+        """Name of the signal in observations and runs."""
 
     @property
     def lost(self) -> Mapping[str, str]:
-        """Who could not be sensed last time, and why."""
+        """Nodes or OSDs that could not be sensed last time, and why."""
 
     def pressure(self) -> dict[int, float]:
-        """Percent by OSD, the mean since the previous call; what cannot be sensed is absent."""
+        """Return percent by OSD, the mean since the previous call; a failed OSD is absent."""
 
     def close(self) -> None:
-        """Let go of what it holds open."""
+        """Release the open resources."""
 
 
 class CephStore:
-    """One cluster through one librados connection; not for several threads at once.
+    """One cluster through one librados connection; not thread-safe.
 
     Args:
         connection: see `testbed.stores.ceph.connection.connect`.
         sensor: the source of `Observation.pressure`; None for a store that is only changed.
-        pools: pools whose PGs are looked at and changed; all when empty.
-        nodes: the node of each OSD; where it does not say, the CRUSH host.
-        hot: tells the OSDs under a disturbance (ground truth for the oracle), if anything can.
+        pools: pools whose PGs are read and changed; all if empty.
+        nodes: the node of each OSD; an OSD that it lacks gets its CRUSH host.
+        hot: returns the OSDs under a disturbance (ground truth for the oracle), if available.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class CephStore:
         self._started = self._sensed = time.monotonic()
 
     def offers(self) -> Needs:
-        """See `Store.offers`; by version and connected clients."""
+        """See `Store.offers`; depends on version and connected clients."""
         needs = self.features.needs()
         senses = set(needs.senses)
         if self._sensor is None:
@@ -99,7 +99,7 @@ class CephStore:
         return {} if self._sensor is None else self._sensor.lost
 
     def sense(self, senses: frozenset[str]) -> Observation:
-        """See `Store.sense`. Of `senses` only what is asked for is read, but OSDs always."""
+        """See `Store.sense`. OSDs are always read; anything else only if requested."""
         refused = senses - self.offers().senses
         if refused:
             raise StoreError(f"this store cannot sense {', '.join(sorted(refused))}")
@@ -162,7 +162,7 @@ class CephStore:
         return restore(self.connection, self.reader, json.loads(json.dumps(dict(saved))))
 
     def last_stall(self) -> float | None:
-        """Seconds from the last affinity step until its PGs were active; waits while measured."""
+        """Return seconds from the last affinity step until its PGs were active; wait if needed."""
         return self._steps.finish()
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The NFS store: ganesha behind the proxy, and the network between it and its clients."""
+"""The NFS store: ganesha behind the proxy, and the network between the proxy and its clients."""

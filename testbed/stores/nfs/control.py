@@ -1,18 +1,18 @@
-"""The server's side of the NFS store: talks to the proxy's control socket, and waits for both.
+"""Server side of the NFS store: talks to the proxy's control socket, waits for proxy and server.
 
     python3 -m testbed.stores.nfs.control VERB [ARGUMENT...] < BODY
 
-on a server node, started over ssh by the admin node's `NfsStore`. Prints a JSON answer; a refusal
-is one sentence on standard error and exit code 2, everything else that fails 1.
+The admin node's `NfsStore` starts it on a server node over ssh. It prints a JSON answer. A refusal
+is one sentence on standard error and exit code 2; any other failure exits with 1.
 
-    answers ADDRESS...    until RPC servers answer at the addresses (NULL calls)
-    ready                 until the proxy and the server behind it answer
-    status | parameters | metrics      what the proxy says
-    put                   parameters from BODY; connections and queued calls stay
-    default               the parameters that it was deployed with
-    profile               a device's profile from BODY; the proxy starts anew if it is another
-    trace-start FOLDER | trace-stop    records what workloads ask for
-    caches                what the exported files have in the page cache is written and dropped
+    answers ADDRESS...    wait until RPC servers answer at the addresses (NULL calls)
+    ready                 wait until the proxy and the server behind it answer
+    status | parameters | metrics      print the proxy's answer
+    put                   set parameters from BODY; connections and queued calls stay
+    default               set the parameters of the deployment
+    profile               set a device's profile from BODY; a new profile restarts the proxy
+    trace-start FOLDER | trace-stop    record the workloads' requests
+    caches                write back and drop the page cache of the exported files
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NFS, _MOUNT, _VERSION = 100003, 100005, 3
 
 
 class _Unix(http.client.HTTPConnection):
-    """HTTP by a unix socket."""
+    """HTTP over a unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=15.0)
@@ -53,7 +53,7 @@ class _Unix(http.client.HTTPConnection):
 
 
 def configuration(path: Path = CONFIG) -> dict[str, Any]:
-    """What the proxy was deployed with; UserError where it was not."""
+    """Return the proxy's deployed configuration; raise UserError if there is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except OSError as error:
@@ -64,11 +64,11 @@ def configuration(path: Path = CONFIG) -> dict[str, Any]:
 
 
 def ask(socket_path: str, method: str, path: str, body: bytes | None = None) -> bytes:
-    """One request to the control socket.
+    """Send one request to the control socket; return the answer.
 
     Raises:
-        UserError: the proxy refused it; its sentence.
-        StoreError: the proxy is not there.
+        UserError: the proxy refused the request; contains the proxy's reason.
+        StoreError: the proxy does not answer.
     """
     connection = _Unix(socket_path)
     try:
@@ -89,7 +89,7 @@ def ask(socket_path: str, method: str, path: str, body: bytes | None = None) -> 
 
 
 def null_call(address: str, program: int, timeout_s: float = 2.0) -> None:
-    """Call procedure 0 of an RPC program over TCP (RFC 5531); OSError when it does not answer."""
+    """Call procedure 0 of an RPC program over TCP (RFC 5531); raise OSError without an answer."""
     host, _, port = address.rpartition(":")
     xid = secrets.randbits(32)
     # xid, CALL, RPC version 2, program, version, procedure 0, no credentials, no verifier.
@@ -108,7 +108,7 @@ def null_call(address: str, program: int, timeout_s: float = 2.0) -> None:
 
 
 def until(attempt: Callable[[], object], timeout_s: float = WAIT_S) -> None:
-    """Repeat until it does not fail; StoreError with its last failure otherwise."""
+    """Repeat until it does not fail; raise StoreError with its last failure after `timeout_s`."""
     end = time.monotonic() + timeout_s
     while True:
         try:
@@ -127,13 +127,13 @@ def answers(addresses: Sequence[str]) -> None:
 
 
 def ready(config: Mapping[str, Any]) -> None:
-    """Wait until the proxy answers, and the server behind it."""
+    """Wait until the proxy and the server behind it answer."""
     until(lambda: ask(config["control"], "GET", "/status"))
     answers([config["nfs"]["server"], config["mount"]["server"]])
 
 
 def put_profile(config: Mapping[str, Any], profile: Mapping[str, Any]) -> bool:
-    """Charge by another profile; whether it was another. The proxy has its default parameters then.
+    """Set the proxy's profile; return True if it changed. The proxy restarts with its defaults.
 
     Raises:
         UserError: the proxy refuses the profile; the old one stays.
@@ -165,7 +165,7 @@ def _restart() -> None:
 
 
 def drop_caches(folder: Path) -> int:
-    """Write back and drop the page cache of all files below `folder`; how many files."""
+    """Write back and drop the page cache of all files below `folder`; return how many."""
     count = 0
     for path in folder.rglob("*"):
         if path.is_file():
@@ -177,7 +177,7 @@ def drop_caches(folder: Path) -> int:
 
 
 def _exported() -> Path:
-    """The folder in the server's configuration."""
+    """Return the folder in the server's configuration."""
     path = Path("/etc/hotbed/ganesha.conf")
     for line in path.read_text().splitlines():
         key, _, value = line.partition("=")
@@ -187,7 +187,7 @@ def _exported() -> Path:
 
 
 def carry_out(verb: str, arguments: Sequence[str], body: bytes) -> Any:
-    """One verb; see the module's text."""
+    """Carry out one verb; see the module's docstring."""
     if verb == "answers":
         answers(arguments)
         return {"ok": True}
@@ -219,7 +219,7 @@ def carry_out(verb: str, arguments: Sequence[str], body: bytes) -> Any:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module's text."""
+    """Run one verb; see the module's docstring."""
     verb = arguments[0] if arguments else ""
     body = sys.stdin.buffer.read() if verb in ("put", "profile") else b""
     try:

@@ -1,14 +1,14 @@
-"""Puts a host's network enforcement into force, looks whether it is, and takes it away.
+"""A host's network enforcement: apply, check and remove it.
 
     python3 -m testbed.stores.nfs.netenforcer apply|check|remove [FILE]
 
 FILE (- is standard input) holds the host's part of the network parameters, or null for none
-(docs/prioritymeister.md, "On a testbed"). Prints a JSON object; exits with 1 and a sentence when
-the kernel refuses or something else is in force. It runs on every host as the unit
-``hotbed-netenforcer``: stopping the unit removes everything.
+(docs/prioritymeister.md, "On a testbed"). Prints a JSON object. Exits with 1 and a sentence if the
+kernel refuses or other rules are in force. Runs on every host as the unit ``hotbed-netenforcer``:
+stopping the unit removes everything.
 
-What the device had before is kept in a file until it is put back: the site's own shaping, and the
-size of segments (buckets and strict priority act on whole segments, so they are frames meanwhile).
+A file keeps the device's earlier settings until they are restored: the site's shaping, and the
+segment size (buckets and strict priority act on whole segments, so these are single frames).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Run = Callable[..., str]
 
 
 class EnforcerError(HotbedError):
-    """The kernel refused, or something else is in force than was asked for."""
+    """Error: the kernel refused, or the rules in force differ from the requested ones."""
 
 
 @dataclass(frozen=True)
 class Before:
-    """A device as it was: its root's token bucket (rate bytes/s, burst bytes, latency us; None:
-    the kernel's default), the most segments of a packet, and the largest packet (bytes)."""
+    """A device's earlier settings: its root's token bucket (rate bytes/s, burst bytes, latency us;
+    None: the kernel's default), the most segments per packet, and the largest packet (bytes)."""
 
     device: str
     root: Mapping[str, float] | None
@@ -48,10 +48,10 @@ class Before:
 
 
 def run(*argv: str, text: str | None = None, check: bool = True) -> str:
-    """What a command prints.
+    """Run a command and return its output.
 
     Raises:
-        EnforcerError: it is missing or fails (when `check`).
+        EnforcerError: the command is missing or fails (if `check`).
     """
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:
@@ -73,10 +73,10 @@ def run(*argv: str, text: str | None = None, check: bool = True) -> str:
 
 
 def device_to(addresses: set[str], run: Run = run) -> str:
-    """The device by which packets to these addresses leave.
+    """Return the device through which packets to these addresses leave.
 
     Raises:
-        UserError: there are several, or the addresses are this host's own.
+        UserError: there are several devices, or the addresses are this host's own.
     """
     devices = set()
     for address in sorted(addresses):
@@ -92,10 +92,10 @@ def device_to(addresses: set[str], run: Run = run) -> str:
 
 
 def before(device: str, run: Run = run) -> Before:
-    """How a device is that we have not touched.
+    """Return the settings of a device that we have not changed.
 
     Raises:
-        UserError: somebody else's queueing is there, which we could not put back.
+        UserError: the device has foreign queueing, which we could not restore.
     """
     shown = json.loads(run("tc", "-j", "qdisc", "show", "dev", device) or "[]")
     roots = [qdisc for qdisc in shown if qdisc.get("root")]
@@ -115,7 +115,7 @@ def before(device: str, run: Run = run) -> Before:
 
 
 def read(device: str, run: Run = run) -> shaping.State:
-    """What is installed on a device, and in our table."""
+    """Return the state installed on a device and in our table."""
     return readback.installed(
         run("tc", "-j", "qdisc", "show", "dev", device),
         run("tc", "class", "show", "dev", device),
@@ -135,17 +135,17 @@ def _flows(host: Mapping[str, Any]) -> tuple[shaping.Flow, ...]:
 
 def _target(host: Mapping[str, Any], kept: Before) -> shaping.State:
     link = float(host["rate"])
-    # The site's own shaping stands for the wire: nobody may send faster than it.
+    # The site's own shaping stands for the wire: its rate is an upper limit.
     rate = min(link, kept.root["rate"]) if kept.root else link
     return shaping.wanted(host, rate, frame_of(kept.mtu))
 
 
 def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
-    """Put a host's parameters into force, in place of what was; checked afterwards.
+    """Put a host's parameters into force, replacing earlier ones; check them afterwards.
 
     Raises:
-        UserError: the parameters, or what the device holds, are wrong; nothing was changed.
-        EnforcerError: the kernel refused; everything was taken away again.
+        UserError: the parameters, or the device's queueing, are wrong; nothing was changed.
+        EnforcerError: the kernel refused; everything was removed again.
     """
     flows = _flows(host)
     if not flows:
@@ -177,14 +177,14 @@ def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[st
 
 def _install(state: shaping.State, device: str, frame: int, run: Run) -> None:
     run("ip", "link", "set", "dev", device, "gso_max_segs", "1")
-    # `replace` keeps a root of the same kind and handle, with all that is below it.
+    # Delete first: `replace` keeps a root of the same kind and handle, with all classes below.
     run("tc", "qdisc", "del", "dev", device, "root", check=False)
     run("tc", "-batch", "-", text="\n".join(shaping.tc_commands(state, device, frame)) + "\n")
     run("nft", "-f", "-", text=shaping.nft_commands(state))
 
 
 def check(host: Mapping[str, Any] | None, run: Run = run, keep: Path = KEPT) -> list[str]:
-    """What differs between the kernel and the parameters (None: nothing is to be in force)."""
+    """Return differences between kernel and parameters (None: nothing may be in force)."""
     kept = load(keep)
     flows = _flows(host) if host is not None else ()
     table = run("nft", "-j", "list", "table", "ip", shaping.TABLE, check=False)
@@ -197,7 +197,7 @@ def check(host: Mapping[str, Any] | None, run: Run = run, keep: Path = KEPT) -> 
 
 
 def remove(run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
-    """Take everything away, and put back what was there; safe to repeat."""
+    """Remove everything and restore the earlier settings; safe to repeat."""
     kept = load(keep)
     had_table = bool(run("nft", "-j", "list", "table", "ip", shaping.TABLE, check=False).strip())
     if had_table:
@@ -213,7 +213,7 @@ def remove(run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
 
 
 def _put_back(device: str, root: Mapping[str, float], run: Run) -> None:
-    """A token bucket that shows as it did: tc rounds both what it sets and what it shows."""
+    """Restore a token bucket as tc showed it: tc rounds both what it sets and what it shows."""
     give = dict(root)
     for _ in range(4):
         rate, burst, lat = (round(give[key]) for key in ("rate", "burst", "lat"))
@@ -227,7 +227,7 @@ def _put_back(device: str, root: Mapping[str, float], run: Run) -> None:
 
 
 def load(keep: Path = KEPT) -> Before | None:
-    """What a device had before, None when we have not touched any."""
+    """Return the earlier settings of the device, None if we have not changed any device."""
     try:
         return Before(**json.loads(keep.read_text()))
     except FileNotFoundError:
@@ -248,7 +248,7 @@ def _parameters(path: Path) -> Mapping[str, Any] | None:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module's text."""
+    """Run apply, check or remove; see the module's docstring."""
     verb = arguments[0] if arguments else ""
     path = Path(arguments[1]) if len(arguments) > 1 else FILE
     try:

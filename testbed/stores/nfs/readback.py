@@ -1,7 +1,7 @@
-"""What the kernel says is installed on a device, and how that differs from what was wanted.
+"""Read-back of the state that the kernel reports for a device, and its differences from a plan.
 
-The network enforcer is checked after it was applied: `tc` and `nft` are asked and their outputs
-compared with the `State` that the commands were made from. Pure: texts in, words out.
+The network enforcer is checked after it was applied. The outputs of `tc` and `nft` are compared
+with the `State` that produced the commands. Pure: texts in, words out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from testbed.stores.nfs.shaping import Class, State, order_of
 
 _UNITS = {"bit": 1, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
 _SIZES = {"b": 1, "Kb": 1024, "Mb": 2**20, "Gb": 2**30}
-_CLASS = re.compile(  # a class with classes below has no leaf and no prio
+_CLASS = re.compile(  # a class with child classes has no leaf and no prio
     r"^class htb (?P<classid>\S+) (?:root|parent (?P<parent>\S+)) (?:leaf \S+ )?"
     r"(?:prio (?P<prio>\d+) )?(?:quantum \S+ )?"
     r"rate (?P<rate>\S+) ceil (?P<ceil>\S+) burst (?P<burst>\S+) cburst (?P<cburst>\S+)"
@@ -26,11 +26,11 @@ _NAMES |= {f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5) for b in range(1, 4)}
 
 
 def installed(qdiscs: str, classes: str, filters: str, table: str) -> State:
-    """The state in the outputs of ``tc -j qdisc show``, ``tc class show``, ``tc filter show`` of
-    the device and ``nft -j list table`` (empty where there is none).
+    """Return the state in the outputs of ``tc -j qdisc show``, ``tc class show``, ``tc filter
+    show`` of the device and ``nft -j list table`` (empty without a table).
 
     Raises:
-        ValueError: an output is not what these commands print.
+        ValueError: an output is not of these commands.
     """
     found = [
         (q["handle"], "root" if q.get("root") else q["parent"], q["kind"])
@@ -109,7 +109,7 @@ def _address(right: Any) -> str:
 
 
 def differences(want: State, found: State) -> list[str]:
-    """In words, what is not as it should be; empty when all is."""
+    """Return the differences in words; empty if there are none."""
     said = []
     for kind in ("qdiscs", "filters", "marks"):
         wanted_ones, there = getattr(want, kind), getattr(found, kind)

@@ -1,16 +1,16 @@
-"""What the kernel is told to enforce a host's part of a plan.
+"""Kernel commands that enforce a host's part of a plan.
 
-The network enforcer of PriorityMeister (section 4.6): for each workload that sends from a host the
-chain of its token buckets, strict priority among workloads, and DSCP for the switch. Pure:
-parameters in, commands out; `netenforcer` runs them and `readback` looks whether they are in force.
+The network enforcer of PriorityMeister (section 4.6): a chain of token buckets for each workload
+that sends from a host, strict priority among workloads, and DSCP for the switch. Pure: parameters
+in, commands out. `netenforcer` runs the commands; `readback` checks that they are in force.
 
-The tree of a device, all of it HTB (a kernel without PRIO has it):
+The tree of a device, HTB throughout (a kernel without PRIO has it):
 
     1:        the link: one class at its rate
       1:100+i a workload: HTB priority level - 1; it may always borrow: only priority decides
-        1000+64i ...   its buckets, two in each nested HTB (rate/burst, ceil/cburst); nobody above
-                       the nested class to borrow from, so that both bind
-      1:2     all else, after every level
+        1000+64i ...   its buckets, two per nested HTB (rate/burst, ceil/cburst); the nested class
+                       has no parent to borrow from, so both buckets bind
+      1:2     all other traffic, after every level
       1:3     ssh: a twentieth of the link guaranteed, the rest of it after every level
 """
 
@@ -31,11 +31,11 @@ TABLE = "hotbed"
 MANAGEMENT_PORT = 22
 MANAGEMENT_SHARE = 0.05
 FRAME = frame_of()
-"""Of plain Ethernet; a device whose MTU is another has others (`frame_of`)."""
+"""Frame of plain Ethernet; a device with another MTU has another frame size (`frame_of`)."""
 LONGEST_S = 270.0
-"""HTB keeps a burst as a time in a 32-bit number of 64 ns."""
-_LEAST_RATE = 1000.0  # bytes/s guaranteed to a class: none would be best, HTB wants some
-_LEAST_BURST = float(FRAME)  # of larger frames less than one: what is guaranteed goes out of turn
+"""Longest burst: HTB keeps a burst as a time, in a 32-bit number of 64 ns."""
+_LEAST_RATE = 1000.0  # bytes/s guaranteed to a class: 0 would be best, but HTB needs a rate
+_LEAST_BURST = float(FRAME)  # under one frame if frames are larger: guaranteed bytes skip priority
 _QUEUE_BYTES = 16 * 2**20
 _LINK, _OTHER, _MANAGEMENT, _FIRST = 0x1, 0x2, 0x3, 0x100
 _CHAIN, _CHAIN_STEP = 0x1000, 64
@@ -44,11 +44,11 @@ _MOST_FLOWS = 400
 
 @dataclass(frozen=True)
 class Flow:
-    """What a workload sends from this host.
+    """Traffic of one workload that leaves this host.
 
-    `pairs` are (bytes/s, bytes) of its token buckets, all of which bind; none: no limit. `level`
-    counts from 1, first served; `dscp` is what its packets carry. `between` are (source or None,
-    destination) prefixes.
+    `pairs` are (bytes/s, bytes) of its token buckets, all of which bind; no pairs: no limit.
+    `level` counts from 1, served first; `dscp` is the mark of its packets. `between` are (source or
+    None, destination) prefixes.
     """
 
     name: str
@@ -86,10 +86,10 @@ class State:
 
 
 def flows_of(host: Mapping[str, Any]) -> tuple[Flow, ...]:
-    """The flows in a host's parameters (`rate` and `flows`, see docs/prioritymeister.md).
+    """Return the flows of a host's parameters (`rate` and `flows`, see docs/prioritymeister.md).
 
     Raises:
-        ValueError: one sentence: which flow, what is wrong with it, what is allowed.
+        ValueError: names in one sentence the flow, its error, and what is allowed.
     """
     found = tuple(_flow(flow) for flow in host["flows"])
     if len(found) > _MOST_FLOWS:
@@ -135,15 +135,15 @@ def _prefix(text: str, name: str) -> str:
 
 
 def bucket(rate: float, burst: float, frame: int = FRAME) -> tuple[float, float]:
-    """A pair as HTB can keep it: a whole frame at least, and no more than `LONGEST_S` of its rate
-    (a rarer burst is allowed at a higher rate: it lets more through, never less)."""
+    """Return a pair within HTB's limits: at least one whole frame, at most `LONGEST_S` of the rate.
+    A longer burst gets a higher rate, which lets more through, never less."""
     burst = max(burst, float(frame))
     return max(rate, burst / LONGEST_S, _LEAST_RATE), burst
 
 
 def wanted(host: Mapping[str, Any], link: float, frame: int = FRAME) -> State:
-    """What is to be installed on a host whose link has the rate `link`, bytes/s, and carries frames
-    of at most `frame` bytes."""
+    """Return the state to install on a host with a link of `link` bytes/s and frames of at most
+    `frame` bytes."""
     flows = flows_of(host)
     qdiscs, classes = [("1:", "root", "htb")], list(_base(link, frame))
     qdiscs += [("2:", "1:2", "bfifo"), ("3:", "1:3", "bfifo")]
@@ -173,7 +173,7 @@ def _base(link: float, frame: int) -> Iterator[Class]:
 
 
 def link_burst(link: float, frame: int = FRAME) -> float:
-    """Burst of a link's own rate, bytes: a millisecond, two frames at least."""
+    """Return the burst of a link's own rate, bytes: a millisecond, at least two frames."""
     return max(link / 1000, 2.0 * frame)
 
 
@@ -184,9 +184,9 @@ def _borrower(classid: str, link: float, prio: int, burst: float) -> Class:
 def _nested(
     pairs: Sequence[tuple[float, float]], first: int, link: float, frame: int
 ) -> Iterator[Class]:
-    """Two buckets a class, slowest first: the slower is its rate, the faster its ceiling.
+    """Put two buckets into each class, slowest first: the slower as rate, the faster as ceiling.
 
-    One that is as fast as the link holds nothing up that the link does not, and HTB cannot keep a
+    A bucket as fast as the link delays nothing that the link does not delay. HTB cannot keep a
     burst that takes less than its tick of 64 ns.
     """
     kept = sorted(bucket(*pair, frame) for pair in pairs if pair[0] < link)
@@ -219,8 +219,8 @@ def _match(prefix: str, offset: int) -> str:
 
 
 def tc_commands(state: State, device: str, frame: int = FRAME) -> list[str]:
-    """Lines for ``tc -batch`` that make `state` on a device whose root is not ours yet, and whose
-    frames are of at most `frame` bytes."""
+    """Return lines for ``tc -batch`` that install `state` on a device whose root is not ours yet
+    and whose frames have at most `frame` bytes."""
     lines = [f"qdisc replace dev {device} root handle 1: htb default {_OTHER:x}"]
     classes: dict[str, list[Class]] = {}
     for found in sorted(state.classes, key=lambda one: order_of(one.classid)):
@@ -239,7 +239,7 @@ def tc_commands(state: State, device: str, frame: int = FRAME) -> list[str]:
             descend(one.classid)
 
     descend("1:")
-    # ssh before the workloads' addresses: it goes between the same hosts.
+    # ssh goes before the workloads' addresses: it connects the same hosts.
     order = {"arp": 1, "ip": 2}
     for protocol, matches, flowid in sorted(state.filters, key=lambda f: (order[f[0]], *f)):
         pref = 10 if flowid == f"1:{_MANAGEMENT:x}" else 20
@@ -267,12 +267,12 @@ def _class_line(one: Class, device: str, frame: int) -> str:
 
 
 def order_of(classid: str) -> tuple[int, ...]:
-    """Sorts class ids, whose parts are hexadecimal."""
+    """Return a sort key for class ids, whose parts are hexadecimal."""
     return tuple(int(part, 16) for part in classid.split(":") if part)
 
 
 def nft_commands(state: State) -> str:
-    """A script for ``nft -f`` that replaces our table at once, whatever it held."""
+    """Return a script for ``nft -f`` that replaces our table atomically, with any contents."""
     rules = [
         f"    {f'ip saddr {source} ' if source else ''}ip daddr {target} counter ip dscp set {dscp}"
         for source, target, dscp in sorted(state.marks)

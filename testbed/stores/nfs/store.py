@@ -1,7 +1,7 @@
-"""The NFS store as the admin node sees and changes it: every proxy, and the network's enforcement.
+"""The NFS store for the admin node: every proxy, and the network's enforcement.
 
-Sensed: the counters of each proxy, as rates since the observation before. Changed: a proxy's
-parameters, its device's profile, and what hosts enforce on the network. Standard library only.
+Sensed: the counters of each proxy, as rates since the previous observation. Changed: a proxy's
+parameters, its device's profile, and the hosts' network enforcement. Standard library only.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class WorkloadRates:
-    """A workload at a server, over the interval: requests, seconds of estimated work and seconds of
-    waiting a second, requests that were held back a second; waiting and outstanding ones now."""
+    """Rates of a workload at a server per second of the interval: requests, seconds of estimated
+    work, seconds of waiting, held-back requests. `queued` and `outstanding` are current counts."""
 
     requests: float
     work: float
@@ -41,7 +41,7 @@ class WorkloadRates:
 
 @dataclass(frozen=True)
 class ServerObservation:
-    """A proxy: its policy, its connections, and its workloads by name."""
+    """State of a proxy: its policy, its connections, and its workloads by name."""
 
     policy: str
     clients: int
@@ -52,7 +52,7 @@ class ServerObservation:
 
 @dataclass(frozen=True)
 class NfsObservation:
-    """All servers; `interval_s` is 0 in the first observation, whose rates are 0."""
+    """All servers. In the first observation `interval_s` and all rates are 0."""
 
     t_s: float
     interval_s: float
@@ -61,7 +61,7 @@ class NfsObservation:
 
 @dataclass(frozen=True)
 class PutParameters:
-    """Other parameters for a proxy; None: those that it was deployed with. Connections stay."""
+    """Action: set a proxy's parameters; None: those of the deployment. Connections stay."""
 
     server: str
     parameters: Mapping[str, Any] | None
@@ -69,7 +69,7 @@ class PutParameters:
 
 @dataclass(frozen=True)
 class PutProfile:
-    """Another profile of a server's device. The proxy starts anew, with its default parameters."""
+    """Action: set the profile of a server's device. The proxy restarts with default parameters."""
 
     server: str
     profile: Mapping[str, Any]
@@ -77,7 +77,7 @@ class PutProfile:
 
 @dataclass(frozen=True)
 class SetNetwork:
-    """What a host enforces on what it sends; None: nothing."""
+    """Action: set what a host enforces on its outgoing traffic; None: nothing."""
 
     host: str
     parameters: Mapping[str, Any] | None
@@ -87,12 +87,12 @@ NfsAction: TypeAlias = PutParameters | PutProfile | SetNetwork
 
 
 class NfsStore:
-    """See the module's text.
+    """Store of a testbed with NFS servers; see the module's docstring.
 
     Args:
         config: the testbed.
-        shell_to: a shell to a node by its name.
-        clock: seconds.
+        shell_to: returns a shell to a node, given its name.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class NfsStore:
         return tuple(node.name for node in self._config.nodes if ROLE in node.roles)
 
     def address(self, host: str) -> str:
-        """Address of a node; UserError when there is none of this name."""
+        """Return the address of a node; raise UserError if there is no such node."""
         return node_of(self._config, host).address
 
     def ask(self, server: str, verb: str, *arguments: str, body: object = None) -> Any:
-        """What `testbed.stores.nfs.control` answers on a server node.
+        """Return the answer of `testbed.stores.nfs.control` on a server node.
 
         Raises:
             UserError: there is no such server, or it refuses.
@@ -131,11 +131,11 @@ class NfsStore:
         return self._python(server, "control", (verb, *arguments), text)
 
     def status(self) -> dict[str, Any]:
-        """What each proxy says of itself (GET /status), by server."""
+        """Return each proxy's own status (GET /status), by server."""
         return dict(every(self.servers, lambda server: self.ask(server, "status")))
 
     def sense(self) -> NfsObservation:
-        """One observation; rates are means since the call before."""
+        """Return one observation; rates are means since the previous call."""
         now, status = self._clock(), self.status()
         then, old = self._before or (now, {})
         self._before = (now, status)
@@ -144,8 +144,8 @@ class NfsStore:
         return NfsObservation(now - self._began, interval, found)
 
     def act(self, actions: Sequence[NfsAction]) -> Sequence[Effect]:
-        """Carry out `actions`, each server's and host's in order, different ones at once; an effect
-        each, in order."""
+        """Carry out `actions`: in order on each server and host, concurrently on different ones.
+        Return one effect each, in order."""
         lanes: dict[str, list[int]] = {}
         for place, action in enumerate(actions):
             where = action.host if isinstance(action, SetNetwork) else action.server
@@ -160,8 +160,8 @@ class NfsStore:
         return [effects[place] for place in range(len(actions))]
 
     def check(self, network: Mapping[str, Any]) -> dict[str, list[str]]:
-        """What differs on every host from what it should enforce, in words; hosts without flows
-        should enforce nothing."""
+        """Return, in words, how each host's enforcement differs from `network`. Hosts without flows
+        must enforce nothing."""
 
         def look(host: str) -> list[str]:
             body = json.dumps(network.get(host)).encode()
@@ -171,7 +171,7 @@ class NfsStore:
         return dict(every([node.name for node in self._config.nodes], look))
 
     def caches(self) -> dict[str, int]:
-        """Write back and drop what servers hold of the exported files; files by server."""
+        """Write back and drop the servers' cache of exported files; return counts by server."""
         return dict(every(self.servers, lambda name: int(self.ask(name, "caches")["files"])))
 
     # -- inside ---------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class NfsStore:
         return Effect(True, message, self._clock() - start, {"changed": float(changed)})
 
     def _network(self, action: SetNetwork) -> tuple[bool, str]:
-        """A host's enforcement, by its unit: stopped, it has taken everything away."""
+        """Set a host's enforcement through its unit; stopping the unit removes everything."""
         host, wanted = action.host, action.parameters
         node_of(self._config, host)
         shell = self._reach(host)
@@ -243,9 +243,9 @@ def _succeeded(done: tuple[int, str], host: str, what: str) -> None:
 def observed(
     now: Mapping[str, Any], before: Mapping[str, Any] | None, interval_s: float
 ) -> ServerObservation:
-    """A proxy's two states (GET /status) as an observation.
+    """Return an observation from two states of a proxy (GET /status).
 
-    Counters that fell (the proxy was started anew) are taken to have begun at 0.
+    Counters that fell (the proxy restarted) are taken to start at 0.
     """
     old = {one["name"]: one for one in (before or {}).get("workloads", ())}
 
@@ -272,14 +272,14 @@ def observed(
 
 
 def store_of(config: AgentConfig) -> NfsStore:
-    """The store of this admin node; UserError when the testbed has another kind."""
+    """Return the store of this admin node; raise UserError if the testbed has another kind."""
     if config.store != "nfs":
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not nfs.")
     return NfsStore(config, lambda node: reach(config, node))
 
 
 def require_effects(effects: Sequence[Effect]) -> None:
-    """StoreError with the first action that failed, and how many more did."""
+    """Raise StoreError with the first failed action and the number of further failures."""
     failed = [effect.message for effect in effects if not effect.ok]
     if failed:
         more = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""

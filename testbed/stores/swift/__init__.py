@@ -1,1 +1,1 @@
-"""Swift microstores: what runs on their nodes, and the store that controllers steer."""
+"""Swift microstores: the servers on their nodes, and the store that controllers change."""

@@ -1,7 +1,7 @@
-"""The workload monitor's ears: lines of a proxy's access log, summed up by tenant.
+"""Access log of a proxy for the workload monitor: its lines, summed up by tenant.
 
-Sums only ever grow, so that any number of readers make rates of their differences. Latencies are
-counted in logarithmic buckets, sizes by powers of two (`testbed.stores.microstores.Tenant`).
+Sums only grow, so any number of readers can compute rates from differences. Latencies are counted
+in logarithmic buckets, sizes by powers of two (`testbed.stores.microstores.Tenant`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ BUCKETS_A_DECADE = 20
 LOWEST_S = 1e-4
 _ACCOUNT = "AUTH_"
 _WRITES = ("PUT", "POST", "DELETE")
-_OWN_SOURCES = ("-", "S3")  # requests of clients; others are middleware's own
+_OWN_SOURCES = ("-", "S3")  # requests of clients; others are the middleware's own
 _MARKED = MARK.encode() + b" "
 _WORDS = 9
 _DRAIN = 4096
 _RECEIVE_BYTES = 4 << 20
 _UNPROVEN = (401, 403, 499)  # the account in the request may be anything
 MOST_TENANTS = 1000
-"""Names that are counted, so that invented ones do not fill the memory."""
+"""Limit of counted tenants, so that invented names do not fill the memory."""
 
 
 class Line:
-    """One request. `size` is the object's, None where no object was moved; `proven` is False if the
-    tenant may be none: the client was not let in, or left."""
+    """One request. `size` is the object's size, None if no object was moved. `proven` is False if
+    the tenant may not exist: the client was rejected or left."""
 
     __slots__ = ("bytes", "failed", "proven", "seconds", "size", "tenant", "write")
 
@@ -50,14 +50,14 @@ class Line:
 
 
 def parse(datagram: bytes) -> Line | None:
-    """A request from a datagram of the log; None for anything else, such as a proxy's own warnings.
+    """Parse a request from a datagram of the log; return None for other text, e.g. warnings.
 
-    A request failed when the server says so (5xx), or the client left before its end (499).
+    A request failed if the server says so (5xx) or the client left before its end (499).
     """
     _, mark, rest = datagram.partition(_MARKED)
     if not mark:
         return None
-    # What follows, Swift's formatter adds: the transaction, after most requests.
+    # Swift's formatter appends text to most requests: the transaction.
     words = rest.rstrip(b"\0\n ").decode("ascii", "replace").split(" ")[:_WORDS]
     if len(words) < _WORDS:
         return None
@@ -85,20 +85,20 @@ def _number(word: str) -> int:
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket of a latency; bucket n reaches up to `upper_edge`(n)."""
+    """Return the bucket of a latency; bucket n reaches up to `upper_edge`(n)."""
     if seconds <= LOWEST_S:
         return 0
     return math.ceil(math.log10(seconds / LOWEST_S) * BUCKETS_A_DECADE - 1e-9)
 
 
 def upper_edge(bucket: int) -> float:
-    """Seconds up to which a bucket reaches."""
+    """Return the upper edge of a bucket in seconds."""
     return LOWEST_S * 10 ** (bucket / BUCKETS_A_DECADE)
 
 
 def percentile(buckets: Mapping[int, int], share: float, beyond: int = 10) -> float | None:
-    """The latency, in seconds, that `share` of the requests do not exceed (the upper edge of its
-    bucket); None where fewer than `beyond` requests are above it."""
+    """Return the latency, in seconds, that `share` of the requests do not exceed (the upper edge of
+    its bucket); None if fewer than `beyond` requests are above it."""
     total = sum(buckets.values())
     if total * (1 - share) < beyond:
         return None
@@ -111,7 +111,7 @@ def percentile(buckets: Mapping[int, int], share: float, beyond: int = 10) -> fl
 
 
 class Sums:
-    """What a tenant's requests came to since the node's daemon started."""
+    """Sums over a tenant's requests since the node's daemon started."""
 
     def __init__(self) -> None:
         self.requests = self.failed = self.writes = self.bytes = 0
@@ -120,7 +120,7 @@ class Sums:
         self.sizes: dict[int, int] = {}
 
     def add(self, line: Line) -> None:
-        """One more request. A failed one counts, and not for latency or size."""
+        """Add one request. A failed request counts as failed only, not for latency or size."""
         if line.failed:
             self.failed += 1
             return
@@ -135,7 +135,7 @@ class Sums:
             self.sizes[exponent] = self.sizes.get(exponent, 0) + 1
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return the sums as JSON-able data."""
         return {
             "requests": self.requests,
             "failed": self.failed,
@@ -148,7 +148,7 @@ class Sums:
 
 
 class Listener:
-    """Receives the log on the loopback."""
+    """Receiver of the log on the loopback interface."""
 
     def __init__(self, port: int = LOG_PORT) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -158,7 +158,7 @@ class Listener:
         self.tenants: dict[str, Sums] = {}
 
     def drain(self) -> None:
-        """Take in what has arrived."""
+        """Read the datagrams that have arrived."""
         for _ in range(_DRAIN):
             try:
                 datagram = self.socket.recv(8192)
@@ -169,14 +169,14 @@ class Listener:
                 self.add(line)
 
     def add(self, line: Line) -> None:
-        """Count one more request, unless its tenant is new and none that the proxy has let in."""
+        """Count one request; a new tenant counts only if the proxy has let it in."""
         if line.tenant not in self.tenants and line.proven and len(self.tenants) < MOST_TENANTS:
             self.tenants[line.tenant] = Sums()
         if line.tenant in self.tenants:
             self.tenants[line.tenant].add(line)
 
     def to_json(self) -> dict[str, Any]:
-        """Sums by tenant."""
+        """Return sums by tenant."""
         return {tenant: sums.to_json() for tenant, sums in self.tenants.items()}
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Brings a deployed Swift up, or looks whether it serves: the last step of a deployment.
+"""Start of a deployed Swift, and the check that it serves: the last step of a deployment.
 
-Everything on the nodes is in place by then (the role swift): packages, disks, secrets, daemons.
-What is in force afterwards is the spec's layout. Safe to repeat; nothing changes where all is so.
+By then the role swift has put everything on the nodes: packages, disks, secrets, daemons.
+Afterwards the spec's layout is in force. Safe to repeat: a second run changes nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ READY_S = 60.0
 
 
 def bring_up(store: SwiftStore, timeout_s: float = READY_S) -> list[str]:
-    """Put the spec's layout into force and wait until every proxy serves; what changed, in words.
+    """Put the spec's layout into force and wait until every proxy serves; return the changes.
 
     Raises:
-        StoreError: a server does not start or serve; the message says which.
+        StoreError: a server does not start or serve; the message names it.
     """
     changed: list[str] = []
     with store.locked():
@@ -56,7 +56,7 @@ def _rings(store: SwiftStore) -> int:
 
 
 def _configure(store: SwiftStore, state: State, changed: list[str]) -> dict[str, list[str]]:
-    """Files and units on every node; the units to start anew by node."""
+    """Write files and units on every node; return the units to restart by node."""
     restart: dict[str, list[str]] = {}
     answers = store.nodes.ask(store.changes.configure(state), _START_S)
     for node, answer in answers.items():
@@ -78,7 +78,7 @@ def _share(store: SwiftStore, state: State, changed: list[str]) -> None:
 def _start(
     store: SwiftStore, state: State, restart: dict[str, list[str]], changed: list[str]
 ) -> None:
-    """Storage servers first: a proxy that finds none remembers that for a while."""
+    """Start storage servers first: a proxy remembers for a while that it found none."""
     storage = [node for node in restart if node not in state.proxies]
     for nodes in (storage, [node for node in restart if node in state.proxies]):
         requests = {node: {"op": "start", "restart": restart[node]} for node in nodes}
@@ -87,10 +87,10 @@ def _start(
 
 
 def wait_ready(store: SwiftStore, timeout_s: float = READY_S) -> float:
-    """Wait until every proxy lets every tenant that it serves in and shows its account; seconds.
+    """Wait until every proxy admits each of its tenants and shows the account; return seconds.
 
     Raises:
-        StoreError: not in time; the message says what the last one said.
+        StoreError: not ready in time; the message holds the last problem.
     """
     began = time.monotonic()
     keys = services.secrets()["keys"]
@@ -117,7 +117,7 @@ def _until(look: Callable[[], str], deadline: float) -> str:
 
 
 def _looks(address: str, port: int, tenants: Sequence[str], keys: dict[str, str]) -> str:
-    """What is amiss with a proxy; nothing when it serves these tenants."""
+    """Return what is wrong with a proxy; "" if the proxy serves these tenants."""
     try:
         status, _ = _get(address, port, "/healthcheck", {})
         if status != 200:

@@ -1,5 +1,5 @@
-"""What the Swift store changes on nodes, each from a `State`: pure requests to their daemons, and
-the building and bringing of rings."""
+"""Changes of the Swift store on nodes, each computed from a `State`: pure requests to the nodes'
+daemons, and the building and distribution of rings."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Changes:
         self._nodes = {node.name: node for node in config.nodes}
 
     def node(self, name: str) -> AgentNode:
-        """A node; KeyError when there is none."""
+        """Return a node; raise KeyError if there is none."""
         return self._nodes[name]
 
     # -- what runs where ------------------------------------------------------------------------
 
     def configure(self, state: State, names: Sequence[str] | None = None) -> Requests:
-        """The operation ``configure`` for every node of Swift, or for `names`."""
+        """Return the operation ``configure`` for every node of Swift, or for `names`."""
         everybody = [*self._cluster.all_proxies, *self.storage_nodes(state)]
         return {
             name: {
@@ -52,7 +52,7 @@ class Changes:
         }
 
     def wanted(self, state: State, name: str) -> dict[str, Any]:
-        """What a node is to run (`confs.Wanted` as JSON)."""
+        """Return the servers that a node must run (`confs.Wanted` as JSON)."""
         cluster, address = self._cluster, self._nodes[name].address
         found: dict[str, Any] = {}
         if name in state.proxies:
@@ -87,7 +87,7 @@ class Changes:
         return found
 
     def storage_nodes(self, state: State) -> tuple[str, ...]:
-        """Every node with storage servers, those included that are in no ring now."""
+        """Return every node with storage servers, including nodes in no ring now."""
         found = [node for nodes in self._cluster.storage.values() for node in nodes]
         found += [node for nodes in state.members.values() for node in nodes]
         return tuple(dict.fromkeys(found))
@@ -99,7 +99,7 @@ class Changes:
     # -- shares ---------------------------------------------------------------------------------
 
     def shares(self, state: State) -> Requests:
-        """The operation ``shares`` for every node."""
+        """Return the operation ``shares`` for every node."""
         found: Requests = {}
         for node in state.proxies:
             share = proxy_share(self._cluster, state, node)
@@ -115,7 +115,7 @@ class Changes:
         return found
 
     def less_and_more(self, before: State, after: State) -> tuple[Requests, Requests]:
-        """The shares that change: first those that give something up, then the others."""
+        """Return the changed shares: first the decreases, then the increases."""
         old, new = self.shares(before), self.shares(after)
         less: Requests = {}
         more: Requests = {}
@@ -135,7 +135,7 @@ class Changes:
     # -- clients --------------------------------------------------------------------------------
 
     def endpoints(self, state: State) -> Requests:
-        """The operation ``endpoints`` for every client node."""
+        """Return the operation ``endpoints`` for every client node."""
         tenants: dict[str, dict[str, Any]] = {}
         for tenant in self._cluster.tenants:
             urls = [
@@ -203,8 +203,8 @@ class Changes:
         return found
 
     def ring_requests(self, state: State, rings: Mapping[str, Mapping[str, str]]) -> list[Requests]:
-        """The operation ``ring`` for every node that serves by these rings, in rounds: storage
-        nodes know new places before proxies send anything there."""
+        """Return the operation ``ring`` for every node that serves by these rings, in rounds:
+        storage nodes learn new places before proxies send requests there."""
         storage: list[Requests] = []
         proxies: list[Requests] = []
         for store, files in rings.items():

@@ -1,5 +1,5 @@
-"""The admin node's line to the daemons of all nodes: one kept-open ssh channel a node, a JSON line
-each way. A change on every node takes milliseconds; a node that is away holds nobody up."""
+"""Channels from the admin node to the daemons of all nodes: one open ssh channel per node, one JSON
+line each way. A change on all nodes takes milliseconds; a lost node does not delay the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READ = 1 << 20
 
 
 def over_ssh(config: AgentConfig) -> Opener:
-    """Opens channels by the admin node's own ssh (and none to itself)."""
+    """Return an opener of channels through the admin node's ssh (no ssh to itself)."""
     program = Path(__file__).with_name("relay.py").read_text()
 
     def open_channel(node: str) -> Channel:
@@ -33,13 +33,13 @@ def over_ssh(config: AgentConfig) -> Opener:
 
 
 class Lost(str):
-    """Why a node is not to be reached, in difference to what it refuses."""
+    """Reason why a node cannot be reached, as opposed to a refusal by the node."""
 
     __slots__ = ()
 
 
 class Nodes:
-    """Channels by node, opened when they are first needed and again when they broke."""
+    """Channels by node, opened at the first use and reopened after a failure."""
 
     def __init__(self, open_channel: Opener) -> None:
         self._open = open_channel
@@ -50,10 +50,10 @@ class Nodes:
     def ask(
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = TIMEOUT_S
     ) -> dict[str, Any]:
-        """What each node's daemon answers to its request, all asked at once.
+        """Return the answer of each node's daemon to its request; ask all nodes at once.
 
         Raises:
-            StoreError: a node is away or refuses; the others have been asked all the same.
+            StoreError: a node is lost or refuses; the other nodes have been asked all the same.
         """
         answers, problems = self.try_ask(requests, timeout_s)
         if problems:
@@ -65,7 +65,7 @@ class Nodes:
     def try_ask(
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = TIMEOUT_S
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """As `ask`: the answers, and by node why there is none (`Lost`: it cannot be reached)."""
+        """Return the answers, and the reason by node without one (`Lost`: cannot be reached)."""
         self._seq += 1
         answers: dict[str, Any] = {}
         problems: dict[str, str] = {}
@@ -86,7 +86,7 @@ class Nodes:
                     self._take(key.data, line, answers, problems)
         for node in requests:
             if node not in answers and node not in problems:
-                self.drop(node)  # a late answer would be taken for the next one's
+                self.drop(node)  # a late answer would be taken for the next request's
                 problems[node] = Lost(f"did not answer within {timeout_s:g} s")
         return answers, problems
 
@@ -117,7 +117,7 @@ class Nodes:
         return ""
 
     def _write(self, channel: Channel, data: bytes, deadline: float) -> None:
-        """A pipe takes 64 KiB at once; a ring may be more."""
+        """Send in parts: a pipe takes 64 KiB at once, and a ring may be larger."""
         while data:
             try:
                 channel.send(data[:32768])
@@ -129,7 +129,7 @@ class Nodes:
             data = data[32768:]
 
     def _receive(self, node: str) -> bytes | None:
-        """A whole line; an empty one when the channel ended; None when there is none yet."""
+        """Return a whole line, an empty line if the channel ended, None if no line has come yet."""
         try:
             data = os.read(self._channels[node].fileno(), _READ)
         except OSError:

@@ -1,7 +1,7 @@
-"""What the admin node knows of its Swift, and what is in force: pure data, no node is asked.
+"""The admin node's knowledge of its Swift, and the state in force: pure data, no node is asked.
 
-`Cluster` comes with a deployment; `State` is what a layout or a controller made of it since: who
-holds which share, which proxies and storage nodes are whose, which microstores serve a tenant.
+A deployment writes the `Cluster`. The `State` is the result of layouts and controllers since: the
+shares, the owners of proxies and storage nodes, and the microstores that serve each tenant.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ BUILDERS = Path("/var/lib/hotbed/swift/builders")
 
 @dataclass(frozen=True)
 class Cluster:
-    """A deployment. `ports` are the first ports of the microstores' storage servers, `storage` the
-    storage nodes that they began with; `disks` by storage node; `clients` get endpoint files.
-    `machine` is what each proxy carries where they are handed out whole: its storage cores go to
-    the microstore's servers, and 0 of them leave those to shares. `spare_proxies` begin in the
+    """A deployment. `ports` are the first ports of the microstores' storage servers, `storage`
+    their initial storage nodes, `disks` the disks by storage node. `clients` get endpoint files.
+    `machine` is set if proxies are assigned whole: the resources of each. Its storage cores go to
+    the microstore's servers; 0 storage cores leave them to shares. `spare_proxies` start in the
     pool."""
 
     proxies: Mapping[str, tuple[str, ...]]
@@ -53,18 +53,18 @@ class Cluster:
 
     @property
     def all_proxies(self) -> tuple[str, ...]:
-        """Every proxy node, also those in the pool."""
+        """Every proxy node, including those in the pool."""
         return tuple(node for nodes in self.proxies.values() for node in nodes) + self.spare_proxies
 
     def set_of(self, microstore: str) -> str:
-        """The name of its set of storage nodes: that of the first microstore with the same ones."""
+        """Return the name of its storage node set: the first microstore with the same nodes."""
         return next(name for name in self.ports if self.storage[name] == self.storage[microstore])
 
 
 @dataclass(frozen=True)
 class State:
-    """What is in force. `proxies`: microstore by proxy node, "" while it is in the pool; `members`:
-    disks by storage node, by set of storage nodes; `rings`: how often rings were changed."""
+    """State in force. `proxies`: microstore by proxy node, "" for the pool; `members`: disks by
+    storage node, by set of storage nodes; `rings`: number of ring changes."""
 
     layout: str
     shares: Mapping[str, Resources]
@@ -76,20 +76,20 @@ class State:
     rings: int = 0
 
     def proxies_of(self, microstore: str) -> tuple[str, ...]:
-        """Its proxy nodes, in order."""
+        """Return its proxy nodes, in order."""
         return tuple(node for node, name in self.proxies.items() if name == microstore)
 
     def microstores_of(self, tenant: str) -> tuple[str, ...]:
-        """Who serves a tenant."""
+        """Return the microstores that serve a tenant."""
         return self.tenants[tenant]
 
     def endpoints(self, tenant: str) -> tuple[str, ...]:
-        """The proxy nodes that serve a tenant."""
+        """Return the proxy nodes that serve a tenant."""
         return tuple(p for name in self.tenants[tenant] for p in self.proxies_of(name))
 
 
 def cluster_from_json(data: Mapping[str, Any]) -> Cluster:
-    """A cluster from what the role wrote; ValueError names what is missing."""
+    """Return a cluster from the role's file; raise ValueError that names what is missing."""
     try:
         stores = data["microstores"]
         pool = data["pool"]
@@ -117,7 +117,7 @@ def cluster_from_json(data: Mapping[str, Any]) -> Cluster:
 
 
 def load_cluster(path: Path = CLUSTER) -> Cluster:
-    """The cluster of this admin node; UserError when it is not deployed."""
+    """Return the cluster of this admin node; raise UserError if it is not deployed."""
     try:
         return cluster_from_json(json.loads(path.read_text()))
     except FileNotFoundError as error:
@@ -127,7 +127,7 @@ def load_cluster(path: Path = CLUSTER) -> Cluster:
 
 
 def initial(cluster: Cluster, layout: str | None = None) -> State:
-    """What a deployment, or a change of layout, puts into force.
+    """Return the state that a deployment, or a change of layout, puts into force.
 
     Raises:
         UserError: there is no such layout.
@@ -149,7 +149,7 @@ def initial(cluster: Cluster, layout: str | None = None) -> State:
 
 
 def state_to_json(state: State) -> dict[str, Any]:
-    """As JSON-able data."""
+    """Return the state as JSON-able data."""
     data = asdict(state)
     data["members"] = {
         one: {node: list(disks) for node, disks in nodes.items()}
@@ -159,7 +159,7 @@ def state_to_json(state: State) -> dict[str, Any]:
 
 
 def state_from_json(data: Mapping[str, Any]) -> State:
-    """The inverse of `state_to_json`."""
+    """Invert `state_to_json`."""
     return State(
         layout=data["layout"],
         shares={name: Resources(**share) for name, share in data["shares"].items()},
@@ -176,8 +176,8 @@ def state_from_json(data: Mapping[str, Any]) -> State:
 
 
 def proxy_share(cluster: Cluster, state: State, node: str) -> Resources:
-    """What a proxy node may use: an even part of its microstore's share, a whole machine where
-    machines are handed out, nothing beyond a step while it is in the pool."""
+    """Return the share of a proxy node: an even part of its microstore's share, a whole machine if
+    machines are assigned whole, one step if the node is in the pool."""
     if node in state.overrides:
         return state.overrides[node]
     store = state.proxies[node]
@@ -192,15 +192,15 @@ def proxy_share(cluster: Cluster, state: State, node: str) -> Resources:
 
 
 def storage_share(cluster: Cluster, state: State, microstore: str) -> float:
-    """Cores that a microstore's servers may use on each of its storage nodes; together a step at
-    least, as they run also where all of its machines are gone."""
+    """Return the cores for a microstore's servers on each of its storage nodes. Together they get
+    at least one step: they run even without any machine."""
     nodes = state.members[cluster.set_of(microstore)]
     cores = held(cluster, state, microstore).storage_cores or cluster.step.storage_cores
     return round(cores / max(1, len(nodes)), 6)
 
 
 def held(cluster: Cluster, state: State, microstore: str) -> Resources:
-    """What a microstore holds: its share, of machines the sum; disks as they are in the ring."""
+    """Return a microstore's resources: its share or its machines' sum, and its ring's disks."""
     share = state.shares[microstore]
     disks = sum(len(found) for found in state.members[cluster.set_of(microstore)].values())
     if cluster.machine is not None:
@@ -214,6 +214,6 @@ def held(cluster: Cluster, state: State, microstore: str) -> Resources:
 
 
 def _owns_disks(cluster: Cluster, microstore: str) -> bool:
-    """Disks that several microstores share count for none: nobody can give them away."""
+    """Return False for shared disks: no single microstore can give them away."""
     mine = cluster.set_of(microstore)
     return sum(cluster.set_of(other) == mine for other in cluster.microstores) == 1

@@ -1,6 +1,6 @@
-"""Configuration of a node's servers: files and units as text, from what the node is to run.
+"""Configuration of a node's servers: files and units as text, from the servers it must run.
 
-Secrets are on the node already (`SECRETS`): they are put into the files there and nowhere else.
+Secrets are already on the node (`SECRETS`) and are inserted into the files only there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ SECRETS = f"{ETC}/secrets.json"
 DEVICES = "/srv/hotbed-swift"
 USER = "hotbed-swift"
 _OWN_USER = f"/usr/bin/setpriv --reuid {USER} --regid {USER} --init-groups "
-"""A server without workers stays the user that it is started as: what root wrote, the replicators,
-which do become their own user, could neither lock nor remove."""
+"""Prefix for a server without workers, which keeps the user that starts it. As root, it would write
+files that the replicators, which become their own user, could neither lock nor remove."""
 VENV = "/usr/local/lib/hotbed-swift"
 RUN = "/usr/local/bin/hotbed-swift-run"
 LOG_PORT = 8127
@@ -26,7 +26,7 @@ TEMPLATE = (
     f"{MARK} {{method}} {{account}} {{status_int}} {{bytes_recvd}} {{bytes_sent}} {{request_time}} "
     "{ttfb} {source} {object}"
 )
-"""A line of the access log: what the workload monitor needs, no token and no address."""
+"""Line of the access log: the fields that the workload monitor needs, no token and no address."""
 KINDS = ("account", "container", "object")
 _OFFSET = {"object": 0, "container": 1, "account": 2}
 _HEAD = "# Written by Hotbed.\n"
@@ -34,7 +34,7 @@ _HEAD = "# Written by Hotbed.\n"
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy to run: for which microstore, where, with how many processes."""
+    """A proxy to run: its microstore, address and number of processes."""
 
     microstore: str
     address: str
@@ -56,7 +56,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Wanted:
-    """All that a node is to run."""
+    """All servers that a node must run."""
 
     proxy: Proxy | None = None
     storage: tuple[Storage, ...] = ()
@@ -66,20 +66,20 @@ class Wanted:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Groups of shares on the node: ``proxy``, and one a microstore with servers here."""
+        """Groups of shares on the node: ``proxy``, and one per microstore with servers here."""
         return (("proxy",) if self.proxy else ()) + tuple(one.microstore for one in self.storage)
 
 
 @dataclass(frozen=True)
 class Files:
-    """Text by path (mode 0600: they may hold keys), and units by name in the order of starting."""
+    """Text by path (mode 0600: may hold keys), and units by name in the order of starting."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
 
 
 def wanted_from_json(data: Mapping[str, Any]) -> Wanted:
-    """What a node is to run, from JSON."""
+    """Return from JSON what a node must run."""
     proxy = data.get("proxy")
     return Wanted(
         proxy=Proxy(**(proxy | {key: tuple(proxy[key]) for key in ("memcaches", "tenants")}))
@@ -93,12 +93,12 @@ def wanted_from_json(data: Mapping[str, Any]) -> Wanted:
 
 
 def rings_folder(microstore: str) -> str:
-    """Where servers of a microstore find its rings and swift.conf."""
+    """Return the folder of a microstore's rings and swift.conf."""
     return f"{ETC}/{microstore}"
 
 
 def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
-    """Everything that the node's servers read, and their units."""
+    """Return all files that the node's servers read, and their units."""
     files: dict[str, str] = {}
     units: dict[str, str] = {}
     stores = {one.microstore for one in wanted.storage}
@@ -115,7 +115,7 @@ def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
             f"/usr/bin/rsync --daemon --no-detach --config={ETC}/rsyncd.conf",
         )
     if wanted.storage:
-        # By the link /etc/swift: the object replicator looks nowhere else.
+        # Read through the link /etc/swift, the only place where the object replicator looks.
         files[f"{ETC}/swift.conf"] = _swift_conf(secrets)
     for one in wanted.storage:
         for kind in KINDS:
@@ -133,9 +133,9 @@ def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
 
 
 def proxy_conf(proxy: Proxy, secrets: Mapping[str, Any]) -> str:
-    """The proxy's configuration, with the tenants' keys."""
-    # Swift itself would put listing_formats behind proxy-logging, where s3api's listings pass it
-    # too and are text then.
+    """Return the proxy's configuration, with the tenants' keys."""
+    # Swift's own place for listing_formats is behind proxy-logging. There, s3api's listings would
+    # pass through it too and become text.
     pipeline = "catch_errors gatekeeper healthcheck cache listing_formats"
     pipeline += " s3api tempauth" if proxy.s3 else " tempauth"
     users = "\n".join(
@@ -189,11 +189,11 @@ use = egg:swift#listing_formats
 
 
 def storage_conf(one: Storage, kind: str) -> str:
-    """An account, container or object server's configuration, and its replicator's."""
+    """Return the configuration of an account, container or object server and its replicator."""
     more = "[object-updater]\nconcurrency = 1\n" if kind == "object" else ""
     more += "[container-updater]\n" if kind == "container" else ""
     sync = "sync_method = ssync\n" if kind == "object" else ""
-    # One at a time, the default, has the others look only every 0.15 s whether it is their turn.
+    # With the default of 1, waiting replications check only every 0.15 s for their turn.
     beside = "replication_concurrency_per_device = 4\n" if kind == "object" else ""
     return f"""{_HEAD}[DEFAULT]
 bind_ip = {one.address}

@@ -1,5 +1,5 @@
-"""Installs a node's daemon: the unit ``hotbed-swift-node``, and the program that starts servers
-inside their groups. Run by the role swift; prints {"changed": [...]}."""
+"""Installation of a node's daemon: the unit ``hotbed-swift-node``, and the program that starts
+servers inside their groups. The role swift runs it; prints {"changed": [...]}."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ WantedBy=multi-user.target
 
 
 def install() -> list[str]:
-    """Write what is missing and start the daemon, anew where its program changed; what changed."""
+    """Write missing files; start the daemon, or restart a changed program; return the changes."""
     changed = [RUN] if put(Path(RUN), JOIN.encode(), 0o755) else []
     if put(UNITS / NAME, UNIT.encode(), 0o644):
         changed.append(NAME)
         _systemctl("daemon-reload")
         _systemctl("enable", NAME)
-    # It runs what was unpacked when it started.
+    # A running daemon still runs the bundle of its start.
     bundle = Path(AGENT_ROOT, "BUNDLE").read_text()
     ran = MARK.read_text() if MARK.exists() else ""
     if changed or ran != bundle or not _active():
@@ -65,5 +65,5 @@ def _systemctl(*arguments: str) -> None:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Install and print the changes; see the module's docstring."""
     json.dump({"changed": install()}, sys.stdout)

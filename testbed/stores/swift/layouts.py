@@ -1,4 +1,4 @@
-"""Layouts: who holds which share and serves whom, put into force as a whole."""
+"""Layouts: shares and the tenants' microstores, put into force as a whole."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def put_layout(
     tenants: Mapping[str, Sequence[str]] | None = None,
     proxies: Mapping[str, Mapping[str, float]] | None = None,
 ) -> str:
-    """Put a layout into force, and what is said beside it.
+    """Put a layout into force, with the given changes.
 
     Args:
         layout: its name; None: the one in force.
         microstores: fields of `Resources`, and ``workers``, by microstore.
-        tenants: the microstores that serve a tenant.
+        tenants: the microstores that serve each tenant.
         proxies: proxy_cores and network (bytes/s) of single proxies, in place of an even part.
 
     Raises:

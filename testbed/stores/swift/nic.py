@@ -1,8 +1,8 @@
-"""A proxy's share of the network: a token bucket on what its interface sends.
+"""A proxy's share of the network: a token bucket on its interface's outgoing traffic.
 
-The site may have a bucket there already, which stands for the wire: nobody sends faster than that,
-and it is put back when the share is taken away. A site that shapes anew (it does so after filling)
-replaces ours; the kernel tells of that, and ours is put in again.
+The site may already have a bucket there, which stands for the wire: its rate is an upper limit, and
+the bucket is restored when the share is removed. A site that shapes again (after filling) replaces
+our bucket. The kernel reports the change, and our bucket is installed again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from testbed.stores.nfs.netenforcer import before as look
 
 KEPT = Path("/run/hotbed/swift-nic.json")
 _TC_EVENTS = 8  # RTMGRP_TC
-_HANDLE = "5317:"  # ours: a root with it was put there by us
+_HANDLE = "5317:"  # ours: a root with this handle is from us
 _LATENCY = "25ms"
 _BURST_S = 0.002
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What was there before us."""
+    """The earlier settings of the device."""
 
     device: str
     root: Mapping[str, float] | None
@@ -35,11 +35,11 @@ class Kept:
 
 
 class Nic:
-    """The interface that clients are behind.
+    """The interface towards the clients.
 
     Args:
         device: its name.
-        keep: where it is written down what was there before.
+        keep: file for the earlier settings of the device.
     """
 
     def __init__(self, device: str, keep: Path = KEPT) -> None:
@@ -49,10 +49,10 @@ class Nic:
         self._events = _events()
 
     def set(self, bytes_s: float | None) -> None:
-        """Send no faster than this from now on; None: as fast as the wire.
+        """Limit the sending rate from now on; None: as fast as the wire.
 
         Raises:
-            StoreError: the kernel refuses, or somebody else's queueing is there.
+            StoreError: the kernel refuses, or the device has foreign queueing.
         """
         try:
             if bytes_s is None:
@@ -65,7 +65,7 @@ class Nic:
         self._drain()
 
     def renew(self) -> bool:
-        """Put the share in again where somebody replaced it since; whether that was needed."""
+        """Install the share again if it was replaced; return True if that was necessary."""
         if self._bytes_s is None or not self._drain() or self._ours():
             return False
         self._keep.unlink(missing_ok=True)
@@ -80,7 +80,7 @@ class Nic:
             kept = Kept(found.device, found.root, found.segments)
             self._keep.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_file(self._keep, json.dumps(asdict(kept)))
-            # The root that is there has another handle: it cannot be changed into ours.
+            # The existing root has another handle, so it cannot be changed into ours.
             run("tc", "qdisc", "del", "dev", self._device, "root", check=False)
         wire = kept.root["rate"] if kept and kept.root else bytes_s
         rate = max(1000, round(min(bytes_s, wire)))
@@ -100,8 +100,8 @@ class Nic:
         self._keep.unlink(missing_ok=True)
 
     def _ours(self) -> bool:
-        """Whether our bucket is there as we set it: who replaces a root by one of the same kind
-        changes its numbers and leaves its handle."""
+        """Return True if our bucket is as we set it. Replacing a root by one of the same kind
+        changes its numbers but keeps its handle."""
         shown = json.loads(run("tc", "-j", "qdisc", "show", "dev", self._device) or "[]")
         if not any(qdisc.get("root") and qdisc.get("handle") == _HANDLE for qdisc in shown):
             return False
@@ -114,7 +114,7 @@ class Nic:
             return None
 
     def _drain(self) -> bool:
-        """Whether the kernel told of any change of queueing since the last call."""
+        """Return True if the kernel reported any change of queueing since the last call."""
         told = False
         while self._events is not None:
             try:
@@ -122,14 +122,14 @@ class Nic:
                     return told
             except BlockingIOError:
                 return told
-            except OSError:  # so many that some are lost
+            except OSError:  # so many events that the kernel dropped a few
                 return True
             told = True
         return True
 
 
 def _events() -> socket.socket | None:
-    """The kernel's news of queueing; None where it cannot be had: then we look every time."""
+    """Return the kernel's events about queueing; None if unavailable: then check every time."""
     try:
         found = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         found.bind((0, _TC_EVENTS))
@@ -140,7 +140,7 @@ def _events() -> socket.socket | None:
 
 
 def device_with(address: str) -> str:
-    """The interface that has an address. Raises StoreError when none has it."""
+    """Return the interface that has an address. Raises StoreError if none has it."""
     for link in json.loads(run("ip", "-j", "-4", "address", "show")):
         if any(one.get("local") == address for one in link.get("addr_info", ())):
             return str(link["ifname"])

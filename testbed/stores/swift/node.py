@@ -1,11 +1,11 @@
 """The daemon on a node: ``python3 -m testbed.stores.swift.node``, unit ``hotbed-swift-node``.
 
-It answers one JSON line per line on a unix socket that root alone may open, {"op": ...} with
-{"ok": true, "result": ...} or {"ok": false, "error": "<one sentence>"}. What it was told last it
-keeps in a file, and puts into force again when it starts: after a reboot of the node, say.
+It answers one JSON line per line on a unix socket that only root may open: {"op": ...} with {"ok":
+true, "result": ...} or {"ok": false, "error": "<one sentence>"}. It keeps its last orders in a file
+and puts them into force again when it starts, for example after a reboot.
 
-Every slot (a quarter of a second) it notes what the node's groups of shares, its interface and its
-disks have done, for readers that want more than a mean.
+In every slot (a quarter of a second) it records the counters of the node's groups of shares,
+interface and disks. Readers that need more than a mean use the slots.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ SLOT_S = 0.25
 _SLOTS = 1200  # five minutes
 _LONGEST = 16 << 20
 _CLIENTS = 64
-_PATIENCE_S = 5.0  # for a client to take its answer; the slots wait meanwhile
-_BUSY_MS = 4  # of `disk_counters`: milliseconds in which the disk had something to do
+_PATIENCE_S = 5.0  # for a client to take its answer; slots wait meanwhile
+_BUSY_MS = 4  # index in `disk_counters`: milliseconds in which the disk was busy
 
 
 class Node:
-    """What the daemon knows and does; `address` is the node's own."""
+    """State and operations of the daemon; `address` is the node's own."""
 
     def __init__(self, kept: Path = KEPT) -> None:
         self._path = kept
         self.kept: dict[str, Any] = {
             **{"wanted": {}, "shares": {}, "network": None, "devices": {}},
-            # By unit, the digest of the settings that it was last started with.
+            # By unit, the digest of the settings of its last start.
             "running": {},
         }
         with contextlib.suppress(OSError, ValueError):
@@ -75,18 +75,18 @@ class Node:
         return operation(request)
 
     def op_ping(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether it is there, and which way shares go."""
+        """Return how shares are enforced, and the device; shows that the daemon runs."""
         return {"by_folder": self.shares.by_folder, "device": self.device}
 
     def op_configure(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """{wanted, address, devices}: what the node is to run from now on -> {changed, stale}:
-        files and units that changed, and units that run with other settings than theirs are now,
-        also when those were written by somebody who did not come to start them anew."""
+        """Configure what the node runs: {wanted, address, devices} -> {changed, stale}. `changed`
+        are changed files and units. `stale` are units that run with outdated settings, even if an
+        earlier caller wrote the settings and did not restart the unit."""
         self.kept |= {key: request[key] for key in ("wanted", "address", "devices")}
         wanted = services.wanted_of(self.kept)
         groups, units = wanted.groups, services.settings_of(wanted)
         gone = set(self.kept["shares"]) - set(groups)
-        # One that goes is stopped, and to be started when it comes back as it was.
+        # A unit that leaves is stopped, so it must be started if it returns unchanged.
         self.kept["running"] = {
             unit: digest for unit, digest in self.kept["running"].items() if unit in units
         }
@@ -101,8 +101,8 @@ class Node:
         return {"changed": changed, "stale": self._stale()}
 
     def op_start(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Start everything that is not running, and what runs with other settings than it has now
-        anew; `restart`: units that are started anew in any case."""
+        """Start everything that is not running; restart units that run with outdated settings and,
+        in any case, the units in `restart`."""
         wanted = services.wanted_of(self.kept)
         anew = {*request.get("restart", ()), *self._stale()}
         changed = services.start(wanted, tuple(sorted(anew)))
@@ -111,7 +111,7 @@ class Node:
         return {"changed": changed}
 
     def op_ring(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """{microstore, rings: {kind: base64}, digests}: rings to serve by -> what changed."""
+        """Install rings: {microstore, rings: {kind: base64}, digests} -> what changed."""
         return {
             "changed": services.put_rings(
                 str(request["microstore"]), request["rings"], request["digests"]
@@ -119,7 +119,7 @@ class Node:
         }
 
     def op_shares(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """{shares: {group: cores or null}, network?: bytes/s or null} -> {seconds, changed}."""
+        """Set {shares: {group: cores or null}, network?: bytes/s or null} -> {seconds, changed}."""
         began = time.monotonic()
         changed = []
         for group, cores in request.get("shares", {}).items():
@@ -136,7 +136,7 @@ class Node:
         return {"seconds": time.monotonic() - began, "changed": changed}
 
     def op_workers(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """{workers}: processes of the proxy, changed without refusing a connection."""
+        """Set the proxy's number of processes, {workers}, without refusing a connection."""
         workers = int(request["workers"])
         wanted = dict(self.kept["wanted"])
         if not wanted.get("proxy"):
@@ -145,7 +145,7 @@ class Node:
             return {"changed": []}
         wanted["proxy"] = wanted["proxy"] | {"workers": workers}
         self.kept["wanted"] = wanted
-        self.kept["running"].pop(services.PROXY, None)  # unknown, until it has taken them over
+        self.kept["running"].pop(services.PROXY, None)  # unknown until the proxy adopts them
         self._keep()
         known = services.wanted_of(self.kept)
         changed = services.write(known)
@@ -155,7 +155,7 @@ class Node:
         return {"changed": changed, "seconds": seconds}
 
     def op_sense(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """{since}: all counters now, and the slots after the one numbered `since`."""
+        """Return all counters now, and the slots after the one numbered `since`."""
         self._tick()
         since = int(request.get("since", -1))
         slots = [slot for slot in self.slots if slot[0] > since]
@@ -170,17 +170,17 @@ class Node:
         }
 
     def op_units(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """State by unit."""
+        """Return the state by unit."""
         return services.states(services.wanted_of(self.kept))
 
     def op_endpoints(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """{tenants: {tenant: {auth_url, user, proxies}}}: a client node's files -> what changed."""
+        """Write client files: {tenants: {tenant: {auth_url, user, proxies}}} -> {changed}."""
         return {"changed": services.put_endpoints(request["tenants"])}
 
     # -- inside ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Put into force what was kept."""
+        """Put the kept state into force."""
         self._look()
         for group, cores in self.kept["shares"].items():
             self.shares.set(group, cores)
@@ -188,13 +188,13 @@ class Node:
             self.nic.set(self.kept["network"])
 
     def _stale(self) -> list[str]:
-        """Units that were not last started with the settings that they have now."""
+        """Return units that were not last started with their current settings."""
         found = services.settings_of(services.wanted_of(self.kept))
         running = self.kept["running"]
         return [unit for unit, digest in found.items() if running.get(unit) != digest]
 
     def _look(self) -> None:
-        """Where counters are, by what the node is to run."""
+        """Find the counters, according to what the node must run."""
         address = self.kept.get("address")
         if address and not self.device:
             self.device = device_with(address)
@@ -206,7 +206,7 @@ class Node:
         self._stats = stat_files(self.kept["devices"])
 
     def tick(self) -> None:
-        """A slot is over."""
+        """Finish a slot."""
         if self.nic is not None:
             with contextlib.suppress(HotbedError):
                 self.nic.renew()
@@ -219,7 +219,7 @@ class Node:
         self.slots.append([self._numbered, time.monotonic(), *self._counters()])
 
     def _counters(self) -> tuple[dict[str, float], list[int], list[int]]:
-        """CPU seconds by group, bytes received and sent, milliseconds busy by disk."""
+        """Return CPU seconds by group, bytes received and sent, milliseconds busy by disk."""
         used = self.shares.used(services.wanted_of(self.kept).groups)
         net = net_bytes(Path("/proc/net/dev").read_text(), [self.device])
         busy = [disk_counters(Path(path).read_text())[_BUSY_MS] for path in self._stats]
@@ -231,7 +231,7 @@ class Node:
 
 
 class Server:
-    """The socket: many clients, a request each at a time."""
+    """The socket server: many clients, one request at a time for each."""
 
     def __init__(self, node: Node, path: Path = SOCKET) -> None:
         self._node, self._path = node, path
@@ -246,16 +246,16 @@ class Server:
         finally:
             os.umask(before)
         self._listener.listen(32)
-        self._listener.setblocking(False)  # who was there may have left
+        self._listener.setblocking(False)  # accept() must not block if the client has left
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._ended = False
 
     def end(self) -> None:
-        """Have `run` return."""
+        """Make `run` return."""
         self._ended = True
 
     def run(self, slot_s: float = SLOT_S) -> None:
-        """Serve until told to end."""
+        """Serve until `end` is called."""
         due = time.monotonic()
         while not self._ended:
             left = due - time.monotonic()
@@ -266,18 +266,18 @@ class Server:
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._listener:
                     self._accept()
-                elif key.fileobj in self._buffers:  # not dropped for a new one
+                elif key.fileobj in self._buffers:  # skip a client that was dropped for a new one
                     assert isinstance(key.fileobj, socket.socket)
                     self._serve(key.fileobj)
         self._path.unlink(missing_ok=True)
 
     def _accept(self) -> None:
-        """Take a client in; of too many the one that came first goes."""
+        """Accept a client; if there are too many, drop the oldest."""
         if len(self._buffers) >= _CLIENTS:
             self._drop(next(iter(self._buffers)))
         try:
             client, _ = self._listener.accept()
-        except OSError:  # it left, or there are no descriptors: it stays in the queue
+        except OSError:  # the client left, or no descriptors: it stays in the queue
             return
         client.settimeout(_PATIENCE_S)
         self._buffers[client] = b""
@@ -317,7 +317,7 @@ class Server:
 
 
 def main() -> int:
-    """See the module's text."""
+    """Run the daemon; see the module's docstring."""
     node = Node()
     node.begin()
     server = Server(node)

@@ -1,10 +1,10 @@
-"""Passes of Swift's replicators and updaters on a storage node: each ends in a given time, and what
-they are for is judged by what the node still holds, not by their ends.
+"""Passes of Swift's replicators and updaters on a storage node. Each pass has a time limit. Success
+is judged by what the node still holds, not by how the passes end.
 
-A pass of the object replicator asks after every partition of its node, and what it sends is taken
-in by object servers within their microstore's share, beside the tenants' requests: on a small share
-under load it takes minutes. One that is cut off has done what it has done: a partition leaves its
-node as soon as all nodes that should have it do.
+A pass of the object replicator asks for every partition of its node. Object servers receive the
+data within their microstore's share, in parallel with the tenants' requests. On a small share under
+load, a pass takes minutes. An interrupted pass keeps its progress: a partition leaves its node as
+soon as all nodes that should have it do.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MOVED_BY: Mapping[str, str] = MappingProxyType(
         "async_pending": "object-updater",
     }
 )
-"""Folders of a disk, and who brings what is in them elsewhere."""
+"""Folders of a disk, and the daemon that moves the files of each folder."""
 ALL = (*MOVED_BY.values(), "container-updater")
 _LOGS = "/run/hotbed-swift"
-_COUNT_S = 60.0  # to look through a node's disks: for one that hangs, not measured
-_SPARE_S = 20.0  # beyond the daemons' own limits: for ssh, and 5 s to end of those that are killed
+_COUNT_S = 60.0  # limit for counting on a node's disks, against a hang; not measured
+_SPARE_S = 20.0  # beyond the daemons' limits: for ssh, and 5 s to end killed daemons
 _COUNT = f"""
 for disk in "$@"; do
     mountpoint -q {DEVICES}/$disk || {{ echo "disk $disk is not mounted" >&2; exit 1; }}
@@ -62,16 +62,16 @@ done
 
 
 class Passes:
-    """Passes on nodes that `shell_to` reaches by their names."""
+    """Passes on nodes; `shell_to` reaches a node by its name."""
 
     def __init__(self, shell_to: Callable[[str], Shell]) -> None:
         self._shell = shell_to
 
     def held(self, node: str, disks: Sequence[str]) -> dict[str, int]:
-        """Files of objects, databases and waiting updates on some disks of a node, by folder.
+        """Count files of objects, databases and waiting updates on `disks` of a node, by folder.
 
         Raises:
-            StoreError: a disk is not mounted, so that nobody can tell.
+            StoreError: a disk is not mounted, so the count is unknown.
         """
         argv = ["sh", "-c", _COUNT, "held", *disks]
         try:
@@ -83,13 +83,13 @@ class Passes:
     def run(
         self, node: str, microstore: str, daemons: Sequence[str] = ALL, *, limit_s: float
     ) -> None:
-        """A pass of each of some daemons, by the configuration of a microstore's servers.
+        """Run a pass of each daemon with the configuration of a microstore's servers.
 
         Args:
-            limit_s: seconds that each of them may take.
+            limit_s: time limit of each daemon, in seconds.
 
         Raises:
-            RemoteError: one failed, or was ended after that time; what it had done stays done.
+            RemoteError: a daemon failed or exceeded its limit; its progress stays.
         """
         argv = ["sh", "-c", _RUN, "run", f"{limit_s:g}", microstore, *daemons]
         self._shell(node).run(argv, timeout_s=len(daemons) * (limit_s + 5) + _SPARE_S)

@@ -1,5 +1,5 @@
-"""Lines from standard input to the node's daemon and its answers back: what the admin node runs
-over ssh on every node, once, and keeps open. Sent as text; standard library only."""
+"""Relay of lines from standard input to the node's daemon, and of answers back. The admin node runs
+it over ssh on every node, once, and keeps it open. Sent as text; standard library only."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Builds rings in process, by Swift's own builder: run by the interpreter of Swift's environment.
+"""Builder of rings in process, with Swift's own builder and Swift's interpreter.
 
     VENV/bin/python -m testbed.stores.swift.rings < REQUEST
 
 The request is JSON: {builder, part_power, replicas, seed, devices: [{node, address, disk, zone,
-weight}], microstores: {name: first port}}; a device of weight 0 is being emptied. A builder's file
-is kept, so that a changed list of devices moves as few partitions as can be. Printed is {changed,
-parts, moved, balance, rings: {microstore: {kind: base64}}}: microstores on the same disks have the
-same rings but for the ports, so they see the same objects.
+weight}], microstores: {name: first port}}. A device of weight 0 is being emptied. The builder's
+file is kept: a changed list of devices then moves as few partitions as possible. Output: {changed,
+parts, moved, balance, rings: {microstore: {kind: base64}}}. Rings of microstores on the same disks
+differ only in ports, so these microstores see the same objects.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 KINDS = {"object": 0, "container": 1, "account": 2}  # offsets of the servers' ports
-_MIN_PART_HOURS = 0  # a testbed is changed as often as somebody likes
+_MIN_PART_HOURS = 0  # a testbed may change at any time
 
 
 def build(request: Mapping[str, Any]) -> dict[str, Any]:
-    """See the module's text."""
+    """Build the rings of a request; see the module's docstring."""
     path = Path(request["builder"])
     builder, before = _load(path, request), None
     if builder._replica2part2dev:
@@ -68,7 +68,7 @@ def _load(path: Path, request: Mapping[str, Any]) -> Any:
 
 
 def _fit(builder: Any, devices: Sequence[Mapping[str, Any]]) -> bool:
-    """Bring the builder's devices in line; whether any changed."""
+    """Adapt the builder's devices; return True if any changed."""
     wanted = {(device["address"], device["disk"]): device for device in devices}
     leaving = {device["id"] for device in builder._remove_devs}
     have = {
@@ -104,7 +104,7 @@ def _fit(builder: Any, devices: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _ring(builder: Any, port: int) -> str:
-    """A ring's file with every server at `port`, base64."""
+    """Return a ring's file with every server at `port`, in base64."""
     ring = copy.deepcopy(builder.get_ring())
     for device in ring.devs:
         if device is not None:
@@ -116,7 +116,7 @@ def _ring(builder: Any, port: int) -> str:
 
 
 def _save(builder: Any, path: Path) -> None:
-    """Whole or not at all: without its builder a ring can never be changed again."""
+    """Save atomically: without its builder a ring can never be changed again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     builder.save(str(new))

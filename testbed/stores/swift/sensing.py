@@ -1,4 +1,4 @@
-"""What the daemons of all nodes counted, as microstores' utilization and tenants' rates."""
+"""Utilization of microstores and rates of tenants, from the counters of all nodes' daemons."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Sums = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Interval:
-    """A node over an interval of `seconds`: cores used by group, bytes a second that its interface
-    received and sent, its busiest disk (0 to 1); the same by slot; sums by tenant."""
+    """A node over an interval of `seconds`: cores used by group, bytes per second that its
+    interface received and sent, its busiest disk (0 to 1); the same by slot; sums by tenant."""
 
     seconds: float
     cores: Mapping[str, float] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Interval:
 
 
 def interval_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> Interval | None:
-    """Two answers of a node's daemon as an interval; None where it started anew in between."""
+    """Return two answers of a node's daemon as an interval; None if it restarted in between."""
     if not before["slots"] or not now["slots"]:
         return None
     first, slots = before["slots"][-1], now["slots"]
@@ -70,10 +70,10 @@ def _between(old: Sequence[Any], new: Sequence[Any]) -> Interval | None:
 
 
 def difference(before: Sums | None, now: Sums) -> dict[str, Any]:
-    """Sums of a tenant since those of before."""
+    """Return the difference of a tenant's sums since `before`."""
     old = before or {}
     if any(now[key] < old.get(key, 0) for key in ("requests", "failed")):
-        old = {}  # the daemon started anew
+        old = {}  # the daemon restarted
     found: dict[str, Any] = {
         key: now[key] - old.get(key, 0)
         for key in ("requests", "failed", "writes", "bytes", "seconds")
@@ -89,7 +89,7 @@ def difference(before: Sums | None, now: Sums) -> dict[str, Any]:
 
 
 def together(parts: Sequence[Sums]) -> dict[str, Any]:
-    """Several proxies' sums of a tenant."""
+    """Add up several proxies' sums of a tenant."""
     total: dict[str, Any] = dict.fromkeys(("requests", "failed", "writes", "bytes", "seconds"), 0)
     total |= {"latencies": {}, "sizes": {}}
     for part in parts:
@@ -103,7 +103,7 @@ def together(parts: Sequence[Sums]) -> dict[str, Any]:
 
 
 def microstores(cluster: Cluster, state: State, nodes: Mapping[str, Interval]) -> Microstores:
-    """Everything that MOS knows of, from the intervals of the nodes that answered."""
+    """Return everything that MOS knows, from the intervals of the nodes that answered."""
     return Microstores(
         stores=tuple(_microstore(cluster, state, name, nodes) for name in cluster.microstores),
         tenants=tuple(_tenant(state, name, nodes) for name in cluster.tenants),
@@ -114,7 +114,7 @@ def microstores(cluster: Cluster, state: State, nodes: Mapping[str, Interval]) -
 
 
 def _total(cluster: Cluster, state: State) -> Any:
-    """The pool: what the spec says, and the disks that microstores hold."""
+    """Return the pool: the spec's total, and the disks that microstores hold."""
     disks = sum(held(cluster, state, name).hdds for name in cluster.microstores)
     total = cluster.total
     return type(total)(total.proxy_cores, total.storage_cores, total.network, 0, disks)
@@ -134,7 +134,7 @@ def _microstore(
                 default=0)  # fmt: skip
     slots = []
     for place in range(count):
-        # Nodes' slots are as long and begin within one of each other.
+        # The nodes' slots are equally long and begin within one slot of each other.
         at = {node: one.slots[-count + place] for node, one in nodes.items()
               if len(one.slots) >= count}  # fmt: skip
         part = utilization(cluster, state, name, at)
@@ -150,8 +150,8 @@ def _nodes_of(cluster: Cluster, state: State, name: str) -> tuple[str, ...]:
 def utilization(
     cluster: Cluster, state: State, name: str, nodes: Mapping[str, Interval]
 ) -> dict[str, float]:
-    """The fraction of its share that a microstore used, by measure: CPU of its proxies and of its
-    servers, what proxies sent (or received, where that is more), its busiest disk."""
+    """Return the fraction of its share that a microstore used, by measure: CPU of its proxies and
+    servers, bytes that proxies sent (or received, if more), its busiest disk."""
     found: dict[str, float] = {}
     proxies = [node for node in state.proxies_of(name) if node in nodes]
     if proxies:
@@ -193,6 +193,6 @@ def _tenant(state: State, name: str, nodes: Mapping[str, Interval]) -> Tenant:
         p95_latency_s=accesslog.percentile(buckets, 0.95),
         sizes={int(exponent): count for exponent, count in sums["sizes"].items()},
         write_share=sums["writes"] / requests if requests else 0.0,
-        # Little's law: how many were in flight on average.
+        # Little's law: the mean number of requests in flight.
         workers=sums["seconds"] / seconds,
     )

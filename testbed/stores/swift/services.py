@@ -1,6 +1,6 @@
-"""What the daemon of a node does to it: files, units, rings, and clients' endpoint files.
+"""Changes that a node's daemon makes to the node: files, units, rings, clients' endpoint files.
 
-Everything is written whole or not at all: beside its place, to the disk, then renamed.
+Every file is written atomically: next to its place, synced to disk, then renamed.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ UNITS = Path("/etc/systemd/system")
 TARGET = "hotbed-swift.target"
 PROXY = "hotbed-swift-proxy.service"
 _START_S = 90.0
-_RELOAD_S = 50.0  # a process takes 1 to 2 s of processor, on a share of 0.05 core half a minute
+_RELOAD_S = 50.0  # a process takes 1 to 2 s of CPU, which is half a minute at 0.05 core
 _RING_MAGIC = b"R1NG"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def wanted_of(kept: Mapping[str, Any]) -> Wanted:
-    """What the node is to run, from what the daemon keeps."""
+    """Return what the node must run, from the daemon's kept state."""
     return confs.wanted_from_json(kept["wanted"])
 
 
 def secrets() -> Mapping[str, Any]:
-    """Hash prefix and suffix, and tenants' keys.
+    """Return the hash prefix and suffix, and the tenants' keys.
 
     Raises:
-        StoreError: the role has not brought them.
+        StoreError: the role has not written them.
     """
     try:
         found: Mapping[str, Any] = json.loads(Path(SECRETS).read_text())
@@ -53,8 +53,8 @@ def secrets() -> Mapping[str, Any]:
 
 
 def put(path: Path, data: bytes, mode: int = 0o600, group: int | None = None) -> bool:
-    """Write a file whole or not at all, also through a power cut; whether it changed. `group` is
-    the number of one that it is given to."""
+    """Write a file atomically, even through a power cut; return True if it changed. `group` is the
+    number of the file's group."""
     if path.exists() and path.read_bytes() == data:
         return False
     make_folder(path.parent)
@@ -66,11 +66,11 @@ def put(path: Path, data: bytes, mode: int = 0o600, group: int | None = None) ->
 
 
 def write(wanted: Wanted) -> list[str]:
-    """Write the files and units of `wanted` and take away others of ours; what changed. Servers
-    whose files changed are not started anew here (`start`)."""
+    """Write the files and units of `wanted`, remove our other ones; return the changes. Servers
+    with changed files are not restarted here (see `start`)."""
     made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
     changed = []
-    # Servers read them again after they have become their own user.
+    # Servers read the files again after they have become their own user.
     group = grp.getgrnam(confs.USER).gr_gid if made.files else None
     for name, text in made.files.items():
         if put(Path(name), text.encode(), 0o640, group):
@@ -95,8 +95,8 @@ def write(wanted: Wanted) -> list[str]:
 
 
 def settings_of(wanted: Wanted) -> dict[str, str]:
-    """By unit, a digest of what its server reads when it starts: the unit and its configuration.
-    (Rings are read again by themselves, and rsync reads its own at every connection.)"""
+    """Return, by unit, a digest of what its server reads at its start: unit and configuration.
+    Servers reread rings by themselves; rsync reads its configuration at every connection."""
     made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
     found = {}
     for unit, text in made.units.items():
@@ -107,17 +107,17 @@ def settings_of(wanted: Wanted) -> dict[str, str]:
 
 
 def _leftover(units: set[str]) -> list[str]:
-    """Units of servers that we wrote earlier and that are wanted no more."""
+    """Return units of servers that we wrote earlier and that are no longer wanted."""
     kinds = (*confs.KINDS, "proxy", "memcached", "rsync")
     found = [path.name for kind in kinds for path in UNITS.glob(f"hotbed-swift-{kind}*.service")]
     return sorted(set(found) - units)
 
 
 def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
-    """Start all units, those in `restart` anew, and enable them; which ones were.
+    """Start all units, restart those in `restart`, and enable them; return the started ones.
 
     Raises:
-        StoreError: one does not start; the message has its last words.
+        StoreError: a unit does not start; the message has its last log lines.
     """
     names = list(files_of(wanted, secrets()).units) if wanted.groups or wanted.memcached else []
     if not names:
@@ -138,7 +138,7 @@ def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
 
 
 def states(wanted: Wanted) -> dict[str, str]:
-    """systemd's word for each unit."""
+    """Return systemd's state of each unit."""
     names = list(files_of(wanted, secrets()).units) if wanted.groups or wanted.memcached else []
     if not names:
         return {}
@@ -176,11 +176,11 @@ def _systemctl(*arguments: str, timeout_s: float = 60.0) -> subprocess.Completed
 
 
 def reload_proxy(workers: int) -> float:
-    """Have the proxy take its configuration over without closing its port; seconds until it runs
-    with `workers` processes.
+    """Make the proxy adopt its configuration without closing its port; return the seconds until it
+    runs `workers` processes.
 
     Raises:
-        StoreError: it does not.
+        StoreError: the processes do not start in time.
     """
     began = time.monotonic()
     pid = int(_systemctl("show", "-p", "MainPID", "--value", PROXY).stdout or 0)
@@ -205,7 +205,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _serving(pids: Sequence[int]) -> list[int]:
-    """Those that poll sockets: a worker that has loaded its pipeline."""
+    """Return the processes that poll sockets: workers that have loaded their pipeline."""
     found = []
     for pid in pids:
         with suppress(OSError):
@@ -220,15 +220,15 @@ def _serving(pids: Sequence[int]) -> list[int]:
 
 
 def put_rings(microstore: str, rings: Mapping[str, str], digests: Mapping[str, str]) -> list[str]:
-    """Put rings into their place: checked whole, written beside it, then renamed. Servers look at
-    the time of the file and read it again.
+    """Install rings: each is checked, written next to its place, then renamed. Servers check the
+    file's time and read it again.
 
     Args:
         rings: base64 by kind.
-        digests: SHA-256 (hex) by kind, of what was sent.
+        digests: SHA-256 (hex) of the sent data, by kind.
 
     Raises:
-        StoreError: a ring is damaged; none was changed.
+        StoreError: a ring is damaged; no ring was changed.
     """
     if not set(microstore) <= _SAFE:
         raise UserError(f"{microstore!r} is no microstore's name.")
@@ -248,7 +248,7 @@ def put_rings(microstore: str, rings: Mapping[str, str], digests: Mapping[str, s
 
 
 def ring_problem(data: bytes, digest: str) -> str:
-    """What is wrong with a ring's bytes, as a clause; nothing when they are what was sent."""
+    """Return what is wrong with a ring's bytes, as a clause; "" if they are as sent."""
     if hashlib.sha256(data).hexdigest() != digest:
         return "is not what was sent"
     try:
@@ -260,7 +260,7 @@ def ring_problem(data: bytes, digest: str) -> str:
 
 
 def clear_halves(folder: Path) -> list[str]:
-    """Remove what an interrupted write left: it is never read, and only in the way."""
+    """Remove leftovers of an interrupted write: they are never read."""
     left = sorted(folder.glob(".*.new")) if folder.is_dir() else []
     for path in left:
         path.unlink(missing_ok=True)
@@ -271,7 +271,7 @@ def clear_halves(folder: Path) -> list[str]:
 
 
 def put_endpoints(tenants: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Write a client node's files, one a tenant, with the key that the node holds; which changed.
+    """Write a client node's files, one per tenant, with the node's key; return the changed ones.
 
     A file: {"auth_url", "user", "key", "proxies": ["http://ADDRESS:PORT", ...], "s3": bool}.
     """

@@ -1,8 +1,8 @@
-"""CPU shares of the servers on a node, and what they used: one group a microstore, one the proxy.
+"""CPU shares of the servers on a node, and their use: one group per microstore, one for the proxy.
 
-Two ways, found by looking. Where the site shows the node its own cgroup v1 folders (its systemd may
-not write them), groups are made below those, and servers join them as they start (`JOIN`). Else
-systemd does it: a slice a group, with its CPUQuota, on cgroup v1 or v2.
+There are two ways, detected at run time. If the site exposes the node's own cgroup v1 folders (its
+systemd may not write them), groups are created there, and servers join them at their start
+(`JOIN`). Otherwise systemd enforces a CPUQuota on a slice per group, on cgroup v1 or v2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schemas.errors import StoreError
 
 SITE = Path("/opt/hotbed-site")
 PERIOD_US = 25_000
-"""Quota period, as short as the local site's own: whoever used its share waits milliseconds."""
+"""Quota period, as short as the local site's: a group that used its share waits milliseconds."""
 _CONTROLLERS = ("cpu", "cpuacct", "cgroup")
 JOIN = r"""#!/bin/sh
 # Written by Hotbed: starts a server of Swift inside its group of shares.
@@ -43,7 +43,7 @@ class Shares:
         """Let a group use `cores` on average over a period; None: no limit of its own.
 
         Raises:
-            StoreError: the kernel refuses, as it does for more than the node itself has.
+            StoreError: the kernel refuses, for example more cores than the node has.
         """
         try:
             if self.by_folder:
@@ -73,7 +73,7 @@ class Shares:
         )
 
     def used(self, groups: Iterable[str]) -> dict[str, float]:
-        """CPU seconds by group; one that nothing has joined yet is 0."""
+        """Return CPU seconds by group; 0 for a group that nothing has joined yet."""
         return {group: self._used(group) for group in groups}
 
     def _used(self, group: str) -> float:
@@ -100,7 +100,7 @@ class Shares:
         )
 
     def forget(self, group: str) -> None:
-        """Take a group away that nobody is in; one that is in use stays."""
+        """Remove a group without members; a group in use stays."""
         for controller in _CONTROLLERS if self.by_folder else ():
             try:
                 (self._site / controller / f"swift-{group}").rmdir()
@@ -109,5 +109,5 @@ class Shares:
 
 
 def slice_of(group: str) -> str:
-    """The systemd slice of a group; dashes would nest."""
+    """Return the systemd slice of a group; dashes would nest."""
     return f"hotbed-swift-{group.replace('-', '_')}.slice"

@@ -1,4 +1,4 @@
-"""Adding and removing storage nodes and disks while tenants work, and passes of the replicators."""
+"""Adding and removing storage nodes and disks under load, and passes of the replicators."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from testbed.stores.swift.cluster import State
 from testbed.stores.swift.passes import MOVED_BY, Passes
 from testbed.stores.swift.store import SwiftStore
 
-# Limits of a removal; none was chosen by measuring what a shorter or longer one does.
+# Limits of a removal; none was chosen by measuring shorter or longer ones.
 _PASS_S = 120.0
-"""Of a daemon's pass on a leaving node. Cut off it has moved what it has moved: the limit is for
-one that hangs, and so that what is left is counted every few minutes."""
+"""Limit of a daemon's pass on a leaving node. An interrupted pass keeps its progress. The limit
+ends a hanging pass, and lets the rest be counted every few minutes."""
 _WHOLE_PASS_S = 240.0
-"""Of a daemon's pass on every node of a set: no removal, it moves what a ring change asks for."""
+"""Limit of a daemon's pass on every node of a set: it moves what a ring change needs."""
 _IDLE_PASSES = 3
-"""Passes without progress after which none is expected: one or two may bring nothing away because
-the nodes that should take it are busy, or answer too late for Swift."""
+"""Passes without progress after which the removal fails. One or two passes may move nothing because
+the receiving nodes are busy or answer too late for Swift."""
 _EMPTY_S = 420.0
-"""For all passes of a removal: three of the longest and a minute. The same command goes on then."""
+"""Limit of all passes of a removal: three of the longest and a minute. A repeat resumes."""
 _RELOAD_S = 16.0
-"""After so long every process has read the new ring's file: Swift looks every 15 s."""
+"""Time until every process has read the new ring's file: Swift checks every 15 s."""
 _SLOW_S = 60.0
 
 
@@ -48,8 +48,8 @@ class StorageChanges:
 
     def add(self, node: str, microstore: str, disks: Sequence[str] | None = None) -> Effect:
         """Give a storage node, or more of its disks, to the microstores that share `microstore`'s
-        storage. Partitions that it gets follow by a pass of the replicators; until then a reader
-        finds them where they were."""
+        storage. A pass of the replicators moves its partitions; until then readers find them in
+        their old places."""
 
         def work() -> str:
             storage, now = self._set(microstore), self._store.state()
@@ -76,11 +76,11 @@ class StorageChanges:
             return self._store.timed(work)
 
     def remove(self, node: str, disks: Sequence[str] | None = None) -> Effect:
-        """Empty a storage node, or some of its disks, and take it out of the rings. It goes on
-        serving what it holds until that is elsewhere.
+        """Empty a storage node, or `disks` of it, and remove it from the rings. The node serves
+        what it holds until other nodes hold it.
 
-        The effect fails, and the disks stay in the rings without partitions, when they are not
-        empty in time; asked for once more, it goes on where it was.
+        The effect fails if the disks are not empty in time; they stay in the rings without
+        partitions. A repeated removal resumes where it stopped.
         """
 
         def work() -> str:
@@ -118,14 +118,14 @@ class StorageChanges:
             return self._store.timed(work)
 
     def empty(self, storage: str, node: str, disks: Sequence[str]) -> None:
-        """Passes on a node until some of its disks, which have no partitions, hold nothing.
+        """Run passes on a node until `disks`, which have no partitions, hold nothing.
 
-        Only this node's daemons run, and of them those that have something to bring away. The disks
-        are empty when that is so after every proxy must have read the new rings: until then one
-        may still write there.
+        Only this node's daemons run, and only those with data to move. The disks count as empty
+        only after every proxy must have read the new rings: until then, a proxy may still write
+        there.
 
         Raises:
-            StoreError: they still hold something, and passes change nothing, or time is up.
+            StoreError: the disks still hold data after idle passes or the time limit.
         """
         began = self._clock()
         least, idle, said = math.inf, 0, ""
@@ -146,14 +146,14 @@ class StorageChanges:
             try:
                 said = ""
                 self._passes.run(node, self._first(storage), daemons, limit_s=_PASS_S)
-            except RemoteError as error:  # what is left decides
+            except RemoteError as error:  # the remaining data decide
                 said = str(error)
 
     def replicate(self, state: State, storage: str) -> float:
-        """A pass of all replicators and updaters on every node of a set; seconds.
+        """Run a pass of all replicators and updaters on every node of a set; return seconds.
 
         Raises:
-            RemoteError: one failed or took too long.
+            RemoteError: a daemon failed or took too long.
         """
         began, first = self._clock(), self._first(storage)
         every(
@@ -163,7 +163,7 @@ class StorageChanges:
         return self._clock() - began
 
     def replicated(self) -> Effect:
-        """`replicate` for everything, as an effect."""
+        """Run `replicate` for everything; return an effect."""
 
         def work() -> str:
             state = self._store.state()
@@ -176,7 +176,7 @@ class StorageChanges:
     def put_rings(
         self, state: State, storage: str, emptied: Sequence[tuple[str, str]] = ()
     ) -> Mapping[str, Any]:
-        """Build a set's rings and bring them to every server, storage nodes first."""
+        """Build a set's rings and send them to every server, storage nodes first."""
         changes, store = self._store.changes, self._store
         built = changes.build_rings(state, storage, emptied)
         changed: list[str] = []
@@ -191,7 +191,7 @@ class StorageChanges:
     # -- inside ---------------------------------------------------------------------------------
 
     def _first(self, storage: str) -> str:
-        """A microstore of a set of storage nodes: all of them see the same objects."""
+        """Return a microstore of a storage node set: all its microstores see the same objects."""
         return next(
             name
             for name in self._store.cluster.microstores

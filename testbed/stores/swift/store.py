@@ -1,9 +1,9 @@
-"""Swift microstores as controllers see and change them (`testbed.stores.contract.Store`).
+"""Swift microstores for controllers (`testbed.stores.contract.Store`).
 
-Sensed: what the daemons of all nodes counted since the observation before. Changed: shares, whole
-machines (proxies) and who serves a tenant; beyond what controllers may ask, layouts, the proxies'
-processes, storage nodes and disks (`testbed.stores.swift.storage`). Standard library only: this
-runs on the admin node.
+Sensed: the counters of all nodes' daemons since the previous observation. Changed: shares, whole
+machines (proxies) and the microstores of tenants. Controllers cannot ask for the other changes:
+layouts, proxy processes, storage nodes and disks (`testbed.stores.swift.storage`). Standard library
+only: the module runs on the admin node.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from testbed.stores.swift.cluster import (
 )
 
 _SENSE_S = 3.0
-_SLOW_S = 60.0  # starting servers anew
+_SLOW_S = 60.0  # restarting servers
 _LEAVE_S = 2.0
-"""From telling clients of a proxy that goes until it goes: drivers look at their file each second
-(cosdrive's proxies_file)."""
+"""Time from informing clients about a leaving proxy until it leaves: drivers reread their file each
+second (cosdrive's proxies_file)."""
 
 
 class SwiftStore:
-    """See the module's text.
+    """Store of a testbed with Swift; see the module's docstring.
 
     Args:
         config: the testbed.
         cluster: its deployment.
-        nodes: lines to the nodes' daemons.
-        path: the file that holds what is in force.
-        clock: seconds.
-        sleep: waits for seconds.
+        nodes: channels to the nodes' daemons.
+        path: the file that holds the state in force.
+        clock: returns seconds.
+        sleep: waits for the given seconds.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class SwiftStore:
     # -- the contract ---------------------------------------------------------------------------
 
     def offers(self) -> Needs:
-        """See `Store.offers`. Machines where the spec's pool has some, and shares of what these do
-        not carry; tenants where another microstore sees their objects."""
+        """See `Store.offers`. Machines if the spec's pool has machines; shares of what machines do
+        not carry; tenants if another microstore sees their objects."""
         machine = self.cluster.machine
         acts = set() if machine is not None and machine.storage_cores else {RESOURCES}
         if machine is not None:
@@ -117,8 +117,8 @@ class SwiftStore:
         )
 
     def act(self, actions: Sequence[Action]) -> Sequence[Effect]:
-        """See `Store.act`. All shares at once, those first that give something up; then machines,
-        then tenants. `detail` tells the requests that finished and failed meanwhile."""
+        """See `Store.act`. All shares at once, decreases first; then machines, then tenants.
+        `detail` holds the number of requests that finished and failed meanwhile."""
         effects: dict[int, Effect] = {}
         places = list(enumerate(actions))
         with self.locked():
@@ -152,7 +152,7 @@ class SwiftStore:
     # -- what there is --------------------------------------------------------------------------
 
     def state(self) -> State:
-        """What is in force."""
+        """Return the state in force."""
         try:
             return state_from_json(json.loads(self._path.read_text()))
         except FileNotFoundError:
@@ -161,7 +161,7 @@ class SwiftStore:
             raise StoreError(f"{self._path} is damaged ({error}): deploy again.") from error
 
     def intervals(self, state: State) -> dict[str, sensing.Interval]:
-        """Every node that answers over the time since the call before; none at the first."""
+        """Return each answering node's interval since the previous call; none at the first."""
         names = [*state.proxies, *self.changes.storage_nodes(state)]
         requests = {
             name: {"op": "sense", "since": self._last.get(name, -1)}
@@ -181,11 +181,11 @@ class SwiftStore:
         return found
 
     def seen(self, state: State, intervals: Mapping[str, sensing.Interval]) -> Microstores:
-        """Intervals as microstores."""
+        """Return intervals as microstores."""
         return sensing.microstores(self.cluster, state, intervals)
 
     def counted(self) -> dict[str, dict[str, Any]]:
-        """Sums of each tenant since the proxies' daemons started."""
+        """Return sums of each tenant since the proxies' daemons started."""
         state = self.state()
         requests = {node: {"op": "sense", "since": -1} for node in state.proxies}
         answers, _ = self.nodes.try_ask(requests, _SENSE_S)
@@ -197,7 +197,7 @@ class SwiftStore:
         }
 
     def close(self) -> None:
-        """End the lines to the nodes."""
+        """Close the channels to the nodes."""
         self.nodes.close()
 
     # -- changing it ----------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class SwiftStore:
             self._leave(replace(wanted, proxies=without))
         for node in leaving:
             self._give(replace(wanted, shares=now.shares), node)
-        # Processes start on what proxies may use: before a share shrinks, after one has grown.
+        # Processes start within the proxies' share: change them before it shrinks, after it grows.
         other = [s for s in self.cluster.microstores if wanted.workers[s] != now.workers[s]]
         early = [s for s in other if wanted.shares[s].proxy_cores < now.shares[s].proxy_cores]
         for store in early:
@@ -223,7 +223,7 @@ class SwiftStore:
         self.share(now, wanted)
         for store in (one for one in other if one not in early):
             self.set_processes(wanted, store)
-        # All of them once more: what was cut off half-way is in no file, and may differ from `now`.
+        # Send all once more: an interrupted change is in no file, and nodes may differ from `now`.
         self._tell(self.changes.shares(wanted))
         self._tell(self._processes(wanted, *wanted.shares), _SLOW_S)
         self.nodes.ask(self.changes.endpoints(wanted))
@@ -231,11 +231,11 @@ class SwiftStore:
         return "shares, machines and tenants are as asked"
 
     def share(self, before: State, after: State) -> None:
-        """Change what differs in shares, less first. A node that is away follows when it returns
-        (`_catch_up`): it does not keep the others from their shares.
+        """Change the shares that differ, decreases first. A lost node gets its share when it
+        returns (`_catch_up`) and does not delay the other nodes.
 
         Raises:
-            StoreError: a node refuses, or none of them is there.
+            StoreError: a node refuses, or no node answers.
         """
         for requests in self.changes.less_and_more(before, after):
             self._tell(requests)
@@ -251,7 +251,7 @@ class SwiftStore:
             raise StoreError(told[0] if told else f"no node of {', '.join(requests)} answers.")
 
     def _catch_up(self, state: State, answers: Mapping[str, Any]) -> None:
-        """Give nodes their shares that have others in force: they were away when those changed."""
+        """Send shares to nodes with outdated ones: they were lost during the change."""
         behind = {}
         for node, request in self.changes.shares(state).items():
             seen = answers.get(node, {})
@@ -265,7 +265,7 @@ class SwiftStore:
                     self.nodes.try_ask(behind)
 
     def set_processes(self, state: State, store: str) -> None:
-        """Have the proxies of a microstore run `state.workers` processes."""
+        """Make the proxies of a microstore run `state.workers` processes."""
         self.nodes.ask(self._processes(state, store), _SLOW_S)
 
     @staticmethod
@@ -320,14 +320,14 @@ class SwiftStore:
         return f"{action.machine} is {action.microstore or 'the pool'}'s"
 
     def _settle(self, state: State) -> None:
-        """What a change that failed half-way left on nodes is on no file: they get their shares in
-        any case, and machines are whose they were."""
+        """Send all shares and endpoints, and return machines to their owners: no file records what
+        an interrupted change left on the nodes."""
         self._hold(state)
         self.nodes.try_ask(self.changes.shares(state))
         self.nodes.try_ask(self.changes.endpoints(state))
 
     def _hold(self, state: State) -> None:
-        """Machines serve whose they are: one cut off half-way may serve others, or none."""
+        """Return machines to their owners: an interrupted change may have left them elsewhere."""
         if self.cluster.machine is None:
             return
         answers, _ = self.nodes.try_ask(self.changes.configure(state, [*state.proxies]), _SLOW_S)
@@ -335,12 +335,12 @@ class SwiftStore:
             self._give(state, node)
 
     def _leave(self, state: State) -> None:
-        """Clients first: nobody is to ask a proxy that goes."""
+        """Update the clients first: no client may ask a proxy that leaves."""
         self.nodes.ask(self.changes.endpoints(state))
         self._sleep(_LEAVE_S)
 
     def _give(self, state: State, node: str) -> None:
-        """Have a proxy serve another microstore, or none."""
+        """Make a proxy serve another microstore, or none."""
         store = state.proxies[node]
         if store:
             rings = self.changes.build_rings(state, self.cluster.set_of(store))["rings"]
@@ -370,18 +370,18 @@ class SwiftStore:
     # -- keeping it -----------------------------------------------------------------------------
 
     def write(self, state: State) -> None:
-        """Keep what is in force, whole or not at all."""
+        """Save the state in force, atomically."""
         make_folder(self._path.parent)
         write_file(self._path, json.dumps(state_to_json(state)))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One change at a time, whoever makes it."""
+        """Hold a lock, so that only one change runs at a time."""
         with held(self._path.with_suffix(".lock")):
             yield
 
     def timed(self, work: Callable[[], str]) -> Effect:
-        """Carry something out; its effect, with the requests that finished and failed meanwhile."""
+        """Run `work`; return its effect, with the requests that finished and failed meanwhile."""
         before, began = self.counted(), self._clock()
         try:
             ok, message = True, work()
@@ -397,7 +397,7 @@ class SwiftStore:
 
 
 def store_of(config: AgentConfig) -> SwiftStore:
-    """The store of this admin node; UserError when the testbed has another kind."""
+    """Return the store of this admin node; raise UserError if the testbed has another kind."""
     if config.store != "swift":
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not swift.")
     return SwiftStore(config, load_cluster(), Nodes(over_ssh(config)))

@@ -1,10 +1,10 @@
-"""Brings a cluster that another deployer made to what the rest of Hotbed expects of one.
+"""Adjust a cluster by another deployer to Hotbed's needs.
 
 Run on the admin node as ``python3 -c THIS PARAMETERS``, with the role ceph's cluster.py on standard
-input (its functions are used, not repeated). PARAMETERS is a JSON object: `osds` (count by node),
-`racks` (by node), `settings` (section -> name -> value, for the configuration database), `modules`,
-`min_client`, `pools`, `failure_domain`, `timeout_s`, `agent_config`. Prints {"changed": [what],
-"osds": {node: [number]}, "agent_config": with the numbers that the deployer gave out}.
+input, for its functions. PARAMETERS is a JSON object: `osds` (count by node), `racks` (by node),
+`settings` (section -> name -> value, for the configuration database), `modules`, `min_client`,
+`pools`, `failure_domain`, `timeout_s`, `agent_config`. Prints {"changed": [what], "osds": {node:
+[number]}, "agent_config": with the numbers that the deployer assigned}.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MCLOCK_OVERRIDE = "osd_mclock_override_recovery_settings"
 
 
 def module_of(text: str) -> ModuleType:
-    """cluster.py as a module."""
+    """Return cluster.py as a module."""
     made = ModuleType("cluster")
     made.__dict__["__file__"] = "cluster.py"
     exec(compile(text, "cluster.py", "exec"), made.__dict__)
@@ -25,7 +25,7 @@ def module_of(text: str) -> ModuleType:
 
 
 def numbers_by_host(metadata: list) -> dict:
-    """OSD numbers by host name, from `osd metadata`; an OSD that never started has none there."""
+    """Return OSD numbers by host name, from `osd metadata`; OSDs that never started are missing."""
     found: dict = {}
     for row in metadata:
         if row.get("hostname"):
@@ -34,7 +34,7 @@ def numbers_by_host(metadata: list) -> dict:
 
 
 def judge(found: dict, wanted: dict) -> str | None:
-    """A sentence when a node has not as many OSDs as devices; None when all have."""
+    """Return a sentence if a node's OSDs are fewer or more than its devices; None if all match."""
     for node, count in wanted.items():
         have = len(found.get(node, ()))
         if have != count:
@@ -49,33 +49,33 @@ def judge(found: dict, wanted: dict) -> str | None:
 
 
 def section_of(row: dict) -> str:
-    """The section of a row of `config dump`, as `config set` takes it: osd, or osd/host:NAME."""
+    """Return the section of a `config dump` row in `config set`'s form: osd, or osd/host:NAME."""
     return f"{row['section']}/{row['mask']}" if row.get("mask") else row["section"]
 
 
 def configure(cluster: object, settings: dict) -> list:
-    """Settings in the monitors' configuration database."""
+    """Write settings to the monitors' configuration database; return the changes."""
     have = {(section_of(row), row["name"]): row["value"] for row in cluster.ask("config dump")}
     changed = []
     for section, values in settings.items():
-        # OSDs take settings of recovery back that come before this one.
+        # OSDs reset recovery settings that come before this one.
         for name, value in sorted(values.items(), key=lambda item: item[0] != MCLOCK_OVERRIDE):
             if have.get((section, name)) == value:
                 continue
-            # By force: a later release may not know an option, which then means nothing.
+            # By force: a later release may not know an option, which then has no effect.
             cluster.call("config set", who=section, name=name, value=value, force=True)
             changed.append(f"{section}: {name} = {value}")
     return changed
 
 
 def numbered(config: dict, found: dict) -> dict:
-    """The agent's configuration with the OSDs' numbers."""
+    """Return the agent's configuration with the OSDs' numbers."""
     nodes = [{**node, "osds": found.get(node["name"], [])} for node in config["nodes"]]
     return {**config, "nodes": nodes}
 
 
 def adopt(tools: ModuleType, cluster: object, parameters: dict) -> dict:
-    """See the module's text."""
+    """Do all steps and return the output; see the module."""
     wanted = parameters["osds"]
     tools.wait_for_osds(cluster, sum(wanted.values()), parameters["timeout_s"])
     found = numbers_by_host(cluster.ask("osd metadata"))
@@ -95,7 +95,7 @@ def adopt(tools: ModuleType, cluster: object, parameters: dict) -> dict:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     tools = module_of(sys.stdin.read())
     try:
         json.dump(adopt(tools, tools.connect(), json.loads(sys.argv[1])), sys.stdout)

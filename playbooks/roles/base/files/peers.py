@@ -1,8 +1,8 @@
-"""Closes ports of a machine to everybody but the testbed's nodes, now and at every boot.
+"""Close ports of a machine to all but the testbed's nodes, now and at every boot.
 
 Run on the node as ``python3 - WANTED`` with a JSON object: `ports` (numbers and ranges such as
-6200-6219), `addresses` of all nodes. The rule is a table of its own; stopping the unit removes it.
-Prints {"changed": [what]}. Standard library only.
+6200-6219), `addresses` of all nodes. The rules are in a table of their own; a stop of the unit
+removes it. Prints {"changed": [what]}. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 TABLE = "inet hotbed_peers"
 RULES = Path("/etc/hotbed/peers.nft")
 UNIT = Path("/etc/systemd/system/hotbed-peers.service")
-# As the distribution's nftables.service, before any network; who loads that anew flushes all rules.
+# Like the distribution's nftables.service, before any network; its reload flushes all rules.
 UNIT_TEXT = f"""# Written by Hotbed's role base.
 [Unit]
 Description=The store's back ends are for nodes of the testbed alone
@@ -41,7 +41,7 @@ WantedBy=sysinit.target
 
 
 def rules(ports: list[str], addresses: list[str]) -> str:
-    """A script for ``nft -f`` that replaces the table at once, whatever it held."""
+    """Return a script for ``nft -f`` that replaces the table atomically."""
     closed = f"iifname != lo tcp dport {{ {', '.join(ports)} }}"
     lines = []
     for version, family, own in ((4, "ip", "127.0.0.1"), (6, "ip6", "::1")):
@@ -56,7 +56,7 @@ def rules(ports: list[str], addresses: list[str]) -> str:
 
 
 def put(path: Path, text: str) -> list[str]:
-    """Write a file, whole or not at all; the name of one that changed."""
+    """Write a file atomically; return its name if it changed."""
     if path.exists() and path.read_text() == text:
         return []
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def call(*argv: str) -> None:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     wanted = json.loads(sys.argv[1])
     changed = put(UNIT, UNIT_TEXT)
     if changed:

@@ -1,8 +1,8 @@
-"""Brings a cluster's maps to what the inventory says: OSDs, keys, CRUSH places, pools.
+"""Update a cluster's maps to match the inventory: OSDs, keys, CRUSH places, pools.
 
-Run on a monitor as ``python3 - PARAMETERS`` (this text on standard input); PARAMETERS is a JSON
-object with `step` register (before daemons start) or pools (when they run). Talks to the monitors
-through librados, since one call of the command `ceph` costs half a second of processor time.
+Run on a monitor as ``python3 - PARAMETERS`` (this text on standard input). PARAMETERS is a JSON
+object with `step`: register (before daemons start) or pools (when they run). It talks to the
+monitors through librados, since one call of the command `ceph` costs half a second of CPU time.
 Prints {"changed": [what, ...], "keys": {host: {entity: key}}}.
 """
 
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 TIMEOUT_S = 30
 KEEP_TRYING_S = 60
-IN_PARALLEL = 8  # commands in flight: the monitors put them into one map epoch
+IN_PARALLEL = 8  # parallel commands: the monitors put them into one map epoch
 MGR_CAPS = ["mon", "allow profile mgr", "osd", "allow *", "mds", "allow *"]
 RGW_CAPS = ["mon", "allow rw", "osd", "allow rwx"]
 
@@ -28,13 +28,13 @@ class Refused(Exception):
 
 
 class Cluster:
-    """Monitor commands as functions, over anything with librados' `mon_command`."""
+    """Monitor commands as functions, over any object with librados' `mon_command`."""
 
     def __init__(self, rados: object) -> None:
         self._rados = rados
 
     def call(self, prefix: str, data: str = "", **arguments: object) -> str:
-        """Run one monitor command and return what it prints; `data` is its input."""
+        """Run one monitor command and return its output; `data` is its input."""
         command = json.dumps({"prefix": prefix, **arguments})
         code, output, message = self._rados.mon_command(command, data.encode(), timeout=TIMEOUT_S)
         if code != 0:
@@ -43,19 +43,19 @@ class Cluster:
         return output.decode()
 
     def ask(self, prefix: str, **arguments: object) -> object:
-        """Run one monitor command and return its JSON."""
+        """Run one monitor command and return its JSON answer."""
         return json.loads(self.call(prefix, format="json", **arguments))
 
 
 def new_key() -> str:
-    """A cephx secret: type 1 (AES), time of creation, 16 random bytes."""
+    """Return a new cephx secret: type 1 (AES), time of creation, 16 random bytes."""
     now = time.time()
     header = struct.pack("<HIIH", 1, int(now), int(now % 1 * 1e9), 16)
     return base64.b64encode(header + os.urandom(16)).decode()
 
 
 def together(function: object, items: list) -> list:
-    """`function` of every item, `IN_PARALLEL` at a time, in order."""
+    """Call `function` on every item, `IN_PARALLEL` at a time; return the results in order."""
     with ThreadPoolExecutor(IN_PARALLEL) as pool:
         return list(pool.map(function, items))
 
@@ -64,7 +64,7 @@ def together(function: object, items: list) -> list:
 
 
 def osd_key(cluster: Cluster, host: str, osd: dict, existing: dict) -> tuple[str, str | None]:
-    """The OSD's key, made with the OSD itself when there is none; and what was changed."""
+    """Return the OSD's key and the change; make the key and the OSD itself if they are missing."""
     number, uuid = osd["id"], osd["uuid"]
     if number in existing:
         if existing[number] != uuid:
@@ -90,7 +90,7 @@ def place(cluster: Cluster, where: tuple, number: int, size: int, placed: set) -
 
 
 def places(tree: dict) -> set:
-    """(host, OSD) pairs of an `osd tree`."""
+    """Return the (host, OSD) pairs of an `osd tree`."""
     return {
         (node["name"], child)
         for node in tree["nodes"]
@@ -100,7 +100,7 @@ def places(tree: dict) -> set:
 
 
 def rack_by_host(tree: dict) -> dict:
-    """Rack of every host of an `osd tree`; "" for one that is in none."""
+    """Return the rack of every host of an `osd tree`; "" for a host in no rack."""
     names = {node["id"]: node["name"] for node in tree["nodes"] if node["type"] == "host"}
     racks = {
         names[child]: node["name"]
@@ -113,7 +113,7 @@ def rack_by_host(tree: dict) -> dict:
 
 
 def move_hosts(cluster: Cluster, wanted: dict) -> list:
-    """Bring every host that is there to its rack; `wanted` is rack ("": none) by host."""
+    """Move every existing host to its rack; `wanted` is rack ("": none) by host."""
     tree = cluster.ask("osd tree")
     have = {node["name"] for node in tree["nodes"] if node["type"] == "rack"}
     for rack in sorted(set(wanted.values()) - have - {""}):
@@ -128,7 +128,7 @@ def move_hosts(cluster: Cluster, wanted: dict) -> list:
 
 
 def daemon_keys(cluster: Cluster, parameters: dict, known: set) -> tuple[dict, list]:
-    """Keys of managers and gateways by host and entity, and what was changed."""
+    """Return the keys of managers and gateways by host and entity, and the changes."""
     keys: dict = {}
     changed = []
     for kind, caps in (("mgr", MGR_CAPS), ("client.rgw", RGW_CAPS)):
@@ -142,18 +142,18 @@ def daemon_keys(cluster: Cluster, parameters: dict, known: set) -> tuple[dict, l
 
 
 def set_modules(cluster: Cluster, settings: dict) -> list:
-    """Manager modules' settings in the monitors' configuration database."""
+    """Write manager modules' settings to the monitors' configuration database."""
     rows = cluster.ask("config dump")
     have = {row["name"]: row["value"] for row in rows if row["section"] == "mgr"}
     wrong = {name: value for name, value in settings.items() if have.get(name) != value}
     for name, value in wrong.items():
-        # By force: modules' options are unknown to the monitors until a first manager runs.
+        # By force: the monitors do not know modules' options until a first manager runs.
         cluster.call("config set", who="mgr", name=name, value=value, force=True)
     return [f"{name} = {value}" for name, value in wrong.items()]
 
 
 def register(cluster: Cluster, parameters: dict) -> dict:
-    """OSDs, keys and CRUSH places, before any of the daemons runs."""
+    """Register OSDs, keys and CRUSH places, before any of the daemons runs."""
     osds = [
         (host, number, osd)
         for host, found in parameters["osds"].items()
@@ -188,17 +188,17 @@ def register(cluster: Cluster, parameters: dict) -> dict:
 
 
 def pool_command(cluster: Cluster, prefix: str, **arguments: object) -> None:
-    """A pool command; one replica and other things need to be meant."""
+    """Run a pool command; some, such as a size of one replica, require a confirmation."""
     cluster.call(prefix, yes_i_really_mean_it=True, **arguments)
 
 
 def placing_rule(cluster: Cluster, failure_domain: str) -> tuple[str, int] | None:
-    """Name and number of the rule that spreads replicas over racks, made if need be; None for
-    hosts, which is what Ceph's own rule does."""
+    """Return name and number of the rule that spreads replicas over racks, made if missing; None
+    for hosts, because Ceph's own rule spreads over hosts."""
     if failure_domain == "host":
         return None
     name = f"hotbed-{failure_domain}"
-    # Safe to repeat: the same rule again is accepted.
+    # Safe to repeat: Ceph accepts the same rule again.
     cluster.call("osd crush rule create-replicated", name=name, root="default", type=failure_domain)
     rules = cluster.ask("osd crush rule dump")
     return name, next(rule["rule_id"] for rule in rules if rule["rule_name"] == name)
@@ -207,7 +207,7 @@ def placing_rule(cluster: Cluster, failure_domain: str) -> tuple[str, int] | Non
 def make_pool(
     cluster: Cluster, wanted: dict, existing: dict, rule: tuple[str, int] | None = None
 ) -> list:
-    """Create a pool, or bring one to its wanted numbers."""
+    """Make a pool, or change an existing one to the wanted numbers."""
     name = wanted["name"]
     changed = []
     have = existing.get(name)
@@ -240,7 +240,7 @@ def make_pool(
 
 
 def wait_for_osds(cluster: Cluster, count: int, timeout_s: float) -> None:
-    """Until `count` OSDs are up and in; Refused names those that are not."""
+    """Wait until `count` OSDs are up and in; Refused names those that are down."""
     deadline = time.monotonic() + timeout_s
     while True:
         osds = cluster.ask("osd dump")["osds"]
@@ -253,7 +253,7 @@ def wait_for_osds(cluster: Cluster, count: int, timeout_s: float) -> None:
 
 
 def pools(cluster: Cluster, parameters: dict) -> dict:
-    """Pools, once the OSDs are up (each PG is then made once, at its place)."""
+    """Make the pools once the OSDs are up (so each PG is made once, at its place)."""
     wait_for_osds(cluster, parameters["osd_count"], parameters["timeout_s"])
     existing = {row["pool_name"]: row for row in cluster.ask("osd pool ls", detail="detail")}
     rule = placing_rule(cluster, parameters["failure_domain"])
@@ -267,8 +267,8 @@ def pools(cluster: Cluster, parameters: dict) -> dict:
 
 
 def connect() -> Cluster:
-    """A connection as client.admin, waiting for the monitors' quorum."""
-    import rados  # only the nodes have it
+    """Connect as client.admin, after the monitors have a quorum."""
+    import rados  # exists only on the nodes
 
     options = {"rados_mon_op_timeout": str(TIMEOUT_S), "client_mount_timeout": str(KEEP_TRYING_S)}
     handle = rados.Rados(conffile="/etc/ceph/ceph.conf", name="client.admin", conf=options)
@@ -280,7 +280,7 @@ def connect() -> Cluster:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     parameters = json.loads(sys.argv[1])
     step = {"register": register, "pools": pools}[parameters["step"]]
     try:

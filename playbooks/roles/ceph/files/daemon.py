@@ -1,8 +1,8 @@
-"""Starts a node's Ceph daemons of one kind by Debian's own units, now and at every boot.
+"""Start a node's Ceph daemons of one kind by Debian's own units, now and at every boot.
 
 Run on the daemons' node as ``python3 - PARAMETERS`` with a JSON object: kind (mon, mgr, osd,
-radosgw), instances, dropin (text of the units' drop-in). A daemon that is older than ceph.conf is
-restarted. One call in place of half a dozen tasks on every node. Prints {"changed": [what, ...]}.
+radosgw), instances, dropin (text of the units' drop-in). A daemon older than ceph.conf is
+restarted. One call replaces half a dozen tasks on every node. Prints {"changed": [what, ...]}.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 
 CONFIGURATION = Path("/etc/ceph/ceph.conf")
-SETTLE_S = 20  # a daemon that dies of its configuration does so within this time
+SETTLE_S = 20  # a daemon that fails on its configuration ends within this time
 
 
 def systemctl(*arguments: str) -> str:
-    """What systemctl prints; what it complains about ends the script."""
+    """Return the output of systemctl; a failure ends the script with its message."""
     done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0 and arguments[0] not in ("is-enabled", "is-active"):
         sys.exit(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or 'failed'}")
@@ -26,7 +26,7 @@ def systemctl(*arguments: str) -> str:
 
 
 def why(unit: str) -> str:
-    """The last words of a unit that did not start."""
+    """Return the last error of a unit that did not start."""
     journal = subprocess.run(
         ["journalctl", "--unit", unit, "--output", "cat", "--lines", "30", "--no-pager"],
         capture_output=True,
@@ -38,7 +38,7 @@ def why(unit: str) -> str:
 
 
 def write_dropin(kind: str, text: str) -> bool:
-    """Write the drop-in for all units of a kind; tells whether it changed."""
+    """Write the drop-in for all units of a kind; return True if it changed."""
     path = Path(f"/etc/systemd/system/ceph-{kind}@.service.d/hotbed.conf")
     if path.exists() and path.read_text() == text:
         return False
@@ -50,7 +50,7 @@ def write_dropin(kind: str, text: str) -> bool:
 
 
 def enable(units: list[str]) -> list[str]:
-    """Enable those of `units` that are not; returns them."""
+    """Enable the disabled units among `units`; return a sentence for each."""
     states = systemctl("is-enabled", *units).split()
     if len(states) != len(units):  # a unit without a file has no line
         sys.exit(f"the units {', '.join(units)} are not all there: is the package installed?")
@@ -61,7 +61,7 @@ def enable(units: list[str]) -> list[str]:
 
 
 def outdated(unit: str) -> bool:
-    """Whether the daemon runs with another configuration than the file now holds."""
+    """Return True if the configuration file is newer than the running daemon."""
     pid = systemctl("show", "--property", "MainPID", "--value", unit).strip()
     try:
         started = Path(f"/proc/{pid}").stat().st_mtime
@@ -71,7 +71,7 @@ def outdated(unit: str) -> bool:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     parameters = json.loads(sys.argv[1])
     kind = parameters["kind"]
     units = [f"ceph-{kind}@{instance}.service" for instance in parameters["instances"]]
@@ -82,7 +82,7 @@ def main() -> None:
     running = {unit for unit in units if systemctl("is-active", unit).strip() == "active"}
     again = [unit for unit in units if unit not in running or outdated(unit)]
     if again:
-        # `failed` stays until it is reset, and would hide that the start worked.
+        # `failed` stays until it is reset, and would hide a successful start.
         systemctl("reset-failed")
         systemctl("restart", *again)
         changed += [f"{unit} {'restarted' if unit in running else 'started'}" for unit in again]
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def wait(unit: str) -> None:
-    """A simple service counts as started at once: look again until it has opened its socket."""
+    """Wait until a unit has opened its socket; a simple service counts as started at once."""
     kind, _, instance = unit.removeprefix("ceph-").removesuffix(".service").partition("@")
     name = f"client.{instance}" if kind == "radosgw" else f"{kind}.{instance}"
     sockets = Path("/run/ceph")

@@ -1,9 +1,9 @@
-"""Makes one monitor's store, and on the first monitor the cluster's keys.
+"""Make one monitor's store, and on the first monitor the cluster's keys.
 
 Run on a monitor as ``python3 -c SCRIPT PARAMETERS``. PARAMETERS is a JSON object: name, fsid,
-monitors (address by name). Standard input holds the keys that the first monitor made, a JSON
-object {"mon": ..., "admin": ...}, or nothing on the first monitor itself. Prints
-{"changed": bool, "keys": {...}}; never shown or logged by the role, for it holds secrets.
+monitors (address by name). Standard input has the first monitor's keys, a JSON object {"mon": ...,
+"admin": ...}, or nothing on the first monitor itself. Prints {"changed": bool, "keys": {...}}. The
+role never shows or logs this output, which holds secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ADMIN_CAPS = "\n".join(f'\tcaps {daemon} = "allow *"' for daemon in ("mds", "mgr
 
 
 def call(*argv: str) -> str:
-    """Run a command; its last words end the script when it fails."""
+    """Run a command and return its output; if it fails, its last message ends the script."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no message"]
@@ -31,12 +31,12 @@ def call(*argv: str) -> str:
 
 
 def key_in(keyring: Path, entity: str) -> str:
-    """The key of `entity` in a keyring file."""
+    """Return the key of `entity` in a keyring file."""
     return call("ceph-authtool", str(keyring), "--name", entity, "--print-key")
 
 
 def write_private(path: Path, text: str) -> bool:
-    """Write a file that only root may read, whole or not at all; tells whether it changed."""
+    """Write a file that only root may read, atomically; return True if it changed."""
     if path.exists() and path.read_text() == text:
         return False
     handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -47,12 +47,12 @@ def write_private(path: Path, text: str) -> bool:
 
 
 def admin_keyring(key: str) -> str:
-    """Text of the administrator's keyring."""
+    """Return the text of the administrator's keyring."""
     return f"[client.admin]\n\tkey = {key}\n{ADMIN_CAPS}\n"
 
 
 def make_store(store: Path, parameters: dict, keys: dict) -> None:
-    """ceph-mon --mkfs into `store`; a half-made store is made anew."""
+    """Run ceph-mon --mkfs into `store`; a half-made store is replaced."""
     shutil.rmtree(store, ignore_errors=True)
     shutil.rmtree(store.with_name(f"{store.name}.new"), ignore_errors=True)
     new = store.with_name(f"{store.name}.new")
@@ -71,11 +71,11 @@ def make_store(store: Path, parameters: dict, keys: dict) -> None:
         )
     for path in [new, *new.rglob("*")]:
         shutil.chown(path, "ceph", "ceph")
-    new.rename(store)  # a store under its final name is a whole one
+    new.rename(store)  # a store under its final name is complete
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     parameters = json.loads(sys.argv[1])
     given = sys.stdin.read().strip()
     store = Path(f"/var/lib/ceph/mon/ceph-{parameters['name']}")

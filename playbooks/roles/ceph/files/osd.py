@@ -1,8 +1,8 @@
-"""Makes a node's OSDs' stores on raw devices (BlueStore) or in a folder (FileStore), without LVM.
+"""Make stores of a node's OSDs on raw devices (BlueStore) or in a folder (FileStore), without LVM.
 
 Run on the OSDs' node as ``python3 -c SCRIPT PARAMETERS``. PARAMETERS is a JSON object: osds (each
 with id, uuid and, for BlueStore, device), objectstore, and directory (FileStore). Standard input
-holds keys by entity (``osd.3``) as JSON. Prints {"changed": bool}.
+has keys by entity (``osd.3``) as JSON. Prints {"changed": bool}.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEAD_BYTES = 8 * 2**20  # labels and old superblocks lie here
+HEAD_BYTES = 8 * 2**20  # labels and old superblocks are here
 
 
 def fail(message: str) -> None:
@@ -23,7 +23,7 @@ def fail(message: str) -> None:
 
 
 def write_keyring(folder: Path, number: int, key: str) -> bool:
-    """Write the OSD's keyring; tells whether it changed."""
+    """Write the OSD's keyring; return True if it changed."""
     path, text = folder / "keyring", f"[osd.{number}]\n\tkey = {key}\n"
     if path.exists() and path.read_text() == text:
         return False
@@ -36,7 +36,7 @@ def write_keyring(folder: Path, number: int, key: str) -> bool:
 
 
 def clear(device: str) -> None:
-    """Zero the head of a device, so that no label of an earlier life is found there."""
+    """Zero the head of a device, so that no earlier label is found there."""
     handle = os.open(device, os.O_WRONLY)
     try:
         size = os.lseek(handle, 0, os.SEEK_END)
@@ -47,7 +47,7 @@ def clear(device: str) -> None:
 
 
 def make_folder(parameters: dict) -> Path:
-    """The OSD's empty folder: for BlueStore with a link to the device."""
+    """Make the OSD's empty folder, for BlueStore with a link to the device; return it."""
     folder = Path(f"/var/lib/ceph/osd/ceph-{parameters['id']}")
     if folder.is_symlink():
         folder.unlink()
@@ -68,7 +68,7 @@ def make_folder(parameters: dict) -> Path:
 
 
 def make_store(parameters: dict, key: str) -> None:
-    """ceph-osd --mkfs of one OSD into an empty folder."""
+    """Run ceph-osd --mkfs for one OSD into an empty folder."""
     number = str(parameters["id"])
     folder = make_folder(parameters)
     write_keyring(folder, parameters["id"], key)
@@ -89,10 +89,10 @@ def make_store(parameters: dict, key: str) -> None:
 
 
 def make(parameters: dict, key: str) -> bool:
-    """One OSD's store, unless it is there; tells whether anything changed."""
+    """Make one OSD's store unless it exists; return True if anything changed."""
     folder = Path(f"/var/lib/ceph/osd/ceph-{parameters['id']}")
     made = folder / "hotbed-made"
-    # The mark comes last: a store whose making was cut off is made anew.
+    # The mark is written last, so an incomplete store is made again.
     if made.exists() and made.read_text() == parameters["uuid"]:
         return write_keyring(folder, parameters["id"], key)
     make_store(parameters, key)
@@ -100,7 +100,7 @@ def make(parameters: dict, key: str) -> bool:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     parameters = json.loads(sys.argv[1])
     keys = json.loads(sys.stdin.read() or "{}")
     common = {name: parameters[name] for name in ("objectstore", "directory")}

@@ -1,9 +1,9 @@
-"""Lays out the files that fio reads in experiments, as a unit in the background.
+"""Lay out the files that fio reads in experiments, by a unit in the background.
 
 Run on a node as ``python3 - start|wait WANTED`` with a JSON object: jobs, bytes (of each file),
-name, directory, timeout_s. `start` returns at once; `wait` returns when the files are whole. Both
-print {"changed": bool}. Files are written through to the disk (direct I/O): reads of blocks that
-were only reserved would never reach it.
+name, directory, timeout_s. `start` returns at once; `wait` returns when the files are complete.
+Both print {"changed": bool}. Files are written through to the disk (direct I/O), because reads of
+blocks that were only reserved would never reach the disk.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import time
 from pathlib import Path
 
 UNIT = "hotbed-fio-layout"
-MARK = ".whole"  # written when all files are whole; holds what was asked for
+MARK = ".whole"  # written when all files are complete, with the text of `order`
 
 
 def files(wanted: dict) -> list[Path]:
-    """The files' paths, as fio names them."""
+    """Return the files' paths, with fio's names."""
     folder = Path(wanted["directory"])
     return [folder / f"{wanted['name']}.{job}.0" for job in range(wanted["jobs"])]
 
 
 def order(wanted: dict) -> str:
-    """What was asked for, in the mark's form."""
+    """Return the request in the mark's form."""
     return f"{wanted['jobs']} x {wanted['bytes']}"
 
 
 def whole(wanted: dict) -> bool:
-    """Whether all files are there, complete and of the wanted size."""
+    """Return True if all files exist, complete and of the wanted size."""
     mark = Path(wanted["directory"]) / MARK
     if not mark.exists() or mark.read_text().strip() != order(wanted):
         return False
@@ -40,7 +40,7 @@ def whole(wanted: dict) -> bool:
 
 
 def command(wanted: dict) -> list[str]:
-    """A fio that writes all files; what is in them does not matter, that it is written does."""
+    """Return a fio command that writes all files; their content does not matter."""
     return [
         *("fio", f"--name={wanted['name']}", f"--directory={wanted['directory']}"),
         *(f"--numjobs={wanted['jobs']}", f"--size={wanted['bytes']}", "--rw=write", "--bs=1M"),
@@ -50,7 +50,7 @@ def command(wanted: dict) -> list[str]:
 
 
 def state() -> tuple[str, str]:
-    """(ActiveState, Result) of the unit."""
+    """Return (ActiveState, Result) of the unit."""
     shown = subprocess.run(
         ["systemctl", "show", "--property", "ActiveState,Result", UNIT],
         capture_output=True,
@@ -62,7 +62,7 @@ def state() -> tuple[str, str]:
 
 
 def start(wanted: dict) -> bool:
-    """Start the unit unless the files are whole or it is at work."""
+    """Start the unit unless the files are complete or it runs already; return True if started."""
     if whole(wanted):
         return False
     if state()[0] in ("active", "activating"):
@@ -94,7 +94,7 @@ def start(wanted: dict) -> bool:
 
 
 def wait(wanted: dict) -> bool:
-    """Until the files are whole; ends the script with a sentence when they will not be."""
+    """Wait until the files are complete; end the script with a sentence if this fails."""
     deadline = time.monotonic() + wanted["timeout_s"]
     while not whole(wanted):
         active, result = state()
@@ -107,7 +107,7 @@ def wait(wanted: dict) -> bool:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     verb = {"start": start, "wait": wait}[sys.argv[1]]
     json.dump({"changed": verb(json.loads(sys.argv[2]))}, sys.stdout)
 

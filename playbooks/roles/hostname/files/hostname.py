@@ -1,4 +1,4 @@
-"""Gives a machine the name that the inventory has for it, or its old one back.
+"""Give a machine its name from the inventory, or its old name again.
 
 Run on the node as ``python3 - WANTED`` with a JSON object: `name`, `undo`. ceph-ansible and cephadm
 name daemons and CRUSH hosts by the machine's own name, and controllers know nodes by the spec's.
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 BEFORE = Path("/var/lib/hotbed/hostname.before")
-# cloud-init would bring the old name back at the next boot.
+# Otherwise cloud-init restores the old name at the next boot.
 CLOUD = Path("/etc/cloud/cloud.cfg.d/99-hotbed-hostname.cfg")
 
 
@@ -28,7 +28,7 @@ def call(name: str) -> None:
 
 
 def name_it(name: str) -> list[str]:
-    """The inventory's name."""
+    """Set the inventory's name; return the changes."""
     changed = []
     if CLOUD.parent.is_dir() and not CLOUD.exists():
         CLOUD.write_text("preserve_hostname: true\n")
@@ -43,7 +43,7 @@ def name_it(name: str) -> list[str]:
 
 
 def undo() -> list[str]:
-    """The name that it had before."""
+    """Restore the machine's previous name; return the changes."""
     changed = []
     if CLOUD.exists():
         CLOUD.unlink()
@@ -57,7 +57,7 @@ def undo() -> list[str]:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     wanted = json.loads(sys.argv[1])
     changed = undo() if wanted["undo"] else name_it(wanted["name"])
     json.dump({"changed": changed}, sys.stdout)

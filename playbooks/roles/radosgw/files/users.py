@@ -1,10 +1,10 @@
-"""Users of Ceph's object gateway: made where they are missing, with keys that the gateway draws.
+"""Make missing users of Ceph's object gateway, with keys that the gateway draws.
 
     python3 - '{"tenants": [...], "gateway": HOST, "address": IP, "port": 7480, "wait_s": 60}'
 
-prints {"keys": {tenant: {"accesskey": ..., "secretkey": ...}}, "changed": [words]}; what goes wrong
-is one sentence on standard error and exit code 1. It acts as the gateway of this machine, whose key
-is here, and no key is ever on a command line.
+prints {"keys": {tenant: {"accesskey": ..., "secretkey": ...}}, "changed": [words]}. An error is one
+sentence on standard error and exit code 1. The script acts as this machine's gateway with the
+gateway's key, and no key is ever on a command line.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import urllib.request
 from collections.abc import Callable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-NO_SUCH_USER = 22  # radosgw-admin's exit code where a user is missing
+NO_SUCH_USER = 22  # radosgw-admin's exit code for a missing user
 COMMAND_S = 60
 
 Admin = Callable[..., "tuple[int, str, str]"]
 
 
 class Failed(Exception):
-    """Told in one sentence."""
+    """Failure with a message of one sentence."""
 
 
 def admin_of(gateway: str) -> Admin:
-    """radosgw-admin as a gateway."""
+    """Return a function that runs radosgw-admin as a gateway."""
     identity = f"client.rgw.{gateway}"
     keyring = f"/var/lib/ceph/radosgw/ceph-rgw.{gateway}/keyring"
 
@@ -48,10 +48,10 @@ def admin_of(gateway: str) -> Admin:
 
 
 def wait(url: str, seconds: float, look: Callable[[str], object] | None = None) -> None:
-    """Until a gateway answers.
+    """Wait until a gateway answers.
 
     Raises:
-        Failed: it does not.
+        Failed: it does not answer in time.
     """
     end = time.monotonic() + seconds
     while True:
@@ -67,15 +67,15 @@ def wait(url: str, seconds: float, look: Callable[[str], object] | None = None) 
 def _look(url: str) -> None:
     try:
         urllib.request.urlopen(url, timeout=5).close()
-    except urllib.error.HTTPError as error:  # an answer all the same
+    except urllib.error.HTTPError as error:  # an HTTP error is an answer too
         error.close()
 
 
 def user(admin: Admin, tenant: str) -> tuple[dict[str, str], bool]:
-    """A user's keys, and whether it was made now.
+    """Return a user's keys, and True if the user was made now.
 
     Raises:
-        Failed: the gateway's store does not tell or make it.
+        Failed: the gateway's store cannot look up or make the user.
     """
     code, out, err = admin("user", "info", "--uid", tenant)
     made = code != 0
@@ -93,7 +93,7 @@ def user(admin: Admin, tenant: str) -> tuple[dict[str, str], bool]:
 
 
 def ensure(admin: Admin, tenants: list[str]) -> dict[str, object]:
-    """All users with their keys, and what was changed."""
+    """Return all users' keys and the changes; make missing users."""
     keys, changed = {}, []
     for tenant in tenants:
         if not NAME.fullmatch(tenant):
@@ -110,7 +110,7 @@ def _last(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module's text."""
+    """Run the script and return its exit code; see the module."""
     parameters = json.loads(arguments[0])
     try:
         wait(f"http://{parameters['address']}:{parameters['port']}/", parameters["wait_s"])

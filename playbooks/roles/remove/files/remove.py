@@ -1,9 +1,8 @@
-"""Takes away everything that a deployment brought to one machine, however far it had come.
+"""Remove everything that a deployment brought to one machine, however far it had come.
 
 Run on the node as ``python3 - WANTED`` with a JSON object (see the role's `remove_wanted`). Safe to
-repeat. Devices lose their labels only if they carry what Hotbed put there; a Ceph, an NFS server or
-a Swift that is not the testbed's stays whole. Prints {"changed": [what, ...], "strange": whether a
-Ceph that is not the testbed's is here}.
+repeat. Devices lose their labels only if these are Hotbed's; a foreign Ceph, NFS server or Swift
+stays complete. Prints {"changed": [what, ...], "strange": true if a foreign Ceph is here}.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ UNITS = ("hotbed-*",)
 TARGETS = ("ceph.target", *(f"ceph-{kind}.target" for kind in ("mon", "mgr", "osd", "radosgw")))
 CONF = "etc/ceph/ceph.conf"
 DROPINS = "etc/systemd/system/ceph-*@.service.d/hotbed.conf"
-# What tells that it is ours goes last: a removal that was cut off goes on.
+# The proof that it is ours goes last, so that an interrupted removal can resume.
 CEPH_DATA = (
     "var/lib/ceph/mon/ceph-*",
     "var/lib/ceph/mgr/ceph-*",
@@ -51,8 +50,8 @@ DATA = (
     "run/hotbed-swift",
 )
 ROOT = Path("/")
-# A node may be the machine that deploys: what root's Hotbed remembers there of testbeds, its locks,
-# and its connections to them (a folder with one called ssh), are not the node's.
+# A node may be the machine that deploys. Root's Hotbed keeps its records of testbeds, its locks and
+# its connections to testbeds (folders with a folder ssh) there; these are not the node's.
 STATE, RUN = "var/lib/hotbed", "run/hotbed"
 REMEMBERED = frozenset({"sites", "testbeds", "locks"})
 SWIFT_LINK, SWIFT_USER, COSBENCH_USER = Path("/etc/swift"), "hotbed-swift", "hotbed-cosbench"
@@ -63,13 +62,13 @@ UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def systemctl(*arguments: str) -> str:
-    """What systemctl prints; its failures are no reason to stop removing."""
+    """Return the output of systemctl; its failures do not stop the removal."""
     done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
     return done.stdout
 
 
 def fsid_of(conf: Path) -> str:
-    """The fsid in a ceph.conf; empty where it names none."""
+    """Return the fsid in a ceph.conf; empty if it names none."""
     for line in conf.read_text(errors="replace").splitlines():
         key, _, value = re.split("[#;]", line, maxsplit=1)[0].partition("=")
         if key.strip() == "fsid":
@@ -78,8 +77,8 @@ def fsid_of(conf: Path) -> str:
 
 
 def ceph_is_ours(wanted: dict) -> bool:
-    """Whether the Ceph on this machine is the testbed's: by ceph.conf, which a deployment writes
-    before anything else of it; where that is gone, by what only a deployment of ours leaves.
+    """Return True if the Ceph on this machine is the testbed's: by ceph.conf, which a deployment
+    writes first, or else by traces that only our deployments leave.
     """
     if (ROOT / CONF).exists():
         return fsid_of(ROOT / CONF) == wanted["fsid"]
@@ -89,12 +88,12 @@ def ceph_is_ours(wanted: dict) -> bool:
 
 
 def is_another_clusters(path: Path, wanted: dict) -> bool:
-    """Whether a file or folder is called by another cluster's fsid, as cephadm's are."""
+    """Return True if a file or folder is named by another cluster's fsid, as cephadm's are."""
     return bool(UUID.fullmatch(path.name)) and path.name != wanted["fsid"]
 
 
 def ceph_is_strange(wanted: dict) -> bool:
-    """Whether there is a Ceph on this machine that is somebody else's."""
+    """Return True if there is a foreign Ceph on this machine."""
     if any(is_another_clusters(path, wanted) for path in ROOT.glob("var/lib/ceph/*")):
         return True
     here = (ROOT / CONF).exists() or any(ROOT.glob("var/lib/ceph/*/ceph-*"))
@@ -102,13 +101,13 @@ def ceph_is_strange(wanted: dict) -> bool:
 
 
 def stop_units(units: tuple) -> list[str]:
-    """Stop every unit of these patterns."""
+    """Stop every unit of these patterns; return a sentence for each running one."""
     pattern = ["list-units", "--all", "--plain", "--no-legend", "--full", *units]
     loaded = [line.split()[0] for line in systemctl(*pattern).splitlines() if line.split()]
     running = [unit for unit in loaded if systemctl("is-active", unit).strip() == "active"]
     gateways = [unit for unit in running if unit.startswith("ceph-radosgw@")]
     if gateways:
-        # Without OSDs, which other nodes stop meanwhile, one waits until it is killed.
+        # Other nodes stop the OSDs meanwhile; without OSDs a gateway waits until it is killed.
         systemctl("stop", "--no-block", *gateways)
         systemctl("kill", "--signal=KILL", *gateways)
     if loaded:
@@ -134,13 +133,13 @@ def remove_path(path: Path) -> None:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder that nothing is in."""
+    """Remove an empty folder."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
 def remove_state() -> list[str]:
-    """Remove what the node kept, and nothing of the machine that deploys."""
+    """Remove the node's state, but nothing of the machine that deploys."""
     doomed = [path for path in sorted(ROOT.glob(f"{STATE}/*")) if path.name not in REMEMBERED]
     for path in doomed:
         remove_path(path)
@@ -149,7 +148,7 @@ def remove_state() -> list[str]:
 
 
 def remove_all(patterns: tuple, wanted: dict) -> list[str]:
-    """Remove what these patterns find."""
+    """Remove everything that matches these patterns."""
     changed = []
     for pattern in patterns:
         for path in sorted(ROOT.glob(pattern)):
@@ -162,9 +161,9 @@ def remove_all(patterns: tuple, wanted: dict) -> list[str]:
 
 
 def remove_files(wanted: dict) -> list[str]:
-    """Remove data, keys, settings and units; of Ceph and of NFS only those of the testbed."""
+    """Remove data, keys, settings and units; of Ceph and NFS only the testbed's."""
     changed = remove_all(CEPH_DATA, wanted) if ceph_is_ours(wanted) else []
-    # The distribution's own server keeps its state in the same folder; ours has its unit.
+    # The distribution's own server keeps its state in the same folder; our server has a unit.
     if (ROOT / GANESHA).exists():
         changed += remove_all((GANESHA_STATE,), wanted)
     changed += remove_all(DATA, wanted)
@@ -203,7 +202,7 @@ def unmount(wanted: dict) -> list[str]:
 
 
 def is_ours(head: bytes, wanted: dict) -> bool:
-    """Whether a device's head carries an OSD or a scratch file system of ours."""
+    """Return True if a device's head has an OSD or a scratch file system of ours."""
     if head.startswith(BLUESTORE):
         uuid = head[:128].split(b"\n")[1][:36].decode(errors="replace")
         return uuid in {osd["uuid"] for osd in wanted["osds"]}
@@ -212,7 +211,7 @@ def is_ours(head: bytes, wanted: dict) -> bool:
 
 
 def wipe(device: str, wanted: dict) -> list[str]:
-    """Zero the head of a device of ours, and give it back to root."""
+    """Zero the head of a device of ours, and return the device to root."""
     if not device or not Path(device).exists():
         return []
     handle = os.open(device, os.O_RDWR)
@@ -229,7 +228,7 @@ def wipe(device: str, wanted: dict) -> list[str]:
 
 
 def remove_swift(wanted: dict) -> list[str]:
-    """Swift's disks, user and link; its environment with the packages."""
+    """Remove Swift's disks, user and link; its environment only together with the packages."""
     changed = []
     devices = Path("/srv/hotbed-swift")
     for path in sorted(devices.glob("*")):
@@ -253,7 +252,7 @@ def remove_swift(wanted: dict) -> list[str]:
 
 
 def remove_link() -> list[str]:
-    """Swift's link to our settings; one that leads elsewhere is another Swift's."""
+    """Remove Swift's link to our settings; a link elsewhere belongs to another Swift."""
     if not SWIFT_LINK.is_symlink():
         return []
     if not os.readlink(SWIFT_LINK).startswith(SETTINGS):  # noqa: PTH115 - of Python 3.9
@@ -263,14 +262,14 @@ def remove_link() -> list[str]:
 
 
 def remove_user(name: str) -> list[str]:
-    """An account of ours, with what still runs as it: a replicator's pass belongs to no unit."""
+    """Remove an account of ours and its processes: a replicator's pass belongs to no unit."""
     subprocess.run(["pkill", "-KILL", "-u", name], capture_output=True, check=False)
     done = subprocess.run(["userdel", name], capture_output=True, check=False)
     return [f"user {name} removed"] if done.returncode == 0 else []
 
 
 def wipe_xfs(device: str, wanted: dict) -> list[str]:
-    """Zero the head of a disk that holds a file system with our label."""
+    """Zero the head of a disk with a file system of our label."""
     if not Path(device).exists():
         return []
     handle = os.open(device, os.O_RDWR)
@@ -287,7 +286,7 @@ def wipe_xfs(device: str, wanted: dict) -> list[str]:
 
 
 def forget_names() -> list[str]:
-    """Take our lines out of /etc/hosts and root's authorized keys."""
+    """Remove our lines from /etc/hosts and root's authorized keys."""
     changed = []
     patterns = (
         ("etc/hosts", rb"# BEGIN hotbed\r?\n.*?# END hotbed\r?(\n|$)"),
@@ -297,7 +296,7 @@ def forget_names() -> list[str]:
         path = ROOT / name
         if not path.exists():
             continue
-        # Bytes: what others wrote there is in any encoding, with any ends of lines.
+        # Bytes, because other programs' lines may have any encoding and line ends.
         text = path.read_bytes()
         left = re.sub(pattern, b"", text, flags=re.DOTALL)
         if left != text:
@@ -307,7 +306,7 @@ def forget_names() -> list[str]:
 
 
 def rewrite(path: Path, content: bytes) -> None:
-    """Replace a file's content whole or not at all; owner and mode stay."""
+    """Replace a file's content atomically; owner and mode stay."""
     new, before = path.with_name(f"{path.name}.hotbed-new"), path.stat()
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -326,7 +325,7 @@ def rewrite(path: Path, content: bytes) -> None:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     wanted = json.loads(sys.argv[1])
     ours, strange = ceph_is_ours(wanted), ceph_is_strange(wanted)
     changed = stop_units((*CEPH_UNITS, *UNITS) if ours else UNITS)

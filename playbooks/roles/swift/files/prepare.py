@@ -1,8 +1,8 @@
-"""Environment, user and disks of a Swift node: run there as ``python3 - look|make WANTED`` with a
-JSON object (see the role's `swift_wanted`).
+"""Prepare the environment, user and disks of a Swift node: run there as ``python3 - look|make
+WANTED`` with a JSON object (see the role's `swift_wanted`).
 
 `look` changes nothing and prints {problems: [sentence], needs_packages}; `make` prints {changed}.
-Standard library only. Safe to repeat; what an interrupted run left is taken up.
+Standard library only. Safe to repeat; a run resumes an interrupted one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LINK = Path("/etc/swift")
 
 
 def run(*argv: str, check: bool = True) -> str:
-    """What a command prints; its last words when it fails."""
+    """Return a command's output; with `check`, a failure ends the script with the last message."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if check and done.returncode != 0:
         sys.exit(f"{' '.join(argv[:3])} failed: {done.stderr.strip()[-300:]}")
@@ -29,12 +29,12 @@ def run(*argv: str, check: bool = True) -> str:
 
 
 def has_packages(wanted: dict) -> bool:
-    """Whether the environment holds the archive's content."""
+    """Return True if the environment has the archive's content."""
     return Path(wanted["venv"], f".packages-{wanted['digest']}").exists()
 
 
 def problems(wanted: dict) -> list[str]:
-    """What stands in the way, in sentences."""
+    """Return the obstacles, as sentences."""
     found = []
     mine = "{}.{}-{}".format(*sys.version_info[:2], platform.machine())
     if wanted["packages"] and mine != wanted["platform"]:
@@ -53,7 +53,7 @@ def problems(wanted: dict) -> list[str]:
 
 
 def look_at(device: str, wanted: dict) -> list[str]:
-    """A sentence when a disk cannot be taken."""
+    """Return a sentence if a disk cannot be taken."""
     where = f"disk {device} of node {platform.node()}"
     if not Path(device).exists():
         return [f"The {where} cannot be found: name one that exists."]
@@ -70,15 +70,15 @@ def look_at(device: str, wanted: dict) -> list[str]:
 
 
 def signature(device: str) -> tuple[str, str]:
-    """Label and type of what a device holds."""
+    """Return label and type of a device's content."""
     text = run("blkid", "-p", "-o", "export", device, check=False)
     pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return pairs.get("LABEL", ""), pairs.get("TYPE", pairs.get("PTTYPE", ""))
 
 
 def make_environment(wanted: dict) -> list[str]:
-    """A virtual environment with the archive's content, whole or not at all; none where no server
-    of Swift will run."""
+    """Make a virtual environment with the archive's content, atomically; none on a node without
+    servers of Swift."""
     if not wanted["packages"]:
         return []
     archive = Path(wanted["archive"])
@@ -105,8 +105,8 @@ def make_environment(wanted: dict) -> list[str]:
 
 
 def make_user(wanted: dict) -> list[str]:
-    """The folder of settings, the user that servers run as, and /etc/swift, where some of Swift's
-    programs look."""
+    """Make the folder of settings, the servers' user, and /etc/swift, because several of Swift's
+    programs look there."""
     changed = []
     etc = Path(wanted["etc"])
     if not etc.is_dir():
@@ -126,7 +126,7 @@ def make_user(wanted: dict) -> list[str]:
 
 
 def make_disks(wanted: dict) -> list[str]:
-    """XFS on each disk, all mounted by one unit, now and at every boot."""
+    """Make XFS on each disk; one unit mounts all, now and at every boot."""
     changed = []
     for disk in wanted["disks"]:
         label, _ = signature(disk["device"])
@@ -148,7 +148,7 @@ def make_disks(wanted: dict) -> list[str]:
 
 
 def unit(wanted: dict) -> str:
-    """One unit for all disks."""
+    """Return the text of one unit for all disks."""
     lines = []
     for disk in wanted["disks"]:
         path = f"{wanted['devices']}/{disk['name']}"
@@ -179,7 +179,7 @@ WantedBy=local-fs.target
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     verb, wanted = sys.argv[1], json.loads(sys.argv[2])
     if verb == "look":
         needs = wanted["packages"] and not has_packages(wanted)

@@ -1,4 +1,4 @@
-"""Looks at one machine and tells in sentences what stands in the way of a deployment.
+"""Check one machine and report the obstacles to a deployment in sentences.
 
 Run on the node as ``python3 - WANTED`` with a JSON object (see the role's `validate_wanted`);
 prints a JSON report. Changes nothing. Standard library only, Python 3.10 or newer.
@@ -19,7 +19,7 @@ from pathlib import Path
 HEAD = 1 << 20
 BLUESTORE, EXT4 = b"bluestore block device", b"\x53\xef"
 UNKNOWN = "data of a kind that is not known"
-NAMES = {  # what people call libblkid's types
+NAMES = {  # people's names for libblkid's types
     "ceph_bluestore": "a BlueStore",
     **dict.fromkeys(("ext2", "ext3", "ext4"), "an ext2/3/4 file system"),
     "xfs": "an XFS file system",
@@ -35,7 +35,7 @@ CEPH_PACKAGES = ("ceph-osd", "ceph-mon", "ceph-mgr", "ceph-common", "radosgw")
 
 
 def output(*argv: str) -> str:
-    """What a command prints, empty when it fails or is missing."""
+    """Return a command's output, empty if it fails or is missing."""
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
     try:
         return subprocess.run(
@@ -51,13 +51,13 @@ def output(*argv: str) -> str:
 
 
 def gib(count: int) -> str:
-    """Bytes for people."""
+    """Return bytes as text for people."""
     return f"{count / 2**30:.1f} GiB"
 
 
 def content(path: str, head: bytes) -> str | None:
-    """What a device holds, None when nothing: what libblkid recognises anywhere on it (superblocks
-    lie at the end, too), or else anything but zeros in its first megabyte, `head`.
+    """Return a device's content in words, None if empty: everything that libblkid recognises on it
+    (superblocks may be at the end), or else any non-zero byte in its first megabyte, `head`.
     """
     listing = output("wipefs", "--json", path)
     if not listing.strip() and not output("wipefs", "--version"):
@@ -70,8 +70,8 @@ def content(path: str, head: bytes) -> str | None:
 
 
 def made_by_us(number: str) -> bool:
-    """Whether it is a partition that Hotbed made for a store: its raw bytes are an earlier life's
-    of the whole disk, and nobody's now.
+    """Return True if Hotbed made this partition for a store: its raw bytes are leftovers of an
+    earlier use of the whole disk, without an owner.
     """
     try:
         lines = (Path("/sys/dev/block") / number / "uevent").read_text().splitlines()
@@ -81,28 +81,28 @@ def made_by_us(number: str) -> bool:
 
 
 def ext4_label(head: bytes) -> str:
-    """The volume label of an ext2/3/4 superblock."""
+    """Return the volume label of an ext2/3/4 superblock."""
     return head[1144:1160].rstrip(b"\0").decode(errors="replace")
 
 
 def bluestore_uuid(head: bytes) -> str:
-    """The OSD's UUID in a BlueStore label."""
+    """Return the OSD's UUID in a BlueStore label."""
     lines = head[:128].split(b"\n")
     return lines[1][:36].decode(errors="replace") if len(lines) > 1 else ""
 
 
 def mounts(mountinfo: str) -> dict[str, str]:
-    """Mount point by ``major:minor``, from the text of /proc/self/mountinfo."""
+    """Return the mount point by ``major:minor``, from the text of /proc/self/mountinfo."""
     found: dict[str, str] = {}
     for line in mountinfo.splitlines():
         fields = line.split()
-        # A bind mount of a device node is a mount of the file system it lies on, not of the device.
+        # A bind mount of a device node mounts the node's own file system, not the device.
         found.setdefault(fields[2], fields[4])
     return found
 
 
 def children(number: str) -> list[str]:
-    """Partitions of a disk and devices stacked on it."""
+    """Return the partitions of a disk and the devices stacked on it."""
     folder = Path("/sys/dev/block") / number
     if not folder.is_dir():
         return []
@@ -116,7 +116,7 @@ class Device:
     def __init__(
         self, node: str, use: str, path: str, allowed_mount: str | None, ours: bool = False
     ) -> None:
-        self.ours = ours  # in use, by what we deployed
+        self.ours = ours  # in use by our own deployment
         self.bytes = 0
         self.head = b""
         self.mounted_at: str | None = None
@@ -146,7 +146,7 @@ class Device:
 
     def _open(self, where: str, path: str, number: str) -> str | None:
         try:
-            # O_EXCL without O_CREAT: fails when the kernel itself (a mount, md, LVM) holds it.
+            # O_EXCL without O_CREAT fails if the kernel itself (a mount, md, LVM) holds the device.
             exclusive = 0 if self.mounted_at or self.ours else os.O_EXCL
             handle = os.open(path, os.O_RDONLY | exclusive)
         except OSError as error:
@@ -163,7 +163,7 @@ class Device:
         return None
 
     def stranger(self, where: str, path: str) -> str | None:
-        """A sentence when it holds something that is nobody's of ours."""
+        """Return a sentence if the device has foreign content."""
         found = content(path, self.head)
         if found is None or (found == UNKNOWN and self.made_by_us):
             return None
@@ -171,14 +171,14 @@ class Device:
 
 
 def check_size(where: str, have: int, need: int) -> str | None:
-    """A sentence when a device is too small."""
+    """Return a sentence if a device is too small."""
     if have >= need:
         return None
     return f"The {where} holds {gib(have)}; at least {gib(need)} are needed."
 
 
 def wipe_hint(path: str) -> str:
-    """How a user says that the data may go."""
+    """Return advice on how a user allows the loss of the data."""
     return (
         f"if it may go, run `wipefs -a {path} && dd if=/dev/zero of={path} bs=1M count=1` there or "
         "deploy with --wipe"
@@ -186,7 +186,7 @@ def wipe_hint(path: str) -> str:
 
 
 def check_osd(wanted: dict, osd: dict) -> tuple[int, str | None]:
-    """Size of an OSD's device, and a sentence when it cannot be taken."""
+    """Return the size of an OSD's device, and a sentence if it cannot be taken."""
     node, path = wanted["node"], osd.get("device", "")
     if not path:
         number = osd["id"]
@@ -196,7 +196,7 @@ def check_osd(wanted: dict, osd: dict) -> tuple[int, str | None]:
     device = Device(node, "OSD", path, None, ours)
     where = f"OSD device {path} of node {node}"
     problem = device.problem or check_size(where, device.bytes, wanted["osd_min_bytes"])
-    # An earlier deployment that was cut off, or is whole: the label is the first that is written.
+    # The label is written first: also an interrupted deployment of ours has it.
     ours = device.head.startswith(BLUESTORE) and bluestore_uuid(device.head) == osd["uuid"]
     if problem is None and not ours and not wanted["wipe"]:
         problem = device.stranger(where, path)
@@ -204,7 +204,7 @@ def check_osd(wanted: dict, osd: dict) -> tuple[int, str | None]:
 
 
 def check_osds(wanted: dict) -> tuple[list[int], list[str]]:
-    """Sizes of all OSDs' devices, and sentences on those that cannot be taken."""
+    """Return the sizes of all OSDs' devices, and sentences on those that cannot be taken."""
     node, osds = wanted["node"], wanted["osds"]
     if wanted["objectstore"] == "filestore" and len(osds) > 1:
         return [0], [f"Node {node} has {len(osds)} OSDs; with FileStore it can have one."]
@@ -213,7 +213,7 @@ def check_osds(wanted: dict) -> tuple[list[int], list[str]]:
 
 
 def check_scratch(wanted: dict) -> tuple[dict, str | None]:
-    """Size and state of the scratch device, and a sentence when it cannot be taken."""
+    """Return size and state of the scratch device, and a sentence if it cannot be taken."""
     path = wanted["scratch_device"]
     state = {"bytes": 0, "made": False, "mounted": False}
     if not path:
@@ -229,7 +229,7 @@ def check_scratch(wanted: dict) -> tuple[dict, str | None]:
 
 
 def installed(packages: list[str]) -> dict[str, str]:
-    """Version by package, of those of `packages` that are installed (Debian and Ubuntu)."""
+    """Return the versions of the installed packages among `packages` (Debian and Ubuntu)."""
     form = "${Package} ${Version} ${db:Status-Abbrev}\n"
     listing = output("dpkg-query", "-W", "-f", form, *packages)
     rows = (line.split() for line in listing.splitlines())
@@ -237,7 +237,7 @@ def installed(packages: list[str]) -> dict[str, str]:
 
 
 def candidates(packages: list[str]) -> dict[str, str]:
-    """Version that apt would install, by package; nothing when apt has no lists yet."""
+    """Return the version that apt would install, by package; empty while apt has no lists."""
     found, name = {}, ""
     for line in output("apt-cache", "policy", *packages).splitlines():
         if line and not line.startswith(" "):
@@ -248,13 +248,13 @@ def candidates(packages: list[str]) -> dict[str, str]:
 
 
 def major(version: str) -> int | None:
-    """16 from ``16.2.15+ds-0+deb12u2`` or ``1:16.2``."""
+    """Return the major version: 16 for ``16.2.15+ds-0+deb12u2`` or ``1:16.2``."""
     digits = version.split(":")[-1].split(".")[0]
     return int(digits) if digits.isdigit() else None
 
 
 def ceph_major(have: dict[str, str], coming: dict[str, str]) -> int | None:
-    """Ceph's major version, of what is installed or else of what would be."""
+    """Return Ceph's major version, of the installed packages or else of apt's."""
     for versions in (have, coming):
         for package in CEPH_PACKAGES:
             number = major(versions.get(package, ""))
@@ -264,7 +264,7 @@ def ceph_major(have: dict[str, str], coming: dict[str, str]) -> int | None:
 
 
 def check_packages(wanted: dict) -> tuple[list[str], int | None, list[str]]:
-    """Missing packages, Ceph's major version, and sentences."""
+    """Return missing packages, Ceph's major version, and sentences."""
     node = wanted["node"]
     packages = sorted(set(wanted["packages"]))
     have = installed(packages)
@@ -296,7 +296,7 @@ def check_packages(wanted: dict) -> tuple[list[str], int | None, list[str]]:
 
 
 def fsid_in(text: str) -> str | None:
-    """The fsid in a ceph.conf, "" where it names none, None for a file that says nothing."""
+    """Return the fsid in a ceph.conf, "" if it names none, None for a file without settings."""
     lines = [re.split("[#;]", line)[0].strip() for line in text.splitlines()]
     for line in lines:
         key, _, value = line.partition("=")
@@ -306,7 +306,7 @@ def fsid_in(text: str) -> str | None:
 
 
 def fsids(root: Path) -> dict[str, str]:
-    """Clusters by the file or folder that tells of them; "": of a cluster that is not named."""
+    """Return clusters (fsids) by the file or folder that shows them; "": a cluster without fsid."""
     found = {}
     try:
         conf = fsid_in((root / "etc/ceph/ceph.conf").read_text(errors="replace"))
@@ -323,7 +323,7 @@ def fsids(root: Path) -> dict[str, str]:
 
 
 def other_cluster(wanted: dict, root: Path = Path("/")) -> str | None:
-    """A sentence when the machine belongs to another Ceph cluster."""
+    """Return a sentence if the machine belongs to another Ceph cluster."""
     ours, found = wanted["fsid"], fsids(root)
     listing = ("list-units", "--plain", "--no-legend", "--type=service", "--state=running")
     running = output("systemctl", *listing, "ceph-*@*").split("\n")
@@ -340,7 +340,7 @@ def other_cluster(wanted: dict, root: Path = Path("/")) -> str | None:
 
 
 def time_kept() -> bool:
-    """Whether something keeps the clock: a container has its host's."""
+    """Return True if a service keeps the clock; a container uses its host's."""
     if output("systemd-detect-virt", "--container").strip() not in ("", "none"):
         return True
     units = ("chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service")
@@ -348,7 +348,7 @@ def time_kept() -> bool:
 
 
 def probe(wanted: dict) -> dict:
-    """The whole report."""
+    """Return the complete report."""
     problems: list[str | None] = []
     if os.geteuid() != 0:
         problems.append(f"Node {wanted['node']} must be managed as root (or with become).")

@@ -1,12 +1,11 @@
-"""Logical volumes for OSDs on one machine: looked at, made, taken away.
+"""Check, make or remove logical volumes for OSDs on one machine.
 
 Run on the node as ``python3 - WANTED``, a JSON object: `action` (check, make or remove), `node`,
-`deployer`, `volumes` ([{vg, lv, device}]), `min_bytes`, `wipe` (take devices that hold something),
-`engine` (what must run containers, or none), and for remove `fsid`, the cluster's. Prints
-{"problems": [sentence], "changed": [what]}. Standard library only. A deployer that makes OSDs by
-ceph-volume gets volumes and not devices: it takes no partition in a batch, and after a purge it
-refuses what the last one left (a physical volume, a volume group, a mapping), which is taken away
-here.
+`deployer`, `volumes` ([{vg, lv, device}]), `min_bytes`, `wipe` (take devices with content),
+`engine` (which must run containers, or none), and for remove `fsid`, the cluster's. Prints
+{"problems": [sentence], "changed": [what]}. Standard library only. A deployer that uses ceph-volume
+gets volumes, not devices: ceph-volume takes no partition in a batch. After a purge it refuses
+leftovers (a physical volume, a volume group, a mapping), which this script removes.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What a purge leaves on a device whose group is gone; other signatures are somebody else's. (An OSD
-# of ours lies on a volume: one on the device itself is another cluster's.)
+# Signatures that a purge leaves on a device without its group; others are foreign. (An OSD of ours
+# is on a volume: one on the device itself is another cluster's.)
 LEFT = frozenset({"LVM2_member"})
 ROOT = Path("/")
 
 
 def run(*argv: str) -> subprocess.CompletedProcess:
-    """A command with its output, whatever it came to."""
+    """Run a command and return its result, whatever its exit code."""
     try:
         return subprocess.run(argv, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -33,7 +32,7 @@ def run(*argv: str) -> subprocess.CompletedProcess:
 
 
 def must(*argv: str) -> str:
-    """What a command prints; ends the program with a sentence when it fails."""
+    """Return a command's output; end the program with a sentence if it fails."""
     done = run(*argv)
     if done.returncode != 0:
         words = done.stderr.strip().splitlines() or ["no reason given"]
@@ -42,14 +41,14 @@ def must(*argv: str) -> str:
 
 
 def mapper_name(volume: dict) -> str:
-    """The device mapper's name of a volume: dashes doubled, group and volume joined by one."""
+    """Return a volume's device mapper name: dashes doubled, group and volume joined by one."""
     return "-".join(volume[part].replace("-", "--") for part in ("vg", "lv"))
 
 
 def signatures(listing: str) -> list[str]:
-    """Types of signatures in the JSON of `wipefs --json`, which prints nothing where there is none.
+    """Return the types of signatures in the JSON of `wipefs --json`, which is empty for none.
 
-    An LVM2_member or a file system; a partition table is one too.
+    Such as an LVM2_member or a file system; a partition table counts too.
     """
     if not listing.strip():
         return []
@@ -57,13 +56,13 @@ def signatures(listing: str) -> list[str]:
 
 
 def tree(listing: str) -> dict:
-    """The device itself in the JSON of `lsblk`; {} when it is not in it."""
+    """Return the device itself in the JSON of `lsblk`; {} if it is missing there."""
     devices = json.loads(listing).get("blockdevices", []) if listing.strip() else []
     return devices[0] if devices else {}
 
 
 def in_use(device: dict, volume: dict) -> str | None:
-    """What holds a device, other than the wanted volume and ceph-volume; None: free."""
+    """Return the use of a device, other than the wanted volume and ceph-volume; None: free."""
     points = [point for point in device.get("mountpoints") or [] if point]
     if points:
         return f"mounted at {points[0]}"
@@ -77,31 +76,31 @@ def in_use(device: dict, volume: dict) -> str | None:
 
 
 def is_made(device: dict, volume: dict) -> bool:
-    """Whether the wanted volume lies on the device already."""
+    """Return True if the wanted volume is on the device already."""
     return any(child["name"] == mapper_name(volume) for child in device.get("children", []))
 
 
 def group_of(path: str) -> str:
-    """The volume group of a device; empty for none."""
+    """Return the volume group of a device; empty for none."""
     return run("pvs", "--noheadings", "--options", "vg_name", path).stdout.strip()
 
 
 def elsewhere(group: str, wanted: dict) -> list[str]:
-    """Devices of a group that nobody named: it cannot be removed without what is on them."""
+    """Return a group's devices outside `wanted`: its removal would destroy their content."""
     members = run("vgs", "--noheadings", "--options", "pv_name", group).stdout.split()
     named = {os.path.realpath(volume["device"]) for volume in wanted["volumes"]}
     return sorted(member for member in members if os.path.realpath(member) not in named)
 
 
 def look(volume: dict) -> tuple[dict, list[str]]:
-    """The device as lsblk sees it, and its signatures."""
+    """Return lsblk's description of the device, and its signatures."""
     columns = "NAME,TYPE,FSTYPE,SIZE,MOUNTPOINTS"
     listing = run("lsblk", "--json", "--bytes", "--output", columns, volume["device"]).stdout
     return tree(listing), signatures(run("wipefs", "--json", volume["device"]).stdout)
 
 
 def no_device(path: str) -> str | None:
-    """Why a path is no block device; None when it is one."""
+    """Return why a path is no block device; None if it is one."""
     try:
         mode = Path(path).stat().st_mode
     except OSError as error:
@@ -112,7 +111,7 @@ def no_device(path: str) -> str | None:
 
 
 def problem_of(volume: dict, wanted: dict) -> str | None:
-    """Why a device cannot be taken, in a sentence."""
+    """Return why a device cannot be taken, in a sentence."""
     path, node = volume["device"], wanted["node"]
     where = f"OSD device {path} of node {node}"
     reason = no_device(path)
@@ -125,7 +124,7 @@ def problem_of(volume: dict, wanted: dict) -> str | None:
     if used is not None:
         return f"The {where} is {used}: free it or name another one."
     group = group_of(path)
-    if group == volume["vg"]:  # cut off before the volume was made
+    if group == volume["vg"]:  # interrupted before the volume was made
         return None
     size = int(device.get("size") or 0)
     if size < wanted["min_bytes"]:
@@ -147,14 +146,14 @@ def problem_of(volume: dict, wanted: dict) -> str | None:
 
 
 def has_mapper() -> bool:
-    """Whether the kernel has a device mapper, loaded if need be."""
+    """Return True if the kernel has a device mapper; load it if needed."""
     if "device-mapper" not in Path("/proc/misc").read_text():
         run("modprobe", "dm_mod")
     return "device-mapper" in Path("/proc/misc").read_text()
 
 
 def machine_problems(wanted: dict) -> list[str]:
-    """What the machine itself lacks for this deployer."""
+    """Return what the machine itself lacks for this deployer."""
     node, deployer = wanted["node"], wanted["deployer"]
     problems = []
     inside = run("systemd-detect-virt", "--container").stdout.strip()
@@ -172,9 +171,9 @@ def machine_problems(wanted: dict) -> list[str]:
 
 
 def free(volume: dict, *, ours: bool) -> list[str]:
-    """Take volumes, groups and signatures off a device; with `ours` only what a store left."""
+    """Remove volumes, groups and signatures from a device; with `ours` only a store's leftovers."""
     path = volume["device"]
-    # Without LVM's commands a physical volume of somebody's group looks like one of no group.
+    # Without LVM's commands, a physical volume in a foreign group seems to be in no group.
     if no_device(path) is not None or run("pvs", "--version").returncode != 0:
         return []
     group = group_of(path)
@@ -184,7 +183,7 @@ def free(volume: dict, *, ours: bool) -> list[str]:
     if group:
         must("vgremove", "--force", "--force", "--yes", group)
         changed.append(f"{path}: volume group {group} removed")
-    # A mapping whose group is gone from the disk would keep the device busy for ever.
+    # A mapping without its group on the disk would keep the device busy for ever.
     for child in look(volume)[0].get("children", []):
         if child.get("type") == "lvm" and child["name"].startswith(("ceph--", "hotbed--")):
             must("dmsetup", "remove", "--retry", child["name"])
@@ -197,8 +196,8 @@ def free(volume: dict, *, ours: bool) -> list[str]:
 
 
 def osd_units(fsid: str) -> list[str]:
-    """The cluster's OSDs on this machine as systemd knows them, cephadm's and those of packages; a
-    machine may have OSDs of others."""
+    """Return systemd's names of the cluster's OSDs on this machine, cephadm's and those of
+    packages; the machine may also have other clusters' OSDs."""
     marks = sorted(ROOT.glob("var/lib/ceph/osd/ceph-*/ceph_fsid"))
     ours = [mark.parent.name for mark in marks if mark.read_text().strip() == fsid]
     names = [f"ceph-osd@{name.removeprefix('ceph-')}.service" for name in ours]
@@ -224,7 +223,7 @@ def make(volume: dict, wanted: dict) -> list[str]:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Run the script; see the module."""
     wanted = json.loads(sys.argv[1])
     os.environ["LC_ALL"] = "C"
     problems: list[str] = []
