@@ -1,6 +1,6 @@
-"""Confines a process that is about to run a stranger's policy: another user, no network, no home.
+"""Confinement of a process that runs a foreign policy: another user, no network, no home.
 
-A policy is pure, so that it needs neither. Standard library only: it runs on the admin node too.
+A policy is pure and needs none of them. Standard library only: this runs on the admin node too.
 ``python3 -m controllers.confine`` prints, as JSON, how far this machine allows it.
 """
 
@@ -55,7 +55,7 @@ def environment() -> dict[str, str]:
 
 @cache
 def outlook() -> Confinement:
-    """Return how `enter` would confine a process of this machine, found out by trying."""
+    """Return the confinement that `enter` would reach on this machine, found by trying."""
     done = subprocess.run(
         [sys.executable, "-m", "controllers.confine"],
         cwd=ROOT,
@@ -68,11 +68,11 @@ def outlook() -> Confinement:
 
 
 def enter(folders: Iterable[Path]) -> Confinement:
-    """Confine this process, which has one thread, for good, as far as the system allows.
+    """Confine this single-threaded process for good, as far as the system allows.
 
-    It becomes the user nobody if it was root, has no capability and gains none, has a network
-    of its own with nothing in it, and sees of folders that are not everybody's (homes, temporary
-    folders) only `folders`, the interpreter's and Hotbed's, to read.
+    A root process becomes the user nobody. The process has no capability, gains none, and has an
+    empty network of its own. In folders that are closed to other users (homes, temporary folders)
+    it sees only `folders`, the interpreter's and Hotbed's, read-only.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mount.argtypes = (*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
@@ -105,15 +105,14 @@ def enter(folders: Iterable[Path]) -> Confinement:
 
 
 def _needed(folders: Iterable[Path]) -> list[Path]:
-    """Folders without which the interpreter runs nothing, outermost ones alone."""
+    """Return the outermost folders that the interpreter needs to run."""
     wanted = {Path(sys.prefix), Path(sys.base_prefix), ROOT, *folders, *map(Path, sys.path)}
     known = sorted({path.resolve() for path in wanted if path.is_absolute() and path.is_dir()})
     return [path for path in known if not set(path.parents) & set(known)]
 
 
 def _hide(libc: ctypes.CDLL, needed: list[Path], home: Path) -> bool:
-    """Cover folders that are not everybody's, but for what is needed of them; False if the system
-    does not allow it."""
+    """Cover closed folders except what is needed in them; False if the system refuses."""
     closed = {p for path in needed for p in path.parents if not _mode(p) & 0o1}
     closed |= {home.resolve()} if home.is_dir() else set()
     closed -= {Path("/")}

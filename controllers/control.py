@@ -1,7 +1,7 @@
-"""The agent's verbs for controllers: start, stop, status and log, on the admin node.
+"""Agent verbs for controllers: start, stop, status and log, on the admin node.
 
-A controller runs as the systemd unit ``hotbed-controller@NAME``; one at a time, since two would
-undo each other's work. Whatever a killed one left is put back before anything else is started.
+A controller runs as the systemd unit ``hotbed-controller@NAME``. Only one runs at a time, since two
+would undo each other's work. Changes that a killed controller left are put back before any start.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class Control:
-    """The verbs on one admin node; folders, systemctl and store can be others in a test."""
+    """Verbs on one admin node; a test can replace folders, systemctl and store."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Control:
         """{name, seed, interval_s, signal, parameters?, code?} -> {name, journal, healed}.
 
         Raises:
-            UserError: bad settings, or a controller is running already.
-            StoreError: it could not be started; the sentence says why.
+            UserError: bad settings, or a controller is already running.
+            StoreError: the controller could not be started; the message gives the reason.
         """
         code = payload.get("code")
         name = _checked_name(payload.get("name"))
@@ -101,7 +101,7 @@ class Control:
         return {"name": name, "journal": str(folder / JOURNAL), "healed": healed}
 
     def _explain(self, settings: Settings, message: str) -> None:
-        """Raise what the service said of its failed start."""
+        """Raise the error that the service reported for its failed start."""
         outcome = _json(Path(settings.folder) / OUTCOME)
         if outcome is None:
             said = " ".join(message.split())
@@ -113,12 +113,12 @@ class Control:
     def stop(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """{name?} -> {name, was_running, code, reason, steps, restored, healed}.
 
-        Without a name, whichever runs. Nothing running is no error; leftovers of a killed
-        controller are put back (`healed`: what was changed for that).
+        Without a name, the running controller is stopped. Nothing running is no error. Leftovers of
+        a killed controller are put back; `healed` lists these changes.
 
         Raises:
-            StoreError: the store does not answer. The controller is stopped all the same; says
-                what stays steered.
+            StoreError: the store does not answer. The controller is stopped all the same. The
+                message lists the changes still in force.
         """
         wanted = payload.get("name")
         if wanted is not None:
@@ -159,7 +159,7 @@ class Control:
             ) from error
 
     def _steered(self) -> dict[str, list[str]]:
-        """Return the changes that are still in force, by controller."""
+        """Return the changes still in force, by controller."""
         return {
             path.parent.name: steered(path.with_name(JOURNAL))
             for path in sorted(self._folders.glob(f"*/{SAVED}"))
@@ -199,7 +199,7 @@ class Control:
             raise UserError(
                 f"controller {name} has no journal on this testbed (there are: {known or 'none'})"
             ) from None
-        # Journals are ASCII: a piece may end anywhere.
+        # Journals are ASCII, so a piece may end anywhere.
         return {
             "text": data.decode("ascii", "replace"),
             "offset": offset + len(data),
@@ -230,7 +230,7 @@ class Control:
             raise HotbedError(f"systemctl {arguments[0]} failed: {error}") from error
 
     def _heal(self) -> list[dict[str, Any]]:
-        """Put back what killed controllers left; the changes made for that."""
+        """Put back the changes that killed controllers left; return the effects."""
         effects: list[Effect] = []
         for path in sorted(self._folders.glob(f"*/{SAVED}")):
             settings = Settings(path.parent.name, {}, 0, 1.0, "node", str(path.parent))
@@ -239,7 +239,7 @@ class Control:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One start or stop at a time."""
+        """Allow one start or stop at a time."""
         with held(self._folders / ".lock"):
             yield
 
@@ -248,7 +248,7 @@ def unpack(code: object, directory: Path) -> None:
     """Unpack a base64 tar that holds one folder of plain files into `directory`.
 
     Raises:
-        UserError: not such an archive, too large, or a name that leads out of it.
+        UserError: no such archive, too large, or a name that leads out of `directory`.
     """
     try:
         raw = base64.b64decode(str(code), validate=True)
@@ -271,7 +271,7 @@ def _json(path: Path) -> Any:
 
 
 def _last_step(journal: Path) -> dict[str, Any] | None:
-    """The last whole step of a journal in short."""
+    """Return a summary of the last whole step of a journal."""
     try:
         with journal.open("rb") as file:
             size = file.seek(0, io.SEEK_END)
@@ -295,8 +295,8 @@ def _last_step(journal: Path) -> dict[str, Any] | None:
 
 
 def steered(path: Path) -> list[str]:
-    """Return the changes in a controller's journal, in words: affinities that differ from the first
-    ones observed, and the number of all other changes."""
+    """Return the changes in a controller's journal as text: affinities that differ from the first
+    observed ones, and the number of all other changes."""
     try:
         steps = [step for step in read_journal(path).steps if step["observation"]]
     except UserError:
@@ -319,20 +319,20 @@ def steered(path: Path) -> list[str]:
 
 
 def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb ``control-start``."""
+    """Run the verb ``control-start``."""
     return Control().start(payload)
 
 
 def stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb ``control-stop``."""
+    """Run the verb ``control-stop``."""
     return Control().stop(payload)
 
 
 def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb ``control-status``."""
+    """Run the verb ``control-status``."""
     return Control().status(payload)
 
 
 def log(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Verb ``control-log``."""
+    """Run the verb ``control-log``."""
     return Control().log(payload)

@@ -1,8 +1,8 @@
-"""One decision of a policy, by way of JSON: what is journalled is exactly what was decided on.
+"""One decision of a policy through JSON, so that the journal holds exactly the policy's input.
 
-State, observation and actions pass through JSON on their way to and from the policy, in the
-running controller (`controllers/decider.py`) and in a replay alike. A policy therefore cannot
-keep anything but its state, and cannot change what it was given.
+State, observation and actions pass through JSON on their way to and from the policy, both in the
+running controller (`controllers/decider.py`) and in a replay. A policy therefore keeps nothing but
+its state and cannot change its input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = get_args(Action)
 
 
 class PolicyError(Exception):
-    """A policy raised, hung, died or returned something that it must not; ends its controller."""
+    """Error of a policy that raised, hung, died or returned something illegal."""
 
 
 @dataclass(frozen=True)
@@ -39,26 +39,26 @@ class Decision:
 
 
 class Decider(Protocol):
-    """Has one policy decide; the loop does not care in which process.
+    """Runner of one policy's decisions; the loop does not care in which process.
 
-    `needs` and `parameters` are what the policy declares, defaults included.
+    `needs` and `parameters` are the policy's declarations, defaults included.
     """
 
     needs: Needs
     parameters: dict[str, Any]
 
     def initial(self) -> Mapping[str, Any]:
-        """The policy's first state. Raises PolicyError."""
+        """Return the policy's first state. Raises PolicyError."""
 
     def decide(self, state: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision:
-        """One decision. Raises PolicyError."""
+        """Make one decision. Raises PolicyError."""
 
     def close(self) -> None:
-        """Let go of the policy."""
+        """Release the policy."""
 
 
 def initial(policy: LoopPolicy) -> dict[str, Any]:
-    """The policy's first state as JSON-able data. Raises PolicyError."""
+    """Return the policy's first state as JSON-able data. Raises PolicyError."""
     try:
         return _state(policy.initial(), "initial()")
     except PolicyError:
@@ -73,7 +73,7 @@ def decide(
     observation: Mapping[str, Any],
     read: Callable[[Mapping[str, Any]], Observation] = observation_from_json,
 ) -> Decision:
-    """What `policy` makes of JSON-able `state` and `observation`. Raises PolicyError."""
+    """Return the decision of `policy` on JSON-able data. Raises PolicyError."""
     try:
         returned = policy.decide(state, read(observation))
     except Exception as error:
@@ -106,7 +106,7 @@ def _short(value: object) -> str:
 
 
 class InProcess:
-    """A policy in this process: for simulation and replay, without protection from hanging."""
+    """Policy in this process, for simulation and replay; not protected from hanging."""
 
     def __init__(self, policy: LoopPolicy) -> None:
         self._policy = policy
@@ -125,4 +125,4 @@ class InProcess:
         return decide(self._policy, before, observation, self._read)
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Do nothing; there is nothing to release."""

@@ -1,8 +1,8 @@
-"""A policy in a process of its own, so that one that hangs, dies or exits harms nobody else.
+"""A policy in its own process, so that a policy that hangs, dies or exits harms no other process.
 
 `ChildDecider` is the loop's side. The child (``python3 -m controllers.decider``) reads one JSON
-line with the controller's name, parameters and seed, then one line a decision, and answers each
-with one line. What a policy prints goes to standard error.
+line with the controller's name, parameters and seed, then one line per decision, and answers each
+with one line. The policy's prints go to standard error.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ChildDecider:
-    """Starts the child and talks to it; `limit_s` is the time that one decision may take.
+    """Parent side of the child process; one decision may take `limit_s` seconds.
 
-    Nobody but the child runs any of the policy's code. A stranger's is confined there
-    (controllers/confine.py).
+    Only the child runs the policy's code. Foreign code is confined there (controllers/confine.py).
     """
 
     def __init__(
@@ -52,8 +51,8 @@ class ChildDecider:
         *,
         limit_s: float = 10.0,
     ) -> None:
-        """Raises UserError for unknown names and parameters, PolicyError for a policy that fails
-        to start within `START_LIMIT_S`."""
+        """Raise UserError for unknown names and parameters, PolicyError if the policy does not
+        start within `START_LIMIT_S`."""
         self._limit_s = limit_s
         self._received = b""
         controller = find(name, controllers_dirs)
@@ -67,7 +66,7 @@ class ChildDecider:
             env=environment() if foreign else dict(os.environ, PYTHONPATH=path),
             cwd=ROOT if foreign else None,
             bufsize=0,
-            start_new_session=True,  # a Ctrl-C at the terminal is the loop's to handle
+            start_new_session=True,  # the loop handles a Ctrl-C at the terminal
         )
         if self._process.stderr is not None:
             threading.Thread(target=_tell, args=[self._process.stderr], daemon=True).start()
@@ -97,11 +96,11 @@ class ChildDecider:
             raise
 
     def initial(self) -> Mapping[str, Any]:
-        """The policy's first state."""
+        """Return the policy's first state."""
         return self._initial
 
     def decide(self, state: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision:
-        """One decision. Raises PolicyError; the child is gone when it hung or died."""
+        """Make one decision. Raises PolicyError; a child that hung has been killed."""
         answer = self._ask({"state": state, "observation": observation}, self._limit_s, "decide()")
         if not {"state", "actions"} <= answer.keys():
             raise PolicyError("decide(): the policy's process gave no answer")
@@ -133,7 +132,7 @@ class ChildDecider:
         return answer
 
     def _exchange(self, line: bytes, deadline: float) -> bytes:
-        """Write `line` and read one, both without blocking beyond `deadline`."""
+        """Write `line` and read one line, without blocking beyond `deadline`."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -169,12 +168,12 @@ class ChildDecider:
 def open_decider(
     controller: Controller, parameters: Mapping[str, object], seed: int, *, limit_s: float = 10.0
 ) -> Decider:
-    """Open a controller's policy: Hotbed's own in this process, which saves a tenth of a second,
-    others in one of their own, as they may hang or exit.
+    """Open a controller's policy: Hotbed's own in this process, which saves 0.1 s, any other in its
+    own process, as it may hang or exit.
 
     Raises:
-        UserError: it does not load, or refuses the parameters.
-        PolicyError: it does not start.
+        UserError: the policy does not load, or refuses the parameters.
+        PolicyError: the policy does not start.
     """
     if not controller.outside:
         return InProcess(create(controller, parameters, seed))
@@ -188,7 +187,7 @@ def declared(
     """Return the needs and the parameters, defaults included, that a controller declares.
 
     Raises:
-        UserError: it cannot be created with these parameters.
+        UserError: the policy cannot be created with these parameters.
     """
     try:
         with closing(open_decider(controller, parameters, seed)) as decider:
@@ -198,14 +197,14 @@ def declared(
 
 
 def _tell(said: IO[bytes]) -> None:
-    """Pass on what a stranger's policy prints, without what would act on a terminal."""
+    """Pass on the prints of a foreign policy, without terminal control sequences."""
     with said:
         while text := said.readline(_CHUNK):
             print(clean(text.decode(errors="replace")), end="", file=sys.stderr)
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """The child: create the policy, then decide until the other side is gone."""
+    """Run the child: create the policy, then decide until the parent is gone."""
 
     def answer(data: Mapping[str, Any]) -> None:
         answers.write(json.dumps(data, separators=(",", ":")).encode() + b"\n")
@@ -216,7 +215,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         dirs = [Path(directory) for directory in start["controllers_dirs"]]
         if start["confined"]:
             enter(dirs)
-            _end_with_parent()  # which the kernel has forgotten with the change of the user
+            _end_with_parent()  # the kernel drops this setting when the user changes
         policy = create(find(start["name"], dirs), start["parameters"], start["seed"])
         answer(_introduction(policy))
     except (UserError, PolicyError) as error:
@@ -242,7 +241,7 @@ def _introduction(policy: LoopPolicy) -> dict[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Whatever happens to the loop, this process goes with it, and only with it."""
+    """Make the kernel kill this process when its parent ends, however the parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Compiled loops where numba is installed, the same functions as plain Python where it is not."""
+"""Compiled loops if numba is installed, else the same functions as plain Python."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ try:
     from controllers.jit_cache import keep_safely
 
     COMPILED = True
-except ImportError:  # an admin node has the distribution's numpy only
+except ImportError:  # an admin node has only the distribution's numpy
     COMPILED = False
 
 THREADS = max(1, min(os.cpu_count() or 1, 16))
 
 
 def njit(function: F) -> F:
-    """Compile `function` on first use (kept on disk from then on) and let go of the GIL in it.
+    """Compile `function` on first use (cached on disk) and release the GIL in it.
 
-    `error_model="numpy"` leaves out the check for a division by zero; fast-math stays off, so
-    that sums are the same everywhere.
+    `error_model="numpy"` leaves out the check for a division by zero; fast-math stays off, so that
+    sums are the same on every machine.
     """
     if not COMPILED:
         return function
@@ -35,10 +35,10 @@ def njit(function: F) -> F:
 
 
 def in_threads(function: Callable[[int], None], chunks: int) -> None:
-    """Call ``function(0) ... function(chunks - 1)``, side by side where that helps.
+    """Call ``function(0) ... function(chunks - 1)``, in parallel if that helps.
 
-    The split into chunks is the caller's, so that results do not depend on how many threads this
-    machine has.
+    The caller chooses the chunks, so that results do not depend on this machine's number of
+    threads.
     """
     if not COMPILED or THREADS == 1 or chunks <= 1:
         for chunk in range(chunks):

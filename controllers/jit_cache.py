@@ -1,12 +1,12 @@
-"""numba's files of compiled loops, safe for processes that compile at the same time.
+"""Cache files of numba's compiled loops, safe for processes that compile at the same time.
 
-numba (0.68, `numba.core.caching.IndexDataCacheFile`) names a data file in a function's index before
-it has written it, and takes a name again for other code: once the source was changed, or when two
-processes compile for different types at once. Who reads in between runs code of an older source, or
-of other types: a wrong decision, once, on a busy machine. It also knows a function by its own
-source file alone, not by those of the compiled functions that it calls from other modules. Here a
-file is written before it is named, under a name that is never given again, and an index is fresh
-only while the sources of all callees are the same.
+numba (0.68, `numba.core.caching.IndexDataCacheFile`) has two defects. It lists a data file in a
+function's index before the file is written. It also reuses a name for other code: after a source
+change, or when two processes compile for different types at once. A process that reads in between
+runs code of an older source or of other types: one wrong decision on a busy machine. A function's
+stamp also covers only its own source file, not the compiled functions that it calls from other
+modules. Here a file is written before it is listed, under a name that is never reused. An index is
+valid only while the sources of all callees are the same.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from numba.core.dispatcher import Dispatcher
 
 
 class SafeFiles(IndexDataCacheFile):
-    """One function's index and data files."""
+    """Index and data files of one function."""
 
     def save(self, key: object, data: object) -> None:
-        """Keep compiled `data` for `key`. Of several processes that save at once, entries of some
-        may be lost (these compile once more), and none is ever mistaken for another."""
+        """Keep compiled `data` for `key`. Processes that save at once may lose entries (these
+        compile again), but no entry is ever mistaken for another."""
         name = self._data_name(uuid.uuid4().int)  # type: ignore[no-untyped-call]
         self._save_data(name, data)  # type: ignore[no-untyped-call]
         overloads = {**self._load_index(), key: name}  # type: ignore[no-untyped-call]
@@ -33,14 +33,14 @@ class SafeFiles(IndexDataCacheFile):
         named = set(overloads.values())
         mine = glob.escape(self._index_name.removesuffix(".nbi")) + ".*.nbc"
         for path in Path(self._cache_path).glob(mine):
-            if path.name not in named:  # of an older source; who is about to read it compiles
+            if path.name not in named:  # of an older source; a process about to read it compiles
                 path.unlink(missing_ok=True)
 
 
 def keep_safely(compiled: Any) -> None:
-    """Have `compiled`, a function that numba keeps on disk, kept by `SafeFiles`.
+    """Make `SafeFiles` keep `compiled`, a function that numba caches on disk.
 
-    A numba that keeps its files in another way than the one above is left alone.
+    A numba with another cache layout is left alone.
     """
     files = _files(compiled)
     if type(files) is not IndexDataCacheFile:

@@ -1,9 +1,9 @@
-"""A controller's journal: what was sensed, decided and done, one JSON line a step.
+"""Journal of a controller: what was sensed, decided and done, one JSON line per step.
 
-The first line is a header (policy, parameters, seed, interval, needs, code hash, signal), then
-one line a step, and a footer when the controller ended in an orderly way. Every line is on the
-disk before the next step, so that a kill loses at most the line that was being written: a torn last
-line is left out when reading.
+The first line is a header (policy, parameters, seed, interval, needs, code hash, signal). Then
+follow one line per step, and a footer if the controller ended in an orderly way. Every line is on
+the disk before the next step, so a kill loses at most the line being written: a reader leaves out a
+torn last line.
 """
 
 from __future__ import annotations
@@ -26,50 +26,49 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def needs_to_json(needs: Needs) -> dict[str, list[str]]:
-    """Needs as sorted lists."""
+    """Return needs as sorted lists."""
     return {"senses": sorted(needs.senses), "acts": sorted(needs.acts)}
 
 
 def needs_from_json(data: Mapping[str, Sequence[str]]) -> Needs:
-    """The inverse of `needs_to_json`."""
+    """Return the needs that `needs_to_json` wrote."""
     return Needs(frozenset(data["senses"]), frozenset(data["acts"]))
 
 
 def canonical(value: object) -> object:
-    """`value` as it comes back from JSON: tuples are lists, keys strings.
+    """Return `value` as it comes back from JSON: tuples are lists, keys strings.
 
     Raises:
-        ValueError, TypeError: it holds something that JSON cannot say, NaN included.
+        ValueError, TypeError: it holds something that JSON cannot represent, NaN included.
     """
     return json.loads(json.dumps(value, allow_nan=False))
 
 
 class Json(str):
-    """Text that is JSON already, from `encode`: a journal's line takes it as it is."""
+    """Text from `encode` that is JSON already; a journal line takes it unchanged."""
 
     __slots__ = ()
 
 
 def encode(value: object) -> Json:
-    """`value` as it stands in a journal's line; a `Json` is left alone.
+    """Return `value` as JSON for a journal line; a `Json` is left alone.
 
     Raises:
-        ValueError, TypeError: it holds something that JSON cannot say, NaN included.
+        ValueError, TypeError: it holds something that JSON cannot represent, NaN included.
     """
     return value if isinstance(value, Json) else Json(_ENCODER.encode(value))
 
 
 def joined(members: Mapping[str, object]) -> Json:
-    """`encode` of a mapping whose values are encoded one by one."""
+    """Return `encode` of a mapping, with each value encoded separately."""
     each = [f"{encode(name)}:{encode(value)}" for name, value in members.items()]
     return Json("{" + ",".join(each) + "}")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One line. `observation` and the states are None where it did not come to them; who has the
-    observation's JSON at hand gives that, as a large one takes longer to encode than to decide on.
-    """
+    """One journal line. `observation` and the states are None if the step ended before them. A
+    caller may pass the observation's JSON: a large one takes longer to encode than to decide on."""
 
     step: int
     t_s: float
@@ -86,10 +85,10 @@ class Step:
 
 
 class JournalWriter:
-    """Appends to one file; use as a context manager or call `close`."""
+    """Writer that appends to one file; use as a context manager or call `close`."""
 
     def __init__(self, path: Path, *, sync: bool = True) -> None:
-        """Make the file.
+        """Create the file.
 
         Args:
             path: the journal.
@@ -97,7 +96,7 @@ class JournalWriter:
 
         Raises:
             UserError: the file exists: a journal is never overwritten.
-            OSError: it cannot be made. Every method raises OSError when it cannot write its line.
+            OSError: it cannot be created. Every method raises OSError if it cannot write its line.
         """
         make_folder(path.parent)
         try:
@@ -107,16 +106,16 @@ class JournalWriter:
         self._path, self._sync = path, sync
 
     def header(self, **values: object) -> None:
-        """The first line."""
+        """Write the first line."""
         self._line({"schema": SCHEMA, "header": True, **values})
 
     def step(self, step: Step) -> None:
-        """One step."""
+        """Write one step."""
         named = {member.name: getattr(step, member.name) for member in fields(step)}
         self._line({"schema": SCHEMA, **named})
 
     def footer(self, reason: str, restored: Sequence[Effect]) -> None:
-        """The last line."""
+        """Write the last line."""
         self._line(_footer(reason, restored))
 
     def _line(self, data: Mapping[str, object]) -> None:
@@ -142,7 +141,7 @@ class JournalWriter:
 
 
 def end_journal(path: Path, reason: str, restored: Sequence[Effect]) -> int | None:
-    """Write the footer of a controller that died; a torn last line is removed.
+    """Write the footer of a controller that died, after removing a torn last line.
 
     Returns:
         The number of steps in the journal; None if it has a footer already.
@@ -166,7 +165,7 @@ def _footer(reason: str, restored: Sequence[Effect]) -> dict[str, object]:
 
 
 def effect_to_json(effect: Effect) -> dict[str, Any]:
-    """An effect; numbers that JSON cannot say become null."""
+    """Return an effect as JSON-able data; numbers that JSON cannot represent become null."""
     detail = {k: v if math.isfinite(v) else None for k, v in effect.detail.items()}
     return {
         "ok": effect.ok,
@@ -178,7 +177,7 @@ def effect_to_json(effect: Effect) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Journal:
-    """A journal that was read. `torn` tells that the last line was cut off and left out."""
+    """Journal that was read. `torn` is True if the last line was cut off and left out."""
 
     header: Mapping[str, Any]
     steps: Sequence[Mapping[str, Any]] = ()

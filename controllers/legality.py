@@ -1,4 +1,4 @@
-"""Whether the actions that a policy returned may be carried out at all."""
+"""Check that the actions of a policy are allowed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BALANCER_MODES = ("upmap", "none")
 
 
 def senses_for(needs: Needs) -> frozenset[str]:
-    """What must be sensed: what the policy asks for, and what its actions are checked against."""
+    """Return the senses that the policy needs, plus those to check its actions against."""
     extra = set()
     if PRIMARY_AFFINITY in needs.acts:
         extra.add(OSDS)
@@ -51,7 +51,7 @@ def senses_for(needs: Needs) -> frozenset[str]:
 
 
 def illegal(actions: object, observation: Observation, needs: Needs) -> str | None:
-    """Why `actions` must not be carried out, as one clause; None when they may be."""
+    """Return why `actions` must not be carried out, as one clause; None if they may be."""
     if not isinstance(actions, Sequence) or isinstance(actions, (str, bytes)):
         return f"decide() returned {type(actions).__name__} instead of a sequence of actions"
     if not actions:
@@ -118,7 +118,7 @@ def _in_range(value: object, low: float, high: float) -> bool:
 
 
 def _twice(actions: Iterable[Action]) -> str | None:
-    """Two different orders for the same thing in one step have no defined outcome."""
+    """Return an error if a step orders the same thing twice: the outcome is undefined."""
     seen: set[object] = set()
     for action in actions:
         subject: object = (action.kind, getattr(action, "osd", None))

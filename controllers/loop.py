@@ -1,9 +1,9 @@
-"""The control loop: sense, decide, act, journal, wait for the interval.
+"""Control loop: sense, decide, act, journal, wait for the interval.
 
 A failed sense or act is journalled and the next step follows; several in a row end the loop. A
-policy that raises, hangs or returns an illegal action ends it at once, and so does a journal that
-cannot be written: nothing is steered unseen. However it ends, the store is put back as it was
-found. Time comes from an injected clock, so that the same loop runs on virtual time.
+policy that raises, hangs or returns an illegal action ends it at once. So does a journal that
+cannot be written, as nothing may be steered without a record. However the loop ends, the store is
+restored. Time comes from an injected clock, so that the same loop runs on virtual time.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ EXIT_FAILED = 1  # sensing or acting failed too often
 EXIT_USER = 2  # the configuration is wrong
 EXIT_POLICY = 3  # the policy raised, hung or returned an illegal action
 EXIT_NOT_RESTORED = 4
-EXIT_DIED = 5  # killed: written by whoever came next
+EXIT_DIED = 5  # killed: the next controller or command writes this
 
 
 class Clock(Protocol):
     """Time for the loop."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds that never go back."""
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait; True as soon as the loop is to stop."""
+        """Wait `seconds`; True as soon as the loop must stop."""
 
 
 class RealClock:
-    """Real time; `stop()` (from a signal handler, say) ends the loop."""
+    """Real time; `stop()` ends the loop, for example from a signal handler."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -71,17 +71,17 @@ class RealClock:
         return self._stopped.wait(max(0.0, seconds))
 
     def stop(self) -> None:
-        """Have the loop stop."""
+        """Stop the loop."""
         self._stopped.set()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the loop runs: the policy's particulars for the header, and its limits.
+    """Plan of the loop: the policy's details for the header, and its limits.
 
-    `failures` is how many steps in a row may fail before the loop ends. `steps` ends it after so
-    many (None: never). Of the `parameters` one means something to the loop: a policy that has
-    ``restore_on_stop`` and says false leaves the store as it is when it is stopped in order.
+    The loop ends after `failures` failed steps in a row, and after `steps` steps (None: never). The
+    loop itself reads one of the `parameters`: with ``restore_on_stop`` false, an orderly stop
+    leaves the store as it is.
     """
 
     policy: str
@@ -97,7 +97,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a controller ended."""
+    """End of a controller."""
 
     code: int
     reason: str
@@ -114,7 +114,7 @@ class _Progress:
 
 
 class _End(Exception):
-    """The loop is to end."""
+    """Signal that ends the loop."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -135,7 +135,7 @@ class Loop:
         clock: Clock,
         alive: Callable[[], object] = lambda: None,
     ) -> None:
-        """`alive` is called when the loop is ready and then after every step."""
+        """Set up the loop; it calls `alive` when it is ready and after every step."""
         self._plan = plan
         self._decider = decider
         self._store = store
@@ -148,7 +148,7 @@ class Loop:
         self._at = _Progress()
 
     def run(self) -> Outcome:
-        """Run until stopped or failed, then put the store back; never raises for those."""
+        """Run until stopped or failed, then restore the store; never raises for those."""
         plan = self._plan
         try:
             self._journal.header(
@@ -172,7 +172,7 @@ class Loop:
 
     def _begin(self) -> None:
         try:
-            # A file from before is older and truer than what the store shows now.
+            # A file from an earlier run holds the original state; the store may be changed by now.
             if not self._saved.exists():
                 self._saved.write(self._store.save())
         except Exception as error:
@@ -184,12 +184,12 @@ class Loop:
             raise _End(EXIT_POLICY, str(error)) from error
 
     def _go_on(self) -> None:
-        """Steps at multiples of the interval from the start; late ones are not made up for."""
+        """Run steps at multiples of the interval from the start; late ones are not made up for."""
         interval = self._plan.interval_s
         self._at.started = self._clock.monotonic()
         slot = 0
         if PRESSURE in self._senses:
-            # Rates are means since the previous sense, so the first interval has to pass.
+            # Rates are means since the previous sense, so the first interval must pass.
             self._try_sense()
             slot = 1
         while self._plan.steps is None or self._at.steps < self._plan.steps:
@@ -228,7 +228,7 @@ class Loop:
             return None, _line(error)
 
     def _decide(self, line: Step, seen: Seen) -> tuple[Step, list[Action]]:
-        """Raises _End, after journalling, for a policy that misbehaves."""
+        """Return the decision; raise _End, after journalling, if the policy misbehaves."""
         began = self._clock.monotonic()
         try:
             decision = self._decider.decide(self._at.state, seen.data)
@@ -288,7 +288,7 @@ class Loop:
         return Outcome(code, reason, self._at.steps, restored)
 
     def _pause(self, seconds: float) -> None:
-        # The stop that brought us here must not cut this wait short.
+        # The stop that led here must not cut this wait short.
         deadline = self._clock.monotonic() + seconds
         while (left := deadline - self._clock.monotonic()) > 0:
             if self._clock.wait(left):
@@ -298,7 +298,7 @@ class Loop:
 def _refused(actions: Sequence[Action], observation: Observation, needs: Needs) -> str | None:
     try:
         return illegal(actions, observation, needs)
-    except TypeError as error:  # a list where a number belongs cannot even be looked up
+    except TypeError as error:  # a list in place of a number cannot even be looked up
         return f"malformed: {error}"
 
 

@@ -1,5 +1,5 @@
-"""Whether what a policy asks for microstores may be carried out: all of a step's actions at once,
-since one microstore may be given what another gives up in the same step."""
+"""Check that a policy's microstore actions are allowed: all of a step's actions at once, since one
+microstore may get what another gives up in the same step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MicrostoreAction: TypeAlias = SetResources | AssignMachine | MapTenant
 def illegal_for_microstores(
     actions: Sequence[MicrostoreAction], seen: Microstores | None
 ) -> str | None:
-    """Why these must not be carried out, as one clause; None when they may be."""
+    """Return why `actions` must not be carried out, as one clause; None if they may be."""
     if seen is None:
         return f"{actions[0]!r}: no microstores were sensed"
     names = {store.name for store in seen.stores}

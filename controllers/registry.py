@@ -1,8 +1,8 @@
-"""Finds a controller by its folder, creates its policy, and tells what code that is.
+"""Registry of controllers: finds a controller's folder, creates its policy, hashes its code.
 
-Built-in controllers are the folders of this package that hold a `policy.py`; any other directory
-of such folders (or one such folder) can be given besides. A folder is named as the controller,
-with ``_`` for ``-``: ``dlr-pg`` lives in ``dlr_pg``.
+Built-in controllers are the folders of this package that hold a `policy.py`. Another directory of
+such folders (or one such folder) can be given in addition. A folder has the controller's name, with
+``_`` for ``-``: ``dlr-pg`` is in ``dlr_pg``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from testbed.stores.contract import Needs
 
 BUILT_IN = Path(__file__).parent
 FOREIGN = ".foreign"
-"""File in the folder of a controller that came with a bundle: its code runs confined only."""
+"""File in the folder of a controller that came with a bundle: its code runs only confined."""
 
 
 @dataclass(frozen=True)
 class Controller:
-    """A controller that was found: its name, its folder, and whether it came from elsewhere."""
+    """Controller that was found: its name, its folder, and its origin."""
 
     name: str
     folder: Path
@@ -39,15 +39,15 @@ class Controller:
 
     @property
     def foreign(self) -> bool:
-        """True if a stranger wrote it, and its user has not made it their own."""
+        """True if the code is foreign and the user has not adopted it."""
         return (self.folder / FOREIGN).exists()
 
 
 def available(controllers_dirs: Sequence[Path] = ()) -> dict[str, Controller]:
-    """Every controller by name.
+    """Return every controller by name.
 
     Raises:
-        UserError: a given directory is missing or holds none, or a name is taken twice.
+        UserError: a given directory is missing or has no controllers, or two share a name.
     """
     found = {c.name: c for c in _in_directory(BUILT_IN, outside=False)}
     for directory in controllers_dirs:
@@ -75,7 +75,7 @@ def _in_directory(directory: Path, *, outside: bool) -> Iterator[Controller]:
 
 
 def find(name: str, controllers_dirs: Sequence[Path] = ()) -> Controller:
-    """The controller called `name`; UserError with the known names when there is none."""
+    """Return the controller called `name`; raise UserError with the known names if absent."""
     known = available(controllers_dirs)
     try:
         return known[name.replace("_", "-")]
@@ -87,7 +87,7 @@ def find(name: str, controllers_dirs: Sequence[Path] = ()) -> Controller:
 
 
 def create(controller: Controller, parameters: Mapping[str, object], seed: int) -> LoopPolicy:
-    """The policy, its parameters validated.
+    """Create the policy, its parameters validated.
 
     Raises:
         UserError: the module does not load, has no `create`, or refuses the parameters.
@@ -114,7 +114,7 @@ def create(controller: Controller, parameters: Mapping[str, object], seed: int) 
 
 
 def refuse_unoffered(name: str, needs: Needs, offers: Needs, store: str) -> None:
-    """UserError that tells what the controller `name` needs and `store` does not offer."""
+    """Raise UserError if `store` does not offer all needs of the controller `name`."""
     senses = sorted(needs.senses - offers.senses)
     acts = sorted(needs.acts - offers.acts)
     lacking = [f"sense {name}" for name in senses] + [f"change {name}" for name in acts]
@@ -126,19 +126,19 @@ def refuse_unoffered(name: str, needs: Needs, offers: Needs, store: str) -> None
 
 
 def code_of(controller: Controller) -> Closure:
-    """The controller's files, but tests, and what they import. A folder from elsewhere is read
-    each time: it is also loaded anew."""
+    """Return the controller's files except tests, and their imports. A folder outside this package
+    is read each time, as it is also loaded anew."""
     entries = (closure.entry(controller.folder),)
     return Closure(entries, closure.digest(entries)) if controller.outside else first(entries)
 
 
 def code_hash(controller: Controller) -> str:
-    """SHA-256 (hex) of the controller's code as it is now; see `code_of`."""
+    """Return the SHA-256 (hex) of the controller's present code; see `code_of`."""
     return closure.digest((closure.entry(controller.folder),))
 
 
 def describe(error: BaseException) -> str:
-    """An exception raised by a controller's code in one line, with the place it came from."""
+    """Return one line for an exception raised by a controller's code, with its place."""
     message = " ".join(str(error).split()) or "no message"
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
@@ -160,12 +160,12 @@ def _load(controller: Controller) -> ModuleType:
 
 
 def _load_outside(controller: Controller) -> ModuleType:
-    """Import from a folder that is on no path, as a package of its own: ``from .x import y`` works.
+    """Import a folder that is on no path as its own package: ``from .x import y`` works.
 
     The package's name holds a hash of the folder's path, so that two folders never mix.
 
     Raises:
-        UserError: it is a stranger's, and this process is not confined.
+        UserError: the controller is foreign, and this process is not confined.
     """
     if controller.foreign and not confine.entered:
         raise UserError(

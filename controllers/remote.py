@@ -1,4 +1,4 @@
-"""The engine's side of a controller on a testbed: start, stop, status and its journal.
+"""Engine side of a controller on a testbed: start, stop, status and journal.
 
 Everything that can be checked without the testbed is checked here first.
 """
@@ -33,19 +33,19 @@ def start(
     signal: str = "node",
     controllers_dirs: Sequence[Path] = (),
 ) -> Mapping[str, Any]:
-    """Start controller `name`; returns {name, journal, healed}.
+    """Start controller `name`; return {name, journal, healed}.
 
     Args:
         interval_s: the control interval in real seconds (time scale applied).
         signal: ``node``, ``osd`` or ``op_r_latency``.
-        controllers_dirs: where controllers outside this package are; their code is sent along.
+        controllers_dirs: folders of controllers outside this package; their code is sent along.
 
     Raises:
-        UserError: unknown controller or parameter, or another one is running.
-        StoreError, RemoteError: it could not be started.
+        UserError: unknown controller or parameter, or another controller is running.
+        StoreError, RemoteError: the controller could not be started.
     """
     controller = find(name, controllers_dirs)
-    declared(controller, parameters or {}, seed)  # refuses what would fail on the node
+    declared(controller, parameters or {}, seed)  # fail early, not on the node
     payload: dict[str, Any] = {
         "name": controller.name,
         "parameters": dict(parameters or {}),
@@ -67,8 +67,8 @@ def cautious(
     act: bool,
     controllers_dirs: Sequence[Path] = (),
 ) -> dict[str, object]:
-    """`parameters` of controller `name` as a person's command means them: a controller that has
-    a ``dry_run`` changes nothing unless it is told to `act`. One given by name stays.
+    """Return `parameters` of controller `name` for a person's command: a controller with a
+    ``dry_run`` changes nothing unless `act` is True. A given ``dry_run`` stays.
 
     Raises:
         UserError: unknown controller or parameter.
@@ -80,21 +80,21 @@ def cautious(
 
 
 def stop(agent: Agent, name: str | None = None) -> Mapping[str, Any]:
-    """Stop the controller (whichever runs); returns {name, was_running, code, reason, steps,
-    restored, healed}. Safe to repeat."""
+    """Stop the running controller; return {name, was_running, code, reason, steps, restored,
+    healed}. Safe to repeat."""
     payload = {} if name is None else {"name": name}
     result: Mapping[str, Any] = agent.call("control-stop", payload, timeout_s=STOP_TIMEOUT_S)
     return result
 
 
 def status(agent: Agent) -> Mapping[str, Any]:
-    """{running, controllers: [{name, running, settings, last, outcome, leftover}]}."""
+    """Return {running, controllers: [{name, running, settings, last, outcome, leftover}]}."""
     result: Mapping[str, Any] = agent.call("control-status")
     return result
 
 
 def journal_text(agent: Agent, name: str) -> str:
-    """The journal of the controller's last (or present) run."""
+    """Return the journal of the controller's last (or present) run."""
     text, offset = "", 0
     while True:
         piece = agent.call("control-log", {"name": name, "offset": offset})
@@ -105,7 +105,7 @@ def journal_text(agent: Agent, name: str) -> str:
 
 
 def fetch_journal(agent: Agent, name: str, path: Path) -> Path:
-    """Write the journal to `path`; UserError when the file exists."""
+    """Write the journal to `path`; raise UserError if the file exists."""
     if path.exists():
         raise UserError(f"{path} exists: a journal is never overwritten; give another file")
     write_file(path, journal_text(agent, name), exclusive=True)
@@ -113,7 +113,7 @@ def fetch_journal(agent: Agent, name: str, path: Path) -> Path:
 
 
 def pack(controller: Controller) -> str:
-    """A controller's folder as a base64 tar; the same files give the same text."""
+    """Pack a controller's folder as a base64 tar; the same files give the same text."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(controller.folder.rglob("*")):

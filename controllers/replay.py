@@ -1,7 +1,7 @@
-"""Recomputes every decision of a journal and tells the first one that comes out differently.
+"""Replay of a journal: recomputes every decision and reports the first difference.
 
-The policy is pure, so parameters, seed, state and observation must give the same state and
-actions again, on any machine. `hotbed control replay` is this.
+The policy is pure, so parameters, seed, state and observation must give the same state and actions
+again, on any machine. `hotbed control replay` uses this module.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _REPEATABLE = ("decide: decide() raised", "decide: decide() returned", "decide: 
 
 @dataclass(frozen=True)
 class Difference:
-    """A decision that came out differently: `what` is state, actions, error or initial state."""
+    """Decision that differs: `what` is state, actions, error or initial state."""
 
     step: int
     what: str
-    expected: Any  # what the journal says
+    expected: Any  # as journalled
     got: Any
 
 
@@ -46,11 +46,11 @@ class Replay:
 
     @property
     def equal(self) -> bool:
-        """Whether every decision came out as journalled."""
+        """True if every decision came out as journalled."""
         return self.difference is None
 
     def sentence(self) -> str:
-        """The result for a person."""
+        """Return the result as a sentence for a person."""
         code = "" if self.same_code else "; the controller's code differs from the journal's"
         torn = "; the torn last line was left out" if self.torn else ""
         if self.difference is None:
@@ -64,7 +64,7 @@ class Replay:
 
 
 def _apart(expected: Any, got: Any) -> tuple[Any, Any]:
-    """Return the first part of two lists or mappings that differs; else the two as they are."""
+    """Return the first part in which two lists or mappings differ; else the two unchanged."""
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         for name in expected.keys() & got.keys():
             if expected[name] != got[name]:
@@ -85,7 +85,7 @@ def replay(
         limit_s: seconds after which no further decision is recomputed.
 
     Raises:
-        UserError: the controller is not to be found or refuses the journalled parameters.
+        UserError: the controller cannot be found or refuses the journalled parameters.
     """
     header = journal.header
     controller = find(header["policy"], controllers_dirs)
@@ -102,15 +102,15 @@ def replay(
 def _first_difference(
     journal: Journal, decider: Decider, ends_s: float
 ) -> tuple[int, Difference | None]:
-    """The number of decisions that were recomputed, and the last of them if it differs."""
+    """Return the number of recomputed decisions, and the last one if it differs."""
     count = 0
     state: Any = decider.initial()
     for line in journal.steps:
         if line["observation"] is None or line["state_before"] is None:
             continue  # sensing failed: there was no decision
         if line["state_after"] is None and not str(line["error"]).startswith(_REPEATABLE):
-            continue  # the policy hung or died: not to be repeated
-        # Each state must be the one that the step before it ended with.
+            continue  # the policy hung or died: this cannot be repeated
+        # Each state must equal the state after the previous step.
         if state != line["state_before"]:
             return count, Difference(line["step"], "states before", line["state_before"], state)
         count += 1

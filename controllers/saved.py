@@ -1,7 +1,7 @@
-"""What a store looked like before a controller touched it, on disk until it has been put back.
+"""State of a store before a controller changed it, on disk until it has been restored.
 
-Written before the first action, so that a controller that was killed can be healed by whoever
-comes next: its own next start, `hotbed control stop`, or systemd's ExecStopPost.
+It is written before the first action, so that the next command can heal a killed controller: the
+controller's next start, `hotbed control stop`, or systemd's ExecStopPost.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ _PAUSE_S = 2.0
 
 
 class Saved:
-    """The file that holds a store's state."""
+    """File that holds a store's state."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def exists(self) -> bool:
-        """Whether something waits to be put back."""
+        """Return True if a state waits to be restored."""
         return self.path.exists()
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Keep `state`, whole or not at all, also through a power cut."""
+        """Keep `state` atomically and durably."""
         make_folder(self.path.parent)
         write_file(self.path, json.dumps(state))
 
     def forget(self) -> None:
-        """The store is to stay as it is: nothing waits to be put back any more."""
+        """Forget the saved state: the store must stay as it is."""
         self.path.unlink(missing_ok=True)
 
     def put_back(self, store: Store, pause: Callable[[float], object]) -> list[Effect]:
-        """Restore `store` from the file and remove the file; nothing when there is none.
+        """Restore `store` from the file and remove the file; do nothing if there is no file.
 
-        Tries three times, `pause`(seconds) between: a monitor that restarts is away for seconds.
+        Tries three times, with `pause`(seconds) between: a restarting monitor is away for seconds.
 
         Raises:
-            StoreError: it could not be put back; the file stays for another try.
+            StoreError: the store could not be restored; the file stays for another try.
         """
         if not self.exists():
             return []

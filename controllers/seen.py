@@ -1,7 +1,7 @@
-"""Observations on their way to a policy and to the journal, at the cost of what changed.
+"""Observations for a policy and for the journal, at the cost of the changes only.
 
-A store tells an OSD or PG again as the same object as long as nothing about it has changed. Of a
-large cluster a step changes few: what was made of the others is kept. The results are those of
+A store returns an OSD or PG as the same object while it has not changed. A step of a large cluster
+changes few of them, so the results for all others are kept. The results equal those of
 `observation_to_json` and `observation_from_json`.
 """
 
@@ -28,8 +28,8 @@ Row = tuple[dict[str, Any], Json]
 
 
 class Each(Generic[Given, Made]):
-    """`function` of every item of a sequence, called again only for items that are not the very
-    objects that were in their places at the previous call. Nobody may change items or results."""
+    """`function` of every item of a sequence, called again only for items that are not the same
+    objects as at the previous call. Nobody may change items or results."""
 
     def __init__(self, function: Callable[[Given], Made]) -> None:
         self._function = function
@@ -37,7 +37,7 @@ class Each(Generic[Given, Made]):
         self._made: list[Made] = []
 
     def __call__(self, given: Sequence[Given]) -> list[Made]:
-        """The results, in order. What `function` raises leaves everything as it was."""
+        """Return the results, in order. An error in `function` leaves everything as it was."""
         if given is not self._given:
             function = self._function
             before = zip(given, self._given, self._made, strict=False)
@@ -49,7 +49,7 @@ class Each(Generic[Given, Made]):
 
 @dataclass(frozen=True)
 class Seen:
-    """An observation, as data that JSON can say, and as the JSON of it."""
+    """Observation, the same as JSON-able data, and as JSON text."""
 
     observation: Observation
     data: Mapping[str, Any]
@@ -57,14 +57,14 @@ class Seen:
 
 
 class Encoder:
-    """Makes `Seen` of a loop's observations, one after the other."""
+    """Encoder of a loop's successive observations into `Seen`."""
 
     def __init__(self) -> None:
         self._osds: Each[Any, Row] = Each(lambda osd: _row(osd_to_json(osd)))
         self._pgs: Each[Any, Row] = Each(lambda pg: _row(pg_to_json(pg)))
 
     def __call__(self, observation: Observation) -> Seen:
-        """Raises ValueError or TypeError for what JSON cannot say, NaN included."""
+        """Encode `observation`; raise ValueError or TypeError if JSON cannot represent it."""
         osds, pgs = self._osds(observation.osds), self._pgs(observation.pgs)
         data = observation_to_json(observation, [row for row, _ in osds], [row for row, _ in pgs])
         return Seen(observation, data, joined(data | {"osds": _list(osds), "pgs": _list(pgs)}))
@@ -79,13 +79,13 @@ def _list(rows: Sequence[Row]) -> Json:
 
 
 class Reader:
-    """The way back, from `Seen.data`, on the policy's side."""
+    """Decoder of `Seen.data`, on the policy's side."""
 
     def __init__(self) -> None:
         self._osds = Each(osd_from_json)
         self._pgs = Each(pg_from_json)
 
     def __call__(self, data: Mapping[str, Any]) -> Observation:
-        """What `observation_from_json` makes of it."""
+        """Return the same as `observation_from_json`."""
         osds, pgs = tuple(self._osds(data["osds"])), tuple(self._pgs(data["pgs"]))
         return observation_from_json(data, osds, pgs)

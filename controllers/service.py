@@ -1,7 +1,7 @@
-"""The controller as a service on the admin node: ``python3 -m controllers.service CONFIG.json``.
+"""Controller service on the admin node: ``python3 -m controllers.service CONFIG.json``.
 
 systemd starts it as ``hotbed-controller@NAME`` (controllers/unit/). ``--restore`` puts back what a
-killed one left, which is what the unit's ExecStopPost does. Exit codes: see controllers/loop.py.
+killed controller changed; the unit's ExecStopPost runs it. Exit codes: see controllers/loop.py.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ from testbed.stores.contract import PRESSURE, Effect, Store
 if TYPE_CHECKING:
     from testbed.stores.ceph.store import CephStore
 
-FOLDERS = Path("/var/lib/hotbed/controllers")  # one a controller: journal, saved state, outcome
+FOLDERS = Path("/var/lib/hotbed/controllers")  # one per controller: journal, saved state, outcome
 CONFIGS = Path("/etc/hotbed/controllers")
 JOURNAL = "journal.jsonl"
 SAVED = "saved.json"
 OUTCOME = "outcome.json"
-ANSWER_S = 2.0  # a store that has not answered by then does not answer
-CODE = "code"  # an outside controller's folder lies in it
+ANSWER_S = 2.0  # a slower store counts as not answering
+CODE = "code"  # holds an outside controller's folder
 SIGNALS = ("node", "osd", "op_r_latency")
 DECIDE_LIMIT_S = 10.0
-_HANG_S = 90.0  # a store call that takes this much longer than the interval will not return
+_HANG_S = 90.0  # a store call this much longer than the interval will not return
 
 OpenStore = Callable[["Settings", bool], AbstractContextManager[Store]]
-"""Opens the store; the flag tells whether it is to sense pressure (restoring is not)."""
+"""Opens the store; the flag is True to sense pressure, which restoring does not need."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`/etc/hotbed/controllers/NAME.json`."""
+    """Settings in `/etc/hotbed/controllers/NAME.json`."""
 
     name: str
     parameters: Mapping[str, Any]
     seed: int
     interval_s: float
     signal: str
-    folder: str  # where journal, saved state and outcome go
+    folder: str  # for journal, saved state and outcome
     controllers_dirs: tuple[str, ...] = ()
     decide_limit_s: float = DECIDE_LIMIT_S
 
 
 def check_settings(data: Mapping[str, Any]) -> Settings:
-    """Settings from JSON. Raises UserError that names the field and what is allowed."""
+    """Return settings from JSON; raise UserError with the field and the allowed values."""
     known = Settings.__dataclass_fields__
     unknown = sorted(set(data) - set(known))
     if unknown:
@@ -118,11 +118,11 @@ def run(
     clock: RealClock,
     alive: Callable[[], object] = lambda: None,
 ) -> Outcome:
-    """Heal what a killed one left, then run the controller until it is stopped or fails.
+    """Heal what a killed controller left, then run this one until it is stopped or fails.
 
     Raises:
         UserError: no such controller, bad parameters, or needs that the store does not offer.
-        HotbedError: the store cannot be reached, or what was left cannot be put back.
+        HotbedError: the store cannot be reached, or earlier changes cannot be put back.
     """
     folder = Path(settings.folder)
     make_folder(folder)
@@ -134,7 +134,7 @@ def run(
         settings.name, settings.parameters, settings.seed, dirs, limit_s=settings.decide_limit_s
     )
     try:
-        # A policy that does not ask for pressure must not fail for want of a sensor.
+        # A policy that does not ask for pressure must not fail if a sensor is missing.
         with open_store(settings, PRESSURE in decider.needs.senses) as store:
             refuse_unoffered(controller.name, decider.needs, store.offers(), _kind_of(store))
             plan = Plan(
@@ -163,12 +163,12 @@ def run(
 
 
 def restore(settings: Settings, open_store: OpenStore) -> list[Effect]:
-    """Put back what a killed controller left, and write the end that it could not write itself.
+    """Put back what a killed controller changed, and write its missing footer and outcome.
 
     Does nothing (and opens nothing) if there is nothing to put back and the end is written.
 
     Raises:
-        HotbedError: it could not be put back. OSError: its end cannot be written.
+        HotbedError: the changes could not be put back. OSError: the end cannot be written.
     """
     folder = Path(settings.folder)
     saved = Saved(folder / SAVED)
@@ -211,27 +211,27 @@ def set_aside(journal: Path) -> None:
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:
-    """Leave how it ended for `control-status` and `control-stop`."""
+    """Write how the controller ended, for `control-status` and `control-stop`."""
     data = asdict(outcome) | {"ended_at": time.time()}
     data["restored"] = [effect_to_json(effect) for effect in outcome.restored]
     write_file(folder / OUTCOME, json.dumps(data))
 
 
 def _kind_of(store: Store) -> str:
-    """What a store calls itself in messages."""
+    """Return the store's name for messages."""
     return str(getattr(store, "kind", "Ceph"))
 
 
 @contextmanager
 def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
-    """The testbed's store on its admin node: Ceph, or Swift microstores."""
+    """Open the testbed's store on its admin node: Ceph, or Swift microstores."""
     from testbed.agent.config import CONTROL_DIR, load_config
     from testbed.agent.reach import use_control_dir
     from testbed.agent.sense import open_store
     from testbed.stores.swift.store import SwiftStore, store_of
 
-    # Connections of our own: systemd kills what is left of a unit, and with it a shared ssh master
-    # that everybody else's commands go through.
+    # Own connections: systemd kills all processes of a unit, and would kill a shared ssh master
+    # that carries everybody else's commands.
     if sensing:
         use_control_dir(CONTROL_DIR / "controller")
     config = load_config()
@@ -260,7 +260,7 @@ def _serve(settings: Settings, open_store: OpenStore) -> int:
     clock = RealClock()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: clock.stop())
-    # systemd kills a service that has not been heard of for this long; ExecStopPost then heals.
+    # systemd kills a service that stays silent this long; ExecStopPost then heals.
     limit_us = round((settings.interval_s + settings.decide_limit_s + _HANG_S) * 1e6)
     ready = f"READY=1\nWATCHDOG=1\nWATCHDOG_USEC={limit_us}"
     try:
@@ -275,7 +275,7 @@ def _serve(settings: Settings, open_store: OpenStore) -> int:
         outcome = Outcome(code, reason, 0)
     try:
         write_outcome(folder, outcome)
-    except OSError as error:  # `control stop` finds none, which is a failure too
+    except OSError as error:  # `control stop` then finds no outcome, which is a failure too
         outcome = replace(outcome, code=outcome.code or EXIT_FAILED)
         print(f"hotbed controller {settings.name}: {sentence_of(error)}", file=sys.stderr)
     if outcome.code != EXIT_STOPPED:
@@ -284,7 +284,7 @@ def _serve(settings: Settings, open_store: OpenStore) -> int:
 
 
 def main(arguments: list[str], open_store: OpenStore = open_ceph) -> int:
-    """``CONFIG.json`` runs the controller, ``--restore CONFIG.json`` puts back what it left."""
+    """Run the controller of ``CONFIG.json``; ``--restore CONFIG.json`` puts back its changes."""
     restoring = arguments[:1] == ["--restore"]
     paths = arguments[1:] if restoring else arguments
     if len(paths) != 1:
@@ -312,4 +312,4 @@ if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # a thread that hangs in librados must not keep us
+    os._exit(code)  # a thread that hangs in librados must not keep this process

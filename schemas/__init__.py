@@ -1,1 +1,1 @@
-"""schemas"""
+"""Models of Hotbed's files and records, and shared helpers."""

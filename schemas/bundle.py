@@ -31,7 +31,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
 
 
 class Entry(Model):
-    """One file of the archive. `role`: ``run`` was measured, ``derived`` was computed from runs,
+    """File of the archive. `role`: ``run`` was measured, ``derived`` was computed from runs,
     ``source`` made the runs, ``metadata`` is the rest."""
 
     path: str
@@ -47,8 +47,8 @@ class Manifest(Model):
         report: name of the report, and of its folder below ``artifacts/``.
         campaigns: the folders of runs below ``artifacts/``.
         comparison: True if the report is one of `hotbed compare`.
-        hotbed_version: of the code that made the bundle.
-        commit: of the same code; None outside a clone.
+        hotbed_version: version of the code that made the bundle.
+        commit: commit of the same code; None outside a clone.
         libraries: versions of the libraries behind claims and figures.
         redacted: number of aliases, by kind, such as addresses.
         left_out: number of files that were not packed, by reason.
@@ -112,8 +112,8 @@ class About(Model):
 
     Attributes:
         license: an identifier of the SPDX License List.
-        date: ISO day; by default that of the last run.
-        repository: where the code is, an https address.
+        date: ISO day; by default the day of the last run.
+        repository: https address of the code.
     """
 
     title: str = Field(min_length=1, max_length=250)
@@ -158,8 +158,8 @@ class About(Model):
     @field_validator("license")
     @classmethod
     def _listed(cls, license_id: str) -> str:
-        """Require an identifier of the SPDX License List, spelled as there: Zenodo and readers of
-        CITATION.cff know no others."""
+        """Require an identifier of the SPDX License List, spelled as in the list: Zenodo and
+        readers of CITATION.cff accept no others."""
         from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
         try:

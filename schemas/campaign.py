@@ -1,4 +1,4 @@
-"""A campaign file: what is varied, how often, on which ground, by which notebook."""
+"""Campaign file: what varies, how often, on which testbed, by which notebook."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 class Strict(BaseModel):
-    """Unknown keys are refused."""
+    """Model that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Grid(Strict):
-    """A named set of cells: the product of `vary` over `fixed`; one randomized block holds every
-    cell of the grid once. `figures` names what it feeds; `exclude` lists partial cells to leave
-    out; `repetitions` is the number of blocks."""
+    """Named set of cells: the product of `vary` over `fixed`. A randomized block holds every cell
+    of the grid once. `figures` names the figures that use it; `exclude` lists partial cells to
+    leave out; `repetitions` is the number of blocks."""
 
     name: str
     figures: tuple[str, ...]
@@ -46,26 +46,26 @@ class Grid(Strict):
 
 
 class Limits(Strict):
-    """When a run is spoiled: redone, and counted in the report."""
+    """Limits beyond which a run is spoiled: redone, and counted in the report."""
 
     steal: float = Field(default=0.02, gt=0, le=1)  # share of the machine's time
-    outside_cores: float = Field(default=0.3, gt=0)  # cores used by what is not the testbed's
+    outside_cores: float = Field(default=0.3, gt=0)  # cores used outside the testbed
     client_share: float = Field(default=0.8, gt=0, le=1)  # of the load generator's CPU share
     stalled: float = Field(default=0.05, gt=0, le=1)  # share of the time without the recorder
 
 
 class LeaseRules(Strict):
-    """On a testbed that ends: `extend` lets the campaign ask for more time when what is left of
-    the lease does not suffice. No cell is begun that would end less than `margin_s` before the
-    lease does: time to put the testbed back, to fetch files, and for a cell that is late."""
+    """Rules for a testbed with a lease. `extend` lets the campaign ask for more time if the rest of
+    the lease does not suffice. No cell starts that would end less than `margin_s` before the lease:
+    the margin is for restoring the testbed, fetching files, and a late cell."""
 
     extend: bool = False
     margin_s: float = Field(default=180, ge=30, le=86400)
 
 
 class Campaign(Strict):
-    """One YAML file under campaigns/files/, named <short name>-<profile>; its cells are
-    of the kind `kind`."""
+    """Content of a YAML file under campaigns/files/, named <short name>-<profile>; its cells are of
+    the kind `kind`."""
 
     kind: ClassVar[Kind] = "dlr"
 
@@ -83,7 +83,7 @@ class Campaign(Strict):
     limits: Limits = Limits()
     lease: LeaseRules = LeaseRules()
     parameters: dict[str, Any] = Field(default_factory=dict)
-    # By controller and parameter: so much for each OSD of a cell that says how many its store has.
+    # By controller and parameter: amount per OSD, for cells that give the number of OSDs.
     controller_parameters_per_osd: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     grids: list[Grid] = Field(min_length=1)
 
@@ -103,7 +103,7 @@ class Campaign(Strict):
 
 
 class SyntheticCampaign(Campaign):
-    """A campaign whose cells make everything that they need: no testbed, no notebook."""
+    """Campaign with self-contained cells: no testbed, no notebook."""
 
     ground: Literal["sim"] = "sim"
     spec: str = Field(default="", max_length=0)
@@ -112,8 +112,8 @@ class SyntheticCampaign(Campaign):
 
 
 class PlannerCampaign(SyntheticCampaign):
-    """A campaign whose cells make an instance and plan for it; times are those of the processor
-    that plans. The file says ``planner: ursa``."""
+    """Campaign with cells that make an instance and plan for it (the file says ``planner: ursa``).
+    Times are those of the planning processor."""
 
     kind: ClassVar[Kind] = "ursa"
 
@@ -121,7 +121,7 @@ class PlannerCampaign(SyntheticCampaign):
 
 
 class BurstCampaign(SyntheticCampaign):
-    """A campaign whose cells simulate bursts of writes; times are virtual. The file says
+    """Campaign with cells that simulate bursts of writes; times are virtual. The file says
     ``simulation: twochoice``."""
 
     kind: ClassVar[Kind] = "twochoice"
@@ -130,9 +130,9 @@ class BurstCampaign(SyntheticCampaign):
 
 
 class ReplayCampaign(Campaign):
-    """A campaign whose cells replay traces of several workloads against each other (the file says
-    ``system: prioritymeister``): simulated, or on a testbed of `spec`. There is no notebook, and
-    traces are played in their own time."""
+    """Campaign with cells that replay traces of competing workloads (the file says ``system:
+    prioritymeister``): simulated, or on a testbed of `spec`. There is no notebook, and traces play
+    in their own time."""
 
     kind: ClassVar[Kind] = "prioritymeister"
 
@@ -150,9 +150,9 @@ class ReplayCampaign(Campaign):
 
 
 class ObjectCampaign(Campaign):
-    """A campaign whose cells write bursts to the two-choice scheduler's object servers on a testbed
-    of `spec` (the file says ``objects: twochoice``). There is no notebook, and nothing is scaled in
-    time."""
+    """Campaign with cells that write bursts to the two-choice scheduler's object servers on a
+    testbed of `spec` (the file says ``objects: twochoice``). There is no notebook and no time
+    scale."""
 
     kind: ClassVar[Kind] = "twochoice-objects"
 
@@ -163,9 +163,9 @@ class ObjectCampaign(Campaign):
 
 
 class MosCampaign(Campaign):
-    """A campaign whose cells run COSBench's workloads on microstores (the file says ``system:
-    mos``): on a testbed of `spec`, or computed by COSPerf. There is no notebook; what is scaled in
-    time is a parameter of the cells."""
+    """Campaign with cells that run COSBench's workloads on microstores (the file says ``system:
+    mos``): on a testbed of `spec`, or computed by COSPerf. There is no notebook; the time scale is
+    a parameter of the cells."""
 
     kind: ClassVar[Kind] = "mos"
 

@@ -1,4 +1,4 @@
-"""A claim is a test: what a paper states, declared before it is run, and what was measured."""
+"""Claim: a paper's statement as a test, declared before it is run, and the measured result."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Verdict = Literal["reproduced", "direction", "inconclusive", "not reproduced", "
 
 
 class ClaimResult(Model):
-    """One entry of `claims.json`. `paper_value` is None for what goes beyond the paper; `no_effect`
-    is the value at which there is no effect, `larger` on which side of it the statement lies, and
-    `size` whether a size is judged, not the side alone (all three None in files of before)."""
+    """Entry of `claims.json`. `paper_value` is None for claims beyond the paper. `no_effect` is the
+    value without an effect, `larger` the side of it that the claim states, and `size` True if the
+    size is judged too, not only the side (all three None in older files)."""
 
     id: str
     paper: str

@@ -1,4 +1,4 @@
-"""A comparison of controllers: what was to be run, so that what is missing can be told."""
+"""Comparison of controllers: the planned cells, so that missing ones can be reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.run import Model
 
 
 class PlannedCell(Model):
-    """One run of the comparison, made or not."""
+    """Planned run of the comparison, made or not."""
 
     run_id: str
     controller: str
@@ -20,19 +20,19 @@ class PlannedCell(Model):
 
 
 class Comparison(Model):
-    """`comparison.json`. A block holds every controller once for each scenario and op, with the
-    same seed; `left_out` says why a controller that was asked for by `all` does not take part."""
+    """Content of `comparison.json`. A block holds every controller once for each scenario and op,
+    with the same seed; `left_out` gives the reason why a controller of `all` does not take part."""
 
     schema_version: int = 1
     ground: str
     testbed: str
     baseline: str
-    controllers: tuple[str, ...]  # those that take part, the baseline first
+    controllers: tuple[str, ...]  # taking part, the baseline first
     left_out: dict[str, str] = Field(default_factory=dict)  # controller -> reason
     scenarios: tuple[str, ...]
     ops: tuple[str, ...]
     blocks: int
     seed: int
     time_scale: float
-    parameters: dict[str, Any] = Field(default_factory=dict)  # of every cell, where not the default
+    parameters: dict[str, Any] = Field(default_factory=dict)  # of every cell, if not the default
     cells: tuple[PlannedCell, ...]

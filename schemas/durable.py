@@ -31,10 +31,10 @@ def write_file(
     Args:
         path: the file; its folder exists.
         data: text is written as UTF-8.
-        mode: permissions of the file; None for those that the umask leaves.
-        group: number of the group that the file is given to, with root as its owner.
+        mode: permissions of the file; None for those left by the umask.
+        group: number of the file's group, with root as its owner.
         exclusive: write a new file only.
-        sync: False for a file that nobody needs after a power cut.
+        sync: False for a file that is not needed after a power cut.
 
     Raises:
         FileExistsError: `exclusive`, and the file exists.
@@ -77,7 +77,7 @@ def open_log(path: Path, mode: int = 0o666, *, exclusive: bool = False) -> int:
             sync_folder(path.parent)
     except BaseException:
         os.close(handle)
-        if exclusive:  # else the next try would find it
+        if exclusive:  # or the next try would find it
             with contextlib.suppress(OSError):
                 path.unlink()
         raise
@@ -92,9 +92,9 @@ def append(handle: int, line: bytes, path: Path, *, sync: bool = True) -> None:
 
     Args:
         handle: from `open_log`.
-        line: what is written.
+        line: the line to write.
         path: the log, for errors.
-        sync: False for a log that is made again when it is lost.
+        sync: False for a log that is made again if lost.
     """
     with _named(path):
         size = os.fstat(handle).st_size
@@ -111,7 +111,7 @@ def append(handle: int, line: bytes, path: Path, *, sync: bool = True) -> None:
 
 
 def append_line(path: Path, line: bytes, mode: int = 0o666) -> None:
-    """`append` to a log that is opened for this line alone."""
+    """Append one line to a log that is opened for it alone; see `append`."""
     handle = open_log(path, mode)
     try:
         append(handle, line, path)
@@ -120,7 +120,7 @@ def append_line(path: Path, line: bytes, mode: int = 0o666) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make `folder` and what it lies in, where they are missing; `mode` is the folder's own."""
+    """Make `folder` and its missing parents; `mode` applies to `folder` only."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -134,16 +134,16 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
     try:
         sync_folder(folder.parent)
     except OSError:
-        with contextlib.suppress(OSError):  # else the next try would take it for durable
+        with contextlib.suppress(OSError):  # or the next try would take it for durable
             folder.rmdir()
         raise
 
 
 def commit_folder(partial: Path, final: Path) -> None:
-    """Rename a finished folder to its final name, after all that is in it is on the disk.
+    """Rename a finished folder to its final name, after its content is on the disk.
 
     Raises:
-        FileExistsError: there is a folder of that name: results are never overwritten.
+        FileExistsError: a folder of this name exists: results are never overwritten.
     """
     if final.exists():
         message = "exists already: results are never overwritten"
@@ -171,7 +171,7 @@ def _sync(path: Path, flags: int) -> None:
         try:
             os.fsync(handle)
         except OSError as error:
-            # Some network file systems cannot sync a folder, and say so.
+            # Some network file systems cannot sync a folder, and report EINVAL.
             if error.errno != errno.EINVAL or not flags & os.O_DIRECTORY:
                 raise
         finally:
@@ -190,7 +190,7 @@ def _write(handle: int, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Add `path` to errors of calls that know a descriptor only."""
+    """Add `path` to errors of calls that know only a descriptor."""
     try:
         yield
     except OSError as error:

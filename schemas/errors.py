@@ -1,4 +1,4 @@
-"""Errors shared by every room. Standard library only: the agent side imports this file."""
+"""Errors shared by all packages. Standard library only: the agent side imports this file."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _REMEDIES = {
 
 
 class HotbedError(Exception):
-    """Something failed while Hotbed worked; the message is one sentence fit for a person."""
+    """Failure while Hotbed worked; the message is one sentence for a person."""
 
 
 class UserError(HotbedError):
-    """A mistake in what the user gave.
+    """Mistake in the user's input.
 
-    The message is one sentence that says what is wrong, where, what is allowed and what to do.
-    The command line prints it without a traceback and exits with 2.
+    The message is one sentence: what is wrong, where, what is allowed and what to do. The command
+    line prints it without a traceback and exits with 2.
     """
 
 
 class StoreError(HotbedError):
-    """A store refused or could not carry out a command."""
+    """Error of a store that refused or could not carry out a command."""
 
 
 class RemoteError(HotbedError):
-    """A command on a node failed or the node could not be reached.
+    """Error of a command on a node that failed or could not be reached.
 
-    `retry` tells whether trying again later may help (a lost node, a time-out) or not (a refusal).
+    `retry` is True if another try later may help (a lost node, a time-out), False after a refusal.
     """
 
     def __init__(self, message: str, *, retry: bool = False) -> None:

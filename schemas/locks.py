@@ -1,6 +1,6 @@
-"""Locks that end with their process, and the folder of those that are the whole machine's.
+"""Locks that end with their process, and the folder of the machine-wide locks.
 
-No lock is in a folder that others may write to: there, another user could hold it first, or put a
+No lock is in a folder that other users may write to: another user could hold it first, or put a
 link in its place. Standard library only: the agent side imports this file.
 """
 
@@ -32,10 +32,10 @@ def run_folder() -> Path:
 
 
 def own_folder(folder: Path) -> Path:
-    """Make `folder`, closed to other users, where it is missing; return it.
+    """Make `folder` if it is missing, closed to other users; return it.
 
     Raises:
-        UserError: it is another user's, or no folder.
+        UserError: it belongs to another user, or is no folder.
         OSError: it cannot be made.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,13 +49,13 @@ def own_folder(folder: Path) -> Path:
 
 def machine_lock(name: str) -> Path:
     """Return the path of the lock `name`, which all state folders of this machine share; its folder
-    is made and checked as `own_folder` does."""
+    is made and checked by `own_folder`."""
     return own_folder(own_folder(run_folder()) / "locks") / f"{name}.lock"
 
 
 def open_lock(path: Path) -> int:
-    """Open the lock file `path`, made with its folder where they are missing; never through a
-    link, and never inherited."""
+    """Open the lock file `path`; make it and its folder if missing. Never follows a link; the
+    descriptor is not inherited."""
     make_folder(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
@@ -65,7 +65,7 @@ def take(path: Path, wait_s: float | None = None) -> int:
 
     Args:
         path: the file.
-        wait_s: how long to wait for its holder; None: until it is free.
+        wait_s: longest wait for its holder; None: until it is free.
 
     Raises:
         BlockingIOError: another process still holds it.

@@ -17,7 +17,7 @@ _MARKS: dict[str, Kind] = {
     "slim_mbit": "mos",
     "cost_factor": "mos",
 }
-"""By a parameter that every run of version 1 of a kind has and no other kind has, the kind."""
+"""Kind by a parameter that every version-1 run of the kind has, and no other kind."""
 
 
 def current(run: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What a model finds wrong with what a person wrote, as a sentence: where, what, what is allowed.
+"""Sentence for a person's mistake that a model finds: where, what, what is allowed.
 
-pydantic's own words ("Extra inputs are not permitted", "Input should be a valid integer") say
-neither what is allowed nor, where a value may be of several kinds, which place is meant.
+pydantic's own words ("Extra inputs are not permitted", "Input should be a valid integer") do not
+say what is allowed. For a value of several kinds they do not say which place is meant.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _LIMITS: Mapping[str, str] = {
 }
 _SECRET = ("password", "secret", "token", "credential")
 _SHOWN = 60
-"""Characters of a wrong value that are repeated."""
+"""Number of characters of a wrong value to repeat."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong.
+    """Mistake in a person's input.
 
     Attributes:
-        place: keys and numbers (from 0) that lead to it, from the top of what was written.
+        place: keys and numbers (from 0) that lead to it, from the top of the input.
         kind: pydantic's name of it.
         words: what is wrong and what is allowed, to follow a colon, without a full stop.
-        more: how many other places are wrong too.
+        more: number of other wrong places.
     """
 
     place: Place
@@ -69,11 +69,11 @@ class Mistake:
     more: int
 
     def sentence(self, where: str, name: Callable[[int | str], str] = str) -> str:
-        """The whole sentence: where, place, words; no place where all of it together is wrong.
+        """Return the whole sentence: where, place, words; no place if the whole input is wrong.
 
         Args:
             where: the file or option.
-            name: of a step of the place, such as of a number in a list by its own name.
+            name: names a step of the place, such as a list item by its own name.
         """
         place = ".".join(name(step) for step in self.place)
         more = f" ({self.more} more)" if self.more else ""
@@ -81,11 +81,11 @@ class Mistake:
 
 
 def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
-    """The first thing that `model` found wrong; a key that is misspelt before one that lacks.
+    """Return the first mistake that `model` found; a misspelt key comes before a missing one.
 
     Args:
-        error: what validation raised.
-        model: of which it was raised.
+        error: the validation error.
+        model: the model that raised it.
     """
     found = [_Found.of(each, model) for each in error.errors(include_url=False)]
     chosen = _deepest(found[0], found)
@@ -105,7 +105,7 @@ def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
 
 @dataclass(frozen=True)
 class _Found:
-    """One of pydantic's errors, at its place in what was written; `fields`: keys that are there."""
+    """pydantic error, at its place in the input; `fields`: keys that exist there."""
 
     place: Place
     kind: str
@@ -144,7 +144,7 @@ def _words(chosen: _Found, here: Sequence[_Found]) -> str:
 
 
 def _allowed(detail: ErrorDetails) -> str | None:
-    """What may be there; None where the model has words of its own."""
+    """Return what is allowed there; None if the model has its own words."""
     if detail["type"] in _KINDS:
         return _KINDS[detail["type"]]
     limits = {key: _plain(value) for key, value in detail.get("ctx", {}).items()}
@@ -157,7 +157,7 @@ def _allowed(detail: ErrorDetails) -> str | None:
 
 
 def _plain(limit: Any) -> Any:
-    """0 for 0.0."""
+    """Return 0 for 0.0, and likewise for every whole float."""
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
@@ -179,8 +179,8 @@ def _shown(found: _Found) -> str:
 
 
 def _deepest(first: _Found, found: Sequence[_Found]) -> _Found:
-    """Of a value that may be of several kinds, pydantic tells what each kind lacks: what lies
-    deeper says more than that the whole is of another kind."""
+    """Return the deepest error below the first place: for a value of several kinds, pydantic lists
+    the gaps of each kind, and a deep one says more than a wrong kind of the whole."""
     chosen = first
     for each in found:
         if len(each.place) > len(chosen.place) and each.place[: len(chosen.place)] == chosen.place:
@@ -193,13 +193,13 @@ def _related(one: Place, other: Place) -> bool:
     return one[:short] == other[:short]
 
 
-# -- from pydantic's places, which name kinds of unions too, to places of what was written ---------
+# -- from pydantic's places, which also name kinds of unions, to places in the input ---------------
 
 
 def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[Place, list[Any]]:
-    """The steps of `loc` that are keys and numbers of what was written, and what is allowed there.
+    """Return the steps of `loc` that are keys and numbers of the input, and what is allowed there.
 
-    After a value that may be of several kinds, pydantic names the kind of which it speaks.
+    For a value of several kinds, pydantic adds the name of the kind to `loc`.
     """
     here: list[Any] = [model]
     place: list[int | str] = []
@@ -218,7 +218,7 @@ def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[Place, list
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """The kinds of which a value may be, but None."""
+    """Return the possible kinds of a value, except None."""
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, types.UnionType):
@@ -228,7 +228,7 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def _narrowed(alternatives: Sequence[Any], label: str) -> list[Any]:
-    """That which pydantic means by `label`: the value of a discriminator, or a kind's name."""
+    """Return the kinds that pydantic calls `label`: a discriminator's value, or a kind's name."""
     if label.startswith("function-"):  # function-before[name(), kind]
         label = label.partition("), ")[2]
     tagged = [each for each in alternatives if _is_model(each) and label in _tags(each)]

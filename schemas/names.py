@@ -1,4 +1,4 @@
-"""Names of files that come from elsewhere: a node, an archive, a bundle.
+"""Names of files from outside: a node, an archive, a bundle.
 
 Standard library only: the agent side imports this file.
 """
@@ -16,20 +16,20 @@ from pathlib import Path
 from schemas.errors import UserError
 
 MOST_BYTES = 2**30
-"""Most that a tar archive may unpack to, by default."""
+"""Default limit of a tar archive's unpacked size."""
 LONGEST = 1024
 LONGEST_PART = 255
 _PLAIN = re.compile(r"(?:(?!\.\.?/)[\w.,+=@~ -]{1,99}/){0,9}(?!\.\.?$)[\w.,+=@~ -]{1,99}", re.ASCII)
-"""Most names, accepted without a closer look."""
+"""Pattern of ordinary names, accepted without a closer look."""
 _INVISIBLE = ("C", "Zl", "Zp")  # Unicode categories of control characters and line separators
 
 
 class UnsafeNameError(UserError, ValueError):
-    """A name that must not become a path on this machine.
+    """Error for a name that must not become a path on this machine.
 
     Attributes:
-        name: the name as it came.
-        source: the node, archive or bundle that it came from.
+        name: the name as received.
+        source: the node, archive or bundle that sent it.
         why: a clause such as "leaves the folder that it belongs to".
     """
 
@@ -49,10 +49,10 @@ def safe_path(name: str, source: str) -> str:
 
     Args:
         name: a path with slashes, relative to some folder.
-        source: the node, archive or bundle that it came from, for the error.
+        source: the node, archive or bundle that sent it, for the error.
 
     Raises:
-        UnsafeNameError: it leads out of the folder, or no file should be called so.
+        UnsafeNameError: it leads out of the folder, or is no suitable file name.
     """
     if not _PLAIN.fullmatch(name):
         why = _unsafe(name)
@@ -77,12 +77,12 @@ def _unsafe(name: str) -> str | None:
 def unpack_tar(data: bytes, folder: Path, source: str, most_bytes: int = MOST_BYTES) -> None:
     """Unpack a tar archive, compressed or not, into `folder`.
 
-    It holds plain files and folders only, and replaces no file. Every name is checked before
-    anything is written.
+    Only plain files and folders are allowed, and no file is replaced. Every name is checked
+    before anything is written.
 
     Args:
-        source: the node or archive that it came from, for errors.
-        most_bytes: limit of what it may unpack to.
+        source: the node or archive that sent it, for errors.
+        most_bytes: limit of the unpacked size.
 
     Raises:
         UnsafeNameError: an entry leads out of `folder`, or is a link or a device.

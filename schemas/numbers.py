@@ -15,7 +15,7 @@ _OTHER_BASE = re.compile(r"[-+]?(?:0[0-9_]*[0-9]|[0-9][0-9_]*(?::[0-9]+)+(?:\.[0
 
 
 def refuse_other_bases(text: str) -> None:
-    """Raise ValueError if `text` is decimal to people, and octal or of base 60 to YAML."""
+    """Raise ValueError if `text` is decimal to people, but octal or base 60 to YAML."""
     if _OTHER_BASE.fullmatch(text):
         what = "begins with 0, as an octal number does; write it without the 0"
         if ":" in text:
@@ -24,8 +24,8 @@ def refuse_other_bases(text: str) -> None:
 
 
 def number(text: str) -> int | float | None:
-    """Return the number that `text` writes in decimals, an int if it is whole and written without
-    a point or below 2**53 with an exponent (1e9); None if it writes none.
+    """Return the decimal number in `text`; None if it is none. It is an int if it is whole and
+    written without a point, or below 2**53 with an exponent (1e9).
 
     Raises:
         ValueError: it begins with a zero, as an octal number does.
@@ -41,12 +41,12 @@ def number(text: str) -> int | float | None:
 
 
 def whole(value: float) -> int | float:
-    """Return a whole number that a float holds exactly as an int, others as they are."""
+    """Return a whole number that a float holds exactly as an int, others unchanged."""
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def plain(value: object) -> object:
-    """Return the number that a text writes, and anything else as it is."""
+    """Return the number that a text holds, and anything else unchanged."""
     try:
         found = number(value) if isinstance(value, str) else None
     except ValueError:

@@ -1,11 +1,11 @@
-"""The run folder, `artifacts/<campaign>/<run-id>/attempt-N/`: what each file holds.
+"""The run folder, `artifacts/<campaign>/<run-id>/attempt-N/`: the content of each file.
 
 ``run.json``         a `Run`
 ``samples.parquet``  tidy: t_s float64, node string, metric string, value float64
 ``latency.parquet``  t_s float64, op string, tenant string, node string, low_ns int64,
                      high_ns int64, count int64 (absent when the tool reports no distribution)
 ``summary.json``     a `Summary`
-``journal.jsonl``    one line a decision (see controllers/journal.py); absent without controller
+``journal.jsonl``    one line per decision (see controllers/journal.py); absent without a controller
 ``notebook.ipynb``   the executed notebook; ``logs/`` raw tool output
 
 `t_s` counts from the start of the measured workload; earlier samples are negative.
@@ -26,13 +26,13 @@ RunStatus = Literal["done", "failed", "spoiled", "interrupted"]
 
 
 class Model(BaseModel):
-    """Strict, immutable records."""
+    """Base of strict, immutable records."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Provenance(Model):
-    """Where a run came from. What is not known is None."""
+    """Origin of a run. Unknown values are None."""
 
     commit: str | None
     dirty: bool | None
@@ -46,7 +46,7 @@ class Provenance(Model):
 
 
 class Run(Model):
-    """One cell's attempt. A record of an older version is read as one of this version."""
+    """Attempt at a cell. A record of an older version is read as the current version."""
 
     schema_version: Literal[2] = SCHEMA_VERSION
     kind: Kind
@@ -60,7 +60,7 @@ class Run(Model):
     parameters: dict[str, Any]
     time_scale: float
     status: RunStatus
-    reason: str | None = None  # why it failed or was spoiled
+    reason: str | None = None  # why the run failed or was spoiled
     started_at: str  # ISO 8601, UTC
     ended_at: str
     phases_s: dict[str, float]  # clean, settle, workload, collect ...: seconds
@@ -74,7 +74,7 @@ class Run(Model):
 
 
 class OpSummary(Model):
-    """One operation of one workload, whole run or steady state. Seconds, bytes per second."""
+    """Results of one operation, whole run or steady state. Seconds, bytes per second."""
 
     op: str
     seconds: float
@@ -91,12 +91,12 @@ class OpSummary(Model):
 
 
 class Summary(Model):
-    """What a run came to. `steady` leaves out the first two control intervals."""
+    """Results of a run. `steady` leaves out the first two control intervals."""
 
     whole: list[OpSummary]
     steady: list[OpSummary]
     pressure_mean: dict[str, float]  # node -> mean of the signal, percent
     controller: dict[str, float] = Field(default_factory=dict)  # actions, sense_s, decide_s, act_s
     inert: bool | None = None  # the controller changed nothing: supports no claim
-    usage: dict[str, float] = Field(default_factory=dict)  # a cell's Load, what is known of it
+    usage: dict[str, float] = Field(default_factory=dict)  # known part of a cell's Load
     extra: dict[str, float] = Field(default_factory=dict)

@@ -1,5 +1,5 @@
-"""When a store under open-loop writes becomes stable (section 5.2 of the paper Ursa: "until the
-system responds to a request within 1 second")."""
+"""Settling of a store under open-loop writes: the time until it is stable (section 5.2 of the paper
+Ursa: "until the system responds to a request within 1 second")."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ STABLE_S = 1.0
 
 WINDOW_S = 10.0
 SLOW_SHARE = 0.01
-"""A store is stable from when on, in every window of so many seconds, no more than this share of
-the writes (one is always allowed) takes longer."""
+"""Largest share of slow writes in a window of a stable store. From some moment on, every window
+must keep to it; one slow write is always allowed."""
 
 HOLD_S = 30.0
-"""It has settled when it stays stable for so long. A burst minutes later does not undo that (it is
-told by the settling time for good), and a run must last so long after it to show it.
+"""Time for which a settled store must stay stable. A burst minutes later does not undo this (only
+the settling time for good shows it), and a run must last this long after settling to show it.
 
-The paper names no such time. Of 20 runs on ten OSDs of a local testbed, 70 or 100 s from the call
-on, two would have settled with 20 s in which slow writes came back before 30 s were over, and one
-more 15 s too soon with 10 s. Longer is not to be had of such runs: already with 30 s two do not
-show that they settled, whose last slow writes were 41 and 43 s after the call; with 40 s two more.
+The paper gives no such time. It follows from 20 runs on ten local OSDs, 70 or 100 s long from the
+call on. With 20 s, two runs would have settled although slow writes came back within 30 s. With 10
+s, one more would have settled 15 s too soon. Such runs allow no more than 30 s: two already do not
+show that they settled (last slow writes 41 and 43 s after the call), at 40 s two more.
 """
 
 
@@ -33,18 +33,18 @@ def settled_from(
     called_s: float,
     hold_s: float = HOLD_S,
 ) -> float | None:
-    """The first second from `called_s` on from which every window is stable for `hold_s`.
+    """Return the first second from `called_s` on from which every window is stable for `hold_s`.
 
     Args:
         starts: intended starts of the writes, seconds from the load's start, ascending.
-        latencies: of each, seconds; None or NaN where it was never done.
+        latencies: latency of each write, seconds; None or NaN if it was never done.
         called_s: seconds from the load's start.
-        hold_s: how long it has to last; infinite: to the end, however soon that is.
+        hold_s: required stable time; infinite: until the end, however soon.
 
     Returns:
-        Seconds from the load's start; None: it never settled while writes came.
+        Seconds from the load's start; None if it never settled while writes came.
     """
-    # (Written so that NaN, which compares as false, is slow.)
+    # (NaN compares as false, so it counts as slow here.)
     slow = [0, *accumulate(took is None or not took < STABLE_S for took in latencies)]
     end = starts[-1] if len(starts) else 0.0
     stable: float | None = None

@@ -1,4 +1,4 @@
-"""Texts from outside, as they may be shown.
+"""Texts from outside, made safe to show.
 
 Standard library only: the agent side imports this file.
 """

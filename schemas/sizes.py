@@ -1,4 +1,4 @@
-"""Sizes of data sets as the Ursa paper writes them: ``10K-10M`` is 10,000 nodes, 10,000,000
+"""Sizes of data sets in the Ursa paper's notation: ``10K-10M`` is 10,000 nodes, 10,000,000
 partitions."""
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ _FACTORS = {"": 1, "k": 1000, "m": 1_000_000}
 
 
 def count_of(text: str) -> int:
-    """A whole number that may end in K or M: ``300``, ``0.1M``.
+    """Return a whole number that may end in K or M: ``300``, ``0.1M``.
 
     Raises:
-        ValueError: it is none; says what one looks like.
+        ValueError: it is none; the message gives examples.
     """
     match = _SIZE.fullmatch(text.strip())
     value = Decimal(match[1]) * _FACTORS[match[2].lower()] if match else None
@@ -26,15 +26,15 @@ def count_of(text: str) -> int:
 def counts_of(
     size: str, *, of: tuple[str, str] = ("nodes", "partitions"), example: str = "0.1K-0.1M"
 ) -> tuple[int, int]:
-    """The two numbers of a size such as ``0.1K-0.1M``.
+    """Return the two numbers of a size such as ``0.1K-0.1M``.
 
     Args:
         size: the text.
-        of: what they count, for the message.
+        of: the counted things, for the message.
         example: a size, for the message.
 
     Raises:
-        ValueError: it is none; says what one looks like.
+        ValueError: it is none; the message gives an example.
     """
     first, dash, second = size.partition("-")
     if not dash:
@@ -43,7 +43,7 @@ def counts_of(
 
 
 def size_name(nodes: int, partitions: int) -> str:
-    """As the paper writes it: ``0.1K-0.1M``, ``10K-10M``, ``150-150K``, ``30-900``."""
+    """Return the size in the paper's notation: ``0.1K-0.1M``, ``150-150K``, ``30-900``."""
     whose = str(nodes) if nodes % 100 or not nodes else f"{nodes / 1000:g}K"
     if partitions and partitions % 100_000 == 0:
         return f"{whose}-{partitions / 1_000_000:g}M"

@@ -1,4 +1,4 @@
-"""YAML files that people write: what is wrong with one is a sentence."""
+"""YAML files that people write; every mistake in one becomes a sentence."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 MOST_DEPTH = 50
 MOST_NODES = 200_000
-"""Nodes of a file with aliases, each counted as often as it is meant."""
+"""Limit of nodes of a file with aliases, each counted once per use."""
 
 
 class ContentError(ValueError):
-    """YAML that is refused: a repeated key (readers would drop one), an impossible date or number,
-    a number that is not decimal, or a text made to exhaust its reader. The message says where."""
+    """Error for refused YAML: a repeated key (readers would drop one), an impossible date or
+    number, a number not in decimals, or a text that would exhaust its reader. It names the line."""
 
 
 def load(text: str, *, decimals: bool = True) -> Any:
-    """Return what YAML's `safe_load` makes of `text`, in which no mapping may have a key twice, and
-    1e9 is a number as in YAML 1.2.
+    """Return the result of YAML's `safe_load` on `text`, but refuse a repeated key and read 1e9 as
+    a number, as in YAML 1.2.
 
     Args:
-        decimals: refuse numbers that are octal or of base 60 by how they are written, and vaulted
-            values; Ansible's files may have them.
+        decimals: refuse numbers written as octal or base 60, and vaulted values; Ansible's
+            files may have them.
 
     Raises:
-        ContentError: a mapping has a key twice, a date or number in it cannot be, or it is made to
-            exhaust its reader.
+        ContentError: a mapping repeats a key, a date or number is impossible, or the text is
+            made to exhaust its reader.
         yaml.YAMLError: it is not YAML.
     """
     import yaml
 
     aliases = survey(text)
-    quick, precise = _loaders()  # libyaml is ten times as quick; PyYAML's errors are better
+    quick, precise = _loaders()  # libyaml is ten times faster; PyYAML's errors are better
     try:
         return _load(quick(text), decimals, aliases)
     except yaml.YAMLError:
@@ -52,7 +52,7 @@ def load(text: str, *, decimals: bool = True) -> Any:
 
 @cache
 def _loaders() -> tuple[Any, Any]:
-    """Loaders on libyaml and on Python that know numbers with an exponent alone (1e9)."""
+    """Return loaders on libyaml and on Python that know numbers with only an exponent (1e9)."""
     import yaml
 
     def number(loader: Any, node: yaml.ScalarNode) -> int | float:
@@ -69,14 +69,14 @@ def _loaders() -> tuple[Any, Any]:
 
 
 def survey(text: str, *, allowed: bool = True) -> bool:
-    """Return True if `text` has aliases. What is no YAML has none.
+    """Return True if `text` has aliases. A text that is no YAML has none.
 
     Args:
         text: the text; it is only scanned, never loaded.
-        allowed: False if it may have none.
+        allowed: False if aliases are refused.
 
     Raises:
-        ContentError: it is nested deeper than `MOST_DEPTH`, or has an alias that it may not have.
+        ContentError: it is nested deeper than `MOST_DEPTH`, or has a refused alias.
     """
     import yaml
 
@@ -106,17 +106,17 @@ def dump(value: Any) -> str:
         def ignore_aliases(self, _data: Any) -> bool:
             return True
 
-    Plain.add_implicit_resolver(_FLOAT, EXPONENT, list("-+.0123456789"))  # as texts read them
+    Plain.add_implicit_resolver(_FLOAT, EXPONENT, list("-+.0123456789"))  # as texts are read
     text: str = yaml.dump(value, Dumper=Plain, sort_keys=False, allow_unicode=True, width=90)
     return text
 
 
 def read(path: Path, name: str = "") -> Any:
-    """What the YAML file at `path` holds, which sentences call `name`, or else `path`.
+    """Return the content of the YAML file at `path`; sentences call it `name`, or else `path`.
 
     Raises:
-        UserError: one sentence: it cannot be read, is not YAML, has a key twice, or a value that
-            cannot be.
+        UserError: one sentence: it cannot be read, is not YAML, repeats a key, or has an
+            impossible value.
     """
     import yaml
 
@@ -132,11 +132,11 @@ def read(path: Path, name: str = "") -> Any:
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:
-    """The mapping that the file at `path` holds.
+    """Return the mapping in the file at `path`.
 
     Args:
         path: the file.
-        what: what it should be, such as "a spec is a mapping with name, groups and store".
+        what: the expected content, such as "a spec is a mapping with name, groups and store".
 
     Raises:
         UserError: one sentence: see `read`, or it is no mapping.
@@ -148,8 +148,8 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
 
 
 def _load(loader: Any, decimals: bool, aliases: bool) -> Any:
-    """The only document of a loader of PyYAML's, looked through before anything is made of it:
-    then it still has what is there twice."""
+    """Return the only document of a PyYAML loader. It is checked before construction: only then can
+    repeated keys be seen."""
     try:
         node = loader.get_single_node()
         if node is None:
@@ -166,7 +166,7 @@ def _load(loader: Any, decimals: bool, aliases: bool) -> Any:
 
 
 def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
-    """A node and all below it, each once."""
+    """Yield a node and all nodes below it, each once."""
     import yaml
 
     todo, seen = [root], set[int]()
@@ -183,7 +183,7 @@ def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _look_at_value(node: yaml.Node) -> None:
-    """Raise ContentError for a number that is not in decimals, and for a vaulted value."""
+    """Raise ContentError for a number that is not decimal, and for a vaulted value."""
     if node.tag == "!vault":
         raise ContentError(f"the value in line {_line(node)} is vaulted: write it unencrypted")
     if node.tag in {_INT, _FLOAT}:
@@ -194,7 +194,7 @@ def _look_at_value(node: yaml.Node) -> None:
 
 
 def _require_few(root: yaml.Node) -> None:
-    """Raise ContentError if aliases make more nodes of a document than it may have."""
+    """Raise ContentError if aliases expand a document to more than `MOST_NODES` nodes."""
     import yaml
 
     todo, count = [root], 0
@@ -212,7 +212,7 @@ def _require_few(root: yaml.Node) -> None:
 
 
 def _look_through(loader: Any, node: yaml.Node) -> None:
-    """Raise ContentError for a mapping with a key twice, and for a value that cannot be."""
+    """Raise ContentError for a mapping with a repeated key, and for an impossible value."""
     import yaml
 
     if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT:
@@ -221,7 +221,7 @@ def _look_through(loader: Any, node: yaml.Node) -> None:
         return
     first: dict[object, yaml.ScalarNode] = {}
     for key, _ in node.value:
-        # What a merge (<<) brings is there to be said again; other keys are not for reading.
+        # Keys from a merge (<<) may be repeated; keys that are no scalars are not compared.
         if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
             continue
         known = first.setdefault(_value(loader, key), key)
@@ -233,20 +233,20 @@ def _look_through(loader: Any, node: yaml.Node) -> None:
 
 
 def _value(loader: Any, node: yaml.ScalarNode) -> object:
-    """What a scalar says; the node itself of one that construction tells of: with a tag that
-    nobody knows, or that makes it more than a scalar."""
+    """Return a scalar's value. Return the node itself if construction will report it: its tag is
+    unknown, or makes it more than a scalar."""
     import yaml
 
     try:
         value: object = loader.construct_object(node)
     except yaml.YAMLError:
-        loader.recursive_objects.pop(node, None)  # else it is told of as one that holds itself
+        loader.recursive_objects.pop(node, None)  # or it would be reported as containing itself
         return node
     except ValueError as error:
         raise ContentError(
             f"{_shown(node)} in line {_line(node)} cannot be: {error}; a text is put into quotes"
         ) from error
-    except (LookupError, AttributeError) as error:  # what PyYAML's readers of values come to
+    except (LookupError, AttributeError) as error:  # raised by PyYAML's readers of values
         tag = node.tag.rpartition(":")[2]
         raise ContentError(
             f"{_shown(node)} in line {_line(node)} is no {tag}, as its tag says: leave !!{tag} out"
@@ -263,5 +263,5 @@ def _line(node: yaml.Node) -> int:
 
 
 def plain_message(error: ValidationError) -> str:
-    """The first thing that a model found wrong, in the words that the model has for it."""
+    """Return the first error of a model, in the model's own words."""
     return str(error.errors()[0]["msg"]).removeprefix("Value error, ")

@@ -8,12 +8,12 @@ from importlinter import Contract, ContractCheck, output
 
 
 class NoCircles(Contract):
-    """No module imports itself through others."""
+    """Contract that no module imports itself through others."""
 
     type_name = "circles"
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Take modules away that import none of the rest, or that none of the rest imports."""
+        """Remove modules that import none of the rest, or that none of the rest imports."""
         rest = set(graph.modules)
         while ends := {
             module

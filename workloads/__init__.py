@@ -1,1 +1,1 @@
-"""workloads"""
+"""Workloads: benchmarks, disturbances and traces."""

@@ -1,8 +1,7 @@
 """Applications that write in bursts, after the three most write-intensive ones on Intrepid (Table
 II of Dai et al., SC 2014, from Liu et al., MSST 2012), as section VI.B mimics them on a cluster:
 one job like PlasmaPhysics on all compute nodes and servers, ten like AstroPhysics on half of them,
-ten like Turbulence2 on a quarter, each writing a file of its own from a random server on.
-"""
+ten like Turbulence2 on a quarter. Each writes its own file, starting at a random server."""
 
 from __future__ import annotations
 
@@ -12,20 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 PAPER_WRITE = 4_000_000
-"""Bytes that each process writes at a time in the paper's mimicry."""
+"""Bytes of one write of a process in the paper's mimicry."""
 
 
 @dataclass(frozen=True)
 class WriteIntensive:
-    """A row of Table II, and what stands for it.
+    """Row of Table II, and its mimicry.
 
     Attributes:
-        name: of the application.
-        intrepid_nodes: that it ran on.
-        node_bytes: what a node wrote in a burst, bytes.
-        times: how many bursts.
-        jobs: how many such jobs the mimicry has.
-        share: of compute nodes and servers that a job has, 0 to 1.
+        name: name of the application.
+        intrepid_nodes: nodes that it ran on.
+        node_bytes: bytes that a node wrote in a burst.
+        times: number of bursts.
+        jobs: number of such jobs in the mimicry.
+        share: share of compute nodes and servers that a job has, 0 to 1.
     """
 
     name: str
@@ -45,20 +44,20 @@ TABLE2 = (
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where the mimicry runs: compute nodes with so many processes each, and object servers."""
+    """Cluster of the mimicry: compute nodes with their processes, and object servers."""
 
     nodes: int
     processes: int
     servers: int
 
     def part(self, count: int, share: float) -> int:
-        """So large a share of `count`, at least one."""
+        """Return this share of `count`, at least one."""
         return max(1, round(count * share))
 
 
 def bursts_of(row: WriteIntensive, processes: int, volume: float) -> tuple[int, int]:
-    """Bursts of a job's process, and the writes in each, when everybody writes `volume` times what
-    Table II says: fewer writes first, then fewer bursts; one write at least."""
+    """Return the bursts of a job's process and the writes in each, if all write `volume` times
+    Table II's amount: fewer writes first, then fewer bursts; at least one write."""
     writes = max(1, round(volume * row.times * row.node_bytes / (processes * PAPER_WRITE)))
     bursts = min(row.times, writes)
     return bursts, max(1, round(writes / bursts))
@@ -74,16 +73,16 @@ def applications(
     scheduler: str,
     background: bool,
 ) -> Iterator[dict[str, Any]]:
-    """The 21 jobs, as the plan of ``twochoicebench apps`` names them.
+    """Yield the 21 jobs, as the plan of ``twochoicebench apps`` names them.
 
     Args:
-        cluster: where they run.
-        seed: of the compute nodes that each has, and of its file's first server.
-        size: bytes of a write, where the paper's are of 4 MB.
-        volume: part of Table II's writes that is made.
-        think_s: between bursts, seconds.
-        scheduler: who places their writes.
-        background: whether they end with what is not in the background.
+        cluster: their cluster.
+        seed: seed of each job's compute nodes and of its file's first server.
+        size: bytes of a write; the paper's writes are of 4 MB.
+        volume: part of Table II's writes to make.
+        think_s: pause between bursts, seconds.
+        scheduler: places their writes.
+        background: True if they end with the foreground work.
     """
     drawn = random.Random(f"applications {seed}")
     for row in TABLE2:

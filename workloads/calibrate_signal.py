@@ -1,12 +1,12 @@
-"""Calibrates the stand-in for %iowait: one node loaded alone, with 0 to 100 %.
+"""Calibration of the replacement for %iowait: one node loaded alone, with 0 to 100 %.
 
-On the local site /proc/stat is the whole machine's, so a node's own %iowait cannot be had and the
-share of time in which some task of the node waited for I/O (io.pressure) stands in. Here both are
-read side by side while a single node is loaded: on a machine of two processors with nothing else
-to do, its /proc/stat is what the paper's nodes (two processors, section V-A) would show.
+On the local site /proc/stat covers the whole machine, so a node has no %iowait of its own. The
+share of time in which some task of the node waited for I/O (io.pressure) replaces it. Here both are
+read in parallel while a single node is loaded. On a machine of two processors with nothing else to
+do, /proc/stat shows what the paper's nodes (two processors, section V-A) would show.
 
-Two kinds of reads are offered: libaio, as the paper's fio submits them, whose tasks wait only when
-the device's queue is full, and psync, blocking reads as the threads of an OSD do.
+Two kinds of reads are offered: libaio, as the paper's fio submits them (its tasks wait only if the
+device's queue is full), and psync, blocking reads like those of an OSD's threads.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _IOWAIT = 4  # place in /proc/stat's line ``cpu``
 
 @dataclass(frozen=True)
 class Level:
-    """What one load showed. `offered` is its share of the disk's random-read capacity (None: the
-    hotspot, a closed loop), `iops` what it got. Percentages: 0 to 100; `iowait` is the machine's,
-    over its `cpus`."""
+    """Result of one load. `offered` is its share of the disk's random-read capacity (None: the
+    hotspot, a closed loop), `iops` its rate. Percentages: 0 to 100; `iowait` is the machine's, over
+    its `cpus`."""
 
     engine: Engine
     offered: float | None
@@ -60,22 +60,22 @@ class Level:
 
     @property
     def name(self) -> str:
-        """``25 %`` or ``hotspot``."""
+        """Name of the load: ``25 %`` or ``hotspot``."""
         return HOTSPOT if self.offered is None else f"{self.offered:.0%}".replace("%", " %")
 
 
 @dataclass(frozen=True)
 class Counters:
-    """The two signals' counters at one moment."""
+    """Counters of the two signals at one moment."""
 
-    at: float  # seconds since the node started, which no step of its clock moves
+    at: float  # seconds since the node started; clock changes do not affect it
     pressure_us: int
     ticks: tuple[int, ...]  # /proc/stat's line ``cpu``
     cpus: int
 
 
 def read_counters(shell: Shell, pressure_file: str) -> Counters:
-    """Both counters of the shell's node, read in one go."""
+    """Read both counters of the shell's node in one call."""
     done = shell.run(
         ["sh", "-c", 'cat /proc/uptime "$1"; echo; cat /proc/stat', "read", pressure_file]
     )
@@ -89,7 +89,7 @@ def read_counters(shell: Shell, pressure_file: str) -> Counters:
 
 
 def signals(before: Counters, after: Counters) -> tuple[float, float]:
-    """(io.pressure, %iowait) between two readings, percent.
+    """Return (io.pressure, %iowait) between two readings, percent.
 
     Raises:
         WorkloadError: no time passed between them.
@@ -146,9 +146,9 @@ def calibrate(
     progress: Progress = silent,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Level]:
-    """Every load of `shares`, and the hotspot, by each engine; about two minutes.
+    """Measure every load of `shares`, and the hotspot, with each engine; about two minutes.
 
-    The capacity that shares are of is the hotspot's rate (libaio), measured first.
+    Shares are of the hotspot's rate (libaio), which is measured first.
     """
 
     def hotspot(engine: Engine, duration: float) -> Level:
@@ -199,13 +199,13 @@ def calibrate_node(
     shell: Shell,
     progress: Progress = silent,
 ) -> list[Level]:
-    """Calibrate on one node of a deployed testbed, whose other nodes are left idle.
+    """Calibrate on one node of a deployed testbed; the other nodes stay idle.
 
     Args:
         agent: the testbed's admin node.
         testbed: ready and deployed, so that fio and its files are on the node.
-        spec: the testbed's.
-        shell: to the node.
+        spec: the testbed's spec.
+        shell: shell on the node.
 
     Raises:
         UserError: the node has no disk or no pressure file, or something loads the testbed.
@@ -229,14 +229,14 @@ def calibrate_node(
 
 
 def frame(levels: Sequence[Level]) -> pd.DataFrame:
-    """One row a level, columns as the fields of `Level` and `load`."""
+    """Return one row per level, columns as the fields of `Level` and `load`."""
     import pandas as pd
 
     return pd.DataFrame([asdict(level) | {"load": level.name} for level in levels])
 
 
 def table(levels: Sequence[Level]) -> str:
-    """A Markdown table for docs/calibration.md."""
+    """Return a Markdown table for docs/calibration.md."""
     rows = [
         "| fio's reads | offered load | IOPS | io.pressure some, % | %iowait of the machine |",
         "|---|---|---|---|---|",
@@ -250,7 +250,7 @@ def table(levels: Sequence[Level]) -> str:
 
 
 def figure(levels: Sequence[Level]) -> Figure:
-    """Both signals over the offered load, a panel an engine; the hotspot at the right end."""
+    """Return a figure of both signals over the offered load, one panel per engine."""
     from matplotlib.figure import Figure
 
     engines = list(dict.fromkeys(level.engine for level in levels))
@@ -271,13 +271,13 @@ def figure(levels: Sequence[Level]) -> Figure:
 
 
 def check_new(folder: Path) -> None:
-    """UserError when `folder` holds a calibration: results are not overwritten."""
+    """Raise UserError if `folder` holds a calibration: results are not overwritten."""
     if (folder / "signal.csv").exists():
         raise UserError(f"{folder} holds a calibration already: give another folder.")
 
 
 def write(levels: Sequence[Level], folder: Path) -> list[Path]:
-    """Write signal.csv, signal.md, signal.png and signal.pdf into a new folder; returns them.
+    """Write signal.csv, signal.md, signal.png and signal.pdf into a new folder; return them.
 
     Raises:
         UserError: see `check_new`.

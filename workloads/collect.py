@@ -1,4 +1,4 @@
-"""Turns a finished benchmark and what was recorded beside it into tidy samples and a summary."""
+"""Converter of a finished benchmark and its recordings to tidy samples and a summary."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Row = tuple[float, str, str, float]
 
 
 def tidy(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Samples of a run: columns t_s (float64), node, metric (strings), value (float64).
+    """Return the samples of a run: columns t_s (float64), node, metric (strings), value (float64).
 
-    `t_s` counts measured time from the benchmark's start, its gaps (between the passes of `seq`)
-    excluded; what was recorded in a gap is left out, what was recorded earlier is negative.
+    `t_s` counts measured time from the benchmark's start, without gaps (between the passes of
+    `seq`). Samples in a gap are left out, earlier ones are negative.
 
     Args:
         bench: the finished benchmark.
@@ -65,7 +65,7 @@ def _recorded_rows(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -
 
 
 def whole(bench: BenchResult) -> OpSummary:
-    """The benchmark's own totals."""
+    """Return the benchmark's own totals."""
     return OpSummary(
         op=bench.bench.op,
         seconds=bench.seconds,
@@ -81,9 +81,9 @@ def whole(bench: BenchResult) -> OpSummary:
 
 
 def steady(bench: BenchResult, from_s: float) -> OpSummary:
-    """The benchmark from `from_s` seconds of measured time on, from its per-second series.
+    """Return the benchmark from `from_s` seconds of measured time on, from its per-second series.
 
-    What cannot be told from the series (standard deviation, maximum) is None.
+    Values that the series does not give (standard deviation, maximum) are None.
 
     Raises:
         WorkloadError: nothing was measured after `from_s`.
@@ -92,7 +92,7 @@ def steady(bench: BenchResult, from_s: float) -> OpSummary:
     before = 0.0
     for sample in bench.series:
         span, before = sample.t_s - before, sample.t_s
-        # A second that began before the line belongs to the time before it.
+        # A second that began before `from_s` does not count.
         if sample.t_s - span < from_s - 1e-6:
             continue
         seconds += span
@@ -121,7 +121,7 @@ def steady(bench: BenchResult, from_s: float) -> OpSummary:
 def pressure_mean(
     bench: BenchResult, recording: Sequence[Mapping[str, Any]], metric: str = PRESSURE
 ) -> dict[str, float]:
-    """Mean of a node's signal over the measured time, percent, by node."""
+    """Return the mean of each node's signal over the measured time, percent."""
     values: dict[str, list[float]] = {}
     for t_s, node, name, value in _recorded_rows(bench, recording):
         if name == metric and 0 <= t_s <= bench.seconds:
@@ -130,10 +130,10 @@ def pressure_mean(
 
 
 def load_iops(outputs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Random reads a second that the disturbance got, by node, over the time that it ran there.
+    """Return the random reads per second of the disturbance, by node, while it ran there.
 
     Args:
-        outputs: `outputs` of the agent's verb disturb-log. A fio that was killed before it could
+        outputs: `outputs` of the agent's verb disturb-log. A fio that was killed before its
             report is left out.
     """
     operations: dict[str, float] = {}

@@ -1,8 +1,8 @@
-"""Which nodes are disturbed when, drawn from a seed: pure, no clock and no I/O.
+"""Plan of disturbed nodes over time, drawn from a seed: pure, no clock and no I/O.
 
-A block's seed gives the same plan to every controller of the block. Times are real seconds from
-the benchmark's start; the first stretch also covers the time before it, in which the controller
-settles in.
+A block's seed gives the same plan to every controller of the block. Times are real seconds from the
+benchmark's start; the first stretch also covers the time before it, in which the controller
+settles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workloads.fio import FioLoad
 
 Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread"]
 MIX_LOAD: Mapping[str, float] = {"A": 0.10, "B": 0.25, "C": 0.50, "D": 0.75, "E": 1.00}
-"""Figure 3's mixes as offered loads, shares of what a node's disk can serve (local site)."""
+"""Figure 3's mixes as offered loads, shares of the capacity of a node's disk (local site)."""
 
 MIX_FILE_BYTES: Mapping[str, int] = {
     "A": 250 * 10**6,
@@ -28,8 +28,8 @@ MIX_FILE_BYTES: Mapping[str, int] = {
     "D": 2 * 10**9,
     "E": 4 * 10**9,
 }
-"""Figure 3's mixes as the paper has them: fio's job sizes (real sites). They can only differ by
-how much of them the page cache holds (4 GB of memory, section V-A), so they are read through it."""
+"""Figure 3's mixes as in the paper: fio's job sizes (real sites). Their only difference is the part
+in the page cache (4 GB of memory, section V-A), so they are read through the cache."""
 
 SPREAD_MEAN = 0.5  # figure 4 holds the mean load and varies its spread over the nodes
 LOAD_NAME = "load-hot"
@@ -37,21 +37,21 @@ LOAD_NAME = "load-hot"
 
 @dataclass(frozen=True)
 class Stretch:
-    """From `t_s` on, until the next stretch, `loads` gives each disturbed node its load: a share
-    of what its disk can serve (offered load), or None for the hotspot that takes all it gets."""
+    """Loads of the disturbed nodes from `t_s` until the next stretch: a share of the disk's
+    capacity (offered load), or None for the hotspot, which takes all it gets."""
 
     t_s: float
     loads: Mapping[str, float | None]
 
     @property
     def hot(self) -> frozenset[str]:
-        """The disturbed nodes."""
+        """Disturbed nodes."""
         return frozenset(self.loads)
 
 
 @dataclass(frozen=True)
 class DisturbancePlan:
-    """What is done to the nodes; `stretches` are in the order of time, the first at 0."""
+    """Disturbance of the nodes; `stretches` are in the order of time, the first at 0."""
 
     scenario: Scenario
     seed: int
@@ -60,7 +60,7 @@ class DisturbancePlan:
     buffered_file_bytes: int | None = None  # a mix by size: files of this size, page cache on
 
     def at(self, t_s: float) -> Stretch:
-        """The stretch at `t_s` seconds from the benchmark's start (before it: the first)."""
+        """Return the stretch at `t_s` seconds from the benchmark's start (before it: the first)."""
         current = self.stretches[0]
         for stretch in self.stretches[1:]:
             if stretch.t_s <= t_s:
@@ -96,7 +96,7 @@ def plan_disturbance(
     spread: float | None = None,
     mix_by_size: bool = False,
 ) -> DisturbancePlan:
-    """The plan of one cell.
+    """Return the plan of one cell.
 
     Args:
         scenario: ``heterogeneity`` disturbs `hot_nodes` random nodes for good (section III-A),
@@ -104,9 +104,9 @@ def plan_disturbance(
             gives every node the offered load of `mix` (figure 3), ``spread`` half the nodes
             50 % (1 + spread) and half 50 % (1 - spread) (figure 4).
         nodes: the nodes that carry OSDs.
-        seed: the block's.
+        seed: the block's seed.
         duration_s: real seconds of the benchmark.
-        hot_nodes: how many are disturbed at any time.
+        hot_nodes: number of nodes disturbed at any time.
         move_every_s: real seconds.
         mix: A to E.
         spread: 0 to 1.
@@ -117,7 +117,7 @@ def plan_disturbance(
         UserError: the parameters do not fit the testbed or each other.
     """
     names = tuple(nodes)
-    # The scenario is part of the seed: heterogeneity's nodes are not interference's first ones.
+    # The scenario is part of the seed: heterogeneity's nodes differ from interference's first ones.
     draw = random.Random(f"{scenario}/{seed}")
     if scenario == "none":
         stretches: tuple[Stretch, ...] = (Stretch(0.0, {}),)
@@ -160,7 +160,7 @@ def _moves(
     stretches: list[Stretch] = []
     for index in range(max(1, math.ceil(duration_s / every_s))):
         chosen = draw.sample(names, count)
-        # A move to the very same nodes would be none.
+        # A move to the same nodes would be no move.
         while stretches and count < len(names) and set(chosen) == stretches[-1].hot:
             chosen = draw.sample(names, count)
         stretches.append(_hotspots(index * every_s, chosen))
@@ -171,7 +171,7 @@ def _spread(draw: random.Random, names: Sequence[str], spread: float) -> Stretch
     order = draw.sample(names, len(names))
     half = len(order) // 2
     loads = dict.fromkeys(order[:half], SPREAD_MEAN * (1 + spread))
-    # With an odd number the one in the middle keeps the mean where it is.
+    # With an odd number, the middle node keeps the mean.
     loads |= dict.fromkeys(order[half : len(order) - half], SPREAD_MEAN)
     loads |= dict.fromkeys(order[len(order) - half :], SPREAD_MEAN * (1 - spread))
     return Stretch(0.0, {name: loads[name] for name in sorted(loads) if loads[name] > 0})
@@ -180,16 +180,16 @@ def _spread(draw: random.Random, names: Sequence[str], spread: float) -> Stretch
 def load_of(
     file_bytes: int, capacity_iops: Mapping[str, float]
 ) -> Callable[[str, float | None], FioLoad]:
-    """How a node's share becomes a fio load.
+    """Return a function from a node and its share to a fio load.
 
     The hotspot is the paper's libaio loop; offered loads are blocking reads. With libaio nothing
-    waits before the device's queue is full, so neither %iowait nor io.pressure tells 10 % from
-    90 % (docs/calibration.md), and figures 3 and 4 would have nothing on their axes.
+    waits before the device's queue is full. Then neither %iowait nor io.pressure separates 10 %
+    from 90 % (docs/calibration.md), and figures 3 and 4 would be empty.
 
     Args:
         file_bytes: size of each of fio's files.
-        capacity_iops: random reads a second that each node's disk serves (`measure_capacity`);
-            needed for offered loads alone.
+        capacity_iops: random reads per second of each node's disk (`measure_capacity`); needed
+            only for offered loads.
     """
 
     def load(node: str, share: float | None) -> FioLoad:
@@ -209,10 +209,10 @@ def load_of(
 def agent_plan(
     plan: DisturbancePlan, load: Callable[[str, float | None], FioLoad], *, max_s: float
 ) -> list[dict[str, Any]]:
-    """The steps for the agent's verb disturb-start (testbed/agent/disturb.py).
+    """Return the steps for the agent's verb disturb-start (testbed/agent/disturb.py).
 
-    A node whose load goes on unchanged over a move is left alone. `max_s` is the most that the
-    whole may take; each fio ends by itself after it.
+    A node with the same load before and after a move is left alone. `max_s` limits the whole plan;
+    each fio ends by itself after it.
     """
     steps: list[dict[str, Any]] = []
     before: Mapping[str, float | None] = {}
@@ -236,7 +236,7 @@ def agent_plan(
 
 
 def _fio_seed(seed: int, node: str, t_s: float) -> int:
-    # Every controller of a block meets the same arrivals, every node and move its own.
+    # Every controller of a block meets the same arrivals; they differ by node and move.
     return random.Random(f"{seed}/{node}/{t_s}").randrange(1, 2**31)
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a workload."""
+"""Errors of workloads."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from schemas.errors import HotbedError
 
 
 class WorkloadError(HotbedError):
-    """A workload failed, hung, or measured less than it was asked to; the run is no result."""
+    """Error of a workload that failed, hung, or measured less than asked; the run is no result."""

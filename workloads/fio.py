@@ -1,4 +1,4 @@
-"""fio: the hotspots and offered loads that disturb a node, and what fio says it did."""
+"""fio: the hotspots and offered loads that disturb a node, and its reports."""
 
 from __future__ import annotations
 
@@ -29,15 +29,13 @@ class FioLoad(BaseModel):
     """Random 4 KiB reads of a node's disk, on the files that the role fio laid out.
 
     Without `offered_iops` it is the paper's hotspot: a closed loop of `jobs` x `iodepth` reads,
-    which takes all it gets. With it, reads arrive as a Poisson process of that rate, as far as
-    `jobs` x `iodepth` in flight allow: an offered load.
-    `file_bytes` is what each file is read of: what was laid out (`testbed.inventory`,
-    `fio_file_bytes`) or less, never more.
-    Offsets and arrivals are drawn from `seed`: give each node its own, else all nodes would see
-    the very same arrivals.
-    `ioengine` psync reads one block at a time and waits for it, as a thread of an OSD does; then
-    `jobs` alone are in flight.
-    `direct` I/O, which the paper does not tell: through the page cache fio would read memory.
+    which takes all it gets. With it, reads arrive as a Poisson process of that rate, limited by
+    `jobs` x `iodepth` in flight: an offered load. `file_bytes` is the part of each file to read:
+    the laid-out size (`testbed.inventory`, `fio_file_bytes`) or less, never more. Offsets and
+    arrivals are drawn from `seed`: give each node its own seed, or all nodes would see the same
+    arrivals. `ioengine` psync reads one block at a time and waits for it, as a thread of an OSD
+    does; then only `jobs` reads are in flight. I/O is `direct`, which the paper does not say:
+    through the page cache fio would read memory.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,12 +51,12 @@ class FioLoad(BaseModel):
     ioengine: Literal["libaio", "psync"] = "libaio"
 
     def argv(self, runtime_s: float) -> list[str]:
-        """The command; it is meant to be stopped before `runtime_s` is over."""
+        """Return the command; it should be stopped before `runtime_s` is over."""
         argv = ["fio", f"--name={NAME}", f"--directory={self.directory}", f"--bs={BLOCK}"]
         argv += ["--rw=randread", f"--ioengine={self.ioengine}", "--time_based"]
         argv.append(f"--direct={int(self.direct)}")
         argv += [f"--runtime={math.ceil(runtime_s)}", "--group_reporting"]
-        # Files that are missing are an error: laying them out would be a write workload.
+        # Missing files are an error: laying them out would be a write workload.
         argv += [
             "--allow_file_create=0",
             f"--randseed={self.seed}",
@@ -80,8 +78,8 @@ class FioLoad(BaseModel):
                 f"--rate_iops={each}",
                 "--rate_process=poisson",
             ]
-        # One job over all files: fio's rate is a whole number a job, and four of them would
-        # round 10 % of a slow disk up or down by a fifth.
+        # One job over all files: fio's rate is a whole number per job, and with four jobs 10 % of a
+        # slow disk would be rounded by up to a fifth.
         files = ":".join(f"{NAME}.{job}.0" for job in range(self.jobs))
         return [
             *argv,
@@ -96,11 +94,11 @@ class FioLoad(BaseModel):
 
 @dataclass(frozen=True)
 class FioResult:
-    """What fio reports of one operation, all jobs together. Latencies in seconds (completion).
+    """fio's report of one operation, all jobs together. Latencies in seconds (completion).
 
-    `percentiles` maps a percentage to a latency; empty when jobs were not reported as one group.
-    `histogram` holds (low_ns, high_ns, count), of json+ alone. `terminated` tells that fio was
-    stopped by a signal: its figures are of the time until then. `warnings` are sentences about the
+    `percentiles` maps a percentage to a latency; it is empty if jobs were not reported as one
+    group. `histogram` holds (low_ns, high_ns, count), only from json+. `terminated` is True if a
+    signal stopped fio: its figures are of the time until then. `warnings` are sentences about the
     output.
     """
 
@@ -138,8 +136,8 @@ def parse_fio(text: str, op: str = "read") -> FioResult:
         op: ``read``, ``write`` or ``trim``.
 
     Raises:
-        WorkloadError: there is no JSON in it (fio was killed), it holds no job or not this
-            operation, or it is of fio 2.
+        WorkloadError: there is no JSON in it (fio was killed), it has no job or not this
+            operation, or it comes from fio 2.
     """
     version, jobs, warnings = read_jobs(text)
     try:
@@ -158,7 +156,7 @@ def read_jobs(text: str) -> tuple[str, list[Mapping[str, Any]], tuple[str, ...]]
     output has the jobs of its servers; the sum over them is left out.
 
     Raises:
-        WorkloadError: there is no JSON or no job in it, or it is of fio 2.
+        WorkloadError: there is no JSON or no job in it, or it comes from fio 2.
     """
     documents = _documents(text)
     document = documents[-1]
@@ -182,7 +180,7 @@ def read_jobs(text: str) -> tuple[str, list[Mapping[str, Any]], tuple[str, ...]]
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
-    # fio writes "fio: terminating on signal 15" and warnings to standard output too.
+    # fio also writes "fio: terminating on signal 15" and warnings to standard output.
     found: list[dict[str, Any]] = []
     end = 0
     for begin in re.finditer(r"^\{", text, re.MULTILINE):
@@ -210,7 +208,7 @@ def _result(
         )
     parts = [job[op] for job in jobs]
     operations = sum(int(part["total_ios"]) for part in parts)
-    # A job's runtime is in milliseconds and 0 when it did nothing.
+    # A job's runtime is in milliseconds, and 0 if it did nothing.
     seconds = max((float(part["runtime"]) for part in parts), default=0.0) / 1e3
     latencies = [part["clat_ns"] for part in parts if int(part["total_ios"]) > 0]
     only = latencies[0] if len(latencies) == 1 else {}
@@ -243,7 +241,7 @@ def _weighted_mean(parts: list[Mapping[str, Any]], operations: int) -> float | N
 
 
 def bucket(value_ns: int) -> tuple[int, int]:
-    """Bounds [low, high) of fio's latency bucket that it names by `value_ns`, its middle."""
+    """Return the bounds [low, high) of fio's latency bucket with the middle `value_ns`."""
     if value_ns < 2 << _GROUP_BITS:
         return value_ns, value_ns + 1
     width = 1 << (value_ns.bit_length() - 1 - _GROUP_BITS)
@@ -263,8 +261,8 @@ def _histogram(latencies: list[Mapping[str, Any]]) -> tuple[tuple[int, int, int]
 def measure_capacity(
     agent: Agent, nodes: tuple[str, ...], file_bytes: int, *, seconds: float = 8.0
 ) -> Mapping[str, float]:
-    """Random reads a second that each node's disk serves to a hotspot alone, measured one node
-    after the other (the machine may be shared). Nothing else may use the disks meanwhile.
+    """Return the random reads per second of each node's disk for a hotspot alone, measured node by
+    node (the machine may be shared). Nothing else may use the disks meanwhile.
 
     Raises:
         WorkloadError: fio failed or read nothing on a node.

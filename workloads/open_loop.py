@@ -1,9 +1,9 @@
-"""Writes at given rates to given placement groups of a live Ceph, whatever its response times.
+"""Writes at given rates to given placement groups of a live Ceph, at any response time.
 
-Load of the paper Ursa, section 5.2: only writes, of one size, at so many a second to each storage
-node, "T writes/s" to hot-spots and "0.4T" to the others. Arrivals never wait for answers, and a
-latency counts from the *intended* start of a write: a store that stalls cannot slow its own load
-down. The program that writes runs on a client node (testbed/agent/openloop).
+Load of the paper Ursa, section 5.2: only writes, of one size, at a fixed rate to each storage node,
+"T writes/s" to hot-spots and "0.4T" to the others. Arrivals never wait for answers, and a latency
+counts from the *intended* start of a write: a store that stalls cannot slow its own load down. The
+program that writes runs on a client node (testbed/agent/openloop).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _STOP_S = 60.0
 
 
 class OpenLoop(BaseModel):
-    """A load: `rates` maps PG ids (``"2.1f"``) to writes per second.
+    """Load in which `rates` maps PG ids (``"2.1f"``) to writes per second.
 
-    A write overwrites one of `objects_per_pg` objects of its PG, so that disks do not fill: a PG
-    holds `objects_per_pg` times `object_bytes`, and `ballast_per_pg` objects of 4 MiB that nothing
-    writes again; together they are what moving it costs. `prefill` writes all of them before the
-    load starts. Requests beyond `max_in_flight` (of `object_bytes` each, 1 GiB
-    in all at most) are held back by the client, their latency counting on. After `duration_s` what
-    is in flight gets `drain_s` seconds; what is then not done is *outstanding*.
-    `keep_requests` lists every request, for figures of single response times.
+    A write overwrites one of `objects_per_pg` objects of its PG, so that disks do not fill. A PG
+    holds `objects_per_pg` times `object_bytes`, and `ballast_per_pg` objects of 4 MiB that are
+    never written again; together they are the cost of moving it. `prefill` writes all of them
+    before the load starts. The client holds back requests beyond `max_in_flight` (of `object_bytes`
+    each, 1 GiB in total at most); their latency keeps counting. After `duration_s` the requests in
+    flight get `drain_s` seconds; unfinished ones are then *outstanding*. `keep_requests` lists
+    every request, for figures of single response times.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,13 +60,13 @@ class OpenLoop(BaseModel):
         return rates
 
     def plan(self) -> Plan:
-        """What the program on the client node is told; UserError when the node would refuse it."""
+        """Return the client program's plan; raise UserError if the node would refuse it."""
         return Plan(**self.model_dump())
 
 
 @dataclass(frozen=True)
 class PgLatency:
-    """What came of the writes to one PG; latencies in seconds, of those that were done."""
+    """Result of the writes to one PG; latencies in seconds, of the finished writes."""
 
     intended: int
     done: int
@@ -77,18 +77,18 @@ class PgLatency:
 
 @dataclass(frozen=True)
 class OpenLoopResult:
-    """A finished load. Times in seconds; `started_wall` is the start, seconds since the epoch.
+    """Finished load. Times in seconds; `started_wall` is the start, seconds since the epoch.
 
-    `series` has a row a second of the load and of its drain: t_s (end of the second), intended,
-    sent, done, failed, latency_mean_s and latency_max_s of what was done in it (None where nothing
-    was), outstanding and oldest_s (the age of the oldest that is not done) at its end.
+    `series` has a row per second of the load and of its drain: t_s (end of the second), intended,
+    sent, done, failed, latency_mean_s and latency_max_s of the writes finished in it (None without
+    any), and at its end outstanding and oldest_s (the age of the oldest unfinished write).
 
-    `histogram` counts latencies of the writes that were done; `ages` those of the `outstanding`
-    ones, which are lower bounds. Mean, quantiles and maximum are over both: lower bounds while
-    anything is outstanding. `failed` writes are in neither. `late` sends left the client more than
-    10 ms after their intended start (or never), `late_max_s` the worst; `held` ones were held back
-    because `max_in_flight` was reached.
-    `requests` (when kept) are (intended start, latency or None, PG id), in the order of starts.
+    `histogram` counts latencies of the finished writes; `ages` those of the `outstanding` ones,
+    which are lower bounds. Mean, quantiles and maximum are over both: lower bounds while anything
+    is outstanding. `failed` writes are in neither. `late` sends left the client more than 10 ms
+    after their intended start (or never), `late_max_s` is the worst; `held` sends waited because
+    `max_in_flight` was reached. `requests` (if kept) are (intended start, latency or None, PG id),
+    in the order of starts.
     """
 
     config: OpenLoop | None
@@ -115,7 +115,7 @@ class OpenLoopResult:
 
     @property
     def latency_mean_s(self) -> float | None:
-        """Mean; None when nothing was intended."""
+        """Mean; None if nothing was intended."""
         return self._all().mean_s
 
     @property
@@ -130,15 +130,14 @@ class OpenLoopResult:
 
     @property
     def max_s(self) -> float | None:
-        """The longest."""
+        """Longest latency."""
         whole = self._all()
         return whole.max_s if whole.total else None
 
     def settled_s(self, below_s: float = 1.0, after_s: float = 0.0) -> float | None:
-        """When the store became stable for good ("until the system responds to a request within
-        1 second", section 5.2): the first second from `after_s` on from which to the end nothing
-        that was done took `below_s` or longer and nothing that old was outstanding. None: never.
-        """
+        """Return the time when the store became stable for good ("until the system responds to a
+        request within 1 second", section 5.2). From this second (at or after `after_s`) to the end
+        no finished or outstanding write reached `below_s`. None: never."""
         settled: float | None = None
         for row in self.series:
             if row["t_s"] <= after_s:
@@ -152,10 +151,10 @@ class OpenLoopResult:
 
 
 def parse_open_loop(text: str, config: OpenLoop | None = None) -> OpenLoopResult:
-    """Read what the program printed: a line when it starts, one a second, one at the end.
+    """Read the program's output: a line at its start, one per second, one at the end.
 
     Raises:
-        WorkloadError: it did not get to its end, or this is not what it prints.
+        WorkloadError: it did not reach its end, or the text is not its output.
     """
     start: Mapping[str, Any] | None = None
     end: Mapping[str, Any] | None = None
@@ -219,11 +218,11 @@ def _result(
 
 
 def start_open_loop(agent: Agent, client_node: str, config: OpenLoop) -> float:
-    """Start the load on `client_node`; returns once it writes, with the epoch of its start.
+    """Start the load on `client_node`; return the epoch of its start once it writes.
 
     Raises:
-        UserError: the pool or a PG does not exist, or the load cannot be.
-        StoreError: the store does not take the first objects.
+        UserError: the pool or a PG does not exist, or the load is impossible.
+        StoreError: the store does not accept the first objects.
         RemoteError: it did not start in time, or the node cannot be reached.
     """
     plan = config.plan()
@@ -246,10 +245,10 @@ def wait_open_loop(agent: Agent, client_node: str, config: OpenLoop) -> OpenLoop
 
 
 def run_open_loop(agent: Agent, client_node: str, config: OpenLoop) -> OpenLoopResult:
-    """Run the load and wait for it; it is stopped when we are interrupted.
+    """Run the load and wait for it; an interrupt stops it.
 
     Raises:
-        UserError: the pool or a PG does not exist, or the load cannot be.
+        UserError: the pool or a PG does not exist, or the load is impossible.
         WorkloadError: it failed.
     """
     try:
@@ -261,7 +260,7 @@ def run_open_loop(agent: Agent, client_node: str, config: OpenLoop) -> OpenLoopR
 
 
 def stop_open_loop(agent: Agent, client_node: str) -> None:
-    """End the load, if there is one."""
+    """Stop the load, if there is one."""
     agent.unit_stop(client_node, UNIT)
 
 
@@ -275,7 +274,7 @@ def _judged(unit: UnitResult, config: OpenLoop) -> OpenLoopResult:
 
 
 def _prefill_patience_s(config: OpenLoop) -> float:
-    """At 5 MB/s, which even a loaded testbed gives."""
+    """Return the seconds for the prefill at 5 MB/s, which even a loaded testbed gives."""
     if not config.prefill:
         return 0.0
     each = config.objects_per_pg * config.object_bytes + config.ballast_per_pg * BALLAST_BYTES

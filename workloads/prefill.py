@@ -1,7 +1,7 @@
-"""Objects for the read benchmarks: how many are needed, and writing them once.
+"""Objects for the read benchmarks: their number, and writing them once.
 
-A `seq` pass ends when its objects run out, so the set is made as large as the duration needs at
-the most that the disks can give, up to a share of the store's space.
+A `seq` pass ends when its objects run out, so the set covers the duration at the highest rate of
+the disks, up to a share of the store's space.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from workloads.rados_bench import GRACE_S, UNIT
 
 RUN_PREFIX = "hotbed-prefill"
 SHARE = 0.25  # of the usable space at most: write cells need the rest, and OSDs fill unevenly
-MIN_OBJECTS_PER_SLOT = 8  # fewer objects than that for each concurrent reader is no workload
+MIN_OBJECTS_PER_SLOT = 8  # fewer objects for each concurrent reader make no workload
 _ASK_S = 60.0
-# Also what a killed benchmark left, whose names nothing tells.
+# Also removes objects of a killed benchmark, as no metadata names them.
 _EMPTY = (
     'rados -p "$1" ls > objects || exit 1; '
     'if grep -q "^benchmark_data" objects; then '
@@ -33,9 +33,8 @@ _WRITERS = 32
 
 @dataclass(frozen=True)
 class PrefillPlan:
-    """`objects` of `object_size` bytes under the run name `run_name`.
-
-    `pass_s` is the shortest time that one sequential pass over them can take."""
+    """Plan of `objects` of `object_size` bytes under the run name `run_name`; `pass_s` is the
+    shortest time that one sequential pass over them can take."""
 
     objects: int
     object_size: int
@@ -43,7 +42,7 @@ class PrefillPlan:
 
     @property
     def run_name(self) -> str:
-        """The same for every cell that reads objects of this size."""
+        """Run name; every cell that reads objects of this size has the same."""
         return f"{RUN_PREFIX}-{self.object_size}"
 
     @property
@@ -54,7 +53,7 @@ class PrefillPlan:
 
 @dataclass(frozen=True)
 class Prefilled:
-    """What is in the pool now; `written` is False when it was all there already."""
+    """Present objects of the pool; `written` is False if all were there already."""
 
     objects: int
     written: bool
@@ -62,13 +61,13 @@ class Prefilled:
 
 
 def disk_bound_iops(disks: Iterable[DiskSpec], object_size: int) -> float:
-    """The most objects a second that `disks` can serve: each object is one positioning and its
-    transfer (an upper bound: stores cut large objects into several requests)."""
+    """Return the most objects per second that `disks` can serve: each object is one positioning and
+    its transfer (an upper bound: stores cut large objects into several requests)."""
     return sum(1 / (disk.positioning + object_size / disk.bandwidth) for disk in disks)
 
 
 def usable_bytes(disks: Iterable[DiskSpec], replicas: int) -> int:
-    """Bytes of objects that the raw parts of `disks` hold with `replicas` copies."""
+    """Return the bytes of objects that the raw parts of `disks` hold with `replicas` copies."""
     return sum(disk.size - disk.scratch for disk in disks) // replicas
 
 
@@ -80,12 +79,12 @@ def plan_prefill(
     usable: int,
     concurrency: int = 16,
 ) -> PrefillPlan:
-    """How many objects a read benchmark of `duration_s` needs.
+    """Return the number of objects for a read benchmark of `duration_s`.
 
     Args:
         object_size: bytes.
         duration_s: real seconds of the benchmark.
-        max_iops: objects a second that the store can give at most (`disk_bound_iops`).
+        max_iops: the most objects per second that the store can give (`disk_bound_iops`).
         usable: bytes that the store holds after replication (`usable_bytes`).
         concurrency: objects in flight.
 
@@ -107,7 +106,7 @@ def plan_prefill(
 
 @dataclass(frozen=True)
 class Metadata:
-    """What `rados bench write` leaves under its run name (ObjBencher::fetch_bench_metadata)."""
+    """Metadata that `rados bench write` leaves (ObjBencher::fetch_bench_metadata)."""
 
     object_size: int
     operations: int
@@ -116,7 +115,7 @@ class Metadata:
 
 
 def decode_metadata(raw: bytes) -> Metadata | None:
-    """Size, count and process of a benchmark from its metadata object; None when it is no such.
+    """Decode a benchmark's metadata object; None if `raw` is no such object.
 
     Little endian: object size u64, operations i32, pid i32 and, from Jewel on, operation size u64.
     """
@@ -137,11 +136,11 @@ def prefill(
     max_s: float = 3600.0,
     concurrency: int = _WRITERS,
 ) -> Prefilled:
-    """Make sure that `plan`'s objects are in `pool`; writes only when any is missing.
+    """Make sure that `plan`'s objects are in `pool`; write them only if some are missing.
 
-    Before writing, every other benchmark's objects go: the sets of several sizes would not fit
-    beside each other (each takes up to `SHARE` of the store). The objects' names hold the
-    client's host name, so the readers must run on `client_node`.
+    Before writing, every other benchmark's objects are removed: the sets of several sizes would not
+    fit together (each takes up to `SHARE` of the store). The objects' names contain the client's
+    host name, so the readers must run on `client_node`.
 
     Raises:
         WorkloadError: they cannot be written within `max_s`.
@@ -161,18 +160,18 @@ def prefill(
 
 
 def fill_argv(pool: str, plan: PrefillPlan, max_s: float, concurrency: int) -> list[str]:
-    """The command that writes the plan's objects."""
+    """Return the command that writes the plan's objects."""
     argv = ["rados", "-p", pool, "bench", str(math.ceil(max_s)), "write", "--no-cleanup"]
     argv += ["-b", str(plan.object_size), "-t", str(min(concurrency, plan.objects))]
     return [*argv, "--run-name", plan.run_name, "--max-objects", str(plan.objects)]
 
 
 def _count(agent: Agent, node: str, pool: str, plan: PrefillPlan) -> int | None:
-    # Objects that the metadata names and that are really listed; None without usable metadata.
+    # Objects that are both in the metadata and listed; None without usable metadata.
     metadata = _metadata(agent, node, pool, plan.run_name)
     if metadata is None or metadata.object_size != plan.object_size:
         return None
-    # The host name as the tool cuts it: 29 characters.
+    # The tool cuts the host name at 29 characters.
     script = (
         'rados -p "$1" ls > objects && '
         'grep -c "^benchmark_data_$(uname -n | cut -c1-29)_$2_object" objects; rm -f objects'

@@ -1,7 +1,7 @@
-"""Runs `rados bench` on a client node and returns its per-second series and totals.
+"""Runner of `rados bench` on a client node; returns its per-second series and totals.
 
-`seq` ends by itself when its objects run out: it is run in passes over the prefilled set, with
-caches dropped between them, until its duration has been measured; the gaps are left out.
+`seq` ends by itself when its objects run out. It runs in passes over the prefilled set, with caches
+dropped between passes, until its duration has been measured; the gaps are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workloads.errors import WorkloadError
 from workloads.rados_output import BenchOutput, Sample, parse_rados_bench, samples
 
 UNIT = "load-bench"
-GRACE_S = 30.0  # to connect and to finish what is in flight; dead OSDs hang a bench for minutes
+GRACE_S = 30.0  # to connect and to finish requests in flight; dead OSDs hang a bench for minutes
 ENOUGH = 0.95  # of the planned duration must be measured
 CACHES_S = 120.0
 _MAX_PASSES = 100
@@ -29,7 +29,7 @@ _STOP_S = 60.0
 
 
 class RadosBench(BaseModel):
-    """One benchmark, as the paper runs it (section V-B): mode, object size, concurrency, time."""
+    """Benchmark as in the paper (section V-B): mode, object size, concurrency, time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ class RadosBench(BaseModel):
     run_name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
     def argv(self, seconds: float | None = None) -> list[str]:
-        """The command for `seconds` (whole ones, rounded up; the duration when left out).
+        """Return the command for `seconds` (rounded up; the duration by default).
 
         Reads take the object size from the metadata that the writer left under `run_name`."""
         whole = max(1, math.ceil(self.duration_s if seconds is None else seconds))
@@ -54,8 +54,8 @@ class RadosBench(BaseModel):
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of measured time: `seconds` from the epoch `wall` on are `offset_s` .. on the
-    stitched axis."""
+    """Stretch of measured time: `seconds` from the epoch `wall` on, at `offset_s` on the stitched
+    axis."""
 
     wall: float
     offset_s: float
@@ -64,11 +64,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """A finished benchmark. Bandwidth in 10^6 bytes per second, times in seconds.
+    """Finished benchmark. Bandwidth in 10^6 bytes per second, times in seconds.
 
     `series` counts measured time, gaps between passes excluded; `segments` tie it to the clock.
-    `latency_sd_s` is None for reads, of which rados bench does not print it. `cpu_s` is the
-    processor time of the client. `raw` is what was printed, a text a pass.
+    `latency_sd_s` is None for reads, as rados bench does not print it. `cpu_s` is the processor
+    time of the client. `raw` is the output, one text per pass.
     """
 
     bench: RadosBench
@@ -96,8 +96,8 @@ class BenchResult:
         return self.operations / self.seconds
 
     def measured(self, wall: float) -> float | None:
-        """Where the epoch `wall` is on the stitched axis: negative before the start, past the end
-        after it, None in a gap between two passes."""
+        """Return the place of the epoch `wall` on the stitched axis: negative before the start,
+        past the end after it, None in a gap between two passes."""
         if wall < self.segments[0].wall:
             return wall - self.segments[0].wall
         last = self.segments[-1]
@@ -133,9 +133,9 @@ def run(
 
     Args:
         agent: the admin node.
-        client_node: where the load comes from; reads only find objects that were written by a
-            client of the same host name, which is part of their names.
-        bench: what to run; for seq and rand the objects must be there (see `prefill`).
+        client_node: node of the load; reads find only objects that were written by a client of
+            the same host name, which is part of their names.
+        bench: the benchmark; for seq and rand the objects must be there (see `prefill`).
         started: called with the epoch of the start just after the first pass was launched.
 
     Raises:
@@ -149,7 +149,7 @@ def run(
         passes.append((output, unit))
         assert output.seconds is not None
         measured += output.seconds
-        # rados bench counts whole seconds: less than one cannot be asked for.
+        # rados bench counts whole seconds, so it cannot run for less than one.
         if bench.op != "seq" or bench.duration_s - measured < _MIN_PASS_S:
             break
         if output.seconds < _MIN_PASS_S or len(passes) == _MAX_PASSES:
@@ -181,7 +181,7 @@ def _one_pass(
             started(time.time())
         unit = agent.unit_wait(node, name, timeout_s=max_s + _STOP_S)
     except BaseException:
-        agent.unit_stop(node, name)  # also when we are interrupted: no load outlives its cell
+        agent.unit_stop(node, name)  # no load outlives its cell, not even after an interrupt
         raise
     return _checked(bench, unit, max_s), unit
 
@@ -214,7 +214,7 @@ def _checked(bench: RadosBench, unit: UnitResult, max_s: float) -> BenchOutput:
 
 
 def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> BenchResult:
-    """One result from the passes of a benchmark, gaps excluded."""
+    """Return one result from the passes of a benchmark, gaps excluded."""
     series: list[Sample] = []
     segments: list[Segment] = []
     offset = 0.0
@@ -249,7 +249,7 @@ def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> B
 
 
 def parse_incorrect(stderr: str) -> int:
-    """How many objects did not hold what was written, by rados bench's own check."""
+    """Return the number of objects with wrong content, by rados bench's own check."""
     return sum(1 for line in stderr.splitlines() if line.rstrip().endswith("is not correct!"))
 
 

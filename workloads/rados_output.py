@@ -1,9 +1,9 @@
-"""Reads what `rados bench` prints, as text or JSON, from Ceph 16 to 19 (and older ones).
+"""Parser of the output of `rados bench`, as text or JSON, from Ceph 16 to 19 (and older ones).
 
-The tool's own ``cur MB/s`` and ``last lat`` columns are not used: after a stall the former
-spreads the operations over the stalled seconds a second time, and the latter is one single
-operation's latency. Throughput and mean latency of each second follow exactly from the cumulative
-columns ``finished`` and ``avg lat``, on the clock of ``--show-time`` where it is there.
+The tool's own ``cur MB/s`` and ``last lat`` columns are not used. After a stall the former spreads
+the operations over the stalled seconds a second time, and the latter is the latency of a single
+operation. Throughput and mean latency of each second follow exactly from the cumulative columns
+``finished`` and ``avg lat``, on the clock of ``--show-time`` if it is there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from workloads.errors import WorkloadError
 
-CLOCK_SET_S = 60.0  # more than a status line is late: the wall clock was set
+CLOCK_SET_S = 60.0  # no status line is this late: the wall clock was set
 MIN_TAIL_S = 0.5  # a shorter rest after the last status line belongs to the sample before it
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 _ROW = re.compile(
@@ -48,14 +48,14 @@ _JSON_TOTALS = {
     "object_size": ("object_size",),
     "latency_mean_s": ("average_latency",),
     "latency_sd_s": ("stddev_latency",),
-    "latency_max_s": ("max_latency", "max_latency:"),  # up to 12 the key had a colon in it
+    "latency_max_s": ("max_latency", "max_latency:"),  # up to 12 the key had a colon
     "latency_min_s": ("min_latency",),
 }
 
 
 @dataclass(frozen=True)
 class Row:
-    """One status line: `finished` operations and their mean latency since the start."""
+    """Status line: `finished` operations and their mean latency since the start."""
 
     second: float
     wall: float | None  # epoch seconds, from --show-time
@@ -67,11 +67,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Sample:
-    """One second of a benchmark. `t_s` is the second's end, from the benchmark's start.
+    """Sample of one second of a benchmark.
 
-    The last sample ends with the benchmark and lasts 0.5 s or longer, if the benchmark does.
-    `throughput_mb_s` in 10^6 bytes per second; `latency_s` is the mean of the operations that
-    finished within the second, None when none did."""
+    `t_s` is the second's end, from the benchmark's start. The last sample ends with the benchmark
+    and lasts 0.5 s or longer, if the benchmark does. `throughput_mb_s` is in 10^6 bytes per second;
+    `latency_s` is the mean of the operations that finished within the second, None without any."""
 
     t_s: float
     wall: float | None
@@ -83,7 +83,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class BenchOutput:
-    """One `rados bench`. Totals are None where it was ended before it printed them."""
+    """Output of one `rados bench`. Totals are None if it ended before it printed them."""
 
     rows: tuple[Row, ...]
     seconds: float | None
@@ -94,11 +94,11 @@ class BenchOutput:
     latency_sd_s: float | None  # printed for writes only
     latency_max_s: float | None
     latency_min_s: float | None
-    incorrect: int = 0  # objects that did not hold what was written
+    incorrect: int = 0  # objects with wrong content
 
     @property
     def complete(self) -> bool:
-        """Whether the benchmark ended by itself and printed its totals."""
+        """True if the benchmark ended by itself and printed its totals."""
         return self.seconds is not None and self.operations is not None
 
     @property
@@ -111,7 +111,7 @@ def parse_rados_bench(text: str) -> BenchOutput:
     """Parse standard output (standard error may be mixed in) of one `rados bench`.
 
     Raises:
-        WorkloadError: the text is no rados bench output at all; the message has its last line.
+        WorkloadError: the text is no rados bench output; the message has its last line.
     """
     document = _json_document(text)
     output = _from_text(text) if document is None else _from_json(document)
@@ -125,8 +125,8 @@ def parse_rados_bench(text: str) -> BenchOutput:
 def samples(output: BenchOutput, op_size: int | None = None) -> list[Sample]:
     """Return the per-second series.
 
-    The operations of a complete benchmark sum to its total; those of one that was cut off end with
-    its last status line.
+    The operations of a complete benchmark sum to its total; those of a benchmark that was cut off
+    end with its last status line.
 
     Args:
         output: a parsed benchmark.
@@ -152,7 +152,7 @@ def _elapsed(row: Row, start_wall: float | None) -> float:
 
 
 def _append_end(rows: list[Row], output: BenchOutput, rest: float) -> None:
-    # What ended after the last status line, `rest` seconds before the end.
+    # Operations after the last status line, `rest` seconds before the end.
     last = rows[-1]
     assert output.operations is not None
     if output.operations < last.finished:
@@ -197,13 +197,13 @@ def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sampl
 
 
 def _in_order(rows: Iterator[Row]) -> tuple[Row, ...]:
-    """Return the rows that follow each other, on the wall clock as it was at the first: rados bench
-    counts its seconds by a clock that nobody sets, and prints the one that may be set meanwhile."""
+    """Return the consecutive rows, on the wall clock of the first row. rados bench counts its
+    seconds by a clock that is never set, but prints the wall clock, which may be set meanwhile."""
     kept: list[Row] = []
     shift = 0.0
     for row in rows:
         last = kept[-1] if kept else None
-        # A line of the log that looks like a status line would run backwards.
+        # A log line that looks like a status line would run backwards.
         if last and (row.second <= last.second or row.finished < last.finished):
             continue
         wall = None if row.wall is None else row.wall + shift
@@ -246,7 +246,7 @@ def _from_text(text: str) -> BenchOutput:
 
 
 def _json_document(text: str) -> dict[str, Any] | None:
-    # `hints = 1` and log lines come before the document, on standard output too.
+    # `hints = 1` and log lines may precede the document on standard output.
     for found in re.finditer(r'^\{(?=\s*")', text, flags=re.MULTILINE):
         try:
             document, _ = json.JSONDecoder().raw_decode(text, found.start())

@@ -1,4 +1,4 @@
-"""How often each placement group is written to so that every OSD gets the load meant for it.
+"""Rates of writes to each placement group so that every OSD gets its intended load.
 
 Section 5.2 of Ursa: "T writes/s messages for the hot-spots (20% of all the nodes) and 0.4T writes/s
 messages for the other nodes"; a write to a group loads every OSD that holds a replica of it.
@@ -15,7 +15,7 @@ GOOD_ENOUGH = 1e-4
 
 
 def hot_osds(osds: Sequence[int], count: int, seed: int) -> tuple[int, ...]:
-    """`count` of `osds`, drawn by `seed`: the same for every cell of a block."""
+    """Return `count` of `osds`, drawn by `seed`: the same for every cell of a block."""
     drawn = random.Random(f"hot-osds/{seed}").sample(sorted(osds), count)
     return tuple(sorted(drawn))
 
@@ -23,15 +23,14 @@ def hot_osds(osds: Sequence[int], count: int, seed: int) -> tuple[int, ...]:
 def skewed_rates(
     placement: Mapping[str, Sequence[int]], targets: Mapping[int, float]
 ) -> dict[str, float]:
-    """Writes a second by PG so that each OSD's sum comes to its target, as far as that can be.
+    """Return writes per second by PG so that each OSD's sum meets its target, as far as possible.
 
-    Of all such rates those that are most alike (generalised iterative scaling: the largest
-    entropy), so that no group carries a node's heat alone.
+    Among all such rates the most equal are taken (generalised iterative scaling: the largest
+    entropy), so that no group alone carries a node's heat.
 
     Args:
         placement: OSDs that hold each PG.
-        targets: writes a second on each OSD, replicas' included; OSDs that are absent get what
-            they get.
+        targets: writes per second on each OSD, including replicas'; other OSDs have no target.
     """
     rates = {pg: 1.0 for pg, osds in placement.items() if osds}
     size = max((len(osds) for osds in placement.values()), default=1)
@@ -49,7 +48,7 @@ def skewed_rates(
 
 
 def rates_on_one(placement: Mapping[str, Sequence[int]], osd: int, rate: float) -> dict[str, float]:
-    """`rate` writes a second to `osd`, evenly over its PGs; the others get what comes with it."""
+    """Return rates of `rate` writes per second to `osd` in total, evenly over its PGs."""
     mine = [pg for pg, osds in placement.items() if osd in osds]
     return {pg: rate / len(mine) for pg in sorted(mine)}
 
@@ -57,7 +56,7 @@ def rates_on_one(placement: Mapping[str, Sequence[int]], osd: int, rate: float) 
 def osd_rates(
     placement: Mapping[str, Sequence[int]], rates: Mapping[str, float]
 ) -> dict[int, float]:
-    """Writes a second on each OSD."""
+    """Return the writes per second on each OSD."""
     found: dict[int, float] = {}
     for pg, rate in rates.items():
         for osd in placement[pg]:
@@ -70,7 +69,7 @@ def worst_miss(
     rates: Mapping[str, float],
     targets: Mapping[int, float],
 ) -> float:
-    """By how large a part of its target an OSD's rate is off at most."""
+    """Return the largest deviation of an OSD's rate, as a part of its target."""
     now = osd_rates(placement, rates)
     return max(
         (abs(now.get(osd, 0.0) - wanted) / wanted for osd, wanted in targets.items() if wanted > 0),

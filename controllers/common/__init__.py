@@ -1,1 +1,1 @@
-"""What policies share: typed parameters, affinity arithmetic, a closed-network model."""
+"""Shared parts of policies: typed parameters, affinity arithmetic, a closed-network model."""

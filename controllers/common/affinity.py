@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from testbed.stores.contract import Observation, Osd, SetPrimaryAffinity
 
 RESOLUTION = 1e-3
-"""Affinities closer than this are the same: Ceph keeps them as multiples of 1/65536."""
+"""Affinities closer than this count as equal: Ceph keeps them as multiples of 1/65536."""
 
 
 def sensed(observation: Observation) -> dict[int, tuple[Osd, float]]:
-    """The OSDs that are up, in, and whose pressure could be sensed, each with its pressure."""
+    """Map the id of every OSD that is up, in and sensed to the OSD and its pressure."""
     return {
         osd.id: (osd, observation.pressure[osd.id])
         for osd in observation.osds
@@ -20,7 +20,7 @@ def sensed(observation: Observation) -> dict[int, tuple[Osd, float]]:
 
 
 def changes(observation: Observation, wanted: Mapping[int, float]) -> list[SetPrimaryAffinity]:
-    """The actions that bring the OSDs of `wanted` from what was observed to what is wanted."""
+    """Return the actions that change the observed affinities to the `wanted` ones."""
     return [
         SetPrimaryAffinity(osd.id, wanted[osd.id])
         for osd in sorted(observation.osds, key=lambda osd: osd.id)

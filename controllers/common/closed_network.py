@@ -1,8 +1,8 @@
 """Throughput of clients with a fixed number of requests in flight over servers of unequal speed.
 
-A benchmark such as rados bench is a closed queueing network: every finished request starts the
-next one, so one slow server holds back all of them. Approximate mean value analysis
-(Schweitzer 1979, Bard 1979) tells what a shift of load among the servers is worth.
+A benchmark such as rados bench is a closed queueing network: every finished request starts the next
+one, so one slow server holds back all of them. Approximate mean value analysis (Schweitzer 1979,
+Bard 1979) estimates the benefit of shifting load among the servers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MAX_ROUNDS = 500
 
 
 def throughput(demands: Sequence[float], in_flight: float) -> float:
-    """Requests a second that `in_flight` circulating requests reach.
+    """Return the requests per second that `in_flight` circulating requests reach.
 
     Args:
         demands: seconds of service that a request needs on each server, on average over all

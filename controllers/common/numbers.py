@@ -1,4 +1,4 @@
-"""What counts as a number in files that people write."""
+"""Check of numbers in files that people write."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TypeGuard
 
 
 def finite(value: object) -> TypeGuard[float]:
-    """Whether it is a number (and no truth value) that a float can hold: YAML and JSON have whole
-    numbers of any length."""
+    """Return True if `value` is a number that a float can hold, and no boolean."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     try:

@@ -22,32 +22,32 @@ _T = TypeVar("_T")
 
 
 def number(default: float, low: float, high: float, doc: str) -> Any:
-    """A float in [`low`, `high`]."""
+    """Declare a float in [`low`, `high`]."""
     return field(default=default, metadata={"type": float, "low": low, "high": high, "doc": doc})
 
 
 def integer(default: int, low: int, high: int, doc: str) -> Any:
-    """A whole number in [`low`, `high`]."""
+    """Declare a whole number in [`low`, `high`]."""
     return field(default=default, metadata={"type": int, "low": low, "high": high, "doc": doc})
 
 
 def choice(default: str, allowed: Sequence[str], doc: str) -> Any:
-    """One of `allowed`."""
+    """Declare one of `allowed`."""
     return field(default=default, metadata={"type": str, "allowed": tuple(allowed), "doc": doc})
 
 
 def flag(default: bool, doc: str) -> Any:
-    """True or false; in text also yes and no, on and off."""
+    """Declare a boolean; as text also yes and no, on and off."""
     return field(default=default, metadata={"type": bool, "doc": doc})
 
 
 def structure(doc: str) -> Any:
-    """A mapping that the policy itself checks, {} unless given; as text it is JSON."""
+    """Declare a mapping that the policy itself checks; the default is {}, as text it is JSON."""
     return field(default_factory=dict, metadata={"type": dict, "doc": doc})
 
 
 def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
-    """`given` over the defaults of `cls`.
+    """Return `given` over the defaults of `cls`.
 
     Raises:
         UserError: an unknown parameter, a wrong type, a value out of range.
@@ -69,7 +69,7 @@ def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
 
 
 def mapping(parameters: Any) -> dict[str, object]:
-    """A parameters dataclass as the mapping that the journal holds."""
+    """Return a parameters dataclass as the mapping that the journal holds."""
     return asdict(parameters)
 
 

@@ -1,1 +1,1 @@
-"""Ceph as it is: the baseline that changes nothing."""
+"""Unchanged Ceph: the baseline without a controller's actions."""

@@ -12,29 +12,29 @@ from testbed.stores.contract import OSDS, Action, Needs, Observation
 
 @dataclass(frozen=True)
 class Parameters:
-    """None."""
+    """No parameters."""
 
 
 class Default:
-    """Does nothing."""
+    """Policy that does nothing."""
 
     name = "default"
     needs = Needs(frozenset({OSDS}), frozenset())
 
     def parameters(self) -> Mapping[str, object]:
-        """None."""
+        """Return no parameters."""
         return mapping(Parameters())
 
     def initial(self) -> State:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """No action."""
+        """Return no action."""
         return state, []
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Default:
-    """The policy; it has no parameters and `seed` is not used."""
+    """Create the policy; it has no parameters and does not use `seed`."""
     read(Parameters, "default", parameters)
     return Default()

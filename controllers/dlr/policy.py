@@ -11,12 +11,12 @@ Once an interval, for every OSD i with %iowait iow_i and primary affinity a_i::
     elif iow_i < theta_l and a_i < 1:
         a_i = 1
 
-Kept as printed, though one may wonder: phi is relative to the OSD's own value, not to the mean;
-a decrease is in steps but the increase goes straight to 1; an OSD between theta_l and theta_h
-keeps its affinity, and so does one above theta_h while all are about equally high.
+Three oddities are kept as printed. phi is relative to the OSD's own value, not to the mean. A
+decrease is in steps but the increase goes straight to 1. An OSD between theta_l and theta_h keeps
+its affinity, and so does an OSD above theta_h while all are about equally high.
 
-Where the paper is silent: an OSD that is down, out, or whose node could not be sensed is neither
-counted in n nor changed; a_i is what the OSD map says, so an action that failed is tried again.
+Where the paper is silent: an OSD that is down, out, or on an unsensed node is neither counted in n
+nor changed; a_i comes from the OSD map, so a failed action is tried again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FLOOR = 0.1
 
 @dataclass(frozen=True)
 class Parameters:
-    """The thresholds (section IV-D)."""
+    """Thresholds (section IV-D)."""
 
     theta_h: float = number(50.0, 0, 100, "pressure, percent, above which an OSD may be decreased")
     theta_i: float = number(0.2, 0, 1, "relative excess over the mean that counts as imbalance")
@@ -43,7 +43,7 @@ class Parameters:
 
 
 class Dlr:
-    """Algorithm 1. Without memory: everything it needs is in the observation."""
+    """Algorithm 1. It has no memory: the observation holds everything it needs."""
 
     name = "dlr"
     needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
@@ -52,15 +52,15 @@ class Dlr:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
-        """The thresholds in force."""
+        """Return the thresholds in force."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """One round of the outer loop."""
+        """Run one round of the outer loop."""
         p = self._p
         osds = sensed(observation)
         if not osds:
@@ -81,6 +81,6 @@ class Dlr:
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Dlr:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     read_parameters = read(Parameters, "dlr", parameters)
     return Dlr(read_parameters)

@@ -1,8 +1,8 @@
 """A fading histogram of pressures and its split into a low and a high cluster.
 
-The split is Otsu's (IEEE Trans. SMC 9(1), 1979): the threshold that maximises the variance
-between the two classes. Its ratio to the total variance tells, on any scale, whether there are
-two clusters at all; for one uniform block of values it is 0.75, for one normal one 0.64.
+The split is Otsu's (IEEE Trans. SMC 9(1), 1979): the threshold that maximises the variance between
+the two classes. Its ratio to the total variance shows, on any scale, if there are two clusters. The
+ratio is 0.75 for one uniform block of values and 0.64 for one normal distribution.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Split:
 
 
 def remember(memory: Sequence[float], pressures: Iterable[float], fade: float) -> list[float]:
-    """The histogram after one more interval: what it held fades, the interval's OSDs count 1."""
+    """Return the histogram after one more interval, which weighs 1 - fade; old weights fade."""
     values = list(pressures)
     after = [fade * weight for weight in memory]
     for value in values:
@@ -35,7 +35,7 @@ def remember(memory: Sequence[float], pressures: Iterable[float], fade: float) -
 
 
 def split(memory: Sequence[float]) -> Split | None:
-    """The best split; None while everything lies in one bin."""
+    """Return the best split; None while all values are in one bin."""
     centres = [(index + 0.5) * _WIDTH for index in range(len(memory))]
     filled = [index for index, weight in enumerate(memory) if weight > 1e-9]
     if len(filled) < 2:
@@ -59,7 +59,7 @@ def split(memory: Sequence[float]) -> Split | None:
 
 
 def _moments(weights: Sequence[float], values: Sequence[float]) -> tuple[float, float, float]:
-    """Total weight, mean, variance."""
+    """Return the total weight, the mean and the variance."""
     total = sum(weights)
     mean = sum(w * v for w, v in zip(weights, values, strict=True)) / total
     variance = sum(w * (v - mean) ** 2 for w, v in zip(weights, values, strict=True)) / total

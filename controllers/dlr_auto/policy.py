@@ -1,13 +1,13 @@
-"""DLR whose thresholds come from the signal, the paper's future work (section VII).
+"""DLR with thresholds from the signal, the paper's future work (section VII).
 
-DLR's 50 / 0.2 / 20 were found by hand for %iowait on two cores (section IV-D); on another signal
-or another machine they may never fire. Here every interval's pressures enter a fading histogram;
-where it falls into two clusters with means `low` and `high`, a fraction of the way between them
-gives theta_h and theta_l, and theta_i is what the clusters' own scatter cannot explain. Without
-two clusters the last thresholds stay; before the first there are none and nothing is done.
+The authors tuned DLR's 50 / 0.2 / 20 by hand for %iowait on two cores (section IV-D). On another
+signal or machine these thresholds may never fire. Here every interval's pressures enter a fading
+histogram. If it has two clusters with means `low` and `high`, theta_h and theta_l are a fraction of
+the way between them, and theta_i is what the clusters' own scatter cannot explain. Without two
+clusters the last thresholds stay; before the first ones the policy does nothing.
 
-The law is Algorithm 1's, but delta_1 is relative to the distance between the clusters instead of
-to 100, so that a decrease does not depend on the signal's scale.
+The law is Algorithm 1's, but delta_1 is relative to the distance between the clusters instead of to
+100, so that a decrease does not depend on the signal's scale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Action, Ne
 
 @dataclass(frozen=True)
 class Parameters:
-    """How thresholds follow the signal."""
+    """Parameters of the link from signal to thresholds."""
 
     floor: float = number(0.1, 0.01, 1, "lowest primary affinity")
     fade: float = number(0.7, 0, 0.99, "what the memory keeps from one interval to the next")
@@ -38,7 +38,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Algorithm 1's thresholds, and the distance that delta_1 is relative to."""
+    """Algorithm 1's thresholds, and the distance to which delta_1 is relative."""
 
     theta_h: float
     theta_i: float
@@ -47,7 +47,7 @@ class Thresholds:
 
 
 class DlrAuto:
-    """Its memory: the histogram and the last thresholds."""
+    """DLR with automatic thresholds. Its memory: the histogram and the last thresholds."""
 
     name = "dlr-auto"
     needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
@@ -56,15 +56,15 @@ class DlrAuto:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
-        """Everything of `Parameters`."""
+        """Return every parameter in force."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """An empty histogram."""
+        """Return an empty histogram and no thresholds."""
         return {"memory": [0.0] * BINS, "thresholds": None}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """One round of Algorithm 1 with the thresholds of the moment."""
+        """Run one round of Algorithm 1 with the current thresholds."""
         osds = sensed(observation)
         if not osds:
             return state, []
@@ -113,5 +113,5 @@ class DlrAuto:
 
 
 def create(parameters: Mapping[str, object], seed: int) -> DlrAuto:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     return DlrAuto(read(Parameters, "dlr-auto", parameters))

@@ -1,1 +1,1 @@
-"""DLR at the grain of single placement groups."""
+"""DLR for single placement groups."""

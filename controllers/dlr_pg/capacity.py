@@ -1,9 +1,9 @@
-"""How much of a calm OSD's load each OSD should carry, from the pressure on its node.
+"""Share of a calm OSD's load that each OSD should carry, from the pressure on its node.
 
-DLR's own tests (Algorithm 1: theta_h, theta_i, theta_l with the same meaning and the same
-hysteresis between theta_l and theta_h) decide whether an OSD is hot. A hot one is not emptied: a
-disk saturated by somebody else still serves its share of the queue, and closed-loop clients gain
-most when every disk is used in proportion to what it can give.
+DLR's own tests find the hot OSDs (Algorithm 1: theta_h, theta_i, theta_l with the same meaning and
+the same hysteresis between theta_l and theta_h). A hot OSD is not emptied: a disk saturated by
+another user still serves its share of the queue, and closed-loop clients gain most when every disk
+is used in proportion to its capacity.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from controllers.dlr_pg.parameters import Parameters
 
-_STEP = 0.1  # a hot OSD's capacity is changed only by more than this: pressure is noisy
+_STEP = 0.1  # smallest change of a hot OSD's capacity: pressure is noisy
 
 
 def target(pressure: float, p: Parameters) -> float:
-    """The capacity of a hot OSD: falls from 1 at theta_h to `hot_capacity` at `full`."""
+    """Return the capacity of a hot OSD: it falls from 1 at theta_h to `hot_capacity` at `full`."""
     span = max(1e-9, p.full - p.theta_h)
     return 1 - (1 - p.hot_capacity) * min(1.0, (pressure - p.theta_h) / span)
 
@@ -25,7 +25,7 @@ def target(pressure: float, p: Parameters) -> float:
 def capacities(
     before: Mapping[int, float], pressure: Mapping[int, float], p: Parameters
 ) -> dict[int, float]:
-    """The capacity of every OSD, 1 for a calm one.
+    """Return the capacity of every OSD, 1 for a calm OSD.
 
     Args:
         before: the previous interval's capacities; an OSD that is absent had 1.

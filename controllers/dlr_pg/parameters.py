@@ -1,4 +1,4 @@
-"""The parameters of dlr-pg."""
+"""Parameters of dlr-pg."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controllers.common.parameters import choice, integer, number
 
 @dataclass(frozen=True)
 class Parameters:
-    """DLR's thresholds, what a hot disk still gives, and what swapping may cost."""
+    """DLR's thresholds, the capacity of a hot disk, and the price of swapping."""
 
     theta_h: float = number(50.0, 0, 100, "pressure, percent, above which an OSD may be hot")
     theta_i: float = number(0.2, 0, 1, "relative excess over the mean that counts as imbalance")

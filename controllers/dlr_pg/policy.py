@@ -1,18 +1,18 @@
-"""DLR's signal, but single placement groups are swapped instead of affinities set.
+"""DLR's signal, but swaps of single placement groups instead of affinities.
 
-What DLR (Noel and Lama, Algorithm 1) leaves on the table: an OSD's affinity moves whatever a hash
-picks, so PGs whose replicas are both hot stay where they are, calm OSDs are filled unevenly, and a
+DLR (Noel and Lama, Algorithm 1) leaves three gaps, because a hash picks what an OSD's affinity
+moves. PGs with only hot replicas stay where they are, calm OSDs are filled unevenly, and a
 hotspot takes several steps. Here a pg-upmap puts another OSD of the same PG first, no data moves,
-and all swaps of a step go out as one map epoch.
+and all swaps of a step form one map epoch.
 
-- `capacity.py`: which OSDs are hot and what they should still carry;
-- `swaps.py`: the swaps that bring loads in line with capacities;
-- here: whether a step is worth its price. Peering stalls readers about a second for each epoch:
-  a step is taken only if the closed-network model says that throughput over the next `horizon`
+- `capacity.py`: the hot OSDs and the load that they should still carry;
+- `swaps.py`: the swaps that match loads to capacities;
+- here: the price of a step. Peering stalls readers for about a second at each epoch. A step is
+  taken only if the closed-network model predicts that throughput over the next `horizon`
   intervals pays for it, and only out of a budget of stalled time.
 
-PGs that somebody else pinned, and PGs that are not where CRUSH wants them, are left alone. When
-everything has been calm for a while, the swaps are undone: a pinned PG ignores CRUSH.
+PGs that were pinned by another user, and PGs that are not where CRUSH wants them, are left alone.
+After a calm period the swaps are undone: a pinned PG ignores CRUSH.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from testbed.stores.contract import (
 
 
 class DlrPg:
-    """Its memory: capacities below 1, the PGs it pinned with the order they had, its budget."""
+    """DLR by swaps. Its memory: capacities below 1, pinned PGs with their old order, the budget."""
 
     name = "dlr-pg"
     needs = Needs(frozenset({PRESSURE, OSDS, PGS}), frozenset({PG_UPMAP}))
@@ -51,15 +51,15 @@ class DlrPg:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
-        """Everything of `Parameters`."""
+        """Return every parameter in force."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """All calm, nothing pinned, the whole budget."""
+        """Return the first state: all calm, nothing pinned, the whole budget."""
         return {"capacity": {}, "pinned": {}, "stall_s": self._p.stall_burst_s, "calm": 0}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """At most one step of swaps, or the undoing of all."""
+        """Decide on at most one step of swaps, or the undoing of all."""
         p = self._p
         capacity = self._capacity(state, observation)
         hot = any(value < 1 for value in capacity.values())
@@ -70,7 +70,7 @@ class DlrPg:
         budget = min(p.stall_burst_s, state["stall_s"] + p.stall_share * observation.interval_s)
         calm = 0 if hot else min(p.calm_steps, state["calm"] + 1)
         actions: list[Action] = []
-        # With a stall price of more than the whole burst nothing would ever be done.
+        # A stall price above the whole burst would block every step.
         if budget >= min(p.stall_s, p.stall_burst_s):
             if hot:
                 actions = self._swaps(observation, capacity, pinned)
@@ -94,7 +94,7 @@ class DlrPg:
     def _swaps(
         self, observation: Observation, capacity: Mapping[int, float], pinned: Mapping[str, Any]
     ) -> list[Action]:
-        """The step's swaps; empty when they would not pay for their stall."""
+        """Return the step's swaps; empty if they would not pay for their stall."""
         p = self._p
         served = [pg for pg in observation.pgs if pg.primary in capacity]
         if not served:
@@ -116,7 +116,7 @@ class DlrPg:
     def _rate(self, problem: Problem, chosen: Mapping[str, int]) -> float:
         load = osd_loads({**problem.primaries, **chosen}, problem.loads, list(problem.capacity))
         demands = [load[osd] / problem.capacity[osd] for osd in load]
-        # Sorted, so that the sums do not depend on how the OSDs are numbered.
+        # Sorted, so that the sums do not depend on the numbering of the OSDs.
         return throughput(sorted(demands), max(1.0, self._p.in_flight_per_osd * len(load)))
 
 
@@ -126,7 +126,7 @@ def _movable(pg: Pg, pinned: Mapping[str, Any]) -> bool:
 
 
 def _swap(pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
-    # Back to its first order: take the pin away instead of adding to it.
+    # Back to the first order: remove the pin instead of adding to it.
     if pg.id in pinned and pinned[pg.id][0] == osd and set(pinned[pg.id]) == set(pg.up):
         return ClearUpmap(pg.id)
     return SwapPrimary(pg.id, osd)
@@ -135,7 +135,7 @@ def _swap(pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
 def _pins(
     pinned: Mapping[str, Any], known: Mapping[str, Pg], actions: Sequence[Action]
 ) -> dict[str, Any]:
-    """The pins after `actions`: cleared ones stay listed until the store shows them gone."""
+    """Return the pins after `actions`: cleared pins stay listed until the store shows them gone."""
     after = {pg: list(order) for pg, order in pinned.items()}
     for action in actions:
         if isinstance(action, SwapPrimary):
@@ -144,5 +144,5 @@ def _pins(
 
 
 def create(parameters: Mapping[str, object], seed: int) -> DlrPg:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     return DlrPg(read(Parameters, "dlr-pg", parameters))

@@ -1,9 +1,9 @@
-"""Which placement groups should be served by another of their OSDs.
+"""Search for the placement groups that another of their OSDs should serve.
 
-Loads L_i are to follow capacities w_i: the separable convex cost sum(L_i^2 / 2 w_i) is least when
-every L_i / w_i is equal as far as the PGs' replica sets allow (water-filling). A PG whose replicas
-are all hot cannot leave them; the cost then splits it evenly and fills the calm OSDs evenly with
-the rest. Steepest descent, one PG at a time, the largest improvement first, so that a step cut
+Loads L_i should follow capacities w_i: the separable convex cost sum(L_i^2 / 2 w_i) is least when
+every L_i / w_i is equal as far as the PGs' replica sets allow (water-filling). A PG with only hot
+replicas cannot leave them; the cost then splits the PG evenly and fills the calm OSDs evenly with
+the rest. Steepest descent swaps one PG at a time, the largest improvement first, so that a step cut
 short by its budget has done the most useful part. The cost falls with every swap: it terminates.
 """
 
@@ -19,7 +19,7 @@ from testbed.stores.contract import Pg
 
 
 def pg_loads(pgs: Sequence[Pg], weigh: str) -> dict[str, float]:
-    """Each PG's share of the load (sums to 1): by its bytes, or all alike while there are none."""
+    """Return each PG's share of the load (sums to 1): by its bytes, or equal if there are none."""
     total = math.fsum(pg.bytes for pg in pgs) if weigh == "bytes" else 0.0
     if total <= 0:
         return {pg.id: 1 / len(pgs) for pg in pgs}
@@ -29,7 +29,7 @@ def pg_loads(pgs: Sequence[Pg], weigh: str) -> dict[str, float]:
 def osd_loads(
     primaries: Mapping[str, int], loads: Mapping[str, float], osds: Sequence[int]
 ) -> dict[int, float]:
-    """The load on each of `osds`, given every PG's primary."""
+    """Return the load on each of `osds`, given every PG's primary."""
     parts: dict[int, list[float]] = {osd: [] for osd in osds}
     for pg, primary in primaries.items():
         if primary in parts:
@@ -67,7 +67,7 @@ class _Descent:
                 self._push(pg, position)
 
     def _improvement(self, pg: str, position: int) -> float:
-        """How much the cost falls when the PG is served by the OSD at `position`; 0: not worth."""
+        """Return the fall in cost if the OSD at `position` serves the PG; 0 if it is too small."""
         source, target = self.primaries[pg], self._problem.movable[pg][position]
         capacity = self._problem.capacity
         if source == target or target not in capacity or source not in capacity:
@@ -84,7 +84,7 @@ class _Descent:
             heapq.heappush(self._heap, (-value, pg, position))
 
     def step(self) -> bool:
-        """Make the best swap; False when none is worth it."""
+        """Make the best swap; False if no swap is worth it."""
         while self._heap:
             stored, pg, position = heapq.heappop(self._heap)
             now = self._improvement(pg, position)
@@ -112,7 +112,7 @@ class _Descent:
 
 
 def plan(problem: Problem, margin: float, max_swaps: int) -> dict[str, int]:
-    """PG -> its new primary, for at most `max_swaps` PGs, best first in effect."""
+    """Map at most `max_swaps` PGs to their new primaries, the best swaps first."""
     descent = _Descent(problem, margin)
     for _ in range(max_swaps):
         if not descent.step():

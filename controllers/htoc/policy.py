@@ -1,6 +1,6 @@
-"""The controller `htoc`: what is hottest goes to the coldest OSD, however far (section 5.1).
+"""Controller `htoc`: the hottest objects go to the coldest OSD, at any distance (section 5.1).
 
-Loads, swaps, budget, waiting and checking are those of `ursa`: only where an object goes differs.
+Loads, swaps, budget, waiting and checking are those of `ursa`; only the targets differ.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from controllers.ursa.live import Parameters, Steering
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Steering:
-    """The policy: the coldest node decides where objects go."""
+    """Create the policy: the coldest node decides the targets."""
     return Steering("htoc", "htoc", read(Parameters, "htoc", parameters), seed)

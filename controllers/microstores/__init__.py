@@ -1,4 +1,4 @@
-"""What MOS and MOS++ share: performance model, pool, rules, optimiser, detect-and-map, prices.
+"""Shared parts of MOS and MOS++: performance model, pool, rules, optimiser, detect-and-map, prices.
 
-Standard library only but for `optimiser`, which needs highspy; `docs/mos.md` tells how they fit.
+Standard library only, except for `milp`, which needs highspy; `docs/mos.md` gives an overview.
 """

@@ -1,14 +1,14 @@
-"""Fixed allocations that MOS is compared with (sections 1 and 8.1), as parts of any pool.
+"""Fixed allocations to compare MOS with (sections 1 and 8.1), as parts of any pool.
 
-- ``default``: monolithic; one microstore has everything and serves everybody.
+- ``default``: monolithic; one microstore has everything and serves all tenants.
 - ``static``: 75 % of the cores, 30 % of the network, all PCIe SSDs and 30 % of the SATA SSDs for
-  small objects, the rest for large ones: the best of what the paper's authors tried. Of two classes
-  of disks the faster is its PCIe SSDs and the slower its SATA SSDs.
-- ``favors-small``: the proxy of 8 cores at 10 Gbit/s for small objects, that of 32 cores at
-  1 Gbit/s for large ones; ``favors-large``: the other way round. Storage is divided in half.
-- ``even``: the same for everybody.
+  small objects, the rest for large ones: the best that the paper's authors tried. Of two classes
+  of disks, the faster counts as its PCIe SSDs and the slower as its SATA SSDs.
+- ``favors-small``: the proxy of 8 cores at 10 Gbit/s for small objects, the proxy of 32 cores at
+  1 Gbit/s for large ones; ``favors-large``: the reverse. Storage is divided in half.
+- ``even``: the same for every microstore.
 
-Parts are rounded to whole steps, none is lost and everybody has a step of each.
+Parts are rounded to whole steps. No step is lost, and every microstore has a step of each resource.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALL_PART: Mapping[str, tuple[float, float, float, float, float]] = {
     "favors-large": (32 / 40, 0.5, 1 / 11, 0.5, 0.5),
     "even": (0.5, 0.5, 0.5, 0.5, 0.5),
 }
-"""Of proxies' cores, storage servers' cores, network, SSDs, HDDs: the part for small objects."""
+"""Small objects' part of proxies' cores, storage servers' cores, network, SSDs and HDDs."""
 
 ALLOCATIONS = (DEFAULT, *SMALL_PART)
 
@@ -38,7 +38,7 @@ def allocate(
     small: Sequence[str],
     large: Sequence[str],
 ) -> dict[str, Resources]:
-    """What each microstore holds; those of `small`, and of `large` objects, share evenly.
+    """Return the resources of each microstore; all of `small`, and all of `large`, share evenly.
 
     Raises:
         UserError: no such allocation, or less than a step of something for each.
@@ -53,7 +53,7 @@ def allocate(
         nothing = Resources()
         return {name: total if name == names[0] else nothing for name in names}
     parts = SMALL_PART[allocation]
-    if not steps[4]:  # one class of disks only: there is no fast one to keep for small objects
+    if not steps[4]:  # one class of disks: there is no fast class for small objects
         parts = (*parts[:3], 0.5, 0.5)
     held = {name: [0] * len(steps) for name in names}
     for index, count in enumerate(steps):
@@ -80,8 +80,8 @@ def _weights(part: float, even: bool, small: Sequence[str], large: Sequence[str]
 
 
 def _divided(count: int, weights: Sequence[float], index: int) -> list[int]:
-    """`count` steps by weight, by largest remainder; one for each first where there are enough and
-    it is no disk, as every microstore needs it."""
+    """Divide `count` steps by weight, by largest remainder. Every microstore first gets one step if
+    they suffice, as it needs one; disks are exempt."""
     least = 1 if index < 3 and count >= len(weights) else 0
     total = sum(weights)
     exact = [count * weight / total for weight in weights]

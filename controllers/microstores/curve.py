@@ -1,4 +1,4 @@
-"""A non-decreasing piecewise linear function of one amount, as tables of breakpoints say it."""
+"""A non-decreasing piecewise linear function of one amount, from a table of breakpoints."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Point = tuple[float, float]
 class Curve:
     """Breakpoints (amount, value). Amounts rise from 0, values never fall.
 
-    Between breakpoints the value is linear; beyond the last it stays what it is there, as nothing
-    was measured that would promise more.
+    Between breakpoints the value is linear. Beyond the last breakpoint the value stays constant, as
+    no measurement promises more.
     """
 
     points: tuple[Point, ...]
 
     def value(self, amount: float) -> float:
-        """At `amount`; 0 or less is the first breakpoint's."""
+        """Return the value at `amount`; for 0 or less, the first breakpoint's."""
         points = self.points
         at = bisect_right(points, (amount, math.inf))
         if at == 0:
@@ -36,7 +36,7 @@ class Curve:
         return y0 + (y1 - y0) * (amount - x0) / (x1 - x0)
 
     def inverse(self, value: float) -> float:
-        """The smallest amount with at least `value`; infinite where no amount has it."""
+        """Return the smallest amount with at least `value`; infinite if no amount has it."""
         points = self.points
         if value <= points[0][1]:
             return points[0][0]
@@ -52,26 +52,26 @@ class Curve:
         return self.points[-1][1]
 
     def times(self, factor: float) -> Curve:
-        """The same amounts with `factor` times the values."""
+        """Return the curve with `factor` times the values at the same amounts."""
         return Curve(tuple((x, y * factor) for x, y in self.points))
 
     @property
     def concave(self) -> bool:
-        """Whether every further unit brings no more than the one before (diminishing returns)."""
+        """True if every further unit adds no more than the unit before (diminishing returns)."""
         slopes = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in pairwise(self.points)]
         return all(after <= before * (1 + 1e-12) for before, after in pairwise(slopes))
 
 
 NOTHING_GAINED = Curve(((0.0, 0.0),))
-"""Of a resource that there is none of: disks of a class that was not measured."""
+"""Curve of a resource that is absent: disks of a class that was not measured."""
 
 
 def curve_from_json(data: object, where: str) -> Curve:
-    """From a list of [amount, value].
+    """Read a curve from a list of [amount, value].
 
     Raises:
-        UserError: not such a list, or it does not begin at 0, rise, and stay or rise, naming
-            `where`.
+        UserError: not such a list, or it does not begin at 0, rise, and stay or rise. The message
+            names `where`.
     """
     if not isinstance(data, Sequence) or isinstance(data, (str, bytes)) or not data:
         raise UserError(f"{where}: must be a list of [amount, requests a second], not {data!r}")

@@ -1,12 +1,12 @@
-"""Detect and map (section 9): a tenant whose object sizes drift moves to the microstore for them.
+"""Detect and map (section 9): a tenant with drifting object sizes moves to a suitable microstore.
 
 The paper names the danger, thrashing, and leaves the mechanism open. Here every tenant's request
-sizes enter a fading histogram, each epoch with one vote whatever its load. A microstore serves a
-band of sizes; it suits a tenant as far as the tenant's requests lie in the band. A tenant moves
-when another microstore has suited it better by `margin` for `patience` epochs on end. After its
-n-th move it stays for ``cooldown * 2 ** (n - 1)`` epochs, until it has wanted nothing else for
-`calm` epochs on end. So a tenant of constant sizes moves once at most, and any tenant, whatever it
-does, at most `most_moves` times.
+sizes enter a fading histogram; each epoch has one vote at any load. A microstore serves a band of
+sizes and suits a tenant by the share of the tenant's requests in the band. A tenant moves if
+another microstore has suited it better by `margin` for `patience` epochs in a row. After its n-th
+move it stays for ``cooldown * 2 ** (n - 1)`` epochs. After `calm` epochs in a row without a wish
+its moves are forgotten. So a tenant of constant sizes moves at most once, and any tenant at most
+`most_moves` times.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Settings:
 
 
 Bands = Mapping[str, tuple[float, float]]
-"""Sizes in bytes that a microstore is for: above the first, up to the second."""
+"""Sizes in bytes that a microstore serves: above the first, up to the second."""
 
 
 def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[float, float]]:
-    """From {MICROSTORE: [LOW, HIGH]} in bytes, HIGH null where there is none.
+    """Read bands from {MICROSTORE: [LOW, HIGH]} in bytes, HIGH null if there is no limit.
 
     Raises:
         UserError: malformed, or an empty band.
@@ -65,7 +65,7 @@ def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[f
 def detector_from_json(
     data: Mapping[str, object], controller: str
 ) -> tuple[Bands, Settings] | None:
-    """From {bands: {..}} and any of `Settings`; None from {}: nobody is mapped.
+    """Read {bands: {..}} and any of `Settings`; None for {}: no tenant is mapped.
 
     Raises:
         UserError: malformed, naming the controller.
@@ -81,12 +81,12 @@ def detector_from_json(
 
 
 def small_and_large(small: str, large: str) -> dict[str, tuple[float, float]]:
-    """The paper's two: objects of KB, and of MB."""
+    """Return the paper's two bands: objects of KB, and of MB."""
     return {small: (0.0, SMALL_BELOW), large: (SMALL_BELOW, math.inf)}
 
 
 def most_moves(epochs: int, p: Settings) -> int:
-    """No tenant moves more often than this in so many epochs."""
+    """Return the largest number of moves of one tenant in `epochs` epochs."""
     spells = 1 + epochs // p.calm
     return spells * (1 + math.floor(math.log2(1 + epochs / p.cooldown)))
 
@@ -94,7 +94,7 @@ def most_moves(epochs: int, p: Settings) -> int:
 def step(
     state: Mapping[str, Any], seen: Microstores, bands: Bands, p: Settings
 ) -> tuple[dict[str, Any], list[MapTenant]]:
-    """An epoch: the memory after it, by tenant, and who moves where."""
+    """Run an epoch: return the new memory by tenant, and the moves."""
     names = {store.name for store in seen.stores}
     usable = {name: band for name, band in bands.items() if name in names}
     after: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def _one(
     after = dict(memory) | {"stay": max(0, memory["stay"] - 1)}
     count = sum(tenant.sizes.values())
     if count < p.min_requests:
-        return after, None  # too few to say anything
+        return after, None  # too few requests to judge
     after["sizes"] = _remember(memory["sizes"], tenant.sizes, p.fade)
     wanted = _better(after["sizes"], tenant.microstore, bands, p.margin)
     if wanted is None:
@@ -137,7 +137,7 @@ def _one(
 def _remember(
     sizes: Mapping[str, float], counts: Mapping[int, int], fade: float
 ) -> dict[str, float]:
-    """The histogram (share of requests by exponent) after one more epoch."""
+    """Return the histogram (share of requests by exponent) after one more epoch."""
     total = sum(counts.values())
     keep = fade if sizes else 0.0
     after = {exponent: keep * share for exponent, share in sizes.items()}
@@ -148,15 +148,15 @@ def _remember(
 
 
 def suits(sizes: Mapping[str, float], band: tuple[float, float]) -> float:
-    """The share of requests whose size lies in the band. An exponent stands for sizes from half of
-    its power of two to it, so for three quarters of it."""
+    """Return the share of requests with a size in the band. An exponent covers sizes from half its
+    power of two up to it, and counts as three quarters of it."""
     low, high = band
     inside = [share for exponent, share in sizes.items() if low < 0.75 * 2 ** int(exponent) <= high]
     return sum(inside)
 
 
 def _better(sizes: Mapping[str, float], home: str, bands: Bands, margin: float) -> str | None:
-    """The microstore that suits most, if it does so by `margin` more than `home`."""
+    """Return the microstore that suits most, if it beats `home` by `margin`."""
     if not bands:
         return None
     here = suits(sizes, bands[home]) if home in bands else 0.0

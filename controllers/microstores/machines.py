@@ -1,7 +1,7 @@
-"""Whole machines, as basic MOS hands them out: which of them to take, and which to give back.
+"""Choice of whole machines for basic MOS: which machines to take, and which to give back.
 
-The paper does not say which machine of a heterogeneous pool a microstore gets; that resources are
-sorted by what they can do is all that it says of its simulator (section 8.2).
+The paper does not say which machine of a heterogeneous pool a microstore gets. It says only that
+its simulator sorts resources by their capability (section 8.2).
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ FREE = ""
 
 @dataclass(frozen=True)
 class Machines:
-    """Who has which machine at present, as a value that changes by making another."""
+    """Present assignment of machines to microstores; every change makes a new value."""
 
     all: tuple[Machine, ...]
 
     def of(self, microstore: str) -> tuple[Machine, ...]:
-        """A microstore's machines; those of the free pool for ""."""
+        """Return a microstore's machines; "" stands for the free pool."""
         return tuple(machine for machine in self.all if machine.microstore == microstore)
 
     def assigned(self, names: Sequence[str], microstore: str) -> Machines:
-        """With the machines called `names` given to `microstore`."""
+        """Return the assignment with the machines called `names` given to `microstore`."""
         chosen = set(names)
         return Machines(
             tuple(Machine(m.name, m.holds, microstore) if m.name in chosen else m for m in self.all)
         )
 
     def to_add(self, count: int, measure: str) -> list[str]:
-        """Up to `count` free machines, those that hold most of what `measure` tells of first."""
+        """Return up to `count` free machines, best in `measure` first."""
         free = sorted(self.of(FREE), key=lambda m: (-_amount(m.holds, measure), m.name))
         return [machine.name for machine in free[:count]]
 
     def to_remove(self, microstore: str, count: int, measure: str) -> list[str]:
-        """Up to `count` of the microstore's machines, those with least of what `measure` tells of
-        first; never one without which it would lack proxies, storage, network or disks. What no
-        machine carries is not theirs to lack: Swift's microstores have their disks anyway."""
+        """Return up to `count` of the microstore's machines, worst in `measure` first; never one
+        that it needs to keep proxies, storage, network or disks. A resource that no machine carries
+        is exempt: Swift's microstores have their own disks."""
         held = list(self.of(microstore))
         carried = [part > 0 for part in _parts(self.all)]
         chosen: list[str] = []
@@ -65,7 +65,7 @@ def _has(machines: Sequence[Machine], needed: Sequence[bool]) -> bool:
 
 
 def _parts(machines: Sequence[Machine]) -> tuple[float, ...]:
-    """What machines carry together: proxies' cores, storage servers' cores, network, disks."""
+    """Return the machines' sum: proxies' cores, storage servers' cores, network, disks."""
     total = NOTHING
     for machine in machines:
         total = total + machine.holds

@@ -1,9 +1,9 @@
 """The provisioning problem of equations 1 to 6 as a mixed-integer program, solved by HiGHS.
 
-Each tenant has whole numbers of steps of each resource; what a resource carries is piecewise linear
-in them (a variable for each piece, and a binary wherever a piece is steeper than the one before);
-what the tenant is served is no more than any of them carries. The order of `problem` is kept by one
-solve after the other, each holding what the ones before it found.
+Each tenant has whole numbers of steps of each resource. The load that a resource carries is
+piecewise linear in them (a variable for each piece, and a binary wherever a piece is steeper than
+the piece before). A tenant is served no more than any of its resources carries. Successive solves
+keep the order of `problem`: each solve holds the results of the earlier ones.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Row = Mapping[int, float]
 
 @dataclass
 class _Tenant:
-    """Columns of a tenant: steps by resource, what it is served in multiples of what it needs, the
-    same but at most 1, and whether its SLA is given up. An idle tenant has steps only."""
+    """Columns of a tenant: steps by resource, service in multiples of its need, the same capped at
+    1, and 1 if its SLA is given up. An idle tenant has steps only."""
 
     steps: list[int]
     served: int = -1
@@ -55,7 +55,7 @@ class _Tenant:
 
 @dataclass
 class _Program:
-    """A HiGHS model that grows."""
+    """HiGHS model that grows."""
 
     solver: Any
     kinds: Any
@@ -81,12 +81,12 @@ class _Program:
         return self.rows - 1
 
     def drop(self, rows: Sequence[int]) -> None:
-        """Take the rows' limits away."""
+        """Remove the rows' limits."""
         for row in rows:
             self.solver.changeRowBounds(row, -_INFINITE, _INFINITE)
 
     def minimum(self, goal: Row) -> list[float] | None:
-        """Values of all columns where `goal` is smallest; None when nothing is feasible."""
+        """Return the values of all columns at the minimum of `goal`; None if infeasible."""
         for column in self.costs:
             self.solver.changeColCost(column, 0.0)
         self.costs = dict(goal)
@@ -105,13 +105,13 @@ class _Program:
 
 
 def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices, objective: str = "cost") -> Plan:
-    """The best plan (see `problem`). With the objective ``value`` it is, among the plans that no
-    other beats in SLAs and satisfaction, not the cheapest but the one with the most performance
-    per price, where performance is the weighted sum of what tenants are served in multiples of what
-    they need, up to their SLA's high.
+    """Return the best plan (see `problem`). With the objective ``value``, ties in SLAs and
+    satisfaction are broken by the most performance per price instead of the lowest cost.
+    Performance is the weighted sum of the tenants' service in multiples of their needs, up to their
+    SLA's high.
 
     Raises:
-        UserError: the pool has not a step of everything for everyone.
+        UserError: the pool has less than a step of everything for each tenant.
     """
     model = _Model(wanted, pool, prices)
     shares = model.satisfy()
@@ -147,7 +147,7 @@ class _Model:
         most = max(1.0, min(item.high, item.ceiling) / item.need)
         tenant.served = program.column(0.0, most)
         tenant.satisfied = program.column(0.0, 1.0)
-        # An SLA that no resources meet is violated, whatever its tenant is served.
+        # An SLA that no resources meet is violated, however its tenant is served.
         tenant.violated = program.column(0.0 if item.attainable else 1.0, 1.0, whole=True)
         program.row({tenant.satisfied: 1.0, tenant.served: -1.0}, -_INFINITE, 0.0)
         program.row({tenant.served: 1.0, tenant.violated: 1.0}, 1.0, _INFINITE)
@@ -161,7 +161,7 @@ class _Model:
         return 0.0 if disk or getattr(self._pool.step, name) <= 0 else float(getattr(LEAST, name))
 
     def _carried(self, tenant: _Tenant, item: Asked, columns: Mapping[int, str]) -> None:
-        """The tenant is served no more than these resources carry together (equation 3)."""
+        """Limit the tenant's service to what these resources carry together (equation 3)."""
         cells, base = {tenant.served: 1.0}, 0.0
         for column, name in columns.items():
             curve: Curve = getattr(item.table, name)
@@ -172,10 +172,10 @@ class _Model:
         self._program.row(cells, -_INFINITE, base)
 
     def _pieces(self, curve: Curve, column: int, size: float, need: float) -> dict[int, float]:
-        """Columns of a curve's pieces, in steps, with minus what a step of each carries."""
+        """Return the columns of a curve's pieces, in steps, with minus the load per step."""
         program, cells = self._program, dict[int, float]()
         together: dict[int, float] = {column: -1.0}
-        group: list[tuple[int, float]] = []  # pieces since the last that was steeper
+        group: list[tuple[int, float]] = []  # pieces since the last steeper one
         opened: int | None = None
         before = _INFINITE
         for (x0, y0), (x1, y1) in pairwise(curve.points):
@@ -196,7 +196,7 @@ class _Model:
         return cells
 
     def satisfy(self) -> list[float]:
-        """Fixes which SLAs are met and how far the others are; each tenant's satisfaction."""
+        """Fix which SLAs are met and how far the others are; return each tenant's satisfaction."""
         program = self._program
         busy = [
             (item, tenant)
@@ -233,7 +233,7 @@ class _Model:
         }
 
     def cheapest(self, shares: Sequence[float]) -> list[float]:
-        """Equation 2, with SLAs' upper bounds (equation 3) where they can be kept."""
+        """Minimise equation 2, with the SLAs' upper bounds (equation 3) if they can be kept."""
         bounds = [
             row
             for item, tenant, share in zip(self._wanted, self.tenants, shares, strict=True)
@@ -248,7 +248,7 @@ class _Model:
         return values
 
     def _below_high(self, item: Asked, tenant: _Tenant) -> list[int]:
-        """Rows that keep a tenant below its SLA's high by its disks, where cores and network in
+        """Add rows that keep a tenant below its SLA's high by its disks, if cores and network in
         whole steps cannot."""
         steps = rate_steps(item, item.need, self._pool)
         if steps is None or not exceeds(item, steps, self._pool):
@@ -272,7 +272,7 @@ class _Model:
         return rows
 
     def value_for_money(self) -> list[float]:
-        """The most performance per price, by Dinkelbach's method (Management Science 13(7), 1967):
+        """Maximise performance per price by Dinkelbach's method (Management Science 13(7), 1967):
         the largest performance - ratio x price, with the ratio of the plan before."""
         cost = self._cost()
         gain = {

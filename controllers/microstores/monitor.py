@@ -1,4 +1,4 @@
-"""What a policy makes of a workload monitor's numbers (sections 4 and 6)."""
+"""A policy's reading of a workload monitor's numbers (sections 4 and 6)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from testbed.stores.microstores import MEASURES, Microstore
 
 
 def util(store: Microstore) -> float | None:
-    """util(ms.hw): how busy the busiest of what the microstore holds is, as that is what keeps it
-    from doing more; None where nothing could be sensed."""
+    """Return the utilization of the busiest resource, as it limits the microstore; None if nothing
+    could be sensed."""
     seen = [store.utilization[name] for name in MEASURES if name in store.utilization]
     return max(seen, default=None)
 
 
 def busiest(store: Microstore) -> str:
-    """The measure that `util` is of; the first of `MEASURES` among equals."""
+    """Return the measure of the value of `util`; the first of `MEASURES` among equals."""
     seen = [name for name in MEASURES if name in store.utilization]
     return max(seen, key=lambda name: store.utilization[name])
 
 
 def sample(slots: Sequence[float], low: float, high: float) -> float | None:
-    """sample(): the part of the epoch's time slots (1 % of it each) in which utilization was
-    between `low` and `high`; None without slots."""
+    """Return the part of the epoch's time slots (1 % of it each) with utilization between `low` and
+    `high`, the listing's sample(); None without slots."""
     if not slots:
         return None
     return sum(low <= slot <= high for slot in slots) / len(slots)

@@ -1,8 +1,8 @@
 """A plan for tenants, their SLAs and a pool: equations 1 to 6 of the paper.
 
-Two solvers give the same plans. ``highs`` is the mixed-integer program (`milp`). ``exact`` is a
-search of our own (`search`) in the standard library, as MOS++ decides on the testbed's admin node,
-where there is no highspy, and as its journal must replay alike wherever it is replayed.
+Two solvers give the same plans. ``highs`` is the mixed-integer program (`milp`). ``exact`` is
+Hotbed's own search (`search`) in the standard library. MOS++ needs it on the testbed's admin node,
+which has no highspy, and its journal must replay identically on every machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OBJECTIVES = (COST, VALUE)
 
 
 def check_solver(solver: str, objective: str = COST) -> None:
-    """UserError for a solver that is unknown, cannot run here, or has not the objective."""
+    """Raise UserError if the solver is unknown, cannot run here, or lacks the objective."""
     if solver not in SOLVERS:
         raise UserError(f"solver {solver!r}: allowed are {', '.join(SOLVERS)}")
     if objective not in OBJECTIVES:
@@ -45,14 +45,14 @@ def plan(
     solver: str = EXACT,
     objective: str = COST,
 ) -> Plan:
-    """The best plan for `demands`; see `problem` for what is best when not every SLA can be met.
+    """Return the best plan for `demands`; see `problem` for the order if some SLAs cannot be met.
 
     Args:
-        performance: what a workload would get of some resources (cospurf).
-        demands: one for each tenant, `problem.MOST_TENANTS` at most.
-        pool: all there is.
-        prices: what is minimised; without, equation 2 (fractions of the pool).
-        headroom: times what an SLA's low needs, at least 1.
+        performance: model of a workload's performance on given resources (cospurf).
+        demands: one for each tenant, at most `problem.MOST_TENANTS`.
+        pool: all resources.
+        prices: the prices to minimise; without them, equation 2 (fractions of the pool).
+        headroom: factor on the need of an SLA's low, at least 1.
         solver: ``exact`` or ``highs``.
         objective: ``cost``, or ``value`` for the most performance per price (``highs`` only).
 

@@ -1,7 +1,7 @@
-"""What a workload would get of some resources: the paper's cospurf (section 6, equation 3).
+"""Performance of a workload on given resources: the paper's cospurf (section 6, equation 3).
 
-Its shape is that of the rules R2 to R7: a workload runs as fast as the scarcest of its resources
-lets it (`PiecewiseLinear`). Any other model serves as well where it predicts (`Performance`).
+Its shape follows rules R2 to R7: a workload runs as fast as its scarcest resource allows
+(`PiecewiseLinear`). Any other model that predicts can replace it (`Performance`).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from testbed.stores.microstores import Resources
 
 KIND = "piecewise-linear"
 SMALL_BELOW = 1e6
-"""Bytes of a mean object below which a workload is one of small objects: the paper's are of KB,
-its large ones of MB to GB (section 3)."""
+"""Mean object size in bytes below which a workload counts as small objects: the paper's small
+objects are of KB, its large ones of MB to GB (section 3)."""
 
 CURVES = ("proxy_cores", "storage_cores", "network", "ssds", "hdds")
-_BYTES = ("network", "ssds", "hdds")  # what these give, they give in bytes
+_BYTES = ("network", "ssds", "hdds")  # these resources count bytes
 
 
 @dataclass(frozen=True)
 class WorkloadClass:
-    """What a workload is like (Table 1).
+    """Properties of a workload (Table 1).
 
     Attributes:
-        name: A to D, or one's own.
-        mean_bytes: of an object.
-        write_share: of all requests, 0 to 1; deletes count as writes.
+        name: A to D, or a custom name.
+        mean_bytes: mean size of an object.
+        write_share: share of all requests, 0 to 1; deletes count as writes.
     """
 
     name: str
@@ -41,17 +41,17 @@ class WorkloadClass:
 
     @property
     def small(self) -> bool:
-        """Whether latency is what its tenants want, and not bandwidth."""
+        """True if its tenants want low latency, not bandwidth."""
         return self.mean_bytes < SMALL_BELOW
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Rates a second, seconds, and how busy what is held would be.
+    """Predicted rates per second, latency in seconds, and utilization of the resources.
 
     Attributes:
-        requests_s, bytes_s: finished a second.
-        mean_latency_s: infinite where nothing is served.
+        requests_s, bytes_s: finished per second.
+        mean_latency_s: infinite if nothing is served.
         utilization: fraction by measure (`testbed.stores.microstores.MEASURES`).
     """
 
@@ -62,22 +62,22 @@ class Predicted:
 
 
 class Performance(Protocol):
-    """A model that predicts: more of a resource never makes anything slower."""
+    """Model that predicts: more of a resource never makes anything slower."""
 
     def predict(self, workload: WorkloadClass, resources: Resources, offered: float) -> Predicted:
-        """What `offered` requests at a time (COSBench's workers: the next begins when the last has
-        ended) get of `resources`."""
+        """Predict the service of `offered` concurrent requests on `resources` (COSBench's workers:
+        each starts a request when its last one has ended)."""
 
 
 @dataclass(frozen=True)
 class ClassTable:
-    """Requests a second of one workload by what it holds of each resource, all else plentiful.
+    """Requests per second of one workload by the amount of each resource, all others plentiful.
 
     Attributes:
-        workload: whose this is.
-        idle_s: seconds of a request that waits for nobody.
+        workload: the workload.
+        idle_s: seconds of a request that never waits.
         proxy_cores, storage_cores: by cores.
-        network: by bytes a second.
+        network: by bytes per second.
         ssds, hdds: by disks; disks of both classes together give the sum.
     """
 
@@ -90,7 +90,7 @@ class ClassTable:
     hdds: Curve = NOTHING_GAINED
 
     def parts(self, resources: Resources) -> dict[str, float]:
-        """Requests a second that each resource alone would allow, by measure."""
+        """Return the requests per second that each resource alone would allow, by measure."""
         return {
             "proxy_cpu": self.proxy_cores.value(resources.proxy_cores),
             "storage_cpu": self.storage_cores.value(resources.storage_cores),
@@ -99,11 +99,11 @@ class ClassTable:
         }
 
     def capacity(self, resources: Resources) -> float:
-        """Requests a second of `resources`: the scarcest part's."""
+        """Return the requests per second of `resources`: the scarcest part's."""
         return min(self.parts(resources).values())
 
     def most(self) -> float:
-        """Requests a second of unlimited resources."""
+        """Return the requests per second of unlimited resources."""
         return min(
             self.proxy_cores.most,
             self.storage_cores.most,
@@ -112,8 +112,8 @@ class ClassTable:
         )
 
     def predict(self, resources: Resources, offered: float) -> Predicted:
-        """See `Performance`: the asymptotic bounds of a closed network, the less of what the
-        workers can ask for and of what the scarcest part can do."""
+        """Predict by the asymptotic bounds of a closed network: the lesser of the workers' demand
+        and the scarcest part's capacity."""
         if offered <= 0:
             return Predicted(0.0, 0.0, self.idle_s, dict.fromkeys(self.parts(resources), 0.0))
         rate = min(offered / self.idle_s, self.capacity(resources))
@@ -132,7 +132,7 @@ class ClassTable:
         }
 
     def resized(self, workload: WorkloadClass) -> ClassTable:
-        """The table for objects of another size: what is counted in bytes serves more or fewer."""
+        """Return the table for objects of another size: resources counted in bytes are rescaled."""
         ratio = self.workload.mean_bytes / workload.mean_bytes
         if ratio == 1:
             return replace(self, workload=workload)
@@ -148,7 +148,7 @@ def _fraction(used: float, held: float) -> float:
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A table for each class of workloads. `source` says what they were made of."""
+    """A table for each class of workloads. `source` is the tables' origin."""
 
     tables: Mapping[str, ClassTable]
     source: str = ""
@@ -158,14 +158,14 @@ class PiecewiseLinear:
         return self.table(workload).predict(resources, offered)
 
     def table(self, workload: WorkloadClass) -> ClassTable:
-        """The class's own table, resized; of the class most like it where it has none."""
+        """Return the class's own table, resized; without one, the most similar class's."""
         own = self.tables.get(workload.name)
         if own is None:
             own = min(self.tables.values(), key=lambda table: _apart(table.workload, workload))
         return own.resized(workload)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data that `from_json` reads."""
+        """Return JSON-able data that `from_json` reads."""
         return {
             "kind": KIND,
             "source": self.source,
@@ -185,7 +185,7 @@ class PiecewiseLinear:
 
     @classmethod
     def from_json(cls, data: object, where: str = "performance model") -> PiecewiseLinear:
-        """The inverse of `to_json`.
+        """Read the data of `to_json`.
 
         Raises:
             UserError: malformed, in one sentence that begins with `where`.
@@ -204,7 +204,7 @@ class PiecewiseLinear:
 
 
 def _apart(one: WorkloadClass, other: WorkloadClass) -> tuple[float, str]:
-    """How unlike two classes are: doublings of size, and writes."""
+    """Return the distance of two classes: doublings of size, and writes."""
     sizes = abs(math.log2(one.mean_bytes / other.mean_bytes))
     return sizes + 4 * abs(one.write_share - other.write_share), one.name
 
@@ -255,8 +255,8 @@ def linear(
     most: Mapping[str, float],
     idle_s: float,
 ) -> ClassTable:
-    """A table of straight lines: `per_unit` requests a second of a unit of each of `CURVES`, up to
-    `most` units."""
+    """Return a table of straight lines: each unit of each of `CURVES` adds `per_unit` requests per
+    second, up to `most` units."""
     curves = {
         name: Curve(((0.0, 0.0), (float(most[name]), float(most[name]) * gain)))
         for name, gain in per_unit.items()
@@ -267,8 +267,8 @@ def linear(
 def fitted(
     workload: WorkloadClass, idle_s: float, curves: Mapping[str, Sequence[tuple[float, float]]]
 ) -> ClassTable:
-    """A table from measured (amount, requests a second) of each resource: what falls is pooled
-    with what is before it until nothing does (isotonic regression), and 0 gives 0."""
+    """Return a table from measured (amount, requests per second) of each resource: a falling value
+    is pooled with earlier values until none falls (isotonic regression), and 0 gives 0."""
     return ClassTable(workload, idle_s, **{n: Curve(_monotone(c)) for n, c in curves.items()})
 
 

@@ -1,8 +1,8 @@
-"""What resources cost, and what performance one gets for it (section 9: perf/$).
+"""Cost of resources, and the performance per price (section 9: perf/$).
 
-The paper leaves it open and names a pricing model in the optimiser as the way. `problem.Prices` are
-what a plan minimises instead of equation 2's resources; the optimiser's objective ``value`` goes
-further and weighs what tenants get beyond their SLA's low against its price.
+The paper leaves this open and suggests a pricing model in the optimiser. A plan minimises
+`problem.Prices` instead of equation 2's resources. The optimiser's objective ``value`` goes
+further: it weighs the service beyond the tenants' SLA's low against its price.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ UNITS = {
     "ssd": ("ssds", 1.0),
     "hdd": ("hdds", 1.0),
 }
-"""How a price is written: the resource, and how much of it costs the price for an hour."""
+"""Price keys: the resource, and the amount that costs the price for an hour."""
 
 
 def prices_from_json(data: object, where: str) -> Prices:
-    """From {proxy_core: 0.04, ..}, an hour's price of each of `UNITS` in any one currency.
+    """Read prices from {proxy_core: 0.04, ..}: each of `UNITS` for an hour, in any one currency.
 
     Raises:
         UserError: one is missing, unknown or no number of at least 0.
@@ -52,7 +52,7 @@ def prices_from_json(data: object, where: str) -> Prices:
 
 
 def prices_to_json(prices: Prices) -> dict[str, float]:
-    """What `prices_from_json` reads; nothing of prices that are none."""
+    """Return the data that `prices_from_json` reads; {} without prices."""
     if prices.of is None:
         return {}
     return {
@@ -61,18 +61,18 @@ def prices_to_json(prices: Prices) -> dict[str, float]:
 
 
 def price_of(resources: Resources, prices: Resources) -> float:
-    """An hour's price of `resources`."""
+    """Return the price of `resources` for an hour."""
     return float(sum(getattr(resources, name) * getattr(prices, name) for name in RESOURCE_NAMES))
 
 
 @dataclass(frozen=True)
 class Bill:
-    """A tenant's: an hour's price of what it has, and what it can be served for it.
+    """Bill of a tenant: the price of its resources for an hour, and the service for it.
 
     Attributes:
-        price: an hour.
-        requests, gigabytes: that can be served for one unit of the currency; infinite where
-            nothing is paid.
+        price: for an hour.
+        requests, gigabytes: service for one unit of the currency; infinite if nothing
+            is paid.
     """
 
     tenant: str
@@ -82,7 +82,7 @@ class Bill:
 
 
 def bills(plan: Plan, prices: Resources, mean_bytes: Mapping[str, float]) -> tuple[Bill, ...]:
-    """A bill for each tenant of `plan`; `mean_bytes` of its objects by tenant."""
+    """Return a bill for each tenant of `plan`; `mean_bytes` is its mean object size by tenant."""
     found: list[Bill] = []
     for share in plan.shares:
         price = price_of(share.resources, prices)

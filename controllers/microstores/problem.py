@@ -1,14 +1,14 @@
-"""The provisioning problem of equations 1 to 6, and what a plan is.
+"""The provisioning problem of equations 1 to 6, and its plans.
 
-The paper's binaries (core j is workload i's, disk k is workload i's) are of interchangeable cores
-and disks, so how many a workload has says the same (equations 4 and 5); network is given out in
-steps (equation 6). A workload needs the throughput at which its SLA's ``low`` is met, which makes
-equation 3 linear: every part of the bottleneck model must carry it.
+The paper's binaries (core j is workload i's, disk k is workload i's) stand for interchangeable
+cores and disks. A workload's numbers of them say the same (equations 4 and 5). Network is given out
+in steps (equation 6). A workload needs the throughput that meets its SLA's ``low``, which makes
+equation 3 linear: every part of the bottleneck model must carry the throughput.
 
-Where no plan meets every SLA the paper says nothing. Here a plan is then the best of all by, in
-this order: the weight of the SLAs that it violates, those that no resources meet in any plan; the
-least satisfied tenant's satisfaction (what it can serve of what it needs, at most 1); the
-satisfaction of each tenant in turn, heavier ones first and equal ones by name; and what it costs.
+The paper does not cover the case that no plan meets every SLA. Here the best plan is then decided
+in this order: the weight of the violated SLAs, without those that no resources meet; the least
+satisfied tenant's satisfaction (possible service over need, at most 1); the satisfaction of each
+tenant in turn, heavier ones first and equal ones by name; the cost.
 """
 
 from __future__ import annotations
@@ -31,32 +31,31 @@ from testbed.stores.microstores import (
 
 
 class NoPlanError(UserError):
-    """There are too many tenants for the pool, or for the search: none of them is at fault."""
+    """Error for too many tenants for the pool or the search; no single tenant is at fault."""
 
 
 MOST_TENANTS = 12
-"""Subsets of tenants are searched through; beyond this there are too many of them."""
+"""Limit of the search over subsets of tenants: beyond it there are too many subsets."""
 
-RATES = ("proxy_cores", "storage_cores", "network")  # what a plan gives, the disks aside
+RATES = ("proxy_cores", "storage_cores", "network")  # resources of a plan, without the disks
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a tenant asks for.
+    """Demand of a tenant.
 
     Attributes:
         tenant, microstore: names; several tenants of a microstore add up.
         workload: its class.
-        offered: requests at a time (COSBench's workers).
-        sla: what it was promised.
-        weight: of its SLA against others', above 0.
-        corrections: real over modelled throughput by resource, where the model is known to be
-            wrong.
-        latency_s: mean response time that was measured: a request that waits for nobody takes no
-            longer, whatever the model says.
-        utilization: of its scarcest resource at which the SLA's low is met; the model knows of no
-            queues and says 1.
+        offered: concurrent requests (COSBench's workers).
+        sla: its SLA.
+        weight: weight of its SLA against others', above 0.
+        corrections: real over modelled throughput by resource, if the model is known to be wrong.
+        latency_s: measured mean response time: a request that never waits takes no longer,
+            whatever the model says.
+        utilization: utilization of its scarcest resource at which the SLA's low is met; the
+            model has no queues and assumes 1.
     """
 
     tenant: str
@@ -72,16 +71,16 @@ class Demand:
 
 @dataclass(frozen=True)
 class Prices:
-    """What a step... of a core, of a byte a second, of a disk costs, in any currency an hour.
+    """Price of one core, one byte per second, one disk, in any currency for an hour.
 
-    `None` is equation 2: resources are minimised, each counted as a fraction of the pool's, since
-    a sum of cores, disks and bytes a second has no unit of its own.
+    `None` is equation 2: resources are minimised, each counted as a fraction of the pool's, since a
+    sum of cores, disks and bytes per second has no unit.
     """
 
     of: Resources | None = None
 
     def a_step(self, pool: Pool) -> tuple[float, ...]:
-        """The price of a step of each resource."""
+        """Return the price of a step of each resource."""
         sizes = [float(getattr(pool.step, name)) for name in RESOURCE_NAMES]
         if self.of is not None:
             prices = [float(getattr(self.of, name)) for name in RESOURCE_NAMES]
@@ -91,26 +90,26 @@ class Prices:
 
 @dataclass(frozen=True)
 class Pool:
-    """All there is, and the smallest share of each (a container)."""
+    """All resources, and the smallest share of each (a container)."""
 
     total: Resources
     step: Resources
 
     @property
     def steps(self) -> Steps:
-        """Whole steps there are."""
+        """Number of whole steps of each resource."""
         return whole_steps(self.total, self.step)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A demand in requests a second.
+    """Demand in requests per second.
 
     Attributes:
-        need: at which the SLA's low is met, or all that its workers can ask for if that is less.
-        high: at which the SLA's high is met; more is more than was promised.
-        ceiling: what its workers can ask for.
-        attainable: whether any resources would meet the SLA.
+        need: rate that meets the SLA's low, or all that its workers can ask for if less.
+        high: rate that meets the SLA's high; more exceeds the promise.
+        ceiling: the most that its workers can ask for.
+        attainable: True if some resources would meet the SLA.
     """
 
     demand: Demand
@@ -122,7 +121,7 @@ class Asked:
 
 
 def asked(demand: Demand, performance: PiecewiseLinear, headroom: float = 1.0) -> Asked:
-    """What `demand` needs; `headroom` times its SLA's low, but never more than its high."""
+    """Return the need of `demand`; `headroom` times its SLA's low, but never more than its high."""
     table = corrected(performance.table(demand.workload), demand.corrections)
     if demand.latency_s is not None and 0 < demand.latency_s < table.idle_s:
         table = replace(table, idle_s=demand.latency_s)
@@ -130,23 +129,23 @@ def asked(demand: Demand, performance: PiecewiseLinear, headroom: float = 1.0) -
     if demand.offered <= 0:
         return Asked(demand, table, 0.0, math.inf, 0.0, True)
     low, high = demand.sla.at(demand.offered).required(demand.offered, table.workload.mean_bytes)
-    # Its workers cannot ask for more than the ceiling, but at full utilization they do not get it.
+    # Workers cannot ask for more than the ceiling, and at full utilization they do not get it.
     need = min(min(low, ceiling) * headroom / demand.utilization, max(low, high))
-    # A bandwidth that its few workers cannot ask for is not missed; a latency below an idle
-    # store's is.
+    # A bandwidth beyond the reach of its few workers does not count as missed; a latency below an
+    # idle store's does.
     attainable = demand.sla.kind != LATENCY or low <= ceiling * (1 + _TOLERANCE)
     return Asked(demand, table, need, high, ceiling, attainable)
 
 
 def corrected(table: ClassTable, corrections: Mapping[str, float]) -> ClassTable:
-    """The table with so many times the throughput of each resource, by its name."""
+    """Return the table with each resource's throughput multiplied by its factor."""
     curves = {name: getattr(table, name).times(times) for name, times in corrections.items()}
     return replace(table, **curves)
 
 
 def rate_steps(wanted: Asked, rate: float, pool: Pool) -> tuple[int, int, int] | None:
-    """Fewest steps of proxies' cores, storage servers' cores and network that carry `rate`; None
-    where no number does."""
+    """Return the fewest steps of proxies' cores, storage servers' cores and network that carry
+    `rate`; None if no number does."""
     counts: list[int] = []
     for name in RATES:
         size = getattr(pool.step, name)
@@ -160,8 +159,8 @@ def rate_steps(wanted: Asked, rate: float, pool: Pool) -> tuple[int, int, int] |
 
 
 def disk_choices(wanted: Asked, rate: float, pool: Pool) -> list[tuple[int, int]]:
-    """Numbers (of steps) of SSDs and HDDs that carry `rate`, none with a needless disk; a
-    microstore has a disk at least."""
+    """Return the numbers (of steps) of SSDs and HDDs that carry `rate`, without needless disks; a
+    microstore has at least one disk."""
     steps = pool.steps
     ssds, hdds = (pool.step.ssds, steps[3]), (pool.step.hdds, steps[4])
     found: list[tuple[int, int]] = []
@@ -182,13 +181,13 @@ def disk_choices(wanted: Asked, rate: float, pool: Pool) -> list[tuple[int, int]
 
 @dataclass(frozen=True)
 class Share:
-    """What a plan gives to a tenant.
+    """A plan's share for one tenant.
 
     Attributes:
-        requests_s: that it can serve (the model's word).
-        needed_s: at which the SLA is met.
-        level: performance in multiples of the SLA's low; infinite where nothing is offered.
-        met: whether the SLA is.
+        requests_s: rate that it can serve, by the model.
+        needed_s: rate that meets the SLA.
+        level: performance in multiples of the SLA's low; infinite if nothing is offered.
+        met: True if the SLA is met.
     """
 
     tenant: str
@@ -202,7 +201,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who gets what. `notes` are sentences about what could not be done as asked."""
+    """Allocation of resources. `notes` are sentences about requests that could not be fulfilled."""
 
     shares: tuple[Share, ...]
     stores: Mapping[str, Resources]
@@ -213,11 +212,11 @@ class Plan:
 
     @property
     def violated(self) -> tuple[str, ...]:
-        """Tenants whose SLA is not met."""
+        """Tenants with a violated SLA."""
         return tuple(share.tenant for share in self.shares if not share.met)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data; infinite levels are null."""
+        """Return JSON-able data; infinite levels are null."""
         return {
             "tenants": [
                 {
@@ -241,7 +240,7 @@ class Plan:
 
 
 def check_demands(demands: Sequence[Demand]) -> None:
-    """UserError for no tenants, too many, or two of a name."""
+    """Raise UserError for no tenants, too many, or two with one name."""
     names = [demand.tenant for demand in demands]
     if not names:
         raise UserError("a plan needs at least one tenant")
@@ -255,7 +254,7 @@ def check_demands(demands: Sequence[Demand]) -> None:
 def make_plan(
     wanted: Sequence[Asked], given: Sequence[Steps], pool: Pool, prices: Prices, solver: str
 ) -> Plan:
-    """The plan that gives each tenant so many steps."""
+    """Return the plan that gives each tenant its number of steps."""
     shares: list[Share] = []
     notes: list[str] = []
     for item, steps in zip(wanted, given, strict=True):

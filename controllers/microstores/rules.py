@@ -1,7 +1,7 @@
-"""The paper's rules of thumb R1 to R7 (section 3) as checks of who holds what.
+"""The paper's rules of thumb R1 to R7 (section 3) as checks of an allocation.
 
-A rule is judged by numbers that are told with the verdict; thresholds that the paper does not give
-are here, with their reasons. A rule that cannot be judged says what is not known.
+The verdict reports the numbers behind it. Thresholds that the paper does not give are here, with
+their reasons. A rule that cannot be judged reports what is unknown.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7")
 HOLDS, BROKEN, UNKNOWN = "holds", "broken", "unknown"
 
 CORES_RATIO = 3.0
-"""R4 has as many proxies' cores as storage servers'; which of them work harder depends on the
-store, and up to this many times as many of either are taken for the same."""
+"""R4 wants as many proxies' cores as storage servers'. The store decides which work harder, so up
+to this ratio both counts are taken as equal."""
 
 LINK_RATIO = 1.5
-"""R5's "roughly the same"."""
+"""Limit for R5's "roughly the same"."""
 
 IDLE_NETWORK = 2.0
-"""R6: network beyond this many times what the cores can make use of is wasted on small objects."""
+"""R6: network beyond this multiple of the cores' capacity is wasted on small objects."""
 
 DISK_PRICES = Resources(ssds=3, hdds=1)
-"""R7: which disks are the cheaper, where no prices are given."""
+"""R7: prices that rank the disks if none are given."""
 
 _SAME = 1e-6
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule's verdict on a microstore ("" for R1's on all of them): `holds`, `broken` or
-    `unknown`; the numbers that decided; a sentence."""
+    """Verdict of a rule on a microstore ("" for R1's on all of them): `holds`, `broken` or
+    `unknown`; the deciding numbers; a sentence."""
 
     rule: str
     microstore: str
@@ -45,7 +45,7 @@ class Finding:
     sentence: str
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return JSON-able data."""
         return {
             "rule": self.rule,
             "microstore": self.microstore,
@@ -57,16 +57,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Division:
-    """Who holds what, and who is served by whom: a plan, or what is there.
+    """Allocation of resources and tenants: of a plan, or the present one.
 
     Attributes:
         total: the pool.
         stores: resources by microstore.
         tenants: microstore by tenant.
-        needed: requests a second by microstore at which its tenants' SLAs are met; what is not
-            known is absent.
-        link: bytes a second of all storage servers of a microstore; what is not known is absent.
-        prices: of each resource, to tell which disks are the cheapest.
+        needed: requests per second that meet the tenants' SLAs, by microstore; unknown ones are
+            absent.
+        link: bytes per second of all storage servers of a microstore; unknown ones are absent.
+        prices: price of each resource, to find the cheapest disks.
     """
 
     total: Resources
@@ -78,7 +78,7 @@ class Division:
 
 
 def division_of(plan: Plan, total: Resources) -> Division:
-    """What a plan makes of the pool."""
+    """Return the division of the pool by a plan."""
     needed: dict[str, float] = {}
     for share in plan.shares:
         needed[share.microstore] = needed.get(share.microstore, 0.0) + share.needed_s
@@ -91,12 +91,12 @@ def check_rules(
     workloads: Mapping[str, WorkloadClass],
     performance: PiecewiseLinear | None = None,
 ) -> list[Finding]:
-    """Every rule's verdict on every microstore that it is about.
+    """Return every rule's verdict on every microstore that the rule covers.
 
     Args:
-        plan: who holds what (`division_of` a plan).
-        workloads: the class of each tenant; tenants without one are passed over.
-        performance: what R2, R3, R6 and R7 are judged by; without, by parts of the pool.
+        plan: the allocation (`division_of` a plan).
+        workloads: the class of each tenant; tenants without one are skipped.
+        performance: the model behind R2, R3, R6 and R7; without it, parts of the pool decide.
     """
     found = [_r1(plan, workloads)]
     for name, held in plan.stores.items():
@@ -127,19 +127,19 @@ def _r1(plan: Division, workloads: Mapping[str, WorkloadClass]) -> Finding:
 
 
 def _parts(plan: Division, held: Resources) -> tuple[float, float]:
-    """Of the pool: proxies' cores, network."""
+    """Return the parts of the pool's proxies' cores and network."""
     cores = held.proxy_cores / plan.total.proxy_cores if plan.total.proxy_cores else 0.0
     network = held.network / plan.total.network if plan.total.network else 0.0
     return cores, network
 
 
 def _r2(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
-    """Small objects: CPU of proxies comes first."""
+    """Check R2. Small objects: the proxies' CPU comes first."""
     if table is not None:
         parts = table.parts(held)
         cpu = min(parts["proxy_cpu"], parts["storage_cpu"])
         numbers = {"cpu_requests_s": cpu, "network_requests_s": parts["network"]}
-        # A network that carries what the SLA needs is no bottleneck, however few cores there are.
+        # A network that carries the SLA's need is no bottleneck, however few cores there are.
         enough = min(cpu, plan.needed.get(name, cpu))
         good = parts["network"] >= enough * (1 - _SAME)
         said = (
@@ -158,13 +158,13 @@ def _r2(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
 
 
 def _r3(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
-    """Large objects: network comes first, so cores must not end before it does."""
+    """Check R3. Large objects: network comes first, so cores must not run out before it."""
     if table is not None:
         parts = table.parts(held)
         cpu = min(parts["proxy_cpu"], parts["storage_cpu"])
         size = table.workload.mean_bytes
         numbers = {"network_bytes_s": parts["network"] * size, "cpu_bytes_s": cpu * size}
-        # Where nobody knows what is needed the CPU has to carry what the network does.
+        # If the need is unknown, the CPU must carry as much as the network.
         needed = plan.needed.get(name, parts["network"])
         good = min(parts["network"], cpu) >= needed * (1 - _SAME)
         said = (
@@ -188,7 +188,7 @@ def _r3(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
 
 
 def _r4(name: str, held: Resources) -> Finding:
-    """proxyCores = storageNodes * coresPerStorageNode."""
+    """Check R4: proxyCores = storageNodes * coresPerStorageNode."""
     low, high = sorted((held.proxy_cores, held.storage_cores))
     numbers = {"proxy_cores": held.proxy_cores, "storage_cores": held.storage_cores}
     good = high > 0 and low * CORES_RATIO >= high * (1 - _SAME)
@@ -200,7 +200,7 @@ def _r4(name: str, held: Resources) -> Finding:
 
 
 def _r5(plan: Division, name: str, held: Resources) -> Finding:
-    """bw_proxies = storageNodes * bw_storageNode."""
+    """Check R5: bw_proxies = storageNodes * bw_storageNode."""
     link = plan.link.get(name)
     numbers = {"network": held.network}
     if link is None:
@@ -216,7 +216,7 @@ def _r5(plan: Division, name: str, held: Resources) -> Finding:
 
 
 def _r6(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
-    """Small objects gain nothing from a faster network."""
+    """Check R6: small objects gain nothing from a faster network."""
     if table is None:
         said = "without a performance model nobody knows how much network its cores can use"
         return Finding("R6", name, UNKNOWN, {"network": held.network}, said)
@@ -224,7 +224,7 @@ def _r6(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
     rest = min(parts["proxy_cpu"], parts["storage_cpu"], parts["disk"])
     usable = table.network.inverse(min(rest, table.network.most))
     numbers = {"network": held.network, "usable": usable}
-    # One step is the least there can be.
+    # One step is the smallest possible amount.
     good = held.network <= IDLE_NETWORK * usable or held.network <= _least(plan)
     said = (
         f"cores and disks can make use of {usable / 1e6:.3g} MB/s of its {held.network / 1e6:.3g} "
@@ -239,7 +239,7 @@ def _least(plan: Division) -> float:
 
 
 def _r7(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
-    """Large objects: the cheapest disks that keep up with the network."""
+    """Check R7. Large objects: the cheapest disks that keep up with the network."""
     if table is None:
         said = "without a performance model nobody knows what its disks carry"
         return Finding("R7", name, UNKNOWN, {"ssds": held.ssds, "hdds": held.hdds}, said)
@@ -265,8 +265,8 @@ def _r7(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
 def _cheaper(
     plan: Division, held: Resources, table: ClassTable, wanted: float
 ) -> tuple[int, int] | None:
-    """The cheapest disks that carry `wanted`, of those that the microstore has or nobody holds;
-    None when it has them."""
+    """Return the cheapest disks that carry `wanted`, among the microstore's and the free ones; None
+    if it has the cheapest already."""
     others = NOTHING
     for share in plan.stores.values():
         others = others + share
@@ -285,5 +285,5 @@ def _cheaper(
 
 
 def broken(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that a plan does not keep to."""
+    """Return the findings that a plan breaks."""
     return [finding for finding in findings if finding.verdict == BROKEN]

@@ -1,10 +1,10 @@
 """The provisioning problem solved exactly by search: standard library only, for the admin node.
 
-For a rate that a tenant is to have, the steps of cores and network follow from the tables, and of
-disks a short list of combinations; whether rates fit the pool is then a sum, and for disks a small
-dynamic program. Which SLAs are met is decided by going through subsets of the tenants, heaviest
-first, and how much the others get by bisection. `optimiser` says the same as a mixed-integer
-program; tests hold the two against each other and against trying out everything.
+A tenant's rate fixes the steps of cores and network through the tables, and a short list of disk
+combinations. A sum then decides if rates fit the pool, and for disks a small dynamic program. The
+search goes through subsets of the tenants, heaviest first, to decide which SLAs are met; bisection
+gives the rates of the others. `optimiser` has the same problem as a mixed-integer program; tests
+compare the two with each other and with full enumeration.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ SOLVER = "exact"
 _GRAINS = 1_000_000
 _GRAIN = 1 / _GRAINS
 _SAME = _GRAIN / 2
-"""Satisfactions are told in grains, rounded down: less than one buys no container, as what
-rounding of a step's amount lets through could."""
+"""Satisfactions are in grains, rounded down: less than one grain buys no container, but the
+rounding of a step's amount could let such a gain through."""
 
 Choices = list[tuple[int, int]]
 
 
 def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices) -> Plan:
-    """The best plan; see `problem` for what is better.
+    """Return the best plan; see `problem` for the order of plans.
 
     Raises:
-        UserError: the pool has not even a step of everything for each tenant.
+        UserError: the pool has less than a step of everything for each tenant.
     """
     search = _Search(wanted, pool, prices)
     best: tuple[tuple[float, ...], list[Steps]] | None = None
@@ -64,8 +64,8 @@ def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices) -> Plan:
 
 
 def _by_weight(wanted: Sequence[Asked]) -> Iterator[tuple[frozenset[int], float]]:
-    """Sets of tenants whose SLAs are given up, and the weight of those that need not be, lightest
-    first. Those that no resources meet are in all of them."""
+    """Yield the sets of tenants with abandoned SLAs, and the weight of the avoidable ones, lightest
+    first. Tenants with an SLA that no resources meet are in every set."""
     hopeless = frozenset(i for i, item in enumerate(wanted) if not item.attainable)
     others = [i for i in range(len(wanted)) if i not in hopeless]
     sets = [
@@ -92,7 +92,7 @@ class _Search:
     def __post_init__(self) -> None:
         self._most = self.pool.steps
         self._price = self.prices.a_step(self.pool)
-        # Heavier tenants first, then by name: who is raised first where all cannot be.
+        # Heavier tenants first, then by name: the order of raises if not all can be raised.
         self._order = sorted(
             range(len(self.wanted)),
             key=lambda i: (-self.wanted[i].demand.weight, self.wanted[i].demand.tenant),
@@ -100,8 +100,8 @@ class _Search:
         self._known: dict[tuple[int, float], tuple[tuple[int, int, int], Choices] | None] = {}
 
     def best(self, violated: frozenset[int]) -> tuple[tuple[float, ...], list[Steps]] | None:
-        """The best plan that meets all SLAs but the violated ones: (what it is judged by, steps);
-        None where there is none."""
+        """Return (rank, steps) of the best plan that meets all SLAs but the violated ones; None if
+        there is no plan."""
         share = [0.0 if i in violated else 1.0 for i in range(len(self.wanted))]
         if self._fit(share) is None:
             return None
@@ -124,8 +124,8 @@ class _Search:
         return self._fit(tried) is not None
 
     def _fit(self, share: Sequence[float], *, keep_below_high: bool = False) -> list[Steps] | None:
-        """The cheapest steps that give each tenant `share` of what it needs; None where they
-        exceed the pool."""
+        """Return the cheapest steps that give each tenant `share` of its need; None if they exceed
+        the pool."""
         rates: list[tuple[int, int, int]] = []
         disks: list[Choices] = []
         left = list(self._most[:3])
@@ -156,8 +156,8 @@ class _Search:
         return self._known[key]
 
     def _below_high(self, item: Asked, steps: tuple[int, int, int], choices: Choices) -> Choices:
-        """Of a tenant whose cores and network carry more than its SLA's high, the disks that do
-        not; all where there are none (equation 3's upper bound)."""
+        """If cores and network carry more than the SLA's high, return the disks that do not; all
+        choices if there are none (equation 3's upper bound)."""
         if not exceeds(item, steps, self.pool):
             return choices
         step, table = self.pool.step, item.table
@@ -171,7 +171,7 @@ class _Search:
 
 
 def exceeds(item: Asked, steps: tuple[int, int, int], pool: Pool) -> bool:
-    """Whether cores and network of so many steps all carry more than the SLA's high."""
+    """Return True if cores and network of these steps all carry more than the SLA's high."""
     step, table = pool.step, item.table
     parts = (
         table.proxy_cores.value(steps[0] * step.proxy_cores),
@@ -182,8 +182,8 @@ def exceeds(item: Asked, steps: tuple[int, int, int], pool: Pool) -> bool:
 
 
 def _bisect(holds: Callable[[float], bool], low: float = 0.0) -> float:
-    """The largest level of grains in [`low`, 1] that holds, when lower ones do; `low` is known
-    to."""
+    """Return the largest level in grains in [`low`, 1] that holds. If a level holds, so do lower
+    ones; `low` is known to hold."""
     if holds(1.0):
         return 1.0
     known, beyond = math.floor(low * _GRAINS + 1e-3), _GRAINS
@@ -199,10 +199,10 @@ def _bisect(holds: Callable[[float], bool], low: float = 0.0) -> float:
 def _cheapest(
     disks: Sequence[Choices], ssds: int, hdds: int, fast_price: float, slow_price: float
 ) -> Choices | None:
-    """One combination for each tenant, all together within the pool and as cheap as can be.
+    """Return one combination for each tenant, together within the pool and at the lowest cost.
 
-    For every number of SSDs given out so far it is enough to know the fewest HDDs with it: the
-    cost depends on the two numbers alone.
+    For every number of SSDs given out so far, the fewest HDDs with it suffice: the cost depends on
+    the two numbers alone.
     """
     reached: dict[int, tuple[int, Choices]] = {0: (0, [])}
     for choices in disks:

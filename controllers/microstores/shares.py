@@ -1,9 +1,9 @@
-"""Arithmetic of the resource pool in whole steps (containers): what is given out twice does not
-exist, so `Ledger` never holds more than there is, whatever is asked of it.
+"""Arithmetic of the resource pool in whole steps (containers). `Ledger` never holds more than the
+pool, whatever is asked of it, so that nothing is given out twice.
 
-A microstore may hold amounts that are no multiples of the step, as a spec says. They count as the
-next larger number of steps, so that what seems free is free; a resource of which a microstore's
-number of steps does not change stays exactly what it was.
+A microstore's spec may give amounts that are no multiples of the step. They count as the next
+larger number of steps, so that free steps are really free. A resource keeps its exact amount while
+the microstore's number of steps does not change.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ MEASURE_OF = {
     "ssds": "disk",
     "hdds": "disk",
 }
-"""The measure of utilization that tells of a resource."""
+"""Measure of utilization for each resource."""
 
 _TOLERANCE = 1e-9
 _DISKS = ("ssds", "hdds")
 LEAST = Resources(1, 1, 1, 1, 1)
-"""A microstore keeps a step of each, of disks one of either class: below it there is no store."""
+"""Steps that a microstore keeps, of disks one of either class: with less there is no store."""
 
 
 def whole_steps(amount: Resources, step: Resources, *, up: bool = False) -> Steps:
-    """How many steps an amount is, rounded down or `up`; 0 of what has no step."""
+    """Return the number of steps in an amount, rounded down or `up`; 0 without a step."""
 
     def count(name: str) -> int:
         size = float(getattr(step, name))
@@ -53,7 +53,7 @@ def whole_steps(amount: Resources, step: Resources, *, up: bool = False) -> Step
 
 
 def amount_of(steps: Steps, step: Resources) -> Resources:
-    """The amount that so many steps are."""
+    """Return the amount of these steps."""
     values = {
         name: count * getattr(step, name) for name, count in zip(RESOURCE_NAMES, steps, strict=True)
     }
@@ -61,27 +61,27 @@ def amount_of(steps: Steps, step: Resources) -> Resources:
 
 
 def fits(steps: Steps, most: Steps) -> bool:
-    """No resource of `steps` exceeds that of `most`."""
+    """Return True if no resource of `steps` exceeds the same resource of `most`."""
     return all(mine <= theirs for mine, theirs in zip(steps, most, strict=True))
 
 
 def added(one: Steps, other: Steps, times: int = 1) -> Steps:
-    """`one` and `times` times `other`, resource by resource."""
+    """Return `one` plus `times` times `other`, resource by resource."""
     return tuple(a + times * b for a, b in zip(one, other, strict=True))
 
 
 def clipped(steps: Steps) -> Steps:
-    """Without what is negative."""
+    """Return the steps with negative counts set to 0."""
     return tuple(max(0, count) for count in steps)
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Who holds how many steps of what.
+    """Steps held by each microstore.
 
     Attributes:
         step: the size of a step of each resource.
-        total: steps there are.
+        total: all steps.
         held: steps by microstore.
     """
 
@@ -91,20 +91,20 @@ class Ledger:
 
     @property
     def free(self) -> Steps:
-        """Steps that nobody holds, at least 0."""
+        """Free steps, at least 0."""
         left = self.total
         for steps in self.held.values():
             left = added(left, steps, -1)
         return clipped(left)
 
     def give(self, store: str, wanted: Steps) -> Ledger:
-        """`store` gets of `wanted` what is free, resource by resource; less than 0 is nothing."""
+        """Give `store` the free part of `wanted`, by resource; below 0 counts as nothing."""
         free = self.free
         given = tuple(min(a, b) for a, b in zip(clipped(wanted), free, strict=True))
         return self._with(store, added(self.held[store], given))
 
     def take(self, store: str, unwanted: Steps) -> Ledger:
-        """`store` gives back of `unwanted` what leaves it `LEAST`."""
+        """Take back from `store` the part of `unwanted` that leaves it `LEAST`."""
         held = list(self.held[store])
         for index, count in enumerate(clipped(unwanted)):
             held[index] -= min(count, self._spare(held, index))
@@ -123,13 +123,13 @@ class Ledger:
 
 
 def ledger(seen: Microstores) -> Ledger:
-    """What the pool and its holders are at present."""
+    """Return the present pool and its holders."""
     held = {store.name: whole_steps(store.resources, seen.step, up=True) for store in seen.stores}
     return Ledger(seen.step, whole_steps(seen.total, seen.step), held)
 
 
 def changes(seen: Microstores, wanted: Ledger) -> list[SetResources]:
-    """What makes the microstores hold what `wanted` says, those that give something up first."""
+    """Return the actions that make the microstores hold `wanted`, losers first."""
     before = ledger(seen)
     losing: list[SetResources] = []
     gaining: list[SetResources] = []

@@ -1,8 +1,8 @@
-"""What a tenant was promised (MOS, section 6): a latency for small objects, a bandwidth for large.
+"""SLA of a tenant (MOS, section 6): a latency for small objects, a bandwidth for large.
 
-``low`` and ``high`` are of performance, as in the paper: a latency's ``low`` is the longest mean
-response time that is good enough and its ``high`` the shortest that is of any use, so that
-``low >= high`` in seconds; a bandwidth's ``low <= high`` in bytes a second.
+``low`` and ``high`` are of performance, as in the paper. A latency's ``low`` is the longest
+acceptable mean response time and its ``high`` the shortest useful one, so that ``low >= high`` in
+seconds. A bandwidth has ``low <= high`` in bytes per second.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from testbed.stores.microstores import Tenant
 
 LATENCY, BANDWIDTH = "latency", "bandwidth"
 KEYS = {"latency_ms": (LATENCY, 1e-3), "bandwidth_mb_s": (BANDWIDTH, 1e6)}
-"""How an SLA is written: the kind, and what a unit of it is in seconds or bytes a second."""
+"""Keys of an SLA in a file: the kind, and its unit in seconds or bytes per second."""
 
 TWICE = 2.0
-"""The paper's ``sla_high`` is twice ``sla_low`` (section 8.1): of a latency, its half."""
+"""The paper's ``sla_high`` is twice ``sla_low`` (section 8.1); for a latency, half of it."""
 
 
 @dataclass(frozen=True)
 class Sla:
-    """Attributes:
-    kind: ``latency`` (mean, seconds) or ``bandwidth`` (mean, bytes a second).
-    low, high: see above.
-    per_worker: `low` and `high` are of one worker: they grow with the load ("proportional to the
-        workloads' load", section 8.1).
+    """SLA of a tenant; see the module.
+
+    `kind` is ``latency`` (mean seconds) or ``bandwidth`` (mean bytes/s). With `per_worker`, `low`
+    and `high` are per worker and grow with the load ("proportional to the workloads' load", 8.1).
     """
 
     kind: str
@@ -40,47 +39,48 @@ class Sla:
     per_worker: bool = False
 
     def at(self, workers: float) -> Sla:
-        """What is promised while `workers` requests are offered at a time."""
+        """Return the SLA while `workers` concurrent requests are offered."""
         if not self.per_worker or workers <= 0:
             return replace(self, per_worker=False)
         return Sla(self.kind, self.low * workers, self.high * workers)
 
     def level(self, measured: float) -> float:
-        """Performance in multiples of ``low``: 1 and more is enough."""
+        """Return the performance in multiples of ``low``: 1 and more is enough."""
         if self.kind == BANDWIDTH:
             return measured / self.low
         return self.low / measured if measured > 0 else math.inf
 
     @property
     def high_level(self) -> float:
-        """``high`` in multiples of ``low``."""
+        """Performance of ``high`` in multiples of ``low``."""
         return self.level(self.high)
 
     def of(self, tenant: Tenant) -> float | None:
-        """The level of what was measured of a tenant; None where nothing finished."""
+        """Return the level of a tenant's measurements; None if no request finished."""
         if tenant.requests_s <= 0:
             return None
         measured = tenant.bytes_s if self.kind == BANDWIDTH else tenant.mean_latency_s
         return None if measured is None else self.level(measured)
 
     def required(self, workers: float, mean_bytes: float) -> tuple[float, float]:
-        """Requests a second at which `workers` see ``low``, and ``high``: of a closed loop, where
-        the mean response time is workers / rate (Little's law)."""
+        """Return the requests per second at which `workers` see ``low``, and ``high``, in a closed
+        loop: the mean response time is workers / rate (Little's law)."""
         if self.kind == BANDWIDTH:
             return self.low / mean_bytes, self.high / mean_bytes
         return workers / self.low, workers / self.high
 
 
 def sla_to_json(sla: Sla) -> dict[str, Any]:
-    """What `sla_from_json` reads."""
+    """Return the data that `sla_from_json` reads."""
     key, unit = next((key, unit) for key, (kind, unit) in KEYS.items() if kind == sla.kind)
     data: dict[str, Any] = {key: {"low": sla.low / unit, "high": sla.high / unit}}
     return data | ({"per_worker": True} if sla.per_worker else {})
 
 
 def sla_from_json(data: object, where: str) -> Sla:
-    """From {latency_ms: LOW} or {bandwidth_mb_s: LOW}, LOW being a number or {low, high}, and
-    {per_worker: true} or not; without a high it is twice the performance of low.
+    """Read {latency_ms: LOW} or {bandwidth_mb_s: LOW}; LOW is a number or {low, high}.
+
+    {per_worker: true} is optional; without a high it is twice the performance of low.
 
     Raises:
         UserError: anything else, in a sentence that begins with `where`.

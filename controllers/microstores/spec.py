@@ -1,4 +1,4 @@
-"""The file that a plan is made from: tenants with SLAs, a pool, and a performance model.
+"""Input file of a plan: tenants with SLAs, a pool, and a performance model.
 
 model: profile.json            # or the model itself; see `performance.PiecewiseLinear`
 pool: {proxy_cores: 0.8, storage_cores: 0.8, network_mbit_s: 400, ssds: 1, hdds: 2}
@@ -6,7 +6,7 @@ step: {proxy_cores: 0.1, storage_cores: 0.1, network_mbit_s: 20}
 tenants:
   web: {microstore: small, workload: A, workers: 8, sla: {latency_ms: 90}}
   video: {microstore: large, workload: C, workers: 4, sla: {bandwidth_mb_s: 20}}
-holds:                         # optional: what is there, for the rules
+holds:                         # optional: the present allocation, for the rules
   small: {proxy_cores: 0.6, storage_cores: 0.4, network_mbit_s: 120, ssds: 1}
 prices: {proxy_core: 0.04, storage_core: 0.04, network_gbit_s: 0.02, ssd: 0.03, hdd: 0.01}
 """
@@ -39,16 +39,16 @@ AMOUNTS = {
     "ssds": ("ssds", 1.0),
     "hdds": ("hdds", 1.0),
 }
-"""How amounts are written: the resource, and how much of it (bytes a second) one is."""
+"""Keys of amounts in the file: the resource, and its unit (network in bytes per second)."""
 
 _DISKS = ("ssds", "hdds")
 MOST_DISKS = 1000
-"""Steps of either class: plans and rules go through numbers of both."""
+"""Limit of steps of either class: plans and rules enumerate pairs of both."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a plan is made of; `holds` is what microstores have at present, where it was said."""
+    """Input of a plan; `holds` is the microstores' present allocation, if given."""
 
     model: PiecewiseLinear
     demands: tuple[Demand, ...]
@@ -59,12 +59,12 @@ class Spec:
 
     @property
     def workloads(self) -> dict[str, WorkloadClass]:
-        """The class of each tenant."""
+        """Return the class of each tenant."""
         return {demand.tenant: demand.workload for demand in self.demands}
 
 
 def controller_parameters(spec: Spec) -> dict[str, Any]:
-    """Parameters of the controller mos-pp that keep to what `spec` promises its tenants."""
+    """Return parameters of the controller mos-pp that keep the SLAs of `spec`."""
     tenants = {
         demand.tenant: {
             "workload": demand.workload.name,
@@ -80,10 +80,10 @@ def controller_parameters(spec: Spec) -> dict[str, Any]:
 
 
 def spec_from_data(data: object, where: str, folder: Path) -> Spec:
-    """From the mapping that a file holds; a model that is a name is a file beside it.
+    """Read a spec from a file's mapping; a model given by name is a file in the same folder.
 
     Raises:
-        UserError: malformed, a name that nothing has, or an amount that cannot be.
+        UserError: malformed, an unknown name, or an impossible amount.
     """
     given = _known(data, where, KEYS, needed=KEYS[:4])
     model = _model(given["model"], where, folder)
@@ -115,14 +115,14 @@ def _model(value: object, where: str, folder: Path) -> PiecewiseLinear:
         data = json.loads(path.read_text())
     except OSError as error:
         raise UserError(f"{where}: model {path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # also of what is no text
+    except ValueError as error:  # also for a binary file
         raise UserError(f"{where}: model {path}: is not JSON ({error})") from None
     return PiecewiseLinear.from_json(data, str(path))
 
 
 def amounts(data: object, where: str, *, every: bool) -> Resources:
-    """Resources from {proxy_cores: 0.8, ..}; what is missing is 0, unless cores and network are all
-    needed (`every`).
+    """Read resources from {proxy_cores: 0.8, ..}; missing ones are 0, but with `every` cores and
+    network are required.
 
     Raises:
         UserError: unknown names, no numbers of at least 0, or parts of a disk.

@@ -1,4 +1,4 @@
-"""Tenants and what they were promised, as a controller's parameters say it."""
+"""Tenants and their SLAs, as given in a controller's parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = ("workload", "sla", "weight")
 
 @dataclass(frozen=True)
 class Promise:
-    """What a tenant does (its class) and what it was promised; `weight` against others."""
+    """Class and SLA of a tenant; `weight` against others."""
 
     workload: WorkloadClass
     sla: Sla
@@ -28,10 +28,10 @@ class Promise:
 def promises_from_json(
     data: Mapping[str, object], model: PiecewiseLinear | None, where: str
 ) -> dict[str, Promise]:
-    """From {TENANT: {workload: CLASS, sla: {..}, weight: 1}}; see `sla.sla_from_json`.
+    """Read {TENANT: {workload: CLASS, sla: {..}, weight: 1}}; see `sla.sla_from_json`.
 
     Raises:
-        UserError: malformed, or a class that `model` has no table of; names are told.
+        UserError: malformed, or a class without a table in `model`; the message gives the names.
     """
     return {
         str(name): _promise(item, model, f"{where}: tenant {name}") for name, item in data.items()
@@ -55,7 +55,7 @@ def _promise(data: object, model: PiecewiseLinear | None, where: str) -> Promise
 
 
 def class_called(name: object, model: PiecewiseLinear | None, where: str) -> WorkloadClass:
-    """The class of `model` with that name; without a model any name is one."""
+    """Return the class of `model` with that name; without a model any name is accepted."""
     if model is None:
         return WorkloadClass(str(name), 1.0)
     table = model.tables.get(str(name))
@@ -68,8 +68,8 @@ def class_called(name: object, model: PiecewiseLinear | None, where: str) -> Wor
 
 
 def offered_by(tenant: Tenant) -> float:
-    """Requests at a time: the workers where they are known, else by Little's law what was under
-    way on average."""
+    """Return the concurrent requests: the workers if known, else the mean number in flight by
+    Little's law."""
     if tenant.workers is not None:
         return max(0.0, tenant.workers)
     if tenant.mean_latency_s is None:
@@ -83,7 +83,7 @@ def demand_of(
     corrections: Mapping[str, float],
     utilization: float = 1.0,
 ) -> Demand:
-    """What a monitored tenant asks for; see `Demand` for what was learnt of its microstore."""
+    """Return the demand of a monitored tenant; `Demand` explains the learnt values."""
     return Demand(
         tenant.name,
         tenant.microstore,

@@ -1,24 +1,24 @@
 """Basic MOS: Algorithm 1 of the paper, to the letter (section 5).
 
-Once an epoch (the control interval) every microstore's utilization is looked at. Within
+Algorithm 1 checks every microstore's utilization once an epoch (the control interval). Within
 [util_low, util_high] nothing happens and its ``firstTime`` becomes true. Outside, the first epoch
-only makes ``firstTime`` false and ``toChange`` 1; in every further one ``toChange`` doubles, and
-then so many machines come from the free pool where utilization is above util_high, or a single one
-goes back to it where it is below util_low. What follows from that, and is kept:
+only makes ``firstTime`` false and ``toChange`` 1. In every further epoch ``toChange`` doubles. Then
+``toChange`` machines come from the free pool if utilization is above util_high, or one machine
+returns to the pool if it is below util_low. These consequences are kept:
 
 - nothing happens in the first epoch, and two machines come in the second (2, 4, 8, ...: the text
   calls it quadratic, it is exponential);
-- ``toChange`` also doubles in epochs that release, so that a microstore that went from below the
+- ``toChange`` also doubles in epochs that release, so that a microstore that goes from below the
   band to above it without an epoch within it asks for as many machines at once;
 - it doubles while the pool is empty, too.
 
-``first: at-once`` is the other way to read the listing, whose blocks are not all closed: the first
+``first: at-once`` is the other reading of the listing, which leaves some blocks open: the first
 epoch already acts, with a ``toChange`` of 1.
 
-What the paper leaves open: utilization is that of the busiest resource; machines are chosen as
-`controllers.microstores.machines` says; a microstore that gives back comes before one that takes,
-and those that take begin with another microstore every epoch, so that nobody is always first at the
-pool. A microstore never gives up its last proxies, storage, network or disks.
+Where the paper is silent: utilization is the busiest resource's; `controllers.microstores.machines`
+chooses the machines. A microstore that gives back comes before one that takes. The first taker
+changes every epoch, so that no microstore is always first at the pool. A microstore never gives up
+its last proxies, storage, network or disks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KEEP, EVEN = "keep", "even"
 
 @dataclass(frozen=True)
 class Parameters:
-    """The defaults are those of the paper's evaluation (section 8.1)."""
+    """Parameters; the defaults are from the paper's evaluation (section 8.1)."""
 
     util_low: float = number(0.65, 0, 1, "utilization below which a machine is given back")
     util_high: float = number(0.85, 0, 1, "utilization above which machines are added")
@@ -61,13 +61,13 @@ class Parameters:
 
 
 class Mos:
-    """Its memory: ``firstTime`` and ``toChange`` of every microstore, whose turn it is, and why the
-    last epoch did what it did."""
+    """Basic MOS. Its memory: ``firstTime`` and ``toChange`` of every microstore, the turn, and the
+    reasons for the last epoch's changes."""
 
     name = "mos"
 
     def __init__(self, parameters: Parameters) -> None:
-        """Raises UserError for a band that is empty."""
+        """Raise UserError for an empty band."""
         if parameters.util_low > parameters.util_high:
             raise UserError(
                 f"controller mos: util_low {parameters.util_low:g} is above util_high "
@@ -79,17 +79,17 @@ class Mos:
         self.needs = Needs(frozenset({MICROSTORES}), frozenset(acts))
 
     def parameters(self) -> Mapping[str, object]:
-        """Everything of `Parameters`."""
+        """Return every parameter in force."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """Nothing decided yet."""
+        """Return the state before any decision."""
         return {"stores": {}, "turn": 0, "begun": False, "why": {}, "tenants": {}}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """One pass of Algorithm 1 over all microstores."""
+        """Run one pass of Algorithm 1 over all microstores."""
         seen = observation.microstores
-        if seen is None or observation.interval_s <= 0:  # nothing has been monitored yet
+        if seen is None or observation.interval_s <= 0:  # no monitoring data yet
             return state, []
         machines = Machines(seen.machines)
         if not state["begun"] and self._p.initial == EVEN:
@@ -129,8 +129,8 @@ class Mos:
     def _look(
         self, before: Mapping[str, Any], busy: float | None, machines: int
     ) -> tuple[dict[str, Any], int]:
-        """Algorithm 1's body: the microstore's memory, and machines to add (or to give back,
-        below 0)."""
+        """Run Algorithm 1's body: return the microstore's memory, and machines to add (below 0: to
+        give back)."""
         if busy is None:
             return dict(before), 0
         if self._p.util_low <= busy <= self._p.util_high:
@@ -140,13 +140,13 @@ class Mos:
             if self._p.first == WAIT:
                 return after, 0
         else:
-            # More than all machines is all machines: the number need not grow for ever.
+            # More than all machines is all machines: the number need not grow forever.
             after = {"first": False, "change": min(before["change"] * 2, max(2, 2 * machines))}
         return after, after["change"] if busy > self._p.util_high else -1
 
     def _even(self, machines: Machines, seen: Microstores) -> Machines:
-        """init(free_pool): as many machines for each microstore, conservatively few; the best of
-        each kind are dealt out in turn."""
+        """Run init(free_pool): the same, conservatively small number of machines for each
+        microstore; the best of each kind are dealt out in turn."""
         names = [store.name for store in seen.stores]
         each = int(self._p.initial_share * len(machines.all) / max(1, len(names)))
         each = max(each, 1)
@@ -158,7 +158,7 @@ class Mos:
 
 
 def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
-    """All of them, beginning with another one every turn."""
+    """Return all microstores, beginning with another one every turn."""
     if not stores:
         return []
     start = turn % len(stores)
@@ -166,7 +166,7 @@ def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
 
 
 def _changes(seen: Microstores, machines: Machines) -> list[Action]:
-    """Orders for the machines that change hands, those that become free first."""
+    """Return orders for the machines that change hands, those that become free first."""
     before = {machine.name: machine.microstore for machine in seen.machines}
     changed = [m for m in machines.all if m.microstore != before[m.name]]
     changed.sort(key=lambda machine: (machine.microstore != FREE, machine.name))
@@ -174,5 +174,5 @@ def _changes(seen: Microstores, machines: Machines) -> list[Action]:
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Mos:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     return Mos(read(Parameters, "mos", parameters))

@@ -1,4 +1,4 @@
-"""getContainers(): how many containers (steps) a microstore is to get or to give back, by the
+"""getContainers(): the number of containers (steps) that a microstore gets or gives back, by the
 optimiser's plan for all of them (equations 1 to 6)."""
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from controllers.mos_pp.parameters import Parameters
 from testbed.stores.microstores import RESOURCE_NAMES, Microstore, Microstores, Tenant
 
 ONE_EACH: Steps = (1, 1, 1, 1, 0)
-"""What is added where no model tells what is missing."""
+"""Steps to add if no model shows what is missing."""
 
 
 @dataclass(frozen=True)
 class Optimiser:
-    """What the optimiser is asked with, epoch after epoch."""
+    """Fixed inputs of the optimiser in all epochs."""
 
     model: PiecewiseLinear | None
     promises: Mapping[str, Promise]
@@ -29,9 +29,9 @@ class Optimiser:
     parameters: Parameters
 
     def plan(self, seen: Microstores, learnt: Learnt, at_high: str = "") -> Plan | None:
-        """A plan for every tenant that was promised something; microstores without one keep what
-        they have. It is made for the SLAs' lows, of the microstore `at_high` for their highs. None
-        without a model, such a tenant, or room for all of them."""
+        """Return a plan for every tenant with an SLA; microstores without one keep their resources.
+        The plan aims at the SLAs' lows, for the microstore `at_high` at their highs. None without a
+        model, such a tenant, or room for all."""
         if self.model is None:
             return None
         demands: list[Demand] = []
@@ -66,9 +66,9 @@ class Optimiser:
         return any(store.name == tenant.microstore for store in seen.stores)
 
     def modelled(self, store: Microstore, seen: Microstores) -> dict[str, float]:
-        """Of each of a microstore's resources, the time that it takes by the model for what its
-        tenants got in a second, were the resource alone to serve them (so of each class of disks);
-        nothing without a model."""
+        """Return, for each of a microstore's resources, the modelled seconds of work per second of
+        its tenants' service, as if the resource (each class of disks too) served it alone; {}
+        without a model."""
         found: dict[str, float] = {}
         for tenant in seen.tenants:
             promise = self.promises.get(tenant.name)
@@ -83,22 +83,22 @@ class Optimiser:
 
 
 def to_remove(planned: Plan | None, store: str, ledger: Ledger) -> Steps:
-    """Containers beyond the plan's; without a plan one of each."""
+    """Return the containers beyond the plan's; without a plan one of each."""
     if planned is None or store not in planned.stores:
         return ONE_EACH
     return clipped(added(ledger.held[store], _steps(planned, store, ledger), -1))
 
 
 def to_add(planned: Plan | None, store: str, ledger: Ledger) -> Steps:
-    """Containers that the plan has and the microstore lacks; without a plan one of each."""
+    """Return the containers that the microstore lacks of the plan's; without a plan one of each."""
     if planned is None or store not in planned.stores:
         return ONE_EACH
     return clipped(added(_steps(planned, store, ledger), ledger.held[store], -1))
 
 
 def reclaimed(planned: Plan | None, store: str, wanted: Steps, ledger: Ledger) -> Ledger:
-    """The ledger after other microstores have given back what `store` wants and the free pool
-    lacks, as far as they hold more than the plan gives them."""
+    """Return the ledger after other microstores have given back what `store` wants and the free
+    pool lacks, as far as they hold more than the plan gives them."""
     if planned is None:
         return ledger
     for other in sorted(planned.stores):

@@ -1,10 +1,10 @@
-"""How far the optimiser's model is to be believed of a microstore, learnt while it runs.
+"""Corrections of the optimiser's model for each microstore, learnt while it runs.
 
-The model may be wrong in what a resource carries, and it knows of no queues. Both show in what is
-monitored anyway. By the utilization law a resource that is busy for a part u of the time while the
-model says v carries v / u times what the model says; of two classes of disks that is learnt of the
-one that carries more. And the highest utilization at which an SLA was met tells how much more than
-the SLA's throughput has to be there (``knee``).
+The model may be wrong about a resource's capacity, and it has no queues. Monitoring shows both. By
+the utilization law, a resource that is busy for a part u of the time, while the model says v,
+carries v / u times the modelled load. Of two classes of disks this is learnt for the class that
+carries more. The highest utilization that met an SLA gives the spare throughput that the SLA needs
+(``knee``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controllers.mos_pp.parameters import Parameters
 
 _LEAST_CORRECTION, _MOST_CORRECTION = 0.25, 4.0
 _LEAST_BUSY = 0.05
-"""Below it the monitors' rounding would be learnt."""
+"""Utilization below which the monitors' rounding would be learnt."""
 
 _DIGITS = 6
 _DISKS = ("ssds", "hdds")
@@ -26,7 +26,7 @@ _DISKS = ("ssds", "hdds")
 
 @dataclass(frozen=True)
 class OfStore:
-    """What was learnt of a microstore.
+    """Learnt values of a microstore.
 
     Attributes:
         knee: utilization of the scarcest resource at which its SLAs are met.
@@ -39,25 +39,25 @@ class OfStore:
 
 @dataclass
 class Learnt:
-    """What was learnt of every microstore; what has not been seen yet is as the model says."""
+    """Learnt values of every microstore; an unseen microstore follows the model."""
 
     parameters: Parameters
     stores: dict[str, OfStore]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], parameters: Parameters) -> Learnt:
-        """From what `to_json` made."""
+        """Read the data of `to_json`."""
         return cls(parameters, {name: OfStore(**item) for name, item in data.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return JSON-able data."""
         return {
             name: {"knee": item.knee, "corrections": dict(item.corrections)}
             for name, item in self.stores.items()
         }
 
     def of(self, store: str) -> OfStore:
-        """A microstore's; at first SLAs are taken to be met up to 1 / headroom."""
+        """Return a microstore's values; at first, SLAs count as met up to 1 / headroom."""
         return self.stores.get(store, OfStore(1 / self.parameters.headroom))
 
     def see(
@@ -68,8 +68,8 @@ class Learnt:
         *,
         missed: bool,
     ) -> None:
-        """An epoch of a microstore: utilization by resource as modelled (of each class of disks as
-        if it were alone), by measure as measured, and whether it missed an SLA."""
+        """Learn from an epoch of a microstore: utilization by resource as modelled (each class of
+        disks as if alone), by measure as measured, and True if it missed an SLA."""
         p = self.parameters
         if p.learn <= 0 or not modelled or not measured:
             return
@@ -83,7 +83,7 @@ class Learnt:
         self.stores[store] = replace(after, knee=self._knee(before.knee, measured, missed=missed))
 
     def _knee(self, before: float, measured: Mapping[str, float], *, missed: bool) -> float:
-        """A miss at less than the band's bottom is for no want of resources, and says nothing."""
+        """Return the new knee. A miss below the band is ignored: resources are not its cause."""
         p = self.parameters
         busy = max(measured.values())
         if missed:
@@ -94,13 +94,13 @@ class Learnt:
 def _comparable(
     modelled: Mapping[str, float], measured: Mapping[str, float], corrections: Mapping[str, float]
 ) -> list[tuple[str, float, float]]:
-    """(resource, utilization as modelled, as measured) of what was busy enough to learn from."""
+    """Return (resource, modelled, measured utilization) of the sufficiently busy resources."""
     found: list[tuple[str, float, float]] = []
     for name, load in modelled.items():
         busy = measured.get(MEASURE_OF[name], 0.0)
         if name not in _DISKS and busy >= _LEAST_BUSY and load > 0:
             found.append((name, load, busy))
-    # Requests a second that each class carries by what is known of it, in units of those served.
+    # Requests per second that each class carries as learnt, in units of the served requests.
     carries = {n: corrections.get(n, 1.0) / modelled[n] for n in _DISKS if modelled.get(n, 0) > 0}
     busy = measured.get("disk", 0.0)
     if carries and busy >= _LEAST_BUSY:

@@ -1,4 +1,4 @@
-"""The parameters of MOS++; defaults are those of the paper's evaluation (section 8.1)."""
+"""Parameters of MOS++; defaults are from the paper's evaluation (section 8.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HIGH, LOW = "high", "low"
 
 @dataclass(frozen=True)
 class Parameters:
-    """The epoch is the control interval (3 minutes in the paper)."""
+    """Parameters; the epoch is the control interval (3 minutes in the paper)."""
 
     util_low: float = number(0.65, 0, 1, "utilization below which a container is given back")
     util_high: float = number(0.85, 0, 1, "utilization above which a container is added")

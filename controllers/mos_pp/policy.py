@@ -1,10 +1,10 @@
 """MOS++: Algorithm 2 of the paper with getContainers() by equations 1 to 6 (section 6).
 
-As printed, a microstore whose performance is out of [sla_low, sla_high] is never changed: the
-branches that add and remove by getContainers() stand inside the one for performance within the SLA,
-behind a test that utilization is neither above the band, nor below, nor within. That cannot be
-meant: section 6 says that resources are removed when performance goes above sla_high and added when
-it goes below sla_low. The reading ``intent`` (the default) has that last ``else`` belong to the
+As printed, a microstore with performance outside [sla_low, sla_high] is never changed. The branches
+that add and remove by getContainers() are inside the branch for performance within the SLA, behind
+a test that utilization is neither above the band, nor below, nor within. This must be an error:
+section 6 says that resources are removed when performance rises above sla_high and added when it
+falls below sla_low. In the reading ``intent`` (the default) the last ``else`` belongs to the
 outermost ``if``:
 
     performance within the SLA:   utilization within the band: nothing
@@ -14,16 +14,16 @@ outermost ``if``:
                                   performance above sla_high: getContainers() are removed
                                   performance below sla_low:  getContainers() are added
 
-The reading ``printed`` does what stands there: it fine-tunes, and nothing else.
+The reading ``printed`` follows the listing: it only fine-tunes.
 
-What the paper leaves open: getContainers() is the difference between the optimiser's plan for all
-microstores and what this one holds (`containers`), the plan being made for the bound that is
-missed: getContainers(perf - sla_high) leaves what sla_high needs (``remove_to``). What the free
-pool lacks comes from microstores that hold more than that plan gives them. Where a plan has nothing
-that a microstore lacks, although its SLA is missed, what is too busy gets a container. Fine-tuning
-is by resource (`tuning`). In an epoch those that give back come first, then those whose SLA is
-missed, then fine-tuning; among equals another microstore begins every epoch. A microstore with
-several tenants misses when any of them does, and exceeds when all do.
+Where the paper is silent: getContainers() is the difference between the optimiser's plan for all
+microstores and this microstore's holdings (`containers`). The plan is made for the missed bound:
+getContainers(perf - sla_high) leaves what sla_high needs (``remove_to``). What the free pool lacks
+comes from microstores that hold more than the plan gives them. If the SLA is missed but the plan
+adds nothing, the too busy resource gets a container. Fine-tuning is by resource (`tuning`). An
+epoch first serves those that give back, then those with a missed SLA, then fine-tuning; among
+equals the first microstore changes every epoch. A microstore with several tenants misses if any
+tenant does, and exceeds if all do.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MISSED, WITHIN, EXCEEDED = "missed", "within", "exceeded"
 
 @dataclass
 class _Epoch:
-    """What an epoch works on."""
+    """Working data of an epoch."""
 
     seen: Microstores
     book: Ledger
@@ -73,13 +73,13 @@ class _Epoch:
 
 
 class MosPlusPlus:
-    """Its memory: what was learnt of every microstore (`learning`), whose turn it is, and for the
-    journal the last plan and why the last epoch did what it did."""
+    """MOS++. Its memory: learnt corrections (`learning`), the turn, and for the journal the last
+    plan and the reasons for the last epoch's changes."""
 
     name = "mos-pp"
 
     def __init__(self, parameters: Parameters) -> None:
-        """Raises UserError for an empty band, a malformed model, tenant, price or detector."""
+        """Raise UserError for an empty band, a malformed model, tenant, price or detector."""
         p = parameters
         if p.util_low > p.util_high:
             raise UserError(
@@ -100,11 +100,11 @@ class MosPlusPlus:
         self.needs = Needs(frozenset({MICROSTORES}), frozenset(acts))
 
     def parameters(self) -> Mapping[str, object]:
-        """Everything of `Parameters`."""
+        """Return every parameter in force."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """Nothing decided yet."""
+        """Return the state before any decision."""
         return {
             "learnt": {},
             "turn": 0,
@@ -115,9 +115,9 @@ class MosPlusPlus:
         }
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """One pass of Algorithm 2 over all microstores."""
+        """Run one pass of Algorithm 2 over all microstores."""
         seen = observation.microstores
-        if seen is None or observation.interval_s <= 0:  # nothing has been monitored yet
+        if seen is None or observation.interval_s <= 0:  # no monitoring data yet
             return state, []
         epoch = _Epoch(seen, ledger(seen), Learnt.from_json(state["learnt"], self._p))
         if not state["begun"] and self._p.initial == PLAN:
@@ -142,7 +142,7 @@ class MosPlusPlus:
         return after, actions
 
     def _begin(self, epoch: _Epoch) -> None:
-        """init(sla, free_pool): all that is planned, and nothing that is not."""
+        """Run init(sla, free_pool): give exactly what is planned."""
         planned = self._plan(epoch)
         if planned is None:
             return
@@ -178,7 +178,7 @@ class MosPlusPlus:
             self._more(epoch, store)
 
     def _verdict(self, store: Microstore, seen: Microstores) -> str:
-        """Where the performance of a microstore lies; within for one that nothing was promised."""
+        """Return the verdict on a microstore's performance; within if it has no SLA."""
         found: list[str] = []
         for tenant in seen.tenants:
             promise = self._optimiser.promises.get(tenant.name)
@@ -193,7 +193,7 @@ class MosPlusPlus:
         return EXCEEDED if found and set(found) == {EXCEEDED} else WITHIN
 
     def _deserted(self, store: Microstore, seen: Microstores) -> bool:
-        """Whether detect and map has left nobody in a microstore, and not the monitors."""
+        """Return True if detect and map, not a gap in monitoring, has emptied a microstore."""
         return (
             self._detect is not None
             and bool(seen.tenants)
@@ -201,7 +201,7 @@ class MosPlusPlus:
         )
 
     def _acts(self, store: Microstore) -> bool:
-        """Whether a microstore out of its SLA is changed at all."""
+        """Return True if a microstore out of its SLA is changed at all."""
         p = self._p
         if p.reading != INTENT:
             return False
@@ -209,7 +209,7 @@ class MosPlusPlus:
         return not (p.either and part is not None and part > p.util_thresh)
 
     def _plan(self, epoch: _Epoch) -> Plan | None:
-        """The epoch's plan, made when it is first asked for."""
+        """Return the epoch's plan, made at the first request."""
         if not epoch.asked:
             epoch.asked = True
             epoch.planned = self._optimiser.plan(epoch.seen, epoch.learnt)
@@ -237,7 +237,7 @@ class MosPlusPlus:
         before = epoch.book.held[store.name]
         self._take(epoch, store.name, wanted, "performance below the SLA's low")
         if epoch.book.held[store.name] == before:
-            # The model thinks it has enough, and it has not: what is too busy is what it lacks.
+            # The model grants enough, but the SLA is missed: add what is too busy.
             self._more(epoch, store)
 
     def _more(self, epoch: _Epoch, store: Microstore) -> None:
@@ -264,7 +264,7 @@ class MosPlusPlus:
 
 
 def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
-    """All of them, beginning with another one every turn."""
+    """Return all microstores, beginning with another one every turn."""
     if not stores:
         return []
     start = turn % len(stores)
@@ -272,5 +272,5 @@ def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
 
 
 def create(parameters: Mapping[str, object], seed: int) -> MosPlusPlus:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     return MosPlusPlus(read(Parameters, "mos-pp", parameters))

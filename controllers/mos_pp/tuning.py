@@ -1,9 +1,9 @@
-"""Algorithm 2's fine-tuning: a container more or less of what is too busy or too idle.
+"""Algorithm 2's fine-tuning: a container more or less of a too busy or too idle resource.
 
 The listing has one utilization for a microstore and says "a container". Here every resource is
-looked at for itself, so that network can be given back while cores are added, and a container is a
-step of one resource. Of disks a container is an SSD, or an HDD where no SSD is to be had; a
-microstore of SSDs alone gets no HDD, whose latency all of its requests would meet (R6).
+judged separately, so that network can be given back while cores are added, and a container is a
+step of one resource. A disk container is an SSD, or an HDD if no SSD is free. A microstore of only
+SSDs gets no HDD, as all of its requests would meet the HDD's latency (R6).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SSDS, _HDDS = RESOURCE_NAMES.index("ssds"), RESOURCE_NAMES.index("hdds")
 
 
 def too_busy(store: Microstore, p: Parameters) -> list[str]:
-    """Measures above the band."""
+    """Return the measures above the band."""
     return [m for m in MEASURES if store.utilization.get(m, 0.0) > p.util_high]
 
 
 def too_idle(store: Microstore, ledger: Ledger, p: Parameters) -> list[str]:
-    """Measures below the band; guarded, only those that a container less leaves below its top."""
+    """Return the measures below the band; with `guard`, only if one container less stays in it."""
     found: list[str] = []
     for measure in MEASURES:
         busy = store.utilization.get(measure)
@@ -35,14 +35,14 @@ def too_idle(store: Microstore, ledger: Ledger, p: Parameters) -> list[str]:
 
 
 def one_more(measure: str, store: str, ledger: Ledger) -> Steps:
-    """A container that helps `measure`."""
+    """Return a container that helps `measure`."""
     if measure != "disk":
         return _one(_PLACE[measure])
     return _one(_SSDS if ledger.free[_SSDS] > 0 or ledger.held[store][_HDDS] == 0 else _HDDS)
 
 
 def one_less(measure: str, held: Steps) -> Steps:
-    """A container that `measure` can do without."""
+    """Return a container that `measure` can spare."""
     if measure != "disk":
         return _one(_PLACE[measure])
     return _one(_HDDS if held[_HDDS] > 0 else _SSDS)

@@ -1,1 +1,1 @@
-"""The affinities of somebody who knows where the hotspots are."""
+"""Affinities by a policy that knows the hotspots."""

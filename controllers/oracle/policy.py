@@ -1,7 +1,7 @@
-"""An upper reference for affinity controllers: it is told which OSDs are hot.
+"""An upper reference for affinity controllers: it knows which OSDs are hot.
 
 DLR's lowest affinity (0.1, section IV-C) on every hot OSD from the first step on, 1 on the others;
-follows the disturbance when it moves. What DLR lacks to it is the price of sensing.
+the policy follows a moving disturbance. The gap between DLR and the oracle is the price of sensing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from testbed.stores.contract import HOT, OSDS, PRIMARY_AFFINITY, Action, Needs, 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a hot OSD gets."""
+    """Affinity of hot OSDs."""
 
     affinity: float = number(0.1, 0, 1, "primary affinity of a hot OSD")
 
 
 class Oracle:
-    """Affinity by ground truth."""
+    """Policy that sets affinities from the ground truth."""
 
     name = "oracle"
     needs = Needs(frozenset({HOT, OSDS}), frozenset({PRIMARY_AFFINITY}))
@@ -32,15 +32,15 @@ class Oracle:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
-        """The affinity of hot OSDs."""
+        """Return the affinity of hot OSDs."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """Low on the hot OSDs, 1 elsewhere; nothing while the truth is not known."""
+        """Return low affinities for the hot OSDs, 1 for others; nothing without the truth."""
         if observation.hot is None:
             return state, []
         wanted = {
@@ -51,5 +51,5 @@ class Oracle:
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Oracle:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     return Oracle(read(Parameters, "oracle", parameters))

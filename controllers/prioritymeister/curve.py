@@ -2,8 +2,8 @@
 
 ``b(r) = max over i <= j of (work of requests i to j) - r * (t_j - t_i)``
 
-is the fill of an unbounded token bucket of rate r that the trace is replayed through, at its
-fullest. It is convex, piecewise linear and falls with r; all of it is computed at once.
+is the largest fill of an unbounded token bucket of rate r that replays the trace. The curve is
+convex, piecewise linear and falls with r; all of it is computed at once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Floats = npt.NDArray[np.float64]
 
 _Hull = tuple[Floats, Floats]
 
-_COARSE = 64  # requests per step of the first, coarse look at a trace
-_LONG = 1000 if COMPILED else 1 << 62  # requests from which on tangents are quicker than hulls
+_COARSE = 64  # requests per step of the first, coarse pass over a trace
+_LONG = 1000 if COMPILED else 1 << 62  # requests from which tangents are faster than hulls
 
 
 @dataclass(frozen=True)
 class Curve:
     """The r-b curve of work that arrived over `seconds`.
 
-    `duration` and `work` [k] are the windows that some rate finds worst, shortest first, from
-    duration 0 (the most work that arrives at one instant) to one with the work of all of the
-    trace. `mean_rate` is total work by `seconds` (first to last arrival); infinite for one instant.
+    `duration` and `work` [k] are the windows that are the worst for some rate, shortest first, from
+    duration 0 (the most work that arrives at one instant) to one with the work of all of the trace.
+    `mean_rate` is total work by `seconds` (first to last arrival); infinite for one instant.
     """
 
     duration: Floats
@@ -45,17 +45,17 @@ class Curve:
         return self.total / self.seconds if self.seconds > 0 else float("inf")
 
     def corners(self) -> tuple[Floats, Floats]:
-        """(rates, bursts) of all corners, rates rising from 0, where the burst is all the work.
+        """Return (rates, bursts) of all corners, rates from 0 (where the burst is all work) up.
 
-        Between two corners the curve is straight; beyond the last the burst stays what it is
-        there: what arrives at one instant.
+        Between two corners the curve is straight. Beyond the last corner the burst stays constant:
+        the work that arrives at one instant.
         """
         rates = np.diff(self.work) / np.diff(self.duration)
         bursts = self.work[:-1] - rates * self.duration[:-1]
         return np.append(0.0, rates[::-1]), np.append(self.work[-1], bursts[::-1])
 
     def burst(self, rates: npt.ArrayLike) -> Floats:
-        """The exact burst of each rate (0 or more)."""
+        """Return the exact burst of each rate (0 or more)."""
         asked = np.asarray(rates, dtype=np.float64)
         slopes = np.diff(self.work) / np.diff(self.duration)  # falling
         window = np.searchsorted(-slopes, -asked, side="left")
@@ -64,28 +64,28 @@ class Curve:
 
 
 class CurveBuilder:
-    """Takes a trace block by block, in order of time, and keeps only hulls of it.
+    """Builder that takes a trace block by block, in order of time, and keeps only its hulls.
 
     Args:
-        tick: seconds of the unit that times are told in. Whole nanoseconds (1e-9) are exact where
-            seconds are not: a week's are rounded to 1e-10, as much as lies between two requests.
+        tick: seconds per unit of time. Whole nanoseconds (1e-9) are exact, seconds are not: the
+            seconds of a week are rounded to 1e-10, as much as the gap between two requests.
     """
 
     def __init__(self, tick: float = 1.0) -> None:
         self._tick = tick
         self._hull = (np.zeros(1), np.zeros(1))
         self._starts = (np.empty(0), np.empty(0))  # lower hull: times, work before
-        self._later = self._starts  # more starts, of the last block: for those that follow it
+        self._later = self._starts  # more starts, of the last block: for later blocks
         self._total = 0.0
         self._first = self._last = 0.0
         self._requests = 0
 
     def add(self, times: npt.ArrayLike, work: npt.ArrayLike) -> None:
-        """Requests that follow those given before.
+        """Add requests that follow the earlier ones.
 
         Args:
             times: ticks [n], never falling.
-            work: of each, 0 or more.
+            work: work of each request, 0 or more.
 
         Raises:
             ValueError: times fall or work is negative.
@@ -123,8 +123,8 @@ class CurveBuilder:
         self._requests += len(t)
 
     def _extended(self, t: Floats, w: Floats, before: Floats) -> tuple[_Hull, _Hull]:
-        """The hull with all windows of a block, and starts of the block with the work before: their
-        lower hull, or all."""
+        """Return the hull with all windows of a block, and the block's starts with the work before
+        them: their lower hull, or all."""
         start, end = before[:-1], before[1:]
         if len(t) >= _LONG:
             *own, whole = tangents.windows(t, w, before)
@@ -135,13 +135,13 @@ class CurveBuilder:
             hull = hulls.merged(*self._hull, np.zeros(1), np.array([w.max()]))
         firsts = np.arange(0, len(t), _COARSE)
         lasts = np.append(firsts[1:], len(t)) - 1
-        # Whole stretches first: their hull rules out most windows before they are looked at.
+        # Whole stretches first: their hull rules out most windows cheaply.
         coarse = hulls.windows(t[firsts], start[firsts], t[lasts], end[lasts], *hull)
         fine = hulls.windows(t, start, t, end, coarse[0], coarse[1])
         return (fine[0], fine[1]), (t[fine[2]], start[fine[2]])
 
     def _keep(self, times: Floats, before: Floats) -> None:
-        """Remember what later blocks may need: the lower hull of all starts."""
+        """Keep what later blocks may need: the lower hull of all starts."""
         if not len(times):
             return
         t = np.concatenate((self._starts[0], times))
@@ -150,7 +150,7 @@ class CurveBuilder:
         self._starts = (t[kept], p[kept])
 
     def curve(self) -> Curve:
-        """The curve of all that was added; UserError when that was nothing."""
+        """Return the curve of all added requests; raise UserError if there are none."""
         if not self._requests:
             raise UserError("the trace has no request with work: there is no curve to compute")
         duration, work = self._hull
@@ -159,11 +159,11 @@ class CurveBuilder:
 
 
 def rb_curve(times: npt.ArrayLike, work: npt.ArrayLike) -> Curve:
-    """The curve of a whole trace; requests may come in any order.
+    """Return the curve of a whole trace; requests may come in any order.
 
     Args:
         times: seconds [n].
-        work: of each request, 0 or more.
+        work: work of each request, 0 or more.
 
     Raises:
         UserError: no request has any work.

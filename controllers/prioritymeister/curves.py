@@ -1,12 +1,12 @@
 """Piecewise linear curves of network calculus, as compiled kernels on arrays.
 
-An *arrival* curve is concave: (burst, x, slope), worth burst at 0+ and rising by slope[k] from
-x[k] on; x[0] = 0, slopes never rise. A *service* curve is convex: (x, slope), worth 0 at x[0] = 0,
+An *arrival* curve is concave: (burst, x, slope), worth burst at 0+ and rising by slope[k] from x[k]
+on; x[0] = 0, slopes never rise. A *service* curve is convex: (x, slope), worth 0 at x[0] = 0,
 slopes never fall. The last piece of either has no end.
 
-A queue that mean rates load to exactly 100 % has a bound as long as bursts are finite: in the long
-run the curves are parallel. Sums of rates are rounded, so that one may come out as the faster; a
-`slack`, in work per second, is how much of that counts as equal.
+A queue that mean rates load to exactly 100 % has a bound if bursts are finite: in the long run the
+curves are parallel. Sums of rates are rounded, so that one curve may seem faster. A difference of
+at most `slack`, in work per second, counts as equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Service = tuple[Floats, Floats]
 
 @njit
 def arrival(rates: Floats, bursts: Floats) -> Arrival:
-    """``min_i(rates[i] * t + bursts[i])``, section 4.4. Lines that are nowhere least are left out.
+    """Return ``min_i(rates[i] * t + bursts[i])`` (section 4.4), without useless lines.
 
     Args:
         rates, bursts: [m] of the token buckets, in any order.
@@ -61,7 +61,7 @@ def arrival(rates: Floats, bursts: Floats) -> Arrival:
 def total(
     x: Floats, drop: Floats, owner: Indices, burst: Floats, slope: Floats, active: Mask, skip: int
 ) -> Arrival:
-    """The sum of those curves whose owner is active and not `skip`.
+    """Return the sum of the curves with an active owner other than `skip`.
 
     Args:
         x, drop, owner: [n] where an owner's slope falls and by how much, sorted by x.
@@ -91,7 +91,7 @@ def total(
 
 @njit
 def left_over(sx: Floats, ss: Floats, burst: float, ax: Floats, slope: Floats) -> Service:
-    """``[service - arrivals]+``: what strict priority leaves to those below."""
+    """Return ``[service - arrivals]+``: the service that strict priority leaves to lower ones."""
     x = np.empty(len(sx) + len(ax) + 1)
     out = np.empty(len(sx) + len(ax) + 1)
     x[0], out[0] = 0.0, 0.0
@@ -104,7 +104,7 @@ def left_over(sx: Floats, ss: Floats, burst: float, ax: Floats, slope: Floats) -
         nexts = np.inf if i + 1 == len(sx) else sx[i + 1]
         nexta = np.inf if j + 1 == len(ax) else ax[j + 1]
         until = min(nexts, nexta)
-        # Convex and not above 0 at the start: from its last zero on it stays above.
+        # Convex and not above 0 at the start: the curve stays positive after its last zero.
         if not positive and rise > 0 and (until == np.inf or value + rise * (until - at) > 0):
             positive = True
             zero = at - value / rise
@@ -129,7 +129,7 @@ def left_over(sx: Floats, ss: Floats, burst: float, ax: Floats, slope: Floats) -
 
 @njit
 def in_series(ax: Floats, aslope: Floats, bx: Floats, bslope: Floats) -> Service:
-    """Min-plus convolution of two service curves: their pieces by rising slope."""
+    """Return the min-plus convolution of two service curves: their pieces by rising slope."""
     x = np.empty(len(ax) + len(bx))
     out = np.empty(len(ax) + len(bx))
     i = j = size = 0
@@ -156,9 +156,9 @@ def in_series(ax: Floats, aslope: Floats, bx: Floats, bslope: Floats) -> Service
 def through(
     burst: float, ax: Floats, aslope: Floats, gx: Floats, gslope: Floats, slack: float = 0.0
 ) -> Arrival:
-    """``max over u >= 0 of arrivals(t + u) - service(u)``: arrivals after a queue.
+    """Return ``max over u >= 0 of arrivals(t + u) - service(u)``: arrivals after a queue.
 
-    The burst is infinite when the queue serves less than arrives in the long run.
+    The burst is infinite if the queue serves less than arrives in the long run.
     """
     if aslope[-1] > gslope[-1] + slack or gslope[-1] <= 0:
         return np.inf, np.zeros(1), np.zeros(1)
@@ -166,7 +166,7 @@ def through(
     u, value = 0.0, burst
     while aslope[i] > gslope[j]:  # the difference still rises
         if i + 1 == len(ax) and j + 1 == len(gx):
-            break  # by rounding alone
+            break  # only by rounding
         nexta = np.inf if i + 1 == len(ax) else ax[i + 1]
         nextg = np.inf if j + 1 == len(gx) else gx[j + 1]
         until = min(nexta, nextg)
@@ -176,7 +176,7 @@ def through(
             i += 1
         if nextg == until:
             j += 1
-    # From t = 0 on: later pieces of the arrivals, and earlier ones of the service, steepest first.
+    # From t = 0 on: later pieces of the arrivals, earlier ones of the service, steepest first.
     x = np.empty(len(ax) + len(gx) + 1)
     out = np.empty(len(ax) + len(gx) + 1)
     size = 0
@@ -209,15 +209,15 @@ def through(
 def delay(
     burst: float, ax: Floats, aslope: Floats, sx: Floats, sslope: Floats, slack: float = 0.0
 ) -> float:
-    """The largest horizontal distance from arrivals to service: the worst wait and service.
+    """Return the largest horizontal distance from arrivals to service: the worst wait and service.
 
-    Infinite when the service is slower than the arrivals in the long run.
+    Infinite if the service is slower than the arrivals in the long run.
     """
     if sslope[-1] <= 0 or aslope[-1] > sslope[-1] + slack or burst == np.inf:
         return np.inf
     k = 0
     left = burst
-    while True:  # the time when the burst has been served; with none, when service begins
+    while True:  # the time at which the burst has been served; without one, the start of service
         room = np.inf if k + 1 == len(sx) else (sx[k + 1] - sx[k]) * sslope[k]
         if sslope[k] > 0 and left < room:
             break
@@ -228,8 +228,8 @@ def delay(
     i = 0
     while aslope[i] > sslope[k]:
         if i + 1 == len(ax) and k + 1 == len(sx):
-            break  # by rounding alone: the distance stays what it is
-        # Both in units of arrivals' time: who changes slope first?
+            break  # only by rounding: the distance stays constant
+        # Both in units of arrivals' time: which curve changes slope first?
         enda = np.inf if i + 1 == len(ax) else ax[i + 1]
         ends = np.inf if k + 1 == len(sx) else a + (sx[k + 1] - t) * sslope[k] / aslope[i]
         if enda <= ends:
@@ -260,7 +260,7 @@ def behind(
     wslope: Floats,
     slack: float = 0.0,
 ) -> float:
-    """`delay` of arrivals (wburst, wx, wslope) behind a `total`, both at the service (sx, ss)."""
+    """Return the `delay` of (wburst, wx, wslope) behind a `total`, both at the service (sx, ss)."""
     others, ox, oslope = total(x, drop, owner, burst, slope, active, skip)
     left, rest = left_over(sx, ss, others, ox, oslope)
     return delay(wburst, wx, wslope, left, rest, slack)
@@ -268,7 +268,7 @@ def behind(
 
 @njit
 def value(burst: float, x: Floats, slope: Floats, t: float) -> float:
-    """An arrival curve at `t` >= 0 (at 0: its limit from above)."""
+    """Return the value of an arrival curve at `t` >= 0 (at 0: its limit from above)."""
     found = burst
     for k in range(len(x)):
         end = t if k + 1 == len(x) else min(t, x[k + 1])
@@ -279,7 +279,7 @@ def value(burst: float, x: Floats, slope: Floats, t: float) -> float:
 
 
 def added(parts: list[Arrival]) -> Arrival:
-    """The sum of arrival curves; of none, nothing arrives."""
+    """Return the sum of arrival curves; without parts, nothing arrives."""
     if not parts:
         return 0.0, np.zeros(1), np.zeros(1)
     if len(parts) == 1:
@@ -291,7 +291,7 @@ def added(parts: list[Arrival]) -> Arrival:
 
 
 def falls(parts: list[Arrival]) -> tuple[Floats, Floats, Indices]:
-    """Where the slopes of curves fall, by how much, and whose, sorted by where: see `total`."""
+    """Return the places, sizes and owners of the falls of slopes, sorted by place; see `total`."""
     if not parts:
         return np.empty(0), np.empty(0), np.empty(0, np.int64)
     x = np.concatenate([part[1][1:] for part in parts])

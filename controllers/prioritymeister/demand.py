@@ -1,4 +1,4 @@
-"""What a trace asks of each stage: its r-b curves, and the columns of Table 2."""
+"""Demand of a trace at each stage: its r-b curves, and the columns of Table 2."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Demand:
-    """A trace at the stages that were asked for.
+    """Demand of a trace at the requested stages.
 
-    `seconds` lie between the first and the last arrival; `largest` is the most work of any request
-    of a stage. `scv` is the squared coefficient of variation of the times between arrivals, None
-    when there are fewer than three requests or all come at one instant.
+    `seconds` is from the first to the last arrival; `largest` is the most work of any request at a
+    stage. `scv` is the squared coefficient of variation of the times between arrivals, None if
+    there are fewer than three requests or all come at one instant.
     """
 
     requests: int
@@ -36,7 +36,7 @@ class Demand:
     curves: dict[str, Curve]
 
     def load(self, stage: str, bandwidth: float = 1.0) -> float | None:
-        """Mean work per second as a share of `bandwidth`; None for a trace of one instant."""
+        """Return mean work per second as a share of `bandwidth`; None for a one-instant trace."""
         return self.work[stage] / self.seconds / bandwidth if self.seconds > 0 else None
 
 
@@ -50,9 +50,9 @@ def measure(
     """Read a trace once, block by block in order of time.
 
     Args:
-        blocks: of requests; times never fall, within blocks and from one to the next.
+        blocks: requests; times never fall, within a block and between blocks.
         costs: estimators.
-        stages: those to measure.
+        stages: the stages to measure.
         curves: compute r-b curves too; without them memory does not grow with the trace.
 
     Raises:
@@ -74,7 +74,7 @@ def measure(
         count += len(times)
         reads += int(np.count_nonzero(block.read))
         biggest = max(biggest, int(block.size.max()))
-        # Sizes of exabytes may add up to more than 64 bits hold, and would do so silently.
+        # Sizes of exabytes may add up to more than 64 bits, and would overflow silently.
         fits = biggest <= _MOST // len(times)
         size += int(block.size.sum()) if fits else sum(block.size.tolist())
         for stage, estimator in estimators.items():
@@ -105,7 +105,7 @@ def measure(
 
 
 class _Spread:
-    """Mean and variance of what is added block by block (Chan, Golub and LeVeque)."""
+    """Mean and variance of values added block by block (Chan, Golub and LeVeque)."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -122,7 +122,7 @@ class _Spread:
         self._count = whole
 
     def scv(self) -> float | None:
-        """Variance by squared mean."""
+        """Return the variance by squared mean."""
         if self._count < 2 or self._mean <= 0:
             return None
         return self._squares / self._count / self._mean**2

@@ -1,6 +1,6 @@
-"""What a request costs each stage (section 4.2): seconds of a device, bytes on the network.
+"""Cost of a request at each stage (section 4.2): seconds of a device, bytes on the network.
 
-An estimator takes a trace block by block and may remember where the last requests went.
+An estimator takes a trace block by block and may remember the places of the last requests.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 STAGES = ("network-in", "storage", "network-out")
-"""The order in which a request meets them; "in" and "out" are the server's."""
+"""Order in which a request meets the stages; "in" and "out" are the server's."""
 
 
 class Requests(Protocol):
     """Requests in the order of their arrival, arrays of one length [n].
 
-    `time_ns` counts from any zero; `offset` is -1 where a trace does not tell it.
+    `time_ns` counts from any zero; `offset` is -1 if the trace does not give it.
     """
 
     @property
@@ -52,8 +52,8 @@ class Storage(Protocol):
 
 @dataclass(frozen=True)
 class NetworkCost:
-    """Bytes on the wire of a request: ``constant + factor * size``, one pair for the direction
-    that carries the data and one for the other."""
+    """Bytes on the wire of a request: ``constant + factor * size``, one pair for the direction that
+    carries the data and one for the other."""
 
     data_constant: float = 200.0
     data_factor: float = 1.1
@@ -61,11 +61,11 @@ class NetworkCost:
     other_factor: float = 0.025
 
     def bytes_in(self, size: npt.NDArray[np.generic], read: Mask) -> Floats:
-        """Towards the server: a write carries its data."""
+        """Return the bytes towards the server: a write carries its data."""
         return self._bytes(size, ~np.asarray(read, np.bool_))
 
     def bytes_out(self, size: npt.NDArray[np.generic], read: Mask) -> Floats:
-        """From the server: a read's answer carries its data."""
+        """Return the bytes from the server: a read's answer carries its data."""
         return self._bytes(size, np.asarray(read, np.bool_))
 
     def _bytes(self, size: npt.NDArray[np.generic], data: Mask) -> Floats:
@@ -88,10 +88,10 @@ class NetworkEstimator:
 
 @dataclass(frozen=True)
 class SizeProfile:
-    """A device whose bandwidth depends on kind and size: ``work = size / bandwidth(kind, size)``.
+    """Device with a bandwidth by kind and size: ``work = size / bandwidth(kind, size)``.
 
-    Bandwidth (bytes per second) is interpolated between the sizes [k] of the table, and is that of
-    the first or last outside of it.
+    Bandwidth (bytes per second) is interpolated between the sizes [k] of the table, and constant
+    outside of the table.
     """
 
     sizes: Floats
@@ -131,7 +131,7 @@ class ConstantProfile:
 class Table:
     """`base` (seconds) and `bandwidth` (bytes per second) by offset and distance [o, d].
 
-    Values are interpolated in both directions, and are those of the edge outside of the table.
+    Values are interpolated in both directions, and constant outside of the table.
     """
 
     offsets: Floats
@@ -202,7 +202,7 @@ class _DistanceEstimator:
 
 
 def _between(points: Floats, value: Floats) -> tuple[Integers, Floats]:
-    """The point at or below each value, and how far it is on the way to the next."""
+    """Return the point at or below each value, and the share of the way to the next point."""
     if len(points) == 1:
         return np.zeros(len(value), np.int64), np.zeros(len(value))
     held = np.clip(value, points[0], points[-1])
@@ -213,12 +213,12 @@ def _between(points: Floats, value: Floats) -> tuple[Integers, Floats]:
 
 @dataclass(frozen=True)
 class Overhead:
-    """What serving a request takes beside the device's own time, measured where it is enforced.
+    """Cost of serving a request in addition to the device's time, measured where it is enforced.
 
-    `request` is a part of every request's work, seconds: processor time of the server and of what
-    stands before it, while the device waits. `latency` is no work: the most, in seconds, by which
-    the server may be behind all of the work that it was asked for in a backlog period. Single
-    requests take longer than the mean that a profile tells, timers are late, and processors busy.
+    `request` is a part of every request's work, seconds: processor time of the server and of the
+    software before it, while the device waits. `latency` is no work: it is the most, in seconds, by
+    which the server may lag behind all requested work in a backlog period. Single requests take
+    longer than a profile's mean, timers are late, and processors are busy.
     """
 
     request: float = 0.0
@@ -237,14 +237,14 @@ class _WithOverhead:
 
 @dataclass(frozen=True)
 class Costs:
-    """What it takes to estimate every stage: a device's profile and the network's."""
+    """Inputs to estimate every stage: a device's profile and the network's."""
 
     storage: Storage | None
     network: NetworkCost = NetworkCost()
     overhead: Overhead = Overhead()
 
     def estimator(self, stage: str) -> Estimator:
-        """A fresh estimator of a stage.
+        """Return a fresh estimator of a stage.
 
         Raises:
             UserError: there is no such stage, or the storage stage has no profile.
@@ -260,5 +260,5 @@ class Costs:
 
 
 def estimate(estimator: Estimator, blocks: Sequence[Requests]) -> Floats:
-    """Work of all requests of a trace given in blocks."""
+    """Return the work of all requests of a trace given in blocks."""
     return np.concatenate([estimator.work(block) for block in blocks] or [np.empty(0)])

@@ -1,9 +1,9 @@
-"""Compiled kernels of the r-b curve: all windows of a trace that some rate may find worst.
+"""Compiled kernels of the r-b curve: all windows of a trace that are the worst for some rate.
 
-A window from request i to request j lasts ``t_j - t_i`` and brings the work of both and of all
-between. As points (duration, work) the windows' upper hull tells the burst of every rate. It is
-found by divide and conquer: the windows from a left part into a right part are the Minkowski sum
-of the hull of the left part's starts and of the right part's ends, O(n log n) altogether.
+A window from request i to request j lasts ``t_j - t_i`` and has the work of both and of all
+between. As points (duration, work), the windows' upper hull gives the burst of every rate. It is
+found by divide and conquer: the windows from a left part into a right part are the Minkowski sum of
+the hull of the left part's starts and of the right part's ends, O(n log n) in total.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from controllers.jit import njit
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-LEAF = 8  # requests whose windows are tried one by one
+LEAF = 8  # number of requests up to which windows are tried one by one
 
 
 @njit
 def _push_upper(x: Floats, y: Floats, chain: Indices, start: int, end: int, k: int) -> int:
-    """Append point `k` (x not below the last one's, y above) to an upper hull; its new end."""
+    """Append point `k` (x at least the last point's, y above) to an upper hull; return its end."""
     while end > start and x[chain[end - 1]] == x[k]:
         end -= 1
     while end - start >= 2:
@@ -35,7 +35,7 @@ def _push_upper(x: Floats, y: Floats, chain: Indices, start: int, end: int, k: i
 
 @njit
 def _push_lower(x: Floats, y: Floats, chain: Indices, start: int, end: int, k: int) -> int:
-    """Append point `k` (x not below the last one's, y above) to a lower hull; its new end."""
+    """Append point `k` (x at least the last point's, y above) to a lower hull; return its end."""
     if end > start and x[chain[end - 1]] == x[k]:
         return end
     while end - start >= 2:
@@ -49,7 +49,7 @@ def _push_lower(x: Floats, y: Floats, chain: Indices, start: int, end: int, k: i
 
 @njit
 def _piece(hull_d: Floats, d: float) -> int:
-    """The last point of a hull at or before duration `d` (0 or more; the hull begins at 0)."""
+    """Return the last point of a hull at or before duration `d` >= 0; the hull begins at 0."""
     low, high = 1, len(hull_d)
     while low < high:
         middle = (low + high) // 2
@@ -62,7 +62,7 @@ def _piece(hull_d: Floats, d: float) -> int:
 
 @njit
 def _above(hull_d: Floats, hull_w: Floats, k: int, d: float, w: float) -> bool:
-    """Whether window (d, w) lies above a hull whose piece at `d` begins at point `k`."""
+    """Return True if window (d, w) is above a hull with its piece at `d` beginning at point `k`."""
     more = w - hull_w[k]
     if more <= 0 or k + 1 == len(hull_d):
         return bool(more > 0)
@@ -72,7 +72,7 @@ def _above(hull_d: Floats, hull_w: Floats, k: int, d: float, w: float) -> bool:
 
 @njit
 def merged(ad: Floats, aw: Floats, bd: Floats, bw: Floats) -> tuple[Floats, Floats]:
-    """Upper hull of two sets of windows, each sorted by duration; more work for more time only."""
+    """Return the upper hull of two sets of windows, each by duration; work rises along it."""
     d = np.empty(len(ad) + len(bd))
     w = np.empty(len(ad) + len(bd))
     i = j = size = 0
@@ -107,13 +107,13 @@ def across(
     hull_d: Floats,
     hull_w: Floats,
 ) -> tuple[Floats, Floats]:
-    """The hull with the windows from any of `starts` to any of `ends`, all later.
+    """Return the hull with the windows from any of `starts` to any of `ends`, all later.
 
     Args:
         start_t, start_p: time of a start, and all work before it.
-        starts: a lower hull of them (indices, by time).
-        end_t, end_p: time of an end, and all work up to and with it.
-        ends: an upper hull of them.
+        starts: their lower hull (indices, by time).
+        end_t, end_p: time of an end, and all work up to and including it.
+        ends: their upper hull.
         hull_d, hull_w: the hull so far.
     """
     i, j = len(starts) - 1, 0
@@ -136,7 +136,7 @@ def across(
         elif j == len(ends) - 1:
             i -= 1
         else:
-            # The steeper of both hulls' next edges comes first.
+            # The steeper of the two hulls' next edges comes first.
             before, after = starts[i - 1], ends[j + 1]
             rise = (end_p[after] - end_p[e]) * (start_t[s] - start_t[before])
             if rise >= (start_p[s] - start_p[before]) * (end_t[after] - end_t[e]):
@@ -159,7 +159,7 @@ def _leaf(
     hull_d: Floats,
     hull_w: Floats,
 ) -> tuple[Floats, Floats]:
-    """The hull with all windows within [low, high), tried one by one."""
+    """Return the hull with all windows within [low, high), tried one by one."""
     instant = hull_w[0]
     if end_p[high - 1] - start_p[low] <= instant:
         return hull_d, hull_w
@@ -189,11 +189,11 @@ def windows(
     hull_d: Floats,
     hull_w: Floats,
 ) -> tuple[Floats, Floats, Indices]:
-    """The hull with every window from a start i to an end j >= i, and the lower hull of starts.
+    """Return the hull with every window from a start i to an end j >= i, and starts' lower hull.
 
     Args:
         start_t, start_p: [n] time of start i, and all work before it; both never decrease.
-        end_t, end_p: [n] time of end i (not before start i), and all work up to and with it.
+        end_t, end_p: [n] time of end i (not before start i), and all work up to and including it.
         hull_d, hull_w: the hull so far, by duration.
     """
     n = len(start_t)
@@ -239,7 +239,7 @@ def windows(
 
 @njit
 def upper(x: Floats, y: Floats) -> Indices:
-    """Indices of the upper hull of points, x and y never falling."""
+    """Return the indices of the upper hull of points, x and y never falling."""
     chain = np.empty(len(x), np.int64)
     end = 0
     for k in range(len(x)):
@@ -249,7 +249,7 @@ def upper(x: Floats, y: Floats) -> Indices:
 
 @njit
 def lower(x: Floats, y: Floats) -> Indices:
-    """Indices of the lower hull of points, x and y never falling."""
+    """Return the indices of the lower hull of points, x and y never falling."""
     chain = np.empty(len(x), np.int64)
     end = 0
     for k in range(len(x)):

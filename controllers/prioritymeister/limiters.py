@@ -1,7 +1,7 @@
-"""Which token buckets to enforce, of all on the border of the r-b curve (section 3.2).
+"""Choice of token buckets to enforce, of all on the border of the r-b curve (section 3.2).
 
 A workload's exact arrival curve is the least of ``r * t + b(r)`` over all rates from its mean rate
-up. Few buckets lie above it: by how much is stated, and made as little as that many buckets can.
+up. A few buckets are above it: the error is reported, and is the least for that many buckets.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _HALVINGS = 60
 class Limiters:
     """Token buckets, fastest first: `rates` and `bursts` [m].
 
-    With them as much as ``1 + error`` times the exact arrival curve may arrive, at the least
-    favourable length of time, and nowhere more.
+    They let at most ``1 + error`` times the exact arrival curve arrive, for any length of time.
     """
 
     rates: Floats
@@ -36,13 +35,13 @@ class Limiters:
 
 
 def choose(curve: Curve, count: int = BUCKETS, mean_rate: float | None = None) -> Limiters:
-    """At most `count` buckets that never hinder the trace, with the least possible error.
+    """Choose at most `count` buckets that never hinder the trace, with the least possible error.
 
-    The slowest has the mean rate: one that is slower would hold back a workload that goes on as
-    in its trace, one that is faster would reserve more than it needs.
+    The slowest has the mean rate: a slower bucket would hold back a workload that continues as in
+    its trace, a faster one would reserve more than needed.
 
     Args:
-        curve: of the trace.
+        curve: the trace's curve.
         count: 1 or more.
         mean_rate: work per second to be sustained; by default total work by the trace's length.
 
@@ -65,7 +64,7 @@ def choose(curve: Curve, count: int = BUCKETS, mean_rate: float | None = None) -
 
 @njit
 def _excess(rates: Floats, bursts: Floats, x: Floats, i: int, j: int) -> float:
-    """How far lines i < j alone lie above all lines from i to j, at the worst place, as a share."""
+    """Return the excess of lines i < j over all lines i to j, at the worst place, as a share."""
     if j <= i + 1:
         return 0.0
     meet = (bursts[j] - bursts[i]) / (rates[i] - rates[j])
@@ -77,7 +76,7 @@ def _excess(rates: Floats, bursts: Floats, x: Floats, i: int, j: int) -> float:
 def _cover(
     rates: Floats, bursts: Floats, x: Floats, instant: float, allowed: float, chosen: Indices
 ) -> int:
-    """How many lines it takes with this error, from the slowest up; `chosen` is filled."""
+    """Return the number of lines for this error, from the slowest up; fills `chosen`."""
     j = len(rates) - 1
     chosen[0] = j
     size = 1
@@ -97,7 +96,7 @@ def _cover(
 
 @njit
 def _fewest(rates: Floats, bursts: Floats, instant: float, count: int) -> tuple[Indices, float]:
-    """Indices of at most `count` lines, fastest first, and their error."""
+    """Return the indices of at most `count` lines, fastest first, and their error."""
     n = len(rates)
     chosen = np.empty(n + 1, np.int64)
     x = (bursts[1:] - bursts[:-1]) / (rates[:-1] - rates[1:])

@@ -1,10 +1,10 @@
-"""The paper's linear program (section 4.4): the oracle that closed-form bounds are tested against.
+"""The paper's linear program (section 4.4): the oracle for tests of closed-form bounds.
 
-One program per flow: with ``y <= arrival curve(a)`` as a constraint, the largest
-``t_out - t_in - a`` is the largest horizontal distance over all y.
+One program per flow: with ``y <= arrival curve(a)`` as a constraint, the largest ``t_out - t_in -
+a`` is the largest horizontal distance over all y.
 
-Work is counted in seconds of the fastest queue: of bytes and seconds in one program a solver finds
-the optimum to no better than a thousandth, as a byte's worth in seconds is less than its tolerance.
+Work is in seconds of the fastest queue. With bytes and seconds in one program, a solver finds the
+optimum only to a thousandth, as a byte's worth in seconds is less than its tolerance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = dict[str, float]
 
 
 class _Program:
-    """Named variables and sparse rows, turned into what a solver takes."""
+    """Named variables and sparse rows, turned into a solver's input."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
@@ -47,7 +47,7 @@ class _Program:
         return self._index.setdefault(name, len(self._index))
 
     def maximum(self, goal: Row) -> float:
-        """The largest value of `goal`; infinite when there is none."""
+        """Return the largest value of `goal`; infinite if unbounded."""
         from scipy.optimize import linprog
 
         for row in [goal, *(r for r, _ in self._upper), *(r for r, _ in self._equal)]:
@@ -67,11 +67,11 @@ class _Program:
 
 
 def bound(system: System, flow: int, others: Mask) -> float:
-    """Worst-case latency of a flow by the paper's program; see `System.bound`.
+    """Return the worst-case latency of a flow by the paper's program; see `System.bound`.
 
     Raises:
-        ValueError: a queue feeds another both directly and by a third: the program's times would
-            contradict each other.
+        ValueError: a queue feeds another both directly and through a third: the program's times
+            would contradict each other.
     """
     path = system.flows[flow].path
     higher = [k for k in np.flatnonzero(others).tolist() if k != flow]
@@ -85,7 +85,7 @@ def bound(system: System, flow: int, others: Mask) -> float:
         program.at_most({f"in{queue}": 1, f"out{queue}": -1}, 0)
         for before in sorted(feeders[queue]):
             program.equals({f"out{before}": 1, f"in{queue}": -1}, 0)
-        # Work conservation; of a queue with a lag but for what it may be behind.
+        # Work conservation; a queue with a lag may be behind by the lag.
         bandwidth = system.bandwidth[queue] / unit
         served: Row = {f"out{queue}": -bandwidth, f"in{queue}": bandwidth}
         for k in there:
@@ -105,7 +105,7 @@ def bound(system: System, flow: int, others: Mask) -> float:
 
 
 def _feeders(system: System, flows: Sequence[int], path: Sequence[int]) -> dict[int, set[int]]:
-    """Of a path's queues, and of all before them: those that feed it."""
+    """Return the queues that feed each of a path's queues, and each queue before them."""
     feeds: dict[int, set[int]] = {}
     for k in flows:
         for before, queue in pairwise(system.flows[k].path):
@@ -130,7 +130,7 @@ def _feeders(system: System, flows: Sequence[int], path: Sequence[int]) -> dict[
 def _flow_rows(
     program: _Program, system: System, k: int, queue: int, *, unit: float, limited: bool
 ) -> None:
-    """A flow's constraints at a queue: what left the queue before arrives, and its rate limits."""
+    """Add a flow's constraints at a queue: arrivals from the queue before, and rate limits."""
     flow = system.flows[k]
     entry = flow.path[0]
     if queue != entry:

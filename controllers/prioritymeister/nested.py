@@ -1,17 +1,17 @@
-"""What a path of several queues leaves to a flow when others share stretches of it.
+"""Service that a path of several queues leaves to a flow if other flows share stretches of it.
 
-Let ``t_j`` be when a queue j of the path is left, and ``t_(j-1)`` when its backlog period began:
-each queue serves ``B_j`` all that time, and what others were served along a stretch, from queue a
-to b, is at most what they bring to a in ``t_b - t_(a-1)``. So the flow is served at least
+Let ``t_j`` be the time at which a queue j of the path is left, and ``t_(j-1)`` the start of its
+backlog period. Each queue serves ``B_j`` all that time. The service of others along a stretch, from
+queue a to b, is at most their arrivals at a in ``t_b - t_(a-1)``. So the flow is served at least
 
     sum of B_j (t_j - t_(j-1)), less for each stretch arrivals(t_b - t_(a-1)) ,
 
-and a burst is met once, not at each queue of its stretch (the paper's linear program, section 4.4,
-knows the same). Within any stretch the sum over its queues, less the stretches in it, is never
-negative: what left the stretch had come to it. Where stretches lie within each other or apart, the
-least value over all ``t_j`` is found from the inside out: in series, less the stretch's arrivals,
-cut off at 0. Two that cross are made so by cutting one: what its flows bring to the second part is
-the output of the first.
+and a burst is met once, not at each queue of its stretch (as in the paper's linear program, section
+4.4). Within any stretch the sum over its queues, less the stretches in it, is never negative: all
+that left the stretch had arrived at it. If stretches are nested or disjoint, the least value over
+all ``t_j`` is found from the inside out: in series, less the stretch's arrivals, cut off at 0. If
+two stretches cross, one of them is cut: its flows' arrivals at the second part are the output of
+the first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from controllers.prioritymeister import curves
 
 @dataclass(frozen=True)
 class Stretch:
-    """Flows of `paths` that share the queues `first` to `last` of a path (places in it), and what
-    they bring to the first of these."""
+    """Flows of `paths` that share the queues `first` to `last` of a path (places in it), and their
+    arrivals at the first of these queues."""
 
     first: int
     last: int
@@ -39,13 +39,13 @@ def uncrossed(
     *,
     later: bool = False,
 ) -> list[Stretch]:
-    """The same, cut so that any two lie within each other or apart.
+    """Return the stretches, cut so that any two are nested or disjoint.
 
     Args:
-        stretches: of one path.
-        output: what a stretch's flows bring on after a place in it.
-        later: cut of two that cross the one that begins later, where the other ends; without it
-            the one that begins earlier, where the other begins.
+        stretches: stretches of one path.
+        output: arrivals that a stretch's flows send on after a place in it.
+        later: if two cross, cut the one that begins later, where the other ends; without `later`
+            cut the one that begins earlier, where the other begins.
     """
     todo, found = list(stretches), list[Stretch]()
     while todo:
@@ -67,10 +67,10 @@ def uncrossed(
 
 
 def service(lines: Sequence[curves.Service], stretches: Sequence[Stretch]) -> curves.Service:
-    """What is left of a path's queues.
+    """Return the remaining service of a path's queues.
 
     Args:
-        lines: what each queue serves.
+        lines: the service of each queue.
         stretches: uncrossed.
     """
     return _left(lines, stretches, 0, len(lines) - 1)
@@ -95,6 +95,6 @@ def _left(
 
 
 def _below(line: curves.Service, above: Sequence[Stretch]) -> curves.Service:
-    """What is left of a service below all that arrives on some stretches."""
+    """Return the remaining service below all arrivals on some stretches."""
     burst, x, slope = curves.added([one.arrival for one in above])
     return curves.left_over(*line, burst, x, slope)

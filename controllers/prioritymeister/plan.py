@@ -1,4 +1,4 @@
-"""The plan: from workloads, their token buckets and the machines to priorities and bounds."""
+"""Plan: from workloads, their token buckets and the machines to priorities and bounds."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Floats = npt.NDArray[np.float64]
 LEVELS = 7
 """Priorities of a port of the paper's switch (section 5.4)."""
 FRAME = 1538.0
-"""Bytes that a full Ethernet frame keeps a link busy: what a lower priority may finish."""
+"""Bytes that a full Ethernet frame keeps a link busy: a lower priority may finish as many."""
 _STORAGE, _NETWORK = 0, 1
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A workload as the planner sees it.
+    """Workload in the planner's view.
 
     `routes` names the queues that it passes at each stage; `limiters` and `largest` (the most work
-    of one request) are in the units of the stage. Of a throughput SLO, `spent_s` is the length of
-    the trace, and `slo_s` the time in which all of it is to be done. `lag` is how far its device
-    may be behind what is charged (`estimators.Overhead.latency`), seconds.
+    of one request) are in the units of the stage. For a throughput SLO, `spent_s` is the length of
+    the trace, and `slo_s` the time in which all of it must be done. `lag` is the time by which its
+    device may be behind the charged work (`estimators.Overhead.latency`), seconds.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Tenant:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """A workload at a stage: what its enforcer is told, and what may come of it.
+    """Workload at a stage: its enforcer's settings, and its bounds.
 
     `priority` counts from 1, the first, among the workloads of the stage; `level` is the network's
-    (None at a device). `pairs` are (rate, burst) of the token buckets, `error` how far
-    they may lie above the exact arrival curve, as a share. `bound` is in seconds, the paper's;
-    `bound_blocking` counts requests and packets of lower priority that are not interrupted.
+    (None at a device). `pairs` are (rate, burst) of the token buckets, `error` their largest excess
+    over the exact arrival curve, as a share. `bound` is in seconds, the paper's; `bound_blocking`
+    counts requests and packets of lower priority that are not interrupted.
     """
 
     stage: str
@@ -65,7 +65,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class WorkloadPlan:
-    """A workload: its SLO and bound in seconds, both of a latency, or both of the whole trace."""
+    """Workload with SLO and bound in seconds, both of a latency, or both of the whole trace."""
 
     name: str
     slo_kind: str
@@ -78,7 +78,7 @@ class WorkloadPlan:
 
 @dataclass(frozen=True)
 class QueueLoad:
-    """A queue: bandwidth in its work per second, and the share that mean rates take of it."""
+    """Queue with its bandwidth in its work per second, and the share taken by mean rates."""
 
     queue: str
     bandwidth: float
@@ -87,7 +87,7 @@ class QueueLoad:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that enforcers are told, and the proof that goes with it."""
+    """Settings of all enforcers, and their proof."""
 
     met: bool
     workloads: tuple[WorkloadPlan, ...]
@@ -104,18 +104,18 @@ def make_plan(
     frame: float = FRAME,
     overshoot: float = 0.0,
 ) -> Plan:
-    """Priorities, levels and bounds of all workloads.
+    """Return priorities, levels and bounds of all workloads.
 
     Args:
         tenants: workloads; names differ.
         queues: bandwidth of every queue in its work per second (1 of a device).
-        network_levels: priorities of the network; None for as many as there are workloads.
+        network_levels: priorities of the network; None for one per workload.
         blocking: hold SLOs against the bound that counts blocking.
-        order: names of all workloads, the first served first, where they are not to be chosen
-            (figure 4 of the paper): at every stage.
+        order: names of all workloads, the first served first, if given (figure 4 of the paper):
+            at every stage.
         frame: bytes of the largest packet, as it keeps a link busy.
         overshoot: bytes that a network's token bucket lets through beyond its burst, as bounds
-            count them; enforcers are told the burst.
+            count them; enforcers use the burst.
 
     Raises:
         UserError: a queue is loaded above 100 %, or paths form a cycle.
@@ -170,7 +170,7 @@ def _workload(tenant: Tenant, stages: tuple[StagePlan, ...], *, blocking: bool) 
 
 
 def _places(ranks: npt.NDArray[np.int64], stages: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Priorities from 1 within each stage."""
+    """Return priorities from 1 within each stage."""
     found = np.zeros(len(ranks), np.int64)
     for stage in set(stages):
         flows = [f for f, s in enumerate(stages) if s == stage]
@@ -180,7 +180,7 @@ def _places(ranks: npt.NDArray[np.int64], stages: Sequence[str]) -> npt.NDArray[
 
 
 class _Model:
-    """The two systems of queues, and which flow is whose."""
+    """The two systems of queues, and the workload of each flow."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class _Model:
         ]
 
     def loads(self) -> tuple[QueueLoad, ...]:
-        """Of all queues that a workload passes."""
+        """Return the loads of all queues that a workload passes."""
         return tuple(
             QueueLoad(name, self._queues[name], system.load(queue))
             for names, system in zip(self._names, self.systems, strict=True)
@@ -238,7 +238,7 @@ class _Model:
         )
 
     def check_loads(self) -> None:
-        """UserError for the fullest queue above 100 %."""
+        """Raise UserError for the fullest queue above 100 %."""
         worst = max(self.loads(), key=lambda q: q.load, default=None)
         if worst is None or worst.load <= 1 + ROUNDING:
             return
@@ -258,7 +258,7 @@ class _Model:
         )
 
     def ranks_of(self, order: Sequence[str]) -> list[npt.NDArray[np.int64]]:
-        """Ranks of the flows in each system by a given order of workloads."""
+        """Return the ranks of the flows in each system by a given order of workloads."""
         place = {name: index for index, name in enumerate(order)}
         return [
             np.array([place[self._tenants[w].name] for w in owners], np.int64)
@@ -268,9 +268,9 @@ class _Model:
     def network_levels(
         self, ranks: npt.NDArray[np.int64], count: int | None, *, blocking: bool
     ) -> npt.NDArray[np.int64]:
-        """Levels of the network's flows; with `count` None each has its own.
+        """Return the levels of the network's flows; with `count` None each has its own.
 
-        Directions, and servers, that meet at no queue are cut apart from each other.
+        Directions and servers that meet at no queue are levelled separately.
         """
         system = self.systems[_NETWORK]
         slos = np.array([self._tenants[w].slo_s for w in self._owner[_NETWORK]])
@@ -282,7 +282,7 @@ class _Model:
         return found
 
     def _apart(self) -> list[list[int]]:
-        """The network's flows in groups that share no queue, not even by way of others."""
+        """Return the network's flows in groups that share no queue, even indirectly."""
         groups: list[tuple[set[int], list[int]]] = []
         for flow, each in enumerate(self.systems[_NETWORK].flows):
             queues, flows = set(each.path), [flow]

@@ -1,4 +1,4 @@
-"""Who goes first at which stage: the greedy prioritizer (4.3) and its fit to few levels (4.7)."""
+"""Priorities at each stage: the greedy prioritizer (4.3) and its fit to few levels (4.7)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_HOPELESS = 1e12  # stands for an infinite latency where latencies are added up
+_HOPELESS = 1e12  # replaces an infinite latency in sums
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A workload at one stage: the system of queues, and its flow there."""
+    """Workload at one stage: the system of queues, and its flow there."""
 
     stage: str
     system: int
@@ -28,10 +28,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a workload is promised: `slo_s` seconds, of which `spent_s` are gone beforehand.
+    """SLO of a workload: `slo_s` seconds, with `spent_s` gone beforehand.
 
-    Of a latency nothing is. Of the time in which a whole trace is to be done (a throughput SLO,
-    section 3.2), its length is: the last request arrives that late.
+    `spent_s` is 0 for a latency. For a throughput SLO (the time in which a whole trace must be
+    done, section 3.2) it is the trace's length: the last request arrives that late.
     """
 
     slo_s: float
@@ -41,9 +41,9 @@ class Goal:
 
 @dataclass
 class Order:
-    """Ranks of flows in each system: of two flows the one with the lower rank goes first.
+    """Ranks of flows in each system: of two flows, the one with the lower rank goes first.
 
-    `met` tells of each workload whether it met its SLO when its last stage was decided.
+    `met` is True for each workload that met its SLO when its last stage was decided.
     """
 
     ranks: list[Integers]
@@ -53,12 +53,12 @@ class Order:
 def prioritize(
     systems: Sequence[System], goals: Sequence[Goal], *, blocking: bool = False
 ) -> Order:
-    """The greedy algorithm of section 4.3, from the lowest priority up.
+    """Run the greedy algorithm of section 4.3, from the lowest priority up.
 
-    Whoever meets its SLO below all that are undecided takes the lowest priority: the order of
-    those above does not matter to it. When nobody does, the workload that misses its SLO by least
-    takes the lowest priority at the stage where that costs it least, and keeps its chance at its
-    other stages. `blocking` chooses the bound that SLOs are held against, see `System.bound`.
+    A workload that meets its SLO below all undecided ones takes the lowest priority: the order of
+    the others above does not matter to it. If there is none, the workload that misses its SLO by
+    least takes the lowest priority at the stage where this costs it least, and keeps its chance at
+    its other stages. `blocking` chooses the bound to compare SLOs with, see `System.bound`.
     """
     undecided = [np.ones(len(system.flows), np.bool_) for system in systems]
     ranks = [np.zeros(len(system.flows), np.int64) for system in systems]
@@ -67,7 +67,7 @@ def prioritize(
     latency: dict[Stop, float] = {}  # as decided, or when lowest of the undecided
     met = np.zeros(len(goals), np.bool_)
     step = sum(len(goal.stops) for goal in goals)
-    # Loose SLOs first: who can wait longest is most likely to go last.
+    # Loose SLOs first: a workload that can wait longest most likely goes last.
     todo = sorted(range(len(goals)), key=lambda w: goals[w].slo_s - goals[w].spent_s)
     failed: set[int] = set()
 
@@ -75,7 +75,7 @@ def prioritize(
         return bool(undecided[stop.system][stop.flow])
 
     def settle(stop: Stop) -> None:
-        """Give a stop the lowest priority; those it leaves the way may now meet their SLOs."""
+        """Give a stop the lowest priority; the flows that gain may now meet their SLOs."""
         nonlocal step
         step -= 1
         undecided[stop.system][stop.flow] = False
@@ -125,22 +125,22 @@ def levels(
     *,
     blocking: bool = False,
 ) -> Integers:
-    """Section 4.7: ranks folded into `count` levels, 0 the highest; of `flows` only.
+    """Fold ranks into `count` levels (section 4.7), 0 the highest; for `flows` only.
 
     Flows keep their order and are cut into stretches, so that the sum over flows of violation by
-    SLO is least; who shares a level may be held up by all of it. What a workload spends at other
-    stages and its SLO add the same to every choice and are left out.
+    SLO is least; all flows of a level may hold up each other. The time that a workload spends at
+    other stages, and its SLO, add the same to every choice and are left out.
 
     Args:
-        system: of queues, in which `flows` alone compete with each other.
+        system: queues in which only `flows` compete with each other.
         flows: indices of flows.
         ranks: [all flows] from `prioritize`.
         slos: [all flows] seconds.
-        count: levels that the network has.
+        count: levels of the network.
         blocking: see `System.bound`.
 
     Returns:
-        [all flows] level, -1 for those not among `flows`.
+        [all flows] level, -1 for flows that are not in `flows`.
     """
     order = sorted(flows, key=lambda f: ranks[f])
     n = len(order)
@@ -148,7 +148,7 @@ def levels(
     if n <= count:
         result[order] = np.arange(n)
         return result
-    # stretch[i, j]: cost of those from place i to j - 1 on one level, everyone above before them.
+    # stretch[i, j]: cost of places i to j - 1 on one level, with all flows above before them.
     stretch = np.zeros((n + 1, n + 1))
     above = np.zeros(len(system.flows), np.bool_)
     for j in range(1, n + 1):

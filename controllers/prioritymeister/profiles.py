@@ -1,4 +1,4 @@
-"""Reads and checks a device's profile (JSON); docs/prioritymeister.md tells the format."""
+"""Reader and checks of a device's profile (JSON); docs/prioritymeister.md gives the format."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _LARGEST = sys.float_info.max  # JSON has whole numbers that no float holds
 
 
 def load_profile(path: Path) -> Costs:
-    """The profile in a JSON file.
+    """Return the profile in a JSON file.
 
     Raises:
-        UserError: it cannot be read, or one sentence on what is wrong in it.
+        UserError: it cannot be read, or one sentence on the mistake in it.
     """
     return parse_profile(read_document(path), f"profile {path}")
 
 
 def read_document(path: Path) -> object:
-    """The JSON of a profile's file, not yet checked; UserError when it cannot be read."""
+    """Return the unchecked JSON of a profile's file; raise UserError if it cannot be read."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
@@ -59,7 +59,7 @@ def read_document(path: Path) -> object:
 
 
 def parse_profile(document: object, where: str = "profile") -> Costs:
-    """The profile in a JSON document; `where` begins each message."""
+    """Return the profile in a JSON document; `where` begins each message."""
     if not isinstance(document, Mapping):
         raise UserError(f"{where}: is not a JSON object with a type and tables.")
     kind = document.get("type")
@@ -161,7 +161,7 @@ def _grid(value: object, shape: tuple[int, int], where: str, *, above: bool) -> 
 def _numbers(
     document: Mapping[str, Any], name: str, known: Mapping[str, str], where: str
 ) -> dict[str, float]:
-    """The numbers of a block that may be left out, by the names of the fields they are for."""
+    """Return the numbers of an optional block, by the names of their fields."""
     block = document.get(name, {})
     if not isinstance(block, Mapping):
         raise UserError(f"{where}: {name} is not an object.")

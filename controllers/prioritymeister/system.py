@@ -1,19 +1,19 @@
 """Queues, the flows through them, and the worst-case latency of each (section 4.4).
 
 A flow enters at the first queue of its path, limited there by its arrival curve; a queue serves by
-strict priority at its bandwidth. The bound is that of the paper's linear program in closed form:
+strict priority at its bandwidth. The bound is the paper's linear program in closed form:
 
 * one queue: the horizontal distance from the flow's arrival curve to ``[B t - sum of others]+``;
-* more: what others bring to a queue after another is that queue's output
-  ``max_u [A(t + u) - [B u - rest(u)]+]``. Two queues are then solved exactly (`tandem`); of more
-  those who share a stretch of the path are subtracted once (`nested`), or at each of its queues
-  where that bounds the latency better. Either is never below the program.
+* more: the arrivals of others at a later queue are the output of the queue before it,
+  ``max_u [A(t + u) - [B u - rest(u)]+]``. Two queues are then solved exactly (`tandem`). For more,
+  flows that share a stretch of the path are subtracted once (`nested`), or at each of its queues
+  if this bounds the latency better. Neither is ever below the program.
 
-Whoever is not of lower priority than the flow counts as an other. A queue may have a `lag`: it is
-then as if it began to serve that much later in every backlog period, ``B [t - lag]+``.
+All flows that are not of lower priority count as others. A queue with a `lag` behaves as if it
+began to serve that much later in every backlog period, ``B [t - lag]+``.
 
-Queues that mean rates load to exactly 100 % have bounds: bursts are finite, and what is left in the
-long run is what arrives.
+Queues that mean rates load to exactly 100 % have bounds: bursts are finite, and the remaining
+service equals the arrivals in the long run.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Mask = npt.NDArray[np.bool_]
 Path = tuple[int, ...]
 
 ROUNDING = 1e-9
-"""Share of a bandwidth by which a sum of rates that is all of it may come out above."""
-_REMEMBERED = 2000  # curves kept, of those that the next question may need again
+"""Share of a bandwidth by which rounding may raise a sum of rates that fills it exactly."""
+_REMEMBERED = 2000  # kept curves that the next question may need again
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A workload at a stage: the queues it passes in turn, and its token buckets.
+    """Workload at a stage: the queues it passes in turn, and its token buckets.
 
-    `largest` is the most work that is served in one piece: of a request at a device, of a packet
-    on a link.
+    `largest` is the most work that is served in one piece: a request at a device, a packet on a
+    link.
     """
 
     path: Path
@@ -55,11 +55,11 @@ class System:
     """All queues and flows of the storage stage, or of the network.
 
     Args:
-        bandwidth: work per second of each queue; 1 of a device, whose work is in seconds.
+        bandwidth: work per second of each queue; 1 for a device, with work in seconds.
         flows: in any order.
-        names: of the queues, for messages.
-        lags: seconds by which each queue may be behind its bandwidth in a backlog period; none
-            for 0 at all.
+        names: names of the queues, for messages.
+        lags: seconds by which each queue may be behind its bandwidth in a backlog period; empty
+            for 0 everywhere.
 
     Raises:
         UserError: paths form a cycle: then no bound of this kind exists.
@@ -84,7 +84,7 @@ class System:
         for index, flow in enumerate(self.flows):
             by_path.setdefault(flow.path, []).append(index)
         self._members = {p: _Bundle.of(m, self._arrivals) for p, m in by_path.items()}
-        # Of each queue: paths by the queue they come from; -1 for those that enter here.
+        # For each queue: paths by the queue they come from; -1 for paths that enter here.
         self._feeders = [{} for _ in self.bandwidth]
         for path in self._members:
             for before, queue in zip((-1, *path), path, strict=False):
@@ -112,7 +112,7 @@ class System:
         }
 
     def _sorted(self) -> list[int]:
-        """Queues so that each comes after those that feed it."""
+        """Return the queues so that each comes after those that feed it."""
         after: dict[int, set[int]] = {q: set() for q in range(len(self.bandwidth))}
         for queue, feeders in enumerate(self._feeders):
             after[queue] = {f for f in feeders if f >= 0}
@@ -136,12 +136,12 @@ class System:
             walk.append(step)
 
     def load(self, queue: int) -> float:
-        """Share of a queue's bandwidth that the slowest buckets of its flows reserve."""
+        """Return the share of a queue's bandwidth that the slowest buckets of its flows reserve."""
         flows = (flow for flow in self.flows if queue in flow.path)
         return sum(float(flow.rates.min()) for flow in flows) / self.bandwidth[queue]
 
     def affected(self) -> list[list[int]]:
-        """Of each flow: the flows whose bounds depend on its priority, itself left out."""
+        """Return, for each flow, the other flows with bounds that depend on its priority."""
         found: list[list[int]] = [[] for _ in self.flows]
         for flow, each in enumerate(self.flows):
             seen = {int(k) for queue in each.path for k in self._relevant[queue]}
@@ -150,21 +150,21 @@ class System:
         return found
 
     def bound(self, flow: int, others: Mask, *, blocking: bool = False) -> float:
-        """Seconds from a flow's arrival until it is served, at the very worst.
+        """Return the most seconds from a flow's arrival until it is served.
 
         Args:
             flow: index of the flow.
-            others: [flows] those of higher or the same priority; the flow itself does not count.
+            others: [flows] flows of higher or the same priority; the flow itself does not count.
             blocking: count also that a piece of lower priority in service is not interrupted, and
-                that a piece is passed on when all of it has come.
+                that a piece is passed on once all of it has come.
 
         Returns:
-            infinite when a queue cannot carry the flow and those that `others` holds.
+            infinite if a queue cannot carry the flow and the flows of `others`.
         """
         path = self.flows[flow].path
         along = others
         if self._long and not others[flow]:
-            # Beyond two queues the flow meets again those that it may have held up before.
+            # Beyond two queues the flow meets flows again that it may have held up before.
             along = others.copy()
             along[flow] = True
         queues = self._services(path, along, flow, blocking)
@@ -187,8 +187,8 @@ class System:
     def _services(
         self, path: Path, others: Mask, flow: int, blocking: bool
     ) -> list[curves.Service] | None:
-        """Service of each queue of `path` before those of that very path: the same for all of
-        them."""
+        """Return the service of each queue of `path` without the flows of the same path: equal for
+        all of these flows."""
         key = (path, others[self._seen[path]].tobytes(), flow if blocking else -1)
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
@@ -213,8 +213,8 @@ class System:
         return found
 
     def _shared(self, path: Path, others: Mask, flow: int, blocking: bool) -> list[curves.Service]:
-        """Services of a path before those of that very path, those who share a stretch of it
-        subtracted once; two where stretches cross, none where a queue before has no bound."""
+        """Return services of a path without the flows of the same path; flows that share a stretch
+        are subtracted once. Two if stretches cross, none if a queue before has no bound."""
         key = ("shared", path, others[self._seen[path]].tobytes(), flow if blocking else -1)
         if key not in self._known:
             blocks = []
@@ -242,7 +242,7 @@ class System:
         return known
 
     def _stretches(self, path: Path, others: Mask, blocking: bool) -> list[nested.Stretch]:
-        """Where others share the queues of a path, those of that very path left out."""
+        """Return others' stretches on the queues of a path, without flows of the same path."""
         found = []
         for first, queue in enumerate(path):
             groups: dict[tuple[int, Path | None, int], list[Path]] = {}
@@ -265,24 +265,24 @@ class System:
         return found
 
     def _line(self, queue: int) -> curves.Service:
-        """What a queue serves when it is asked to do nothing else."""
+        """Return the service of a queue without any other work."""
         bandwidth, lag = float(self.bandwidth[queue]), self.lags[queue] if self.lags else 0.0
         if lag <= 0:
             return np.zeros(1), np.array([bandwidth])
         return np.array([0.0, lag]), np.array([0.0, bandwidth])
 
     def _blocked(self, queue: int, others: Mask, flow: int) -> float:
-        """The largest piece of lower priority at a queue."""
+        """Return the largest piece of lower priority at a queue."""
         lower = (self.flows[k].largest for k in self._through[queue] if not others[k] and k != flow)
         return max(lower, default=0.0)
 
     def _largest(self, queue: int, others: Mask, flow: int) -> float:
-        """The largest piece of a flow or of its others at a queue."""
+        """Return the largest piece of a flow or of its others at a queue."""
         there = (k for k in self._through[queue] if others[k] or k == flow)
         return max((self.flows[k].largest for k in there), default=0.0)
 
     def _inputs(self, queue: int, others: Mask, without: Path, blocking: bool) -> curves.Arrival:
-        """What others bring to a queue, those of path `without` left out."""
+        """Return the arrivals of others at a queue, without path `without`."""
         seen = self._relevant[queue]
         key = (queue, others[seen].tobytes(), blocking)
         tagged = self._known.get(key)
@@ -292,7 +292,7 @@ class System:
         assert isinstance(tagged, _Tagged)
         mixed = [g for g in tagged.groups if without in g and len(g) > 1]
         found = tagged.total(without)
-        for group in mixed:  # longer paths: the group's output without that path
+        for group in mixed:  # longer paths: the group's output without the path
             rest = [p for p in group if p != without]
             before = next(
                 f for f, g in self._feeders[queue].items() if f >= 0 and set(rest) <= set(g)
@@ -303,7 +303,7 @@ class System:
     def _groups(
         self, queue: int, others: Mask, blocking: bool
     ) -> list[tuple[tuple[Path, ...], curves.Arrival]]:
-        """Arrivals at a queue: of each path that enters here, and of each queue that feeds it."""
+        """Return a queue's arrivals: of each path that enters here, of each queue that feeds it."""
         found: list[tuple[tuple[Path, ...], curves.Arrival]] = []
         for before, paths in self._feeders[queue].items():
             if before < 0:
@@ -315,7 +315,7 @@ class System:
     def _output(
         self, queue: int, paths: Sequence[Path], others: Mask, blocking: bool
     ) -> curves.Arrival:
-        """What those of `paths` bring to their next queue after `queue`."""
+        """Return the arrivals of the flows of `paths` at their next queue after `queue`."""
         seen = self._relevant[queue]
         key = (queue, tuple(paths), others[seen].tobytes(), blocking)
         if key not in self._known:
@@ -349,7 +349,7 @@ class System:
 
 @dataclass(frozen=True)
 class _Bundle:
-    """The flows of one path: their curves' corners in one sorted list, so that sums are quick."""
+    """Flows of one path: their curves' corners in one sorted list, so that sums are fast."""
 
     members: npt.NDArray[np.int64]
     place: dict[int, int]
@@ -372,13 +372,13 @@ class _Bundle:
         )
 
     def total(self, active: Mask, skip: int) -> curves.Arrival:
-        """The sum of those that are active, `skip` (an index of a flow) left out."""
+        """Return the sum of the active flows, without `skip` (an index of a flow)."""
         return curves.total(*self.parts(active, skip))
 
     def parts(
         self, active: Mask, skip: int
     ) -> tuple[Floats, Floats, npt.NDArray[np.int64], Floats, Floats, Mask, int]:
-        """What `curves.total` takes."""
+        """Return the arguments of `curves.total`."""
         chosen = active[self.members]
         out = self.place.get(skip, -1)
         return self.x, self.drop, self.owner, self.burst, self.slope, chosen, out
@@ -386,7 +386,7 @@ class _Bundle:
 
 @dataclass(frozen=True)
 class _Tagged:
-    """Arrivals at a queue by group of paths, summed without any one of them quickly."""
+    """Arrivals at a queue by group of paths; the sum without any one of them is fast."""
 
     groups: list[tuple[Path, ...]]
     place: dict[Path, int]

@@ -1,41 +1,41 @@
 """The paper's linear program (section 4.4) for two queues in series, solved exactly.
 
-A flow w passes queue 1, then queue 2. In the program's variables let ``T1`` and ``T2`` be how long
-the two queues have been backlogged when they are left, and let
+A flow w passes queue 1, then queue 2. In the program's variables let ``T1`` and ``T2`` be the times
+for which the two queues have been backlogged when they are left, and let
 
-* ``P(T) = [B1 T - arrivals of those that pass queue 1 alone]+``,
-* ``Q(T) = [B2 T - what all others bring to queue 2]+``,
-* ``A(T)`` be the arrival curve of those of no lower priority that pass both queues with w.
+* ``P(T) = [B1 T - arrivals of flows that pass only queue 1]+``,
+* ``Q(T) = [B2 T - arrivals of all other flows at queue 2]+``,
+* ``A(T)`` be the arrival curve of flows of no lower priority that pass both queues with w.
 
-*Who is served.* The program may give the sharing flows ``s`` of their work at queue 1, with
-``0 <= s <= A(T1)``, and ``A(T1 + T2) - s`` at queue 2 (their rate limits are of the whole time).
-What is left for w to have brought is at least
+*The served flows.* The program may give the sharing flows ``s`` of their work at queue 1, with ``0
+<= s <= A(T1)``, and ``A(T1 + T2) - s`` at queue 2 (their rate limits hold for the whole time). The
+rest, which w must have brought, is at least
 
     [P(T1) - s]+ + [Q(T2) - A(T1 + T2) + s]+ .
 
-As a function of s this falls, is flat, and rises; its least value over the s that are allowed is
+As a function of s this falls, is flat, and rises; its least value over the allowed s is
 
     y(T1, T2) = max(0, P(T1) - A(T1), P(T1) + Q(T2) - A(T1 + T2)) .
 
-(``Q(T2) - A(T1 + T2)`` is no more than the last of these as P is not negative. Where P or Q is cut
-off at 0 nothing changes: ``P(T1) <= v + A(T1)`` says all that the third says of a Q below 0.)
-The sharing flows and all others attain this, so that the program's maximum is that of
-``T1 + T2 - a`` over all with ``y(T1, T2) <= arrival curve of w (a)``.
+(``Q(T2) - A(T1 + T2)`` is no more than the last of these as P is not negative. If P or Q is cut off
+at 0 nothing changes: ``P(T1) <= v + A(T1)`` implies the third condition for a Q below 0.) The
+sharing flows and all others attain this, so that the program's maximum is the maximum of ``T1 + T2
+- a`` over all with ``y(T1, T2) <= arrival curve of w (a)``.
 
-*The second term* is what ``(P conv Q) - A``, the usual service curve of a path, does not have:
-queue 1 is not backlogged for longer than there is work for it, ``P(T1) - A(T1) <= v``.
+*The second term* is missing in ``(P conv Q) - A``, the usual service curve of a path: queue 1 is
+not backlogged for longer than there is work for it, ``P(T1) - A(T1) <= v``.
 
 *The maximum.* P and Q are convex and A is concave, so y is convex in (T1, T2), and the longest time
 ``F(v) = max {T1 + T2 : y <= v}`` is concave in v. Let ``tau(v)`` be the longest T1 that the second
-term allows, and T1* the share of queue 1 in the best time without that term (pieces of P and Q by
-rising slope). If ``T1* <= tau`` that time is F(v); otherwise ``T1 = tau``, because the sum grows
-with T1 up to T1*, and then ``Q(T2) = A(tau + T2) - A(tau)``. The bound is the largest value of the
-concave, piecewise linear ``F(v) - a(v)``, found by cutting planes: two tangents, their meeting
-point, a new tangent there, until it lies on both. Where w's rate is all that is left (queues that
-mean rates load to 100 %), the function rises to a level that it keeps: the value where all curves
-are in their last pieces.
+term allows, and T1* the share of queue 1 in the best time without the second term (pieces of P and
+Q by rising slope). If ``T1* <= tau`` this time is F(v); otherwise ``T1 = tau``, because the sum
+grows with T1 up to T1*, and then ``Q(T2) = A(tau + T2) - A(tau)``. The bound is the largest value
+of the concave, piecewise linear ``F(v) - a(v)``, found by cutting planes: two tangents, their
+meeting point, a new tangent there, until it touches both. If w's rate is all that is left (mean
+rates load the queues to 100 %), the function rises to a level and stays there: the value at which
+all curves are in their last pieces.
 
-Blocking adds constants to what others bring; nothing else in the above changes.
+Blocking adds constants to the arrivals of others; nothing else above changes.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _STEPS = 200  # cutting planes; a handful is usual
-_CLOSE = 1e-12  # relative gap between tangents and function at which the maximum is found
-_ASIDE = 1e-11  # relative distance at which tangents are taken: not in a corner
+_CLOSE = 1e-12  # relative gap between tangents and function that ends the search
+_ASIDE = 1e-11  # relative distance of tangents from a corner
 
 
 @njit
 def _first_alone(
     px: Floats, ps: Floats, burst: float, ax: Floats, aslope: Floats, v: float
 ) -> tuple[float, float, int]:
-    """tau(v): the longest T with ``P(T) - A(T) <= v``; the slope of P and the piece of A there."""
+    """Return tau(v): the longest T with ``P(T) - A(T) <= v``; P's slope and A's piece there."""
     i = k = 0
     at, value = 0.0, -burst
     while True:
@@ -91,8 +91,8 @@ def _together(
     aslope: Floats,
     v: float,
 ) -> tuple[float, float, float]:
-    """The best T1 and T2 with ``P(T1) + Q(T2) - A(T1 + T2) <= v``, and how fast their sum grows
-    with v. Of pieces of one slope queue 2's come first: T1 is as short as it can be."""
+    """Return the best T1 and T2 with ``P(T1) + Q(T2) - A(T1 + T2) <= v``, and the growth of their
+    sum with v. For equal slopes queue 2's pieces come first: T1 is as short as possible."""
     i = j = k = 0
     t1 = t2 = at = 0.0
     value = -burst
@@ -130,11 +130,11 @@ def _together(
 def _second_alone(
     qx: Floats, qs: Floats, ax: Floats, aslope: Floats, tau: float, k: int
 ) -> tuple[float, float, float]:
-    """The longest T2 with ``Q(T2) <= A(tau + T2) - A(tau)``, and the slopes of Q and A there.
+    """Return the longest T2 with ``Q(T2) <= A(tau + T2) - A(tau)``; Q's and A's slopes there.
 
     Args:
         tau: T1.
-        k: the piece of A at it.
+        k: the piece of A at tau.
     """
     j = 0
     at = value = 0.0
@@ -159,7 +159,7 @@ def _second_alone(
 def _lead(
     first: Service, second: Service, sharing: Arrival, own: Arrival, v: float
 ) -> tuple[float, float]:
-    """``F(v) - a(v)`` for v of at least w's burst, and its slope."""
+    """Return ``F(v) - a(v)`` for v of at least w's burst, and its slope."""
     burst, ax, aslope = sharing
     t1, t2, grows = _together(first[0], first[1], second[0], second[1], burst, ax, aslope, v)
     time = t1 + t2
@@ -178,7 +178,7 @@ def _lead(
 
 @njit
 def _level(first: Service, second: Service, sharing: Arrival, own: Arrival) -> float:
-    """Work of w from which on all curves are in their last pieces."""
+    """Return the work of w from which on all curves are in their last pieces."""
     corners = first[0][-1] + second[0][-1] + sharing[1][-1] + own[1][-1]
     begun = curves.value(own[0], own[1], own[2], own[1][-1])
     level: float = max(first[1][-1], second[1][-1]) * corners + begun + own[0]
@@ -189,17 +189,17 @@ def _level(first: Service, second: Service, sharing: Arrival, own: Arrival) -> f
 def delay(
     first: Service, second: Service, sharing: Arrival, own: Arrival, slack: float = 0.0
 ) -> float:
-    """The program's maximum: the longest that work of w takes through both queues, in seconds.
+    """Return the program's maximum: the longest time of w's work in both queues, in seconds.
 
     Args:
         first: service curve P of queue 1 (`curves.left_over`).
-        second: Q, that of queue 2.
-        sharing: arrival curve A of those that pass both with w.
+        second: service curve Q of queue 2.
+        sharing: arrival curve A of the flows that pass both with w.
         own: arrival curve of w.
         slack: work per second by which rounding may make arrivals faster than service.
 
     Returns:
-        infinite when a queue serves less than arrives in the long run. Otherwise no less than the
+        infinite if a queue serves less than arrives in the long run. Otherwise no less than the
         maximum, and no more than a few units in the eleventh digit above it.
     """
     burst, wburst = sharing[0], own[0]
@@ -215,9 +215,9 @@ def delay(
         return max(best, low)
     high_at, reach = at, max(scale, 1e-300)
     high, high_slope = low, low_slope
-    full = own[2][-1] >= last - slack  # w's rate is all that is left, but for rounding
+    full = own[2][-1] >= last - slack  # only w's rate is left, except for rounding
     end = max(_level(first, second, sharing, own), at)
-    for _ in range(_STEPS):  # where does it no longer grow?
+    for _ in range(_STEPS):  # find the end of growth
         high_at = min(wburst + reach, end) if full else wburst + reach
         high, high_slope = _lead(first, second, sharing, own, high_at)
         if high_slope <= 0:
@@ -226,7 +226,7 @@ def delay(
             return max(high, best)
         low_at, low, low_slope = high_at, high, high_slope
         reach *= 4.0
-    if high_slope > 0:  # it cannot be told where it ends: nothing is proven
+    if high_slope > 0:  # the end of growth is unknown: nothing is proven
         return np.inf
     top = high
     for _ in range(_STEPS):
@@ -258,7 +258,7 @@ def behind(
     own: Arrival,
     slack: float = 0.0,
 ) -> float:
-    """`delay` where those who share both queues are a `curves.total`."""
+    """Return `delay` if the flows that share both queues are a `curves.total`."""
     sharing = curves.total(x, drop, owner, burst, slope, active, skip)
     if sharing[0] > 0:
         return delay(first, second, sharing, own, slack)

@@ -1,11 +1,11 @@
 """The hull of all windows of a long trace, found by its tangents.
 
-A token bucket of rate r that the trace is replayed through is at its fullest at the end of the
-window that touches the hull with slope r (section 4.1). Two windows of the hull have nothing
-between them if the bucket whose rate is the slope from one to the other finds none above; what it
-finds else is a third (Eisner and Severance, 1976). A hull of V windows takes about 2 V replays. A
-processor does several rates at once, step by step through the trace, which for the some tens of
-windows of a real trace is less than it takes to build hulls of its parts (`hulls`).
+A token bucket of rate r that replays the trace is fullest at the end of the window that touches the
+hull with slope r (section 4.1). Replaying a bucket with the slope from one hull window to another
+tests the gap between the two: it finds no window above them, or a third hull window (Eisner and
+Severance, 1976). A hull of V windows takes about 2 V replays. A processor does several rates at
+once, step by step through the trace. For the few dozen windows of a real trace this is faster than
+building hulls of its parts (`hulls`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Indices = npt.NDArray[np.int64]
 SEGMENT = 64
 """Requests after which fills are kept; a multiple of the eight that a bucket takes at once."""
 LANES = 32
-"""Buckets replayed at once, at most."""
+"""Largest number of buckets replayed at once."""
 MOST = 512
-"""Replays after which a trace is left to `hulls`: its hull has too many windows."""
+"""Replays after which `hulls` takes over: the hull has too many windows."""
 SOME_NOTHING, WRONG = 1, 2
 SAME = 1e-12
-"""A window that is above another by no more than this share is not above it."""
+"""Share by which a window must exceed another to count as above it."""
 
 
 @njit
@@ -37,11 +37,11 @@ def _replay(
 
     Args:
         gap: seconds since the request before, [segments * SEGMENT], 0 beyond the end.
-        work: of each request, 0 beyond the end.
-        rates: of the buckets [k].
-        fills: takes each bucket's fill at the begin of each segment [segments, k].
-        best: takes the fill of each at its fullest [k].
-        where: takes the segment in which it was [k].
+        work: work of each request, 0 beyond the end.
+        rates: rates of the buckets [k].
+        fills: receives each bucket's fill at the start of each segment [segments, k].
+        best: receives each bucket's largest fill [k].
+        where: receives the segment of the largest fill [k].
     """
     count = len(rates)
     fill, peak = np.zeros(count), np.zeros(count)
@@ -85,13 +85,13 @@ def _window(
     sums: Floats,
     spans: Floats,
 ) -> tuple[int, int]:
-    """First and last request of the window at whose end a bucket is at its fullest.
+    """Return the first and last request of the window at the end of which a bucket is fullest.
 
     Args:
         gap, work: see `_replay`.
-        rate: of the bucket.
-        before: its fill at the begin of each segment.
-        segment: in which it is at its fullest.
+        rate: rate of the bucket.
+        before: its fill at the start of each segment.
+        segment: the segment in which it is fullest.
         sums, spans: work and seconds of each segment.
     """
     start, end = -1, segment * SEGMENT
@@ -106,7 +106,7 @@ def _window(
     while start < 0 and segment > 0:
         segment -= 1
         brought, drained = before[segment] + sums[segment], rate * spans[segment]
-        # It was empty in between if it holds more now than what came less what drained.
+        # It was empty in between if it holds more now than arrivals less drain.
         if segment > 0 and before[segment + 1] <= brought - drained + 1e-13 * (brought + drained):
             continue
         fill = before[segment]
@@ -120,10 +120,10 @@ def _window(
 
 @njit
 def summed(t: Floats, w: Floats, before: Floats) -> int:
-    """Fill in all work before each request, from `before[0]` on, and of all.
+    """Fill in the work before each request, from `before[0]` on, and the total.
 
     Returns:
-        0, or `SOME_NOTHING` where a request has no work, `WRONG` where times fall, or work is
+        0, or `SOME_NOTHING` if a request has no work, `WRONG` if times fall, or work is
         negative or not finite.
     """
     total, state = before[0], 0
@@ -139,7 +139,7 @@ def summed(t: Floats, w: Floats, before: Floats) -> int:
 
 @njit
 def _gaps(t: Floats, w: Floats, gap: Floats, work: Floats, sums: Floats, spans: Floats) -> float:
-    """Fill in what `_replay` and `_window` take, all of it 0; the most work of one instant."""
+    """Fill in the zeroed inputs of `_replay` and `_window`; return the most work of one instant."""
     most = instant = 0.0
     for s in range(len(sums)):
         low, high = s * SEGMENT, min((s + 1) * SEGMENT, len(t))
@@ -155,7 +155,7 @@ def _gaps(t: Floats, w: Floats, gap: Floats, work: Floats, sums: Floats, spans: 
 
 @njit
 def _steepest(gap: Floats, work: Floats, instant: float) -> float:
-    """The steepest slope from one instant's work to that of two requests; 0 where there is none."""
+    """Return the steepest slope from one instant's work to two requests' work, or 0."""
     found = 0.0
     for k in range(1, len(gap)):
         more = work[k - 1] + work[k] - instant
@@ -168,9 +168,9 @@ def _steepest(gap: Floats, work: Floats, instant: float) -> float:
 def _asked(
     d: Floats, p: Floats, done: npt.NDArray[np.bool_], count: int, rates: Floats, pair: Indices
 ) -> int:
-    """Rates to replay next, and the window after which each is the slope to the next; how many."""
+    """Fill in the next rates and the window that begins each slope; return their number."""
     lanes = 0
-    for k in range(count - 2, -1, -1):  # so that what is put in moves no pair to come
+    for k in range(count - 2, -1, -1):  # backwards, so that an insertion moves no later pair
         if not done[k] and lanes < LANES:
             rates[lanes], pair[lanes] = (p[k + 1] - p[k]) / (d[k + 1] - d[k]), k
             lanes += 1
@@ -187,8 +187,8 @@ def _put(
     length: float,
     brought: float,
 ) -> int:
-    """Put a window between window `k` and the next, if it lies above both; how many there are. With
-    k = -1 its place is looked for."""
+    """Put a window between window `k` and the next, if it is above both; return the number of
+    windows. With k = -1 its place is searched."""
     if k < 0:
         k = 0
         while k < count - 2 and d[k + 1] <= length:
@@ -206,16 +206,16 @@ def _put(
 
 @njit
 def windows(t: Floats, w: Floats, before: Floats) -> tuple[Floats, Floats, bool]:
-    """The hull of all windows of a trace.
+    """Return the hull of all windows of a trace.
 
     Args:
         t: seconds [n], never falling.
-        w: work of each, above 0.
-        before: all work before each, and of all [n + 1].
+        w: work of each request, above 0.
+        before: all work before each request, and the total [n + 1].
 
     Returns:
-        Durations and work of windows on the hull, durations rising, and whether these are all: not
-        where there are too many (`MOST`).
+        Durations and work of windows on the hull, durations rising, and True if these are all:
+        False if there are too many (`MOST`).
     """
     n = len(t)
     segments = (n + SEGMENT - 1) // SEGMENT
@@ -233,7 +233,7 @@ def windows(t: Floats, w: Floats, before: Floats) -> tuple[Floats, Floats, bool]
     mean, top = p[1] / d[1], _steepest(gap, work, p[0])
     count, replays, lanes = 2, 0, 0
     if top > 2 * mean:
-        lanes = LANES  # anything will do to begin with
+        lanes = LANES  # any rates will do at first
         for q in range(LANES):
             rates[q], pair[q] = mean * (top / mean) ** (q / (LANES - 1)), -1
     else:

@@ -1,8 +1,8 @@
 """Ceph's own `osd reweight-by-utilization`, the paper's second baseline (section V-B).
 
-The command is given once an interval, with Ceph's defaults (mon_reweight_max_change 0.05,
-mon_reweight_max_osds 4, overload 120 percent). It weighs disk *usage*, so a hotspot that uses no
-space leaves it without anything to do; the journal's effects tell how many weights changed.
+The command runs once an interval, with Ceph's defaults (mon_reweight_max_change 0.05,
+mon_reweight_max_osds 4, overload 120 percent). It weighs disk *usage*, so it does nothing about a
+hotspot that uses no space. The journal's effects show how many weights changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testbed.stores.contract import (
 
 @dataclass(frozen=True)
 class Parameters:
-    """The command's arguments."""
+    """Arguments of the command."""
 
     oload: int = integer(120, 101, 1000, "use above this percentage of the mean is overload")
     max_change: float = number(0.05, 0.001, 1, "largest change of a weight at a time")
@@ -32,7 +32,7 @@ class Parameters:
 
 
 class Reweight:
-    """The same command every interval."""
+    """Policy that gives the same command every interval."""
 
     name = "reweight"
     needs = Needs(frozenset({OSDS}), frozenset({REWEIGHT_BY_UTILIZATION}))
@@ -41,19 +41,19 @@ class Reweight:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
-        """The command's arguments."""
+        """Return the command's arguments."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """The command."""
+        """Return the command."""
         p = self._p
         return state, [ReweightByUtilization(p.oload, p.max_change, p.max_osds)]
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Reweight:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     return Reweight(read(Parameters, "reweight", parameters))

@@ -1,1 +1,1 @@
-"""Fixed allocations that MOS is compared with."""
+"""Fixed allocations to compare MOS with."""

@@ -1,7 +1,7 @@
 """The baselines of sections 1 and 8.1: a fixed allocation, given out in the first epoch.
 
-What the allocations are is told by `controllers.microstores.baselines`. With ``keep`` nothing is
-changed at all: the microstores stay as they were deployed.
+`controllers.microstores.baselines` defines the allocations. With ``keep`` nothing changes: the
+microstores stay as deployed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMALL, LARGE = "small", "large"
 
 @dataclass(frozen=True)
 class Parameters:
-    """Which allocation, and who serves what."""
+    """The allocation, and the object sizes that each microstore serves."""
 
     allocation: str = choice(KEEP, (KEEP, *ALLOCATIONS), "what each microstore holds")
     serves: Mapping[str, object] = structure("{MICROSTORE: small or large}; {}: by their names")
@@ -38,12 +38,12 @@ class Parameters:
 
 
 class StaticMicrostores:
-    """Its memory: whether the allocation has been given out."""
+    """Fixed allocation. Its memory: True once the allocation has been given out."""
 
     name = NAME
 
     def __init__(self, parameters: Parameters) -> None:
-        """Raises UserError for microstores that serve something else."""
+        """Raise UserError for microstores that serve other sizes."""
         for store, sizes in parameters.serves.items():
             if sizes not in (SMALL, LARGE):
                 raise UserError(
@@ -59,15 +59,15 @@ class StaticMicrostores:
         return {RESOURCES, TENANTS} if self._p.allocation == DEFAULT else {RESOURCES}
 
     def parameters(self) -> Mapping[str, object]:
-        """Everything of `Parameters`."""
+        """Return every parameter in force."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """Not given out yet."""
+        """Return the state before the allocation."""
         return {"done": False}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """The allocation, once."""
+        """Return the allocation once."""
         seen = observation.microstores
         if seen is None or state["done"] or self._p.allocation == KEEP:
             return state, []
@@ -78,7 +78,7 @@ class StaticMicrostores:
         small = [name for name, sizes in serves.items() if sizes == SMALL]
         large = [name for name, sizes in serves.items() if sizes == LARGE]
         held = allocate(self._p.allocation, seen.total, seen.step, small, large)
-        # Who gives something up comes first.
+        # Microstores that lose something come first.
         before = {store.name: store.resources for store in seen.stores}
         order = sorted(held, key=lambda name: (before[name].within(held[name]), name))
         actions: list[Action] = [
@@ -90,7 +90,7 @@ class StaticMicrostores:
         return actions
 
     def _serves(self, store: str) -> str:
-        """What was said, or what the name says: one that has "large" in it is for large objects."""
+        """Return the given size, or the name's: "large" in the name means large objects."""
         given = self._p.serves.get(store)
         if given is not None:
             return str(given)
@@ -98,5 +98,5 @@ class StaticMicrostores:
 
 
 def create(parameters: Mapping[str, object], seed: int) -> StaticMicrostores:
-    """The policy; `seed` is not used."""
+    """Create the policy; `seed` is not used."""
     return StaticMicrostores(read(Parameters, NAME, parameters))

@@ -1,6 +1,6 @@
 """Ceph's balancer module in upmap mode: today's default in Ceph, as a baseline.
 
-It evens out the number of PGs on each OSD and knows nothing of load.
+It evens out the number of PGs on each OSD and ignores load.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from testbed.stores.contract import BALANCER, OSDS, Action, Needs, Observation, 
 
 @dataclass(frozen=True)
 class Parameters:
-    """None."""
+    """No parameters."""
 
 
 class Upmap:
-    """Switches the module on at the first step and leaves the rest to it."""
+    """Policy that switches the module on at the first step and leaves the rest to it."""
 
     name = "upmap"
     needs = Needs(frozenset({OSDS}), frozenset({BALANCER}))
 
     def parameters(self) -> Mapping[str, object]:
-        """None."""
+        """Return no parameters."""
         return mapping(Parameters())
 
     def initial(self) -> State:
-        """The module is not yet on."""
+        """Return the state with the module off."""
         return {"on": False}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """The switch, once."""
+        """Return the action that switches the module on, once."""
         return {"on": True}, [] if state["on"] else [SetBalancer("upmap")]
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Upmap:
-    """The policy; it has no parameters and `seed` is not used."""
+    """Create the policy; it has no parameters and does not use `seed`."""
     read(Parameters, "upmap", parameters)
     return Upmap()

@@ -32,7 +32,7 @@ class Report:
     Attributes:
         valid: nothing is violated (a plan may leave nodes hot that it names in `still_hot`).
         violations: one sentence each, at most SHOWN of a kind.
-        violations_total: how many there are.
+        violations_total: their number.
         hot_before, hot_after_swaps, hot_after: numbers of hot nodes; None where the plan cannot be
             applied so far.
         still_hot: hot nodes after the plan.
@@ -59,9 +59,9 @@ class Report:
 
 
 def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> Report:
-    """Apply `plan` to `instance` and say what it violates.
+    """Apply `plan` to `instance` and report its violations.
 
-    C1: no node is hot afterwards, but for those that the plan names in `still_hot`, which must have
+    C1: no node is hot afterwards, except those that the plan names in `still_hot`, which must have
     been hot before, and in the same dimensions; no swap makes a node hot that it loads. C2: no two
     replicas of a partition end up on one node or in one fault domain of any level (unless they
     were in one before). Replicas of a group change roles and move together. Ids are within range,
@@ -160,7 +160,7 @@ def _swaps(instance: Instance, plan: Plan, load: Floats, columns: Ints, report: 
 
 
 def _moves(instance: Instance, plan: Plan, report: Report) -> NDArray[np.int32]:
-    """[P, l], where replicas are in the end; checks objects and C2."""
+    """Return [P, l], the final nodes of replicas; checks objects and C2."""
     partition = plan.move_partition.astype(np.int64)
     replica = plan.move_replica.astype(np.int64)
     objects = partition * instance.replicas + replica
@@ -218,7 +218,7 @@ def _c1(instance: Instance, plan: Plan, hot_before: Bools, hot: Bools, report: R
 
 
 def _together(instance: Instance, final: NDArray[np.int32], columns: Ints, report: Report) -> None:
-    """Partitions of a group end on the same nodes, with the same roles."""
+    """Check that partitions of a group end on the same nodes, with the same roles."""
     if instance.group is None:
         return
     order = np.argsort(instance.group, kind="stable")
@@ -235,7 +235,7 @@ def _together(instance: Instance, final: NDArray[np.int32], columns: Ints, repor
 
 
 def _loads(instance: Instance, where: NDArray[np.int32], columns: Ints) -> Floats:
-    """[D, N] float64: each partition's primary load at its primary, the other at the others."""
+    """Return [D, N] float64: each partition's primary load at its primary, else the secondary."""
     load = np.zeros((instance.dimensions, instance.nodes))
     for first in range(0, instance.partitions, ROWS):
         rows = slice(first, first + ROWS)
@@ -252,7 +252,7 @@ def _loads(instance: Instance, where: NDArray[np.int32], columns: Ints) -> Float
 
 
 def _rows(array: NDArray[Any]) -> NDArray[Any]:
-    """[columns, length] of an array that has columns or none."""
+    """Return [columns, length] of an array that has columns or none."""
     return array[None] if array.ndim == 1 else array.T
 
 
@@ -284,7 +284,7 @@ Weights = NDArray[np.floating[Any]]
 def over_budget(
     instance: Instance, plan: Plan, load: Weights, columns: NDArray[Any]
 ) -> Iterator[str]:
-    """One sentence for each thing that is wrong.
+    """Yield one sentence for each violation.
 
     Args:
         instance, plan: the plan has rounds.

@@ -2,9 +2,9 @@
 
 1. Every partition's load is Pareto with the given tail exponent (P(load > x) = x^-tail); a
    secondary carries a part of it (one half: two reads to one write).
-2. Nodes lie uniformly in the unit square. With racks they are cut into compact racks of equal size
+2. Nodes are uniform in the unit square. With racks they are cut into compact racks of equal size
    and these into clusters, and a move costs as the tree's level that it crosses.
-3. Replicas lie on nodes drawn uniformly, no two of a partition in one fault domain.
+3. Replicas are on nodes drawn uniformly, no two of a partition in one fault domain.
 4. Capacities follow from the ratio of load to capacity: truncated lognormal, heavier in hot discs.
    The threshold that is stored is 0.7 of the capacity, as the paper calls nodes above 0.7 hot.
 5. With more dimensions than that (cpu): bandwidth is cpu times a lognormal factor, with the same
@@ -55,9 +55,9 @@ class Shape:
         discs, disc_area: number of hot discs, and the part of the square that they cover together.
         disc_median, disc_sigma: of the ratio within a hot disc; cut off at `ratio_max` too.
         racks: 0 for distances in the plane, else the number of racks.
-        domain: what a fault domain is; "nested": clusters of racks, and racks in them.
-        dimensions: how many of DIMENSIONS the load has.
-        group_size: partitions that lie together and form a group; 1 for none.
+        domain: kind of fault domain; "nested": clusters of racks, and racks in them.
+        dimensions: number of DIMENSIONS of the load.
+        group_size: partitions on the same nodes that form a group; 1 for none.
         sizes: True if the file holds the bytes of each replica.
     """
 
@@ -103,7 +103,7 @@ fits only beyond, where several cooler ones find room next door. Swaps are of no
 
 
 def shape(kind: str, nodes: int, partitions: int, **changes: object) -> Shape:
-    """The parameters of a kind, with `changes` that are not None."""
+    """Return the parameters of a kind, with `changes` that are not None."""
     if kind not in KINDS:
         raise UserError(f"kind {kind!r}: known are {', '.join(KINDS)}.")
     made = Shape(nodes, partitions, **KINDS[kind])  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def shape(kind: str, nodes: int, partitions: int, **changes: object) -> Shape:
 
 
 def checked(wanted: Shape) -> Shape:
-    """`wanted`, when an instance can be made so; UserError otherwise."""
+    """Return `wanted`; raise UserError if no such instance can be made."""
     least = {"nodes": 1, "partitions": 0, "replicas": 1, "discs": 0, "racks": 0}
     least |= {"dimensions": 1, "group_size": 1}
     for name, bound in least.items():
@@ -156,7 +156,7 @@ def _check_distributions(wanted: Shape) -> None:
 
 
 def generate(wanted: Shape, seed: int) -> Instance:
-    """An instance of that shape; the same seed gives the same one."""
+    """Return an instance of that shape; the same seed gives the same one."""
     checked(wanted)
     xy = _rng(seed, NODES).random((wanted.nodes, 2), dtype=np.float32)
     distance: Distance = Euclidean(xy)
@@ -195,7 +195,7 @@ def generate(wanted: Shape, seed: int) -> Instance:
 
 
 def _capacity(wanted: Shape, made: Instance, xy: Float32, seed: int, d: int) -> Float32:
-    """[N], the threshold of each node for loads of one dimension, the d-th."""
+    """Return [N], the threshold of each node for loads of one dimension, the d-th."""
     ratio = _ratios(wanted, xy, seed, d)
     load = initial_state(made).load
     # A node that happens to hold nothing gets the capacity of an average one.
@@ -218,7 +218,7 @@ def _with_dimension(wanted: Shape, made: Instance, xy: Float32, seed: int, d: in
 
 
 def _more_load(wanted: Shape, cpu: Float32, seed: int, d: int) -> Float32:
-    """[P], load of each primary in dimension d, 1 or 2."""
+    """Return [P], load of each primary in dimension d, 1 or 2."""
     found = np.empty(wanted.partitions, np.float32)
     for block, rows in _blocks(wanted.partitions):
         draws = _rng(seed, MORE_LOADS, d, block).standard_normal(rows.stop - rows.start)
@@ -239,7 +239,7 @@ def _blocks(rows: int) -> Iterator[tuple[int, slice]]:
 
 
 def _places(wanted: Shape, domain: Int32, seed: int) -> Int32:
-    """[P, l] nodes drawn uniformly; rows with a fault domain twice are drawn again."""
+    """Return [P, l] nodes drawn uniformly; rows with a fault domain twice are drawn again."""
     count = -(-wanted.partitions // wanted.group_size)
     found = np.empty((count, wanted.replicas), np.int32)
     for block, rows in _blocks(count):
@@ -276,7 +276,7 @@ def _distinct(rng: np.random.Generator, domain: Int32, replicas: int) -> Int32:
 
 
 def _racks(xy: Float32, racks: int) -> Racks:
-    """Strips of the square are clusters, their pieces racks: what is near is in one rack."""
+    """Cut the square into strips (clusters) and these into racks: near nodes share a rack."""
     nodes = len(xy)
     cluster_of_rack = _cluster_of_rack(racks)
     racks_in = np.bincount(cluster_of_rack)
@@ -296,18 +296,18 @@ def _racks(xy: Float32, racks: int) -> Racks:
 
 
 def _cluster_of_rack(racks: int) -> Int32:
-    """[racks], about as many clusters as there are racks in each."""
+    """Return [racks], about as many clusters as there are racks in each."""
     clusters = max(1, round(np.sqrt(racks)))
     return np.asarray((np.arange(racks) * clusters // racks).astype(np.int32))
 
 
 def _clusters(wanted: Shape, rack: Int32) -> Int32:
-    """[N, 2], cluster and rack of each node."""
+    """Return [N, 2], cluster and rack of each node."""
     return np.column_stack([_cluster_of_rack(wanted.racks)[rack], rack]).astype(np.int32)
 
 
 def _ratios(wanted: Shape, xy: Float32, seed: int, d: int) -> Float64:
-    """[N], load over capacity in dimension d: lognormal, cut off at `ratio_max`."""
+    """Return [N], load over capacity in dimension d: lognormal, cut off at `ratio_max`."""
     from scipy.special import ndtr, ndtri
 
     draws = _rng(seed, RATIOS, *([d] if d else [])).random(wanted.nodes)
@@ -329,7 +329,7 @@ def _ratios(wanted: Shape, xy: Float32, seed: int, d: int) -> Float64:
 
 
 def _centres(discs: int, radius: float, rng: np.random.Generator) -> list[Float64]:
-    """Centres of discs that lie within the square and, where there is room, apart."""
+    """Return centres of discs that lie within the square and, where there is room, apart."""
     margin = min(radius, 0.5)
     found: list[Float64] = []
     while len(found) < discs:

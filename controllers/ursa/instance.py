@@ -61,9 +61,9 @@ class Instance:
             (constraint C1), in any dimension.
         fault_domain: [N] or [N, levels], at least 0, column 0 the outermost; two replicas of a
             partition are never moved into one domain (constraint C2).
-        distance: what a move costs.
+        distance: cost of a move.
         dimension: names of the dimensions; empty when they have none.
-        group: [P], or None: partitions of one group lie on the same nodes and move together.
+        group: [P], or None: partitions of one group are on the same nodes and move together.
         size: [P], bytes of each replica of the partition (`bytes` in the file), or None.
         origin: [P, l], node from which a replica's data is copied when the replica moves; None: its
             own. What a move costs is counted from there. Stores are known where another replica
@@ -112,7 +112,7 @@ class Instance:
         return self.dimensions == 1 and self.levels == 1 and self.group is None
 
     def sender(self, partition: NDArray[np.integer], replica: NDArray[np.integer]) -> Int32:
-        """[M], node from which each of these replicas would be copied."""
+        """Return [M], node from which each of these replicas would be copied."""
         nodes = self.replica_node if self.origin is None else self.origin
         found: Int32 = nodes[partition, replica]
         return found
@@ -134,11 +134,11 @@ class Instance:
 
 
 def between(distance: Distance, source: NDArray[np.integer], to: NDArray[np.integer]) -> Float64:
-    """Cost of moving one object from node `source` to node `to`; the arrays broadcast."""
+    """Return cost of moving one object from node `source` to node `to`; the arrays broadcast."""
     if isinstance(distance, Euclidean):
         first = distance.node_xy[source].astype(np.float64)
         second = distance.node_xy[to].astype(np.float64)
-        # Not numpy.hypot: the plain formula is what a reader would check a cost with.
+        # Not numpy.hypot: a reader would check a cost with the plain formula.
         return np.asarray(np.sqrt(((first - second) ** 2).sum(axis=-1)))
     cost = distance.rack_distance[distance.rack[source], distance.rack[to]]
     return np.asarray(cost, dtype=np.float64)
@@ -175,7 +175,7 @@ class Nearest:
         return len(self.candidates)
 
     def query(self, sources: Int32, k: int) -> tuple[Int32, Float64]:
-        """The `k` nearest candidates of each source, nearest first.
+        """Return the `k` nearest candidates of each source, nearest first.
 
         A source that is a candidate itself finds itself too. Between nodes that are equally far
         the order is arbitrary but always the same.
@@ -196,7 +196,7 @@ class Nearest:
         return nodes, between(self._distance, np.asarray(sources)[:, None], nodes)
 
     def within(self, sources: Int32, radius: float) -> list[Int32]:
-        """For each source the candidates that cost at most `radius`, ascending by id."""
+        """Return, for each source, the candidates that cost at most `radius`, ascending by id."""
         if len(self.candidates) == 0 or len(sources) == 0:
             return [np.empty(0, np.int32) for _ in range(len(sources))]
         if isinstance(self._distance, Euclidean):
@@ -247,7 +247,7 @@ class Timer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add what the block takes to phase `name`."""
+        """Add the time of the block to phase `name`."""
         start = self._clock()
         try:
             yield
@@ -255,11 +255,11 @@ class Timer:
             self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - start
 
     def total(self) -> float:
-        """Seconds of all phases."""
+        """Return seconds of all phases."""
         return sum(seconds for name, seconds in self.seconds.items() if "." not in name)
 
     def left(self) -> float:
-        """Seconds left (0 when over); infinite without a limit."""
+        """Return seconds left (0 when over); infinite without a limit."""
         if self._limit_s is None:
             return float("inf")
         return max(0.0, self._limit_s - (self._clock() - self._start))
@@ -293,7 +293,7 @@ class Placement:
         move_to: [M], target node, or UNPLACED.
         lower_bound: certified least cost of placing *all* of the selection; None when the method
             proves none (or nothing that is certified was found in time).
-        notes: facts about the method that the summary repeats, such as whether it is optimal.
+        notes: facts about the method that the summary repeats, such as its optimality.
     """
 
     move_to: Int32
@@ -325,7 +325,7 @@ class Budget:
         max_moves: replicas.
         size: bytes.
         node_size: bytes that leave any one node, and bytes that come to it.
-        rounds: how many rounds a plan is made for at most.
+        rounds: most rounds that a plan is made for.
     """
 
     max_moves: int | None = None

@@ -1,4 +1,4 @@
-"""Instances and plans as .npz files, with one sentence for what is malformed.
+"""Instances and plans as .npz files, with one sentence for each mistake.
 
 `docs/ursa.md` describes the arrays, `docs/ursa-beyond.md` the optional ones: loads of several
 dimensions and nested fault domains are columns of the arrays that every instance has; names of
@@ -43,7 +43,7 @@ class Checks:
         self.where = where
 
     def ids(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Int32:
-        """`array` as int32; UserError when it holds anything but such whole numbers."""
+        """Return `array` as int32; raise UserError if it holds other numbers."""
         self._shape(name, array, dimensions)
         if array.dtype.kind not in "iu":
             raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be int32.")
@@ -55,7 +55,7 @@ class Checks:
         return np.ascontiguousarray(array, dtype=np.int32)
 
     def numbers(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Float32:
-        """`array` as float32; UserError when that changes a value, or one is not finite."""
+        """Return `array` as float32; raise UserError if a value would change or is not finite."""
         self._shape(name, array, dimensions)
         if array.dtype.kind not in "fiu":
             raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be float32.")
@@ -76,7 +76,7 @@ class Checks:
         return made
 
     def amounts(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Float32:
-        """`numbers` that are at least 0."""
+        """Return `numbers` that are at least 0."""
         made = self.numbers(name, array, dimensions)
         for rows in blocks(made):
             if (negative := made[rows] < 0).any():
@@ -84,14 +84,14 @@ class Checks:
         return made
 
     def length(self, name: str, array: NDArray[Any], wanted: int, why: str) -> None:
-        """UserError when `array` has another number of rows."""
+        """Raise UserError if `array` has another number of rows."""
         if len(array) != wanted:
             raise UserError(
                 f"{self.where}: {name} has {len(array)} entries; it must have {wanted} ({why})."
             )
 
     def below(self, name: str, array: Int32, count: int, what: str) -> None:
-        """UserError when an id is not 0 to `count` - 1."""
+        """Raise UserError if an id is not 0 to `count` - 1."""
         for rows in blocks(array):
             part = array[rows]
             # As unsigned numbers the negative ones are the largest: one comparison.
@@ -100,12 +100,12 @@ class Checks:
                 self._complain(name, array, rows, outside, allowed)
 
     def not_negative(self, name: str, array: Int32) -> None:
-        """UserError when an id is negative."""
+        """Raise UserError if an id is negative."""
         if (negative := array < 0).any():
             self._complain(name, array, slice(0, len(array)), negative, "at least 0")
 
     def distinct(self, replica_node: Int32) -> None:
-        """UserError when a partition has two replicas on one node."""
+        """Raise UserError if a partition has two replicas on one node."""
         for rows in blocks(replica_node):
             part = replica_node[rows]
             for second in range(1, part.shape[1]):
@@ -141,7 +141,7 @@ def blocks(array: NDArray[Any]) -> Iterator[slice]:
 
 
 MAX_REPLICAS = 127  # a column is an int8
-REASON = 160  # characters of what a library says of a damaged archive, which may quote all of it
+REASON = 160  # characters of a library's message on a damaged archive, which may quote all of it
 REQUIRED = ("replica_node", "primary_load", "secondary_load", "capacity", "fault_domain")
 DISTANCES = ("node_xy", "rack", "rack_distance")
 LIMITS = {"max_moves": "max_moves", "budget": "size", "node_budget": "node_size"}
@@ -154,13 +154,13 @@ def load_instance(path: Path) -> Instance:
     """Read and check an instance.
 
     Raises:
-        UserError: the file is no .npz archive, or what it holds is no instance.
+        UserError: the file is no .npz archive, or holds no instance.
     """
     return instance_from(_arrays(path, {*REQUIRED, *DISTANCES, *OPTIONAL}), str(path))
 
 
 def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
-    """The instance that these arrays are, checked; `where` is what an error names."""
+    """Return the checked instance of these arrays; `where` names it in errors."""
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise UserError(
@@ -215,7 +215,7 @@ def load_plan(path: Path) -> tuple[Plan, float | None]:
         instance is for `check` to say.
 
     Raises:
-        UserError: the file is no .npz archive, or what it holds is no plan.
+        UserError: the file is no .npz archive, or holds no plan.
     """
     where = str(path)
     arrays = _arrays(path, {*PLAN_ARRAYS, "still_hot", "cost", "move_round", *LIMITS})
@@ -380,7 +380,7 @@ LOADS = ("primary_load", "secondary_load", "capacity")
 
 
 def with_optional(made: Instance, check: Checks, arrays: Mapping[str, NDArray[Any]]) -> Instance:
-    """`made` with what is optional; a single column becomes none.
+    """Return `made` with what is optional; a single column becomes none.
 
     Raises:
         UserError: arrays that contradict each other, in one sentence.
@@ -400,7 +400,7 @@ def with_optional(made: Instance, check: Checks, arrays: Mapping[str, NDArray[An
 
 
 def spread_over(instance: Instance, level: int | None) -> Instance:
-    """The instance with one level of its fault domains, or all of them for None."""
+    """Return the instance with one level of its fault domains, or all of them for None."""
     if level is None:
         return instance
     if not 0 <= level < instance.levels:
@@ -414,7 +414,7 @@ def spread_over(instance: Instance, level: int | None) -> Instance:
 
 
 def optional_arrays(instance: Instance) -> dict[str, NDArray[Any]]:
-    """The optional arrays of a file that holds `instance`."""
+    """Return the optional arrays of a file that holds `instance`."""
     found: dict[str, NDArray[Any]] = {}
     if instance.dimension:
         found["dimension"] = np.array(instance.dimension)
@@ -475,7 +475,7 @@ def _names(made: Instance, check: Checks, names: NDArray[Any] | None) -> tuple[s
 
 
 def _groups(made: Instance, check: Checks, group: NDArray[Any] | None) -> Int32 | None:
-    """Partitions of a group lie on the same nodes, column by column."""
+    """Check that partitions of a group are on the same nodes, column by column."""
     if group is None:
         return None
     ids = check.ids("group", group, 1)

@@ -11,7 +11,7 @@ Memory of the policy (journalled with every step):
   target]`` in the order of application;
 - ``pinned``: PGs that this controller has swapped or moved;
 - ``expected``: load of each OSD that the last decision predicts, until it has been checked;
-- ``decision``: the last decision, in a dry run what would be done;
+- ``decision``: the last decision, in a dry run without its execution;
 - ``check``: measured and ``expected`` loads;
 - ``decisions``: number of decisions.
 """
@@ -51,9 +51,9 @@ LEADER, REPLICA = "leader", "replica"
 
 @dataclass(frozen=True)
 class Parameters:
-    """Thresholds of hot OSDs, costs of moves, and limits of what may be under way at a time.
+    """Thresholds of hot OSDs, costs of moves, and limits of concurrent actions.
 
-    Loads are operations a second, reads and writes weighted (section 5.2: w1 reads/s + w2
+    Loads are operations per second, reads and writes weighted (section 5.2: w1 reads/s + w2
     writes/s); a write loads every replica, a read the primary.
     """
 
@@ -96,13 +96,13 @@ Window = Mapping[str, Any]
 
 
 def empty_window() -> dict[str, Any]:
-    """Nothing sensed yet."""
+    """Return a window without measurements."""
     return {"seconds": 0.0, "pgs": {}, "osds": {}}
 
 
 def add_interval(window: Window, observation: Observation) -> dict[str, Any]:
-    """`window` with one more interval. What is absent from an interval counts as idle in it; one
-    in which no rate is known yet does not count."""
+    """Return `window` with one more interval. Anything absent from an interval counts as idle; an
+    interval without known rates does not count."""
     activity = observation.activity
     seconds = observation.interval_s
     if activity is None or not activity.pgs or seconds <= 0:
@@ -130,7 +130,7 @@ def _summed(
 
 
 def pg_loads(window: Window, parameters: Parameters) -> dict[str, tuple[float, float]]:
-    """(load at the primary, load at each other replica) by PG, weighted operations a second."""
+    """Return (load at the primary, at each other replica) by PG, weighted operations per second."""
     seconds = window["seconds"]
     found = {}
     for pg, (reads, writes) in window["pgs"].items():
@@ -140,7 +140,7 @@ def pg_loads(window: Window, parameters: Parameters) -> dict[str, tuple[float, f
 
 
 def osd_loads(window: Window, parameters: Parameters) -> dict[int, float]:
-    """Measured weighted operations a second of each OSD, those of its replicas included."""
+    """Return measured weighted operations per second of each OSD, including its replicas'."""
     seconds = window["seconds"]
     return {
         int(osd): (parameters.read_weight * reads + parameters.write_weight * writes) / seconds
@@ -156,7 +156,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An instance, and what its numbers stand for.
+    """Instance, and the meaning of its numbers.
 
     Attributes:
         instance: capacities are the threshold less `fixed`.
@@ -182,13 +182,13 @@ def build(
     ours: Collection[str],
     parameters: Parameters,
 ) -> Problem | None:
-    """The problem that `observation` poses; None where nothing can be moved or compared.
+    """Return the problem that `observation` poses; None where nothing can be moved or compared.
 
     Args:
         observation: OSDs and PGs.
         loads: (primary, secondary) by PG, see `loads.pg_loads`.
         measured: load by OSD, see `loads.osd_loads`.
-        ours: PGs whose upmap is this controller's.
+        ours: PGs with an upmap of this controller.
         parameters: thresholds and costs.
     """
     nodes = sorted((osd for osd in observation.osds if osd.up and osd.in_), key=lambda o: o.id)
@@ -243,8 +243,8 @@ def _primary_first(pg: Pg, index: Mapping[int, int]) -> list[int]:
 
 
 def _senders(replicas: Int32, hot: NDArray[np.bool_]) -> Int32:
-    """[P, l], who sends when a replica moves: of its group the first whose node is not hot, who
-    therefore stays; `planning` has the role go to it. Where all are hot, the leader or the next."""
+    """Return [P, l], the sender when a replica moves: the first of its group on a cold node, which
+    therefore stays; `planning` gives it the role. If all are hot, the leader or the next."""
     rows = np.arange(len(replicas))
     origin = np.repeat(replicas[:, :1], replicas.shape[1], axis=1)
     origin[:, 0] = replicas[:, min(1, replicas.shape[1] - 1)]
@@ -261,7 +261,7 @@ def _fixed(
     index: Mapping[int, int],
     free: set[str],
 ) -> tuple[Float64, Float64]:
-    """([N] load of all PGs, [N] load of those that may not be moved)."""
+    """Return ([N] load of all PGs, [N] load of those that may not be moved)."""
     attributed, fixed = np.zeros(len(index)), np.zeros(len(index))
     for pg in sorted(observation.pgs, key=lambda pg: pg.id):
         primary, secondary = loads.get(pg.id, (0.0, 0.0))
@@ -281,7 +281,7 @@ def _threshold(attributed: Float64, parameters: Parameters) -> float:
 
 
 def _carried(replicas: Int32, pair: Float32, nodes: int) -> Float64:
-    """[N], load of what may be moved."""
+    """Return [N], load of movable PGs."""
     carried = np.zeros(nodes)
     for column in range(replicas.shape[1]):
         weights = pair[:, 0 if column == 0 else 1].astype(np.float64)
@@ -290,7 +290,7 @@ def _carried(replicas: Int32, pair: Float32, nodes: int) -> Float64:
 
 
 def _float32_from_above(values: Float64) -> Float32:
-    """Rounded up, so that a node that is full to the brim does not become hot by rounding."""
+    """Round up, so that a completely full node does not become hot by rounding."""
     rounded = values.astype(np.float32)
     low = rounded.astype(np.float64) < values
     rounded[low] = np.nextafter(rounded[low], np.float32(np.inf))
@@ -304,7 +304,7 @@ def _domain_ids(nodes: list[Osd], kind: str) -> Int32:
 
 
 def _distance(nodes: list[Osd], parameters: Parameters) -> Racks:
-    """Cost by host: within one, within its rack, beyond. OSDs of no rack are in one together."""
+    """Return costs by host: within it, within its rack, beyond. OSDs without rack share one."""
     hosts = sorted({(osd.rack, osd.node) for osd in nodes})
     number = {host: place for place, host in enumerate(hosts)}
     racks = np.array([rack for rack, _ in hosts])
@@ -325,9 +325,9 @@ class Decision:
     Attributes:
         swaps: (PG, the OSD that becomes its primary), in the order of application.
         moves: (PG, from OSD, to OSD), in the order of application.
-        leads: (PG, OSD that is to lead it before a replica leaves): Ceph copies from leaders. Only
-            of PGs whose replicas' loads are alike.
-        expected: load of each OSD when all is done.
+        leads: (PG, OSD that must lead it before a replica leaves): Ceph copies from leaders. Only
+            for PGs with replicas of similar load.
+        expected: load of each OSD after all actions.
         words: JSON-able facts for the journal.
     """
 
@@ -339,7 +339,7 @@ class Decision:
 
 
 def plan_for(problem: Problem, method: str, seed: int) -> Decision:
-    """Swaps and moves that relieve the hot OSDs of `problem`, by `method` of the planner.
+    """Return swaps and moves that relieve the hot OSDs of `problem`, by `method` of the planner.
 
     Many plans cost the same where distance has few values, and which of them a solver finds
     depends on its version. So where the plan that needs no solver (`greedy`) is as good as
@@ -356,7 +356,7 @@ def plan_for(problem: Problem, method: str, seed: int) -> Decision:
 
 
 def _plan(problem: Problem, method: str, seed: int) -> Plan:
-    # A clock that stands still: what is decided must not depend on how fast this machine is.
+    # A clock that stands still: the decision must not depend on how fast this machine is.
     return plan(problem.instance, method, timer=Timer(lambda: 0.0), seed=seed)
 
 
@@ -407,7 +407,7 @@ def _decision_of(problem: Problem, found: Plan, bound: object) -> Decision:
 
 
 def _load(problem: Problem, primary: NDArray[np.int8], place: Int32) -> Float64:
-    """[N], load of what may be moved under other roles and places."""
+    """Return [N], load of movable PGs under other roles and places."""
     instance = problem.instance
     load = np.zeros(instance.nodes)
     for column in range(instance.replicas):
@@ -431,8 +431,8 @@ class Step:
 
 
 def queue_of(decision: Decision, parameters: Parameters) -> list[list[Any]]:
-    """A decision as a queue, without what must never be given out: that would wait for good, and
-    keep the rest waiting."""
+    """Return a decision as a queue, without items that must never be given out: these would wait
+    forever and block the rest."""
     swaps: list[tuple[str, int]] = []
     moves = decision.moves if parameters.max_moves else ()
     if parameters.max_swaps:
@@ -442,7 +442,7 @@ def queue_of(decision: Decision, parameters: Parameters) -> list[list[Any]]:
 
 
 def is_whole(decision: Decision, parameters: Parameters) -> bool:
-    """True if all of a decision that shifts load may be given out."""
+    """Return True if all of a decision that shifts load may be given out."""
     swapped = not decision.swaps or parameters.max_swaps > 0
     return swapped and (not decision.moves or parameters.max_moves > 0)
 
@@ -453,7 +453,7 @@ def give_out(
     under_way: Collection[str],
     parameters: Parameters,
 ) -> Step:
-    """The next actions of `queue`.
+    """Return the next actions of `queue`.
 
     All swaps that fit `max_swaps` go out together, as one map epoch; moves only when no swap is
     left, at most `max_moves` a step, and one of a PG. The bytes of all PGs that are on their way,
@@ -514,7 +514,7 @@ def _moves(
 
 
 def _allowed(item: Item, pg: Pg, osds: Mapping[int, Osd], parameters: Parameters) -> bool:
-    """True if the store, as it is now, still allows an item: C2 included."""
+    """Return True if the store, as it is now, still allows an item: C2 included."""
     if item[0] == "swap":
         return item[2] in pg.up and item[2] in osds and item[2] != pg.primary
     source, target = item[2], item[3]
@@ -548,11 +548,11 @@ class Steering:
         self._seed = seed
 
     def parameters(self) -> Mapping[str, object]:
-        """Everything of `Parameters`."""
+        """Return every parameter in force."""
         return mapping(self._p)
 
     def initial(self) -> State:
-        """Nothing measured, nothing decided."""
+        """Return the state before any measurement or decision."""
         return {
             "window": empty_window(),
             "queue": [],
@@ -564,7 +564,7 @@ class Steering:
         }
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """Goes on with what was decided, or waits, or measures, or decides anew."""
+        """Continue the queue, or wait, or measure, or decide anew."""
         after: dict[str, Any] = dict(state) | {"check": None}
         upmapped = {pg.id for pg in observation.pgs if pg.upmap}
         after["pinned"] = [pg for pg in state["pinned"] if pg in upmapped]
@@ -589,14 +589,14 @@ class Steering:
         after["pinned"] = sorted({*after["pinned"], *touched})
         after["window"] = empty_window()
         if step.dropped:
-            # What was predicted cannot come about any more.
+            # The prediction cannot come true any more.
             after["expected"] = None
         return after, step.actions
 
     def _anew(
         self, after: dict[str, Any], observation: Observation
     ) -> tuple[State, Sequence[Action]]:
-        """Check the last decision against what has been measured since, then decide."""
+        """Check the last decision against the measurements since, then decide."""
         window = after["window"]
         measured = osd_loads(window, self._p)
         by_pg = pg_loads(window, self._p)
@@ -625,7 +625,7 @@ class Steering:
 def _check(
     expected: Mapping[str, float] | None, measured: Mapping[int, float], threshold: float
 ) -> dict[str, Any] | None:
-    """Predicted and measured load of each OSD, and the largest difference in thresholds."""
+    """Return predicted and measured load of each OSD, and the largest difference in thresholds."""
     if expected is None or not measured:
         return None
     pairs = {

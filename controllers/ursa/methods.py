@@ -1,4 +1,4 @@
-"""The methods by name: what decides where objects go, and whether it also decides which leave.
+"""The methods by name: they choose the targets of objects, and some also the objects.
 
 A *placer* is ``place(instance, state, selection, request) -> Placement``: the selection is
 highest-load-first, `state` is after the swaps and still counts the selected objects where they are.
@@ -61,7 +61,7 @@ class Method:
     arguments: Mapping[str, object] = field(default_factory=dict)
 
     def load(self) -> Any:
-        """The function."""
+        """Load the method's function."""
         found = getattr(
             importlib.import_module(f"controllers.ursa.place.{self.module}"), self.function
         )

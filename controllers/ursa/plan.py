@@ -1,4 +1,4 @@
-"""From an instance to a plan: loads, swaps, selection, placement, and what is said about it."""
+"""From an instance to a plan: loads, swaps, selection, placement, and its summary."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Selector = Callable[[Instance, State], Selection]
 def checked(
     method: str | Method, *, seed: int, max_move_cost: float | None, success: float
 ) -> Method:
-    """The method, once it and the parameters of `plan` are known to be good.
+    """Return the method, once it and the parameters of `plan` are known to be good.
 
     Raises:
         UserError: an unknown method or a parameter out of range.
@@ -87,9 +87,9 @@ def plan(
         select: the objects that leave, for methods that do not choose them (figure 8 compares two
             ways). What fits nowhere is replaced highest-load-first whatever it is.
         state: loads and primaries where these are known already; it is changed.
-        gather: finds the objects of hot nodes, to replace what fits nowhere.
+        gather: finds the objects of hot nodes, to replace objects that fit nowhere.
         swap: the swap phase, called as `swap.swap_phase` is.
-        budget: of what may be moved; see `methods.BEYOND`.
+        budget: limits of moves; see `methods.BEYOND`.
 
     Returns:
         The plan with its summary; `run.plan_file` adds `peak_rss_mib`.
@@ -143,7 +143,7 @@ def plan(
     # (The bound of any plan counts from the replicas themselves.)
     any_bound = chosen.kind == "mover" and instance.origin is None
     if bound is None and any_bound and not len(still_hot):
-        # No part of the decision: what baselines that prove nothing are measured against.
+        # No part of the decision: the reference for baselines that prove nothing.
         from controllers.ursa.place.bounds import any_plan_bound
 
         bound = any_plan_bound(instance, state, request)
@@ -207,7 +207,7 @@ def _place(
 def _rescue(
     instance: Instance, state: State, request: Request, moves: MoveList, notes: dict[str, object]
 ) -> MoveList:
-    """Moves that leave fewer nodes hot than `moves` where there are any."""
+    """Return moves that leave fewer nodes hot than `moves` where there are any."""
     from controllers.ursa.place.exact import Pairs, rescued
 
     number = moves.partition.astype(np.int64) * instance.replicas + moves.replica

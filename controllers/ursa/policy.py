@@ -13,5 +13,5 @@ from controllers.ursa.live import Parameters, Steering
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Steering:
-    """The policy: ALP decides where objects go."""
+    """Return the policy: ALP decides where objects go."""
     return Steering("ursa", "alp", read(Parameters, "ursa", parameters), seed)

@@ -59,7 +59,7 @@ def plan_file(
 def budget_of(
     max_moves: int | None, size: float | None, node_size: float | None, rounds: int
 ) -> Budget | None:
-    """The budget that options ask for; None without any."""
+    """Return the budget that options ask for; None without any."""
     if max_moves is None and size is None and node_size is None:
         if rounds != 1:
             raise UserError(
@@ -110,7 +110,7 @@ def generate_file(
     """Write an instance; numbers may end in K or M.
 
     Args:
-        out: the file; None for a name made of what is asked for, in the working directory.
+        out: the file; None for a name made from the parameters, in the working directory.
         kind, nodes, partitions, seed: see `generate`.
         changes: further parameters of `generate.Shape`; None leaves the kind's.
 
@@ -159,7 +159,7 @@ def warm_up_general(
     max_move_cost: float | None = None,
     budget: Budget | None = None,
 ) -> None:
-    """As `warm_up`, for instances like that one: loads of groups are of another type."""
+    """Warm up as `warm_up`, for instances like this: loads of groups have another type."""
     group_size = 1 if like.group is None else 2
     wanted = shape("s1", 12, 240, dimensions=2, group_size=group_size, sizes=True, **TIGHT)
     timer = Timer(time.perf_counter, WARM_LIMIT_S)
@@ -168,7 +168,7 @@ def warm_up_general(
 
 
 def warm_instances() -> list[Instance]:
-    """Both kinds of distance; swaps leave nodes hot, and these can be relieved by moves."""
+    """Return instances of both distances; swaps leave nodes hot, and moves can relieve these."""
     shapes = [shape("s1", 12, 240, racks=racks, **TIGHT) for racks in (0, 4)]
     return [generate(wanted, seed=14) for wanted in shapes]
 
@@ -188,7 +188,7 @@ def compare_file(
     seed: int = 0,
     max_move_cost: float | None = None,
 ) -> list[dict[str, object]]:
-    """As `compare`, for a file."""
+    """Compare as `compare`, for a file."""
     if time_limit_s is not None and not time_limit_s > 0:
         raise UserError(f"time-limit {time_limit_s}: it must be above 0 seconds.")
     return compare(
@@ -208,13 +208,13 @@ def compare(
     seed: int = 0,
     max_move_cost: float | None = None,
 ) -> list[dict[str, object]]:
-    """For each method cost, moves, nodes still hot, lower bound, seconds and notes.
+    """Return cost, moves, hot nodes, lower bound, seconds and notes for each method.
 
-    `saved` is the part of the first method's cost that is spared; None where either leaves nodes
-    hot that the other one does not, or the first costs nothing. With `joint` among the methods,
+    `saved` is the saved part of the first method's cost; None if one of them leaves nodes hot that
+    the other does not, or the first costs nothing. With `joint` among the methods,
     `above_joint_bound` is the part by which the cost is above the bound on every choice of objects
-    that leave hot nodes for nodes with room: what ALP chooses from. Plans that move other objects
-    besides can be below it.
+    that leave hot nodes for nodes with room: ALP chooses among these. Plans that also move other
+    objects can be below it.
     """
     found: list[dict[str, object]] = []
     for method in methods:
@@ -241,7 +241,7 @@ def compare(
 
 
 def _joint_bound(row: dict[str, object]) -> float:
-    """On every choice of objects of hot nodes; 0 where the method proves none."""
+    """Return the bound on every choice of objects of hot nodes; 0 if the method proves none."""
     notes = row["notes"]
     bound = notes.get("hot_nodes_only_bound") if isinstance(notes, dict) else None
     return 0.0 if bound is None else float(bound)

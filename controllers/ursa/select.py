@@ -1,8 +1,8 @@
 """Phase 1 of section 3.2, which objects leave hot nodes, and the last phase: an order of moves.
 
-`select_and_place` repeats selection and placement for what fits nowhere. The functions on moves
-serve every method: none in vain, none that heats, an order to apply. Loads are of one dimension,
-[N] and [M], or of several, [N, D] and [M, D].
+`select_and_place` repeats selection and placement for objects that fit nowhere. The functions on
+moves serve every method: no useless moves, no moves that heat, an order to apply. Loads have one
+dimension, [N] and [M], or several, [N, D] and [M, D].
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class MoveList:
-    """Moves with what is looked up for each: all arrays [M], `load` [M] or [M, D]."""
+    """Moves with looked-up values for each: all arrays [M], `load` [M] or [M, D]."""
 
     partition: Int32
     replica: NDArray[np.int8]
@@ -77,7 +77,7 @@ class MoveList:
 
 
 def move_list(instance: Instance, state: State, moves: Moves) -> MoveList:
-    """The moves of a method that selects by itself."""
+    """Return the moves of a method that selects by itself."""
     source = instance.replica_node[moves.partition, moves.replica]
     return MoveList(
         partition=moves.partition.astype(np.int32),
@@ -90,7 +90,7 @@ def move_list(instance: Instance, state: State, moves: Moves) -> MoveList:
 
 
 def placed_moves(instance: Instance, selection: Selection, placement: Placement) -> MoveList:
-    """The objects of a selection that found a node."""
+    """Return the objects of a selection that found a node."""
     placed = placement.move_to != UNPLACED
     to = placement.move_to[placed].astype(np.int32)
     source = selection.node[placed]
@@ -109,7 +109,7 @@ def placed_moves(instance: Instance, selection: Selection, placement: Placement)
 
 
 def load_after(load: Float64, moves: MoveList) -> Float64:
-    """[N] or [N, D], loads when all is moved."""
+    """Return [N] or [N, D], loads when all is moved."""
     if load.ndim == 1:
         gone = np.bincount(moves.source, moves.load, len(load))
         come = np.bincount(moves.to, moves.load, len(load))
@@ -121,7 +121,7 @@ def load_after(load: Float64, moves: MoveList) -> Float64:
 
 
 def hot_after(nodes: Nodes, moves: MoveList) -> Bools:
-    """[N] or [N, D], where nodes are above their threshold when all is moved."""
+    """Return [N] or [N, D], where nodes are above their threshold when all is moved."""
     after = load_after(nodes.load, moves)
     return np.asarray(after - nodes.capacity > ROUNDING * np.maximum(nodes.load, after))
 
@@ -166,7 +166,7 @@ def _less_vain(nodes: Nodes, moves: MoveList) -> MoveList:
 
 
 def in_order(nodes: Nodes, moves: MoveList) -> MoveList:
-    """The moves so that each finds room, and no replica of its partition, where it goes.
+    """Return the moves so that each finds room, and no replica of its partition, where it goes.
 
     A move into a node that itself has to be relieved comes after enough of that node's moves; one
     into a fault domain that another replica of the partition leaves, after that. Where moves wait
@@ -186,7 +186,7 @@ def in_order(nodes: Nodes, moves: MoveList) -> MoveList:
         mates.setdefault(int(moves.partition[m]), []).append(int(m))
 
     def clear(m: np.int64) -> bool:
-        """True if no other replica that moves is where it and this one may not meet."""
+        """Return True if no other replica that moves is where it and this one may not meet."""
         here, to = nodes.domain[moves.source[m]], nodes.domain[moves.to[m]]
         for other in mates.get(int(moves.partition[m]), []):
             if other != m:
@@ -214,13 +214,13 @@ def in_order(nodes: Nodes, moves: MoveList) -> MoveList:
 
 
 def _times(moves: MoveList) -> Ids:
-    """[M], how many replicas of the move's partition move."""
+    """Return [M], number of moving replicas of the move's partition."""
     _, index, times = np.unique(moves.partition, return_inverse=True, return_counts=True)
     return times[index]
 
 
 def _rows(values: Bools) -> Bools:
-    """[M, D], of [M] or [M, D]."""
+    """Return [M, D], of [M] or [M, D]."""
     return values.reshape(len(values), -1 if len(values) else 1)
 
 
@@ -230,7 +230,7 @@ def highest_load_first(
     stay: NDArray[np.int64] | None = None,
     gather: Gather = objects_on,
 ) -> Selection:
-    """The fewest objects that make each hot node cold, heaviest first.
+    """Return the fewest objects that make each hot node cold, heaviest first.
 
     The last object of a node is trimmed: it is the lightest that suffices after the others, so
     that no object is selected in vain and the targets have to carry as little as possible.
@@ -245,7 +245,7 @@ def highest_load_first(
 
 
 def random_objects(instance: Instance, state: State, seed: int) -> Selection:
-    """Objects of each hot node in random order until it is cold (figure 8's other strategy)."""
+    """Return each hot node's objects in random order until it is cold (figure 8's other way)."""
     rng = np.random.Generator(np.random.PCG64(seed))
     return _select(instance, state, None, rng, objects_on)
 
@@ -253,7 +253,7 @@ def random_objects(instance: Instance, state: State, seed: int) -> Selection:
 def object_id(
     instance: Instance, partition: NDArray[np.integer], replica: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """One number for an object: its place in the flat `replica_node`."""
+    """Return one number for an object: its place in the flat `replica_node`."""
     return partition.astype(np.int64) * instance.replicas + replica
 
 
@@ -292,7 +292,7 @@ def _select(
 
 
 def _needed(loads: Float64, kept: float, capacity: float, *, trim: bool) -> NDArray[np.int64]:
-    """Positions of the first objects that have to go so that the rest is at most `capacity`.
+    """Return positions of the first objects that have to go so that the rest is at most `capacity`.
 
     What remains is summed from the last to the first, so that nothing remains of nothing: taking
     loads away from a sum would leave its rounding errors.
@@ -300,7 +300,7 @@ def _needed(loads: Float64, kept: float, capacity: float, *, trim: bool) -> NDAr
     remaining = np.concatenate([np.cumsum(loads[::-1])[::-1], [0.0]]) + kept
     fits = remaining <= capacity
     if not fits.any():
-        return np.empty(0, np.int64)  # what has to stay is too much: moving others is in vain
+        return np.empty(0, np.int64)  # the immovable load is too high: moving others is in vain
     count = int(np.argmax(fits))
     take = np.arange(count)
     if trim and count:
@@ -324,7 +324,7 @@ class Phases:
     Attributes:
         select: (loads, objects that stay): the selection; no objects at first.
         place: (loads, selection): where it goes.
-        listed: the moves of what found a node.
+        listed: the moves of objects that found a node.
         replicas: of a partition; an object is number `partition * replicas + replica`.
     """
 
@@ -349,7 +349,7 @@ def select_and_place(nodes: Nodes, phases: Phases, timer: Timer) -> Result:
         moves = without_heating(nodes, moves)
         rest = load_after(nodes.load, moves)
         with timer.phase("select"):
-            # Every object of partitions of which one has moved: placers see where replicas were.
+            # Every object of partitions with a moved one: placers must see where replicas were.
             moved = moves.partition.astype(np.int64)[:, None] * phases.replicas
             moved = (moved + np.arange(phases.replicas)).ravel()
             selection = phases.select(rest, np.sort(np.concatenate([*unplaced, moved])))
@@ -372,7 +372,7 @@ def _unplaced(selection: Selection, placement: Placement, replicas: int) -> Ids:
 
 
 def gap(cost: float, bound: float | None, still_hot: int) -> float | None:
-    """Return the part of the bound by which the cost is above it; None when that says nothing."""
+    """Return the part of the bound by which the cost is above it; None if it has no meaning."""
     if bound is None or still_hot:
         return None
     if bound <= 0:

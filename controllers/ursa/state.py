@@ -29,21 +29,21 @@ class State:
     load: Float64
 
     def hot(self, instance: Instance) -> NDArray[np.bool_]:
-        """[N], nodes above their threshold."""
+        """Return [N], nodes above their threshold."""
         return self.load > instance.capacity
 
     def copy(self) -> State:
-        """One that can be changed on its own."""
+        """Return a copy that can be changed on its own."""
         return State(self.primary.copy(), self.load.copy())
 
 
 def chunks_of(rows: int) -> int:
-    """Into how many parts work on so many rows is split, whatever the machine."""
+    """Return the number of parts for work on these rows; it is the same on every machine."""
     return 1 if rows < SMALL else CHUNKS
 
 
 def initial_state(instance: Instance) -> State:
-    """Column 0 is primary everywhere; loads in one pass over the replicas, in parallel."""
+    """Return the first state: column 0 is primary; loads take one parallel pass of replicas."""
     partitions, nodes = instance.partitions, instance.nodes
     chunks = chunks_of(partitions)
     partial = np.zeros((chunks, nodes))
@@ -83,7 +83,7 @@ def _add_loads(
 def object_load(
     instance: Instance, state: State, partition: Int32, replica: NDArray[np.integer]
 ) -> Float64:
-    """[M], the load of objects in their present role."""
+    """Return [M], the load of objects in their present role."""
     is_primary = state.primary[partition] == replica
     loads = np.where(
         is_primary, instance.primary_load[partition], instance.secondary_load[partition]
@@ -171,10 +171,10 @@ def places(slot: Int32, count: int) -> tuple[Ints, Ints]:
 
 
 def heaviest_first(values: Float32, start: Ints) -> Ints:
-    """Positions of each group by descending value, equal ones by ascending position.
+    """Return positions of each group by descending value, equal ones by ascending position.
 
     Args:
-        values: [G], float32, already in groups; what is below 0 counts as 0.
+        values: [G], float32, already in groups; values below 0 count as 0.
         start: where groups start, as from `group_by_node`.
     """
     keys = sorted_keys(values, start)
@@ -183,7 +183,7 @@ def heaviest_first(values: Float32, start: Ints) -> Ints:
 
 
 def sorted_keys(values: Float32, start: Ints, front: int | None = None) -> UInt64:
-    """Keys that ascend within each group as values descend; their low half is the position.
+    """Return keys that ascend within each group as values descend; their low half is the position.
 
     With `front`, the least so many keys of each group come first, in order, and the others after
     them in any order.

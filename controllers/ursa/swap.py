@@ -1,8 +1,8 @@
 """The swap phase: roles change before data moves (section 3, first paragraphs).
 
 "We can iteratively swap the primaries in the hottest node and the secondaries in the cold node
-until no swap operation is applicable." The hottest node is the one whose load is highest against
-its threshold. It gives away the primary whose role is heaviest (primary minus secondary load), to
+until no swap operation is applicable." The hottest node has the highest load relative to its
+threshold. It gives away the primary with the heaviest role (primary minus secondary load), to
 the secondary with the most room, until it is cold: so the fewest roles change. A swap that would
 make the receiving node hot is not applicable.
 """
@@ -58,9 +58,9 @@ def swap_phase(
     Args:
         instance: the problem.
         state: loads and primaries, changed in place.
-        success: part of the replicas whose swap succeeds. The paper's evaluation takes 0.9: a
-            secondary that is out of date cannot become primary, and is found to be so by trying.
-        seed: which replicas are out of date: a property of the replica, not of the order.
+        success: part of the replicas with a successful swap. The paper's evaluation takes 0.9: an
+            outdated secondary cannot become primary, which only a trial shows.
+        seed: chooses the outdated replicas: a property of the replica, not of the order.
         gather: finds the objects of hot nodes.
         front: candidates of a node that are sorted at first, the others only when the node needs
             them; None for all. Fewer are quicker where nodes give away a few roles each.
@@ -83,7 +83,7 @@ def swap_phase(
     keys = sorted_keys(shed.astype(np.float32), start, front)
     others = np.empty((len(keys) if front is None else 0, instance.replicas - 1), np.int32)
     if front is None:
-        # Arranged in parallel in the order of trial: the swaps then read what lies side by side.
+        # Arranged in parallel in the order of trial: the swaps then read adjacent memory.
         tried = np.empty(len(keys), np.int32), np.empty(len(keys))
 
         def arrange(chunk: int) -> None:
@@ -138,7 +138,7 @@ def _fill(
 def up_to_date(
     partition: Int32, columns: NDArray[np.int8], success: float, seed: int
 ) -> NDArray[np.bool_]:
-    """[G, l-1], whether the secondary is up to date: a hash (splitmix64) of seed and object."""
+    """Return [G, l-1], True if a secondary is current: a hash (splitmix64) of seed and object."""
     offset = np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     bits: UInt64 = partition.astype(np.uint64)[:, None] * np.uint64(128) + columns.astype(np.uint64)
     bits = bits + offset

@@ -1,4 +1,4 @@
-"""Basis of the cells' models, and the choice of the model that fits a cell."""
+"""Base of the cells' models, and the choice of the model that fits a cell."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 class Cell(BaseModel):
-    """Parameters of one cell. Every kind adds a `controller` to them, a field or a property: the
-    name under which the engine counts the result. `ALLOWED` says in words which values a field may
-    have where its type does not."""
+    """Parameters of one cell. Every kind adds a `controller`, a field or a property: the name under
+    which the engine counts the result. `ALLOWED` gives the allowed values of a field in words if
+    its type does not."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,7 +30,7 @@ class Cell(BaseModel):
 
     @property
     def memory_mib(self) -> float:
-        """Memory that computing the cell takes at most, roughly; 0 for hardly any."""
+        """Rough upper bound of the memory to compute the cell; 0 for hardly any."""
         return 0.0
 
     def contents(self) -> str:
@@ -56,12 +56,12 @@ class Cell(BaseModel):
 
     @classmethod
     def stands_for(cls, _: Mapping[str, Any]) -> dict[str, str]:
-        """Return, by field, the name of the given value that it was made from."""
+        """Return, by field, the name of the given value behind it."""
         return {}
 
 
 class SizedCell(Cell):
-    """Parameters of which two, named by `SIZED`, may be given in one word: `size` (``1K-10K``).
+    """Parameters with two fields, named by `SIZED`, that one word `size` can give (``1K-10K``).
     `SIZE_EXAMPLE` is such a word."""
 
     SIZED: ClassVar[tuple[str, str]]
@@ -70,7 +70,7 @@ class SizedCell(Cell):
     @model_validator(mode="before")
     @classmethod
     def _without_size(cls, values: Any) -> Any:
-        """One cell has one way to be written: without `size`."""
+        """Replace `size` by the two fields, so that a cell has only one notation."""
         if not isinstance(values, Mapping) or SIZE not in values:
             return values
         plain = dict(values)
@@ -81,7 +81,7 @@ class SizedCell(Cell):
 
     @property
     def size(self) -> str:
-        """The size in one word: ``10K-10M``."""
+        """Size in one word: ``10K-10M``."""
         first, second = (getattr(self, name) for name in self.SIZED)
         return size_name(first, second)
 
@@ -158,8 +158,8 @@ class Cells(Generic[C]):
         """Return the model that fits a cell's values.
 
         Raises:
-            ValueError: a discriminating parameter is missing or has another value; names those
-                that are allowed.
+            ValueError: a discriminating parameter is missing or has another value; the message
+                names the allowed ones.
         """
         fitting, so_far = self.members, ""
         for name in self._by:
@@ -186,12 +186,12 @@ class Cells(Generic[C]):
         return {name: self._defaults[name] for name in names}
 
     def row(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a value for every parameter of the kind: that of the cell, else the default; None
-        for a parameter without default."""
+        """Return a value for every parameter of the kind: the cell's, else the default; None for a
+        parameter without default."""
         return {**self._defaults, **parameters}
 
     def current(self, older: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of a cell from when one model had those of all operations.
+        """Return the parameters of a cell from the time of one model for all operations.
 
         Raises:
             ValueError: see `model_of`.
@@ -202,10 +202,10 @@ class Cells(Generic[C]):
         }
 
     def _own(self, model: type[C], values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that are the model's.
+        """Return the values that belong to the model.
 
         Raises:
-            ValueError: another one would be without effect; says where it belongs.
+            ValueError: a value would have no effect; the message says where it belongs.
         """
         known = model.names()
         for name, value in values.items():
@@ -234,7 +234,7 @@ def _literals(model: type[Cell], name: str) -> tuple[Any, ...]:
 
 def _checked(model: type[C], values: Mapping[str, Any], where: str) -> C:
     for name, value in values.items():
-        # YAML's yes/no would pass for 1/0, and the other way round.
+        # YAML's yes/no would pass for 1/0, and vice versa.
         field = model.model_fields.get(name)
         if isinstance(value, bool) != (field is not None and field.annotation is bool):
             raise UserError(f"{where}: {name}: {value!r} is not allowed; {model.allowed(name)}.")

@@ -26,15 +26,14 @@ CONTROLLER_LEAD_INTERVALS = 2
 
 OPEN_LEAD_INTERVALS = 5
 """Control intervals in which a controller under open-loop writes measures before it decides: a
-group has few writes a second."""
+group has few writes per second."""
 
 HOT_NODES = 4
 HOT_SHARE = 0.2
 
 
 class DlrCell(Cell):
-    """One cell on a store. On the ground sim `osds` makes the store in another size than the
-    spec's."""
+    """Cell on a store. On the ground sim, `osds` overrides the spec's store size."""
 
     ALLOWED: ClassVar[Mapping[str, str]] = {
         "controller": "the name of a controller's folder",
@@ -51,12 +50,12 @@ class DlrCell(Cell):
     osds: int | None = Field(default=None, ge=2, le=10_000)
 
     def hot_count(self, nodes: int) -> int:
-        """Return how many of `nodes` OSD nodes are hot at a time; at least one of a share."""
+        """Return the number of `nodes` (OSD nodes) that are hot at a time, at least one."""
         raise NotImplementedError
 
     def lead_s(self, time_scale: float) -> float:
-        """Return the seconds in which the controller runs before the workload. There is nothing to
-        wait for without disturbance and controller."""
+        """Return the seconds that the controller runs before the workload; 0 without disturbance
+        and controller."""
         if self.scenario == "none" and self.controller == "default":
             return 0.0
         return CONTROLLER_LEAD_INTERVALS * self.interval_s * time_scale
@@ -78,7 +77,7 @@ class DlrCell(Cell):
 
 
 class Disturbed(DlrCell):
-    """A cell with fio on some nodes: on `hot_nodes`, or on a share of them."""
+    """Cell with fio on some nodes: on `hot_nodes`, or on a share of them."""
 
     hot_nodes: int | None = Field(default=None, ge=1, le=10_000)
     hot_share: float | None = Field(default=None, gt=0, le=1)
@@ -109,7 +108,7 @@ class Disturbed(DlrCell):
 
 
 class Bench(Disturbed):
-    """One operation of rados bench."""
+    """Operation of rados bench."""
 
     op: Literal["write", "seq", "rand"]
     scenario: Literal["none", "heterogeneity", "interference", "mix", "spread"] = "none"
@@ -156,7 +155,7 @@ class OpenLoop(DlrCell):
     one node (``single``, figure 4 of the Ursa paper).
 
     Attributes:
-        rate: writes a second to each hot node.
+        rate: writes per second to each hot node.
         cold_share: part of `rate` for each other node.
         balance_after_s: seconds of load before the controller decides; it starts
             `OPEN_LEAD_INTERVALS` earlier.
@@ -179,7 +178,7 @@ class OpenLoop(DlrCell):
         return 1 if self.scenario == "single" else max(1, round(self.hot_share * nodes))
 
     def called_s(self, time_scale: float) -> float:
-        """Return the seconds of load before the controller starts and measures."""
+        """Return the seconds of load before the controller starts to measure."""
         return max(0.0, self.balance_after_s - OPEN_LEAD_INTERVALS * self.interval_s) * time_scale
 
     def lead_s(self, time_scale: float) -> float:

@@ -21,7 +21,7 @@ class MosCell(Cell):
 
     Attributes:
         large_mb: the largest object of C and D; the smallest is 1 MB (128 MB in the paper).
-        small_objects, large_objects: objects that each workload finds.
+        small_objects, large_objects: existing objects of each workload.
         rampup_s: seconds before the measurement.
     """
 
@@ -51,12 +51,12 @@ class Setups(MosCell):
     """Four workloads at the same time (figure 1).
 
     Attributes:
-        small_workers, large_workers: of each workload of small (A, B) and of large objects (C, D).
-        storage_cores: of each storage server.
-        slim_cores, slim_mbit: of the proxy with many cores and a slow link (32 cores, 1 Gbit/s in
+        small_workers, large_workers: per workload of small (A, B) and of large objects (C, D).
+        storage_cores: cores of each storage server.
+        slim_cores, slim_mbit: the proxy with many cores and a slow link (32 cores, 1 Gbit/s in
             section 1).
-        wide_cores, wide_mbit: of the proxy with few cores and a fast link (8 cores, 10 Gbit/s).
-        seconds: of the measurement.
+        wide_cores, wide_mbit: the proxy with few cores and a fast link (8 cores, 10 Gbit/s).
+        seconds: length of the measurement.
     """
 
     experiment: Literal["setups"]
@@ -72,7 +72,7 @@ class Setups(MosCell):
 
     @property
     def controller(self) -> str:
-        """The setup, as the engine counts."""
+        """Setup, under which the engine counts."""
         return self.setup
 
     @property
@@ -96,8 +96,8 @@ class Alone(MosCell):
         workers: COSBench's processes.
         proxies, proxy_cores, proxy_workers, network_mbit: proxy servers, and of each of them the
             cores, worker processes and rate of the link to the clients.
-        storage_cores: of each storage server, of each microstore's where there are two.
-        seconds: of the measurement.
+        storage_cores: cores of each storage server (of each microstore, if there are two).
+        seconds: length of the measurement.
     """
 
     workers: int = Field(default=8, ge=1, le=1024)
@@ -110,7 +110,7 @@ class Alone(MosCell):
 
     @property
     def controller(self) -> str:
-        """The experiment, as the engine counts."""
+        """Experiment, under which the engine counts."""
         return self.experiment
 
 
@@ -171,8 +171,8 @@ class StorageCores(OneWorkload):
 
 
 class Disks(OneWorkload):
-    """Network and disks (figures 4 and 5): `ssds` and `hdds` of each storage server, three in all
-    if one of both is left out."""
+    """Network and disks (figures 4 and 5): `ssds` and `hdds` of each storage server, three in total
+    if one of them is left out."""
 
     experiment: Literal["network", "disks"]
     ssds: int = Field(default=3, ge=0, le=24)
@@ -181,7 +181,7 @@ class Disks(OneWorkload):
     @model_validator(mode="before")
     @classmethod
     def _others_are_hdds(cls, values: Any) -> Any:
-        """Where only `ssds` are given, the rest of three disks are HDDs."""
+        """Set `hdds` to the rest of three disks if only `ssds` is given."""
         if not isinstance(values, Mapping) or "hdds" in values:
             return values
         ssds = values.get("ssds", DISKS)
@@ -207,8 +207,8 @@ class TwoStores(MosCell):
     Attributes:
         setup: ``mos`` and ``mos-pp`` begin as ``static``, and the controller of that name changes
             the division.
-        epoch_s: of the controller.
-        latency_sla_ms: workload A's mean latency at most, for MOS++ (90 ms in section 8.1).
+        epoch_s: epoch of the controller.
+        latency_sla_ms: workload A's largest mean latency, for MOS++ (90 ms in section 8.1).
         bandwidth_sla_mb_s: workload C's bandwidth at least, for each of its workers (in section
             8.1 it is in proportion to the load).
         profile: name of the measured points of MOS++'s cospurf (`hotbed mos profile RUNS --keep
@@ -223,7 +223,7 @@ class TwoStores(MosCell):
 
     @property
     def controller(self) -> str:
-        """The setup, as the engine counts."""
+        """Setup, under which the engine counts."""
         return self.setup
 
     @property
@@ -238,7 +238,7 @@ class TwoStores(MosCell):
 
 
 class SteadyLoad(TwoStores):
-    """A number of workers each (figures 8 to 10). `settle_epochs` of load precede the measurement
+    """Constant number of workers (figures 8 to 10). `settle_epochs` of load precede the measurement
     of `seconds`, so that a controller has found its division."""
 
     experiment: Literal["load"]
@@ -248,8 +248,8 @@ class SteadyLoad(TwoStores):
     seconds: float = Field(default=12, ge=1, le=3600)
 
     def contents(self) -> str:
-        """Return the objects that are read, and the load: a machine that others use changes its
-        speed within minutes, so the setups at one load run one after another."""
+        """Return the objects that are read, and the load. The speed of a shared machine changes
+        within minutes, so the setups at one load run one after another."""
         return f"{self._objects()}-{self.small_workers}-{self.large_workers}"
 
     def label(self) -> str:
@@ -307,7 +307,7 @@ class PerfCell(Cell):
 
     @property
     def controller(self) -> str:
-        """The policy, as the engine counts."""
+        """Policy, under which the engine counts."""
         return self.policy
 
     def contents(self) -> str:
@@ -338,11 +338,11 @@ class Modelled(PerfCell):
     """COSPerf under MOS++.
 
     Attributes:
-        runs: the runs that the optimiser's cospurf is fitted to: runs that the judge knows nothing
-            of, or the judge's own.
+        runs: the runs that the optimiser's cospurf is fitted to: disjoint from the judge's runs,
+            or the same.
         model_error: cospurf's curves are wrong by this share, each up or down by the seed.
         learns: True if MOS++ corrects its model by measurements.
-        sla: promised to tenants, as a share of their load's result on an idle pool.
+        sla: promise to tenants, as a share of their load's result on an idle pool.
     """
 
     policy: Literal["mos-pp"]

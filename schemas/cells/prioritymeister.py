@@ -20,27 +20,27 @@ MULTIPLES = "124"
 
 
 class PmCell(Cell):
-    """One cell.
+    """Cell of PriorityMeister.
 
     Attributes:
-        policy: of the enforcement; `inputs` runs nothing and describes the traces.
-        mode: treatment by pm of a request that is out of profile.
-        k: SLOs are so many times the latency of a workload alone.
+        policy: policy of the enforcement; `inputs` runs nothing and describes the traces.
+        mode: pm's treatment of a request that is out of profile.
+        k: an SLO is this multiple of the latency of a workload alone.
         slo_percentile: percentile of the latency alone that k multiplies; 100 is the longest.
         seconds: length of the traces; requests that arrive in the second half count.
         buckets: token buckets of a workload at a stage.
         cake_upper: Cake's upper bound of SLO compliance, which the paper "increased".
         copy_share: share of the disk that the copy L asks for.
-        copy_in_flight: requests of the copy that are outstanding.
+        copy_in_flight: outstanding requests of the copy.
         blocking: plan with the bound that counts requests and packets in service.
-        depth: requests that a device is given at a time.
+        depth: requests given to a device at a time.
         frame: bytes of the modelled network's largest packets; jumbo frames, six times fewer to
-            simulate than of 1538 bytes. A testbed's are those of its spec.
+            simulate than of 1538 bytes. A testbed's spec sets its own.
         device_profile: another disk than `disk7200.json`, a profile's file.
-        traces: a folder of real traces, ``A.csv`` and so on, for the workloads that it has.
-        trace_windows: blocks are windows of these from random places, or ``consecutive``: the first
-            block has the first `seconds` of each, the second those that follow; none overlaps.
-        trace_load: speed of the traces: until they load the device as Table 2 says, or their
+        traces: a folder of real traces, ``A.csv`` and so on, for the workloads in it.
+        trace_windows: blocks are windows of the traces from random places, or ``consecutive``:
+            the first block has the first `seconds` of each, the second the next; none overlaps.
+        trace_load: speed of the traces: scaled to the device load of Table 2, or the traces'
             ``own``.
     """
 
@@ -90,7 +90,7 @@ class PmCell(Cell):
 
     @property
     def controller(self) -> str:
-        """The policy, as the engine counts."""
+        """Policy, under which the engine counts."""
         return self.policy
 
     @property
@@ -100,7 +100,7 @@ class PmCell(Cell):
 
     @property
     def levels(self) -> int:
-        """Priorities of the network; 0 for as many as there are workloads."""
+        """Priorities of the network; 0 for one per workload."""
         return 7
 
     @property
@@ -133,7 +133,7 @@ class PmCell(Cell):
 
 
 class Copied(PmCell):
-    """A scenario in which a large file copy (workload L) runs too, with requests of `copy_kib` KiB
+    """Scenario with a large file copy (workload L) in parallel, with requests of `copy_kib` KiB
     that are not interrupted."""
 
     copy_kib: int = Field(default=1024, ge=4, le=16384)
@@ -143,10 +143,10 @@ class OneDisk(Copied):
     """A, B, C and the copy L on one disk (figures 5, 6, 10, 11).
 
     Attributes:
-        network_share: A, B and C send this share of Table 2's network load: the smaller, the less
-            sequential are the requests that make up their storage load.
+        network_share: A, B and C send this share of Table 2's network load. A smaller share
+            makes the requests of their storage load less sequential.
         permutation: figure 11: the multiples of one base that are the SLOs of A, B and C.
-        estimator: of planner and enforcer for the cost of requests; `constant` is figure 10's.
+        estimator: cost estimator of planner and enforcer; `constant` is figure 10's.
     """
 
     scenario: Literal["disk"]
@@ -176,7 +176,7 @@ class OneBurst(Copied):
         burst: the workload.
         gaps: its times between arrivals: exponentials of balanced means, or `sharp`: bursts in
             which requests come `sharpness` times as often as on average; the same C_A^2.
-        access: of F, G and H: at random places, as in section 6.2, or `mixed`: partly sequential,
+        access: places of F, G and H: random, as in section 6.2, or `mixed`: partly sequential,
             in smaller and more requests of the same loads.
     """
 
@@ -197,7 +197,7 @@ class OneBurst(Copied):
 
 
 class Misbehave(PmCell):
-    """C and D (figure 8); a D that `misbehaves` sends what E does."""
+    """C and D (figure 8); with `misbehaves`, D sends E's requests."""
 
     scenario: Literal["misbehave"]
     misbehaves: bool = False
@@ -208,7 +208,7 @@ class Network(PmCell):
 
     Attributes:
         bottleneck: the server's link out, or the clients' link in.
-        network_levels: priorities of the network; 0 for as many as there are workloads.
+        network_levels: priorities of the network; 0 for one per workload.
     """
 
     scenario: Literal["network"]
@@ -228,7 +228,7 @@ class Buckets(PmCell):
     """B, A and C in this order of priorities (figure 4).
 
     Attributes:
-        misbehaves: True if B has 40 s of far more work than it announced.
+        misbehaves: True if B has far more work than announced for 40 s.
         limiters: all of B's token buckets, or one that is fast and shallow, or one that is slow and
             deep.
     """
@@ -250,7 +250,7 @@ class Buckets(PmCell):
 
 class Levels(PmCell):
     """Twelve workloads on one link (section 4.7), with `network_levels` priorities of the network;
-    0 for as many as there are workloads."""
+    0 for one per workload."""
 
     scenario: Literal["levels"]
     network_levels: int = Field(default=7, ge=0, le=64)

@@ -21,26 +21,26 @@ PROCESSES_PER_NODE = 8
 
 
 class Burst(SizedCell):
-    """A cell of simulated bursts. `size` stands for servers and processes (``1K-10K``).
+    """Cell of simulated bursts. `size` combines servers and processes (``1K-10K``).
 
-    The defaults are figure 3's where the paper gives a value: 1 MB, 5 ms, stragglers with 5 times
+    The defaults are figure 3's if the paper gives a value: 1 MB, 5 ms, stragglers with 5 times
     the load. The others are inferred (docs/twochoice-experiments.md).
 
     Attributes:
-        scheduler: decides where a write goes.
+        scheduler: chooses the server of a write.
         processes_per_node: processes that share a scheduler instance and collaborate.
-        straggler_ratio: share of the servers that are stragglers, others in each round.
+        straggler_ratio: share of the servers that are stragglers, new ones in each round.
         straggler_factor: load of a straggler in units of the others' load.
         load_mean, load_sd: normal distribution of the writes that a server holds when a burst
             begins, rounded to whole ones.
         service_s: a server's time for one write.
-        round_trip_s: between a compute node and a server.
+        round_trip_s: round trip between a compute node and a server.
         link_s: a compute node's network link's time for one write.
         spread_s: processes' nodes begin a burst within this time of each other.
-        cache_s: for how long knowledge of servers' loads is used.
+        cache_s: lifetime of the knowledge of servers' loads.
         prior_weight: a server's first guess of P(load), one half, counts as this many decisions.
-        rounds: bursts that count, in each run.
-        redirects: a write counts when its home server has recorded where it went (section V.A).
+        rounds: bursts per run that count.
+        redirects: a write counts once its home server has recorded its place (section V.A).
     """
 
     SIZED: ClassVar[tuple[str, str]] = ("servers", "processes")
@@ -65,7 +65,7 @@ class Burst(SizedCell):
 
     @property
     def controller(self) -> str:
-        """The scheduler, as the engine counts."""
+        """Scheduler, under which the engine counts."""
         return self.scheduler
 
     @property
@@ -98,7 +98,7 @@ class Asking(Burst):
     """Simulated bursts under a scheduler that asks two servers for their loads.
 
     Attributes:
-        choices: the two servers that a write has to choose from (section III or V.A).
+        choices: the two servers that a write can choose from (section III or V.A).
     """
 
     scheduler: Literal["two-choice", "collaborative", "preassign", "both", "prequal"]
@@ -118,7 +118,7 @@ class Learning(Asking):
     """Simulated bursts under a scheduler with a history: of decisions, P(load), or of latencies.
 
     Attributes:
-        history: ``learned``: servers know what they learned in `learn_rounds`, which do not count;
+        history: ``learned``: servers keep the results of `learn_rounds`, which do not count;
             ``cold``: the history is forgotten before each round.
     """
 
@@ -129,7 +129,7 @@ class Learning(Asking):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, values: Any) -> Any:
-        """Nothing is learned for a cold history: one cell has one way to be written."""
+        """Set `learn_rounds` to 0 for a cold history, so that a cell has only one notation."""
         if isinstance(values, Mapping) and values.get("history") == "cold":
             return {**values, "learn_rounds": 0}
         return values
@@ -154,7 +154,7 @@ class ObjectCell(Cell):
 
     Attributes:
         backend: the place of the servers' bytes: a folder of a ``file`` system, or an OSD each.
-        size_kib: of a write.
+        size_kib: size of a write.
     """
 
     experiment: Literal["burst", "balance", "probe", "table", "delay"]
@@ -168,7 +168,7 @@ class ObjectCell(Cell):
 
     @property
     def controller(self) -> str:
-        """The experiment, as the engine counts."""
+        """Experiment, under which the engine counts."""
         return self.experiment
 
     @property
@@ -186,13 +186,13 @@ class Jobs(ObjectCell):
 
     Attributes:
         scheduler: places the writes.
-        choices: the two servers that a write has to choose from (section V.A or III).
+        choices: the two servers that a write can choose from (section V.A or III).
         maintainers: True if idle servers bring home redirected writes.
-        cache_s: for how long servers' knowledge of others' loads is used (section III.B: hundreds
+        cache_s: lifetime of servers' knowledge of others' loads (section III.B: hundreds
             of milliseconds); 0: not at all.
-        copies: of redirected writes, and with ``crush`` and ``dlr`` of all writes.
+        copies: copies of redirected writes, and with ``crush`` and ``dlr`` of all writes.
         volume: share of Table II's writes that its jobs make.
-        think_s: between bursts of a job of Table II.
+        think_s: pause between bursts of a job of Table II.
         nodes, processes: compute nodes, each with a scheduler, and client processes on each.
     """
 
@@ -214,7 +214,7 @@ class Jobs(ObjectCell):
 
     @property
     def controller(self) -> str:
-        """The scheduler, as the engine counts."""
+        """Scheduler, under which the engine counts."""
         return self.scheduler
 
     @property
@@ -224,7 +224,7 @@ class Jobs(ObjectCell):
 
     @property
     def lead_s(self) -> float:
-        """Seconds from the beginning of the stragglers' load to that of the burst."""
+        """Seconds from the start of the stragglers' load to the start of the burst."""
         return 0.0
 
     def contents(self) -> str:
@@ -245,25 +245,24 @@ class Jobs(ObjectCell):
 
 
 class Balance(Jobs):
-    """The bytes that servers get of all jobs of Table II (figure 13)."""
+    """Bytes that servers receive from all jobs of Table II (figure 13)."""
 
     experiment: Literal["balance"]
     scheduler: Scheduler = "both"
 
 
 class MeasuredBurst(Jobs):
-    """A job on all client processes (figure 14). On RADOS `scheduler` may also be ``crush``, a
+    """Job on all client processes (figure 14). On RADOS `scheduler` may also be ``crush``, a
     replicated pool without agents, and ``dlr``, the same with DLR at work on its primaries.
 
     Attributes:
-        interval_s: of DLR's control; the paper's 20 s are for runs of minutes.
+        interval_s: DLR's control interval; the paper's 20 s are for runs of minutes.
         stragglers: slow servers down during the burst: ``table2``, the jobs of Table II with fixed
             placement; ``fio``, fio on the disks of some servers; ``none``.
         straggler_share: share of the servers with fio on their disks.
-        writes: of each process of the burst; 5 of 4 MB in the paper.
-        start_s: how long the stragglers' load, and DLR, have run when the burst begins: what the
-            jobs of Table II write at once keeps two processors busy for about 15 s, and probes
-            wait.
+        writes: writes of each process of the burst; 5 of 4 MB in the paper.
+        start_s: head start of the stragglers' load and DLR before the burst: the first writes of
+            the jobs of Table II keep two processors busy for about 15 s, and probes wait.
     """
 
     experiment: Literal["burst"]
@@ -310,11 +309,11 @@ class MeasuredBurst(Jobs):
 
 
 class Asked(ObjectCell):
-    """Probes for writes at the same time, each asking two servers.
+    """Concurrent probes for writes, each asking two servers.
 
     Attributes:
         pending: writes that are probed for together.
-        probes: by each scheduler.
+        probes: probes by each scheduler.
     """
 
     pending: int = Field(default=4, ge=1, le=256)

@@ -13,13 +13,13 @@ Kind = Literal["s1", "s2", "s3"]
 INPUTS = "inputs"
 """The method of a cell that plans nothing and describes the instance (figures 1 and 3)."""
 
-BYTES_A_PARTITION = 12  # and 4 a replica: two loads, and the primary
+BYTES_A_PARTITION = 12  # and 4 per replica: two loads, and the primary
 BASE_MIB = 400.0  # interpreter, libraries, compiled loops, a solver
-MEMORY_FACTOR = 5.0  # the highest that was measured, in units of the input's own size
+MEMORY_FACTOR = 5.0  # the highest measured factor on the input's own size
 
 
 class UrsaCell(SizedCell):
-    """One cell. `size` is the paper's name of nodes and partitions (``10K-10M``).
+    """One cell. `size` is the paper's notation of nodes and partitions (``10K-10M``).
 
     Attributes:
         kind, nodes, partitions, replicas, tail, load_max, racks: see
@@ -27,7 +27,7 @@ class UrsaCell(SizedCell):
         swap_success: share of the secondaries that can become primary (section 5.1: 0.9).
         method: a name of `controllers.ursa.methods.METHODS`, or ``inputs``.
         max_move_cost: the highest cost of a single move.
-        time_limit_s: the best plan found until then counts (section 5.1 gives SA 30 minutes).
+        time_limit_s: the best plan by then counts (section 5.1 gives SA 30 minutes).
     """
 
     SIZED: ClassVar[tuple[str, str]] = ("nodes", "partitions")
@@ -55,12 +55,12 @@ class UrsaCell(SizedCell):
 
     @property
     def controller(self) -> str:
-        """The method, as the engine counts."""
+        """Method, under which the engine counts."""
         return self.method
 
     @property
     def input_mib(self) -> float:
-        """Memory of the instance's arrays, roughly."""
+        """Rough memory of the instance's arrays."""
         each = 4 * self.replicas + BYTES_A_PARTITION
         return (self.partitions * each + 20 * self.nodes) / 2**20
 
@@ -92,7 +92,7 @@ class UrsaCell(SizedCell):
 
 
 class Placing(UrsaCell):
-    """A cell of a method that places given objects; `selection` chooses the objects that leave hot
+    """Cell of a method that places given objects; `selection` chooses the objects that leave hot
     nodes (figure 8)."""
 
     method: Literal["alp", "ilp", "greedy", "algorithm1"] = "alp"
@@ -103,13 +103,13 @@ class Placing(UrsaCell):
 
 
 class Placer(Placing):
-    """A cell of a placing method without variants."""
+    """Cell of a placing method without variants."""
 
     method: Literal["alp", "ilp", "greedy"] = "alp"
 
 
 class Algorithm1(Placing):
-    """A cell of Algorithm 1, which figure 9 varies: solved as LP or ILP, in groups (dc) or at once
+    """Cell of Algorithm 1, which figure 9 varies: solved as LP or ILP, in groups (dc) or at once
     (none), with the radii r_0 and delta r."""
 
     method: Literal["algorithm1"]
@@ -125,13 +125,13 @@ class Algorithm1(Placing):
 
 
 class Mover(UrsaCell):
-    """A cell of a method that chooses the objects by itself."""
+    """Cell of a method that also chooses the objects."""
 
     method: Literal["opt", "joint", "htoc", "sa"]
 
 
 class Inputs(UrsaCell):
-    """A cell that describes the instance."""
+    """Cell that describes the instance."""
 
     method: Literal["inputs"]
 

@@ -2,12 +2,12 @@
 
 ::
 
-    archive/run-history.csv, workloads.csv          one line a workload, an operation
-    archive/w1-NAME/w1-NAME.csv                     results, a line an operation of a stage
+    archive/run-history.csv, workloads.csv          one line per workload, operation
+    archive/w1-NAME/w1-NAME.csv                     results, a line per operation of a stage
     archive/w1-NAME/s3-main.csv                     the stage's series, every `interval` seconds
     archive/w1-NAME/w1-NAME-rt-histogram.csv        response times in buckets of 10 ms
     archive/w1-NAME/workload-config.xml, workload.log
-    archive/w1-NAME/histograms.json, series.csv     cosdrive alone: full histograms, seconds
+    archive/w1-NAME/histograms.json, series.csv     only cosdrive: full histograms, seconds
 
 Times are in seconds, rates per second.
 """
@@ -33,10 +33,10 @@ from schemas.names import safe_path
 from workloads.cosbench.credentials import masked
 
 SPECIAL = frozenset({"init", "prepare", "cleanup", "dispose", "delay"})
-"""Operations that get a store ready or clean it up: no measurement of it."""
+"""Operations that prepare or clean up a store: they do not measure it."""
 
 FOREVER_NS = 2**63 - 1
-"""End of a last bucket that has none."""
+"""End of a last bucket without an end."""
 
 PERCENTS = (60, 80, 90, 95, 99, 100)
 RESULTS = (
@@ -68,10 +68,10 @@ _TIME = re.compile(r"^([01]\d|2[0-3]):([0-5]\d):([0-5]\d)$")
 _MS = 1_000_000
 
 Buckets = tuple[tuple[int, int, int], ...]
-"""(low_ns, high_ns, count): operations that took low or longer and less than high, nanoseconds."""
+"""(low_ns, high_ns, count): operations with low <= time < high, nanoseconds."""
 
 Key = tuple[str, int]
-"""Name of an operation, and its number among those of that name: names need not be unique."""
+"""Name of an operation, and its number among operations of this name: names may repeat."""
 
 
 def quantile_s(buckets: Buckets, share: float) -> float | None:
@@ -115,7 +115,7 @@ def failures_of(operations: int, success: float | None) -> Failures | None:
     """Return the failures that follow from the successful operations and their share of all.
 
     Args:
-        operations: those that succeeded.
+        operations: the successful operations.
         success: their share, rounded to 1e-4; None if it was not printed.
 
     Returns:
@@ -124,7 +124,7 @@ def failures_of(operations: int, success: float | None) -> Failures | None:
     hundredths = round((success or 0.0) * 1e4)
     if not operations or not hundredths:
         return None
-    # All operations times 2e4 / operations lies within the rounding: half of 1e-4 to both sides.
+    # All operations times 2e4 / operations is within the rounding: half of 1e-4 to both sides.
     least = -(-20_000 * operations // min(2 * hundredths + 1, 20_000)) - operations
     most = max(least, 20_000 * operations // (2 * hundredths - 1) - operations)
     likely = round(operations * 1e4 / hundredths) - operations
@@ -133,7 +133,7 @@ def failures_of(operations: int, success: float | None) -> Failures | None:
 
 @dataclass(frozen=True)
 class Moment:
-    """Time at which a stage entered a state; the controller's local time."""
+    """Time at which a stage entered a state, in the controller's local time."""
 
     state: str
     at: datetime
@@ -141,7 +141,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Point:
-    """One line of a stage's series: what was done since the line before.
+    """Line of a stage's series: the work since the line before.
 
     `t_s` counts from the stage's beginning to the line's time, whole seconds.
     """
@@ -158,13 +158,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Result:
-    """One operation of a stage.
+    """Result of one operation of a stage.
 
     `operations` were successful; `success` is their share of all. `mean_s` is the time to the last
-    byte, `processing_s` that to the first one. `percentiles_s` maps 60, 80, 90, 95, 99 and 100 to
-    the upper edge of COSBench's buckets of 10 ms: infinity beyond the last one. `operations_s` is
-    the sum over workers of the operations of each by the time that it took. `buckets` are
-    COSBench's, of normal operations alone.
+    byte, `processing_s` the time to the first byte. `percentiles_s` maps 60, 80, 90, 95, 99 and 100
+    to the upper edge of COSBench's buckets of 10 ms: infinity beyond the last one. `operations_s`
+    is the sum over workers of each worker's operations by its time. `buckets` are COSBench's, of
+    normal operations only.
     """
 
     stage: str
@@ -190,7 +190,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage.
+    """Stage of a workload.
 
     `id` is COSBench's (``s3-main``), `status` its last state, or the one in which it failed before
     COSBench called it completed.
@@ -204,11 +204,11 @@ class Stage:
 
     @property
     def special(self) -> bool:
-        """True if it only gets the store ready or cleans it up."""
+        """True if it only prepares or cleans up the store."""
         return all(result.type in SPECIAL for result in self.results)
 
     def at(self, state: str) -> datetime | None:
-        """Return when it first entered a state; None: never."""
+        """Return the first time in a state; None if it never entered the state."""
         return next((moment.at for moment in self.history if moment.state == state), None)
 
     def result(self, op: str) -> Result:
@@ -226,11 +226,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Measured:
-    """One operation of a stage in cosdrive's own file: full resolution.
+    """Operation of a stage in cosdrive's own file: full resolution.
 
-    The stage ran from `started_at` on (seconds since the epoch); `begin_s` to `end_s` of it count
-    (None: to its end). `failed` counts by kind. In an open loop the latency is from the intended
-    beginning of each operation.
+    The stage began at `started_at` (seconds since the epoch); the seconds `begin_s` to `end_s` of
+    it count (None: to its end). `failed` counts by kind. In an open loop the latency is from the
+    intended beginning of each operation.
     """
 
     stage: str
@@ -258,7 +258,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Second:
-    """What ended of one operation in one second of a run of cosdrive.
+    """Ended operations of one kind in one second of a run of cosdrive.
 
     `t_s` is the second's beginning, from the run's. `measured`: all of it counts.
     """
@@ -290,11 +290,11 @@ class Driver:
 
 @dataclass(frozen=True)
 class Archive:
-    """A finished workload.
+    """Finished workload.
 
-    `driver`, `measured` and `seconds` are of cosdrive's own files: a real COSBench has none.
-    `config` is the workload's XML with its secrets masked. `unread` names files that nothing here
-    reads. `warnings` are sentences about files without content.
+    `driver`, `measured` and `seconds` come from cosdrive's own files: a real COSBench has none.
+    `config` is the workload's XML with its secrets masked. `unread` names files that are not read
+    here. `warnings` are sentences about files without content.
     """
 
     folder: Path
@@ -322,12 +322,12 @@ class Archive:
 
     @property
     def main(self) -> tuple[Stage, ...]:
-        """Stages that measure: all that are not special."""
+        """Stages that measure: all except special ones."""
         return tuple(stage for stage in self.stages if stage.results and not stage.special)
 
     @property
     def finished(self) -> bool:
-        """True if every stage ended as it should."""
+        """True if every stage completed."""
         return all(stage.status == "completed" for stage in self.stages)
 
     def _repr_html_(self) -> str:
@@ -350,7 +350,7 @@ _COMMA = (
 
 
 class Row:
-    """One row of a CSV file; its errors name file, line and column."""
+    """Row of a CSV file; its errors name file, line and column."""
 
     def __init__(self, file: Path, line: int, cells: Sequence[str], names: Sequence[str]) -> None:
         self.file = file
@@ -370,7 +370,7 @@ class Row:
             self.wrong(most, f"{columns} columns stand where the heading has {most}: {_COMMA}")
 
     def text(self, place: int) -> str:
-        """Return a column's text; UserError if the row ends before it."""
+        """Return a column's text; raise UserError if the row ends before it."""
         if place >= len(self.cells):
             self.wrong(place, "the row ends before it")
         return self.cells[place].strip()
@@ -392,7 +392,7 @@ class Row:
         if self.text(place) == str(FOREVER_NS):
             return math.inf
         value = self.number(place)
-        # COSBench writes two places: what division adds beyond nine is noise.
+        # COSBench writes two places: digits beyond nine are noise of the division.
         return None if value is None else round(value / 1e3, 9)
 
     def rate(self, place: int) -> float:
@@ -458,7 +458,7 @@ def folders(root: Path) -> dict[str, Path]:
     found = {}
     for folder in (root, *sorted(path for path in root.iterdir() if path.is_dir())):
         for path in sorted(folder.glob("w*-*.csv")):
-            # Other files of the folder begin alike; a workload's own name may end like theirs.
+            # Other files of the folder have similar names; a workload's name may end like theirs.
             other = path.name.endswith(HISTOGRAM) or path.stem.endswith("-worker")
             if _WORKLOAD.match(path.stem) and (not other or path.stem == folder.name):
                 found[path.stem] = folder
@@ -475,7 +475,7 @@ def read_archive(folder: Path, workload: str | None = None) -> Archive:
 
     Args:
         folder: its folder, or an archive.
-        workload: which of an archive, by id (``w1``) or by name; may be left out if it has one.
+        workload: id (``w1``) or name in an archive; may be left out if it has only one.
 
     Raises:
         UserError: there is none, more than one, or a file is damaged: which, where and how.
@@ -550,13 +550,13 @@ def _stages(path: Path) -> Iterator[Stage]:
         if row.text(1) != MISSING:
             first = next((n for n, cell in enumerate(row.cells) if " @ " in cell), 0)
             row.check_width(first - 1, _STATUS)
-        # Stages without operations have no id, only a name, which others may have too.
+        # Stages without operations have no id, only a name, which is not unique.
         alone = row.line if row.text(1) == MISSING else 0
         rows.setdefault((row.text(0), alone), []).append(row)
     for (identity, alone), found in rows.items():
         row, place = found[0], _STATUS
         if alone:
-            # How many N/A stand there differs between releases.
+            # The number of N/A differs between releases.
             place = next((p for p in range(1, len(row.cells)) if row.text(p) != MISSING), _STATUS)
         results = () if alone else tuple(_result(one) for one in found)
         history = _moments(row, place + 1)
@@ -618,12 +618,12 @@ def series(path: Path, begun: datetime | None) -> dict[Key, tuple[Point, ...]]:
     """Read a stage's series by operation.
 
     Two rows are its heading: the first names groups of columns, the second the operation of each
-    column. Lines have the time of day alone. An interval in which no operation ended has one
-    column a group, for all operations together. A file without lines gives nothing.
+    column. Lines have only the time of day. An interval in which no operation ended has one
+    column per group, for all operations together. A file without lines gives nothing.
 
     Args:
         path: ``sK-NAME.csv``.
-        begun: when the stage began; without it times count from the first line.
+        begun: start of the stage; without it times count from the first line.
 
     Raises:
         UserError: the file is damaged; where.
@@ -659,7 +659,7 @@ def series(path: Path, begun: datetime | None) -> dict[Key, tuple[Point, ...]]:
 
 
 def _columns(row: Row, names: Sequence[str]) -> dict[Key, list[int]]:
-    """Return the columns of each operation, one a group in the order of `GROUPS`."""
+    """Return the columns of each operation, one per group in the order of `GROUPS`."""
     group, seen = "", dict[tuple[str, str], int]()
     found: dict[Key, dict[str, int]] = {}
     for place, op in enumerate(row.cells):
@@ -676,7 +676,7 @@ def _columns(row: Row, names: Sequence[str]) -> dict[Key, list[int]]:
 
 
 def _after(row: Row, last: datetime | None) -> datetime:
-    """Return the row's time: the first such time of day after `last`, past midnight if need be."""
+    """Return the row's time: the first such time of day after `last`, past midnight or not."""
     text = row.text(0)
     match = _TIME.match(text)
     if match is None:
@@ -684,7 +684,7 @@ def _after(row: Row, last: datetime | None) -> datetime:
     base = last or datetime(1970, 1, 1)
     hour, minute, second = (int(part) for part in match.groups())
     at = base.replace(hour=hour, minute=minute, second=second, microsecond=0)
-    # Clocks of controller and driver differ by a second or two: that is no midnight.
+    # Clocks of controller and driver differ by a second or two: this is no midnight.
     if at < base - timedelta(hours=12):
         return at + timedelta(days=1)
     if at > base + timedelta(hours=12) and last is not None:
@@ -722,7 +722,7 @@ def histograms(
     }
     line = first
     for line, cells in found:
-        # 50,000 lines, nearly all of them zeros.
+        # 50,000 lines, nearly all zeros.
         if len(cells) == len(names) and not any(cell != "0" for cell in cells[1::2]):
             continue
         row = Row(path, line, cells, names)
@@ -754,7 +754,7 @@ _RENAMED = {
     **{"bandwidth_bytes_s": "bytes_s", "window_begin_s": "begin_s", "window_end_s": "end_s"},
     **{"started_unix_s": "started_at", "stopped_unix_s": "stopped_at", "rate_s": "rate"},
 }
-"""Fields of `Measured` and `Driver` that cosdrive calls otherwise."""
+"""Fields of `Measured` and `Driver` with other names in cosdrive."""
 
 _DRIVER = TypeAdapter(Driver)
 _MEASURED = TypeAdapter(tuple[Measured, ...])

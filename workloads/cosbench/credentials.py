@@ -2,7 +2,7 @@
 
 They come from a file that only its owner can read, or from the environment. They go into a
 workload's XML, in a file of mode 0600 that is removed when the driver begins; never onto a command
-line, and never into what is kept. `cosdrive check` decides what an XML means: here it is text.
+line or into kept files. `cosdrive check` interprets an XML; this module treats it as text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from xml.parsers import expat
 from schemas.errors import UserError
 
 MASK = "***"
-"""Stands for a secret wherever it is shown or kept."""
+"""Replacement of a secret wherever it is shown or kept."""
 
 SECRET_KEYS = frozenset({"password", "secretkey", "token", "usertoken", "accesskey"})
 """Keys of a config string with values that are never shown."""
@@ -218,14 +218,14 @@ def scrubbed(text: str, hidden: frozenset[str]) -> str:
 def filled(text: str, values: Mapping[str, str], where: str) -> str:
     """Return the workload with credentials.
 
-    Each ``***`` is replaced, and what the outermost auth and storage elements need and lack is
-    added. What the file says itself stays, and every element keeps its line: cosdrive names lines
+    Each ``***`` is replaced, and missing keys of the outermost auth and storage elements are
+    added. The file's own values stay, and every element keeps its line: cosdrive names lines
     of the user's file.
 
     Args:
         text: the XML.
         values: of username, password, auth_url, accesskey, secretkey, endpoint, token,
-            storage_url, those that are known; and proxies, which go to the storage.
+            storage_url, as far as known; and proxies, which go to the storage.
         where: the file's name, for errors.
 
     Raises:
@@ -258,7 +258,7 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
             )
     after = [element.get("config") for element in root.iter()]
     made = text.encode()
-    # From the end on, so that places before it stay right.
+    # From the end on, so that earlier places stay valid.
     for place, old, new in reversed(list(zip(places, before, after, strict=True))):
         if new is not None and new != old:
             made = _with_config(made, place, new)
@@ -286,7 +286,7 @@ def _with_config(text: bytes, start: int, config: str) -> bytes:
     """Write another config into the element that begins at `start`, on as many lines as before."""
     name = re.compile(rb"<[^\s/>]+").match(text, start)
     assert name is not None
-    # Blanks here were references: a parser takes those that are plain for spaces.
+    # Blanks here were references: a parser reads plain blanks as spaces.
     written = re.sub(r"[\t\n\r]", lambda blank: f"&#{ord(blank[0])};", _escaped(config))
     at, value = name.end(), f'config="{written}"'.encode()
     while (attribute := _ATTRIBUTE.match(text, _last_blank(text, at))) is not None:

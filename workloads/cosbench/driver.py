@@ -46,13 +46,13 @@ STOP_S = 60.0  # to end a stage cleanly and to write the archive
 CHECK_S = 60.0
 GRACE_S = 120.0
 LONGEST_S = 6 * 3600.0
-"""Given to a workload beyond its planned times: stages may end by counts instead."""
+"""Added to a workload's planned times: stages may end by counts instead."""
 
 POLL_S = 2.0
 _INSTALL_S = 300.0
 _FETCH_S = 300.0
 
-# Opens the file with the credentials, takes its name away, and becomes the driver.
+# Opens the file with the credentials, removes its name, and becomes the driver.
 _BECOME = 'exec 3< "$0" && rm -f -- "$0" && exec "$@"'
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,50}")
 
@@ -63,8 +63,8 @@ ShellTo = Callable[[str], Shell]
 class DriveOptions:
     """Options of a run, beyond its XML.
 
-    With `rate` operations of normal works begin at that rate (a second, of the whole workload)
-    whether earlier ones have ended or not, and latencies count from the intended beginning.
+    With `rate`, operations of normal works begin at this rate (per second, of the whole workload),
+    even if earlier ones have not ended. Latencies count from the intended beginning.
     """
 
     rate: float | None = None
@@ -92,13 +92,13 @@ class DriveOptions:
 
 @dataclass(frozen=True)
 class Load:
-    """A workload on a client node.
+    """Workload on a client node.
 
     Attributes:
-        name: of the tenant; names the unit and the folder of its results.
+        name: name of the tenant, the unit and the folder of its results.
         node: client node that it runs on.
         xml: the workload, secrets in plain.
-        max_s: after so many seconds systemd ends it.
+        max_s: seconds after which systemd ends it.
         options: beyond the XML.
     """
 
@@ -116,7 +116,7 @@ class Load:
 
     @property
     def unit(self) -> str:
-        """Its systemd unit, without the prefix of all."""
+        """Its systemd unit, without the common prefix."""
         return f"{UNIT}-{self.name}"
 
     @property
@@ -137,7 +137,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Drive:
-    """A finished run of cosdrive; `warnings` name what of the workload has no effect."""
+    """Finished run of cosdrive; `warnings` name parts of the workload without effect."""
 
     archive: Archive
     warnings: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class Drive:
 
 
 def _run_command(program: str, xml: str, archive: str, options: DriveOptions) -> list[str]:
-    """Return the command line. It names files alone: secrets are in the XML."""
+    """Return the command line. It holds only file names: secrets are in the XML."""
     return [program, "run", xml, "--archive", archive, *options.flags()]
 
 
@@ -160,7 +160,7 @@ def check(xml: str, where: str, program: Path | None = None) -> dict[str, Any]:
         program: cosdrive, by default `PROGRAM`.
 
     Raises:
-        UserError: it is no workload, or asks for what is not supported.
+        UserError: it is no workload, or needs an unsupported feature.
         HotbedError: cosdrive is not built, or failed.
     """
     command = [str(_built(program)), "check"]
@@ -193,7 +193,7 @@ def run_here(
 ) -> Drive:
     """Drive a workload from this machine.
 
-    An interruption ends the stage that it is in; the archive is written all the same.
+    An interruption ends the current stage; the archive is written all the same.
 
     Args:
         xml: the workload, secrets in plain.
@@ -204,7 +204,7 @@ def run_here(
         program: cosdrive, by default `PROGRAM`.
 
     Raises:
-        UserError: it is no workload, or asks for what is not supported.
+        UserError: it is no workload, or needs an unsupported feature.
         WorkloadError: the driver failed.
     """
     with _sealed(xml) as (path, descriptor), tempfile.TemporaryFile() as complaints:
@@ -214,7 +214,7 @@ def run_here(
             stdout=subprocess.PIPE,
             stderr=complaints,
             pass_fds=(descriptor,),
-            start_new_session=True,  # a Ctrl-C comes to it once, from here
+            start_new_session=True,  # this process passes a Ctrl-C on once
         )
         try:
             assert process.stdout is not None
@@ -223,7 +223,7 @@ def run_here(
                 event = event_of(line)
                 if event is not None:
                     phase, share = progress_of(event, share)
-                    if not event.get("error"):  # which is raised below
+                    if not event.get("error"):  # the error is raised below
                         progress(phase, share)
             code = process.wait()
         except BaseException:
@@ -237,7 +237,7 @@ def run_here(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it as Ctrl-C does; kill it if it does not end."""
+    """End the process as Ctrl-C does; kill it if it does not end."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
     try:
@@ -260,7 +260,7 @@ def event_of(line: bytes | str) -> Mapping[str, Any] | None:
 def progress_of(event: Mapping[str, Any], before: float = 0.0) -> tuple[str, float]:
     """Return an event's phase and share of the time.
 
-    The share is `before` if the driver cannot estimate the time that is left.
+    The share is `before` if the driver cannot estimate the remaining time.
     """
     if event["event"] == "done":
         return "done", 1.0
@@ -286,7 +286,7 @@ def _said(code: int | None, text: str, where: str, path: str) -> HotbedError:
 
 
 def _complaints(text: str, where: str, path: str) -> tuple[str, ...]:
-    """Return what else it printed, about the user's file."""
+    """Return the other printed lines, about the user's file."""
     lines = (line.strip().removeprefix("cosdrive: ") for line in text.splitlines())
     return tuple(line.replace(path, where) for line in lines if line)
 
@@ -300,9 +300,9 @@ def _built(program: Path | None) -> Path:
 
 @contextmanager
 def _sealed(xml: str) -> Iterator[tuple[str, int]]:
-    """Put the XML into a file of mode 0600 without a name: (path for a child, descriptor).
+    """Put the XML into a file of mode 0600 without a name; yield (path for a child, descriptor).
 
-    So nothing of it is left however this process ends.
+    Nothing of it is left however this process ends.
     """
     with tempfile.TemporaryFile() as handle:
         handle.write(xml.encode())
@@ -361,20 +361,20 @@ def run_on(
 ) -> dict[str, Drive]:
     """Run loads on client nodes, all at the same time, to their ends; by name.
 
-    They begin within the time that an ssh connection takes. When one fails, or on an interruption,
-    all end, and what they wrote until then is kept in `out`.
+    They begin within the time that an ssh connection takes. If one fails, or on an interruption,
+    all end, and their output until then is kept in `out`.
 
     Args:
         agent: the testbed's admin node.
         shell_to: a shell on a node by its name.
-        loads: what to run, with names of their own.
-        out: folder for the archives, one a load, by its name.
-        progress: gets the phase of every load, and the share of the one that is least far.
+        loads: the loads, with unique names.
+        out: folder for the archives, one per load, by its name.
+        progress: gets the phase of every load, and the share of the slowest load.
         binary: the driver.
         poll_s: seconds between two looks at the loads' progress.
 
     Raises:
-        UserError: a workload is none, or asks for what is not supported.
+        UserError: a workload is none, or needs an unsupported feature.
         WorkloadError: one failed, or was stopped.
     """
     names = [load.name for load in loads]
@@ -443,7 +443,7 @@ def _ended(
         try:
             _watch(shell_to, loads, futures, progress, poll_s)
         except BaseException:
-            # No thread may go on waiting for its unit.
+            # No thread may keep waiting for its unit.
             ending.set()
             for load in loads:
                 with suppress(HotbedError):
@@ -459,7 +459,7 @@ def _watch(
     progress: Progress,
     poll_s: float,
 ) -> None:
-    """Wait until all have ended; raise as soon as one has failed."""
+    """Wait until all have ended; raise if one has failed."""
     last, shares = 0.0, dict[str, float]()
     while not all(future.done() for future in futures.values()):
         _raise_failures(futures)

@@ -1,8 +1,8 @@
 """A real COSBench: a workload handed to its controller, watched to its end, its archive collected.
 
 The controller has a command-line interface over HTTP. Every answer has status 200 and is plain
-text, errors too, so only the text tells them apart. The name and password that the controller asks
-for are parameters of the query: they are kept out of every message.
+text, errors too, so only the text distinguishes them. The name and password for the controller are
+parameters of the query: they are kept out of every message.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _LIST = 'cd -- "$1" && find . -mindepth 1 -maxdepth 2 -type f -printf "%s %P\\0"
 
 
 class ControllerError(WorkloadError):
-    """The controller refused, or its answer is unexpected."""
+    """Error of a controller that refused or gave an unexpected answer."""
 
 
 class UnreachableError(ControllerError):
-    """Nobody answers: it may be starting, or be gone."""
+    """Error if no controller answers: it may be starting, or be gone."""
 
 
 class UnknownWorkloadError(ControllerError):
-    """The controller knows no workload of this id."""
+    """Error of a controller that knows no workload of this id."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Login:
 class WorkloadStatus:
     """Status of a workload.
 
-    `submitted` is a date in the controller's words: an id is given again after a restart, the date
-    is not.
+    `submitted` is a date in the controller's words: after a restart an id is reused, the date is
+    not.
     """
 
     id: str
@@ -89,12 +89,12 @@ class Index:
 
 
 class Controller:
-    """A controller.
+    """Client of a controller.
 
     Args:
         address: ``http://HOST:19088``, or ``HOST`` or ``HOST:PORT``.
         login: its user.
-        timeout_s: of each request.
+        timeout_s: limit of each request.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class Controller:
         """Hand in a workload, which is queued at once, and return its id.
 
         Raises:
-            UserError: the controller does not take it; in its words.
-            ControllerError: it cannot be asked.
+            UserError: the controller refuses it; in its words.
+            ControllerError: the controller cannot be reached.
         """
         boundary = f"hotbed-{random.token_hex(16)}"
         body = (
@@ -134,13 +134,13 @@ class Controller:
         """Return a workload's status.
 
         Raises:
-            UnknownWorkloadError: it knows none of this id.
-            ControllerError: it cannot be asked, or its answer is unexpected.
+            UnknownWorkloadError: the controller knows no workload of this id.
+            ControllerError: it cannot be reached, or its answer is unexpected.
         """
         return self._status(identity, self._ask("workload.action", {"id": identity}))
 
     def cancel(self, identity: str) -> WorkloadStatus:
-        """End a workload; one that has ended stays as it is.
+        """End a workload; an ended workload stays as it is.
 
         Raises:
             ControllerError: as `workload`.
@@ -153,7 +153,7 @@ class Controller:
         """Return its drivers and active workloads.
 
         Raises:
-            ControllerError: it cannot be asked, or its answer is unexpected.
+            ControllerError: it cannot be reached, or its answer is unexpected.
         """
         answer = self._ask("index.action")
         head, found, rest = answer.partition("Active Workloads:")
@@ -195,7 +195,7 @@ class Controller:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 text = str(answer.read().decode(errors="replace"))
         except urllib.error.HTTPError as error:
-            # While it starts, Tomcat answers and the application does not.
+            # While it starts, Tomcat answers but the application does not.
             problem = UnreachableError if error.code in (404, 500, 502, 503) else ControllerError
             raise problem(
                 f"{self.address} answered HTTP {error.code} to {action}: is a COSBench controller "
@@ -283,7 +283,7 @@ class NodeSource:
         self.root = root
 
     def sizes(self) -> Mapping[str, int]:
-        """Return as `LocalSource.sizes`; RemoteError if the folder is not there."""
+        """Return as `LocalSource.sizes`; raise RemoteError if the folder is missing."""
         done = self.shell.run(["sh", "-c", _LIST, "sh", self.root])
         found = (line.partition(" ") for line in done.text.split("\0"))
         return {name: int(size) for size, _, name in found if size.isdecimal()}
@@ -307,16 +307,15 @@ def collect(
 ) -> Path:
     """Copy a workload's folder, and its lines of the archive's own files, to `out`.
 
-    A controller says that a workload has ended before it writes: so the files are waited for until
-    the last of them names the workload, or nothing has changed for a while. Secrets are masked on
-    the way.
+    A controller reports the end of a workload before it writes. So this waits until the last file
+    names the workload, or nothing has changed for a while. Secrets are masked on the way.
 
     Args:
         source: the controller's archive.
         identity: the workload's id, such as ``w1``.
         out: a folder, which becomes an archive of this workload alone.
         hidden: secrets to mask in the log.
-        patience_s: how long the files are waited for.
+        patience_s: limit of the wait for the files.
         sleep: waits.
 
     Returns:
@@ -362,7 +361,7 @@ def _settled(
             name: size for name, size in there.items() if name.startswith(prefix) and "/" in name
         }
         unchanged = unchanged + 1 if files and files == before else 0
-        # What is written last names the workload, if it ever came to work.
+        # The file that is written last names the workload, if it ever ran.
         named = "workloads.csv" in there and any(
             line.startswith(prefix.encode()) for line in source.read("workloads.csv").splitlines()
         )
@@ -382,8 +381,8 @@ def _settled(
 class Patience:
     """Waiting times in seconds.
 
-    `poll_s` between two questions, `silent_s` for a controller that is silent, `archive_s` for the
-    files of a workload that has finished.
+    `poll_s` is between two requests, `silent_s` for a silent controller, `archive_s` for the files
+    of a finished workload.
     """
 
     poll_s: float = 2.0
@@ -404,12 +403,12 @@ def run(
 ) -> Archive:
     """Run a workload to its end; an interruption cancels it.
 
-    A controller that restarts has forgotten its workloads, and gives the same id again: both are
-    told apart from a workload that has ended, which a restarted controller still knows.
+    A restarted controller has forgotten its workloads, and reuses their ids. Both cases are
+    distinguished from an ended workload, which a restarted controller still knows.
 
     Args:
         controller: takes the workload.
-        source: that controller's archive folder.
+        source: the controller's archive folder.
         xml: the workload, secrets in plain.
         out: new folder for the copy of the archive; secrets are masked in it.
         progress: gets the stage and the share of the planned time.
@@ -421,7 +420,7 @@ def run(
         The archive, also of a workload that did not finish: ask `Archive.finished`.
 
     Raises:
-        UserError: the controller does not take the workload, or has no drivers.
+        UserError: the controller refuses the workload, or has no drivers.
         WorkloadError: it got lost, or left no archive.
     """
     waits = patience or Patience()
@@ -446,7 +445,7 @@ def run(
 
 
 class _Watch:
-    """Asks for the status of one workload until it has ended."""
+    """Watcher that asks for the status of one workload until it has ended."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""An unpacked release of COSBench: is it there, and can it run on this machine?"""
+"""Check of an unpacked release of COSBench: is it there, and can it run on this machine?"""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from schemas.errors import UserError
 
 SCRIPTS = ("start-controller.sh", "start-driver.sh", "cosbench-start.sh")
 SEEN = re.compile(r"^0\.4\.\d+(\.\w+)?$")
-"""Versions with archives and controllers that these modules know."""
+"""Versions with archives and controllers known to these modules."""
 
 JAXB = "/usr/share/java/jaxb-api.jar"
 _JAVA = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _PACKAGES = ("net", "lang", "util", "lang.reflect", "io")
-_CLOSED_SINCE = 16  # from then on Java keeps its own packages closed unless an option opens them
+_CLOSED_SINCE = 16  # Java then keeps its own packages closed unless an option opens them
 _MODULES_SINCE = 9
 _WAIT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check; `advice` if it is not good. Unless `needed` it may stay."""
+    """Result of one check; `advice` if it is not good. A finding that is not `needed` may stay."""
 
     what: str
     good: bool
@@ -52,7 +52,7 @@ class Release:
 
 
 def java_options(major: int, *, s3: bool = False) -> tuple[str, ...]:
-    """Return options by which a COSBench of 2013 runs on a Java of today; for Java 8 none.
+    """Return options that let a COSBench of 2013 run on a modern Java; none for Java 8.
 
     Args:
         major: Java's version.
@@ -83,7 +83,7 @@ def examine(folder: Path, *, java: str | None = None) -> Release:
     """Examine a release.
 
     Args:
-        folder: where it was unpacked.
+        folder: folder of the unpacked release.
         java: the program; by default JAVA_HOME's or the one on the path.
 
     Raises:

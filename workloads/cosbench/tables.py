@@ -1,4 +1,4 @@
-"""Archives as a run folder's tidy tables (schemas/run.py), and two archives compared."""
+"""Archives as a run folder's tidy tables (schemas/run.py), and comparison of two archives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLES = ("t_s", "node", "metric", "value")
 LATENCY = ("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count")
 ALL = "all"
 BUCKET_S = 0.01
-"""COSBench prints percentiles as the upper edge of such a bucket."""
+"""Width of the buckets behind COSBench's percentiles, which it prints as upper edges."""
 
 METRICS = (
     *("operations", "bytes", "mean_s", "processing_s"),
@@ -51,18 +51,18 @@ def samples(
 ) -> pd.DataFrame:
     """Return columns t_s (float64), node (the tenant), metric (strings), value (float64).
 
-    Metrics are, of each operation, ``read.iops``, ``read.throughput_mb_s`` (10^6 bytes a second),
-    ``read.latency_s``, ``read.p95_s`` (cosdrive alone) and ``read.errors``; of cosdrive also those
-    of ``all``, without the percentile. A second in which nothing was done has no latency. Of a real
-    COSBench also ``read.errors_least`` and ``read.errors_most``, if the percentage of successful
-    operations allows more than one count; a row stands for an `interval` and its time is the
-    interval's end; of cosdrive it is the beginning of a second.
+    Metrics of each operation are ``read.iops``, ``read.throughput_mb_s`` (10^6 bytes per second),
+    ``read.latency_s``, ``read.p95_s`` (cosdrive only) and ``read.errors``. cosdrive also has those
+    of ``all``, without the percentile. An idle second has no latency. A real COSBench also has
+    ``read.errors_least`` and ``read.errors_most``, if the percentage of successful operations
+    allows more than one count. Its rows are for an `interval`, and their time is the interval's
+    end; cosdrive's time is the beginning of a second.
 
     Args:
-        archives: by tenant.
-        stages: names of those to take; by default all that measure.
+        archives: archives by tenant.
+        stages: names of the stages to take; by default all that measure.
         origin: epoch of t_s = 0; by default `origin_of`.
-        ramps: also seconds that do not count, of ramp-up and ramp-down.
+        ramps: also the uncounted seconds of ramp-up and ramp-down.
     """
     import pandas as pd
 
@@ -85,9 +85,9 @@ def latencies(
 ) -> pd.DataFrame:
     """Return columns t_s (float64), op, tenant, node (strings), low_ns, high_ns, count (int64).
 
-    Of cosdrive with all the resolution that it has, of a real COSBench in its buckets of 10 ms. A
-    histogram is of a whole stage: `t_s` is where its measured time begins. An operation took low_ns
-    or longer and less than high_ns; a last bucket may end at 2^63 - 1.
+    cosdrive's histograms have full resolution, a real COSBench's have buckets of 10 ms. A histogram
+    covers a whole stage: `t_s` is the start of its measured time. An operation took low_ns or
+    longer and less than high_ns; a last bucket may end at 2^63 - 1.
     """
     import pandas as pd
 
@@ -106,12 +106,12 @@ def latencies(
 def summaries(archive: Archive, stage: str | None = None) -> list[OpSummary]:
     """Summarize each operation of the measuring stages, or of one of them.
 
-    Throughput and operations a second are COSBench's: the sum over workers of the operations of
+    Throughput and operations per second are COSBench's: the sum over workers of the operations of
     each by the time from its first operation's beginning to its last one's end. `errors` is None if
     COSBench's percentage allows more than one count.
 
     Args:
-        archive: of one tenant.
+        archive: the archive of one tenant.
         stage: name or id of a stage; by default all that measure.
     """
     names = (stage,) if stage is not None else None
@@ -139,7 +139,7 @@ def _begun(archive: Archive, identity: str) -> float | None:
 def _samples(
     archive: Archive, stages: tuple[str, ...], ramps: bool
 ) -> Iterator[tuple[float, str, float]]:
-    """(epoch, metric, value)."""
+    """Yield (epoch, metric, value)."""
     if archive.driver is not None:
         yield from _by_second(archive, stages, archive.driver.started_at, ramps)
         return
@@ -188,7 +188,7 @@ def _by_second(
 
 
 def _latencies(archive: Archive, stages: tuple[str, ...]) -> Iterator[tuple[float, str, Buckets]]:
-    """(epoch, operation, buckets)."""
+    """Yield (epoch, operation, buckets)."""
     for identity in stages:
         own = [measured for measured in archive.measured if measured.stage == identity]
         for measured in own:
@@ -211,7 +211,7 @@ def _summary(archive: Archive, identity: str, result: Result) -> OpSummary:
         bytes=result.bytes,
         throughput_mb_s=result.bytes_s / 1e6,
         iops=result.operations_s,
-        # In an open loop the exact one is from the intended beginning, COSBench's is not.
+        # In an open loop the exact mean is from the intended beginning, COSBench's is not.
         latency_mean_s=exact.mean_s if exact else result.mean_s,
         latency_max_s=exact.max_s if exact else _known(quantile_s(buckets, 1.0)),
         latency_p50_s=_known(quantile_s(buckets, 0.50)),
@@ -221,13 +221,13 @@ def _summary(archive: Archive, identity: str, result: Result) -> OpSummary:
 
 
 def _known(seconds: float | None) -> float | None:
-    # Beyond a last bucket without an end nothing is known.
+    # Nothing is known beyond a last bucket without an end.
     return seconds if seconds is not None and isfinite(seconds) else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A number of both archives.
+    """Number in both archives.
 
     `change` is (second - first) / first; None if one is missing or beyond the last bucket, or the
     first is 0. `same`: equal, or percentiles at most one bucket apart.
@@ -244,7 +244,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two archives.
+    """Comparison of two archives.
 
     `only_first` and `only_second` name operations (stage/op) that the other lacks; `unlike` are
     sentences about types and workers that differ.
@@ -269,7 +269,7 @@ def compare(first: Archive, second: Archive, *, main_only: bool = False) -> Comp
     Args:
         first: changes are relative to it.
         second: the other.
-        main_only: leave out what gets the store ready and cleans it up.
+        main_only: leave out stages that prepare or clean up the store.
     """
     ours, theirs = _by_name(first, main_only), _by_name(second, main_only)
     differences, unlike = [], []
@@ -293,7 +293,7 @@ def compare(first: Archive, second: Archive, *, main_only: bool = False) -> Comp
 
 
 def _by_name(archive: Archive, main_only: bool) -> dict[tuple[str, str], Result]:
-    """Return results by stage and operation; a second one of a name is called ``read (2)``."""
+    """Return results by stage and operation; the second of a repeated name is ``read (2)``."""
     found: dict[tuple[str, str], Result] = {}
     for stage in archive.main if main_only else archive.stages:
         for result in stage.results:

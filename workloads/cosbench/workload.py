@@ -25,10 +25,10 @@ from workloads.cosbench.credentials import MASK
 
 STAGES = ("init", "prepare", "main", "cleanup", "dispose")
 UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
-"""COSBench's units are decimal."""
+"""Bytes of COSBench's units, which are decimal."""
 
 LARGEST = 2**31 - 1
-"""COSBench's numbers are Java's ints."""
+"""Largest number of COSBench: Java's int."""
 
 Bound = Annotated[int, Field(ge=1, le=LARGEST)]
 Address = Annotated[str, Field(pattern=r"^https?://[^\s;]+$")]
@@ -39,7 +39,7 @@ class _Typed(BaseModel):
 
 
 class Constant(_Typed):
-    """``c(value)``: always the same."""
+    """Constant ``c(value)``: always the same."""
 
     kind: Literal["constant"] = "constant"
     value: Bound
@@ -70,7 +70,7 @@ class _Between(_Typed):
 
 
 class Uniform(_Between):
-    """``u(low,high)``: whole numbers drawn evenly, both bounds included."""
+    """Uniform ``u(low,high)``: whole numbers drawn evenly, both bounds included."""
 
     kind: Literal["uniform"] = "uniform"
 
@@ -79,13 +79,13 @@ class Uniform(_Between):
 
 
 class Part(_Between):
-    """A part of a `Weighted`: drawn in proportion to `weight`, then evenly between its bounds."""
+    """Part of a `Weighted`: drawn in proportion to `weight`, then evenly between its bounds."""
 
     weight: Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Weighted(_Typed):
-    """``h(low|high|weight,...)``: a part is drawn by weight, then evenly within it."""
+    """Weighted ``h(low|high|weight,...)``: a part is drawn by weight, then evenly within it."""
 
     kind: Literal["weighted"] = "weighted"
     parts: tuple[Part, ...] = Field(min_length=1)
@@ -137,14 +137,14 @@ def parse_sizes(text: str) -> Sizes:
 
 
 class _Access(_Typed):
-    """An auth or a storage element. Fields are COSBench's keys; a field of None is left out."""
+    """Auth or storage element. Fields are COSBench's keys; a field of None is left out."""
 
     type: str
 
     @field_validator("*")
     @classmethod
     def _fits(cls, value: object) -> object:
-        """A config string is k=v;k=v, without any way to quote."""
+        """Require a value that fits a config string: k=v;k=v, without any way to quote."""
         plain = value.get_secret_value() if isinstance(value, SecretStr) else value
         if isinstance(plain, str) and (";" in plain or not plain.isprintable()):
             raise ValueError("has a ';' or a character that cannot be printed")
@@ -166,13 +166,13 @@ class _Access(_Typed):
 
 
 class NoStorage(_Access):
-    """Operations that do nothing."""
+    """Storage with operations that do nothing."""
 
     type: Literal["none"] = "none"
 
 
 class MockStorage(_Access):
-    """A store without a server.
+    """Store without a server.
 
     Reads have `size` bytes, operations take `delay` milliseconds, and a share `errors` of them
     fails.
@@ -187,7 +187,7 @@ class MockStorage(_Access):
 class SwiftStorage(_Access):
     """OpenStack Swift. `timeout` is in milliseconds.
 
-    `proxies_file` is cosdrive's alone: a JSON file on the driver's node that lists the proxies
+    `proxies_file` is only for cosdrive: a JSON file on the driver's node that lists the proxies
     (``proxies``) which take turns, while they are listed.
     """
 
@@ -199,7 +199,7 @@ class SwiftStorage(_Access):
 
 
 class S3Storage(_Access):
-    """An S3 service, such as Swift's s3api or Ceph's object gateway."""
+    """S3 service, such as Swift's s3api or Ceph's object gateway."""
 
     type: Literal["s3"] = "s3"
     accesskey: SecretStr | None = None
@@ -216,13 +216,13 @@ class NoAuth(_Access):
 
 
 class MockAuth(_Access):
-    """A login that always succeeds."""
+    """Login that always succeeds."""
 
     type: Literal["mock"] = "mock"
 
 
 class SwAuth(_Access):
-    """Swift's own (tempauth, swauth): version 1.0 of the authentication."""
+    """Swift's own login (tempauth, swauth): version 1.0 of the authentication."""
 
     type: Literal["swauth"] = "swauth"
     username: str | None = None
@@ -259,7 +259,7 @@ def access_of(
     """Return the fields `storage` and `auth` of a workload, without credentials.
 
     Raises:
-        UserError: a type is unknown, or an address is none or has no place.
+        UserError: a type is unknown, or an address is invalid or not used.
     """
     login = auth or ("swauth" if storage == "swift" else "none")
     made: dict[str, BaseModel] = {}
@@ -283,16 +283,16 @@ def access_of(
 
 
 class Workload(_Typed):
-    """One tenant's load.
+    """Load of one tenant.
 
     Percentages of operations sum to 100. There are `containers` containers. Reads draw evenly from
-    `objects` objects of each, which `prepare` writes. Writes and deletes draw from a range of their
-    own, the next `objects` numbers: a read never misses, and deletes meet what writes wrote. (A
+    `objects` objects of each, which `prepare` writes. Writes and deletes draw from a separate
+    range, the next `objects` numbers: a read never misses, and deletes meet written objects. (A
     delete of a missing object counts as success, in COSBench as in Swift's clients.)
 
     `workers` operations are in flight (closed loop) for `runtime_s` seconds after `rampup_s`, or
-    until there were `total_ops`; with both, whatever comes first. `interval_s` is that of the
-    series.
+    until there were `total_ops`; with both, whichever comes first. `interval_s` is the interval of
+    the series.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
@@ -321,7 +321,7 @@ class Workload(_Typed):
             raise ValueError(f"read, write and delete must sum to 100, not {mix}")
         if self.runtime_s is None and self.total_ops is None:
             raise ValueError("give runtime_s or total_ops: one of them ends the main stage")
-        # COSBench divides them among the workers in whole numbers, and takes 0 for no limit.
+        # COSBench divides them among the workers in whole numbers, and 0 means no limit.
         if self.total_ops is not None and self.total_ops < self.workers:
             raise ValueError(
                 f"total_ops ({self.total_ops}) cannot be divided among {self.workers} workers: "
@@ -333,7 +333,7 @@ class Workload(_Typed):
         """Return a copy with other values, checked like a new one.
 
         Raises:
-            UserError: the values make no workload; one sentence says why.
+            UserError: the values make no workload; one sentence gives the reason.
         """
         try:
             return Workload.model_validate(dict(self) | changes)
@@ -344,7 +344,7 @@ class Workload(_Typed):
     def container_prefix(self) -> str:
         """Name of containers before their number: `prefix`, or derived from the name.
 
-        With the number it has three characters or more, as S3 wants it.
+        With the number it has three characters or more, as S3 requires.
         """
         if self.prefix is not None:
             return self.prefix
@@ -442,8 +442,8 @@ def to_xml(workload: Workload, stages: Sequence[str] = STAGES, *, masked: bool =
     """Write COSBench's XML.
 
     Args:
-        workload: what to write.
-        stages: which, of init, prepare, main, cleanup and dispose; they come in this order.
+        workload: the workload.
+        stages: stages among init, prepare, main, cleanup and dispose; written in this order.
         masked: secrets as ``***``, else in plain.
 
     Raises:

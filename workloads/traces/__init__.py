@@ -1,1 +1,1 @@
-"""Request traces: loaders, generators, and stand-ins for traces that cannot be shipped."""
+"""Request traces: loaders, generators, and replacements for traces that cannot be shipped."""

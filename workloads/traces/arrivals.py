@@ -1,7 +1,7 @@
 """Arrival processes of a given burstiness, and the requests that arrive.
 
-C2 is the squared coefficient of variation of the times between arrivals: 1 of a Poisson process,
-more when arrivals come in bursts (table 2 of the PriorityMeister paper).
+C2 is the squared coefficient of variation of the times between arrivals: 1 for a Poisson process,
+more if arrivals come in bursts (table 2 of the PriorityMeister paper).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Floats = npt.NDArray[np.float64]
 
 SECTOR = 512
 _SECONDS_LIMIT = 1e9
-_LONGEST_S = 4e9  # as nanoseconds well below what readers take, 2^62
+_LONGEST_S = 4e9  # in nanoseconds well below the readers' limit, 2^62
 _FITTINGS = 60
 
 
 def poisson(rate: float, count: int, seed: int) -> Floats:
-    """`count` arrival times in seconds, the first at 0: independent exponential gaps."""
+    """Return `count` arrival times in seconds, the first at 0: independent exponential gaps."""
     _check(rate, count)
     gaps = np.random.default_rng(seed).exponential(1 / rate, count - 1)
     return np.concatenate(([0.0], np.cumsum(gaps)))
@@ -32,7 +32,7 @@ def poisson(rate: float, count: int, seed: int) -> Floats:
 def hyperexponential(
     rate: float, c2: float, count: int, seed: int, *, exact: bool = False
 ) -> Floats:
-    """Gaps from two exponentials with balanced means, of squared coefficient of variation `c2`.
+    """Return arrivals with gaps from two exponentials of balanced means and with this `c2`.
 
     With p = (1 + sqrt((c2 - 1) / (c2 + 1))) / 2 a gap has rate 2 p `rate` with probability p, else
     2 (1 - p) `rate`.
@@ -40,10 +40,10 @@ def hyperexponential(
     Args:
         rate: arrivals per second.
         c2: at least 1.
-        count: of arrivals.
-        seed: of the generator.
-        exact: shape the drawn gaps so that the trace itself has `c2` and `rate`, which the sample
-            of a heavy-tailed distribution meets only when it is very long.
+        count: number of arrivals.
+        seed: seed of the generator.
+        exact: shape the drawn gaps so that the trace itself has `c2` and `rate`, which a sample
+            of a heavy-tailed distribution meets only if it is very long.
     """
     _check(rate, count)
     if not 1 <= c2 < _SECONDS_LIMIT:
@@ -61,8 +61,8 @@ def _gaps(rate: float, c2: float, which: Floats, size: Floats) -> Floats:
 
 
 def _fitted(rate: float, c2: float, random: np.random.Generator, count: int) -> Floats:
-    """Gaps that have C2 and rate as a sample: evenly spread quantiles of two exponentials, in
-    random order; how much longer the rare ones are is what is fitted."""
+    """Return gaps with this C2 and rate as a sample: evenly spread quantiles of two exponentials,
+    in random order. The fit adjusts the ratio of the two means."""
     order = random.permutation(count)
     p = (1 + math.sqrt((c2 - 1) / (c2 + 1))) / 2
     rare = min(count - 1, max(1, round((1 - p) * count)))
@@ -83,23 +83,23 @@ def _fitted(rate: float, c2: float, random: np.random.Generator, count: int) -> 
 
 
 def _quantiles(count: int) -> Floats:
-    """Of an exponential distribution of mean 1, evenly spread."""
+    """Return evenly spread quantiles of an exponential distribution with mean 1."""
     found: Floats = -np.log1p(-(np.arange(count) + 0.5) / count)
     return found
 
 
 def interrupted_poisson(rate: float, c2: float, burst_s: float, count: int, seed: int) -> Floats:
-    """On-off arrivals: bursts of `burst_s` seconds on average, nothing in between.
+    """Return on-off arrivals: bursts of `burst_s` seconds on average, nothing in between.
 
-    While on, arrivals are Poisson with rate l; with mean on time s1 and off time s2,
-    ``c2 = 1 + 2 l s2^2 s1 / (s1 + s2)^2`` and ``rate = l s1 / (s1 + s2)``.
+    While on, arrivals are Poisson with rate l; with mean on time s1 and off time s2, ``c2 = 1 + 2 l
+    s2^2 s1 / (s1 + s2)^2`` and ``rate = l s1 / (s1 + s2)``.
 
     Args:
         rate: arrivals per second over all time.
         c2: above 1.
         burst_s: mean length of a burst, s1.
-        count: of arrivals.
-        seed: of the generator.
+        count: number of arrivals.
+        seed: seed of the generator.
     """
     _check(rate, count)
     if not 1 < c2 < _SECONDS_LIMIT or not 0 < burst_s < _SECONDS_LIMIT:
@@ -107,7 +107,7 @@ def interrupted_poisson(rate: float, c2: float, burst_s: float, count: int, seed
     off = _off_time(rate, c2, burst_s)
     on_rate = rate * (burst_s + off) / burst_s
     random = np.random.default_rng(seed)
-    # Arrivals on the clock that runs only while on; then the off times are put in between.
+    # Arrivals on a clock that runs only while on; then the off times are inserted.
     clock = np.concatenate(([0.0], np.cumsum(random.exponential(1 / on_rate, count - 1))))
     bursts = max(2, int(clock[-1] / burst_s * 1.5) + 10)
     ends = np.cumsum(random.exponential(burst_s, bursts))
@@ -119,13 +119,13 @@ def interrupted_poisson(rate: float, c2: float, burst_s: float, count: int, seed
 
 
 def _off_time(rate: float, c2: float, burst_s: float) -> float:
-    """The mean pause s2 that gives C2: ``c2 = 1 + 2 rate s2^2 / (s1 + s2)``."""
+    """Return the mean pause s2 that gives C2: ``c2 = 1 + 2 rate s2^2 / (s1 + s2)``."""
     half = (c2 - 1) / (4 * rate)
     return half + math.sqrt(half * half + 2 * half * burst_s)
 
 
 def scv(gaps: Floats) -> float:
-    """Squared coefficient of variation."""
+    """Return the squared coefficient of variation."""
     mean = float(gaps.mean())
     return float(gaps.var()) / mean**2 if mean > 0 else math.inf
 
@@ -140,16 +140,16 @@ def requests(
     seed: int = 0,
     exact: bool = False,
 ) -> RequestBlock:
-    """Requests of one size at given times: reads and writes, random and sequential, mixed.
+    """Return requests of one size at given times: reads and writes, random and sequential, mixed.
 
     Args:
         times: arrival in seconds [n].
         size: bytes of each, a multiple of 512.
         read_share: 0 to 1.
-        sequential_share: share that begins where the request before ended.
+        sequential_share: share of requests that begin where the request before ended.
         span: bytes over which the others are spread.
-        seed: of the generator.
-        exact: as many reads as the share says, and not each request a read with that chance.
+        seed: seed of the generator.
+        exact: make exactly this share of reads, instead of drawing each request's kind.
     """
     if size <= 0 or size % SECTOR or span < 2 * size:
         raise UserError(f"size {size}: a multiple of {SECTOR} bytes, at most half of the span")
@@ -170,8 +170,8 @@ def requests(
 
 
 def file_copy(total: int, size: int, bandwidth: float, *, write: bool = True) -> RequestBlock:
-    """A large file copy (workload L): `size` bytes after `size` bytes, each when a device of
-    `bandwidth` bytes per second alone would be done with the one before."""
+    """Return a large file copy (workload L) in pieces of `size` bytes: each comes when a device of
+    `bandwidth` bytes per second alone would be done with the piece before."""
     if size <= 0 or total < size or bandwidth <= 0:
         raise UserError(f"a copy of {total} bytes by {size} at {bandwidth:g} bytes/s is none")
     n = math.ceil(total / size)
@@ -184,7 +184,7 @@ def file_copy(total: int, size: int, bandwidth: float, *, write: bool = True) ->
 
 
 def _check_span(last: Floats) -> None:
-    """UserError where times in nanoseconds would not be told from negative ones."""
+    """Raise UserError if times in nanoseconds could overflow to negative ones."""
     if (last >= _LONGEST_S).any():
         raise UserError(
             f"the last request would come after {last[-1]:.3g} s, and a trace lasts "

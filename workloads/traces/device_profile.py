@@ -1,8 +1,8 @@
-"""A device's profile measured with fio: what a request of each kind and size costs it.
+"""Profile of a device measured with fio: the cost of a request of each kind and size.
 
-``by-size`` (solid state): bandwidth at each size of random requests, several in flight, as
-WorkloadCompactor's. ``by-distance`` (disks; section 4.2): at several places of the device, the
-time that a small request takes after one at a given distance, and the bandwidth of long ones.
+``by-size`` (solid state): bandwidth at each size of random requests, several in flight, as in
+WorkloadCompactor. ``by-distance`` (disks; section 4.2), at several places of the device: the time
+of a small request after one at a given distance, and the bandwidth of long requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KINDS = ("read", "write")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One fio job: random requests of `size` within `span` bytes from `begin`, or sequential."""
+    """Job of fio: random requests of `size` within `span` bytes from `begin`, or sequential."""
 
     kind: str
     size: int
@@ -41,15 +41,15 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ProfilePlan:
-    """What is to be measured of a device of `capacity` bytes.
+    """Measurements for a device of `capacity` bytes.
 
     Args:
         kind: ``by-size`` or ``by-distance``.
         capacity: bytes that may be used, from the device's start.
         depth: requests in flight of ``by-size``; a distance is measured with one.
-        writes: measure writes too, which destroys what is stored there. Without, writes are
-            taken to cost what reads do.
-        seconds: of each measurement.
+        writes: measure writes too, which destroys the stored data. Without it, writes count as
+            costly as reads.
+        seconds: length of each measurement.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class ProfilePlan:
 
     @property
     def total_s(self) -> float:
-        """How long all measurements take."""
+        """Return the seconds that all measurements take."""
         return self.seconds * len(self.measurements)
 
     def _by_size(self) -> list[Measurement]:
@@ -97,14 +97,14 @@ class ProfilePlan:
         return made
 
     def places(self) -> list[int]:
-        """Where on the device distances are measured, in bytes."""
+        """Return the places on the device for measurements of distances, in bytes."""
         return [place * self._zone() for place in range(PLACES)]
 
     def _zone(self) -> int:
         return self.capacity // PLACES // LARGE * LARGE
 
     def _spans(self) -> list[int]:
-        """Spans of random requests; their mean distance is a third of each."""
+        """Return the spans of random requests; their mean distance is a third of each."""
         spans = []
         span = LARGE
         while span < self.capacity:
@@ -113,7 +113,7 @@ class ProfilePlan:
         return [*spans, self.capacity // LARGE * LARGE]
 
     def job_file(self, target: str) -> str:
-        """A fio job file that measures everything, one after the other."""
+        """Return a fio job file that measures everything, one measurement after the other."""
         lines = ["[global]", f"filename={target}", "direct=1", "ioengine=libaio", "time_based=1"]
         lines += [
             f"runtime={round(1000 * self.seconds)}ms",
@@ -130,7 +130,7 @@ class ProfilePlan:
 
 
 def build(plan: ProfilePlan, output: str) -> dict[str, Any]:
-    """The profile (docs/prioritymeister.md) from fio's JSON output of `plan.job_file`.
+    """Return the profile (docs/prioritymeister.md) from fio's JSON output of `plan.job_file`.
 
     Raises:
         WorkloadError: fio's output is not JSON, or a measurement is missing, failed or empty.
@@ -144,12 +144,12 @@ def build(plan: ProfilePlan, output: str) -> dict[str, Any]:
 
 
 def jobs_of(output: str) -> dict[str, Mapping[str, Any]]:
-    """fio's jobs by name; WorkloadError when there are none."""
+    """Return fio's jobs by name; raise WorkloadError if there are none."""
     return {str(job.get("jobname")): job for job in read_jobs(output)[1]}
 
 
 def part_of(jobs: Mapping[str, Mapping[str, Any]], m: Measurement) -> Mapping[str, Any]:
-    """What fio tells of a measurement; WorkloadError when it is missing, failed or empty."""
+    """Return fio's report of a measurement; raise WorkloadError if missing, failed or empty."""
     job = jobs.get(m.name)
     if job is None:
         raise WorkloadError(f"fio did not report the measurement {m.name}.")
@@ -175,7 +175,7 @@ def _size_profile(plan: ProfilePlan, jobs: Mapping[str, Mapping[str, Any]]) -> d
 def _distance_table(
     plan: ProfilePlan, kind: str, jobs: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Base time and bandwidth by place and distance; distances count alike in both directions."""
+    """Return base time and bandwidth by place and distance; both directions count alike."""
     mine = [m for m in plan.measurements if m.kind == kind]
     bandwidth = {m.begin: float(part_of(jobs, m)["bw_bytes"]) for m in mine if m.sequential}
     random = [m for m in mine if not m.sequential]
@@ -195,7 +195,7 @@ def _distance_table(
 
 
 def _at(latency: Mapping[tuple[int, int], float], begin: int, span: int) -> float:
-    """Of a span that is wider than a place's zone, what was measured over the whole device."""
+    """Return the latency of a span; for one wider than a place's zone, the whole device's."""
     return latency.get((begin, span), latency.get((0, span), 0.0))
 
 

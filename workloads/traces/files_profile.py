@@ -1,5 +1,5 @@
-"""A profile by size, measured with fio on files that lie on one disk: one request at a time, at
-random in all of the files, as requests of several workloads reach a disk that they share."""
+"""A profile by size, measured with fio on files on one disk: one request at a time, at random in
+all of the files, as requests of several workloads reach a shared disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LEAST = 16 * LARGE
 
 @dataclass(frozen=True)
 class FilesPlan:
-    """What is to be measured.
+    """Measurements on files.
 
     Args:
-        files: paths; they are there, and what is in them is overwritten.
-        each: bytes of each.
-        seconds: of each measurement.
+        files: paths; the files exist, and their content is overwritten.
+        each: bytes of each file.
+        seconds: length of each measurement.
     """
 
     files: tuple[str, ...]
@@ -44,12 +44,12 @@ class FilesPlan:
 
     @property
     def total_s(self) -> float:
-        """How long all measurements take."""
+        """Return the seconds that all measurements take."""
         return self.seconds * len(self.measurements)
 
     def job_file(self) -> str:
-        """A fio job file that measures everything, one after the other. Writes are synchronous, as
-        those that an NFS server answers for (``FILE_SYNC``)."""
+        """Return a fio job file that measures everything, one measurement after the other. Writes
+        are synchronous, like those of an NFS server (``FILE_SYNC``)."""
         lines = [
             "[global]",
             f"filename={':'.join(self.files)}",
@@ -72,8 +72,8 @@ class FilesPlan:
 
 
 def build_files(plan: FilesPlan, output: str, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
-    """The profile (docs/prioritymeister.md) from fio's JSON output of `plan.job_file`: of each size
-    so many bytes a second as its mean latency comes to. Its network costs are what NFS sends by
+    """Return the profile (docs/prioritymeister.md) from fio's JSON output of `plan.job_file`. The
+    bandwidth at each size follows from its mean latency. The network costs are those of NFS on
     links of this `mtu`.
 
     Raises:

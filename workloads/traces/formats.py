@@ -1,4 +1,4 @@
-"""How a line of each trace format is read. A row is (time_ns, size, read, offset)."""
+"""Parsers of the lines of each trace format. A row is (time_ns, size, read, offset)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from workloads.traces.requests import UNKNOWN_OFFSET
 
 Row = tuple[int, int, bool, int]
 
-_LIMIT = 1 << 62  # what an array can hold, with room for differences
+_LIMIT = 1 << 62  # limit of an array's values, with room for differences
 _NS_PER_US = 1000
 _KINDS = {"read": True, "write": False}
 _PLAIN = {"DiskRead": True, "DiskWrite": False}
 
 
 class Malformed(ValueError):
-    """A line is no row of its format; the message says why."""
+    """Error for a line that is no row of its format; the message gives the reason."""
 
 
 class Parser:
-    """Takes a file's lines in order; keeps what earlier lines told (headers, the first time)."""
+    """Parser that takes a file's lines in order and remembers earlier ones, such as headers."""
 
     name = ""
 
     def row(self, line: str) -> Row | None:
-        """The request of a line, None for a line that is none (a header, another event).
+        """Return the request of a line, None for another line (a header, another event).
 
         Raises:
             Malformed: the line should be a request and is not.
@@ -37,12 +37,12 @@ class Parser:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Called after the last line; UserError when the file as a whole is not of the format."""
+        """Check the whole file after the last line; raise UserError if it is not of the format."""
 
 
 def _whole(text: str, what: str, base: int = 10, unit: int = 1) -> int:
     try:
-        if "_" in text or "+" in text:  # Python takes them; a trace does not have them
+        if "_" in text or "+" in text:  # Python accepts these; a trace does not have them
             raise ValueError
         found = int(text, base) * unit
     except ValueError:
@@ -53,13 +53,13 @@ def _whole(text: str, what: str, base: int = 10, unit: int = 1) -> int:
 
 
 def _kind(text: str) -> bool | None:
-    """Whether DiskRead or DiskWrite, however it is written, is a read; None for anything else."""
+    """Return True for DiskRead, False for DiskWrite, in any spelling; None for anything else."""
     return _KINDS.get(text.strip().lower().removeprefix("disk"))
 
 
 class Plain(Parser):
-    """``ns,hex size,DiskRead|DiskWrite``, as WorkloadCompactor's; a hex offset may follow. A line
-    that begins with # is a comment."""
+    """Format ``ns,hex size,DiskRead|DiskWrite`` of WorkloadCompactor; a hex offset may follow. A
+    line that begins with # is a comment."""
 
     name = "plain"
 
@@ -87,17 +87,17 @@ _MEANINGS = (
     {"offset", "lba"},
     {"size", "length"},
 )
-"""Names of the columns that are read: time, disk, kind, offset and size."""
+"""Names of the columns to read: time, disk, kind, offset and size."""
 
 
 class Layout(NamedTuple):
-    """Rows of a public format, and what a unit of each number in them is.
+    """Rows of a public format, and the units of their numbers.
 
     Attributes:
         columns: names in their usual order, as `_heading` writes them.
         time_ns: nanoseconds in a unit of time.
         offset, size: bytes in a unit of each.
-        kinds: how reads (True) and writes are written, in lower case.
+        kinds: notation of reads (True) and writes, in lower case.
         more: True if further columns may follow.
     """
 
@@ -110,7 +110,7 @@ class Layout(NamedTuple):
     more: bool = False
 
     def holds(self, width: int) -> bool:
-        """True if a row may have so many columns."""
+        """Return True if a row may have this number of columns."""
         usual = len(self.columns.split())
         return width == usual or (self.more and width > usual)
 
@@ -127,19 +127,19 @@ LAYOUTS = (
     Layout("tencent", "timestamp offset size iotype volumeid", 10**9, 512, 512, kinds=_DIGITS),
     Layout("spc", "asu lba size opcode timestamp", 10**9, offset=512, more=True),
 )
-"""Formats with a row a request; docs/prioritymeister.md has their sources."""
+"""Formats with one row per request; docs/prioritymeister.md has their sources."""
 
 
 def _heading(line: str) -> tuple[Layout, list[str]] | None:
-    """The layout of a heading, and its names without what is neither letter nor digit; None for
-    another line."""
+    """Return the layout of a heading, and its names with only letters and digits; None for another
+    line."""
     names = ["".join(filter(str.isalnum, name)).lower() for name in line.split(",")]
     found = (layout for layout in LAYOUTS if sorted(layout.columns.split()) == sorted(names))
     return next(((layout, names) for layout in found), None)
 
 
 def _time(text: str, what: str, unit_ns: int) -> int:
-    """Nanoseconds of a number that may have a fraction; what is below a nanosecond is cut off."""
+    """Return the nanoseconds of a number that may have a fraction; smaller parts are cut off."""
     whole, dot, part = text.strip().partition(".")
     if dot and not part.isdecimal():
         raise Malformed(f"{what} {text.strip()[:40]!r} is not a number")
@@ -149,10 +149,10 @@ def _time(text: str, what: str, unit_ns: int) -> int:
 
 @dataclass
 class Table(Parser):
-    """A format of `LAYOUTS`; a heading says the order of the columns, without one it is the usual.
+    """Format of `LAYOUTS`; a heading gives the order of the columns, which is else the usual one.
 
-    Times count from the first row's. A line that begins with # is a comment. `disk` keeps the
-    requests of one disk only.
+    Times count from the first row. A line that begins with # is a comment. `disk` keeps the
+    requests of only one disk.
     """
 
     name: str
@@ -190,7 +190,7 @@ class Table(Parser):
         return None if self.disk not in {None, number} else (at - self._zero, *row)
 
     def _learn(self, width: int) -> tuple[Layout, list[str], list[int]]:
-        """Layout, names and places of the columns of rows with so many."""
+        """Return layout, names and places of the columns for rows of this width."""
         usual = [(one, one.columns.split()) for one in LAYOUTS if one.name == self.name]
         for layout, names in [self._headed] if self._headed else usual:
             if layout.holds(width):
@@ -205,13 +205,13 @@ _READ = (*_NEEDED, "ElapsedTime", "DiskNum")
 
 
 def _places(header: list[str]) -> dict[str, int]:
-    """Where a header line has the columns that are read, as far as it has them."""
+    """Return the places of the columns to read in a header line, as far as it has them."""
     found = {"".join(text.split()).lower(): place for place, text in enumerate(header)}
     return {name: found[name.lower()] for name in _READ if name.lower() in found}
 
 
 def _quoted(line: str) -> list[str]:
-    """The columns of a line in which commas may stand in double quotes."""
+    """Return the columns of a line that may have commas in double quotes."""
     try:
         return next(csv.reader([line], skipinitialspace=True))
     except (csv.Error, StopIteration):
@@ -220,13 +220,13 @@ def _quoted(line: str) -> list[str]:
 
 @dataclass
 class Microsoft(Parser):
-    """Microsoft production traces: columns by the header lines before ``EndHeader``, whose names
-    may be in other letters. Commas in double quotes, as of file names, part no columns.
+    """Microsoft production traces: columns by the header lines before ``EndHeader``; upper and
+    lower case do not matter. Commas in double quotes, as in file names, separate no columns.
 
     Times are in microseconds, offsets and sizes in hex. A DiskRead or DiskWrite row is logged when
-    the request is complete: it arrived ElapsedTime before (where the header has that column and
-    unless `completion` is set). Init rows announce the same requests and are left out, as are all
-    other events. `disk` keeps the requests of one disk only.
+    the request is complete: it arrived ElapsedTime before (if the header has this column and
+    `completion` is not set). Init rows announce the same requests and are left out, like all other
+    events. `disk` keeps the requests of only one disk.
     """
 
     disk: int | None = None
@@ -295,10 +295,10 @@ _NOT_READ = {
 
 
 def make_parser(name: str, *, disk: int | None = None, completion: bool = False) -> Parser:
-    """A fresh parser.
+    """Return a fresh parser.
 
     Raises:
-        UserError: there is no such format, or it does not tell disks.
+        UserError: there is no such format, or it does not distinguish disks.
     """
     if name not in FORMATS:
         raise UserError(f"trace format {name!r}: known are {', '.join(FORMATS)}, and auto")
@@ -312,10 +312,10 @@ def make_parser(name: str, *, disk: int | None = None, completion: bool = False)
 
 
 def detect(lines: list[str]) -> str:
-    """The format of a file that begins with `lines`.
+    """Return the format of a file that begins with `lines`.
 
     Raises:
-        UserError: it is none of them.
+        UserError: it has no known format.
     """
     written = [text.strip() for text in lines if text.strip()]
     if not written:

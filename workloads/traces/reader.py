@@ -1,4 +1,4 @@
-"""Reads traces of any size line by line; keeps a block of requests at a time."""
+"""Reader of traces of any size, line by line; it keeps one block of requests at a time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from workloads.traces.formats import Malformed, Parser, Row, detect, make_parser
 from workloads.traces.requests import RequestBlock
 
 BLOCK = 1 << 16
-"""Requests in a block, and how far a request may lie from its place in the order of arrivals."""
-_LOOK = 200  # lines at the start that tell the format
+"""Requests in a block, and the largest displacement of a request in the order of arrivals."""
+_LOOK = 200  # lines at the start that show the format
 _SHOWN = 20  # malformed rows that are kept
 _CHUNK = 1 << 18  # bytes read at a time
 _LONGEST = 1 << 16  # characters of a line; a file without line ends is no trace
@@ -28,9 +28,8 @@ _LONGEST = 1 << 16  # characters of a line; a file without line ends is no trace
 
 @dataclass
 class Report:
-    """What was read. `malformed` counts bad rows; `examples` holds the first of them as
-    (line, reason). `reordered` counts places where a row is earlier than the
-    one before it."""
+    """Report of a reading. `malformed` counts bad rows; `examples` holds the first of them as
+    (line, reason). `reordered` counts rows that are earlier than the row before them."""
 
     format: str = ""
     lines: int = 0
@@ -40,11 +39,11 @@ class Report:
     examples: list[tuple[int, str]] = field(default_factory=list)
 
     def sentence(self, path: Path) -> str:
-        """What was left out, in one sentence; empty when nothing was."""
+        """Return one sentence on the rows left out; empty if there are none."""
         return f"{path}: {self.left_out()}" if self.malformed else ""
 
     def left_out(self) -> str:
-        """How many malformed rows, and what is wrong with the first; empty when there are none."""
+        """Return the number of malformed rows and the first error; empty if there are none."""
         if not self.malformed:
             return ""
         line, reason = self.examples[0]
@@ -53,7 +52,7 @@ class Report:
 
 
 class TraceReader:
-    """Blocks of a trace's requests in order of arrival; `report` is complete after the last.
+    """Blocks of a trace's requests in order of arrival; `report` is complete after the last block.
 
     Args:
         path: the file; gzip is recognised by its first bytes.
@@ -61,7 +60,7 @@ class TraceReader:
         on_error: ``skip`` malformed rows, counted, or ``stop`` at the first.
         disk: keep one disk's requests (all formats but plain).
         completion: take a Microsoft row's TimeStamp as the arrival.
-        progress: called with the bytes read so far, unpacked, now and then.
+        progress: called at intervals with the bytes read so far, unpacked.
         block: requests in a block.
 
     Raises:
@@ -105,7 +104,7 @@ class TraceReader:
             yield self._made(rows[begin : begin + self._block])
 
     def detected(self) -> str:
-        """The format of the file: the one that was asked for, or what its first lines tell.
+        """Return the format of the file: the requested one, or the one of its first lines.
 
         Raises:
             UserError: the file cannot be read, or is of no known format.
@@ -121,7 +120,7 @@ class TraceReader:
             raise UserError(f"{self.path}: cannot be read ({reason}).") from error
 
     def nothing(self) -> str:
-        """Why no request was read, after the end of a trace without any: in a sentence's words."""
+        """Return why a trace had no request, after its end, as a part of a sentence."""
         of_disk = "" if self._disk is None else f" of disk {self._disk}"
         left_out = self.report.left_out()
         return f"the trace holds no request{of_disk}" + (f": {left_out}" if left_out else "")
@@ -132,7 +131,7 @@ class TraceReader:
         return RequestBlock.of(rows)
 
     def _sort(self, rows: list[Row]) -> None:
-        """By arrival; what was read last may still move before what was read a block earlier."""
+        """Sort by arrival; the last block may still move before rows of the block before it."""
         times = np.fromiter((row[0] for row in rows), np.int64, len(rows))
         falls = int(np.count_nonzero(times[1:] < times[:-1]))
         if not falls:
@@ -189,11 +188,11 @@ class TraceReader:
         self._named(parser.finish)
 
     def _lines(self, file: IO[bytes]) -> Iterator[str]:
-        """Lines, without reading far ahead: a file without line ends must not fill the memory."""
+        """Yield lines without reading far ahead: one endless line must not fill the memory."""
         read, rest = 0, b""
         while chunk := file.read(_CHUNK):
             if not read:
-                chunk = chunk.removeprefix(codecs.BOM_UTF8)  # spreadsheets write one
+                chunk = chunk.removeprefix(codecs.BOM_UTF8)  # from spreadsheets
             read += len(chunk)
             if self._progress is not None:
                 self._progress(read)
@@ -217,7 +216,7 @@ class TraceReader:
         return parser
 
     def _named(self, call: Callable[[], object]) -> object:
-        """`call()`, its complaint with the file's name."""
+        """Return `call()`; add the file's name to its UserError."""
         try:
             return call()
         except UserError as error:
@@ -235,7 +234,7 @@ class TraceReader:
 
 
 def load(path: Path, **options: object) -> tuple[RequestBlock, Report]:
-    """A whole trace, and what was read; options as of `TraceReader`. Takes 25 bytes a request."""
+    """Return a whole trace and its report; options of `TraceReader`. 25 bytes per request."""
     reader = TraceReader(path, **options)  # type: ignore[arg-type]
     blocks = list(reader)
     return RequestBlock.joined(blocks), reader.report

@@ -21,7 +21,7 @@ class RequestBlock:
     """Requests, arrays of one length [n].
 
     `time_ns` is the arrival in nanoseconds from any zero, `size` in bytes, `read` is True for a
-    read and False for a write, `offset` in bytes, or -1 where the trace does not tell it.
+    read and False for a write, `offset` in bytes, or -1 if the trace does not give it.
     """
 
     time_ns: Integers
@@ -34,7 +34,7 @@ class RequestBlock:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, bool, int]]) -> RequestBlock:
-        """From rows (time_ns, size, read, offset)."""
+        """Return a block from rows (time_ns, size, read, offset)."""
         time, size, read, offset = zip(*rows, strict=True) if rows else ((), (), (), ())
         return cls(
             np.array(time, np.int64),
@@ -45,7 +45,7 @@ class RequestBlock:
 
     @classmethod
     def joined(cls, blocks: Iterable[RequestBlock]) -> RequestBlock:
-        """All of several blocks, in their order."""
+        """Return all requests of several blocks, in their order."""
         parts = list(blocks) or [cls.of([])]
         return cls(
             *(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS[:2]),
@@ -53,13 +53,13 @@ class RequestBlock:
         )
 
     def chosen(self, index: npt.NDArray[np.generic] | slice) -> RequestBlock:
-        """Those that an index, mask or slice picks."""
+        """Return the requests that an index, mask or slice picks."""
         return RequestBlock(
             self.time_ns[index], self.size[index], self.read[index], self.offset[index]
         )
 
     def by_time(self) -> RequestBlock:
-        """Sorted by arrival; requests of one instant stay in their order."""
+        """Return the block sorted by arrival; requests of one instant keep their order."""
         if (np.diff(self.time_ns) >= 0).all():
             return self
         return self.chosen(np.argsort(self.time_ns, kind="stable"))
@@ -69,8 +69,8 @@ _COLUMNS = ("time_ns", "size", "read", "offset")
 
 
 def save(blocks: Iterable[RequestBlock], path: Path) -> int:
-    """Write ``ns,hex size,DiskRead|DiskWrite``, with a fourth column of hex offsets where they are
-    known; gzip when the name ends in ``.gz``. Returns how many requests."""
+    """Write ``ns,hex size,DiskRead|DiskWrite``, with a fourth column of known hex offsets; gzip if
+    the name ends in ``.gz``. Return the number of requests."""
     count = 0
     with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as opened:
         file = cast(IO[str], opened)

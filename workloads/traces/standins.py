@@ -1,8 +1,8 @@
-"""Stand-ins for the workloads of Table 2: same loads, same variability of arrivals.
+"""Replacements for the workloads of Table 2: same loads, same variability of arrivals.
 
-The production traces may not be passed on (docs/prioritymeister.md tells how to fetch them). A
-stand-in has requests of one size; size, share of sequential requests and rate are solved for, so
-that it loads a given device and link as the table says.
+The production traces must not be passed on (docs/prioritymeister.md explains how to fetch them). A
+stand-in has requests of one size. Size, share of sequential requests and rate are solved for, so
+that it loads a given device and link as in the table.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Floats = npt.NDArray[np.float64]
 WorkOf = Callable[[RequestBlock], Floats]
 """Work of each request of a whole trace: seconds of a device, or bytes on a link."""
 Arrive = Callable[[float, float, int, int], Floats]
-"""Times of arrival [count] of a rate, C2, count and seed."""
+"""Times of arrival [count] for a rate, C2, count and seed."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 2. Loads are shares of a device and of a link, None where it has N/A;
-    `loop` is closed for L, whose requests follow each other. `random`: no request follows another
-    where it ended (section 6.2 of F, G and H: "random access traces")."""
+    """Row of Table 2. Loads are shares of a device and of a link, None for N/A. `loop` is closed
+    for L: its requests follow each other. `random`: no request begins where another ended (section
+    6.2 on F, G and H: "random access traces")."""
 
     label: str
     source: str
@@ -63,14 +63,14 @@ TABLE2 = {
 SIZES = tuple(512 << power for power in range(3, 12))  # 4 KiB to 1 MiB
 PAGE = 4096
 SHARPNESS = 10.0
-_PROBE = 4000  # requests whose mean work is measured
+_PROBE = 4000  # requests in the measurement of the mean work
 _PROBE_TIMES: Floats = np.arange(_PROBE, dtype=np.float64)
-_SHARE_STEP = 1e-6  # of the share of sequential requests
+_SHARE_STEP = 1e-6  # step of the share of sequential requests
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """A stand-in, and what it was made of."""
+    """Stand-in with its row and its shape."""
 
     row: Row
     block: RequestBlock
@@ -79,16 +79,16 @@ class StandIn:
 
 
 def balanced(rate: float, c2: float, count: int, seed: int) -> Floats:
-    """Gaps from two exponentials of balanced means, of exactly this C2."""
+    """Return arrivals with gaps from two exponentials of balanced means, of exactly this C2."""
     return arrivals.hyperexponential(rate, c2, count, seed, exact=True)
 
 
 def sharp(rate: float, c2: float, count: int, seed: int, *, sharpness: float = SHARPNESS) -> Floats:
-    """Bursts in which requests come `sharpness` times as often as on average, of the same C2: with
-    balanced means the rate in a burst is at most twice the average, whatever C2 is."""
+    """Return bursts with `sharpness` times the average rate and the same C2. With balanced means
+    the rate in a burst is at most twice the average, at any C2."""
     if c2 <= 1:
         return arrivals.poisson(rate, count, seed)
-    pause = 1 - 1 / sharpness  # share of the time in which nothing comes
+    pause = 1 - 1 / sharpness  # share of the time without requests
     burst = (c2 - 1) / (2 * pause * pause)  # requests, see `arrivals.interrupted_poisson`
     return arrivals.interrupted_poisson(rate, c2, burst / (sharpness * rate), count, seed)
 
@@ -103,15 +103,15 @@ def make(
     seed: int = 1,
     arrive: Arrive = balanced,
 ) -> StandIn:
-    """The stand-in for a workload of Table 2.
+    """Return the stand-in for a workload of Table 2.
 
     Args:
-        label: A to L, or a row of one's own.
+        label: A to L, or a custom row.
         storage: seconds of the device per request.
         network: bytes per request in the direction that counts.
         link: bytes per second.
         seconds: length of the trace.
-        seed: of arrivals, kinds and offsets.
+        seed: seed of arrivals, kinds and offsets.
         arrive: times between arrivals; exponentials of balanced means, of exactly this C2.
 
     Raises:
@@ -126,7 +126,7 @@ def make(
     shape = _shape(maker)
     count = maker.count(shape, seconds)
     times = arrive(count / seconds, row.c2, count, seed)
-    # Kinds and places of this very trace are not quite those of the probe.
+    # Kinds and places of the final trace differ slightly from the probe's.
     if shape.by_share:
         shape = maker.shared(times, shape.size)
     times = times * (maker.lasting(maker.requests(times, shape), shape) / float(times[-1]))
@@ -138,8 +138,8 @@ def make(
 
 @dataclass(frozen=True)
 class _Shape:
-    """Requests of one size, some of them sequential; `by_share` where it is the share of those that
-    makes the loads what they are, and not the size alone."""
+    """Requests of one size, some sequential; `by_share` is True if the share of sequential ones
+    sets the loads, and not the size alone."""
 
     size: int
     sequential: float = 0.0
@@ -148,7 +148,7 @@ class _Shape:
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes requests like a row of Table 2, for a device and a link."""
+    """Maker of requests like a row of Table 2, for a device and a link."""
 
     row: Row
     storage: WorkOf
@@ -157,7 +157,7 @@ class _Maker:
     seed: int
 
     def requests(self, times: Floats, shape: _Shape) -> RequestBlock:
-        """Requests of this shape at these times."""
+        """Return requests of this shape at these times."""
         return arrivals.requests(
             times,
             size=shape.size,
@@ -168,16 +168,16 @@ class _Maker:
         )
 
     def lasting(self, block: RequestBlock, shape: _Shape) -> float:
-        """How many seconds these requests are to last: by the load of the link, whose work does not
-        depend on places; where their size alone makes the loads, by that of the device."""
+        """Return the seconds that these requests should last: by the load of the link, as its work
+        does not depend on places. If the size alone sets the loads, by the load of the device."""
         if shape.by_share or self.row.storage_load is None:
             assert self.row.network_load is not None
             return float(self.network(block).sum()) / (self.row.network_load * self.link)
         return float(self.storage(block).sum()) / self.row.storage_load
 
     def count(self, shape: _Shape, seconds: float) -> int:
-        """How many requests last so long, and no longer: what is cut off later is missed, above
-        all a long pause."""
+        """Return the number of requests that last this long, and no longer: a later cut would lose
+        load, above all in a long pause."""
 
         def lasting(count: int) -> float:
             return self.lasting(self.requests(np.arange(count, dtype=np.float64), shape), shape)
@@ -189,16 +189,15 @@ class _Maker:
         return count
 
     def ratio(self, times: Floats, shape: _Shape) -> float:
-        """Seconds of the device per byte on the link, over what the loads of the row make."""
+        """Return the seconds of the device per byte on the link, relative to the row's loads."""
         assert self.row.storage_load is not None and self.row.network_load is not None
         block = self.requests(times, shape)
         wanted = self.row.storage_load / (self.row.network_load * self.link)
         return float(self.storage(block).sum() / self.network(block).sum()) / wanted
 
     def shared(self, times: Floats, size: int) -> _Shape:
-        """The share of sequential requests at which the ratio is 1: the more, the less work."""
-
-        from scipy.optimize import brentq  # takes a while, and few commands come here
+        """Return the share of sequential requests with ratio 1: more of them make less work."""
+        from scipy.optimize import brentq  # slow to import, and few commands need it
 
         def excess(share: float) -> float:
             return self.ratio(times, _Shape(size, share)) - 1
@@ -213,11 +212,11 @@ class _Maker:
 
 
 def _shape(maker: _Maker) -> _Shape:
-    """Requests whose work is in the proportion of the loads.
+    """Return requests with work in the proportion of the loads.
 
-    Where all are random, and on a device that does not mind where requests are (a profile by size),
-    their size alone makes it so, in steps of a page; then the storage load is met, and the
-    network's nearly. A random row that no size fits on this device is partly sequential.
+    If all are random, or places do not matter to the device (a profile by size), their size alone
+    is fitted, in steps of a page; then the storage load is met, and the network's nearly. A random
+    row that no size fits on this device is partly sequential.
     """
     row = maker.row
     if row.storage_load is None or row.network_load is None:
@@ -233,7 +232,7 @@ def _shape(maker: _Maker) -> _Shape:
 
 
 def _by_share(maker: _Maker) -> _Shape | None:
-    """Of a size near 64 KiB, some sequential; None where no share of them fits."""
+    """Return a shape near 64 KiB, partly sequential; None if no share fits."""
     for size in sorted(SIZES, key=lambda s: (abs(math.log(s / 65536)), s)):
         most, least = (maker.ratio(_PROBE_TIMES, _Shape(size, share)) for share in (0.0, 1.0))
         if least * 0.999 <= 1 <= most * 1.001:
@@ -242,7 +241,7 @@ def _by_share(maker: _Maker) -> _Shape | None:
 
 
 def _by_size(maker: _Maker) -> _Shape | None:
-    """All random, of the size that fits best; None where none does."""
+    """Return an all-random shape of the size that fits best; None if no size fits."""
 
     def ratio(pages: int) -> float:
         return maker.ratio(_PROBE_TIMES, _Shape(pages * PAGE))
@@ -257,7 +256,7 @@ def _by_size(maker: _Maker) -> _Shape | None:
 
 
 def _copy(row: Row, storage: WorkOf, seconds: float) -> StandIn:
-    """A copy that keeps the device busy for `seconds` when it is alone."""
+    """Return a copy that keeps the device busy for `seconds` if it is alone."""
     size = 1 << 20
     each = float(storage(arrivals.file_copy(64 * size, size, 1e9)).mean())
     count = max(1, round(seconds / each))

@@ -23,19 +23,19 @@ MAX_PAIRS = 60_000
 MAX_CUTS = 100
 GIVEN_UP = 1 + 1e-7
 """Part of a node's excess that giving it up allows: a solver may find a programme that is exactly
-tight infeasible. Whether the node becomes hotter is looked at exactly afterwards."""
+tight infeasible. An exact check afterwards shows if the node becomes hotter."""
 
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Moves, and whether it is proven that none are better."""
+    """Moves, and True if none are proven to be better."""
 
     moves: MoveList
     proven: bool
 
 
 def optimum(units: Units, state: VectorState, request: Request) -> Optimum:
-    """The fewest nodes left hot, and then the cheapest moves.
+    """Return the fewest nodes left hot, and then the cheapest moves.
 
     Raises:
         UserError: there are more than MAX_PAIRS possible moves.
@@ -85,7 +85,7 @@ def _every_pair(units: Units, state: VectorState, request: Request) -> Pairs:
 
 
 def _model(units: Units, state: VectorState, pairs: Pairs, hot: Int32) -> Model:
-    """The last columns, one for each hot node, give up the node: it may stay as it is."""
+    """Return the programme; the last columns, one per hot node, give up the node."""
     count, n, dimensions = len(pairs), units.nodes, units.dimensions
     room = units.capacity - state.load
     unit = np.maximum(units.capacity, 1e-30).max(axis=0)
@@ -118,7 +118,7 @@ def _model(units: Units, state: VectorState, pairs: Pairs, hot: Int32) -> Model:
 
 
 def _meeting(units: Units, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
-    """(row, column, sign, limit): a replica enters a domain only when the other one has left."""
+    """Return (row, column, sign, limit): a replica enters a domain only after the other left."""
     replicas = units.replicas
     unit, replica = np.divmod(pairs.object, replicas)
     rows: list[int] = []
@@ -163,7 +163,7 @@ def _solve(
     timer: Timer,
     first: Float64,
 ) -> tuple[Ints, int, bool, Float64] | None:
-    """(moves, nodes given up, proven, all columns), exact where the solver is not; None without
+    """Return (moves, nodes given up, proven, all columns), checked exactly; None without
     any. `first` is a solution to begin from: without one HiGHS 1.15 was seen to call a programme
     infeasible that moving nothing solves."""
     count = len(pairs)

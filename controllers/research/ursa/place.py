@@ -2,8 +2,8 @@
 
 ALP is that of `controllers.ursa.place.alp`: the relaxation, rounded by score, exchanges, and
 integer programmes over groups of objects that compete. The ILP solves one programme over every pair
-whose reduced cost is at most what ALP's placement costs above the bound: no cheaper placement can
-hold any other.
+with a reduced cost of at most the gap between ALP's cost and the bound: no cheaper placement can
+hold another pair.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def worthwhile(
     timer: Timer,
     most: int = MAX_PAIRS,
 ) -> Choices | None:
-    """Pairs of `objects` whose reduced cost is at most `slack`, and where each is now.
+    """Return pairs of `objects` whose reduced cost is at most `slack`, and where each is now.
 
     None when they are more than `most`.
     """
@@ -156,7 +156,7 @@ def place_anew(
 
 
 def greedy(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
-    """Each object, the heaviest first, to its nearest node with room."""
+    """Place each object, the heaviest first, on its nearest node with room."""
     problem = vector_problem(units, state, selection, request.max_move_cost)
     move_to = np.full(len(selection), UNPLACED, np.int32)
     first_fit(problem, Lists(problem), move_to, np.zeros_like(problem.rooms))
@@ -164,7 +164,7 @@ def greedy(units: Units, state: VectorState, selection: Selection, request: Requ
 
 
 def alp(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
-    """The relaxation over all targets, with a certified bound, rounded and improved."""
+    """Return the relaxation over all targets, with a certified bound, rounded and improved."""
     problem, lists, relaxed = _relaxed(units, state, selection, request)
     now = _rounded(problem, lists, relaxed)
     if not (now.move_to == UNPLACED).any():
@@ -181,7 +181,7 @@ def alp(units: Units, state: VectorState, selection: Selection, request: Request
 
 
 def ilp(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
-    """The optimum for the selection; `notes["optimal"]` is True if it is proven."""
+    """Return the optimum for the selection; `notes["optimal"]` is True if it is proven."""
     problem, lists, relaxed = _relaxed(units, state, selection, request)
     now = _rounded(problem, lists, relaxed)
     if (now.move_to == UNPLACED).any() or not relaxed.fits:
@@ -215,7 +215,7 @@ def _relaxed(
 
 
 def _rounded(problem: VectorProblem, lists: Lists, relaxed: Relaxation) -> Standing:
-    """Score order, then exchanges; where fractions lead nowhere, the first fit."""
+    """Round in score order, then by exchanges; use the first fit if fractions fail."""
     options = _choices(problem, lists, relaxed)
     move_to = np.where(relaxed.active, UNPLACED, relaxed.start).astype(np.int32)
     now = standing(problem, move_to)
@@ -250,7 +250,7 @@ def _by_score(problem: VectorProblem, relaxed: Relaxation, now: Standing) -> Non
 
 
 def _choices(problem: VectorProblem, lists: Lists, relaxed: Relaxation) -> Choices:
-    """The CHOICES targets of least reduced cost of each active object, the cheapest first."""
+    """Return the CHOICES targets of least reduced cost of each active object, cheapest first."""
     owner, node, cost = lists.candidates(np.flatnonzero(relaxed.active))
     reduced = cost + problem.toll(owner, node, relaxed.price) - relaxed.worth[owner]
     order = np.lexsort((cost, reduced, owner))
@@ -297,7 +297,7 @@ def _polish(
 
 
 def _groups(problem: VectorProblem, relaxed: Relaxation, now: Standing) -> Int32:
-    """[M], objects that share a target, in the programme or by their placement, have one label."""
+    """Return [M] labels: objects that share a target in programme or placement have one label."""
     owner = np.concatenate([relaxed.columns.object, np.arange(len(problem))])
     node = np.concatenate([relaxed.columns.node, now.move_to])
     label, _ = components(owner, node, len(problem), problem.nodes)

@@ -110,14 +110,14 @@ class _Purse:
         return True
 
     def give_back(self, nodes: Int32, moves: Float64, sizes: Float64) -> None:
-        """For objects that found no place."""
+        """Give back the budget of objects that found no place."""
         self.moves += float(moves.sum())
         self.size += float(sizes.sum())
         np.add.at(self.out, nodes, sizes)
 
 
 def checked_budget(budget: Budget, units: Units) -> Budget:
-    """`budget`, when it makes sense for these units; UserError otherwise."""
+    """Return `budget`; raise UserError if it makes no sense for these units."""
     for name, value in (("max-moves", budget.max_moves), ("budget", budget.size)):
         if value is not None and not 0 <= value < np.inf:
             raise UserError(f"{name} {value}: it must be at least 0.")
@@ -185,7 +185,7 @@ def _round(
     budget: Budget,
     stay: NDArray[np.int64],
 ) -> MoveList:
-    """The moves of one round; what finds no place is paid back and others go instead."""
+    """Return the moves of one round; what finds no place is paid back and others go instead."""
     purse = _Purse.of(budget, units.nodes)
     price = _prices(units, budget)
     sizes = np.zeros(len(units.members)) if units.size is None else units.size
@@ -218,7 +218,7 @@ def _round(
 
 
 def _prices(units: Units, budget: Budget) -> Float64:
-    """[U], what an object's move takes of what is scarce: bytes, or moves where only these are."""
+    """Return [U], the scarce resource of a move: bytes, or moves if only moves are limited."""
     if units.size is None or (budget.size is None and budget.node_size is None):
         return units.members
     mean = float(units.size.mean()) if len(units.size) else 0.0
@@ -233,7 +233,7 @@ def _affordable(
     price: Float64,
     sizes: Float64,
 ) -> Selection:
-    """Whole nodes, the least need first, then parts of nodes; what is taken is paid for."""
+    """Select whole nodes, the least need first, then parts of nodes; pay for what is taken."""
     nodes, index = np.unique(selection.node, return_inverse=True)
     need = np.bincount(index, price[selection.partition], len(nodes))
     order = np.argsort(index, kind="stable")
@@ -290,7 +290,7 @@ def _place_in_budget(
 
 
 def _mates(units: Units, moves: MoveList) -> NDArray[np.int64]:
-    """Every object of units of which one has moved: placers see where replicas were."""
+    """Return every object of the moved units: placers must see where replicas were."""
     columns = np.arange(units.replicas)
     return object_id(units.placed, moves.partition[:, None], columns[None, :]).ravel()
 

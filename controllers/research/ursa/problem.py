@@ -1,6 +1,6 @@
 """Instances of several dimensions, nested fault domains and groups, as arrays of units.
 
-A unit moves as one: a partition, or a group of partitions that lie together. Two replicas are kept
+A unit moves as one: a partition, or a group of partitions on the same nodes. Two replicas are kept
 apart at the outermost level at which their domains differ: at this level and further in they may
 not come together, further out they are together from the start. As the node is the innermost
 domain, there is always such a level.
@@ -45,7 +45,7 @@ class Units:
         capacity: [N, D].
         domain: [N, levels + 1], fault domains from the outermost on; the node itself comes last, as
             the domain that no two replicas share.
-        members: [U], partitions of the unit: so many times the distance is what its move costs.
+        members: [U], partitions of the unit: its move costs this multiple of the distance.
         size: [U], bytes of a replica; None where the instance has none.
         member_first, member: partitions of unit u are ``member[member_first[u]:member_first[u +
             1]]``; None where units are the partitions.
@@ -73,11 +73,11 @@ class Units:
 
     @property
     def replicas(self) -> int:
-        """l."""
+        """Number of replicas, l in the paper."""
         return self.placed.replicas
 
     def unit_load(self) -> Float64:
-        """[D], a load that is neither much nor little: capacity of a node on average."""
+        """Return [D], a load that is neither much nor little: capacity of a node on average."""
         mean = self.capacity.mean(axis=0)
         return np.where(mean > 0, mean, 1.0)
 
@@ -90,16 +90,16 @@ class VectorState:
     load: Float64
 
     def over(self, units: Units) -> NDArray[np.bool_]:
-        """[N, D], where a node is above its threshold."""
+        """Return [N, D], where a node is above its threshold."""
         return self.load > units.capacity
 
     def hot(self, units: Units) -> NDArray[np.bool_]:
-        """[N], nodes above their threshold in any dimension."""
+        """Return [N], nodes above their threshold in any dimension."""
         return np.asarray(self.over(units).any(axis=1))
 
 
 def units_of(instance: Instance) -> Units:
-    """The units of an instance: groups, or every partition on its own."""
+    """Return the units of an instance: groups, or every partition on its own."""
     nodes = np.arange(instance.nodes, dtype=np.int32)
     own = Units(
         placed=instance,
@@ -114,7 +114,7 @@ def units_of(instance: Instance) -> Units:
 
 
 def expanded(units: Units, plan: Plan) -> Plan:
-    """The plan for partitions that one for units is; replicas of a unit come one after another."""
+    """Return a units' plan as a plan for partitions; replicas of a unit follow each other."""
     if units.member is None or units.member_first is None:
         return plan
 
@@ -146,7 +146,7 @@ def expanded(units: Units, plan: Plan) -> Plan:
 
 
 def initial_state(units: Units) -> VectorState:
-    """Column 0 is primary everywhere; loads in one pass over the replicas, in parallel."""
+    """Return the first state: column 0 is primary; loads take one parallel pass of replicas."""
     count = units.placed.partitions
     chunks = chunks_of(count)
     partial = np.zeros((chunks, units.nodes, units.dimensions))
@@ -169,7 +169,7 @@ def initial_state(units: Units) -> VectorState:
 def object_load(
     units: Units, state: VectorState, unit: Int32, replica: NDArray[np.integer]
 ) -> Float64:
-    """[M, D], the load of objects in their present role."""
+    """Return [M, D], the load of objects in their present role."""
     is_primary = (state.primary[unit] == replica)[:, None]
     return np.where(is_primary, units.primary[unit], units.secondary[unit]).astype(np.float64)
 
@@ -236,7 +236,7 @@ class VectorProblem(Problem):
         rooms: [N, D].
         levels: [N, levels + 1], fault domains, the node last.
         others: [M, l], nodes of the unit's other replicas now, -1 in the object's own column.
-        members: [M], partitions of the unit: a move costs so many times its distance.
+        members: [M], partitions of the unit: a move costs this multiple of its distance.
     """
 
     loads: Float64
@@ -247,11 +247,11 @@ class VectorProblem(Problem):
     contend_for_all: ClassVar[bool] = True
 
     def arrays(self) -> Arrays:
-        """For compiled loops."""
+        """Return the arrays for compiled loops."""
         return Arrays(*(getattr(self, name) for name in Arrays._fields))
 
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
-        """True where an object fits on the node at the same position, were all others elsewhere."""
+        """Return True where an object fits on the node at its position, if all others were away."""
         ok: Bools = self.source[objects] != nodes
         for d in range(self.loads.shape[1]):
             ok &= self.loads[objects, d] <= self.rooms[nodes, d]
@@ -261,32 +261,32 @@ class VectorProblem(Problem):
         return ok
 
     def meet(self, a: Ints, b: Ints, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
-        """True where objects a and b of one unit come together on nodes `to_a` and `to_b`."""
+        """Return True where objects a and b of one unit meet on nodes `to_a` and `to_b`."""
         return self._meet_from(self.source[a], self.source[b], to_a, to_b)
 
     def _meet_from(self, a: Int32, b: Int32, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
-        """True where replicas apart on nodes a and b come together on `to_a` and `to_b`."""
+        """Return True where replicas apart on nodes a and b come together on `to_a` and `to_b`."""
         level = (self.levels[a] != self.levels[b]).argmax(axis=1)
         return np.asarray(self.levels[to_a, level] == self.levels[to_b, level])
 
     def whole(self, objects: NDArray[np.integer], cost: Float64) -> Float64:
-        """[objects], cost of moving whole units where one partition costs `cost`."""
+        """Return [objects], cost of moving whole units where one partition costs `cost`."""
         return np.asarray(cost * self.members[objects])
 
     def rent(self, price: Float64) -> float:
-        """Cost of all room that has a price."""
+        """Return cost of all room that has a price."""
         return float((price * np.where(price > 0, self.rooms, 0)).sum())
 
     def limit(self) -> Float64:
-        """[N, D], room on the nodes."""
+        """Return [N, D], room on the nodes."""
         return self.rooms
 
     def heaviness(self) -> Float64:
-        """[M], the most of an object's loads, each as part of a usual one."""
+        """Return [M], the most of an object's loads, each as part of a usual one."""
         return np.asarray((self.loads / self.units_of_load()).max(axis=1, initial=0.0))
 
     def loads_of(self, objects: NDArray[np.integer]) -> Float64:
-        """[D, objects], loads by dimension."""
+        """Return [D, objects], loads by dimension."""
         return np.ascontiguousarray(self.loads[objects].T)
 
     def fit_in_order(
@@ -297,7 +297,7 @@ class VectorProblem(Problem):
         fit_in_order(order, start, length, lists.node, self.arrays(), move_to, used)
 
     def meeting(self, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
-        """(row, column) entries of (11): of two replicas at most one goes to a domain.
+        """Return (row, column) entries of (11): of two replicas at most one goes to a domain.
 
         The level depends on where the two are now.
         """
@@ -327,14 +327,14 @@ class VectorProblem(Problem):
     def toll(
         self, objects: NDArray[np.integer], nodes: NDArray[np.integer], price: Float64
     ) -> Float64:
-        """[objects], cost of each object's load on its node, by prices [N, D]."""
+        """Return [objects], cost of each object's load on its node, by prices [N, D]."""
         total = np.zeros(len(objects))
         for d in range(self.loads.shape[1]):
             total += self.loads[objects, d] * price[nodes, d]
         return total
 
     def load_of(self, move_to: Int32) -> Float64:
-        """[N, D], the load that `move_to` puts on each node."""
+        """Return [N, D], the load that `move_to` puts on each node."""
         used = np.zeros_like(self.rooms)
         placed = move_to != UNPLACED
         for d in range(used.shape[1]):
@@ -347,7 +347,7 @@ class VectorProblem(Problem):
         return replace(self, rooms=rooms, room=_least_room(rooms, self.units_of_load()))
 
     def units_of_load(self) -> Float64:
-        """[D], loads that count as equally much in the dimensions."""
+        """Return [D], loads that count as equally much in the dimensions."""
         mean = self.loads.mean(axis=0) if len(self.loads) else np.ones(self.rooms.shape[1])
         return np.where(mean > 0, mean, 1.0)
 
@@ -355,14 +355,14 @@ class VectorProblem(Problem):
 def vector_problem(
     units: Units, state: VectorState, selection: Selection, max_move_cost: float | None
 ) -> VectorProblem:
-    """The problem of placing `selection`; `state` still counts its objects where they are."""
+    """Return the problem of placing `selection`; `state` still counts its objects in place."""
     count, dimensions = len(selection), units.dimensions
     loads = np.asarray(selection.load, np.float64).reshape(count, dimensions)
     leaving = np.zeros_like(state.load)
     for d in range(dimensions):
         leaving[:, d] = np.bincount(selection.node, loads[:, d], units.nodes)
     rooms = units.capacity - (state.load - leaving)
-    # What is hot in one dimension may take nothing, even of objects that have no load there.
+    # A node that is hot in one dimension may take nothing, even of objects that have no load there.
     rooms[(state.load - leaving > units.capacity * (1 + 1e-12)).any(axis=1)] = -1.0
     others = units.placed.replica_node[selection.partition].copy()
     others[np.arange(count), selection.replica] = -1
@@ -423,7 +423,7 @@ def move_list(units: Units, state: VectorState, unit: Int32, replica: Int32, to:
 
 @njit
 def _meet(levels: Int32, a: int, b: int, to_a: int, to_b: int) -> bool:
-    """`VectorProblem.meet` of one pair."""
+    """Return `VectorProblem.meet` of one pair."""
     for level in range(levels.shape[1]):
         if levels[a, level] != levels[b, level]:
             return bool(levels[to_a, level] == levels[to_b, level])
@@ -432,7 +432,7 @@ def _meet(levels: Int32, a: int, b: int, to_a: int, to_b: int) -> bool:
 
 @njit
 def apart(problem: Arrays, i: int, j: int, move_to: Int32) -> bool:
-    """True if node j is clear of the unit's other replicas, where they are and where they go."""
+    """Return True if node j is clear of the unit's other replicas, at old and new places."""
     source = problem.source[i]
     for column in range(problem.others.shape[1]):
         other = problem.others[i, column]
@@ -451,7 +451,7 @@ def apart(problem: Arrays, i: int, j: int, move_to: Int32) -> bool:
 
 @njit
 def fits(problem: Arrays, i: int, j: int, used: Float64, leaver: int) -> bool:
-    """True if node j has room for object i in every dimension, once `leaver` (or -1) is gone."""
+    """Return True if node j has room for object i in every dimension, without `leaver` (or -1)."""
     for d in range(problem.rooms.shape[1]):
         after = used[j, d] + problem.loads[i, d]
         if leaver >= 0:
@@ -480,7 +480,7 @@ def fit_in_order(
     move_to: Int32,
     used: Float64,
 ) -> None:
-    """Objects in `order` to the first node of their list with room; `move_to`, `used` change."""
+    """Put objects in `order` on the first listed node with room; `move_to`, `used` change."""
     for at in range(len(order)):
         i = order[at]
         for position in range(start[at], start[at] + length[at]):
@@ -496,7 +496,7 @@ def fit_in_order(
 
 @njit
 def in_score_order(owner: Ints, node: Ints, problem: Arrays, move_to: Int32, used: Float64) -> None:
-    """Pairs (owner, node) in turn, where the owner is unplaced and the node has room."""
+    """Put each owner on its node, pair by pair, if the owner is unplaced and the node has room."""
     for at in range(len(owner)):
         i, j = owner[at], node[at]
         if move_to[i] < 0 and fits(problem, i, j, used, -1) and apart(problem, i, j, move_to):
@@ -580,7 +580,7 @@ def _other(node: int, first: int, second: int) -> bool:
 
 @njit
 def _same(problem: Arrays, i: int, k: int) -> bool:
-    """True if two objects are of one unit."""
+    """Return True if two objects are of one unit."""
     return bool(problem.sibling_first[i] == problem.sibling_first[k])
 
 

@@ -31,7 +31,7 @@ from schemas.errors import UserError
 
 Ids = NDArray[np.signedinteger]
 
-SPARE = 8  # one place to spare for so many objects
+SPARE = 8  # objects per spare place
 SPARE_LEAST = 64
 
 
@@ -40,12 +40,12 @@ class NodeIndex:
 
     Attributes:
         begin: [N], where the objects of a node begin in `ids`.
-        count: [N], how many there are.
+        count: [N], number of objects.
         ids: objects, ascending within a node.
     """
 
     def __init__(self, instance: Instance, coming: Int32 | None = None) -> None:
-        """One pass that counts and one that writes; `instance.replica_node` is read, not kept.
+        """Count in one pass and write in another; `instance.replica_node` is read, not kept.
 
         `coming`: nodes that objects will move to, each once for every object.
         """
@@ -60,7 +60,7 @@ class NodeIndex:
         _list_objects(flat, self.begin.copy(), self.ids)
 
     def fits(self, move_to: Int32) -> bool:
-        """True if these nodes have places for as many objects."""
+        """Return True if these nodes have places for as many objects."""
         coming = np.bincount(move_to, minlength=len(self.count))
         return bool((self.count + coming <= self._room).all())
 
@@ -160,7 +160,7 @@ rounding adds up to less than a checker tolerates."""
 class Rounds:
     """The placement and the loads now, and decisions on them.
 
-    The instance handed in stays as it is. `instance` is the problem of this moment: column 0 is the
+    The given instance stays unchanged. `instance` is the problem of this moment: column 0 is the
     primary at every time, so a swap that is applied exchanges two columns of its row.
     """
 
@@ -189,14 +189,14 @@ class Rounds:
         return self._load.copy()
 
     def update(self, partition: Int32, primary_load: Float32, secondary_load: Float32) -> None:
-        """Loads that have changed.
+        """Take over changed loads.
 
         Args:
             partition: [C]; of several for one partition the last one counts.
             primary_load, secondary_load: [C], finite, at least 0.
 
         Raises:
-            UserError: what is given is not so.
+            UserError: the arguments break these rules.
         """
         _check(self.instance, partition, primary_load, secondary_load)
         _update(
@@ -244,7 +244,7 @@ class Rounds:
         return made
 
     def apply(self, done: Plan) -> None:
-        """Swaps and moves that have been carried out, such as a whole plan of `decide`."""
+        """Take over executed swaps and moves, such as a whole plan of `decide`."""
         if not self._index.fits(done.move_to):
             self._index = NodeIndex(self.instance, done.move_to)
         _apply(
@@ -327,7 +327,7 @@ def _apply(
     count: Ints,
     ids: Ids,
 ) -> None:
-    """Columns are those before the plan until its swaps exchange them, last of all."""
+    """Apply a plan; columns are those before the plan until its swaps exchange them at the end."""
     replicas = replica_node.shape[1]
     for s in range(len(swap_partition)):
         p, k = swap_partition[s], swap_replica[s]
@@ -365,8 +365,8 @@ class Wanted:
 
     Attributes:
         changes: files, one for each round after the first.
-        random: part of the partitions whose loads change from round to round, instead of files.
-        rounds: how many such rounds.
+        random: part of the partitions that change their loads in each round, instead of files.
+        rounds: number of such rounds.
         method, seed, max_move_cost, time_limit_s: of every decision.
         out: folder for plans; None for none.
         instances: True to write the instance before each round there too.
@@ -388,7 +388,7 @@ class Wanted:
 
 
 def rounds_file(path: Path, wanted: Wanted) -> Iterator[dict[str, object]]:
-    """Facts about one round after the other; round 0 is before any change."""
+    """Yield the facts about each round; round 0 is before any change."""
     if wanted.random is not None and wanted.changes:
         raise UserError("give files of changes or --random, not both.")
     if wanted.random is not None and not 0 < wanted.random <= 1:
@@ -403,7 +403,7 @@ def rounds_file(path: Path, wanted: Wanted) -> Iterator[dict[str, object]]:
 
 
 def in_rounds(instance: Instance, wanted: Wanted) -> Iterator[dict[str, object]]:
-    """As `rounds_file`, for an instance in memory."""
+    """Yield the facts of `rounds_file` for an instance in memory."""
     _warm_up_rounds(wanted)
     start = time.perf_counter()
     rounds = Rounds(instance)
@@ -436,7 +436,7 @@ def in_rounds(instance: Instance, wanted: Wanted) -> Iterator[dict[str, object]]
 
 
 def drawn(now: Instance, part: float, rng: np.random.Generator) -> Changes:
-    """New loads for a part of the partitions: each gets those of another one, drawn at random."""
+    """Draw new loads for a part of the partitions: each gets a random partition's loads."""
     count = max(1, round(part * now.partitions))
     if now.partitions == 0:
         return np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.float32)
@@ -446,7 +446,7 @@ def drawn(now: Instance, part: float, rng: np.random.Generator) -> Changes:
 
 
 def _changes(rounds: Rounds, wanted: Wanted) -> Iterator[Changes | None]:
-    """None before the first round, then what changes before each other one."""
+    """Yield None for the first round, then the changes before each other round."""
     yield None
     for file in wanted.changes:
         yield load_changes(file)
@@ -475,7 +475,7 @@ def _comparisons(rounds: Rounds, made: Plan, wanted: Wanted) -> dict[str, object
 
 
 def _write(folder: Path, number: int, before: Instance, made: Plan, instances: bool) -> None:
-    """The plan with the nodes that it names: columns are those of the placement at that time."""
+    """Write the plan with its nodes: columns are those of the placement at that time."""
     source = before.replica_node[made.move_partition, made.move_replica]
     leader = before.replica_node[made.swap_partition, made.swap_replica]
     if instances:  # which replaces nothing, so that nothing is replaced when it fails

@@ -60,7 +60,7 @@ def swap_phase(units: Units, state: VectorState, *, success: float = 1.0, seed: 
 
 
 def _relief(units: Units, state: VectorState, node: Int32, shed: Float64) -> Float64:
-    """[G], the parts of the node's excess that each carries, summed over dimensions."""
+    """Return [G], the parts of the node's excess that each carries, summed over dimensions."""
     excess = state.load - units.capacity
     mine = excess[node]
     part = np.minimum(np.maximum(shed, 0.0), mine) / np.where(mine > 0, mine, 1.0)
@@ -77,7 +77,7 @@ def _swap(
     unit: Float64,
     load: Float64,
 ) -> tuple[int, Ints, NDArray[np.int8]]:
-    """Rounds of swaps until one has none; candidates of each hot node in their order."""
+    """Swap in rounds until a round has no swap; each hot node takes candidates in order."""
     entry = np.empty(len(shed), np.int64)
     which = np.empty(len(shed), np.int8)
     used = np.zeros(len(shed), np.bool_)
@@ -117,7 +117,7 @@ def _swap(
 
 @njit
 def _relieves(load: Float64, capacity: Float64, shed: Float64) -> bool:
-    """True if giving away `shed` lowers a load that is too high, and makes no other too high."""
+    """Return True if giving away `shed` lowers a load that is too high, and makes none too high."""
     some = False
     for d in range(len(load)):
         if shed[d] > 0 and load[d] > capacity[d]:
@@ -151,7 +151,7 @@ def _receiver(nodes: Int32, shed: Float64, capacity: Float64, unit: Float64, loa
 
 @njit
 def _heat(load: Float64, capacity: Float64) -> float:
-    """The highest ratio of load to threshold; 1 and less is cold."""
+    """Return the highest ratio of load to threshold; 1 and less is cold."""
     heat = 0.0
     for d in range(len(load)):
         if load[d] > capacity[d]:
@@ -171,7 +171,7 @@ def most_relief_first(
     stay: NDArray[np.int64] | None = None,
     price: Float64 | None = None,
 ) -> Selection:
-    """Objects that make each hot node cold; none from nodes where even all would not suffice.
+    """Return objects that make each hot node cold; none if even all of a node's would not do.
 
     Args:
         units: the problem.
@@ -181,7 +181,7 @@ def most_relief_first(
             of the fewest objects.
 
     Returns:
-        A selection whose `load` is [M, D].
+        A selection with `load` [M, D].
     """
     over = state.over(units)
     hot = np.flatnonzero(over.any(axis=1)).astype(np.int32)
@@ -212,14 +212,14 @@ def most_relief_first(
 def cover(
     load: Float64, weight: Float64, price: Float64, excess: Float64, rounding: Float64
 ) -> Ints:
-    """Objects whose loads sum up to the excess in each dimension; none when all do not.
+    """Return objects whose loads sum up to the excess in each dimension; none when all do not.
 
     Args:
         load: [n, d], at least 0.
         weight: [n], by which the lightest object is chosen.
         price: [n], above 0; the sum of the chosen ones becomes small.
         excess: [d], above 0.
-        rounding: [d], what may be left of it.
+        rounding: [d], the excess that may remain.
     """
     n, d = load.shape
     chosen = np.zeros(n, np.bool_)

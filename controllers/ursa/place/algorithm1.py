@@ -1,15 +1,14 @@
-"""Algorithm 1 of the paper, as it is written: what ALP's speed and cost are measured against.
+"""Algorithm 1 of the paper, as written: the reference for ALP's speed and cost.
 
 `MergeObjects`, `FindTargetNodes` and `SolveLP` keep their names. Each of the two techniques of
 section 3.2 can be left out, which makes the four variants of figure 9: one programme for all
-(NONE) or one for each group of hot nodes whose search regions overlap (DC), solved with whole
+(NONE) or one for each group of hot nodes with overlapping search regions (DC), solved with whole
 numbers (ILP) or relaxed and rounded by score (LP).
 
-Where the paper is silent: the radius begins with the one that holds a rack's 40 nodes on average
-and grows by the same; a hot node whose objects are all placed is done; when rounding leaves objects
-over and places none, the radius grows as if the programme had been infeasible; when the radius
-holds every node and nothing more is placed, what is left goes to the nearest node with room, or
-stays where it is.
+Where the paper is silent: the first radius holds a rack's 40 nodes on average, and the radius grows
+by the same. A hot node with all objects placed is done. If rounding leaves objects over and places
+none, the radius grows as if the programme had been infeasible. If the radius holds every node and
+nothing more is placed, the remaining objects go to the nearest node with room, or stay in place.
 """
 
 from __future__ import annotations
@@ -57,14 +56,14 @@ class Variant:
 
 
 def place(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
-    """Algorithm 1 with both speed-ups (DC+LP); a placer, see `controllers.ursa.methods`."""
+    """Run Algorithm 1 with both speed-ups (DC+LP); a placer, see `controllers.ursa.methods`."""
     return run(instance, state, selection, request, Variant())
 
 
 def run(
     instance: Instance, state: State, selection: Selection, request: Request, variant: Variant
 ) -> Placement:
-    """Algorithm 1 in the given variant; `notes` has the last radius and the programmes solved."""
+    """Run Algorithm 1 in a variant; `notes` has the last radius and the programmes solved."""
     problem = assignment_problem(instance, state, selection, request.max_move_cost)
     move_to = np.full(len(problem), UNPLACED, dtype=np.int32)
     used = np.zeros(problem.nodes)
@@ -96,7 +95,7 @@ def run(
 
 
 def find_target_nodes(problem: Problem, objects: Ints, radius: float) -> tuple[Ints, Int32]:
-    """(object, node) pairs within the radius of the object's node: R(i, r), (9), (10), (12)."""
+    """Return the (object, node) pairs within the object's radius: R(i, r), (9), (10), (12)."""
     everywhere = Nearest(problem.distance, np.arange(problem.nodes, dtype=np.int32))
     sources, which = np.unique(problem.sender[objects], return_inverse=True)
     within = everywhere.within(sources, radius)
@@ -112,7 +111,7 @@ def find_target_nodes(problem: Problem, objects: Ints, radius: float) -> tuple[I
 def merge_objects(
     problem: Problem, objects: Ints, found: Ints, target: Int32, divide: bool
 ) -> list[Ints]:
-    """The selected objects by group of hot nodes that could want the same target: S'_k."""
+    """Return the selected objects by group of hot nodes that could want the same target: S'_k."""
     if not divide:
         return [objects]
     sources = problem.sender[found]
@@ -132,7 +131,7 @@ def solve_lp(
     relax: bool,
     timer: Timer,
 ) -> Float64 | None:
-    """[pairs] the X of (7) to (12), fractions or (13) whole numbers; None when infeasible."""
+    """Return [pairs] the X of (7) to (12), or whole numbers (13); None if infeasible."""
     if len(np.unique(found)) < len(objects):
         return None
     position = np.full(len(problem), -1, dtype=np.int64)
@@ -150,14 +149,14 @@ def solve_lp(
 def round_by_score(
     problem: Problem, found: Ints, target: Int32, x: Float64, move_to: Int32, used: Float64
 ) -> None:
-    """Lines 8 to 13: each object to the target of the highest score that fits; in place."""
+    """Run lines 8 to 13: each object to the highest-scored target that fits; in place."""
     positive = np.flatnonzero(x > 1e-9)
     order = positive[np.lexsort((target[positive], -x[positive], found[positive]))]
     in_score_order(found[order], target[order].astype(np.int64), problem.layout(), move_to, used)
 
 
 def _rack_radius(problem: Problem) -> float:
-    """The radius whose circle holds 40 nodes on average; of racks, the cheapest cost there is."""
+    """Return the radius of a circle with 40 nodes on average; for racks, the cheapest cost."""
     metric = problem.distance
     if isinstance(metric, Euclidean):
         spread = np.ptp(metric.node_xy.astype(np.float64), axis=0)

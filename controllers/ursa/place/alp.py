@@ -2,10 +2,10 @@
 
 **ALP** is the approximate linear programme of section 3.2, faster and closer to the optimum. Kept
 from the paper: phase 1's selection, the relaxation of (7) to (13), score-ordered rounding and the
-division into groups that do not touch. Changed: nothing is solved for objects whose nearest node
-has room for all that want it, targets are generated until the relaxation over all nodes is proven
-optimal (instead of a radius that grows until it is feasible), and what rounding loses is won back
-by exchanges and by integer programmes over small groups.
+division into groups that do not touch. Changed: nothing is solved for objects if their nearest node
+has room for all that want it. Targets are generated until the relaxation over all nodes is proven
+optimal (instead of a radius that grows until it is feasible). Exchanges and integer programmes over
+small groups win back the loss of rounding.
 
 **ILP** solves (7) to (13) to the optimum over all target nodes. The paper stops at the first radius
 with a feasible solution; a target outside of it might still be better for the sum. Here the radius
@@ -75,7 +75,7 @@ def alp(instance: Instance, state: State, selection: Selection, request: Request
 
 
 def relaxation(problem: Problem, timer: Timer) -> tuple[Relaxation, Lists]:
-    """The relaxation of `problem` from a first fit, and the candidates looked at."""
+    """Return the relaxation of `problem` from a first fit, and the candidates looked at."""
     lists = Lists(problem)
     start = np.full(len(problem), UNPLACED, dtype=np.int32)
     first_fit(problem, lists, start, np.zeros(problem.nodes))
@@ -85,7 +85,7 @@ def relaxation(problem: Problem, timer: Timer) -> tuple[Relaxation, Lists]:
 def assign(
     problem: Problem, lists: Lists, relaxed: Relaxation, timer: Timer
 ) -> tuple[Int32, Proof]:
-    """([M] targets, what is proven of them)."""
+    """Return ([M] targets, the proof about them)."""
     now = rounded(problem, lists, relaxed)
     proof = Proof(relaxed.bound, optimal=False)
     if not (now.move_to == UNPLACED).any():
@@ -98,7 +98,7 @@ def assign(
 
 
 def rounded(problem: Problem, lists: Lists, relaxed: Relaxation) -> Standing:
-    """Targets from the relaxation; where its fractions lead nowhere, from the first fit."""
+    """Return targets from the relaxation, or from the first fit if its fractions fail."""
     options = choices(problem, lists, relaxed, CHOICES)
     now = by_score(problem, relaxed)
     left = np.flatnonzero((now.move_to == UNPLACED) & np.isfinite(relaxed.near))
@@ -118,14 +118,14 @@ WHOLE = 10**9
 
 @dataclass(frozen=True, eq=False)
 class Partial:
-    """A placement, and whether it is proven that none leaves fewer nodes hot."""
+    """Placement, and True if none is proven to leave fewer nodes hot."""
 
     move_to: Int32
     proven: bool
 
 
 def fewest_hot(problem: Problem, lists: Lists, move_to: Int32, timer: Timer) -> Partial:
-    """Solve (7) to (13) with the freedom to give up nodes; `move_to` is what is known so far.
+    """Solve (7) to (13) with the freedom to give up nodes; `move_to` is the best known placement.
 
     A node that is given up keeps all of its objects: what leaves it would cost and relieve nobody.
     Nothing moves onto it either.
@@ -158,7 +158,7 @@ def _solve_partial(
     most: int,
     timer: Timer,
 ) -> Int32 | None:
-    """[M] targets with at most `most` nodes given up; without costs, with the fewest given up."""
+    """Return [M] targets with at most `most` nodes given up; without costs, with the fewest."""
     pairs, m, h = len(found), len(problem), len(hot)
     nodes, place = np.unique(np.concatenate([target, hot]), return_inverse=True)
     place, own = place[:pairs], place[pairs:]
@@ -228,7 +228,7 @@ def ilp(instance: Instance, state: State, selection: Selection, request: Request
 
 
 def greedy(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
-    """A placer (see `controllers.ursa.methods`) without a bound."""
+    """Return a placer (see `controllers.ursa.methods`) without a bound."""
     problem = assignment_problem(instance, state, selection, request.max_move_cost)
     move_to = np.full(len(selection), UNPLACED, np.int32)
     first_fit(problem, Lists(problem), move_to, np.zeros(instance.nodes))

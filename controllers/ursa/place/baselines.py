@@ -27,7 +27,7 @@ from controllers.ursa.state import State, group_by_node, object_load, objects_on
 
 
 def htoc(instance: Instance, state: State, request: Request) -> Moves:
-    """The moves, from the hottest node on; a mover, see `controllers.ursa.methods`."""
+    """Return the moves, from the hottest node on; a mover, see `controllers.ursa.methods`."""
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     partition, replica, slot = objects_on(instance, hot)
     load = object_load(instance, state, partition, replica)
@@ -98,13 +98,13 @@ class _Cold:
         return found
 
     def offer(self, node: int) -> None:
-        """Let a node take part (again) when it is not hot."""
+        """Let a node take part (again) if it is not hot."""
         if self.load[node] <= self._capacity[node]:
             ratio = float(self.load[node] / self._capacity[node]) if self._capacity[node] else 1.0
             heapq.heappush(self._heap, (ratio, node))
 
     def _domains(self, partition: int, replica: int) -> set[int]:
-        """Fault domains of the partition's other replicas, where they were and where they went."""
+        """Return the fault domains of the partition's other replicas, at old and new places."""
         nodes = set()
         for column, node in enumerate(self._instance.replica_node[partition]):
             if column != replica:
@@ -142,7 +142,7 @@ class Annealing:
         step_proposals: proposals at one temperature, but at most 20 an object.
         end_temperature: stop below this part of the first temperature.
         patience: stop after this many proposals without one accepted.
-        max_migrations: stop when so many moves have been accepted (the paper: 10K).
+        max_migrations: stop after this number of accepted moves (the paper: 10K).
 
     The paper's eighth, 30 minutes, is what `--time-limit 1800` gives: nothing else here looks at a
     clock, and the others end the work within seconds.
@@ -158,7 +158,7 @@ class Annealing:
 
 
 def sa(instance: Instance, state: State, request: Request) -> Moves:
-    """Moves of the annealing with its usual parameters; a mover, see `controllers.ursa.methods`."""
+    """Return annealing's moves with usual parameters; a mover, see `controllers.ursa.methods`."""
     return anneal(instance, state, request, Annealing())
 
 
@@ -204,7 +204,7 @@ class _Walk:
         self.accepted = 0
 
     def first_temperature(self, accept: float) -> float:
-        """The temperature at which the average worsening is accepted with that chance."""
+        """Return the temperature at which the average worsening is accepted with that chance."""
         objects, targets, _ = self._draw(BLOCK, 0.0)
         if not len(objects):
             return 0.0

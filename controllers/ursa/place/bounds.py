@@ -9,11 +9,11 @@ leaves no node hot costs less than
 whatever the prices are. Out of a hot node must go at least its excess e_s, and an object counts
 for no more than that: with cover prices alpha_s >= 0 on hot nodes a move costs another
 ``min(load, e_s) * alpha_s`` less, and the sum of ``alpha_s * e_s`` is added to the bound. Only
-objects on nodes with a price count, and of these only such whose prices pay for the way to the
-nearest target. The prices come from the linear relaxation of choosing and placing together, solved
-by column generation from a plan that is known.
+objects on nodes with a price count, and among these only objects with prices that pay for the way
+to the nearest target. The prices come from the linear relaxation of choosing and placing together,
+solved by column generation from a known plan.
 
-**Cover bound.** Objects stay whole where a node has to be relieved. Only what comes to a node is
+**Cover bound.** Objects stay whole where a node must be relieved. Only arrivals at a node are
 relaxed, by prices lambda >= 0 of a unit of load: what arrives in total on the one hand, and the
 room made for it on the other. What is left falls apart by nodes. With c_k the least ``cost + load *
 lambda`` over the targets that object k may go to, no plan costs less than the sum over nodes n of
@@ -22,7 +22,7 @@ lambda`` over the targets that object k may go to, no plan costs less than the s
 
 As much may come as the room and the leaving objects allow. For a hot node this is a minimum
 knapsack: its cheapest set of objects, at costs c_k - lambda_n load_k, that covers its excess. For
-another one it is every object whose leaving sells for more than it costs. In contrast to the joint
+another node it is every object that sells for more than its move costs. In contrast to the joint
 bound a hot node cannot give away a part of an object; at the same prices this bound is never lower.
 The prices are improved by a few steps along the subgradient: what the chosen objects bring to a
 node beyond the room that was sold there.
@@ -44,7 +44,7 @@ over hot nodes of the greater of
 less the sum over other nodes of V_n, the greater of
 
     min(lambda_n R_n, max(p_n, P_n - d)), d being the distance of the nearest node,
-    min(lambda_n R_n + all gains, P_n - least c_k), k being the objects whose leaving gains.
+    min(lambda_n R_n + all gains, P_n - least c_k), k being the objects that gain by leaving.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def paid(market: Market, node: NDArray[np.integer], load: Float64, price: Prices
 
 
 def sources(market: Market, price: Prices) -> Ints:
-    """Nodes that an object may leave and that have a price."""
+    """Return nodes that an object may leave and that have a price."""
     priced = (price.load > 0) | (price.cover > 0)
     return np.flatnonzero(priced if market.evict else priced & market.hot)
 
@@ -145,7 +145,7 @@ def _offers(market: Market, nodes: Ints, price: Prices) -> _Offers:
 
 
 def certify_joint(market: Market, price: Prices) -> float:
-    """The bound of the module's head, for any prices."""
+    """Return the bound of the module's head, for any prices."""
     return _certified(market, price, _offers(market, sources(market, price), price))
 
 
@@ -155,7 +155,7 @@ def _certified(market: Market, price: Prices, offers: _Offers) -> float:
 
 
 def joint_bound(market: Market, start: Pairs, timer: Timer) -> Joint:
-    """Prices and bound, by column generation from the moves `start` that leave no node hot."""
+    """Return prices and bound, by column generation from moves `start` that leave no node hot."""
     nodes = market.instance.nodes
     joint = Joint(
         Prices(np.zeros(nodes), np.zeros(nodes)),
@@ -190,7 +190,7 @@ def joint_bound(market: Market, start: Pairs, timer: Timer) -> Joint:
 
 
 def reduced_costs(market: Market, joint: Joint) -> Float64:
-    """[pairs], what a solution with that move costs above the bound, at least."""
+    """Return [pairs], what a solution with that move costs above the bound, at least."""
     pairs, price = joint.pairs, joint.price
     net = pairs.cost + pairs.load * price.load[pairs.target]
     net -= paid(market, pairs.source, pairs.load, price)
@@ -209,7 +209,7 @@ class _Worth:
         self._objects, self._value = objects[order], value[order]
 
     def of(self, objects: Ints) -> Float64:
-        """[len(objects)]."""
+        """Return [len(objects)]."""
         if not len(self._objects):
             return np.zeros(len(objects))
         at = np.minimum(np.searchsorted(self._objects, objects), len(self._objects) - 1)
@@ -217,7 +217,7 @@ class _Worth:
 
 
 def _columns(market: Market, offers: _Offers, price: Prices, worth: _Worth) -> Pairs:
-    """The best few moves of negative cost of the best few objects of each source."""
+    """Return the best few moves of negative cost of the best few objects of each source."""
     stock = market.stock
     node = stock.node[offers.at]
     eps = TOLERANCE * market.ways.first(node)
@@ -234,7 +234,7 @@ def _columns(market: Market, offers: _Offers, price: Prices, worth: _Worth) -> P
 
 
 def _add(joint: Joint, more: Pairs, nodes: int) -> int:
-    """Add the pairs that are not there yet; how many these are."""
+    """Add the missing pairs; return their number."""
     have = joint.pairs.object * nodes + joint.pairs.target
     new = more.where(~np.isin(more.object * nodes + more.target, have))
     joint.pairs = joined([joint.pairs, new])
@@ -245,7 +245,7 @@ def _add(joint: Joint, more: Pairs, nodes: int) -> int:
 def _solve_joint(
     market: Market, joint: Joint, price: Prices, timer: Timer
 ) -> tuple[Prices, _Worth]:
-    """(prices, worth of objects) of the programme over the columns there are."""
+    """Return (prices, worth of objects) of the programme over the columns there are."""
     pairs, n = joint.pairs, market.instance.nodes
     label, _ = components(pairs.source, pairs.target, n, n)
     # Nodes are on both sides: a component of sources and one of targets may share a hot node.
@@ -322,7 +322,7 @@ class Cover:
 
 
 def cover_bound(market: Market, price: Float64, cost: float, timer: Timer) -> float:
-    """The bound of `covered`."""
+    """Return the bound of `covered`."""
     return covered(market, price, cost, timer).bound
 
 
@@ -335,15 +335,15 @@ def covered(
     steps: int = STEPS,
     exact: bool = True,
 ) -> Cover:
-    """The best of the bounds at the prices of a few steps.
+    """Return the best of the bounds at the prices of a few steps.
 
     Args:
-        market: says over which plans the bound is.
+        market: defines the plans that the bound covers.
         price: [N], where the steps begin.
         cost: of a plan that is known; infinite to take no step.
         timer: when no time is left, the best so far.
         steps: at most.
-        exact: knapsacks are solved as integer programmes where that says more.
+        exact: solve knapsacks as integer programmes if this improves the bound.
 
     Returns:
         A bound of at most `cost`; infinite when a hot node cannot be relieved by any plan.
@@ -377,7 +377,7 @@ def covered(
 
 
 def any_plan_bound(instance: Instance, state: State, request: Request) -> float | None:
-    """No plan that leaves no node hot costs less, whatever it moves; None when there is none.
+    """Return a lower bound on any plan that leaves no node hot; None if there is none.
 
     At prices of nothing: every object could go to the nearest node that might take it at all. That
     is quick, and low where near nodes are full.
@@ -389,7 +389,7 @@ def any_plan_bound(instance: Instance, state: State, request: Request) -> float 
 
 
 def evaluate_covers(market: Market, price: Float64, *, exact: bool = True) -> tuple[float, Float64]:
-    """(the bound at `price`, [N] what comes beyond the room that was sold)."""
+    """Return (the bound at `price`, [N] what comes beyond the room that was sold)."""
     sold = market.room.copy()
     total = -float((price * market.room).sum())
     come = np.zeros(market.instance.nodes)
@@ -428,7 +428,7 @@ _NOTHING = Relief(0.0, np.empty(0), np.empty(0, np.int32), beyond=False)
 
 
 def reliefs(market: Market, price: Float64, *, exact: bool = True) -> tuple[Ints, list[Relief]]:
-    """The hot nodes and the cheapest cover of each at `price`."""
+    """Return the hot nodes and the cheapest cover of each at `price`."""
     hot = np.flatnonzero(market.hot)
     market.stock.fetch(hot)
     market.ways.open(hot)
@@ -461,7 +461,7 @@ def relieve_each(
     *,
     exact: bool = True,
 ) -> list[Relief]:
-    """The cheapest cover of each of `nodes`; the arrays are of their objects, node by node."""
+    """Return the cheapest cover of each of `nodes`; the arrays list their objects by node."""
     size = market.stock.end[nodes] - market.stock.first[nodes]
     end = np.cumsum(size)
     found: list[Relief] = [_NOTHING] * len(nodes)
@@ -536,7 +536,7 @@ def least_cover(
 def _cheap_cover(
     items: Float64, price: Float64, filled: Float64, paid: Float64, demand: float, last: int
 ) -> tuple[float, Ints]:
-    """The best of: the first few items by ratio, and the cheapest one that completes them."""
+    """Return the best of: the first few items by ratio, and the cheapest that completes them."""
     best, cover = float(paid[last]), np.arange(last + 1)
     for first in range(last + 1):
         missing = demand - (filled[first - 1] if first else 0.0)
@@ -571,8 +571,8 @@ def _solve_knapsack(items: Float64, price: Float64, rest: float) -> tuple[float,
 
 
 def by_ratio(load: Float64, cost: Float64, demand: float) -> tuple[Ints, float]:
-    """(the first few items by cost for what counts of their load, that ratio of the last of them),
-    as many as cover `demand` or all; with nothing to cover none, and 0."""
+    """Return (the first items by cost per counted load, the last one's ratio): as many as cover
+    `demand`, or all; none and 0 if there is nothing to cover."""
     if demand <= 0 or not len(load):
         return np.empty(0, dtype=np.int64), 0.0
     counted = np.minimum(load, demand)
@@ -589,7 +589,7 @@ FIRST_STEP, MOST_STEP = 0.3, 1.0
 
 
 def eviction_bound(market: Market, begin: Cover, cost: float, timer: Timer) -> Cover:
-    """The better of `begin` and the bounds of this module at the prices of some steps from it.
+    """Return the better of `begin` and this module's bounds at the prices of steps from it.
 
     A price rises by a factor where more comes than was sold and falls where less does; the factor
     of a node grows as long as its price goes one way, and shrinks when that turns.
@@ -623,7 +623,7 @@ def eviction_bound(market: Market, begin: Cover, cost: float, timer: Timer) -> C
 
 
 def _deterring(market: Market, price: Float64) -> Float64:
-    """Prices at which it costs as much to enter a hot node as it costs that to lose as much."""
+    """Return prices at which entering a hot node costs as much as losing the same load."""
     objects = _hot_objects(market, price)
     return np.maximum(price, np.bincount(objects.hot, objects.ratio, len(price)))
 
@@ -645,7 +645,7 @@ class _HotObjects:
 
 
 def evaluate_whole(market: Market, price: Float64) -> tuple[float, Float64]:
-    """(the bound at `price`, [N] what comes beyond the room that was sold).
+    """Return (the bound at `price`, [N] what comes beyond the room that was sold).
 
     The second is 0 where a price has no effect.
     """
@@ -697,7 +697,7 @@ def evaluate_whole(market: Market, price: Float64) -> tuple[float, Float64]:
 def _better_reliefs(
     market: Market, ours: _HotObjects, price: Float64, earns: Float64, relief: list[Relief]
 ) -> list[Relief]:
-    """The better of two bounds for each hot node, where others would come to it.
+    """Return the better of two bounds for each hot node, where others would come to it.
 
     Either it earns all that they would pay, or it sells all room that it gains by the unit.
     """
@@ -716,7 +716,7 @@ def _better_reliefs(
 
 
 def _hot_objects(market: Market, price: Float64) -> _HotObjects:
-    """An object that is in no cheap cover pays nobody more than it would take to bring it there."""
+    """Return hot nodes' objects; one in no cheap cover pays at most what puts it into one."""
     hot = np.flatnonzero(market.hot)
     nothing = np.where(market.hot, 0.0, price)
     reliefs(market, nothing, exact=False)  # lists are then as long as covers need them

@@ -1,7 +1,7 @@
 """One integer programme of the objects that leave and their targets: equations (1) to (6).
 
-A column is one possible move. That is the paper's model without the variables whose cost is zero:
-an object that does not move stays where it is.
+A column is one possible move. This is the paper's model without the variables of zero cost: an
+object that does not move stays in place.
 
 `rescued` uses the programme where nodes stay hot, on a few nodes at once. Highest-load-first can
 select objects that fit nowhere together although others would, and room may first have to be made
@@ -55,11 +55,11 @@ class Pairs:
         return len(self.object)
 
     def where(self, keep: Bools | Ints) -> Pairs:
-        """Some of them."""
+        """Return the pairs that `keep` selects."""
         return Pairs(*(array[keep] for array in vars(self).values()))
 
     def load_after(self, load: Float64) -> Float64:
-        """[N] or [N, D], the loads once all of these moves are done."""
+        """Return [N] or [N, D], the loads once all of these moves are done."""
         after = load.copy()
         np.subtract.at(after, self.source, self.load)
         np.add.at(after, self.target, self.load)
@@ -115,11 +115,11 @@ def choose(
     nodes: int | None = None,
     gap: float = 0.0,
 ) -> Chosen:
-    """The cheapest set of `pairs` that leaves no node above its threshold.
+    """Return the cheapest set of `pairs` that leaves no node above its threshold.
 
     Args:
         ground: before the moves.
-        pairs: what may be done.
+        pairs: allowed moves.
         timer: for the time left.
         first: columns of a known solution.
         nodes: branch-and-bound nodes at most.
@@ -136,7 +136,7 @@ def choose(
 def choose_partly(
     ground: Ground, pairs: Pairs, timer: Timer, *, nodes: int | None = None
 ) -> Chosen:
-    """As `choose`, where hot nodes may be given up: the fewest, then at the least cost.
+    """Choose as `choose`, but hot nodes may be given up: the fewest, then at the least cost.
 
     A node that is given up becomes no hotter than it is. `nodes` limits each of the two searches.
     """
@@ -160,7 +160,7 @@ class _Programme:
     """A model whose first rows are the loads of `nodes`.
 
     Attributes:
-        model: what is solved.
+        model: the programme.
         nodes: [n], ascending.
         narrowed: a row holds less than its node does, so nothing is proven by it.
     """
@@ -182,7 +182,7 @@ class _Programme:
             self.model.value[at[np.isin(self.model.row[at], rows)]] -= NARROWER
 
     def close(self, hotter: Int32, pairs: Pairs, hot: Int32) -> None:
-        """Nothing comes to nodes that are given up: they became hotter by the tolerance."""
+        """Let nothing come to given-up nodes: they became hotter by the tolerance."""
         self.narrowed = True
         for node in hotter:
             coming = np.flatnonzero(pairs.target == node)
@@ -192,7 +192,7 @@ class _Programme:
 
 
 def _programme(ground: Ground, pairs: Pairs, hot: Int32 | None = None) -> _Programme:
-    """(1), (2), (5) and (6); a column more for each of the `hot` nodes that may be given up."""
+    """Return (1), (2), (5) and (6), with one more column per `hot` node that may be given up."""
     count = len(pairs)
     switches = np.empty(0, np.int32) if hot is None else hot
     touched = [pairs.source, pairs.target, switches]
@@ -275,7 +275,7 @@ def _solve(
 def _cut(
     model: Model, pairs: Pairs, taken: Ints, given_up: Int32, nodes: Int32, hot: Int32 | None
 ) -> None:
-    """For each of `nodes`: of what came one less, or one more of what can leave."""
+    """Add a cut for each of `nodes`: one arrival less, or one more departure."""
     leaving = np.isin(pairs.object, pairs.object[taken])
     for node in nodes:
         coming = taken[pairs.target[taken] == node]
@@ -288,7 +288,7 @@ def _cut(
 
 
 def too_hot(ground: Ground, pairs: Pairs, taken: Ints) -> Int32:
-    """Nodes above their threshold once the moves `taken` are done."""
+    """Return nodes above their threshold once the moves `taken` are done."""
     load = pairs.where(taken).load_after(ground.load)
     return np.flatnonzero(load > ground.instance.capacity).astype(np.int32)
 
@@ -300,7 +300,7 @@ def _hotter(ground: Ground, pairs: Pairs, taken: Ints, given_up: Int32) -> Int32
 
 
 def _shared_domains(ground: Ground, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
-    """(row, column, sign, limit) of (5): replicas of a partition in one domain.
+    """Return (row, column, sign, limit) of (5): replicas of a partition in one domain.
 
     Who comes finds nobody there: one may come to an empty domain, or when all that are there leave.
     Replicas that share a domain from the start may stay.
@@ -316,7 +316,7 @@ def _shared_domains(ground: Ground, pairs: Pairs) -> tuple[Ints, Ints, Float64, 
     keys, row = np.unique(key_in, return_inverse=True)
     homes = domain[ground.place[keys // domains]]
     here = (homes == (keys % domains)[:, None]).sum(axis=1)
-    # Where nobody is and only one may come there is nothing to say.
+    # An empty domain with only one possible arrival needs no row.
     several = np.bincount(row, pairs.object[moving] != _first(row, pairs.object[moving]))
     said = (here > 0) | (several > 0)
     moving, keys, here = moving[said[row]], keys[said], here[said]
@@ -334,7 +334,7 @@ def _shared_domains(ground: Ground, pairs: Pairs) -> tuple[Ints, Ints, Float64, 
 
 
 def _first(row: Ints, value: Ints) -> Ints:
-    """[len(row)], the first value that the same row has."""
+    """Return [len(row)], the first value that the same row has."""
     _, at = np.unique(row, return_index=True)
     return value[at][row]
 
@@ -350,7 +350,7 @@ def _scale(pairs: Pairs) -> float:
 
 
 def every_pair(instance: Instance, state: State, request: Request) -> Pairs:
-    """All moves that could be of use: of objects that have a load, to any other node."""
+    """Return all moves that could be of use: of objects that have a load, to any other node."""
     objects = np.arange(instance.replica_node.size, dtype=np.int64)
     return possible(
         instance, state, objects, np.arange(instance.nodes, dtype=np.int32), request.reach
@@ -360,7 +360,7 @@ def every_pair(instance: Instance, state: State, request: Request) -> Pairs:
 def possible(
     instance: Instance, state: State, objects: Ints, targets: Int32, reach: float
 ) -> Pairs:
-    """The useful ones of all moves of `objects` to `targets`.
+    """Return the useful ones of all moves of `objects` to `targets`.
 
     Left out: objects without a load, targets that cannot carry the object even when empty (unless
     they are hot, and may be given up), moves that cost more than `reach`, and those within a fault
@@ -379,7 +379,7 @@ def possible(
 
 
 def held_already(instance: Instance, pairs: Pairs) -> Bools:
-    """Moves into a domain in which another replica of the partition begins.
+    """Return moves into a domain in which another replica of the partition begins.
 
     Two replicas that change places so are a swap of roles, not moves: whichever goes first is for a
     while where the other is.
@@ -392,7 +392,7 @@ def held_already(instance: Instance, pairs: Pairs) -> Bools:
 
 
 def shared_already(instance: Instance, pairs: Pairs) -> Bools:
-    """Moves within a domain that holds another replica of the partition, from before or now."""
+    """Return moves within a domain that holds another replica of the partition, old or new."""
     partition, replica = np.divmod(pairs.object, instance.replicas)
     domain = instance.fault_domain
     others = domain[instance.replica_node[partition]]
@@ -413,7 +413,7 @@ TRIES = 32
 
 
 def rescued(instance: Instance, state: State, request: Request, found: Pairs) -> Pairs | None:
-    """Moves that leave fewer nodes hot than `found` does; None when none are found.
+    """Return moves that leave fewer nodes hot than `found` does; None when none are found.
 
     Args:
         instance: the problem.
@@ -443,7 +443,7 @@ def _anew(instance: Instance, state: State, request: Request, found: Pairs) -> P
 
 
 def _chosen(instance: Instance, now: State, request: Request, pairs: Pairs) -> Pairs:
-    """The best choice of `pairs` that was found.
+    """Return the best choice of `pairs` that was found.
 
     First of those that bring nothing to hot nodes: moves into them may have to wait for each other
     in a circle, and are looked at only when nodes stay hot without.
@@ -466,7 +466,7 @@ def _chosen(instance: Instance, now: State, request: Request, pairs: Pairs) -> P
 
 
 def _regions(instance: Instance, load: Float64, hot: Int32) -> list[Int32]:
-    """Each of the hot nodes with the nearest that are not hot, ascending."""
+    """Return each hot node with its nearest cold nodes, ascending."""
     others = np.flatnonzero(load <= instance.capacity).astype(np.int32)
     near, _ = Nearest(instance.distance, others).query(hot, NEAR - 1)
     return [np.unique(np.append(row, node)) for node, row in zip(hot, near, strict=True)]
@@ -491,8 +491,8 @@ class _Objects:
         return cls(number[able], partition[able], nodes[slot[able]], load[able])
 
     def some(self, nodes: Int32, moved: Ints, count: int) -> Ints:
-        """Numbers of about `count` objects of each of `nodes`: half of them the heaviest, the
-        others of all sizes; none of partitions of which something has `moved`."""
+        """Return about `count` objects' numbers of each of `nodes`: half of them the heaviest, the
+        others of all sizes; none of partitions with a `moved` replica."""
         at = np.flatnonzero(np.isin(self.node, nodes) & ~np.isin(self.partition, moved))
         at = at[np.lexsort((-self.load[at], self.node[at]))]
         rank = ranks(self.node[at])
@@ -511,7 +511,7 @@ def _around(
     region: Int32,
     objects: _Objects,
 ) -> Pairs:
-    """`found` with moves within `region` added that relieve `node`, or `found`."""
+    """Return `found` with moves within `region` added that relieve `node`, or `found`."""
     load = found.load_after(state.load)
     room = (instance.capacity - load)[region]
     if room[region == node] >= 0 or room.sum() < 0:
@@ -525,7 +525,7 @@ def _around(
 
 
 def _better(instance: Instance, load: Float64, found: Pairs, other: Pairs) -> bool:
-    """True if `other` leaves fewer nodes hot than `found`, and makes none hot or hotter."""
+    """Return True if `other` leaves fewer nodes hot than `found`, and makes none hot or hotter."""
     after, before = other.load_after(load), found.load_after(load)
     hot = after > instance.capacity
     fewer = hot.sum() < (before > instance.capacity).sum()

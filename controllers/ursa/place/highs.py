@@ -88,7 +88,7 @@ def add_row(
 def by_columns(
     columns: int, *entries: tuple[NDArray[np.integer], NDArray[np.integer], Float64 | float]
 ) -> tuple[Int32, Int32, Float64]:
-    """(start, row, value) of the sum of ``(row, column, value)`` entries; no pair twice."""
+    """Return (start, row, value) of the sum of ``(row, column, value)`` entries; no pair twice."""
     row = np.concatenate([np.asarray(e[0]) for e in entries])
     column = np.concatenate([np.asarray(e[1]) for e in entries])
     value = np.concatenate([np.broadcast_to(np.asarray(e[2], float), len(e[0])) for e in entries])
@@ -109,7 +109,7 @@ def solve(
     """Solve `model`.
 
     Args:
-        model: what to solve.
+        model: the programme to solve.
         seconds: stop then (results then depend on the machine's speed).
         nodes: branch-and-bound nodes at most: a limit that gives the same result everywhere.
         gap: relative gap that is good enough for an integer model.

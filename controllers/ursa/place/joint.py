@@ -58,11 +58,11 @@ GOOD_ENOUGH = 1e-5
 
 
 def joint(instance: Instance, state: State, request: Request) -> Moves:
-    """The moves; a mover, see `controllers.ursa.methods`.
+    """Return the moves; a mover, see `controllers.ursa.methods`.
 
-    `lower_bound` is over every plan whatsoever that leaves no node hot. `notes` tell the cost of
-    highest-load-first, of the best choice found of objects that leave hot nodes, a bound on any
-    such choice (`Found.hot_only_bound`), and what was saved against highest-load-first.
+    `lower_bound` is over every plan that leaves no node hot. `notes` report the cost of
+    highest-load-first, the cost of the best choice found of objects that leave hot nodes, a bound
+    on any such choice (`Found.hot_only_bound`), and the savings against highest-load-first.
     """
     begin = greedy_moves(instance, state, request)
     if begin is None:
@@ -111,7 +111,7 @@ class Found:
 
 
 def search(instance: Instance, state: State, begin: Pairs, request: Request) -> Found:
-    """Better moves than `begin`, which leave no node hot.
+    """Return better moves than `begin`, which leave no node hot.
 
     Bounds come first, so that a time limit ends the search and not the proof.
     """
@@ -132,9 +132,9 @@ def search(instance: Instance, state: State, begin: Pairs, request: Request) -> 
 
 
 def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | None:
-    """ALP's moves for highest-load-first; None when these leave a node hot.
+    """Return ALP's moves for highest-load-first; None if these leave a node hot.
 
-    Objects that fit nowhere are passed over, and the selection is made anew without them.
+    Objects that fit nowhere are passed over, and the selection is repeated without them.
     """
     begin = _without_misfits(instance, state, request)
     return None if _hot_after(instance, state, begin).any() else begin
@@ -176,7 +176,7 @@ def improve(instance: Instance, state: State, joint: Joint, begin: Pairs, timer:
 def as_moves(
     instance: Instance, pairs: Pairs, bound: float | None, notes: dict[str, object]
 ) -> Moves:
-    """The result of a mover."""
+    """Return the result of a mover."""
     partition, replica = np.divmod(pairs.object, instance.replicas)
     return Moves(partition.astype(np.int32), replica.astype(np.int8), pairs.target, bound, notes)
 
@@ -190,7 +190,7 @@ def _choose_anew(
     group: Ints,
     timer: Timer,
 ) -> Pairs:
-    """Better moves, or `best`; `place` is [P, l] after the moves, before and after the call."""
+    """Return better moves, or `best`; `place` is [P, l] after the moves, before and after."""
     ours = np.isin(best.source, group)
     fixed, own = best.where(~ours), best.where(ours)
     place.ravel()[own.object] = own.source
@@ -230,7 +230,7 @@ def _chosen_anew(
 
 
 def _candidates(instance: Instance, joint: Joint, own: Pairs, group: Ints) -> Pairs:
-    """The moves from `group` of least reduced cost, and those that are made now."""
+    """Return the moves from `group` of least reduced cost, and those that are made now."""
     nodes = instance.nodes
     mine = np.flatnonzero(np.isin(joint.pairs.source, group))
     mine = mine[np.argsort(joint.reduced[mine], kind="stable")][:PIECE_COLUMNS]
@@ -241,7 +241,7 @@ def _candidates(instance: Instance, joint: Joint, own: Pairs, group: Ints) -> Pa
 
 
 def _groups(instance: Instance, joint: Joint, label: Int32, turn: int) -> list[Ints]:
-    """Hot nodes in groups that share targets, differently cut at every turn."""
+    """Return hot nodes in groups that share targets, cut differently at every turn."""
     sources = np.unique(joint.pairs.source)
     if not len(sources):
         return []
@@ -258,7 +258,7 @@ def _groups(instance: Instance, joint: Joint, label: Int32, turn: int) -> list[I
 
 
 def _nearest_target(joint: Joint, sources: Int32) -> Int32:
-    """[sources], the node that each would use first: neighbours have it in common."""
+    """Return [sources], the node that each would use first: neighbours have it in common."""
     order = np.lexsort((joint.pairs.cost, joint.pairs.source))
     first = order[ranks(joint.pairs.source[order]) == 0]
     return np.asarray(joint.pairs.target[first])
@@ -269,7 +269,7 @@ def _hot_after(instance: Instance, state: State, pairs: Pairs) -> Bools:
 
 
 def partial_moves(instance: Instance, state: State, request: Request) -> Moves:
-    """Highest-load-first as far as it can be placed."""
+    """Return highest-load-first's moves as far as they can be placed."""
     return as_moves(instance, _without_misfits(instance, state, request), None, {})
 
 
@@ -286,7 +286,7 @@ MAX_OBJECTS = 3_000_000
 
 
 def opt(instance: Instance, state: State, request: Request) -> Moves:
-    """The cheapest moves that leave no node hot; a mover, see `controllers.ursa.methods`.
+    """Return the cheapest moves that leave no node hot; a mover, see `controllers.ursa.methods`.
 
     `notes["optimal"]` is True if the optimum is proven. Where nodes have to stay hot, the fewest
     do. When the instance is too large to be proven, the plan of `joint` is returned.
@@ -334,7 +334,7 @@ def _larger(instance: Instance, state: State, request: Request, ground: Ground) 
 
 
 def _survivors(found: Found) -> Pairs | None:
-    """Every move that a plan better than the best could make; None when these are too many.
+    """Return every move that a plan better than the best could make; None when these are too many.
 
     At the prices of the cover bound a plan with object k on node j costs more than the bound by at
     least what j is worse than the best target of k, and what it costs to make k leave.
@@ -370,11 +370,11 @@ def _survivors(found: Found) -> Pairs | None:
 
 
 def _fractional(load: Float64, cost: Float64, demand: Float64) -> Float64:
-    """The least cost of parts of objects that cover each demand; costs may be negative."""
+    """Return the least cost of parts of objects that cover each demand; costs may be negative."""
     able = np.isfinite(cost)
     load, cost = load[able], cost[able]
     order = np.argsort(cost / load, kind="stable")
     filled = np.concatenate([[0.0], np.cumsum(load[order])])
     paid = np.concatenate([[0.0], np.cumsum(cost[order])])
-    least = int(np.argmin(paid))  # whoever leaves at a gain leaves in any case
+    least = int(np.argmin(paid))  # an object that gains by leaving leaves in any case
     return np.asarray(np.interp(np.maximum(demand, filled[least]), filled, paid))

@@ -24,7 +24,7 @@ from controllers.ursa.state import State, chunks_of, heaviest_first, object_load
 
 NOWHERE = -1
 BEYOND = -2
-"""Instead of a target: what is nearest lies beyond the end of the list."""
+"""In place of a target: the nearest target is beyond the end of the list."""
 
 WayLists = tuple[Ints, Ints, Bools, Int32, Float64]
 Terms = tuple[Float64, Float64, Int32]
@@ -32,7 +32,7 @@ Terms = tuple[Float64, Float64, Int32]
 
 @njit
 def _takes(load: float, j: int, taken: Int32, terms: Terms) -> bool:
-    """True if node j may take an object of that load with siblings in the domains `taken`."""
+    """Return True if node j may take an object of that load with siblings in domains `taken`."""
     free: bool = load <= terms[1][j]
     for column in range(len(taken)):
         free &= taken[column] != terms[2][j]
@@ -124,8 +124,8 @@ def within(
     target: Int32,
     cost: Float64,
 ) -> None:
-    """number[i]: targets of object i whose cost plus priced load is at most most[i]. They are
-    written to `target` and `cost`, one object after the other, where these are not empty."""
+    """Count in number[i] the targets of object i with cost plus priced load at most most[i]. Write
+    them to `target` and `cost`, one object after the other, if these are not empty."""
     start, length, _, way_node, way_cost = ways
     write = len(target) > 0
     at = 0
@@ -186,7 +186,7 @@ class Stock:
     """Objects that have a load, of the nodes asked for so far, heaviest first within each node.
 
     Attributes:
-        first, end: [N], where a node's objects lie; first is -1 until they are fetched.
+        first, end: [N], places of a node's objects; first is -1 until they are fetched.
         object: [K], `partition * l + replica`.
         load, node: [K].
         taken: [K, l], fault domains of the partition's other replicas, -1 in its own column;
@@ -203,7 +203,7 @@ class Stock:
         self.taken: Int32 = np.empty((0, instance.replicas if domains else 0), dtype=np.int32)
 
     def fetch(self, nodes: NDArray[np.integer]) -> None:
-        """Gather the objects of those nodes whose objects are not here yet, in one pass."""
+        """Gather the missing objects of these nodes, in one pass."""
         missing = np.unique(nodes[self.first[nodes] < 0]).astype(np.int32)
         if not len(missing):
             return
@@ -231,7 +231,7 @@ class Stock:
         self.taken = np.concatenate([self.taken, taken])
 
     def of(self, nodes: NDArray[np.integer]) -> Ints:
-        """Positions of the objects of `nodes` (fetched and distinct), node by node."""
+        """Return positions of the objects of `nodes` (fetched and distinct), node by node."""
         return ragged(self.first[nodes], self.end[nodes] - self.first[nodes])[1]
 
 
@@ -239,7 +239,7 @@ class Ways:
     """For each node the nearest other nodes that may take anything, as far as was asked for.
 
     Attributes:
-        start, length: [N], where a node's list lies in `node` and `cost`, ascending by cost.
+        start, length: [N], place of a node's list in `node` and `cost`, ascending by cost.
         complete: [N], the list holds every such node in reach.
     """
 
@@ -253,7 +253,7 @@ class Ways:
         self.cost: Float64 = np.empty(0)
 
     def arrays(self) -> WayLists:
-        """As the compiled loops take it."""
+        """Return the lists for the compiled loops."""
         return self.start, self.length, self.complete, self.node, self.cost
 
     def open(self, nodes: NDArray[np.integer]) -> None:
@@ -262,7 +262,7 @@ class Ways:
         self._widen(fresh, NEAREST)
 
     def widen(self, nodes: NDArray[np.integer]) -> None:
-        """Twice as long lists."""
+        """Double the lengths of the lists."""
         nodes = np.unique(nodes)
         for asked in np.unique(self._asked[nodes]):
             self._widen(nodes[self._asked[nodes] == asked], max(NEAREST, 2 * int(asked)))
@@ -276,7 +276,7 @@ class Ways:
         return last
 
     def first(self, nodes: NDArray[np.integer]) -> Float64:
-        """The cost of the nearest; infinite when there is none in reach."""
+        """Return the cost of the nearest; infinite when there is none in reach."""
         some = self.length[nodes] > 0
         cost = np.full(len(nodes), INFINITE)
         cost[some] = self.cost[self.start[nodes[some]]]
@@ -304,12 +304,12 @@ class Market:
 
     Attributes:
         instance, state: the problem, after the swaps.
-        evict: whether objects may leave nodes that are not hot (the exact model), or only hot ones
-            (the paper's phase 1). Without it a hot node takes nothing, and a node takes no object
-            that it has no room for, and none next to another replica where that one is now.
-        reach: no move costs more.
-        room: [N], what a node has room for; negative for a hot one.
-        excess: [N], what a hot node has to lose; 0 for others.
+        evict: True if objects may leave any node (the exact model), False if only hot nodes (the
+            paper's phase 1). If False, a hot node takes nothing, and a node takes no object without
+            room for it, and none in the present domain of another replica.
+        reach: highest cost of a move.
+        room: [N], free capacity of a node; negative for a hot one.
+        excess: [N], load that a hot node must lose; 0 for others.
         takes: [N], no heavier object may come.
     """
 
@@ -338,16 +338,16 @@ class Market:
     def least(
         self, nodes: NDArray[np.integer], price: Float64, limit: Float64
     ) -> tuple[Float64, Int32]:
-        """The cheapest way out of each object of `nodes`: cost plus priced load over all targets.
+        """Return the cheapest exit of each object of `nodes`: cost plus priced load, all targets.
 
         Args:
             nodes: distinct; their objects are `stock.of(nodes)`.
             price: [N], of a unit of load on each node.
-            limit: [objects], what costs at least that is of no interest.
+            limit: [objects], costs from here on are ignored.
 
         Returns:
             [objects] the least value, or the limit; and where: NOWHERE when nothing is below the
-            limit, BEYOND when the value is only a bound of what lies beyond the node's list.
+            limit, BEYOND when the value is only a bound on nodes beyond the node's list.
         """
         which: Ints = nodes.astype(np.int64)
         self.ways.open(nodes)
@@ -380,7 +380,7 @@ class Market:
     def least_exactly(
         self, nodes: NDArray[np.integer], price: Float64, limit: Float64
     ) -> tuple[Float64, Int32]:
-        """As `least`, with lists that are widened until nothing lies beyond them."""
+        """Return `least` with lists that are widened until nothing is beyond them."""
         self.ways.open(nodes)
         size = self.stock.end[nodes] - self.stock.first[nodes]
         value, target = self.least(nodes, price, limit)
@@ -394,10 +394,10 @@ class Market:
     def best_targets(
         self, objects: Ints, price: Float64, limit: Float64, count: int
     ) -> tuple[Ints, Int32, Float64]:
-        """(index into `objects`, target, cost) of the `count` best targets below the limit.
+        """Return (index into `objects`, target, cost) of the `count` best targets below the limit.
 
         Args:
-            objects: positions in `stock`, of nodes whose lists are open.
+            objects: positions in `stock`, of nodes with open lists.
             price: [N].
             limit: [objects].
             count: targets an object.
@@ -425,7 +425,7 @@ class Market:
         return int(self._within(objects, price, most, 0)[0].sum())
 
     def within(self, objects: Ints, price: Float64, most: Float64) -> tuple[Ints, Int32, Float64]:
-        """(index into `objects`, target, cost) of all moves of cost plus priced load up to `most`.
+        """Return (index into `objects`, target, cost) of moves with cost + priced load <= `most`.
 
         Args:
             objects: positions in `stock`.
@@ -437,7 +437,7 @@ class Market:
         return np.repeat(np.arange(len(objects)), number), target, cost
 
     def _widen_to(self, objects: Ints, most: Float64) -> None:
-        """Have lists that reach as far as `most`."""
+        """Widen the lists until they reach `most`."""
         stock, ways = self.stock, self.ways
         farthest = np.zeros(self.instance.nodes)
         np.maximum.at(farthest, stock.node[objects], most)
@@ -449,7 +449,7 @@ class Market:
     def _within(
         self, objects: Ints, price: Float64, most: Float64, count: int
     ) -> tuple[Ints, Int32, Float64]:
-        """(targets of each object, all targets, their costs); a `count` of 0 only counts."""
+        """Return (targets of each object, all targets, their costs); a `count` of 0 only counts."""
         number = np.zeros(len(objects), dtype=np.int64)
         target, cost = np.empty(count, dtype=np.int32), np.empty(count)
         within(
@@ -467,5 +467,5 @@ class Market:
         return number, target, cost
 
     def terms(self, price: Float64) -> Terms:
-        """As the compiled loops take it."""
+        """Return the terms for the compiled loops."""
         return price, self.takes, self.instance.fault_domain

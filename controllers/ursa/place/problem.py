@@ -54,7 +54,7 @@ class Problem:
     Attributes:
         weight: [M], load of the object, L_i.
         source: [M], node that it leaves.
-        sender: [M], node from which it is copied: what a move costs counts from there.
+        sender: [M], node from which it is copied: the cost of a move counts from there.
         partition: [M].
         room: [N], C_j - L_*j + the load that has been selected to leave j; negative where a node
             stays hot whatever leaves.
@@ -64,7 +64,7 @@ class Problem:
         sibling: [M], objects ordered by partition; those of object i's partition, itself among
             them, are ``sibling[sibling_first[i]:sibling_end[i]]``: G_p of (11).
         sibling_first, sibling_end: [M].
-        distance: what a move costs.
+        distance: cost of a move.
         reach: no move costs more; infinite without a limit.
     """
 
@@ -93,11 +93,11 @@ class Problem:
         return len(self.room)
 
     def layout(self) -> Layout:
-        """For compiled loops."""
+        """Return the layout for compiled loops."""
         return Layout(*(getattr(self, name) for name in Layout._fields))
 
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
-        """True where an object fits on the node at the same position, were all others elsewhere."""
+        """Return True where an object fits on the node at its position, if all others were away."""
         ok: Bools = self.weight[objects] <= self.room[nodes]
         ok &= self.source[objects] != nodes
         domain = self.domain[nodes]
@@ -106,35 +106,35 @@ class Problem:
         return ok
 
     def cost(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Float64:
-        """[objects], cost of moving each object to the node at the same position."""
+        """Return [objects], cost of moving each object to the node at the same position."""
         return self.whole(objects, between(self.distance, self.sender[objects], nodes))
 
     def whole(self, objects: NDArray[np.integer], cost: Float64) -> Float64:
-        """[objects], cost of moving them where one partition costs `cost`."""
+        """Return [objects], cost of moving them where one partition costs `cost`."""
         del objects
         return cost
 
     def toll(
         self, objects: NDArray[np.integer], nodes: NDArray[np.integer], price: Float64
     ) -> Float64:
-        """[objects], cost of each object's load on the node at the same position, by prices [N]."""
+        """Return [objects], cost of each object's load on its node, by prices [N]."""
         return np.asarray(self.weight[objects] * price[nodes])
 
     def rent(self, price: Float64) -> float:
-        """Cost of all room that has a price."""
+        """Return cost of all room that has a price."""
         priced = np.flatnonzero(price > 0)
         return float((price[priced] * self.room[priced]).sum())
 
     def limit(self) -> Float64:
-        """[N], or [N, D] with loads of several dimensions, room on the nodes."""
+        """Return [N], or [N, D] with loads of several dimensions, room on the nodes."""
         return self.room
 
     def heaviness(self) -> Float64:
-        """[M], by which objects are ordered."""
+        """Return [M], by which objects are ordered."""
         return self.weight
 
     def loads_of(self, objects: NDArray[np.integer]) -> Float64:
-        """[D, objects], loads by dimension."""
+        """Return [D, objects], loads by dimension."""
         return np.asarray(self.weight[objects][None])
 
     def fit_in_order(
@@ -145,12 +145,12 @@ class Problem:
         fit_in_order(order, start, length, lists.node, self.layout(), move_to, used)
 
     def meet(self, a: Ints, b: Ints, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
-        """True where objects a and b of one partition come together on nodes `to_a` and `to_b`."""
+        """Return True where objects a and b of one partition meet on nodes `to_a` and `to_b`."""
         del a, b
         return np.asarray(self.domain[to_a] == self.domain[to_b])
 
     def meeting(self, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
-        """(row, column) entries of (11): partitions of which several objects may go to one domain.
+        """Return (row, column) entries of (11): partitions with several objects for one domain.
 
         Args:
             objects: [m].
@@ -168,13 +168,13 @@ class Problem:
         return extra.astype(np.int64), column
 
     def load_of(self, move_to: Int32) -> Float64:
-        """[N], or [N, D], the load that `move_to` puts on each node."""
+        """Return [N], or [N, D], the load that `move_to` puts on each node."""
         placed = move_to != UNPLACED
         load = np.bincount(move_to[placed], self.weight[placed], minlength=self.nodes)
         return load.astype(np.float64, copy=False)
 
     def crowded(self, move_to: Int32) -> Bools:
-        """[N], nodes that `move_to` puts more on than they have room for."""
+        """Return [N], nodes that `move_to` puts more on than they have room for."""
         used = self.load_of(move_to)
         return (used > 0) & (used > self.room)
 
@@ -186,7 +186,7 @@ class Problem:
 def assignment_problem(
     instance: Instance, state: State, selection: Selection, max_move_cost: float | None
 ) -> Problem:
-    """The problem of placing `selection`; `state` still counts its objects where they are."""
+    """Return the problem of placing `selection`; `state` still counts its objects in place."""
     leaving = np.bincount(selection.node, selection.load, minlength=instance.nodes)
     taken = instance.fault_domain[instance.replica_node[selection.partition]]
     taken[np.arange(len(selection)), selection.replica] = -1
@@ -208,7 +208,7 @@ def assignment_problem(
 
 
 def subproblem(problem: Problem, keep: Bools) -> Problem:
-    """Only the objects where `keep` holds; the others are gone, not back on their nodes."""
+    """Return the problem of the objects in `keep`; the others are gone, not back in place."""
     sibling, first, end = _siblings(problem.partition[keep])
     return replace(
         problem,
@@ -232,7 +232,7 @@ def _siblings(partition: Int32) -> tuple[Int32, Int32, Int32]:
 
 
 def ragged(start: NDArray[np.integer], length: NDArray[np.integer]) -> tuple[Ints, Ints]:
-    """(owner, position) of every element of the runs ``start[i] : start[i] + length[i]``."""
+    """Return (owner, position) of every element of the runs ``start[i] : start[i] + length[i]``."""
     lengths = length.astype(np.int64)
     owner = np.repeat(np.arange(len(start), dtype=np.int64), lengths)
     before = np.cumsum(lengths) - lengths
@@ -249,13 +249,13 @@ class Lists:
 
     Attributes:
         group: [M], the list of each object.
-        start, length: [G], where each list lies in `node` and `cost`.
+        start, length: [G], place of each list in `node` and `cost`.
         complete: [G], the list holds every node in reach that has room.
-        node, cost: candidates and what a move there costs, ascending within a list.
+        node, cost: candidates and the cost of a move there, ascending within a list.
     """
 
     def __init__(self, problem: Problem, objects: NDArray[np.integer] | None = None) -> None:
-        """Empty lists for `objects` (all of the problem's when left out)."""
+        """Begin with empty lists for `objects` (by default all of the problem's)."""
         self._problem = problem
         chosen = np.arange(len(problem)) if objects is None else np.asarray(objects)
         alike = _alike(_octaves(problem.weight[chosen]), problem.room)
@@ -277,7 +277,7 @@ class Lists:
         return len(self.start)
 
     def last(self) -> Float64:
-        """[G], every node that a list lacks costs at least this (infinite where complete)."""
+        """Return [G], the least cost of a node that a list lacks (infinite if complete)."""
         last = np.zeros(len(self))
         filled = self.length > 0
         last[filled] = self.cost[self.start[filled] + self.length[filled] - 1]
@@ -285,7 +285,7 @@ class Lists:
         return last
 
     def beyond(self, objects: Ints) -> Float64:
-        """[objects], least cost of a node that the object's list lacks."""
+        """Return [objects], least cost of a node that the object's list lacks."""
         return self._problem.whole(objects, self.last()[self.group[objects]])
 
     def widen(self, groups: NDArray[np.integer], length: int) -> None:
@@ -311,7 +311,7 @@ class Lists:
     def candidates(
         self, objects: NDArray[np.integer], farthest: Float64 | None = None
     ) -> tuple[Ints, Int32, Float64]:
-        """(object, node, cost) of each allowed pair in the lists, by object, then ascending.
+        """Return (object, node, cost) of each allowed pair in the lists, by object, then ascending.
 
         With `farthest` [G], of one partition, only pairs that cost at most that.
         """
@@ -325,7 +325,7 @@ class Lists:
         return found, nodes[ok], self._problem.whole(found, self.cost[position[ok]])
 
     def _within(self, farthest: Float64) -> Ints:
-        """[G], how many of each list cost at most `farthest`."""
+        """Return [G], number of each list's nodes that cost at most `farthest`."""
         group, position = ragged(self.start, self.length)
         near = self.cost[position] <= farthest[group]
         return np.bincount(group[near], minlength=len(self))
@@ -341,7 +341,7 @@ class Lists:
 def nearest_fit(
     problem: Problem, lists: Lists, objects: NDArray[np.integer]
 ) -> tuple[Int32, Float64]:
-    """The nearest allowed node of each of `objects`, and its cost: (-1, infinite) without any.
+    """Return the nearest allowed node of each of `objects` and its cost, or (-1, infinite).
 
     Lists are widened until each object has found a node or its list is complete.
     """
@@ -366,14 +366,14 @@ def nearest_fit(
 
 
 def _octaves(weight: Float64) -> Ints:
-    """The e with 2**e <= weight < 2**(e + 1); very low for a load of zero."""
+    """Return the e with 2**e <= weight < 2**(e + 1); very low for a load of zero."""
     exponent = np.frexp(weight)[1].astype(np.int64) - 1
     exponent[weight <= 0] = -2000
     return exponent
 
 
 def _alike(octave: Ints, room: Float64) -> Ints:
-    """For each octave the lowest below it that at most a third more nodes have room for."""
+    """Return, for each octave, the lowest below it that at most a third more nodes can take."""
     octaves, inverse = np.unique(octave, return_inverse=True)
     ordered = np.sort(room)
     stands_for, count, lowest = octaves.copy(), np.inf, 0
@@ -405,7 +405,7 @@ def apart(
     layout: Layout,
     move_to: Int32,
 ) -> bool:
-    """True if no other replica of object i's partition is, or is sent, into `domain`: (11), (12).
+    """Return True if `domain` has no other replica of object i's partition, old or new: (11), (12).
 
     `move_to` is [M], the targets decided so far.
     """
@@ -429,7 +429,7 @@ def fit_in_order(
     move_to: Int32,
     used: Float64,
 ) -> None:
-    """Objects in `order` to the first node of their list with room; `move_to`, `used` change."""
+    """Put objects in `order` on the first listed node with room; `move_to`, `used` change."""
     for at in range(len(order)):
         i = order[at]
         w = layout.weight[i]
@@ -451,7 +451,7 @@ def in_score_order(
     move_to: Int32,
     used: Float64,
 ) -> None:
-    """Pairs (owner, node) in turn, where the owner is unplaced and the node has room."""
+    """Put each owner on its node, pair by pair, if the owner is unplaced and the node has room."""
     for at in range(len(owner)):
         i, j = owner[at], node[at]
         w = layout.weight[i]
@@ -464,7 +464,7 @@ def in_score_order(
 
 @njit
 def link(move_to: Int32, listed: Bools, head: Ints, follow: Ints) -> None:
-    """Lists of the objects on each node, ascending, of those where `listed` holds."""
+    """Link the objects on each node into ascending lists, if `listed` holds."""
     for i in range(len(move_to) - 1, -1, -1):
         if listed[i] and move_to[i] >= 0:
             follow[i] = head[move_to[i]]
@@ -493,7 +493,7 @@ def exchange(  # noqa: PLR0912 - one search over direct moves and exchanges
     head: Ints,
     follow: Ints,
 ) -> None:
-    """`rounding.insert`; `head` [N] and `follow` [M] list the objects on each node."""
+    """Run `rounding.insert`; `head` [N] and `follow` [M] list the objects on each node."""
     first, end, node, target_cost = targets
     weight, room, domain = layout.weight, layout.room, layout.domain
     for turn in range(len(objects)):

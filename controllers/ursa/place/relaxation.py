@@ -45,9 +45,9 @@ def first_fit(
     Args:
         problem: room is before anything has been placed.
         lists: candidates by the whole room, for the first round.
-        move_to: [M], UNPLACED where an object is to be placed; filled in.
-        used: [N], load that `move_to` puts on each node; kept up.
-        objects: those to place; all that are unplaced when left out.
+        move_to: [M], UNPLACED for objects to place; filled in.
+        used: [N], load that `move_to` puts on each node; kept up to date.
+        objects: the objects to place; by default all unplaced ones.
     """
     wanted = np.arange(len(problem)) if objects is None else np.asarray(objects)
     pending = wanted[move_to[wanted] == UNPLACED]
@@ -158,7 +158,7 @@ def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxat
     """Solve the relaxation.
 
     Args:
-        problem: what is placed.
+        problem: the objects to place.
         lists: candidates by the whole room; widened as far as the proof needs.
         start: [M], a placement that fits (`firstfit.first_fit`), UNPLACED where it found none.
         timer: when no time is left, what there is by then: its bound is lower, and valid.
@@ -198,7 +198,7 @@ def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxat
 
 
 def certify(problem: Problem, lists: Lists, state: Relaxation) -> float:
-    """A lower bound from prices alone, whatever solver they came from (Lagrangian duality).
+    """Return a lower bound from prices alone, whatever solver they came from (Lagrangian duality).
 
     For any prices >= 0, no placement costs less than the sum over objects of the least
     ``cost + load * price`` over the nodes it may go to, less the sum of ``price * room``. A node
@@ -288,7 +288,7 @@ class _Programme:
         self._unplaced = np.zeros(len(problem))
 
     def unplaced(self) -> int:
-        """Objects that the programme does not place in full."""
+        """Return objects that the programme does not place in full."""
         return int((self._unplaced > 1e-6).sum())
 
     def solve(self, changed: Ints, timer: Timer) -> None:
@@ -342,7 +342,7 @@ class _Programme:
 
 
 def heaviest(loads: Float64, place: Ints, n: int) -> Float64:
-    """[D, n], the heaviest of `loads` [D, pairs] at each place, 1 where there is none."""
+    """Return [D, n], the heaviest of `loads` [D, pairs] at each place, 1 where there is none."""
     unit = np.zeros((len(loads), n))
     for d, load in enumerate(loads):
         np.maximum.at(unit[d], place, load)
@@ -351,14 +351,14 @@ def heaviest(loads: Float64, place: Ints, n: int) -> Float64:
 
 
 def by_dimension(values: Float64) -> Float64:
-    """[D, n], of [n] or [n, D]."""
+    """Return [D, n], of [n] or [n, D]."""
     return np.atleast_2d(values.T)
 
 
 def components(
     objects: NDArray[np.integer], nodes: NDArray[np.integer], m: int, n: int
 ) -> tuple[Int32, int]:
-    """([m] component of each object, their number), of objects that share nodes."""
+    """Return ([m] component of each object, their number), of objects that share nodes."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -368,7 +368,7 @@ def components(
 
 
 def batched(label: NDArray[np.integer], size: int) -> Ints:
-    """[columns], the batch of each column; a component (a run of `label`) is in one batch."""
+    """Return [columns], the batch of each column; a component (a run of `label`) stays in one."""
     if not len(label):
         return np.zeros(0, dtype=np.int64)
     first = np.flatnonzero(np.r_[True, label[1:] != label[:-1]])
@@ -382,7 +382,7 @@ def _scale(near: Float64) -> float:
 
 
 def farthest_move(problem: Problem) -> float:
-    """A bound on the cost of any move."""
+    """Return a bound on the cost of any move."""
     metric = problem.distance
     if hasattr(metric, "node_xy"):
         xy = metric.node_xy.astype(np.float64)
@@ -391,7 +391,7 @@ def farthest_move(problem: Problem) -> float:
 
 
 def _least(owner: NDArray[np.integer], value: Float64, m: int) -> Float64:
-    """[m], the least value of each owner (sorted); infinite for one without any."""
+    """Return [m], the least value of each owner (sorted); infinite for one without any."""
     least = np.full(m, np.inf)
     if len(owner):
         first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
@@ -400,7 +400,7 @@ def _least(owner: NDArray[np.integer], value: Float64, m: int) -> Float64:
 
 
 def ranks(owner: NDArray[np.integer]) -> Ints:
-    """[len(owner)], position of each element within its run of equal owners."""
+    """Return [len(owner)], position of each element within its run of equal owners."""
     if not len(owner):
         return np.zeros(0, dtype=np.int64)
     first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])

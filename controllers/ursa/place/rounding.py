@@ -45,13 +45,13 @@ PASSES = 12
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """The targets that are worth a thought for each object, the cheapest move first.
+    """Promising targets of each object, the cheapest move first.
 
     Attributes:
-        first, end: [M], where an object's targets lie in the others; none for inactive objects.
+        first, end: [M], place of an object's targets in the others; none for inactive objects.
         node, cost: [targets].
         reduced: [targets], cost plus priced load, less the object's worth: 0 in the relaxation's
-            optimum, what the target costs more than that elsewhere.
+            optimum, else the target's extra cost.
     """
 
     first: Ints
@@ -86,7 +86,7 @@ class Standing:
 
 
 def choices(problem: Problem, lists: Lists, relaxed: Relaxation, per_object: int) -> Choices:
-    """The `per_object` targets of least reduced cost of each active object."""
+    """Return the `per_object` targets of least reduced cost of each active object."""
     columns = relaxed.columns
     found, nodes, costs = lists.candidates(np.flatnonzero(relaxed.active))
     pair = np.concatenate([found * problem.nodes + nodes, columns.key])
@@ -101,7 +101,7 @@ def choices(problem: Problem, lists: Lists, relaxed: Relaxation, per_object: int
 
 
 def standing(problem: Problem, move_to: Int32) -> Standing:
-    """The standing of `move_to`, loads summed and costs computed anew."""
+    """Return the standing of `move_to`, loads summed and costs computed anew."""
     placed = np.flatnonzero(move_to != UNPLACED)
     cost = np.zeros(len(problem))
     cost[placed] = problem.cost(placed, move_to[placed])
@@ -109,10 +109,10 @@ def standing(problem: Problem, move_to: Int32) -> Standing:
 
 
 def by_score(problem: Problem, relaxed: Relaxation) -> Standing:
-    """Inactive objects stay where they began, active ones follow their fractions.
+    """Place active objects by their fractions; inactive objects stay where they began.
 
     Objects that the relaxation does not split come first, then those with the largest fraction;
-    whoever finds no room is left UNPLACED.
+    objects without room stay UNPLACED.
     """
     move_to = np.where(relaxed.active, UNPLACED, relaxed.start).astype(np.int32)
     used = problem.load_of(move_to)
@@ -290,7 +290,7 @@ def worthwhile(
     tau: float,
     timer: Timer,
 ) -> Choices | None:
-    """Every pair of reduced cost at most `tau`, and those of `now`; None when they are too many."""
+    """Return all pairs of reduced cost at most `tau`, and those of `now`; None if too many."""
     farthest = np.zeros(len(lists))
     np.maximum.at(farthest, lists.group, relaxed.worth + tau)
     groups = np.arange(len(lists))
@@ -352,7 +352,7 @@ def solve_piece(
     last digit.
 
     Returns:
-        (what was saved, what can be saved at most).
+        (the savings, the most possible savings).
     """
     move_to = standing.move_to
     row, at = ragged(options.first[objects], options.end[objects] - options.first[objects])
@@ -398,7 +398,7 @@ def solve_piece(
 def assignment_model(
     problem: Problem, objects: Ints, row: Ints, target: Int32, cost: Float64, room: Float64
 ) -> Model:
-    """Equations (7) to (9), (11) and (13) for given pairs; (10) and (12) by leaving pairs out.
+    """Return equations (7) to (9), (11) and (13) for given pairs; (10), (12) by omitted pairs.
 
     Args:
         problem: what is placed.
@@ -437,7 +437,7 @@ def assignment_model(
 def clear_of_others(
     problem: Problem, move_to: Int32, objects: Ints, owner: Ints, target: Int32
 ) -> Bools:
-    """Pairs that no object of the same partition, outside of `objects`, stands in the way of."""
+    """Return pairs that no object of the partition outside of `objects` blocks."""
     length = problem.sibling_end[owner] - problem.sibling_first[owner]
     clear = np.ones(len(owner), dtype=np.bool_)
     many = np.flatnonzero(length > 1)
@@ -451,7 +451,7 @@ def clear_of_others(
 
 
 def _joined(label: Int32, partition: Int32) -> tuple[Int32, int]:
-    """Components that hold objects of one partition become one."""
+    """Merge components that hold objects of one partition."""
     _, inverse = np.unique(partition, return_inverse=True)
     count = int(label.max(initial=-1)) + 1
     merged, _ = components(label, inverse, count, int(inverse.max(initial=-1)) + 1)
