@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// Archive is a folder of results, laid out as COSBench's.
+// Archive is a folder of results in COSBench's layout.
 type Archive struct{ Folder string }
 
-// Entry is one run's place in an archive.
+// Entry is a run's place in an archive.
 type Entry struct {
 	Archive
-	ID   string // such as w7
-	Name string // such as w7-mos-A
-	made bool   // its archive's folder was not there before
+	ID   string // for example w7
+	Name string // for example w7-mos-A
+	made bool   // this run created its archive's folder
 }
 
 var entryName = regexp.MustCompile(`^w([0-9]{1,9})-`)
 
-// Claim makes the folder of the next run, which nobody else gets.
+// Claim creates the folder of the next run, which no other run can get.
 func (a Archive) Claim(workload string) (*Entry, error) {
 	_, missing := os.Stat(a.Folder)
 	if err := os.MkdirAll(a.Folder, 0o777); err != nil {
@@ -49,7 +49,7 @@ func (a Archive) Claim(workload string) (*Entry, error) {
 	return e, os.Mkdir(e.Path(), 0o777)
 }
 
-// lock keeps other drivers with the same archive out for a moment.
+// lock briefly excludes other drivers of the same archive.
 func (a Archive) lock() (func(), error) {
 	folder, err := os.Open(a.Folder)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a Archive) lock() (func(), error) {
 	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(err, folder.Close())
 	}
-	return func() { _ = folder.Close() }, nil // which gives up the lock
+	return func() { _ = folder.Close() }, nil // closing releases the lock
 }
 
 // latest returns the largest number of a run, by its folder or by the history.
@@ -96,7 +96,7 @@ func (e *Entry) Path() string { return filepath.Join(e.Folder, e.Name) }
 func (e *Entry) Discard() error {
 	err := os.RemoveAll(e.Path())
 	if e.made {
-		_ = os.Remove(e.Folder) // which fails if another run has its folder there by now
+		_ = os.Remove(e.Folder) // fails if another run has its folder there by now
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (e *Entry) Save(r *Result) error {
 		e.add("workloads.csv", matrixColumns, matrixTable(e.ID, r)))
 }
 
-// create writes a file that is not there yet.
+// create writes a new file.
 func (e *Entry) create(name string, content []byte) error {
 	file, err := os.OpenFile(filepath.Join(e.Path(), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
@@ -146,7 +146,7 @@ func (e *Entry) create(name string, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// add writes rows at the end of one of the archive's own files, below a heading if it is new.
+// add appends rows to one of the archive's own files, with a heading if the file is new.
 func (e *Entry) add(name, heading string, rows []byte) error {
 	file, err := os.OpenFile(filepath.Join(e.Folder, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
@@ -169,7 +169,7 @@ const (
 	notThere   = "N/A"
 )
 
-// two writes a number with up to two digits behind the point (Java's 0.##).
+// two formats a number with up to two decimals (Java's 0.##).
 func two(value float64) string {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return notThere
@@ -182,7 +182,7 @@ func two(value float64) string {
 	return text
 }
 
-// percent writes a share (Java's 0.##%).
+// percent formats a share (Java's 0.##%).
 func percent(value float64) string { return two(value*100) + "%" }
 
 func milliseconds(d time.Duration) string {
@@ -201,7 +201,7 @@ func ratio(m *Metrics) string {
 
 func count(n int64) string { return strconv.FormatInt(n, 10) }
 
-// states writes a history, one field a state.
+// states formats a history, one field per state.
 func states(moments []Moment) []string {
 	texts := make([]string, len(moments))
 	for i, m := range moments {
@@ -233,7 +233,7 @@ const (
 	secondsColumns  = "second,stage,op,tenant,ops,bytes,errors,mean_s,p95_s,work,measured"
 )
 
-// latencyFields are those of latencyColumns; times in milliseconds.
+// latencyFields returns the fields of latencyColumns; times are in milliseconds.
 func latencyFields(o *OperationResult) []string {
 	fields := []string{milliseconds(o.Response), milliseconds(o.Response - o.Transfer)}
 	edges, some := Percentiles(o.Buckets)
@@ -247,7 +247,7 @@ func latencyFields(o *OperationResult) []string {
 	return append(fields, two(o.Throughput), two(o.Bandwidth), ratio(&o.Metrics))
 }
 
-// workloadTable is wN-NAME.csv.
+// workloadTable returns wN-NAME.csv.
 func workloadTable(r *Result) []byte {
 	var t table
 	t.row(workloadColumns)
@@ -269,7 +269,7 @@ func workloadTable(r *Result) []byte {
 	return t.Bytes()
 }
 
-// matrixTable is what workloads.csv gets.
+// matrixTable returns the rows for workloads.csv.
 func matrixTable(id string, r *Result) []byte {
 	tidy := strings.NewReplacer(",", "-", ";", " ", "\n", " ", "\r", " ")
 	var t table
@@ -285,7 +285,7 @@ func matrixTable(id string, r *Result) []byte {
 	return t.Bytes()
 }
 
-// runRow is what run-history.csv gets.
+// runRow returns the row for run-history.csv.
 func runRow(id string, r *Result) []byte {
 	var operations []string
 	seen := map[string]bool{}
@@ -319,7 +319,7 @@ var seriesColumns = []struct {
 	{"Succ-Ratio", ratio},
 }
 
-// stageTable is sK-STAGE.csv; nothing if the stage had no operations.
+// stageTable returns sK-STAGE.csv, or nothing if the stage had no operations.
 func stageTable(s *StageResult) []byte {
 	var t table
 	if len(s.Operations) == 0 || len(s.Rows) == 0 {
@@ -350,7 +350,7 @@ func stageTable(s *StageResult) []byte {
 	return t.Bytes()
 }
 
-// latencyTable is wN-NAME-rt-histogram.csv: the operations of normal works in buckets of 10 ms.
+// latencyTable returns wN-NAME-rt-histogram.csv: operations of normal works in buckets of 10 ms.
 func latencyTable(r *Result) []byte {
 	titles := []string{"ResTime"}
 	var shown []*OperationResult
@@ -386,7 +386,7 @@ func latencyTable(r *Result) []byte {
 	return t.Bytes()
 }
 
-// seriesTable is series.csv: what ended in each second of the run.
+// seriesTable returns series.csv: the requests that ended in each second of the run.
 func seriesTable(r *Result) []byte {
 	plain := func(d time.Duration, some bool) string {
 		if !some {
@@ -405,8 +405,8 @@ func seriesTable(r *Result) []byte {
 	return t.Bytes()
 }
 
-// histogramFile is histograms.json: what COSBench does not keep. Times in seconds, histograms in
-// nanoseconds.
+// histogramFile is histograms.json, which COSBench does not have. Times are in seconds, histograms
+// in nanoseconds.
 type histogramFile struct {
 	ID        string           `json:"id"`
 	Workload  string           `json:"workload"`
@@ -448,9 +448,9 @@ type operationHistogram struct {
 	P95        *float64         `json:"p95_s"`
 	P99        *float64         `json:"p99_s"`
 	P999       *float64         `json:"p999_s"`
-	// Buckets are rows of low_ns, high_ns and count: counts of latencies of low to below high. In open
-	// loop latencies are from when the request was to begin, and all count that were to begin in the
-	// window; else those that COSBench's rule counts.
+	// Buckets are rows of low_ns, high_ns and count: counts of latencies from low to below high. In
+	// open loop, latencies start at the intended begin, and requests with an intended begin in the
+	// window count. In closed loop COSBench's rule applies.
 	Columns [3]string   `json:"bucket_columns"`
 	Buckets [][3]uint64 `json:"buckets"`
 }

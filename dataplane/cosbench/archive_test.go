@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestArchive has a run saved in the layout and with the columns of the real COSBench.
+// TestArchive checks that a run is saved with the real COSBench's layout and columns.
 func TestArchive(t *testing.T) {
 	m := newMemory()
 	main := stage("main", `<work name="main" workers="2" totalOps="40"><operation type="read" ratio="90" config="containers=u(1,2);objects=u(1,10)"/>
@@ -118,7 +118,7 @@ func checkSeries(t *testing.T, folder string) {
 	}
 }
 
-// TestClaim gives every run a folder of its own, after those of before, at whatever time.
+// TestClaim checks that every run gets its own folder, numbered after earlier runs, at any time.
 func TestClaim(t *testing.T) {
 	archive := Archive{t.TempDir()}
 	if err := os.Mkdir(filepath.Join(archive.Folder, "w7-old"), 0o700); err != nil {

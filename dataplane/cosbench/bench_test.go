@@ -10,8 +10,8 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// BenchmarkEngine is what one operation costs the driver itself: drawing, content, measuring, on a
-// store that does nothing at once. CPU-ns/op is the processor time of all threads.
+// BenchmarkEngine measures the driver's own cost per operation (drawing, content, measuring) on a
+// store that does nothing. CPU-ns/op is the CPU time of all threads.
 func BenchmarkEngine(b *testing.B) {
 	for _, c := range []struct {
 		name, operation string
@@ -47,7 +47,7 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// BenchmarkMeasure is what taking in one sample costs the goroutine that measures.
+// BenchmarkMeasure measures the measuring goroutine's cost per sample.
 func BenchmarkMeasure(b *testing.B) {
 	p, err := Read(strings.NewReader(workload(reading)))
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestShare has the shares of all workers be the range, each number once, none longer than another
-// by more than one.
+// TestShare checks that the workers' shares partition the range and differ by at most one number.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -66,7 +65,7 @@ func TestDraws(t *testing.T) {
 			t.Errorf("%s for %d of %d: %v, not %v", c.text, c.worker, c.workers, got, c.want)
 		}
 	}
-	// Uniform: every number of the worker's share comes, and none other.
+	// Uniform: every number of the worker's share occurs, and no other.
 	seen := map[int64]int{}
 	for _, v := range draw("u(11,20)", 2000, 2, 3) { // 11-14, 15-17, 18-20
 		seen[v]++
@@ -92,7 +91,7 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestSharedTurn has all workers together take each number of s() once a round.
+// TestSharedTurn checks that all workers together take each number of s() once per round.
 func TestSharedTurn(t *testing.T) {
 	d := distribution(t, "s(1,1000)", 8)
 	var mu sync.Mutex
@@ -143,7 +142,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// FuzzDistribution has nothing panic, and what is drawn lie within the bounds and the share.
+// FuzzDistribution checks that nothing panics and that draws stay within the bounds and the share.
 func FuzzDistribution(f *testing.F) {
 	for _, text := range []string{"c(1)", "u(1,9)", "u(4)", "r(1,5)", "3-7", "s(2,3)", "h(1|2|3,4||5)", "h(||)", "u(-1,0)", "c()", "r(,)", ")("} {
 		f.Add(text, uint8(3))

@@ -13,7 +13,7 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// Rate is an open loop: operations of each normal work begin at times of their own instead of when a
+// Rate is an open loop: operations of each normal work begin at scheduled times instead of when a
 // worker is free.
 type Rate struct {
 	PerSecond float64
@@ -24,7 +24,7 @@ type Rate struct {
 type Options struct {
 	Seed     uint64
 	OpenLoop *Rate    // nil: COSBench's closed loop
-	Stages   []string // only these, by name or id; none: all
+	Stages   []string // only these, by name or id; empty: all
 	Events   func(Event)
 	Warn     func(string)
 }
@@ -53,7 +53,7 @@ type StageResult struct {
 	Operations []OperationResult
 	Rows       []Row
 	Seconds    []Second
-	Processor  time.Duration  // processor time of the driver while the works ran
+	Processor  time.Duration  // CPU time of the driver while the works ran
 	Unfinished map[string]int // by work: requests of the open loop that had not ended with the window
 }
 
@@ -88,9 +88,9 @@ type engine struct {
 	pool   *pool
 }
 
-// Run runs a plan's stages one after the other. It returns what was measured, whatever happened; an
-// error says why the run stopped early. When the context ends, nothing new begins and requests on
-// their way get a few seconds.
+// Run runs a plan's stages one after another. It always returns what was measured; an error is the
+// reason for an early stop. When the context ends, nothing new begins and requests in progress get
+// a few seconds.
 func Run(ctx context.Context, plan *Plan, options Options) (*Result, error) {
 	e := &engine{Plan: plan, Options: options}
 	if e.Events == nil {
@@ -118,7 +118,7 @@ func Run(ctx context.Context, plan *Plan, options Options) (*Result, error) {
 	return e.result, err
 }
 
-// Check refuses options that do not fit the plan.
+// Check returns an error for options that do not fit the plan.
 func (p *Plan) Check(options Options) error {
 	for _, name := range options.Stages {
 		if !slices.ContainsFunc(p.stages, func(s stagePlan) bool { return s.Name == name || s.ID == name }) {
@@ -142,7 +142,7 @@ func (e *engine) chosen(s *Stage) bool {
 	return len(e.Stages) == 0 || slices.Contains(e.Stages, s.Name) || slices.Contains(e.Stages, s.ID)
 }
 
-// seed returns a stream's own seed: the same for the same run, whatever else runs.
+// seed returns a stream's own seed, which does not depend on other streams of the run.
 func (e *engine) seed(what string, stage, number int) [2]uint64 {
 	var mixed uint64 = 14695981039346656037 // FNV-1a
 	for _, b := range []byte(fmt.Sprintf("%s %d %d", what, stage, number)) {
@@ -260,8 +260,8 @@ func closeAll(runs []*workRun) error {
 	return errors.Join(failed...)
 }
 
-// Time that requests get to end after the end of their work (as in COSBench), and after the run is
-// called off.
+// The time that requests get to end after the end of their work (as in COSBench), and after the run
+// is cancelled.
 const (
 	graceAfterEnd    = 11 * time.Second
 	graceAfterCancel = 5 * time.Second
@@ -291,7 +291,7 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	s.enter("authing")
 	for _, run := range l.runs {
 		if err := e.open(ctx, run, index); err != nil {
-			_ = closeAll(l.runs) // the first error says more
+			_ = closeAll(l.runs) // the first error is more useful
 			if ctx.Err() != nil {
 				s.enter("aborted")
 				return nil
@@ -327,8 +327,8 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	return nil
 }
 
-// begin returns when the stage begins: at once, or, where it measures for a time, at the run's next
-// whole second, so that no second of the series lies half inside the window.
+// begin returns when the stage begins: at once, or, if it has a runtime, at the run's next whole
+// second. So no second of the series is partly inside the window.
 func (l *liveStage) begin(ctx context.Context) time.Time {
 	now, started := time.Now(), l.engine.result.Started
 	if !slices.ContainsFunc(l.runs, func(run *workRun) bool { return run.Runtime > 0 }) {
@@ -342,9 +342,9 @@ func (l *liveStage) begin(ctx context.Context) time.Time {
 	return started.Add(whole)
 }
 
-// run has all workers work, and measures meanwhile.
+// run runs all workers and measures meanwhile.
 func (l *liveStage) run(ctx context.Context) error {
-	// Requests outlive the run's end for a moment, so that what has begun can end.
+	// Requests may outlive the run briefly, so that requests in progress can end.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	l.start = l.begin(ctx)
@@ -357,7 +357,7 @@ func (l *liveStage) run(ctx context.Context) error {
 	l.result.enter("running")
 	l.engine.tell(l.result)
 	var once sync.Once
-	stop := func() { // all works: a worker failed, or the run is called off
+	stop := func() { // stops all works: a worker failed, or the run was cancelled
 		once.Do(func() {
 			for _, run := range l.runs {
 				run.stop.Store(true)
@@ -397,7 +397,7 @@ func (r *workRun) work(ctx context.Context, stop func()) error {
 	return errors.Join(errs...)
 }
 
-// processorTime returns the processor time of this process.
+// processorTime returns the CPU time of this process.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
@@ -511,7 +511,7 @@ func seconds(d time.Duration, known bool) *float64 {
 	return &value
 }
 
-// tell sends the state of a stage.
+// tell sends an event with the state of a stage.
 func (e *engine) tell(s *StageResult) {
 	event := Event{Event: "stage", Stage: s.ID, State: s.State, T: time.Since(e.result.Started).Seconds()}
 	event.add(s)
@@ -527,7 +527,7 @@ func (r *Result) Event(folder string) Event {
 	return done
 }
 
-// tell sends a snapshot of each work that still runs.
+// tell sends a snapshot of each running work.
 func (l *liveStage) tell(now time.Duration) {
 	eta, known := l.eta(now)
 	for _, run := range l.runs {
@@ -594,7 +594,7 @@ func share(done, all int64) float64 {
 	return float64(done) / float64(all)
 }
 
-// span returns how long a stage takes, as far as its XML says.
+// span returns a stage's duration, as far as its XML gives it.
 func (s *StageResult) span() time.Duration {
 	var longest time.Duration
 	for i := range s.Works {

@@ -15,13 +15,13 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// memory is a store that remembers, shared by all workers of a test.
+// memory is an in-memory store, shared by all workers of a test.
 type memory struct {
 	mu         sync.Mutex
 	containers map[string]map[string]int64
 	log        map[string][]string // by worker, in its order
 	opened     int
-	content    string // of what is read; empty: x as often as it is long
+	content    string // the content read; empty: as many x as the object is long
 	fail       func(what, container, object string) error
 }
 
@@ -143,7 +143,7 @@ const (
 	prepared = `<workstage name="prepare"><work type="prepare" workers="3" config="containers=r(1,2);objects=r(1,10);sizes=c(2)KB"/></workstage>`
 )
 
-// TestWorkflow has init, prepare, main, cleanup and dispose do what they are for.
+// TestWorkflow checks the effects of init, prepare, main, cleanup and dispose.
 func TestWorkflow(t *testing.T) {
 	m := newMemory()
 	result, err := drive(t, m, initial+prepared, Options{})
@@ -190,8 +190,8 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameRequests has each worker send the same requests for the same seed, others for
-// another.
+// TestSameSeedSameRequests checks that each worker's requests depend on the seed, and only on the
+// seed.
 func TestSameSeedSameRequests(t *testing.T) {
 	main := stage("main", `<work name="m" workers="3" totalOps="90" afr="1000000"><operation type="read" ratio="50" config="containers=u(1,2);objects=u(1,100)"/>
 <operation type="delete" ratio="50" config="containers=u(1,2);objects=u(1,100)" division="object"/></work>`)
@@ -211,7 +211,7 @@ func TestSameSeedSameRequests(t *testing.T) {
 	}
 }
 
-// TestFailures has them counted by kind, and the stage fail beyond its afr while the run goes on.
+// TestFailures checks the counts by kind. Beyond its afr, a stage fails, but the run continues.
 func TestFailures(t *testing.T) {
 	m := newMemory()
 	main := `<work name="m" workers="2" totalOps="100" afr="%d"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`
@@ -223,7 +223,7 @@ func TestFailures(t *testing.T) {
 	if o.Samples != 0 || o.All != 100 || o.Failures[0] != 100 || failureKinds[0] != store.NotFound {
 		t.Errorf("%+v %v", o.Metrics, o.Failures)
 	}
-	// A container that cannot be made ends the run; what comes after it is aborted.
+	// A failure to create a container ends the run, and later stages are aborted.
 	m.fail = func(what, container, _ string) error {
 		if what == "create" && container == "mycontainers2" {
 			return &store.Error{Kind: store.Server, Status: 503, Message: "no"}
@@ -239,7 +239,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestInterrupted has a run that is called off end soon, with what it measured.
+// TestInterrupted checks that a cancelled run ends soon, with its measurements.
 func TestInterrupted(t *testing.T) {
 	m := newMemory()
 	p := plan(t, workload(strings.Replace(reading, `runtime="1"`, `runtime="3600"`, 1)))
@@ -262,7 +262,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestOpenLoop has a worker that is busy be waited for, and the waiting count.
+// TestOpenLoop checks that an operation waits for a busy worker and that its wait counts.
 func TestOpenLoop(t *testing.T) {
 	m := newMemory()
 	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 5}
@@ -279,14 +279,14 @@ func TestOpenLoop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Fifty operations are to begin within 50 ms; the first takes 200 ms, so all end after 200 ms.
+	// Fifty operations are due within 50 ms; the first takes 200 ms, so all end after 200 ms.
 	o := result.Stages[0].Operations[0]
 	if o.Samples != 50 || o.Histogram.Min() < 150*time.Millisecond {
 		t.Errorf("%d samples, the shortest %v", o.Samples, o.Histogram.Min())
 	}
 }
 
-// TestOptionsAreRefused that do not fit the workload.
+// TestOptionsAreRefused checks options that do not fit the workload.
 func TestOptionsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		stages, says string
@@ -302,7 +302,7 @@ func TestOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestWholeSeconds has the seconds of the series be those of the window.
+// TestWholeSeconds checks that the measured seconds of the series cover the window.
 func TestWholeSeconds(t *testing.T) {
 	m := newMemory()
 	m.fail = func(string, string, string) error { time.Sleep(time.Millisecond); return errMissing }
@@ -326,7 +326,7 @@ func TestWholeSeconds(t *testing.T) {
 	}
 }
 
-// TestWorksSideBySide has the works of a stage run together, with operations numbered through.
+// TestWorksSideBySide checks that a stage's works run in parallel and number operations on.
 func TestWorksSideBySide(t *testing.T) {
 	m := newMemory()
 	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}
@@ -360,7 +360,7 @@ func TestWorksSideBySide(t *testing.T) {
 	}
 }
 
-// TestWorksOfOneName keep apart what they did, and add up what they did not get to.
+// TestWorksOfOneName checks that such works keep separate counts and add up missed operations.
 func TestWorksOfOneName(t *testing.T) {
 	m := newMemory()
 	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}
@@ -382,7 +382,7 @@ func TestWorksOfOneName(t *testing.T) {
 	}
 }
 
-// TestLatestOfOneWork is not that of another one of its name.
+// TestLatestOfOneWork checks that works of the same name have separate snapshots.
 func TestLatestOfOneWork(t *testing.T) {
 	works := [2]Work{{Name: "m"}, {Name: "m"}}
 	s := series{}
@@ -399,7 +399,7 @@ func TestLatestOfOneWork(t *testing.T) {
 	}
 }
 
-// TestCleanupRemovesContainers that several workers share.
+// TestCleanupRemovesContainers checks containers that several workers share.
 func TestCleanupRemovesContainers(t *testing.T) {
 	m := newMemory()
 	if _, err := drive(t, m, initial+prepared, Options{}); err != nil {
@@ -413,7 +413,7 @@ func TestCleanupRemovesContainers(t *testing.T) {
 	}
 }
 
-// TestCorruptObjects are failures of their own kind.
+// TestCorruptObjects checks that corrupt objects are a kind of failure.
 func TestCorruptObjects(t *testing.T) {
 	m := newMemory()
 	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}

@@ -23,12 +23,12 @@ func bucketEdge(index int) int64 {
 	return int64(index+1) * bucketWidth.Milliseconds()
 }
 
-// percentages are those that COSBench reports.
+// percentages are COSBench's reported percentiles.
 var percentages = [6]float64{0.60, 0.80, 0.90, 0.95, 0.99, 1}
 
 // Percentiles returns the upper edges in milliseconds of the buckets in which the running count
-// reaches int(n*p): for few samples that is the first bucket, whatever is in it, as in COSBench. It
-// returns false for no samples.
+// reaches int(n*p). For few samples this is the first bucket, even if it is empty, as in COSBench.
+// It returns false for no samples.
 func Percentiles(buckets []int64) ([6]int64, bool) {
 	var total, running int64
 	for _, count := range buckets {
@@ -49,10 +49,10 @@ func Percentiles(buckets []int64) ([6]int64, bool) {
 	return edges, true
 }
 
-// mark adds up the requests of one operation that one worker did.
+// mark sums one worker's requests of one operation.
 type mark struct {
 	succeeded, all, bytes int64
-	response, transfer    time.Duration // sums over those that succeeded
+	response, transfer    time.Duration // sums over successful requests
 }
 
 func (m *mark) add(s *sample) {
@@ -65,11 +65,10 @@ func (m *mark) add(s *sample) {
 	}
 }
 
-// Metrics are the numbers that COSBench reports of one operation: sums over workers, each with its own
-// window.
+// Metrics are COSBench's numbers for one operation: sums over workers, each with its own window.
 type Metrics struct {
-	Samples    int64 // requests that succeeded
-	All        int64 // and those that failed
+	Samples    int64 // successful requests
+	All        int64 // successful and failed requests
 	Bytes      int64
 	Workers    int
 	Response   time.Duration // mean
@@ -78,7 +77,7 @@ type Metrics struct {
 	Bandwidth  float64       // bytes/s
 }
 
-// merge adds up marks of workers; windows are the times in which each was busy.
+// merge adds the marks of workers; windows are the times in which each was busy.
 func merge(marks []mark, windows []time.Duration) Metrics {
 	m := Metrics{Workers: len(marks)}
 	var response, transfer time.Duration
@@ -109,7 +108,7 @@ func (m *Metrics) SuccessRatio() float64 {
 	return float64(m.Samples) / float64(m.All)
 }
 
-// OperationResult has all measurements of one operation.
+// OperationResult holds all measurements of one operation.
 type OperationResult struct {
 	*Operation
 	Work  *Work
@@ -123,17 +122,16 @@ type OperationResult struct {
 // operationTally measures one operation of a work.
 type operationTally struct {
 	result  OperationResult
-	total   []mark // inside the window, a worker each
-	current []mark // since the last row of the stage's series, a worker each
+	total   []mark // inside the window, one per worker
+	current []mark // since the last row of the stage's series, one per worker
 }
 
-// workTally measures a work. All of it happens in one goroutine, from samples taken out of the
-// workers.
+// workTally measures a work, in one goroutine, from samples that it takes from the workers.
 type workTally struct {
 	run         *workRun
 	operations  []operationTally
-	first, last []time.Duration // of the samples inside the window, a worker each
-	check       []time.Duration // what latest was at the last row
+	first, last []time.Duration // of the samples inside the window, one per worker
+	check       []time.Duration // the value of latest at the last row
 	latest      []time.Duration // the end of each worker's latest sample
 	intended    int             // requests of the open loop that began in the window and have ended
 	spare       []sample
@@ -182,7 +180,7 @@ func (t *workTally) add(worker int, s *sample, series *series) {
 		}
 	}
 	if t.run.arrivals != nil {
-		// Whatever was to begin in the window counts, however late it ended.
+		// Every request with an intended begin in the window counts, however late it ended.
 		inside = s.begin >= t.run.window.begin && s.begin < t.run.window.end
 		if inside {
 			t.intended++
@@ -211,8 +209,8 @@ func (t *workTally) results() []OperationResult {
 	return results
 }
 
-// row returns the metrics since the last row, and begins the next. A worker's time is from its last
-// request of one row to its last of the next.
+// row returns the metrics since the last row and begins the next row. A worker's time is from its
+// last request of one row to its last request of the next.
 func (t *workTally) row() []Metrics {
 	windows := make([]time.Duration, len(t.latest))
 	for i := range windows {
@@ -227,7 +225,7 @@ func (t *workTally) row() []Metrics {
 	return metrics
 }
 
-// failed returns the failed requests of a work, and all.
+// failed returns the numbers of failed requests and of all requests of a work.
 func failed(results []OperationResult) (failures, all int64) {
 	for i := range results {
 		failures += results[i].All - results[i].Samples
@@ -245,11 +243,11 @@ type Second struct {
 	Stage    string
 	Work     string
 	Label    string // the operation's
-	Measured bool   // whether the second lies inside the work's window, as a whole
-	Ops      int64  // that succeeded
+	Measured bool   // true if the whole second is inside the work's window
+	Ops      int64  // successful
 	Bytes    int64
 	Errors   int64
-	Mean     time.Duration // of those that succeeded; 0: there were none
+	Mean     time.Duration // of successful requests; 0: there were none
 	P95      time.Duration
 }
 
@@ -268,7 +266,7 @@ func (s *second) close() Second {
 	return s.Second
 }
 
-// series gathers the seconds of a stage, in order. A few are kept open, for samples are taken from
+// series holds the seconds of a stage, in order. A few stay open, because samples are taken from
 // one worker after another.
 type series struct {
 	stage  string
@@ -278,7 +276,7 @@ type series struct {
 	spare  []*second
 }
 
-// openSeconds is how long a second is kept open after it has passed: requests are collected
+// openSeconds is the number of seconds for which a past second stays open: samples are collected
 // more often than that.
 const openSeconds = 3
 

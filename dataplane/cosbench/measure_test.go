@@ -26,8 +26,8 @@ func table2(t *testing.T, path string) [][]string {
 	return rows
 }
 
-// checkReported recomputes, from a histogram that the real COSBench wrote, the percentiles that it
-// reported, and the running percentages beside the counts.
+// checkReported recomputes a real COSBench's reported percentiles and running percentages from its
+// histogram.
 func checkReported(t *testing.T, reported, histogram [][]string) {
 	t.Helper()
 	checked := 0
@@ -80,8 +80,8 @@ func TestRealArchivePercentiles(t *testing.T) {
 	}
 }
 
-// TestFewSamples has COSBench's rule for few samples, as the real one reported it: of one sample of
-// 3437 ms 60 to 99 % are 10 ms, of five the last is above 99 %.
+// TestFewSamples checks COSBench's rule for few samples, as recorded from the real COSBench. With
+// one sample of 3437 ms, 60 to 99 % are 10 ms; with five, the last is above 99 %.
 func TestFewSamples(t *testing.T) {
 	for _, c := range []struct {
 		milliseconds []int
@@ -104,7 +104,7 @@ func TestFewSamples(t *testing.T) {
 	}
 }
 
-// TestNumbers has numbers written as the real COSBench writes them.
+// TestNumbers checks that numbers are formatted as in the real COSBench.
 func TestNumbers(t *testing.T) {
 	for value, want := range map[float64]string{0: "0", 200.0612: "200.06", 13173388.96: "13173388.96", 11.96: "11.96",
 		20.5: "20.5", 115.996: "116", 0.004: "0", 2.675: "2.67", 1e9: "1000000000", 0.125: "0.12", 0.375: "0.38"} {
@@ -119,7 +119,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// tally is one of a work of so many workers, with an operation each of read and write.
+// tally returns a tally of a work with the given workers and one read and one write operation.
 func tally(t *testing.T, limits string, workers int) *workTally {
 	t.Helper()
 	p := plan(t, workload(`<work name="m" workers="`+strconv.Itoa(workers)+`" `+limits+`>
@@ -131,9 +131,9 @@ func tally(t *testing.T, limits string, workers int) *workTally {
 
 func milli(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// TestMeasuringRule is COSBench's: only what begins and ends inside [rampup, rampup+runtime] counts;
-// a worker's throughput is its samples by the time from its first's beginning to its last's end,
-// whatever the operation; workers add up; means are weighted by the number of samples.
+// TestMeasuringRule checks COSBench's rule: only requests inside [rampup, rampup+runtime] count. A
+// worker's throughput is its samples over the time from its first begin to its last end, for all
+// operations. Workers add up; means are weighted by the number of samples.
 func TestMeasuringRule(t *testing.T) {
 	m := tally(t, `rampup="1" runtime="10" rampdown="1"`, 2)
 	s := &series{stage: "s1-main"}
@@ -178,7 +178,7 @@ func TestMeasuringRule(t *testing.T) {
 	if failures, all := failed(results); failures != 1 || all != 7 || acceptable(failures, all, 142_857) || !acceptable(failures, all, 142_858) {
 		t.Errorf("%d of %d failed", failures, all)
 	}
-	// The series has all that ended, by the second in which it did.
+	// The series has all requests, by the second in which they ended.
 	s.close(0, true)
 	var ops, errors int64
 	for _, at := range s.done {
@@ -192,7 +192,7 @@ func TestMeasuringRule(t *testing.T) {
 	}
 }
 
-// TestRows has the series' rows be rates by each worker's own time, each sample in one row.
+// TestRows checks that rows are rates by each worker's own time, with each sample in one row.
 func TestRows(t *testing.T) {
 	m := tally(t, `runtime="10"`, 2)
 	s := &series{}
@@ -214,12 +214,12 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestOpenLoopMeasures counts in the full histogram what was to begin in the window, however late it
-// ended, and by COSBench's rule only what ended in it.
+// TestOpenLoopMeasures checks both counts: the full histogram has requests due in the window,
+// however late they ended. COSBench's rule counts only those that ended in it.
 func TestOpenLoopMeasures(t *testing.T) {
 	m := tally(t, `runtime="1" rampdown="1"`, 1)
 	m.run.arrivals = newArrivals(&Rate{PerSecond: 4}, m.run.window, [2]uint64{1, 1})
-	for { // what a worker is handed out, of which it does three
+	for { // the worker takes these and executes three of them
 		if _, more := m.run.arrivals.take(); !more {
 			break
 		}
@@ -236,7 +236,7 @@ func TestOpenLoopMeasures(t *testing.T) {
 	}
 }
 
-// TestArrivals has them at the rate, in order, the same for the same seed.
+// TestArrivals checks that arrivals have the rate, are ordered and depend only on the seed.
 func TestArrivals(t *testing.T) {
 	for _, poisson := range []bool{false, true} {
 		var times [2][]time.Duration

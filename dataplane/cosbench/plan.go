@@ -14,10 +14,10 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// Plan is a workload that is checked and compiled: it can be run.
+// Plan is a checked and compiled workload, ready to run.
 type Plan struct {
 	*Workload
-	Warnings []string `json:"warnings,omitempty"` // what has no effect here, a sentence each
+	Warnings []string `json:"warnings,omitempty"` // settings without effect here, a sentence each
 	stages   []stagePlan
 }
 
@@ -36,8 +36,8 @@ type workPlan struct {
 	open       store.Opener
 }
 
-// MakePlan checks what reading the XML could not: types, keys of configs, distributions, divisions.
-// A mistake is a *Fault.
+// MakePlan checks what the XML reader cannot: types, keys of configs, distributions, divisions. A
+// mistake is a *Fault.
 func MakePlan(workload *Workload, kinds store.Kinds) (*Plan, error) {
 	p := &Plan{Workload: workload}
 	for i := range workload.Stages {
@@ -93,8 +93,8 @@ func planWork(work *Work, kinds store.Kinds) (*workPlan, error) {
 	return p, nil
 }
 
-// choose finds the type of an auth or a storage element, and refuses keys that it does not have and
-// values that they cannot have. Extra keys are read elsewhere.
+// choose finds the type of an auth or a storage element. It refuses keys that the type does not
+// have and values that they cannot have. Extra keys are read elsewhere.
 func choose[O store.Opener | store.Login](a Access, what string, kinds map[string]store.Kind[O], extra ...string) (O, error) {
 	fault := func(format string, args ...any) *Fault {
 		return &Fault{a.line, fmt.Sprintf("%s %q", what, a.Type), fmt.Sprintf(format, args...)}
@@ -114,7 +114,7 @@ func choose[O store.Opener | store.Login](a Access, what string, kinds map[strin
 	return made, nil
 }
 
-// onlyKeys refuses, by name, a key that is not known.
+// onlyKeys refuses an unknown key, by name.
 func onlyKeys(config store.Config, known []string) error {
 	for _, s := range config {
 		if slices.Contains(known, s.Key) {
@@ -130,7 +130,7 @@ func onlyKeys(config store.Config, known []string) error {
 	return nil
 }
 
-// operationKeys are those of all operations together: an operation inherits those of its work.
+// operationKeys are the keys of all operations: an operation inherits the keys of its work.
 var operationKeys = []string{"containers", "objects", "sizes", "cprefix", "csuffix", "oprefix", "osuffix",
 	"content", "chunked", "hashCheck", "createContainer", "deleteContainer", "name"}
 
@@ -190,8 +190,8 @@ func planOperation(o *Operation, workers int) (*operationPlan, error) {
 	return p, err
 }
 
-// readPicks reads what one request is drawn from. A list without objects always divides its containers
-// among the workers, and one with objects divides nothing, as in COSBench.
+// readPicks parses the distributions of one request. A list without objects always divides its
+// containers among the workers, and a list with objects divides nothing, as in COSBench.
 func (p *operationPlan) readPicks(workers int) error {
 	list := p.Type == "list"
 	_, containers := p.Config.Lookup("containers")
@@ -313,7 +313,7 @@ func readScan(config store.Config) (scan, error) {
 }
 
 // each calls visit for every container and object of a worker's share, container by container, until
-// visit returns false. Where the worker has no objects the container comes once, with an empty object.
+// visit returns false. If the worker has no objects, each container comes once, with an empty object.
 func (s *scan) each(division string, worker, workers int, visit func(container, object string) bool) {
 	containers, objects := s.containers, s.objects
 	switch division {
@@ -335,9 +335,9 @@ func (s *scan) each(division string, worker, workers int, visit func(container, 
 	}
 }
 
-// Share returns lower bound and length of the part of a range of numbers that one of several workers
-// has (worker from 1 to workers): COSBench's division. Where the range does not divide evenly the first
-// workers have one number more.
+// Share returns lower bound and length of one worker's part of a range of numbers (worker from 1 to
+// workers): COSBench's division. If the division has a remainder, the first workers get one number
+// more.
 func Share(lower, upper int64, worker, workers int) (int64, int64) {
 	all, index := int64(workers), int64(worker-1)
 	length := upper - lower + 1
@@ -363,15 +363,15 @@ type Distribution struct {
 	lower, upper int64
 	buckets      []bucket
 	weight       int64           // of all buckets
-	turns        []atomic.Uint64 // of r: one a worker; of s: one
+	turns        []atomic.Uint64 // of r: one per worker; of s: one
 }
 
 type bucket struct{ lower, upper, cumulated int64 }
 
-// open is the upper bound where none is written: the largest of Java's ints.
+// open is the default upper bound: the largest Java int.
 const open = math.MaxInt32
 
-// ParseDistribution reads a distribution for a number of workers.
+// ParseDistribution parses a distribution for a number of workers.
 func ParseDistribution(text string, workers int) (*Distribution, error) {
 	d := &Distribution{turns: make([]atomic.Uint64, max(workers, 1))}
 	if lower, upper, found := strings.Cut(text, "-"); found && !strings.Contains(text, "(") {
@@ -502,7 +502,7 @@ var sizeUnits = []struct {
 	bytes int64
 }{{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}}
 
-// ParseSizes reads the sizes of objects.
+// ParseSizes parses the sizes of objects.
 func ParseSizes(text string, workers int) (Sizes, error) {
 	for _, unit := range sizeUnits {
 		numbers, found := strings.CutSuffix(text, unit.name)
@@ -520,7 +520,7 @@ func (s Sizes) Draw(random *rand.Rand) int64 { return s.Distribution.Draw(random
 // Range is a range that init, prepare, cleanup and dispose scan: r(lo,hi) or lo-hi; r(0,0) is empty.
 type Range struct{ Lower, Upper int64 }
 
-// ParseRange reads a range.
+// ParseRange parses a range.
 func ParseRange(text string) (Range, error) {
 	if text == "r(0,0)" || text == "0-0" {
 		return Range{1, 0}, nil

@@ -16,24 +16,24 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// sample is one request that has ended. Times are since the stage's start.
+// sample is one completed request. Times are since the stage's start.
 type sample struct {
 	operation uint8
-	failed    uint8         // 0: it succeeded, else 1 + the index of its kind in failureKinds
-	begin     time.Duration // when its operation began; in open loop: was to begin
+	failed    uint8         // 0: success, else 1 + the index of its kind in failureKinds
+	begin     time.Duration // when its operation began; in open loop: was due
 	end       time.Duration
 	response  time.Duration
-	transfer  time.Duration // the part of it in which the object's bytes went over
+	transfer  time.Duration // the part of it in which the object's bytes were transferred
 	bytes     int64
 }
 
 // window is the measured time, since the stage's start.
 type window struct {
 	begin, end time.Duration
-	timeout    time.Duration // when workers stop; 0: never for the time's sake
+	timeout    time.Duration // when workers stop; 0: no time limit
 }
 
-// forever is the end of a window without one.
+// forever is the end of an unlimited window.
 const forever = time.Duration(1<<63 - 1)
 
 func windowOf(work *Work) window {
@@ -50,7 +50,7 @@ func (w window) holds(s *sample) bool {
 	return s.begin >= w.begin && s.begin < w.end && s.end > w.begin && s.end <= w.end
 }
 
-// workRun is a work while it runs.
+// workRun is a running work.
 type workRun struct {
 	*workPlan
 	window   window
@@ -58,12 +58,12 @@ type workRun struct {
 	pool     *pool
 	arrivals *arrivals // nil: closed loop
 	workers  []*worker
-	stop     atomic.Bool   // nothing new is begun
-	stopping chan struct{} // closed then
-	ended    atomic.Bool   // all workers have
+	stop     atomic.Bool   // nothing new begins
+	stopping chan struct{} // closed on stop
+	ended    atomic.Bool   // all workers have ended
 	warn     func(string)
-	failures [8]atomic.Bool // of which kind one has been shown
-	kept     atomic.Bool    // a container that could not be removed has been shown
+	failures [8]atomic.Bool // by kind: a failure has been reported
+	kept     atomic.Bool    // a container that could not be removed has been reported
 }
 
 // tell reports the first failure of each kind.
@@ -80,9 +80,9 @@ func (r *workRun) remains(container string, err error) {
 	}
 }
 
-// worker does one operation after the other on a connection of its own.
+// worker does one operation after another on its own connection.
 type worker struct {
-	index, workers int // from 1, of so many
+	index, workers int // from 1 to workers
 	run            *workRun
 	random         *rand.Rand
 	store          store.Storage
@@ -99,7 +99,7 @@ type worker struct {
 	samples []sample // since they were last taken
 }
 
-// readBuffer returns the bytes that a worker reads at once: fewer if there are very many workers.
+// readBuffer returns the size of a worker's read buffer: smaller if there are very many workers.
 func readBuffer(workers int) int { return max(min(256<<10, (256<<20)/workers), 16<<10) }
 
 func newWorker(run *workRun, index int, seed [2]uint64) *worker {
@@ -115,12 +115,12 @@ func (w *worker) stopped() bool { return w.run.stop.Load() }
 func (w *worker) request(o *operationPlan) sample {
 	r := sample{operation: o.index, begin: w.began, response: w.now()}
 	if w.run.arrivals != nil {
-		r.response = w.began // what it waited for a worker counts
+		r.response = w.began // the wait for a worker counts
 	}
 	return r
 }
 
-// note ends a request. A request that fails because the run is called off is no failure.
+// note ends a request. A request that fails because the run was cancelled is no failure.
 func (w *worker) note(r sample, err error) {
 	r.end = w.now()
 	r.response = max(r.end-r.response, 0)
@@ -141,7 +141,7 @@ func (w *worker) note(r sample, err error) {
 	w.mu.Unlock()
 }
 
-// take hands over the samples since the last time and takes an empty slice for the next ones.
+// take returns the samples since the last call and takes an empty slice for the next ones.
 func (w *worker) take(empty []sample) []sample {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +170,7 @@ func (w *worker) loop(ctx context.Context) error {
 	return nil
 }
 
-// next waits until the next operation has to begin; false: there is none.
+// next waits until the next operation must begin; it returns false if there is none.
 func (w *worker) next() bool {
 	w.began = w.now()
 	if w.run.arrivals == nil {
@@ -196,7 +196,7 @@ func (w *worker) next() bool {
 	return true
 }
 
-// done is true if the worker's part of the work's limits is reached.
+// done returns true if the worker's part of the work's limits is reached.
 func (w *worker) done() bool {
 	p, end := w.run, w.now()
 	if w.began >= p.window.begin && end <= p.window.end {
@@ -214,9 +214,9 @@ type arrivals struct {
 	gap      float64 // mean, ns
 	poisson  bool
 	at       float64       // of the next, ns
-	until    time.Duration // none from then on
+	until    time.Duration // no arrivals from then on
 	window   window
-	measured int // of those handed out, how many lie in the window
+	measured int // number of taken times inside the window
 }
 
 func newArrivals(rate *Rate, w window, seed [2]uint64) *arrivals {
@@ -231,7 +231,7 @@ func newArrivals(rate *Rate, w window, seed [2]uint64) *arrivals {
 	return a
 }
 
-// take returns the next time; false: no more begin.
+// take returns the next time, or false if there is none.
 func (a *arrivals) take() (time.Duration, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,8 +260,8 @@ func (a *arrivals) all() int {
 	return a.measured
 }
 
-// action does an operation once. Its requests' failures are noted with the worker; an error is one
-// after which the worker cannot go on.
+// action does an operation once. It records request failures in the worker; an error means that the
+// worker cannot continue.
 type action func(ctx context.Context, w *worker, o *operationPlan) error
 
 var actions = map[string]action{"read": read, "write": write, "list": list, "delete": remove}
@@ -331,8 +331,8 @@ func (w *worker) remove(ctx context.Context, o *operationPlan, container, object
 	w.note(r, w.store.Delete(ctx, container, object))
 }
 
-// prepare makes the containers and objects of a worker's share; init makes containers alone. A
-// container that cannot be made ends the stage, as in COSBench.
+// prepare creates the containers and objects of a worker's share; init creates only containers. A
+// failure to create a container ends the stage, as in COSBench.
 func prepare(ctx context.Context, w *worker, o *operationPlan) error {
 	var failed error
 	last := ""
@@ -352,9 +352,9 @@ func prepare(ctx context.Context, w *worker, o *operationPlan) error {
 	return failed
 }
 
-// cleanup removes the objects of a worker's share and, when asked, each container after its
-// objects; dispose removes containers alone. Where several workers share a container only the last of
-// them finds it empty; the first that remains is reported.
+// cleanup removes the objects of a worker's share and, if requested, each container after its
+// objects; dispose removes only containers. If several workers share a container, only the last
+// worker finds it empty. The first container that remains is reported.
 func cleanup(ctx context.Context, w *worker, o *operationPlan) error {
 	last := ""
 	dispose := func() {
@@ -392,13 +392,13 @@ func failureKind(err error) int {
 			return i
 		}
 	}
-	return len(failureKinds) - 2 // a kind that a store made up: the client's
+	return len(failureKinds) - 2 // an unknown kind of a store counts as client
 }
 
 // poolSize is the size of the pool of contents, in bytes.
 const poolSize = 1 << 20
 
-// pool has the contents of objects: made once, then only copied. An object begins anywhere in it.
+// pool holds the contents of objects: made once, then only copied. An object begins anywhere in it.
 type pool struct{ random, zero []byte }
 
 func newPool(random *rand.Rand) *pool {
@@ -418,12 +418,12 @@ const (
 	hashLen = int64(2*md5.Size + 2*len(guard))
 )
 
-// body is an object's content while it is sent. It notes when its first and last bytes were taken.
+// body is an object's content while it is sent. It records when its first and last bytes were taken.
 type body struct {
-	source      []byte // of which the content is one turn after another, from start
+	source      []byte // repeated to give the content, from start
 	start       int
 	size, at    int64
-	tail        [hashLen]byte // the content's end when it is hashed
+	tail        [hashLen]byte // the end of hashed content
 	tailLen     int64
 	first, last time.Time
 }
@@ -526,7 +526,7 @@ func (b *body) transfer() time.Duration { return b.last.Sub(b.first) }
 // errHash reports an object with content that does not match the checksum at its end.
 var errHash = errors.New("the object's content does not match the checksum at its end")
 
-// drain reads an answer to its end, through a buffer, and returns how many bytes there were.
+// drain reads an answer to its end, through a buffer, and returns the number of bytes.
 func drain(from io.Reader, buffer []byte, hashCheck bool) (int64, error) {
 	if hashCheck {
 		return drainChecked(from, buffer)
@@ -544,8 +544,8 @@ func drain(from io.Reader, buffer []byte, hashCheck bool) (int64, error) {
 	}
 }
 
-// drainChecked holds the last bytes back, for they may be a checksum. Objects without one pass, as
-// in COSBench.
+// drainChecked holds back the last bytes, which may be a checksum. Objects without a checksum pass,
+// as in COSBench.
 func drainChecked(from io.Reader, buffer []byte) (int64, error) {
 	sum := md5.New()
 	var n int64

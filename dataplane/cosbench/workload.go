@@ -1,4 +1,4 @@
-// Package cosbench drives object stores with COSBench's workloads: it reads the same XML with the
+// Package cosbench drives object stores with COSBench's workloads. It reads the same XML with the
 // same meaning, measures by the same rule and writes the same archive, from one process.
 //
 // The semantics are those of COSBench 0.4.2; docs/cosbench.md lists them and the few differences.
@@ -18,8 +18,8 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// Workload is a workload with everything inherited and every default filled in. As XML it reads again
-// as the same workload, but for secrets, which are *** in XML and JSON.
+// Workload is a workload with all inherited values and defaults filled in. Its XML reads back as
+// the same workload, except for secrets, which are *** in XML and JSON.
 type Workload struct {
 	XMLName     xml.Name `json:"-" xml:"workload"`
 	Name        string   `json:"name" xml:"name,attr"`
@@ -36,9 +36,9 @@ type Access struct {
 	line   int
 }
 
-// Stage is a workstage: works that run at the same time.
+// Stage is a workstage: works that run in parallel.
 type Stage struct {
-	ID           string `json:"id" xml:"-"` // such as s3-main
+	ID           string `json:"id" xml:"-"` // for example s3-main
 	Name         string `json:"name" xml:"name,attr"`
 	ClosureDelay int    `json:"closuredelay_s" xml:"closuredelay,attr"` // sleep after its works, s
 	Auth         Access `json:"auth" xml:"auth"`
@@ -58,7 +58,7 @@ const (
 
 var workTypes = []string{Normal, Init, Prepare, Cleanup, Dispose, Delay}
 
-// operationTypes are those of a normal work.
+// operationTypes are the types of a normal work's operations.
 var operationTypes = []string{"read", "write", "list", "delete", Init, Prepare, Cleanup, Dispose}
 
 // The ways to divide names among workers.
@@ -127,7 +127,7 @@ func (s *Stage) Sleeps() bool { return s.Name == Delay && s.ClosureDelay > 0 }
 // Fault is a mistake in a workload's XML.
 type Fault struct {
 	Line    int    // from 1; 0: the file as a whole
-	Element string // such as work "main"; empty: no element has begun
+	Element string // for example work "main"; empty: no element has begun
 	Message string
 }
 
@@ -181,14 +181,14 @@ func (e *element) either(name, missing string) string {
 	return missing
 }
 
-// rule is what an element may hold. COSBench's own reader ignores what it does not know; here it
-// is refused, because a setting that silently has no effect spoils a measurement.
+// rule describes the allowed contents of an element. COSBench's own reader ignores unknown contents.
+// This reader refuses them, because a setting that silently has no effect spoils a measurement.
 type rule struct {
 	attributes []string
 	required   []string
 	children   []string
-	many       string // the child that must be there and may be repeated
-	one        string // the child that must be there once
+	many       string // the child that is required and may be repeated
+	one        string // the child that is required once
 }
 
 var grammar = map[string]rule{
@@ -206,10 +206,10 @@ var grammar = map[string]rule{
 		required: []string{"type"}},
 }
 
-// maxBytes is more than any workload written by people has.
+// maxBytes is larger than any workload that a person writes.
 const maxBytes = 16 << 20
 
-// readXML reads a file into elements, each of which holds only what its rule allows.
+// readXML reads a file into elements and checks each element's contents against its rule.
 func readXML(reader io.Reader) (*element, error) {
 	text, err := io.ReadAll(io.LimitReader(reader, maxBytes+1))
 	if err != nil {
@@ -246,7 +246,7 @@ func (e errEncoding) Error() string {
 	return fmt.Sprintf("the encoding %s is not supported; save the file as UTF-8", string(e))
 }
 
-// at is a mistake in the element's content, at a line. The file as a whole is an element without name.
+// at returns a mistake in the element's content, at a line. The whole file is an unnamed element.
 func (e *element) at(line int, format string, args ...any) *Fault {
 	f := &Fault{Line: line, Message: fmt.Sprintf(format, args...)}
 	if e.name != "" {
@@ -368,7 +368,7 @@ func Read(reader io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// parser gives elements their meaning. It keeps the first fault, and reads on with zero values.
+// parser interprets elements. It keeps the first fault and continues with zero values.
 type parser struct{ fault *Fault }
 
 func (p *parser) refuse(e *element, format string, args ...any) {
@@ -403,7 +403,7 @@ func (p *parser) stage(e *element, number int, parent *Workload, config store.Co
 			work.Operations[i].ID = fmt.Sprintf("op%d", operations)
 		}
 		s.Works = append(s.Works, work)
-		if s.Sleeps() && work.Type != Delay { // COSBench runs none of the works of such a stage
+		if s.Sleeps() && work.Type != Delay { // COSBench runs no works of such a stage
 			p.refuse(child, "a workstage named delay with a closuredelay runs no works; "+
 				"give the workstage another name")
 		}
@@ -485,7 +485,7 @@ func (p *parser) operations(e *element, w *Work) {
 	if w.Runtime == 0 && w.TotalOps == 0 && w.TotalBytes == 0 {
 		p.refuse(e, "there is no limit: give it a runtime, totalOps or totalBytes")
 	}
-	// COSBench divides both among its workers in whole numbers, and takes 0 for no limit.
+	// COSBench divides both among its workers in whole numbers, and 0 means no limit.
 	if w.TotalOps > 0 && w.TotalOps < w.Workers {
 		p.refuse(e, "totalOps=%d cannot be divided among %d workers; make it as many at least", w.TotalOps, w.Workers)
 	}
@@ -588,7 +588,7 @@ func (p *parser) label(e *element) string {
 	return name
 }
 
-// badLabel returns what is wrong with a name, or nothing.
+// badLabel returns the mistake in a name, or "".
 func badLabel(name string) string {
 	const longest = 100
 	switch {

@@ -11,7 +11,7 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// workload is a workload around some works, one stage.
+// workload returns a workload with one stage of the given works.
 func workload(works string) string {
 	return "<workload name=\"t\">\n<storage type=\"none\"/>\n<workflow>\n<workstage name=\"main\">\n" + works +
 		"\n</workstage>\n</workflow>\n</workload>\n"
@@ -32,7 +32,7 @@ func plan(t *testing.T, text string) *Plan {
 	return p
 }
 
-// TestFaults has each mistake refused at its line, in its element, by its name.
+// TestFaults checks that each mistake is refused with its line, element and name.
 func TestFaults(t *testing.T) {
 	operation := func(attributes string) string {
 		return workload(`<work name="m" workers="4" runtime="1">` + "\n<operation " + attributes + "/>\n</work>")
@@ -112,7 +112,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestInheritance has auth, storage and configs come down, and the child's win.
+// TestInheritance checks that auth, storage and configs are inherited; a child's values win.
 func TestInheritance(t *testing.T) {
 	w, err := Read(strings.NewReader(`<workload name="t" config="cprefix=a;containers=c(1)">
 <auth type="mock" config="token=top"/><storage type="mock" config="size=1"/>
@@ -148,7 +148,7 @@ func TestInheritance(t *testing.T) {
 	}
 }
 
-// TestRecordedConfig reads what the real COSBench wrote: the workload that it ran.
+// TestRecordedConfig reads the workload that a real COSBench wrote.
 func TestRecordedConfig(t *testing.T) {
 	text, err := os.ReadFile("testdata/recorded-config.xml")
 	if err != nil {
@@ -166,7 +166,7 @@ func TestRecordedConfig(t *testing.T) {
 	}
 }
 
-// TestRealArchiveConfigs reads every workload of a real COSBench's archive beside this repository.
+// TestRealArchiveConfigs reads every workload of a real COSBench's archive next to this repository.
 func TestRealArchiveConfigs(t *testing.T) {
 	paths, _ := filepath.Glob("../../../shared/cosbench-archive/*/workload-config.xml")
 	if len(paths) == 0 {
@@ -184,7 +184,7 @@ func TestRealArchiveConfigs(t *testing.T) {
 	}
 }
 
-// written is a workload as XML.
+// written returns a workload as XML.
 func written(t *testing.T, w *Workload) string {
 	t.Helper()
 	text, err := xml.MarshalIndent(w, "", "    ")
@@ -194,7 +194,7 @@ func written(t *testing.T, w *Workload) string {
 	return string(text)
 }
 
-// FuzzRead has nothing panic, and what was read survive being written and read again.
+// FuzzRead checks that nothing panics and that a workload survives writing and rereading.
 func FuzzRead(f *testing.F) {
 	recorded, err := os.ReadFile("testdata/recorded-config.xml")
 	if err != nil {
@@ -224,7 +224,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestSecretsAreMasked wherever a workload is shown.
+// TestSecretsAreMasked checks each form in which a workload is shown.
 func TestSecretsAreMasked(t *testing.T) {
 	text := `<workload name="t"><auth type="swauth" config="username=u;password=hunter2;auth_url=http://h/"/>
 <storage type="s3" config="accesskey=AKIA;secretkey=hunter2;endpoint=http://h"/><workflow>

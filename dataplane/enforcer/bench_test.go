@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkDecisions counts a decision as one request that arrives, is dispatched and done, with
-// eight buckets to a workload and a request or more of every workload waiting.
+// BenchmarkDecisions counts the arrival, dispatch and end of one request as one decision. Every
+// workload has eight buckets and at least one waiting request.
 func BenchmarkDecisions(b *testing.B) {
 	for _, workloads := range []int{4, 32, 200} {
 		for _, policy := range Policies {
@@ -62,8 +62,7 @@ func decide(b *testing.B, policy Policy, workloads int) {
 	b.ReportMetric(float64(b.N)/(processor()-before).Seconds(), "decisions/cpu-s")
 }
 
-// processor is the processor time that this process has taken: what others on the machine do does
-// not count.
+// processor returns this process's processor time, which other processes do not affect.
 func processor() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

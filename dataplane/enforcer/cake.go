@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxSamples bounds what cake keeps of an interval. Beyond it every second latency is dropped, then
-// every second of those that are left, and so on.
+// maxSamples limits cake's samples of an interval. Beyond it every second latency is dropped, then
+// every second of the rest, and so on.
 const maxSamples = 1 << 14
 
-// adoptCake starts cake, or goes on with other parameters.
+// adoptCake starts cake, or changes its parameters.
 func (s *share) adoptCake(now time.Duration, c CakeParameters) {
 	if s.cake == nil {
 		s.next = now + time.Duration(c.Interval)
@@ -23,7 +23,7 @@ func (s *share) adoptCake(now time.Duration, c CakeParameters) {
 	}
 	for i, f := range s.flows {
 		if i >= s.workers {
-			f.share.weight = c.Floor // taken out, what is left of it waits
+			f.share.weight = c.Floor // removed; its remaining requests wait
 		} else if f.share.given != f.spec.Weight {
 			f.share.weight, f.share.given = f.spec.Weight/sum, f.spec.Weight
 		}
@@ -31,7 +31,7 @@ func (s *share) adoptCake(now time.Duration, c CakeParameters) {
 	s.normalise()
 }
 
-// sample notes the latency of a request that was done.
+// sample records the latency of a finished request.
 func (s *share) sample(f *flow, latency time.Duration) {
 	if s.cake == nil || f.spec.SLO == 0 {
 		return
@@ -51,8 +51,8 @@ func (s *share) sample(f *flow, latency time.Duration) {
 	}
 }
 
-// adapt changes the weights when an interval is over. A workload of which nothing was done in it
-// keeps its weight, as does one without an SLO but for the normalisation.
+// adapt changes the weights at the end of an interval. Without a finished request or an SLO, a
+// workload keeps its weight, except for the normalisation.
 func (s *share) adapt(now time.Duration) {
 	if s.cake == nil || now < s.next {
 		return
@@ -75,15 +75,15 @@ func (s *share) adapt(now time.Duration) {
 	s.normalise()
 }
 
-// percentile is the value of rank ceil(q n) of those given, which it sorts.
+// percentile returns the value of rank ceil(q n), and sorts the values.
 func percentile(values []time.Duration, q float64) time.Duration {
 	slices.Sort(values)
 	rank := int(math.Ceil(q * float64(len(values))))
 	return values[min(max(rank, 1), len(values))-1]
 }
 
-// normalise makes the workloads' weights sum to 1 with none below the floor: those below are lifted
-// to it at the expense of the others, in proportion.
+// normalise scales the workloads' weights to a sum of 1 with none below the floor. Weights below
+// are raised to the floor, and the others reduced in proportion.
 func (s *share) normalise() {
 	flows := s.flows[:s.workers]
 	lifted := make([]bool, len(flows))

@@ -20,7 +20,7 @@ func wantWeights(t *testing.T, e *Enforcer, want ...float64) {
 	}
 }
 
-// serve lets requests of a workload take a latency each, within the present interval.
+// serve completes requests of a workload with these latencies, within the current interval.
 func serve(e *Enforcer, now time.Duration, workload int, latencies ...time.Duration) {
 	for _, latency := range latencies {
 		r := &Request{Workload: workload, Cost: 1e-6}

@@ -52,8 +52,8 @@ func TestBySLOIsFirstComeAmongEqualSLOs(t *testing.T) {
 		{1, 3 * ms, 0.01}}), 0, 1, 2, 3)
 }
 
-// Tags by hand, weights 2 and 1, every cost 10 ms: a's finish tags go up by 5, b's by 10 (in ms).
-// Jobs 0 (a) and 1 (b) come first and start at 0; then a: 5, 10, 15, b: 10, 20.
+// Expected tags for weights 2 and 1, every cost 10 ms: a's finish tags increase by 5, b's by 10 (in
+// ms). Jobs 0 (a) and 1 (b) come first and start at 0; then a: 5, 10, 15, b: 10, 20.
 func TestPSServesTheSmallestStartTag(t *testing.T) {
 	e := mustNew(t, Parameters{Policy: PS, Depth: 1, Workloads: []Workload{
 		{Name: "a", Weight: 2}, {Name: "b", Weight: 1}}})
@@ -65,7 +65,7 @@ func TestPSServesTheSmallestStartTag(t *testing.T) {
 
 func TestPSGivesNoCreditForIdling(t *testing.T) {
 	e := mustNew(t, Parameters{Policy: PS, Depth: 1, Workloads: []Workload{{Name: "a"}, {Name: "b"}}})
-	// a alone is at start tag 30 when b comes at 35 ms: b starts there, not at 0, and they alternate.
+	// a alone is at start tag 30 when b arrives at 35 ms: b starts at 30, and they alternate.
 	jobs := []job{{0, 0, 0.01}, {0, 0, 0.01}, {0, 0, 0.01}, {0, 0, 0.01}, {0, 0, 0.01}, {0, 0, 0.01},
 		{1, 35 * ms, 0.01}, {1, 35 * ms, 0.01}, {1, 35 * ms, 0.01}}
 	wantOrder(t, drive(t, e, jobs), 0, 1, 2, 3, 6, 4, 7, 5, 8)
@@ -73,14 +73,14 @@ func TestPSGivesNoCreditForIdling(t *testing.T) {
 
 func TestPSForgetsAtTheEndOfABusyPeriod(t *testing.T) {
 	e := mustNew(t, Parameters{Policy: PS, Depth: 1, Workloads: []Workload{{Name: "a"}, {Name: "b"}}})
-	// a used 100 ms alone, then all was idle: at 200 ms both start even, a first because it came first.
+	// a used 100 ms alone, then all was idle: at 200 ms both start equal, a first by arrival.
 	got := drive(t, e, []job{{0, 0, 0.1}, {0, 200 * ms, 0.01}, {1, 200 * ms, 0.01},
 		{0, 200 * ms, 0.01}, {1, 200 * ms, 0.01}})
 	wantOrder(t, got, 0, 1, 2, 3, 4)
 }
 
 func TestMClockReservationsComeFirst(t *testing.T) {
-	// Half of the device is b's, whatever a's weight is: R tags of b are 0, 20, 40 ms; L is none.
+	// b has half of the device, whatever a's weight: R tags of b are 0, 20, 40 ms; there is no L.
 	e := mustNew(t, Parameters{Policy: MClock, Depth: 1, Workloads: []Workload{
 		{Name: "a", Weight: 100}, {Name: "b", Weight: 1, Reservation: 0.5}}})
 	jobs := []job{{0, 0, 0.01}, {0, 0, 0.01}, {0, 0, 0.01}, {0, 0, 0.01}, {1, 0, 0.01}, {1, 0, 0.01},
@@ -90,13 +90,13 @@ func TestMClockReservationsComeFirst(t *testing.T) {
 }
 
 func TestMClockWeightServiceLeavesTheReservationAlone(t *testing.T) {
-	// b alone is served by weight beyond its reservation; that does not count against it: 1/r is
-	// taken off its R tags. R tags at first: 0, 100, 200 ms.
+	// b alone gets service by weight beyond its reservation. This must not count against the
+	// reservation: 1/r is subtracted from its R tags. R tags at first: 0, 100, 200 ms.
 	e := mustNew(t, Parameters{Policy: MClock, Depth: 1, Workloads: []Workload{
 		{Name: "a", Weight: 1000}, {Name: "b", Weight: 1, Reservation: 0.1}}})
 	jobs := []job{{1, 0, 0.01}, {1, 0, 0.01}, {1, 0, 0.01}, {0, 5 * ms, 0.1}, {0, 5 * ms, 0.1}}
 	// 0: job 0 by reservation; 10: job 1 by weight, R of job 2 falls from 200 to 100 ms; 20: job 3
-	// by weight (a's P is least), until 120; then job 2 is due and goes before job 4.
+	// by weight (a's P is smallest), until 120; then job 2 is due and precedes job 4.
 	wantOrder(t, drive(t, e, jobs), 0, 1, 3, 2, 4)
 }
 
@@ -126,7 +126,7 @@ func TestMClockSharesByWeight(t *testing.T) {
 }
 
 func TestMClockLetsNobodySaveUp(t *testing.T) {
-	// b was idle for a second while a was served; when it comes both are served in turns.
+	// b was idle for a second while a was served; after b's arrival they alternate.
 	e := mustNew(t, Parameters{Policy: MClock, Depth: 1, Workloads: []Workload{
 		{Name: "a", Weight: 1e-3}, {Name: "b", Weight: 1e-3}}})
 	var jobs []job

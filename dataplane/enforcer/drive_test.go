@@ -10,14 +10,14 @@ import (
 
 const ms = time.Millisecond
 
-// job is a request of a test: of which workload, when, and how much.
+// job is a test's request: its workload, time and cost.
 type job struct {
 	workload int
 	at       time.Duration
 	cost     float64
 }
 
-// served is what became of a job.
+// served is the result of a job.
 type served struct {
 	job
 	id         int
@@ -26,15 +26,15 @@ type served struct {
 	inProfile  bool
 }
 
-// change is something that a test does at a time.
+// change is a test's action at a given time.
 type change struct {
 	at time.Duration
 	do func(now time.Duration, e *Enforcer)
 }
 
-// drive runs jobs, sorted by time, through an enforcer in front of a device that works on one request
-// at a time, in the order of dispatch, for as long as the request costs. It fails the test when a
-// request is lost or the depth is exceeded. The result is in the order of dispatch.
+// drive runs jobs, sorted by time, through an enforcer in front of a device. The device serves one
+// request at a time, in dispatch order, for the time of its cost. drive fails the test if a request
+// is lost or the depth is exceeded, and returns the jobs in dispatch order.
 func drive(t *testing.T, e *Enforcer, jobs []job, changes ...change) []served {
 	t.Helper()
 	var out []served
@@ -108,7 +108,7 @@ func mustNew(t testing.TB, p Parameters) *Enforcer {
 	return e
 }
 
-// order is the ids of what was served.
+// order returns the ids of the served jobs.
 func order(s []served) []int {
 	out := make([]int, len(s))
 	for i, one := range s {
@@ -138,7 +138,7 @@ func wantDispatch(t *testing.T, got []served, want ...time.Duration) {
 	}
 }
 
-// randomParameters are parameters of a policy with everything drawn.
+// randomParameters returns random parameters of a policy.
 func randomParameters(random *rand.Rand, policy Policy, workloads int) Parameters {
 	p := Parameters{Policy: policy, Depth: 1 + random.IntN(6), Mode: Hold}
 	if random.IntN(2) == 0 {
@@ -161,7 +161,7 @@ func randomParameters(random *rand.Rand, policy Policy, workloads int) Parameter
 	return p
 }
 
-// randomJobs are bursts of requests at a mean load of about one device.
+// randomJobs returns bursts of requests with a mean load of about one device.
 func randomJobs(random *rand.Rand, workloads, count int) []job {
 	jobs := make([]job, 0, count)
 	now := time.Duration(0)

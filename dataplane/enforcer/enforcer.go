@@ -1,10 +1,10 @@
-// Package enforcer decides which of the waiting requests a storage server serves next: the storage
-// enforcer of PriorityMeister (Zhu et al., SoCC 2014, sections 3.1 and 4.5) and the policies that the
-// paper compares it with (5.3), and mClock, behind one interface.
+// Package enforcer decides which waiting request a storage server serves next. It contains the
+// storage enforcer of PriorityMeister (Zhu et al., SoCC 2014, sections 3.1 and 4.5), the policies
+// that the paper compares with it (5.3), and mClock, behind one interface.
 //
-// The package has no clock and does no I/O. The NFS proxy drives it on the wall clock, a simulator on
-// virtual time: the same code. Requests of a workload are served in the order in which they came;
-// a policy chooses among workloads.
+// The package has no clock and does no I/O. The NFS proxy drives it on the wall clock, a simulator
+// on virtual time, with the same code. Requests of a workload are served in arrival order; a policy
+// chooses among workloads.
 //
 //	e, err := enforcer.New(parameters)
 //	e.Arrive(now, request)
@@ -21,28 +21,28 @@ import (
 	"time"
 )
 
-// Forever is a time that never comes.
+// Forever is a time that is never reached.
 const Forever = time.Duration(math.MaxInt64)
 
-// Request is one request. Its owner keeps it, unmoved, from Arrive to Done or Remove; afterwards it
-// may be used again.
+// Request is one request. Its owner must not move it between Arrive and Done or Remove; afterwards
+// it may be reused.
 type Request struct {
 	// Workload is the index of its workload in the parameters at the time of Arrive.
 	Workload int
 	// Cost is the estimated work: seconds of the device.
 	Cost float64
-	// Data is the owner's.
+	// Data is for the owner's use.
 	Data any
 
 	flow       *flow
 	next, prev *Request
 	arrived    time.Duration
 	eligible   time.Duration // see Service
-	turn       time.Duration // when it or one that waited with it was eligible, the earliest
+	turn       time.Duration // earliest time that it, or a request waiting with it, was eligible
 	order      uint64        // counts arrivals
 	state      state
-	inProfile  bool    // pm: its tokens were there
-	virtual    float64 // ps: virtual time when it came
+	inProfile  bool    // pm: it had tokens
+	virtual    float64 // ps: virtual time of its arrival
 	tags       tags    // mclock
 }
 
@@ -54,16 +54,16 @@ const (
 	outstanding
 )
 
-// Arrived is when it came.
+// Arrived returns the arrival time.
 func (r *Request) Arrived() time.Duration { return r.arrived }
 
-// InProfile tells of a request that pm dispatched whether all its buckets had room for it.
+// InProfile reports if all buckets had room for a request that pm dispatched.
 func (r *Request) InProfile() bool { return r.inProfile }
 
-// flow is the queue of a workload, with what the policies keep of it.
+// flow is the queue of a workload, with the policies' state.
 type flow struct {
 	spec       Workload
-	index      int // in the parameters, -1 for one that was taken out and still has requests
+	index      int // in the parameters, -1 for a removed workload with remaining requests
 	head, tail *Request
 	stats      WorkloadStats
 
@@ -72,30 +72,30 @@ type flow struct {
 	mclock mclockState
 }
 
-// policy chooses among flows. Flows with nothing waiting are never chosen.
+// policy chooses among flows. It never chooses a flow without waiting requests.
 type policy interface {
 	// arrived is called when r has been appended to f.
 	arrived(now time.Duration, f *flow, r *Request)
-	// pick names the flow whose first request is to be served now, or none and when to ask again.
+	// pick returns the flow with the first request to serve now, or none and the time to retry.
 	pick(now time.Duration) (*flow, time.Duration)
-	// eligible is since when something has been waiting that might be served.
+	// eligible returns the time since when a servable request has been waiting.
 	eligible(now time.Duration) time.Duration
-	// dispatched is called when r, the first of f, has been taken out.
+	// dispatched is called after r, the first of f, was removed from the queue.
 	dispatched(now time.Duration, f *flow, r *Request)
-	// removed is called before r is taken out of f without being served.
+	// removed is called before r is removed from f without service.
 	removed(now time.Duration, f *flow, r *Request)
-	// done is called when r has been served.
+	// done is called after r was served.
 	done(now time.Duration, f *flow, r *Request)
-	// adopt takes flows and parameters as they are now, and keeps what the flows' states tell when
-	// `same` says that they are this kind of policy's.
+	// adopt takes the current flows and parameters. If `same` is true, the flows' states belong to
+	// this kind of policy and are kept.
 	adopt(now time.Duration, e *Enforcer, same bool)
 }
 
 // Enforcer queues requests by workload and dispatches at most Depth at a time. It is not safe for
-// concurrent use. Times are durations since an epoch of the caller's choice and never go back.
+// concurrent use. Times are durations since the caller's epoch and never decrease.
 type Enforcer struct {
 	parameters  Parameters
-	flows       []*flow // those of the parameters in their order, then those taken out
+	flows       []*flow // the parameters' flows in order, then removed ones
 	policy      policy
 	now         time.Duration
 	queued      int
@@ -104,7 +104,7 @@ type Enforcer struct {
 	service     Service
 }
 
-// New returns an enforcer with nothing queued; the error is one sentence on what is wrong in the
+// New returns an enforcer with an empty queue; the error is one sentence about the invalid
 // parameters.
 func New(p Parameters) (*Enforcer, error) {
 	e := &Enforcer{}
@@ -114,22 +114,22 @@ func New(p Parameters) (*Enforcer, error) {
 	return e, nil
 }
 
-// Parameters are those in force.
+// Parameters returns the current parameters.
 func (e *Enforcer) Parameters() Parameters { return e.parameters }
 
-// Queued is how many requests wait, Outstanding how many are dispatched and not done.
+// Queued returns the number of waiting requests.
 func (e *Enforcer) Queued() int { return e.queued }
 
-// Outstanding is how many requests are dispatched and not done.
+// Outstanding returns the number of requests dispatched but not done.
 func (e *Enforcer) Outstanding() int { return e.outstanding }
 
-// SetParameters changes the parameters at time now. Queued requests stay queued, in their workload
-// by its name; those of a workload that is gone are best effort. On an error nothing has changed.
+// SetParameters changes the parameters at time now. Waiting requests stay in their workload's queue
+// by name; those of a removed workload become best effort. On an error nothing changes.
 //
-// pm: what buckets hold is kept (see shaper.setPairs). ps, cake: tags of waiting requests follow the
-// new weights, weights that cake adapted stay unless the workload's own weight is another. mclock:
-// waiting requests are tagged anew after the last that was served. A change of policy starts the new
-// one with what waits, as if it had all come at once.
+// pm: buckets keep their contents (see shaper.setPairs). ps, cake: tags of waiting requests follow
+// the new weights; weights adapted by cake stay unless the workload's own weight changed. mclock:
+// waiting requests get new tags after the last served request. A new policy starts with the waiting
+// requests, as if all had arrived at once.
 func (e *Enforcer) SetParameters(now time.Duration, p Parameters) error {
 	p, err := p.checked()
 	if err != nil {
@@ -150,7 +150,7 @@ func (e *Enforcer) SetParameters(now time.Duration, p Parameters) error {
 		f.index, f.spec = i, spec
 		flows = append(flows, f)
 	}
-	for _, f := range e.flows { // in their order, which the map does not have
+	for _, f := range e.flows { // in order: a map has none
 		if old[f.spec.Name] == f && f.stats.Queued+f.stats.Outstanding > 0 {
 			f.index, f.spec = -1, Workload{Name: f.spec.Name, BestEffort: true, Weight: f.spec.Weight}
 			flows = append(flows, f)
@@ -166,7 +166,7 @@ func (e *Enforcer) SetParameters(now time.Duration, p Parameters) error {
 	return nil
 }
 
-// earliest is when the first of all that wait came.
+// earliest returns the earliest arrival of all first requests.
 func earliest(flows []*flow) time.Duration {
 	since := Forever
 	for _, f := range flows {
@@ -213,8 +213,8 @@ func (e *Enforcer) Arrive(now time.Duration, r *Request) {
 	e.policy.arrived(r.arrived, f, r)
 }
 
-// Next dispatches the request that the policy serves now. When there is none it returns nil and the
-// time at which to ask again unless something arrives or is done before; Forever when only that helps.
+// Next dispatches the next request of the policy. If there is none, it returns nil and the time to
+// retry unless a request arrives or is done before; Forever if only an arrival or end can help.
 func (e *Enforcer) Next(now time.Duration) (*Request, time.Duration) {
 	if e.queued == 0 || (e.parameters.Depth > 0 && e.outstanding >= e.parameters.Depth) {
 		return nil, Forever
@@ -226,7 +226,7 @@ func (e *Enforcer) Next(now time.Duration) (*Request, time.Duration) {
 	}
 	r := f.head
 	r.turn = r.eligible
-	if r.turn > e.service.last { // the server was idle; since when need it not have been?
+	if r.turn > e.service.last { // the server was idle: since when was its idling avoidable?
 		r.turn = min(r.turn, e.policy.eligible(now))
 	}
 	e.unlink(f, r)
@@ -240,7 +240,7 @@ func (e *Enforcer) Next(now time.Duration) (*Request, time.Duration) {
 	return r, now
 }
 
-// Done tells that an outstanding request has been served.
+// Done records that an outstanding request was served.
 func (e *Enforcer) Done(now time.Duration, r *Request) {
 	if r.state != outstanding {
 		panic("enforcer: a request was done that is not outstanding")
@@ -256,8 +256,8 @@ func (e *Enforcer) Done(now time.Duration, r *Request) {
 	e.drop(f)
 }
 
-// Remove takes back a request that waits, such as one of a client that is gone, and says whether it
-// did wait. Tokens that it took stay taken.
+// Remove removes a waiting request, for example of a disconnected client, and reports whether it
+// was waiting. Its tokens stay used.
 func (e *Enforcer) Remove(now time.Duration, r *Request) bool {
 	if r.state != waiting {
 		return false
@@ -271,7 +271,7 @@ func (e *Enforcer) Remove(now time.Duration, r *Request) bool {
 	return true
 }
 
-// unlink takes a waiting request out of its queue.
+// unlink removes a waiting request from its queue.
 func (e *Enforcer) unlink(f *flow, r *Request) {
 	if r.prev == nil {
 		f.head = r.next
@@ -288,14 +288,14 @@ func (e *Enforcer) unlink(f *flow, r *Request) {
 	f.stats.Queued--
 }
 
-// drop forgets a flow that was taken out of the parameters once it has nothing left.
+// drop forgets a removed workload's flow once it is empty.
 func (e *Enforcer) drop(f *flow) {
 	if f.index >= 0 || f.stats.Queued+f.stats.Outstanding > 0 {
 		return
 	}
 	for i, other := range e.flows {
 		if other == f {
-			// A new slice: the policy keeps the old one, where an empty flow does no harm.
+			// Make a new slice: the policy keeps the old slice, where an empty flow does no harm.
 			e.flows = append(e.flows[:i:i], e.flows[i+1:]...)
 			return
 		}

@@ -2,37 +2,37 @@ package enforcer
 
 import "time"
 
-// Service tells how the server kept up with the costs that it was charged, since the parameters came
-// into force.
+// Service measures how well the server kept up with the charged costs, since the parameters took
+// effect.
 //
-// A bound that is made of costs holds for a server that does `cost` of work in `cost` seconds. A real
-// one differs from request to request, and what stands before it takes time of its own. Of a request
-// that is done at time c let its turn begin when it, or any other that waited when it was dispatched,
-// might have been served (Eligible), but not before the one that was done before it: the server had
-// something to do from then on, whatever was late. Then
+// A bound from costs holds for a server that does `cost` of work in `cost` seconds. A real server
+// differs from request to request, and its front end takes additional time. Consider a request that
+// is done at time c. Its turn begins when it, or any other request waiting at its dispatch, was
+// eligible (Eligible), but not before the previous request was done. From then on the server had
+// work, whatever caused the delay. Then
 //
-//	behind = max(0, behind of the one before) + (c - begin of its turn) - cost
+//	behind = max(0, behind of the previous request) + (c - begin of its turn) - cost
 //
-// where "of the one before" is 0 when the server had nothing eligible in between. By induction, for
+// with 0 for the previous request if the server had nothing eligible in between. By induction, for
 // any request i of one busy period that is served no later than request n,
 //
 //	done(n) - begin(i) <= cost(i) + ... + cost(n) + Lag
 //
-// with Lag the largest `behind` that there was. With one request at the server at a time that is a
-// rate-latency service curve, [t - Lag]+: take for i the last of lower priority (it began when
-// nothing of at least n's priority was eligible), or the first of the busy period. So the bound that
-// counts blocking, of a queue with this lag, holds for what was really served
+// with Lag the maximum of `behind`. With one request at the server at a time, this is a
+// rate-latency service curve, [t - Lag]+: take for i the last request of lower priority (it began
+// when nothing of at least n's priority was eligible), or the first of the busy period. So the
+// bound with blocking, of a queue with this lag, holds for the real service
 // (controllers/prioritymeister/system.py).
 type Service struct {
-	Done   uint64        // requests that were served
-	Cost   time.Duration // of them, as charged
-	Busy   time.Duration // turns of them
-	Lag    time.Duration // the largest that the server was behind what it was charged
+	Done   uint64        // served requests
+	Cost   time.Duration // their charged cost
+	Busy   time.Duration // their turns
+	Lag    time.Duration // maximum delay of the server against the charged cost
 	behind time.Duration
 	last   time.Duration // when the last request was done
 }
 
-// done takes a request's end into account.
+// done accounts for the end of a request.
 func (s *Service) done(now time.Duration, r *Request) {
 	begin := s.last
 	if r.turn > s.last {
@@ -47,12 +47,12 @@ func (s *Service) done(now time.Duration, r *Request) {
 	s.last = now
 }
 
-// restart begins to count anew.
+// restart resets the counts.
 func (s *Service) restart() { *s = Service{last: s.last} }
 
-// Service tells how the server kept up.
+// Service returns the measurements since the parameters took effect.
 func (e *Enforcer) Service() Service { return e.service }
 
-// Eligible is when a request might have been served at the earliest: when it came, or when its token
-// buckets let it pass.
+// Eligible returns the earliest time at which a request could be served: its arrival, or when its
+// token buckets let it pass.
 func (r *Request) Eligible() time.Duration { return r.eligible }

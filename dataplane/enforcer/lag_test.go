@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// answer runs jobs of one workload each, sorted by time, one at a time; job i takes took[i] in truth.
-// It gives the response of each.
+// answer runs jobs, sorted by time, one at a time; job i really takes took[i]. It returns the
+// response time of each job.
 func answer(t *testing.T, e *Enforcer, jobs []job, took []time.Duration) []time.Duration {
 	t.Helper()
 	requests := make([]Request, len(jobs))
@@ -22,7 +22,7 @@ func answer(t *testing.T, e *Enforcer, jobs []job, took []time.Duration) []time.
 				free = wake
 			}
 		}
-		// What came while the server was busy, came at its own time.
+		// Requests that came while the server was busy arrive at their own times.
 		for ; r == nil && next < len(jobs) && jobs[next].at <= free; next++ {
 			requests[next] = Request{Workload: jobs[next].workload, Cost: jobs[next].cost, Data: next}
 			e.Arrive(jobs[next].at, &requests[next])
@@ -48,7 +48,7 @@ func TestTheLagIsTheMostThatTheServerWasBehind(t *testing.T) {
 	e := mustNew(t, Parameters{Policy: None, Depth: 1, Workloads: []Workload{{Name: "a"}}})
 	jobs := []job{{0, 0, 0.010}, {0, 1 * ms, 0.010}, {0, 2 * ms, 0.010}, {0, 100 * ms, 0.010}}
 	answer(t, e, jobs, []time.Duration{14 * ms, 7 * ms, 12 * ms, 13 * ms})
-	// Behind by 4, 1, 3 ms; then the server was idle, and 3 ms.
+	// Behind by 4, 1, 3 ms; then the server was idle, and behind by 3 ms.
 	want := Service{Done: 4, Cost: 40 * ms, Busy: 46 * ms, Lag: 4 * ms}
 	if got := e.Service(); got.Done != want.Done || got.Cost != want.Cost || got.Busy != want.Busy ||
 		got.Lag != want.Lag {
@@ -60,7 +60,7 @@ func TestTheLagIsTheMostThatTheServerWasBehind(t *testing.T) {
 }
 
 func TestTheLagCountsWhatIsLateBeforeTheServer(t *testing.T) {
-	// The second request passes its bucket at 20 ms and is looked at 5 ms later.
+	// The second request passes its bucket at 20 ms and is noticed 5 ms later.
 	e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
 		{Name: "a", Pairs: [][2]float64{{0.5, 0.01}}}}})
 	var requests [2]Request
@@ -81,7 +81,7 @@ func TestTheLagCountsWhatIsLateBeforeTheServer(t *testing.T) {
 }
 
 func TestTheLagCountsWhatOthersWaitedWhileNobodyLooked(t *testing.T) {
-	// A request passes its bucket at 20 ms; nobody looks until one comes at 25 ms and goes first.
+	// A request passes its bucket at 20 ms, unnoticed until another at 25 ms, which goes first.
 	e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
 		{Name: "high", Priority: 1},
 		{Name: "low", Priority: 2, Pairs: [][2]float64{{0.5, 0.01}}}}})
@@ -111,8 +111,8 @@ func TestTheLagCountsWhatOthersWaitedWhileNobodyLooked(t *testing.T) {
 	}
 }
 
-// Bursts at one instant, of two priorities: with the lag that was measured no response is longer than
-// all work of at least its priority, one request of the other, and the lag.
+// Bursts at one instant, with two priorities. With the measured lag, no response is longer than all
+// work of at least its priority, one request of the other priority, and the lag.
 func TestNoResponseIsLongerThanItsWorkBlockingAndTheLag(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	broken := 0

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// nanosecond, in the seconds that tags are counted in, is how far a tag may lie ahead and yet be due.
+// nanosecond, in the tags' unit of seconds, is the maximum lead of a tag that is due.
 const nanosecond = 1e-9
 
-// tags of a request in mClock: reservation, limit and proportion, in seconds since the epoch.
+// tags holds a request's mClock tags: reservation, limit, proportion, in seconds since the epoch.
 type tags struct{ r, l, p float64 }
 
-// mclockState is what mClock knows of a flow. The tags of requests and in here are as they were
-// given; what has been taken off them since is in the shifts.
+// mclockState is mClock's state of a flow. All tags are stored as assigned; later subtractions are
+// in the shifts.
 type mclockState struct {
-	last           tags // of the request tagged last
-	served         tags // of the request dispatched last
+	last           tags // tags of the last tagged request
+	served         tags // tags of the last dispatched request
 	rShift, pShift float64
 }
 
-// mclock is mClock (Gulati, Merchant and Varman, OSDI 2010, algorithm 1), with a request's cost where
-// the paper has 1, so that reservations and limits are shares of the device:
+// mclock is mClock (Gulati, Merchant and Varman, OSDI 2010, algorithm 1). A request's cost replaces
+// the paper's 1, so that reservations and limits are shares of the device:
 //
-//	R = max(R of the one before + cost/reservation, t), L and P likewise with limit and weight.
+//	R = max(R of the previous request + cost/reservation, t), L and P likewise with limit and weight.
 //
-// The smallest R is served if it is due; otherwise, among those whose L is due, the smallest P, and
-// cost/reservation is taken off the workload's R tags. When a workload comes that was idle (nothing
-// waiting, nothing outstanding) all others' P tags are moved so that their smallest is now.
+// The smallest R is served if due. Otherwise the smallest P with a due L is served, and
+// cost/reservation is subtracted from the workload's R tags. When an idle workload (nothing waiting
+// or outstanding) becomes active, all others' P tags shift so that their minimum is now.
 type mclock struct {
 	flows    []*flow
-	since    time.Duration // when the policy came into force
-	byWeight bool          // how the last pick was made
+	since    time.Duration // start of the policy
+	byWeight bool          // last pick was by weight
 }
 
 func (m *mclock) adopt(now time.Duration, e *Enforcer, same bool) {
@@ -54,7 +54,7 @@ func (m *mclock) adopt(now time.Duration, e *Enforcer, same bool) {
 	}
 }
 
-// tag gives a request that comes at time t its tags.
+// tag assigns the tags of a request that arrives at time t.
 func (f *flow) tag(r *Request, t float64) {
 	s, cost := &f.mclock, costOf(r)
 	r.tags.r, r.tags.l = math.Inf(1), math.Inf(-1)
@@ -70,8 +70,8 @@ func (f *flow) tag(r *Request, t float64) {
 	s.last.p = r.tags.p
 }
 
-// proportion is where a flow that is not idle stands: the P tag of its first request, or of its last
-// when none waits.
+// proportion returns the position of an active flow: the P tag of its first waiting request, or of
+// its last request if none waits.
 func (f *flow) proportion() float64 {
 	if f.head != nil {
 		return f.head.tags.p - f.mclock.pShift
@@ -87,7 +87,7 @@ func (m *mclock) arrived(now time.Duration, f *flow, r *Request) {
 	f.tag(r, t)
 }
 
-// synchronise moves the P tags of all flows but f that are not idle so that their smallest is t.
+// synchronise shifts the P tags of all active flows except f so that their minimum is t.
 func (m *mclock) synchronise(t float64, f *flow) {
 	least := math.Inf(1)
 	for _, other := range m.flows {

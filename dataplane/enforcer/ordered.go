@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ordered serves the request with the least key, the one that came first among equals: edf by
-// deadline, byslo by SLO, none by arrival alone. A workload without an SLO has an infinite one.
+// ordered serves the request with the smallest key, and the earliest arrival at equal keys: edf by
+// deadline, byslo by SLO, none by arrival alone. A workload without an SLO has an infinite SLO.
 type ordered struct {
 	flows []*flow
 	kind  Policy
@@ -16,7 +16,7 @@ func (o *ordered) adopt(_ time.Duration, e *Enforcer, _ bool) {
 	o.flows, o.kind = e.flows, e.parameters.Policy
 }
 
-// key is what the first request of a flow is ordered by. It goes by the SLO in force.
+// key returns the ordering key of a flow's first request, from the current SLO.
 func (o *ordered) key(f *flow) time.Duration {
 	if o.kind == None {
 		return 0

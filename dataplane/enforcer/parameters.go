@@ -24,10 +24,10 @@ const (
 	None   Policy = "none"   // first come, first served
 )
 
-// Policies are all of them.
+// Policies lists all policies.
 var Policies = []Policy{PM, PS, Cake, EDF, BySLO, MClock, None}
 
-// family is what policies share their state with.
+// family groups policies that share their state.
 var family = map[Policy]string{PM: "pm", PS: "share", Cake: "share", EDF: "order", BySLO: "order",
 	None: "order", MClock: "mclock"}
 
@@ -41,21 +41,21 @@ var policies = map[Policy]func() policy{
 	MClock: func() policy { return &mclock{} },
 }
 
-// Mode says what pm does with a request whose buckets have no room.
+// Mode selects pm's treatment of a request without room in its buckets.
 type Mode string
 
 // The modes of pm.
 const (
-	// Hold lets it wait until all of its buckets have room (section 3.1).
+	// Hold lets the request wait until all its buckets have room (section 3.1).
 	Hold Mode = "hold"
-	// BestEffort serves it, but after all requests in profile, as the paper's successors do.
+	// BestEffort serves it after all requests in profile, as the paper's successors do.
 	BestEffort Mode = "best-effort"
 )
 
-// MaxDepth is the most requests that may be outstanding.
+// MaxDepth is the maximum number of outstanding requests.
 const MaxDepth = 1 << 16
 
-// Span is a time in JSON: seconds as a number, or text such as "50ms".
+// Span is a duration in JSON: seconds as a number, or text such as "50ms".
 type Span time.Duration
 
 // UnmarshalJSON reads either form.
@@ -81,29 +81,29 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 // MarshalJSON writes seconds.
 func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
 
-// Workload is what the policies know of a workload. A policy looks at its own fields only.
+// Workload configures a workload. A policy uses only its own fields.
 type Workload struct {
 	Name string `json:"name"`
-	// Priority (pm): lower numbers are served first; those of one priority by first come.
+	// Priority (pm): lower numbers are served first; equal priorities by arrival.
 	Priority int `json:"priority,omitempty"`
 	// Pairs (pm): token buckets [rate, burst], in seconds of the device per second and seconds of
-	// the device; a request has to fit into all of them. None: no limit.
+	// the device; a request must fit into all buckets. None: no limit.
 	Pairs [][2]float64 `json:"pairs,omitempty"`
-	// SLO (edf, byslo, cake): 0 is none, such as of a workload that wants throughput.
+	// SLO (edf, byslo, cake): 0 means none, for example for throughput workloads.
 	SLO Span `json:"slo,omitempty"`
-	// Weight (ps, cake, mclock): 0 stands for 1.
+	// Weight (ps, cake, mclock): 0 means 1.
 	Weight float64 `json:"weight,omitempty"`
 	// Reservation and Limit (mclock): seconds of the device per second, 0 for none.
 	Reservation float64 `json:"reservation,omitempty"`
 	Limit       float64 `json:"limit,omitempty"`
-	// BestEffort (pm): never in profile: served when nothing in profile waits.
+	// BestEffort (pm): never in profile; served when nothing in profile waits.
 	BestEffort bool `json:"best_effort,omitempty"`
 }
 
-// CakeParameters are those of Cake as the paper describes its variant (5.3): a weight for each
-// workload. Every Interval perf = SLO / latency at Percentile; below 1 the weight is multiplied by
-// min(1+Step, 1/perf), above Upper by max(1-Step, Upper/perf). Weights are normalised to a sum of 1,
-// none below Floor.
+// CakeParameters configures Cake in the paper's variant (5.3): a weight for each workload. Every
+// Interval perf = SLO / latency at Percentile; below 1 the weight is multiplied by min(1+Step,
+// 1/perf), above Upper by max(1-Step, Upper/perf). Weights are normalised to a sum of 1, none below
+// Floor.
 type CakeParameters struct {
 	Interval   Span    `json:"interval,omitempty"`   // 10 s
 	Percentile float64 `json:"percentile,omitempty"` // 0.99
@@ -112,18 +112,18 @@ type CakeParameters struct {
 	Floor      float64 `json:"floor,omitempty"`      // 0.01, or half an even share if that is less
 }
 
-// Parameters are what an enforcer goes by.
+// Parameters configures an enforcer.
 type Parameters struct {
 	Policy Policy `json:"policy"`
-	// Mode (pm): hold when empty.
+	// Mode (pm): empty means hold.
 	Mode Mode `json:"mode,omitempty"`
-	// Depth is how many requests may be outstanding; 0 is any number.
+	// Depth is the maximum number of outstanding requests; 0 means unlimited.
 	Depth     int            `json:"depth"`
 	Cake      CakeParameters `json:"cake"`
 	Workloads []Workload     `json:"workloads"`
 }
 
-// DecodeStrict reads JSON into out and refuses fields that it does not have.
+// DecodeStrict reads JSON into out and rejects unknown fields.
 func DecodeStrict(text []byte, out any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -136,7 +136,7 @@ func DecodeStrict(text []byte, out any) error {
 	return nil
 }
 
-// ParseParameters reads them from JSON; the error is one sentence.
+// ParseParameters reads parameters from JSON; the error is one sentence.
 func ParseParameters(text []byte) (Parameters, error) {
 	var p Parameters
 	if err := DecodeStrict(text, &p); err != nil {
@@ -145,7 +145,7 @@ func ParseParameters(text []byte) (Parameters, error) {
 	return p.checked()
 }
 
-// Validate says in one sentence what is wrong, nil when nothing is.
+// Validate returns an error of one sentence if the parameters are invalid.
 func (p Parameters) Validate() error {
 	_, err := p.checked()
 	return err
@@ -210,7 +210,7 @@ func (w Workload) check() error {
 		return fmt.Errorf("workload %q: limit %g is below reservation %g", w.Name, w.Limit, w.Reservation)
 	}
 	for i, pair := range w.Pairs {
-		// Requests 1 ns apart ask for rates far above any link's.
+		// Trace requests 1 ns apart need rates far above any link's.
 		if !(pair[0] > 0 && pair[0] <= 1e30) || !(pair[1] >= 0 && pair[1] <= 1e18) {
 			return fmt.Errorf("workload %q: pairs[%d] is [%g, %g]; write [rate, burst] with a rate above 0, "+
 				"at most 1e30, and a burst of 0 to 1e18", w.Name, i, pair[0], pair[1])
@@ -219,7 +219,7 @@ func (w Workload) check() error {
 	return nil
 }
 
-// fill sets what was left out; n is the number of workloads.
+// fill sets missing values; n is the number of workloads.
 func (c *CakeParameters) fill(n int) error {
 	if c.Interval == 0 {
 		c.Interval = Span(10 * time.Second)

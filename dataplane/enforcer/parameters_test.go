@@ -64,8 +64,8 @@ func TestBadParametersGetASentence(t *testing.T) {
 	}
 }
 
-// Of a trace with two requests of 4 KiB 1 ns apart: what keeps to it is not held, what comes at once
-// is, for that nanosecond.
+// The pair comes from a trace with two requests of 4 KiB 1 ns apart. A request that conforms is not
+// held; a simultaneous request is held for one nanosecond.
 func TestABucketMayBeFasterThanAnyLink(t *testing.T) {
 	e := mustNew(t, Parameters{Policy: PM, Workloads: []Workload{
 		{Name: "a", Pairs: [][2]float64{{4.7056e12, 4705.6}, {1e3, 1e6}}}}})
@@ -110,9 +110,9 @@ func TestAChangeOfPairsKeepsWhatBucketsHold(t *testing.T) {
 		want  []float64
 	}{
 		{40 * ms, [][2]float64{{0.5, 0.1}, {0.1, 1}}, []float64{0.04, 0.056}},
-		// 0.3 lies above 0.1: it holds no more than that one; a burst of 0.03 no more than itself.
+		// 0.3 is above 0.1: at most that bucket's content; a burst of 0.03: at most 0.03
 		{40 * ms, [][2]float64{{0.5, 0.1}, {0.3, 0.5}, {0.2, 0.03}}, []float64{0.04, 0.056, 0.03}},
-		// nothing is slower than 0.05: what the slowest (0.2, with 0.03) holds.
+		// no bucket is slower than 0.05: the content of the slowest (0.2, with 0.03)
 		{40 * ms, [][2]float64{{0.05, 9}}, []float64{0.03}},
 		{40 * ms, nil, nil},
 		{40 * ms, [][2]float64{{0.05, 9}}, []float64{0}},

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// prioritized is pm: strict priority among requests in profile (section 3.1). Out of profile a
-// request waits for its tokens (hold), or is best effort, first come first served, when nothing in
-// profile waits.
+// prioritized is pm: strict priority among requests in profile (section 3.1). An out-of-profile
+// request waits for its tokens (hold), or is best effort: served by arrival when nothing in profile
+// waits.
 type prioritized struct {
 	flows []*flow // by priority
 	mode  Mode

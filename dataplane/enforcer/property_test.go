@@ -11,7 +11,7 @@ import (
 
 const trials = 80
 
-// each runs a trial for many seeds.
+// each runs a trial with many seeds.
 func each(t *testing.T, trial func(t *testing.T, random *rand.Rand)) {
 	t.Helper()
 	for seed := range uint64(trials) {
@@ -52,7 +52,7 @@ func TestTheSameInputGivesTheSameOrder(t *testing.T) {
 	})
 }
 
-// conserves says whether a policy never leaves the device idle while something waits.
+// conserves reports whether a policy never idles the device while a request waits.
 func conserves(p Parameters) bool {
 	switch p.Policy {
 	case PM:
@@ -71,7 +71,7 @@ func TestWorkIsConserved(t *testing.T) {
 				continue
 			}
 			jobs := randomJobs(random, 4, 80)
-			// A device with one request at a time is done at the time that the work alone gives.
+			// A device with one request at a time ends at the time given by the work.
 			end := time.Duration(0)
 			for _, one := range jobs {
 				end = max(end, one.at) + time.Duration(math.Round(one.cost*1e9))
@@ -87,8 +87,8 @@ func TestWorkIsConserved(t *testing.T) {
 	})
 }
 
-// admitted checks that the work of requests that passed a workload's buckets is within r t + b in
-// every window, or within r t + the largest cost where that is above b.
+// admitted checks that the work that passed a workload's buckets is within r t + b in every window,
+// or within r t + the largest cost if that is above b.
 func admitted(t *testing.T, pairs [][2]float64, at []time.Duration, cost []float64) {
 	t.Helper()
 	for _, pair := range pairs {
@@ -110,7 +110,7 @@ func admitted(t *testing.T, pairs [][2]float64, at []time.Duration, cost []float
 func TestBucketsNeverLetMoreThanRateAndBurstPass(t *testing.T) {
 	each(t, func(t *testing.T, random *rand.Rand) {
 		p := randomParameters(random, PM, 3)
-		p.Mode, p.Depth = Hold, 0 // what passes is dispatched at once
+		p.Mode, p.Depth = Hold, 0 // passed requests are dispatched at once
 		for i := range p.Workloads {
 			p.Workloads[i].BestEffort = false
 		}
@@ -125,8 +125,8 @@ func TestBucketsNeverLetMoreThanRateAndBurstPass(t *testing.T) {
 	})
 }
 
-// The r-b curve by its definition (section 4.1): b(r) is the largest work of a stretch of requests
-// less r times how long it lasts.
+// burst computes the r-b curve by its definition (section 4.1): b(r) is the largest work of
+// consecutive requests minus r times their duration.
 func burst(jobs []job, rate float64) float64 {
 	most := 0.0
 	for i := range jobs {
@@ -156,7 +156,7 @@ func TestATraceIsHeldUpByABucketBelowItsCurveAndByNoneOnIt(t *testing.T) {
 			t.Errorf("%d requests were held up by the trace's own pairs %v", n, pairs)
 		}
 		for _, pair := range pairs {
-			// Not below the largest request: that passes whatever the burst is.
+			// Not below the largest request, which passes with any burst.
 			if less := pair[1] * 0.999; less > 0.006 && held([2]float64{pair[0], less}) == 0 {
 				t.Errorf("none was held up by 0.999 of the burst of %v", pair)
 			}
@@ -196,8 +196,8 @@ func TestWhenARequestPassesDoesNotDependOnOthers(t *testing.T) {
 	})
 }
 
-// In every interval in which two workloads both wait, what each got by its weight differs by no more
-// than a largest request of each, by its weight (Goyal, Vin and Cheng, SIGCOMM 1996, theorem 1).
+// While two workloads both wait, their services, divided by their weights, differ by at most a
+// largest request of each, so divided (Goyal, Vin and Cheng, SIGCOMM 1996, theorem 1).
 func TestPSIsFairAndStarvesNobody(t *testing.T) {
 	each(t, func(t *testing.T, random *rand.Rand) {
 		p := randomParameters(random, PS, 3)
@@ -210,7 +210,7 @@ func TestPSIsFairAndStarvesNobody(t *testing.T) {
 		}
 		got := drive(t, e, jobs)
 		left := []int{50, 50, 50}
-		var all [][3]float64 // what each had by its weight, before each dispatch
+		var all [][3]float64 // service divided by weight, before each dispatch
 		var sum [3]float64
 		for _, one := range got {
 			if slices.Min(left) == 0 {
@@ -322,7 +322,7 @@ func TestParametersChangeUnderLoadWithoutLosingRequests(t *testing.T) {
 		var changes []change
 		for at := time.Duration(0); at < 200*ms; at += time.Duration(1+random.IntN(20)) * ms {
 			p := randomParameters(random, Policies[random.IntN(len(Policies))], 2+random.IntN(3))
-			for i := range p.Workloads { // by other names now and then, and in another order
+			for i := range p.Workloads { // occasionally with other names, and in another order
 				p.Workloads[i].Name = fmt.Sprint((i + random.IntN(2)) % len(p.Workloads))
 			}
 			changes = append(changes, change{at, func(now time.Duration, e *Enforcer) {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// tolerance is how much more than its burst a bucket takes, relative: what rounding may make of a
-// sum, so that a trace is not held up by the very pairs that were computed from it.
+// tolerance is a bucket's relative excess over its burst. It absorbs rounding of sums, so that a
+// trace is not held by the pairs computed from it.
 const tolerance = 1e-9
 
-// bucket is a leaky token bucket (section 3.1): a request's cost is poured in if it fits, what is in
-// it leaks at the rate.
+// bucket is a leaky token bucket (section 3.1): a request's cost is poured in if it fits, and the
+// content leaks at the rate.
 type bucket struct{ rate, burst, fill float64 }
 
-// delay is how long after a time at which the bucket holds `fill` there is room for cost: 0 when
-// there is already. A cost above the burst has room when the bucket is empty; otherwise such a
-// request would wait for ever.
+// delay returns the time until a bucket with content `fill` has room for cost, 0 if there is room.
+// A cost above the burst fits when the bucket is empty; otherwise such a request would wait
+// forever.
 func (b *bucket) delay(fill, cost float64) time.Duration {
 	over := fill - math.Max(b.burst-cost, 0)
 	if over <= tolerance*math.Max(b.burst, cost) {
@@ -28,23 +28,23 @@ func (b *bucket) delay(fill, cost float64) time.Duration {
 	return time.Duration(wait)
 }
 
-// after is what the bucket holds when it has leaked for d.
+// after returns the bucket's content after leaking for d.
 func (b *bucket) after(d time.Duration) float64 {
 	return math.Max(0, b.fill-float64(b.rate*d.Seconds()))
 }
 
-// shaper is a workload's chain of token buckets. Requests pass it in order, each at the earliest time
-// at which all buckets have room, and are charged at that very time, however late the enforcer looks:
-// what bounds a workload is the time at which it *may* be served (an arrival curve in front of the
-// queue), not the time at which higher priorities let it.
+// shaper is a workload's chain of token buckets. Requests pass it in order, each at the earliest
+// time when all buckets have room, and are charged at that time, however late the enforcer looks.
+// The limit applies to the time when a request *may* be served (an arrival curve in front of the
+// queue), not when higher priorities let it.
 type shaper struct {
 	buckets []bucket
-	asOf    time.Duration // when the buckets held what they say
-	first   *Request      // the first that has not passed, nil when all have
-	passes  time.Duration // when it will
+	asOf    time.Duration // time of the buckets' contents
+	first   *Request      // first request that has not passed, nil if all have
+	passes  time.Duration // time when it passes
 }
 
-// push tells of a request that has been put at the end of the queue; it says whether it has to wait.
+// push adds a request that was appended to the queue, and reports whether it must wait.
 func (s *shaper) push(now time.Duration, r *Request) bool {
 	if s.first == nil {
 		s.first = r
@@ -53,7 +53,7 @@ func (s *shaper) push(now time.Duration, r *Request) bool {
 	return !s.advance(now)
 }
 
-// plan finds when the first request that has not passed will.
+// plan computes the passing time of the first request that has not passed.
 func (s *shaper) plan() {
 	if s.first == nil {
 		return
@@ -65,12 +65,12 @@ func (s *shaper) plan() {
 		wait = max(wait, b.delay(b.after(start-s.asOf), s.first.Cost))
 	}
 	s.passes = start + wait
-	if s.passes < start { // beyond the end of time
+	if s.passes < start { // after the end of time
 		s.passes = Forever
 	}
 }
 
-// advance lets every request pass whose time has come, and says whether all have.
+// advance lets every due request pass, and reports whether all have passed.
 func (s *shaper) advance(now time.Duration) bool {
 	for s.first != nil && s.passes <= now {
 		r := s.first
@@ -85,7 +85,7 @@ func (s *shaper) advance(now time.Duration) bool {
 	return s.first == nil
 }
 
-// leak brings the buckets to time t.
+// leak advances the buckets to time t.
 func (s *shaper) leak(t time.Duration) {
 	for i := range s.buckets {
 		s.buckets[i].fill = s.buckets[i].after(t - s.asOf)
@@ -93,8 +93,7 @@ func (s *shaper) leak(t time.Duration) {
 	s.asOf = t
 }
 
-// take lets the first request, which has not passed, through out of profile: it takes the tokens
-// that are there.
+// take passes the first request not yet passed, out of profile, with the tokens available.
 func (s *shaper) take(now time.Duration) {
 	r := s.first
 	r.eligible = now
@@ -107,7 +106,7 @@ func (s *shaper) take(now time.Duration) {
 	s.plan()
 }
 
-// forget takes a request that is about to leave the queue out of the shaper's way.
+// forget removes a request that will leave the queue.
 func (s *shaper) forget(now time.Duration, r *Request) {
 	s.advance(now)
 	if s.first == r {
@@ -116,9 +115,9 @@ func (s *shaper) forget(now time.Duration, r *Request) {
 	}
 }
 
-// setPairs changes the buckets. One that stays keeps what it holds. A new one starts with what the
-// old ones tell: it has leaked no more slowly than the next slower of them, so it holds no more than
-// that one (with no slower one: what the slowest holds), and no more than its burst.
+// setPairs changes the buckets. An unchanged bucket keeps its content. A new bucket starts with no
+// more than its burst, and no more than the next slower old bucket's content, because it leaks at
+// least as fast. If none is slower, the slowest bucket's content applies.
 func (s *shaper) setPairs(now time.Duration, pairs [][2]float64) {
 	s.advance(now)
 	s.leak(max(now, s.asOf))
@@ -136,7 +135,7 @@ func (s *shaper) setPairs(now time.Duration, pairs [][2]float64) {
 	s.plan()
 }
 
-// holds is the most that a bucket of this rate can hold by what the present ones do.
+// holds returns the maximum content of a bucket of this rate, from the present buckets.
 func (s *shaper) holds(pair [2]float64) float64 {
 	slower, slowest := -1, -1
 	for i, b := range s.buckets {

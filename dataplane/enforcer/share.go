@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// leastCost is what a request costs at least where costs are shared, in seconds: with requests that
-// cost nothing a workload could keep others waiting for ever.
+// leastCost is the minimum cost of a request with shared costs, in seconds: with free requests a
+// workload could keep others waiting forever.
 const leastCost = 1e-9
 
 func costOf(r *Request) float64 { return math.Max(r.Cost, leastCost) }
 
-// shareState is what SFQ(D) knows of a flow.
+// shareState is SFQ(D)'s state of a flow.
 type shareState struct {
 	weight  float64
-	given   float64         // cake: the workload's own weight when this one was set
-	finish  float64         // finish tag of the last request dispatched
+	given   float64         // cake: the workload's own weight when this weight was set
+	finish  float64         // finish tag of the last dispatched request
 	samples []time.Duration // cake: latencies of this interval
-	every   uint64          // cake: one of so many is kept
+	every   uint64          // cake: one latency in this many is kept
 	seen    uint64
 }
 
-// share is start-time fair queueing with depth, SFQ(D) (Jin, Chase and Kaur, SIGMETRICS 2004), on the
-// estimated seconds of the device: a request that comes at virtual time v has the start tag
-// S = max(v, F of the one before) and the finish tag F = S + cost / weight; the smallest S is served,
-// and v is the start tag of what was dispatched last. When the server falls idle v becomes the
-// largest F. Tags are worked out when a request becomes the first of its queue, so that a changed
-// weight counts for all that wait behind it.
+// share is start-time fair queueing with depth, SFQ(D) (Jin, Chase and Kaur, SIGMETRICS 2004), on
+// estimated device seconds. A request that arrives at virtual time v has the start tag S = max(v, F
+// of the previous request) and the finish tag F = S + cost / weight. The smallest S is served, and
+// v is the start tag of the last dispatch. When the server becomes idle v becomes the largest F.
+// Tags are computed when a request becomes the first of its queue, so that a changed weight applies
+// to all requests behind it.
 type share struct {
 	flows    []*flow
-	workers  int // how many of the flows are workloads
+	workers  int // number of flows that are workloads
 	virtual  float64
 	finished float64 // largest finish tag
 	busy     int     // requests waiting or outstanding
@@ -60,7 +60,7 @@ func (s *share) adopt(now time.Duration, e *Enforcer, same bool) {
 	}
 }
 
-// start is the start tag of a request that is the next of its flow.
+// start returns the start tag of a flow's next request.
 func (s *share) start(f *flow, r *Request) float64 { return math.Max(r.virtual, f.share.finish) }
 
 func (s *share) arrived(now time.Duration, f *flow, r *Request) {

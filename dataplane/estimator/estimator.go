@@ -1,6 +1,6 @@
-// Package estimator tells what a request costs (PriorityMeister, section 4.2): seconds of a device by
+// Package estimator estimates a request's cost (PriorityMeister, section 4.2): device seconds by
 // its profile, bytes on the network. It reads the same profiles as controllers/prioritymeister and
-// gives the same numbers; docs/prioritymeister.md tells the format.
+// gives the same numbers; docs/prioritymeister.md describes the format.
 package estimator
 
 import (
@@ -8,19 +8,19 @@ import (
 	"sort"
 )
 
-// NetworkCost is the bytes on the wire of a request: constant + factor * size, one pair for the
-// direction that carries the data and one for the other.
+// NetworkCost gives a request's bytes on the wire: constant + factor * size, with one pair for the
+// direction of the data and one for the opposite direction.
 type NetworkCost struct {
 	DataConstant, DataFactor, OtherConstant, OtherFactor float64
 }
 
-// DefaultNetwork is the cost that a profile without a network block has.
+// DefaultNetwork is the network cost of a profile without a network block.
 var DefaultNetwork = NetworkCost{200, 1.1, 200, 0.025}
 
-// In is the bytes towards the server: a write carries its data.
+// In returns the bytes towards the server: a write carries its data.
 func (c NetworkCost) In(read bool, size int64) float64 { return c.bytes(!read, size) }
 
-// Out is the bytes from the server: a read's answer carries its data.
+// Out returns the bytes from the server: a read's answer carries its data.
 func (c NetworkCost) Out(read bool, size int64) float64 { return c.bytes(read, size) }
 
 func (c NetworkCost) bytes(data bool, size int64) float64 {
@@ -30,15 +30,15 @@ func (c NetworkCost) bytes(data bool, size int64) float64 {
 	return c.OtherConstant + float64(c.OtherFactor*float64(size))
 }
 
-// Profile is a device's profile and the network's.
+// Profile is a profile of a device and its network.
 type Profile struct {
 	Network NetworkCost
-	// Overhead is the part of every request's work that is not the device's, seconds.
+	// Overhead is the work of every request outside the device, in seconds.
 	Overhead float64
 	device   device
 }
 
-// NeedsOffsets says whether work depends on where a request goes: then every request must tell it.
+// NeedsOffsets reports whether work depends on offsets; every request must then give one.
 func (p *Profile) NeedsOffsets() bool { _, ok := p.device.(*distanceProfile); return ok }
 
 // Estimator returns a fresh estimator for one stream of requests.
@@ -53,18 +53,18 @@ func (p *Profile) Estimator() *Estimator {
 	return e
 }
 
-// Estimator remembers where the last requests of a stream went.
+// Estimator remembers the positions of a stream's last requests.
 type Estimator struct {
 	device   device
 	overhead float64
 	begun    bool
-	last     int64   // offset of the request before
-	ends     []int64 // where the last requests ended, in a ring
+	last     int64   // offset of the previous request
+	ends     []int64 // end offsets of the last requests, in a ring
 	oldest   int
 }
 
-// Work is the seconds of the device that a request takes, without queueing. The offset (bytes, not
-// negative) is only looked at when the profile needs it.
+// Work returns the device seconds of a request, without queueing. The offset (bytes, not negative)
+// is used only if the profile needs it.
 func (e *Estimator) Work(read bool, offset, size int64) float64 {
 	return e.device.work(e, read, offset, size) + e.overhead
 }
@@ -73,7 +73,7 @@ type device interface {
 	work(e *Estimator, read bool, offset, size int64) float64
 }
 
-// sizeProfile is a device whose bandwidth (bytes/s) depends on kind and size.
+// sizeProfile is a device with a bandwidth (bytes/s) by kind and size.
 type sizeProfile struct{ sizes, read, write []float64 }
 
 func (p *sizeProfile) work(_ *Estimator, read bool, _, size int64) float64 {
@@ -84,7 +84,7 @@ func (p *sizeProfile) work(_ *Estimator, read bool, _, size int64) float64 {
 	return float64(size) / interpolate(float64(size), p.sizes, bandwidth)
 }
 
-// interpolate is linear between points, and the value of the first or last outside.
+// interpolate is linear between points, and constant outside them.
 func interpolate(x float64, points, values []float64) float64 {
 	n := len(points)
 	switch {
@@ -101,7 +101,7 @@ func interpolate(x float64, points, values []float64) float64 {
 	return float64(slope*(x-points[i])) + values[i]
 }
 
-// constantProfile is figure 10's less accurate estimator: the same base time for every request.
+// constantProfile is figure 10's less accurate estimator: one base time for all requests.
 type constantProfile struct{ base, read, write float64 }
 
 func (p *constantProfile) work(_ *Estimator, read bool, _, size int64) float64 {
@@ -111,13 +111,13 @@ func (p *constantProfile) work(_ *Estimator, read bool, _, size int64) float64 {
 	return p.base + float64(size)/p.write
 }
 
-// table is base (seconds) and bandwidth (bytes/s) by offset and distance [o][d].
+// table holds base (seconds) and bandwidth (bytes/s) by offset and distance [o][d].
 type table struct {
 	offsets, distances []float64
 	base, bandwidth    [][]float64
 }
 
-// at interpolates in both directions; outside the table values are those of the edge.
+// at interpolates in both directions; outside the table the edge values apply.
 func (t *table) at(grid [][]float64, offset, distance float64) float64 {
 	row, down := between(t.offsets, offset)
 	column, right := between(t.distances, distance)
@@ -127,7 +127,7 @@ func (t *table) at(grid [][]float64, offset, distance float64) float64 {
 	return float64(upper*(1-down)) + float64(lower*down)
 }
 
-// between is the point at or below a value, and how far the value is on the way to the next.
+// between returns the index of the point at or below a value, and the fraction beyond it.
 func between(points []float64, value float64) (int, float64) {
 	n := len(points)
 	if n == 1 {
@@ -140,8 +140,8 @@ func between(points []float64, value float64) (int, float64) {
 }
 
 // distanceProfile is the paper's tables: base + size / bandwidth, both by kind, offset and distance
-// (offset less that of the request before). The base time of a request that begins where one of the
-// last `history` ended is 0; the first of a stream comes from the largest distance.
+// (offset minus the previous request's offset). A request that begins where one of the last
+// `history` requests ended has base time 0. A stream's first request uses the largest distance.
 type distanceProfile struct {
 	read, write table
 	history     int

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// golden is what the Python estimators gave for random requests;
-// tests/controllers/prioritymeister/test_go_estimator.py holds the file to the Python code.
+// golden holds the Python estimators' results for random requests;
+// tests/controllers/prioritymeister/test_go_estimator.py checks the file against the Python code.
 type golden struct {
 	Profile  json.RawMessage `json:"profile"`
 	Requests []struct {

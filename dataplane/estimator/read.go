@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// document is a profile's JSON. Keys that are not known are left alone, as the Python reader does.
+// document is a profile's JSON. Unknown keys are ignored, as in the Python reader.
 type document struct {
 	Type           string              `json:"type"`
 	BandwidthTable []map[string]any    `json:"bandwidthTable"`
@@ -47,7 +47,7 @@ func Load(path string) (*Profile, error) {
 	return Parse(text, "profile "+path)
 }
 
-// Parse reads a profile from JSON; `where` begins each error.
+// Parse reads a profile from JSON; each error begins with `where`.
 func Parse(text []byte, where string) (*Profile, error) {
 	var d document
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -71,7 +71,7 @@ func Parse(text []byte, where string) (*Profile, error) {
 			"nonDataFactor": &p.Network.OtherFactor})
 	}
 	if err == nil {
-		var latency float64 // the planner's
+		var latency float64 // used only by the planner
 		err = numbers("overhead", d.Overhead, map[string]*float64{"request": &p.Overhead,
 			"latency": &latency})
 	}
@@ -81,7 +81,7 @@ func Parse(text []byte, where string) (*Profile, error) {
 	return p, nil
 }
 
-// positive is a number above 0 that exists.
+// positive returns a number that must exist and be above 0.
 func positive(v *float64, what string) (float64, error) {
 	if v == nil || !(*v > 0) || math.IsInf(*v, 0) {
 		return 0, fmt.Errorf("%s is missing or not a number above 0", what)
@@ -186,7 +186,7 @@ func (t *table) check() error {
 	return nil
 }
 
-// numbers reads a block that may be left out into what is known of it.
+// numbers reads an optional block into its known values.
 func numbers(name string, block map[string]*float64, known map[string]*float64) error {
 	for key, value := range block {
 		to, ok := known[key]

@@ -17,7 +17,7 @@ const (
 	crashBlocks = 4096
 )
 
-// TestMain lets this test binary be its own victim: with crashEnv set it writes until it is killed.
+// TestMain lets the test binary be its own victim: with crashEnv set it writes until killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashEnv); dir != "" {
 		crashWriter(dir)
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// crashOffset spreads partial writes over the disk so that nearly each needs a copy-up.
+// crashOffset spreads partial writes over the disk so that almost each needs a copy-up.
 func crashOffset(i int) int64 { return int64(i*1031%crashBlocks)*BlockSize + 512*int64(i%7) }
 
 func crashWriter(dir string) {
@@ -71,7 +71,7 @@ func TestKillNineLosesNothingThatWasAcknowledged(t *testing.T) {
 			acked = i
 		}
 		if acked == 1500 {
-			_ = cmd.Process.Kill() // SIGKILL, in the middle of its writes
+			_ = cmd.Process.Kill() // SIGKILL, during its writes
 		}
 	}
 	_ = cmd.Process.Kill()

@@ -1,12 +1,11 @@
-// Package layers is a copy-on-write disk made of a chain of sparse files, bottom to top.
+// Package layers is a copy-on-write disk: a chain of sparse files, bottom to top.
 //
 // Every 4 KiB block is read from the topmost layer that has it and written to the top layer; a
-// block that no layer has reads as zeros. What a layer has is what its file system says it has: a
-// hole is an absent block, anything else (a block of written zeros too) is data. Nothing but the
-// files is kept, and no block is ever punched out, so whatever was written survives a kill -9 and
-// is found again at the next open.
+// block in no layer reads as zeros. The file system determines a layer's blocks: a hole is an
+// absent block, anything else (also written zeros) is data. There is no state besides the files,
+// and no block is ever punched out. So all writes survive a kill -9 and are found at the next open.
 //
-// Copy layers only with tools that keep holes as they are (`cp --sparse=auto`, the default);
+// Copy layers only with tools that preserve holes, such as `cp --sparse=auto` (the default).
 // `cp --sparse=always` and `fallocate --dig-holes` turn written zeros into absent blocks.
 package layers
 
@@ -23,27 +22,27 @@ import (
 // BlockSize is the unit of presence in a layer, in bytes.
 const BlockSize = 4096
 
-// MaxLayers bounds a chain: a block's layer is kept in one byte.
+// MaxLayers limits a chain, because a block's layer is stored in one byte.
 const MaxLayers = 255
 
-// ErrOutOfRange says that a request leaves the disk.
+// ErrOutOfRange means that a request exceeds the disk.
 var ErrOutOfRange = errors.New("the request lies outside the disk")
 
-// Disk is an open chain of layers. Its methods may be called from many goroutines; requests that
-// overlap in time and place are applied in some order, as on any disk.
+// Disk is an open chain of layers. Methods are safe for concurrent use; overlapping requests are
+// applied in some order, as on any disk.
 type Disk struct {
 	files []*os.File // bottom to top
 	size  int64
 
 	mu    sync.RWMutex // guards index
-	index []uint8      // per block: the layer that serves it; 0 also when no layer has it
+	index []uint8      // per block: the layer that serves it; 0 also if no layer has it
 
-	// copyUp is held shared by writes that bring whole blocks into the top layer and exclusively by
-	// those that complete a partial block from below, which must not see the block change meanwhile.
+	// copyUp is held shared by writes of whole blocks to the top layer. Writes that complete a
+	// partial block from below hold it exclusively, because the block must not change meanwhile.
 	copyUp sync.RWMutex
 }
 
-// Size is the capacity in bytes.
+// Size returns the capacity in bytes.
 func (d *Disk) Size() int64 { return d.size }
 
 func (d *Disk) top() uint8 { return uint8(len(d.files) - 1) }
@@ -55,7 +54,7 @@ func (d *Disk) check(off int64, n int) error {
 	return nil
 }
 
-// run returns the layer of the block at off and how many of the n bytes from off on it serves.
+// run returns the layer of the block at off, and the number of the n bytes in this layer.
 func (d *Disk) run(off int64, n int) (layer uint8, length int) {
 	end := off + int64(n)
 	d.mu.RLock()
@@ -67,8 +66,8 @@ func (d *Disk) run(off int64, n int) (layer uint8, length int) {
 	return layer, int(min(end, block*BlockSize) - off)
 }
 
-// Extent returns the file that alone serves n bytes at off, for reading them without a copy; ok is
-// false when they are spread over several layers.
+// Extent returns the file that serves all n bytes at off, to read them without a copy; ok is false
+// if several layers serve them.
 func (d *Disk) Extent(off int64, n int) (file *os.File, ok bool) {
 	if n == 0 || d.check(off, n) != nil {
 		return nil, false
@@ -89,7 +88,7 @@ func (d *Disk) ReadAt(p []byte, off int64) (int, error) {
 		done += n
 		if n < length {
 			if err == nil || errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF // a layer was shortened under us
+				err = io.ErrUnexpectedEOF // a layer was truncated while open
 			}
 			return done, err
 		}
@@ -97,22 +96,22 @@ func (d *Disk) ReadAt(p []byte, off int64) (int, error) {
 	return done, nil
 }
 
-// Prefetch asks the kernel to have n bytes at off in memory soon, without waiting for them.
+// Prefetch asks the kernel to load n bytes at off into memory, without waiting.
 func (d *Disk) Prefetch(off int64, n int) {
 	if d.check(off, n) != nil {
 		return
 	}
 	for n > 0 {
 		layer, length := d.run(off, n)
-		// Advice only: a failure shows when the bytes are read.
+		// This is only advice; an error will show at the read.
 		_ = unix.Fadvise(int(d.files[layer].Fd()), off, int64(length), unix.FADV_WILLNEED)
 		off, n = off+int64(length), n-length
 	}
 }
 
-// WriteAt writes p at offset off into the top layer. Blocks that p covers only in part are
-// completed from below first. When it returns, the bytes are in the top layer's page cache: they
-// survive the death of this process, not that of the machine (see Sync).
+// WriteAt writes p at offset off into the top layer. Partially covered blocks are first completed
+// from below. On return the bytes are in the top layer's page cache: they survive the death of this
+// process, but not of the machine (see Sync).
 func (d *Disk) WriteAt(p []byte, off int64) (int, error) {
 	if err := d.check(off, len(p)); err != nil {
 		return 0, err
@@ -152,7 +151,7 @@ func (d *Disk) writeSome(p []byte, off int64) (int, error) {
 	if d.inTop(off, off+int64(len(p))) {
 		return d.files[d.top()].WriteAt(p, off)
 	}
-	// One write of the whole block: it is in the top layer complete or not at all.
+	// One write of the whole block: the top layer gets all of it or nothing.
 	var block [BlockSize]byte
 	start := off - int64(within)
 	if _, err := d.ReadAt(block[:], start); err != nil {
@@ -165,7 +164,7 @@ func (d *Disk) writeSome(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// writeWhole writes whole blocks and records those that arrived.
+// writeWhole writes whole blocks and records the written ones.
 func (d *Disk) writeWhole(p []byte, off int64) (int, error) {
 	n, err := d.files[d.top()].WriteAt(p, off)
 	first := off / BlockSize
@@ -182,12 +181,12 @@ func (d *Disk) inTop(off, end int64) bool {
 	return layer == d.top() && length == int(end-off)
 }
 
-// Sync makes what was written survive the machine (fdatasync of the top layer).
+// Sync makes all writes survive a machine crash (fdatasync of the top layer).
 func (d *Disk) Sync() error {
 	return unix.Fdatasync(int(d.files[d.top()].Fd()))
 }
 
-// Close closes the layers and gives up their locks. It writes nothing: there is nothing to write.
+// Close closes the layers and releases their locks. There is nothing to write.
 func (d *Disk) Close() error {
 	var first error
 	for _, f := range d.files {

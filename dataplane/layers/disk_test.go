@@ -166,7 +166,7 @@ func TestALayerHasOneWriter(t *testing.T) {
 	}
 	_ = d.Close()
 	open(t, 0, base, one)
-	open(t, 0, base, two) // a base may carry many tops
+	open(t, 0, base, two) // one base may have many tops
 	if _, err := Open([]string{base, one}, 0); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second writer: %v", err)
 	}
@@ -184,8 +184,8 @@ func TestRequestsOutsideTheDisk(t *testing.T) {
 	}
 }
 
-// Neighbouring sectors of blocks that are not in the top yet, written at the same time, must all
-// survive: the copy-up of one must not undo another, nor a whole block beside them.
+// Adjacent sectors of blocks not yet in the top layer, written concurrently, must all survive. One
+// copy-up must not undo another, nor a whole block next to them.
 func TestConcurrentPartialWritesAllSurvive(t *testing.T) {
 	dir := t.TempDir()
 	base, top := filepath.Join(dir, "base"), filepath.Join(dir, "top")
@@ -195,7 +195,7 @@ func TestConcurrentPartialWritesAllSurvive(t *testing.T) {
 	_ = d.Close()
 	d = open(t, 0, base, top)
 	var wg sync.WaitGroup
-	for sector := range 7 { // the eighth stays as below
+	for sector := range 7 { // the eighth keeps its lower content
 		wg.Go(func() {
 			for b := range int64(blocks) {
 				if _, err := d.WriteAt(fill(byte('0'+sector), 512), b*BlockSize+int64(sector)*512); err != nil {
@@ -219,7 +219,7 @@ func TestConcurrentPartialWritesAllSurvive(t *testing.T) {
 	}
 }
 
-// script drives a chain and a byte array with the same operations decoded from data.
+// script runs the same operations, decoded from data, on a chain and a byte array.
 func script(t *testing.T, data []byte) {
 	const blocks = 48
 	const size = blocks * BlockSize
@@ -258,7 +258,7 @@ func script(t *testing.T, data []byte) {
 				paths = append(paths, filepath.Join(dir, string(rune('0'+len(paths)))))
 			}
 			fallthrough
-		case 7: // the process dies: closing writes nothing, as dying does
+		case 7: // the process dies: like a death, closing writes nothing
 			_ = d.Close()
 			d = open(t, size, paths...)
 		}

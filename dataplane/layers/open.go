@@ -12,11 +12,11 @@ import (
 
 // Open opens the chain of layer files named bottom to top. A missing top layer is created with mode
 // 0600; every other layer must exist. size is the capacity in bytes, a multiple of BlockSize; 0
-// takes it from the lowest layer. All layers must have it.
+// means the size of the lowest layer. All layers must have this size.
 //
-// The top layer is locked for this process alone and the others against becoming a top, so that two
-// disks cannot write the same file; the locks go with the process however it ends. Errors are
-// sentences that name the file.
+// The top layer is locked exclusively for this process, the others against becoming a top layer, so
+// that two disks cannot write the same file. The locks end with the process, however it ends.
+// Errors are sentences that name the file.
 func Open(paths []string, size int64) (_ *Disk, err error) {
 	if len(paths) == 0 || len(paths) > MaxLayers {
 		return nil, fmt.Errorf("a disk has 1 to %d layers, not %d", MaxLayers, len(paths))
@@ -44,7 +44,7 @@ func Open(paths []string, size int64) (_ *Disk, err error) {
 		}
 	}
 	d.index = make([]uint8, size/BlockSize)
-	for i := 1; i < len(d.files); i++ { // the lowest layer is what is left: index 0
+	for i := 1; i < len(d.files); i++ { // the lowest layer is the default: index 0
 		if err := d.scan(uint8(i)); err != nil {
 			return nil, fmt.Errorf("cannot list the blocks of layer %s: %w", paths[i], err)
 		}
@@ -52,7 +52,7 @@ func Open(paths []string, size int64) (_ *Disk, err error) {
 	return d, nil
 }
 
-// chainSize settles the capacity and refuses chains that name a file twice.
+// chainSize determines the capacity and refuses chains that name a file twice.
 func chainSize(paths []string, size int64) (int64, error) {
 	seen := map[[2]uint64]string{}
 	for i, path := range paths {
@@ -114,7 +114,7 @@ func prepareLayer(f *os.File, size int64, top bool, lock int) error {
 	if err != nil {
 		return fmt.Errorf("layer %s cannot be opened: %w", f.Name(), err)
 	}
-	if top && info.Size() == 0 { // new, or killed between its creation and here
+	if top && info.Size() == 0 { // new, or killed between its creation and this line
 		if err := f.Truncate(size); err != nil {
 			return fmt.Errorf("layer %s cannot be made %d bytes long: %w", f.Name(), size, err)
 		}
@@ -125,7 +125,7 @@ func prepareLayer(f *os.File, size int64, top bool, lock int) error {
 	return nil
 }
 
-// scan records the blocks that layer i has over those of the layers below.
+// scan records the blocks in layer i that hide those of lower layers.
 func (d *Disk) scan(i uint8) error {
 	fd := int(d.files[i].Fd())
 	for off := int64(0); off < d.size; {
@@ -149,8 +149,8 @@ func (d *Disk) scan(i uint8) error {
 	return nil
 }
 
-// probeHoles refuses a file system on which one written block makes its neighbours look written
-// too: on it a layer would hide what lies below.
+// probeHoles refuses a file system on which one written block makes adjacent blocks look written: a
+// layer would hide lower data.
 func probeHoles(layer string) error {
 	dir := filepath.Dir(layer)
 	f, err := os.CreateTemp(dir, ".holes-*")

@@ -9,12 +9,12 @@ import (
 	"hotbed/dataplane/internal/sunrpc"
 )
 
-// keptDescriptors are for all but clients and servers: the sockets that are listened at, the control
-// socket's and the metrics' connections, and log, profile and traces. A workload's trace is one more.
+// keptDescriptors are for everything except clients and servers: listening sockets, connections for
+// control and metrics, log, profile and traces. Each workload's trace needs one more.
 const keptDescriptors = 32
 
-// places returns how many connections each of so many workloads may have: each takes two descriptors, and
-// all workloads together no more than there are.
+// places returns the number of connections that each workload may have. A connection takes two
+// descriptors, and all workloads together must not exceed the limit.
 func (c *Config) places(workloads int) (int, error) {
 	descriptors := admission.Descriptors()
 	places := (descriptors - keptDescriptors - workloads) / 2 / workloads
@@ -25,24 +25,24 @@ func (c *Config) places(workloads int) (int, error) {
 	return min(places, c.Connections), nil
 }
 
-// Memory returns about how many bytes the proxy takes when all its workloads use up theirs.
+// Memory returns about how many bytes the proxy takes if all workloads use their whole memory.
 func (c *Config) Memory() int64 {
 	return 64<<20 + int64(1+len(c.Parameters.Workloads))*int64(c.workloadMemory)
 }
 
-// budget is what the clients of a workload have of the proxy together.
+// budget is the shared use of the proxy by all clients of a workload.
 type budget struct {
 	connections int
-	held        int // bytes of calls, of replies to come and of replies not taken
-	arriving    int // bytes for long calls that are not whole
+	held        int // bytes of calls, of expected replies and of replies not yet taken
+	arriving    int // bytes for long calls that are incomplete
 	waiting     []*session
 	relieved    bool
 }
 
-// memory returns how many bytes of the proxy's memory a workload's clients take.
+// memory returns the number of bytes of the proxy's memory that a workload's clients use.
 func (b *budget) memory() int { return b.held + b.arriving }
 
-// account keeps the workload's budget in step with what the session holds.
+// account updates the workload's budget with what the session holds.
 func (s *session) account() {
 	b := &s.proxy.workloads[s.workload].budget
 	held := s.reserved + s.client.Pending()
@@ -53,7 +53,7 @@ func (s *session) account() {
 	s.held = held
 }
 
-// enter counts the session in its workload's budget, which is new.
+// enter counts the session in the budget of its new workload.
 func (s *session) enter() {
 	b := &s.proxy.workloads[s.workload].budget
 	b.connections++
@@ -65,19 +65,19 @@ func (s *session) enter() {
 	}
 }
 
-// full returns true if the client has no memory left, or its workload.
+// full returns true if the client or its workload has no memory left.
 func (s *session) full() bool {
 	p := s.proxy
 	return s.held >= p.config.clientMemory || p.workloads[s.workload].budget.held >= p.config.workloadMemory/2
 }
 
-// arriving is called when what was read ends within a record. A long one is read on only with memory for
-// all of it: otherwise records that are not whole could take what others need to become whole.
+// arriving is called if the bytes read end within a record. A long record is read on only with memory
+// for all of it. Otherwise incomplete records could take the memory that others need to complete.
 func (s *session) arriving() {
 	p := s.proxy
 	b := &p.workloads[s.workload].budget
 	if s.reader.Buffered() == 0 {
-		if b.arriving > p.config.workloadMemory/4 { // what it keeps for its next record may be needed
+		if b.arriving > p.config.workloadMemory/4 { // others may need what it keeps for the next record
 			s.release()
 		}
 		return
@@ -94,7 +94,7 @@ func (s *session) arriving() {
 	s.granted += more
 }
 
-// lacks returns true if there is no memory for the long record that is arriving. One record of a workload
+// lacks returns true if there is no memory for the arriving long record. One record per workload
 // always has memory.
 func (s *session) lacks() bool {
 	p := s.proxy
@@ -116,7 +116,7 @@ func (s *session) release() {
 	s.relieve()
 }
 
-// list puts a session that waits for memory into its workload's list.
+// list adds a session that waits for memory to its workload's list.
 func (s *session) list() {
 	if !s.listed {
 		s.listed = true
@@ -125,7 +125,7 @@ func (s *session) list() {
 	}
 }
 
-// relieve notes that a workload has memory again.
+// relieve records that a workload has memory again.
 func (s *session) relieve() {
 	w := s.proxy.workloads[s.workload]
 	if len(w.budget.waiting) > 0 && !w.budget.relieved {
@@ -134,7 +134,7 @@ func (s *session) relieve() {
 	}
 }
 
-// relieve lets sessions go on that wait for their workload's memory, those first that have waited longest.
+// relieve resumes the sessions that wait for their workload's memory, longest wait first.
 func (p *Proxy) relieve() {
 	relieved := p.relieved
 	p.relieved = nil
@@ -154,7 +154,7 @@ func (p *Proxy) relieve() {
 	}
 }
 
-// tick ends a session whose peer keeps it waiting for too long.
+// tick ends a session if its peer keeps it waiting for too long.
 func (s *session) tick() {
 	p := s.proxy
 	if taken := s.client.Taken(); taken != s.taken {
@@ -165,7 +165,7 @@ func (s *session) tick() {
 	}
 	switch {
 	case s.gone:
-		// Of a program that is not queued nobody else notices that no reply comes.
+		// If a program is not queued, only this check notices a missing reply.
 		if p.now-s.goneAt >= time.Duration(p.config.ReplyTimeout) {
 			s.end()
 		}

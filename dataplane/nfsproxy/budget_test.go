@@ -27,7 +27,7 @@ func TestAWorkloadHasNoMoreConnectionsThanItMay(t *testing.T) {
 		t.Errorf("%d were refused", s.Workloads[0].ConnectionsRefused)
 	}
 	r.works(3)
-	// A workload that others take over has what is there, and no more.
+	// A workload that takes over clients gets their connections, and no further places.
 	p := parameters(`{"policy": "pm"}`)
 	p.Workloads[0].Clients, p.Workloads[1].Clients = p.Workloads[1].Clients, p.Workloads[0].Clients
 	r.put(p)
@@ -53,8 +53,8 @@ func TestMoreWorkloadsThanDescriptorsAreRefused(t *testing.T) {
 	}
 }
 
-// More clients than there is memory for write at a time, and all of them get through: what one has of
-// its record is never in the way of another's becoming whole.
+// TestLongCallsOfMoreClientsThanThereIsMemoryForAllArrive writes in parallel. One client's partial
+// record must never block another's completion.
 func TestLongCallsOfMoreClientsThanThereIsMemoryForAllArrive(t *testing.T) {
 	const clients, size = 24, 1 << 20
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`, func(c *Config) {
@@ -107,7 +107,7 @@ func TestHalfACallIsNotWaitedForForEver(t *testing.T) {
 			t.Errorf("half a call is waited for: %d", i)
 		}
 	}
-	_, _ = whole.Write(readCall(2, handle, 0, 100)) // silence between calls is no half call
+	_, _ = whole.Write(readCall(2, handle, 0, 100)) // silence between calls is no partial call
 	replies(t, whole, 1)
 }
 
@@ -121,5 +121,5 @@ func TestAClientThatWaitsForNothingIsIdleAfterAWhile(t *testing.T) {
 		t.Error("an idle client is there for ever")
 	}
 	close(g.open)
-	replies(t, waits, 1) // it waited as long, for an answer
+	replies(t, waits, 1) // it waited as long, for a reply
 }

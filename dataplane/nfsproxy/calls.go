@@ -9,23 +9,23 @@ import (
 	"hotbed/dataplane/internal/sunrpc"
 )
 
-// callOverhead is what a call takes beside its bytes.
+// callOverhead is a call's memory in addition to its bytes.
 const callOverhead = 256
 
-// call is a call on its way through the proxy.
+// call is a call in progress through the proxy.
 type call struct {
 	request enforcer.Request
 	session *session
-	// workload is the session's when the call came.
+	// workload is the session's workload at the call's arrival.
 	workload *workload
 	xid      uint32
 	kind     nfs3.Kind
 	size     int
-	// bytes is the marked record: the session's reader's until the call has to wait, then its own.
+	// bytes is the marked record: in the session's reader at first, a copy if the call must wait.
 	bytes   []byte
 	own     bool
 	reserve int // of the client's memory
-	// queued says that the enforcer knows it; calls of other programs pass by.
+	// queued is true if the enforcer handles the call; calls of other programs bypass it.
 	queued bool
 	sentAt time.Duration
 	twin   *call // an earlier call of the same session with the same xid
@@ -33,7 +33,7 @@ type call struct {
 	before, after *call // in a list
 }
 
-// calls is a list of calls in the order in which they were put in.
+// calls is a list of calls in insertion order.
 type calls struct{ first, last *call }
 
 func (l *calls) push(c *call) {
@@ -60,7 +60,7 @@ func (l *calls) remove(c *call) {
 	c.before, c.after = nil, nil
 }
 
-// pool keeps calls and buffers for use again, so that a steady load allocates nothing.
+// pool keeps calls and buffers for reuse, so that a steady load allocates nothing.
 type pool struct {
 	calls   []*call
 	buffers [4 * 31][][]byte // by class
@@ -73,8 +73,8 @@ const (
 	smallBuffer = 512
 )
 
-// class returns the class of buffers for so many bytes, and their size: four classes from each power of
-// two to the next.
+// class returns the buffer class for a number of bytes, and the class's size: four classes per
+// power of two.
 func class(bytes int) (class, size int) {
 	bytes = max(bytes, smallBuffer)
 	power := bits.Len(uint(bytes - 1))
@@ -101,7 +101,7 @@ func (p *pool) free(c *call) {
 	}
 }
 
-// keep gives a call bytes of its own.
+// keep copies a call's bytes to its own buffer.
 func (p *pool) keep(c *call) {
 	if c.own {
 		return
@@ -118,7 +118,7 @@ func (p *pool) keep(c *call) {
 	c.bytes, c.own = buffer[:copy(buffer, c.bytes)], true
 }
 
-// disown takes a call's bytes away.
+// disown removes a call's bytes.
 func (p *pool) disown(c *call) {
 	if class, size := class(cap(c.bytes)); c.own && p.bytes+size <= pooledBytes {
 		p.buffers[class] = append(p.buffers[class], c.bytes[:size])
@@ -127,8 +127,8 @@ func (p *pool) disown(c *call) {
 	c.bytes, c.own = nil, false
 }
 
-// describe fills in what a call asks for and costs. It must be asked once for each call that is let
-// in, in order: the estimator remembers.
+// describe fills in a call's operation and cost. It must be called once per admitted call, in
+// order, because the estimator is stateful.
 func (p *Proxy) describe(c *call, header sunrpc.Call) {
 	op := nfs3.Describe(header)
 	c.xid, c.kind = header.XID, op.Kind
@@ -158,20 +158,19 @@ func (p *Proxy) describe(c *call, header sunrpc.Call) {
 	}
 }
 
-// files gives every file of a workload a stretch of one line of offsets, so that the estimator (and
-// a recorded trace) sees the way from one file to another as a long one. The first file seen starts
-// at 0.
+// files maps every file of a workload to a range of one line of offsets. So the estimator (and a
+// recorded trace) sees the way between files as long. The first file starts at 0.
 type files map[string]int64
 
 const (
-	fileBits = 40 // a stretch of 1 TiB
+	fileBits = 40 // a range of 1 TiB
 	maxFiles = 1 << 16
 )
 
 func (f files) place(handle []byte, offset uint64) int64 {
 	index, known := f[string(handle)]
 	if !known {
-		// Beyond so many files they share a stretch: memory is bounded.
+		// All further files share a range, which bounds memory.
 		index = int64(min(len(f), maxFiles))
 		if index < maxFiles {
 			f[string(handle)] = index

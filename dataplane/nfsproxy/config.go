@@ -1,5 +1,5 @@
-// Package nfsproxy stands before an NFS version 3 server (section 4.5 of PriorityMeister): it passes
-// every call on, queued by the enforcer, at most Depth of them at the server at a time.
+// Package nfsproxy is a proxy for an NFS version 3 server (section 4.5 of PriorityMeister). It
+// forwards every call, queued by the enforcer, with at most Depth calls at the server at a time.
 //
 // See docs/prioritymeister.md, "Data plane".
 package nfsproxy
@@ -19,42 +19,42 @@ import (
 	"hotbed/dataplane/internal/units"
 )
 
-// Service is an address to listen at and the server's that its connections are passed on to.
+// Service is a listening address and the server address that its connections are forwarded to.
 type Service struct {
 	Listen string `json:"listen"`
 	Server string `json:"server"`
 }
 
-// Config is what a proxy is started with. Only the parameters can be changed while it runs.
+// Config is the configuration of a proxy. Only the parameters can change while it runs.
 type Config struct {
 	NFS Service `json:"nfs"`
-	// Mount is passed on as it is; leave it out where clients need no mount protocol.
+	// Mount is forwarded unchanged; omit it if clients need no mount protocol.
 	Mount *Service `json:"mount,omitempty"`
 	// Control is the path of the control socket.
 	Control string `json:"control"`
-	// Metrics is an address at which metrics alone can be read; empty for none.
+	// Metrics is an address that serves only metrics; empty for none.
 	Metrics string `json:"metrics,omitempty"`
 	// Profile is the file with the device's profile.
 	Profile string `json:"profile"`
-	// ClientMemory bounds what the calls of a client, and the replies that it has not taken, may
-	// take, such as "32MiB": beyond it the client's calls are left in its connection.
+	// ClientMemory bounds the memory of a client's calls and of the replies it has not taken, such
+	// as "32MiB". Above it, the client's further calls stay in its connection.
 	ClientMemory string `json:"client_memory,omitempty"`
 	// MaxRecord is the longest call, such as "2MiB".
 	MaxRecord string `json:"max_record,omitempty"`
-	// WorkloadMemory bounds what all clients of a workload may take together: a half of it what
-	// ClientMemory counts, the other half calls that are arriving. "64MiB" by default, or twice
-	// ClientMemory if that is more.
+	// WorkloadMemory bounds the memory of all clients of a workload. Half is for what ClientMemory
+	// counts, half for calls that are arriving. The default is "64MiB", or twice ClientMemory if
+	// that is more.
 	WorkloadMemory string `json:"workload_memory,omitempty"`
-	// Connections is how many connections a workload may have; 512 by default, fewer where the limit of
-	// open files gives every workload no more.
+	// Connections bounds a workload's connections. The default is 512, or fewer if the limit of
+	// open files requires it.
 	Connections int `json:"connections,omitempty"`
-	// RecordTimeout is how long a call may take to arrive, and a connection to the server to be made; 30
-	// seconds by default.
+	// RecordTimeout bounds the arrival of a call and connecting to the server; 30 seconds by
+	// default.
 	RecordTimeout enforcer.Span `json:"record_timeout,omitempty"`
-	// IdleTimeout is how long a client that waits for nothing may stay without sending or taking a
-	// byte; 10 minutes by default.
+	// IdleTimeout bounds how long a client that waits for nothing may neither send nor take a byte;
+	// 10 minutes by default.
 	IdleTimeout enforcer.Span `json:"idle_timeout,omitempty"`
-	// ReplyTimeout is after how long a call without a reply no longer counts as outstanding.
+	// ReplyTimeout is the time after which a call without a reply no longer counts as outstanding.
 	ReplyTimeout enforcer.Span `json:"reply_timeout,omitempty"`
 	Parameters   Parameters    `json:"parameters"`
 
@@ -64,13 +64,13 @@ type Config struct {
 	metrics                                 netip.AddrPort
 }
 
-// Unknown says what becomes of clients that no workload names.
+// Unknown selects the treatment of clients that no workload names.
 type Unknown string
 
-// What can.
+// The values of Unknown.
 const (
-	// UnknownBestEffort serves them when nothing in profile waits (pm), last (edf, byslo), or with a
-	// tenth of the smallest weight (ps, cake, mclock).
+	// UnknownBestEffort serves them when nothing in profile waits (pm), last (edf, byslo), or with
+	// a tenth of the smallest weight (ps, cake, mclock).
 	UnknownBestEffort Unknown = "best-effort"
 	// UnknownRefuse closes their connections.
 	UnknownRefuse Unknown = "refuse"
@@ -79,22 +79,22 @@ const (
 // UnknownWorkload is the name under which unknown clients are counted.
 const UnknownWorkload = "unknown"
 
-// Workload is one with its clients: addresses, or prefixes such as 10.0.0.0/24. The longest wins.
+// Workload names its clients by addresses or prefixes such as 10.0.0.0/24; the longest prefix wins.
 type Workload struct {
 	enforcer.Workload
 	Clients []string `json:"clients"`
 }
 
-// Parameters are what can be changed while the proxy runs.
+// Parameters can be changed while the proxy runs.
 type Parameters struct {
 	enforcer.Parameters
-	Workloads []Workload `json:"workloads"` // in place of the enforcer's
+	Workloads []Workload `json:"workloads"` // replaces the enforcer's
 	Unknown   Unknown    `json:"unknown,omitempty"`
-	// OtherCost is what a call other than READ and WRITE is charged; 100 microseconds by default.
+	// OtherCost is the charge for a call other than READ and WRITE; 100 microseconds by default.
 	OtherCost *enforcer.Span `json:"other_cost,omitempty"`
 }
 
-// clients finds the workload of an address.
+// clients maps addresses to workloads.
 type clients []struct {
 	prefix   netip.Prefix
 	workload int
@@ -112,8 +112,8 @@ func (c clients) of(address netip.Addr) (workload int, known bool) {
 
 var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// checked fills in defaults, and returns what the enforcer gets and the table of clients. The
-// workload of unknown clients is the enforcer's last.
+// checked fills in defaults and returns the enforcer's parameters and the table of clients. The
+// last workload of the enforcer is that of unknown clients.
 func (p *Parameters) checked() (enforcer.Parameters, clients, error) {
 	out := p.Parameters
 	if p.Unknown == "" {
@@ -184,7 +184,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// ParseParameters reads parameters from JSON; the error is one sentence.
+// ParseParameters parses parameters from JSON; the error is one sentence.
 func ParseParameters(text []byte) (Parameters, error) {
 	var p Parameters
 	if err := enforcer.DecodeStrict(text, &p); err != nil {
@@ -211,7 +211,7 @@ func LoadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// ParseConfig reads a configuration from JSON; the error is one sentence.
+// ParseConfig parses a configuration from JSON; the error is one sentence.
 func ParseConfig(text []byte) (Config, error) {
 	var c Config
 	if err := enforcer.DecodeStrict(text, &c); err != nil {

@@ -15,13 +15,13 @@ import (
 	"hotbed/dataplane/internal/unixsocket"
 )
 
-// Control answers HTTP for a proxy: everything on its socket, and metrics alone at an address.
+// Control serves HTTP for a proxy: everything on its socket, and only metrics at an address.
 //
-//	GET  /parameters       what is in force
-//	PUT  /parameters       puts others into force; connections and queued calls stay
+//	GET  /parameters       the parameters in force
+//	PUT  /parameters       replaces the parameters; connections and queued calls stay
 //	GET  /status           counts as JSON
-//	POST /trace?folder=F   records a trace of each workload into a folder
-//	DELETE /trace          ends that
+//	POST /trace?folder=F   starts recording a trace of each workload into a folder
+//	DELETE /trace          ends the recording
 //	GET  /metrics          for Prometheus
 //
 // A refused request is answered with status 400 and {"error": one sentence}.
@@ -30,13 +30,13 @@ type Control struct {
 	listeners []net.Listener
 }
 
-// mostAsking is how many connections each of its addresses may have.
+// mostAsking is the maximum number of connections to each address.
 const mostAsking = 8
 
-// largestBody is how long a request's body may be.
+// largestBody is the maximum length of a request's body.
 const largestBody = 4 << 20
 
-// NewControl opens the control socket and, if configured, the address for metrics, and answers there.
+// NewControl opens the control socket and, if configured, the metrics address, and serves both.
 func NewControl(p *Proxy) (*Control, error) {
 	c := &Control{}
 	listener, err := unixsocket.Listen(p.config.Control, "a proxy")
@@ -69,7 +69,7 @@ func (c *Control) serve(p *Proxy, listener net.Listener, handler http.Handler) {
 	}()
 }
 
-// Addresses are those that it listens at.
+// Addresses returns the listening addresses.
 func (c *Control) Addresses() []net.Addr {
 	var out []net.Addr
 	for _, listener := range c.listeners {
@@ -78,7 +78,7 @@ func (c *Control) Addresses() []net.Addr {
 	return out
 }
 
-// Close ends it. Close it before the proxy.
+// Close stops serving. Close it before the proxy.
 func (c *Control) Close() {
 	for _, server := range c.servers {
 		_ = server.Close()
@@ -131,10 +131,10 @@ func (p *Proxy) routes() http.Handler {
 	return mux
 }
 
-// fine is the answer to what changed something.
+// fine is the answer to a successful change.
 var fine = map[string]bool{"ok": true}
 
-// respond answers with what f returns, which is called on the proxy's thread.
+// respond answers with the result of f, which runs on the proxy's thread.
 func (p *Proxy) respond(w http.ResponseWriter, f func() (any, error)) {
 	var document any
 	err := errors.New("the proxy has ended")
@@ -164,7 +164,7 @@ func refuse(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 }
 
-// Status is what GET /status answers.
+// Status is the answer to GET /status.
 type Status struct {
 	PID         int              `json:"pid"`
 	Policy      enforcer.Policy  `json:"policy"`
@@ -179,19 +179,19 @@ type Status struct {
 	Workloads   []WorkloadStatus `json:"workloads"`
 }
 
-// ServiceStatus tells how the server kept up with what calls were charged, since the parameters came
-// into force (enforcer.Service). Times are in seconds.
+// ServiceStatus compares the server's service with the charges since the parameters came into force
+// (enforcer.Service). Times are in seconds.
 type ServiceStatus struct {
 	Calls   uint64  `json:"calls"`
 	Charged float64 `json:"charged_seconds"`
 	Busy    float64 `json:"busy_seconds"`
-	// Lag is what a profile's overhead.latency has to be at least for its bounds to hold.
+	// Lag is the smallest overhead.latency of a profile for its bounds to hold.
 	Lag float64 `json:"lag_seconds"`
-	// Turns is what Busy is made of, reads and writes alone.
+	// Turns splits Busy by kind and size, for reads and writes only.
 	Turns []TurnStatus `json:"turns"`
 }
 
-// WorkloadStatus is a workload's part of it.
+// WorkloadStatus is the status of a workload.
 type WorkloadStatus struct {
 	Name         string  `json:"name"`
 	Queued       int     `json:"queued"`
@@ -204,8 +204,8 @@ type WorkloadStatus struct {
 	Weight       float64 `json:"weight"`
 	// Longest is the longest response since the parameters came into force.
 	Longest float64 `json:"longest_seconds"`
-	// Connections and Memory (bytes) are what its clients have of their budgets, ConnectionsRefused
-	// counts connections beyond them.
+	// Connections and Memory (bytes) are the use of the workload's budgets. ConnectionsRefused
+	// counts connections above the budget.
 	Connections        int    `json:"connections"`
 	Memory             int    `json:"memory_bytes"`
 	ConnectionsRefused uint64 `json:"connections_refused"`

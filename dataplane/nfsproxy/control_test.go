@@ -191,7 +191,7 @@ func TestATraceKeepsWhatAWorkloadDidBeforeItWasTakenOut(t *testing.T) {
 	_ = c.Write(handle, 0, make([]byte, 4096))
 	one := parameters(`{"policy": "pm", "workloads": [{}]}`)
 	r.put(one)
-	_ = c.Write(handle, 0, make([]byte, 512)) // an unknown client's now
+	_ = c.Write(handle, 0, make([]byte, 512)) // now an unknown client's
 	if code, answer := r.ask("DELETE", "/trace", ""); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
@@ -207,7 +207,7 @@ func TestNothingIsLostOfAWorkloadThatIsTakenOutWhileTheDiskIsSlow(t *testing.T) 
 	if code, answer := r.ask("POST", "/trace?folder="+folder, ""); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
-	out, slow, err := os.Pipe() // the writer waits until it is read
+	out, slow, err := os.Pipe() // the writer blocks until the pipe is read
 	if err != nil {
 		t.Fatal(err)
 	}

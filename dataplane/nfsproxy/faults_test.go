@@ -13,7 +13,7 @@ import (
 	"hotbed/dataplane/testservers/memnfs"
 )
 
-// works checks that a client of the proxy is served.
+// works checks that the proxy serves a client.
 func (r *rig) works(host int) {
 	r.t.Helper()
 	c, root := r.client(host)
@@ -43,7 +43,7 @@ func TestAClientThatGoesMidRequest(t *testing.T) {
 	}
 	r.eventually("eight wait", func(s Status) bool { return s.Queued == 8 && s.Outstanding == 2 })
 	_ = conn.Close()
-	// What is at the server still takes its place there; what waited is forgotten.
+	// Calls at the server still occupy its depth; waiting calls are forgotten.
 	r.eventually("none wait", func(s Status) bool { return s.Queued == 0 })
 	if s := r.status(); s.Outstanding != 2 {
 		t.Errorf("%d are outstanding, want the 2 that the server works on", s.Outstanding)
@@ -138,7 +138,7 @@ func TestTheServerRestarts(t *testing.T) {
 	address := server.Address()
 	close(g.open)
 	server.Close()
-	// As with the server itself: connections end, and clients come again with what was not answered.
+	// As without a proxy: connections end, and clients reconnect and resend unanswered calls.
 	if !closed(conn) || !closed(other) {
 		t.Error("a connection is open though the server is gone")
 	}
@@ -202,7 +202,7 @@ func TestASlowClientHoldsUpNobodyElse(t *testing.T) {
 	}
 	r.proxy.do(func() {
 		for s := range r.proxy.sessions {
-			// The bound, and one call that was let in below it.
+			// The bound, plus one call that was admitted below it.
 			if used := s.reserved + s.client.Pending(); used > 1<<20+70_000 {
 				t.Errorf("a client has %d bytes", used)
 			}
@@ -211,7 +211,7 @@ func TestASlowClientHoldsUpNobodyElse(t *testing.T) {
 	if s := r.status(); s.Outstanding != 0 {
 		t.Errorf("%d calls are outstanding for a client that takes nothing", s.Outstanding)
 	}
-	// When it takes them after all, it gets them all.
+	// If the client takes the replies later, it gets all of them.
 	if _, bytes := replies(t, conn, calls); bytes < calls*65536 {
 		t.Errorf("%d bytes of replies", bytes)
 	}
@@ -229,7 +229,7 @@ func TestAServerThatNeverAnswersKeepsNoPlaces(t *testing.T) {
 	r.eventually("both went to the server", func(s Status) bool { return s.TimedOut >= 1 && s.Queued == 0 })
 	close(g.open)
 	replies(t, second, 1)
-	replies(t, first, 1) // late, but passed on
+	replies(t, first, 1) // late, but forwarded
 	r.eventually("none is outstanding", func(s Status) bool { return s.Outstanding == 0 })
 }
 
@@ -329,7 +329,7 @@ func TestAClientThatGoesWhileTheMountProtocolDoesNotAnswer(t *testing.T) {
 		return passed == 1
 	})
 	_ = conn.Close()
-	// The server never answers: the session must not stay for ever.
+	// The server never answers: the session must still end.
 	r.eventually("the session is gone", func(s Status) bool { return s.Clients == 0 })
 	close(open)
 }

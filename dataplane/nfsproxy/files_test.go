@@ -15,7 +15,7 @@ import (
 	"hotbed/dataplane/testservers/memnfs"
 )
 
-// load keeps reads in flight until it is told to stop.
+// load keeps reads in flight until stop is closed.
 func load(t *testing.T, c *nfsclient.Client, handle []byte, stop chan struct{}, all *sync.WaitGroup) {
 	for range 8 {
 		all.Go(func() {
@@ -181,13 +181,13 @@ func TestTokenBucketsHoldCallsUntilTheirTime(t *testing.T) {
 	handle := r.file("f", 65536)
 	held, free := r.raw(2), r.raw(3)
 	start := time.Now()
-	for i := range 10 { // each 1.00001 ms of the device
+	for i := range 10 { // each takes 1.00001 ms of the device
 		_, _ = held.Write(readCall(uint32(i), handle, 0, 1))
 	}
 	_, _ = free.Write(readCall(1, handle, 0, 1))
 	replies(t, free, 1)
 	replies(t, held, 10)
-	// The last passes when 8 ms have leaked at 0.05 a second.
+	// The last read passes once 8 ms have leaked at 0.05 a second.
 	if took := time.Since(start); took < 160*time.Millisecond {
 		t.Errorf("10 ms of work passed a bucket of 2 ms and 50 ms/s within %v", took)
 	}

@@ -24,8 +24,8 @@ import (
 
 const profile = `{"type": "storageConstant", "base": 0.001, "readBandwidth": 1e8, "writeBandwidth": 5e7}`
 
-// rig is a server in memory, a proxy before it, and the proxy's control socket. Clients of workload
-// "a" come from 127.0.0.2, of "b" from 127.0.0.3; all others are unknown.
+// rig is an in-memory server, a proxy in front of it, and the proxy's control socket. Clients of
+// workload "a" use 127.0.0.2, clients of "b" use 127.0.0.3; all others are unknown.
 type rig struct {
 	t       *testing.T
 	server  *memnfs.Server
@@ -52,7 +52,7 @@ func (b *syncedBuffer) String() string {
 	return b.text.String()
 }
 
-// newRig starts one; the parameters are JSON without the workloads' names and clients.
+// newRig starts a rig; the parameters are JSON without the workloads' names and clients.
 func newRig(t *testing.T, server *memnfs.Server, policy string, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, server: server, folder: t.TempDir()}
@@ -97,7 +97,7 @@ func newRig(t *testing.T, server *memnfs.Server, policy string, change ...func(*
 	return r
 }
 
-// balanced checks that each workload's budget is what its sessions have. Call it on the proxy's thread.
+// balanced checks each workload's budget against its sessions. It must run on the proxy's thread.
 func (r *rig) balanced() {
 	want := make([]budget, len(r.proxy.workloads))
 	for s := range r.proxy.sessions {
@@ -163,7 +163,7 @@ func (r *rig) raw(host int) net.Conn {
 	return conn
 }
 
-// file makes a file of so many bytes on the server, directly.
+// file creates a file of the given size directly on the server.
 func (r *rig) file(name string, size int) []byte {
 	r.t.Helper()
 	c, err := nfsclient.Dial(r.server.Address(), netip.Addr{})
@@ -185,7 +185,7 @@ func (r *rig) file(name string, size int) []byte {
 	return handle
 }
 
-// readCall is a whole record that asks for bytes of a file.
+// readCall returns a whole record that reads bytes of a file.
 func readCall(xid uint32, handle []byte, offset, count int) []byte {
 	e := sunrpc.AppendCall(nil, xid, nfs3.Program, nfs3.Version, nfs3.ProcRead)
 	e.Opaque(handle)
@@ -195,7 +195,7 @@ func readCall(xid uint32, handle []byte, offset, count int) []byte {
 	return e.Bytes
 }
 
-// replies reads so many replies and returns their xids and how long they were.
+// replies reads the given number of replies and returns their xids and total length.
 func replies(t *testing.T, conn net.Conn, count int) (xids []uint32, bytes int) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
@@ -225,7 +225,7 @@ func replies(t *testing.T, conn net.Conn, count int) (xids []uint32, bytes int) 
 	return xids, bytes
 }
 
-// closed says whether the other side closes a connection.
+// closed returns true if the peer closes a connection.
 func closed(conn net.Conn) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	_, err := io.Copy(io.Discard, conn)
@@ -239,7 +239,7 @@ func (r *rig) status() Status {
 	return s
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func (r *rig) eventually(what string, so func(Status) bool) {
 	r.t.Helper()
 	for range 6000 {
@@ -251,7 +251,7 @@ func (r *rig) eventually(what string, so func(Status) bool) {
 	r.t.Fatalf("it never came that %s; now %+v", what, r.status())
 }
 
-// ask makes a request on the control socket.
+// ask sends a request to the control socket.
 func (r *rig) ask(method, path, body string) (int, string) {
 	r.t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -274,7 +274,7 @@ func (r *rig) ask(method, path, body string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// put changes the parameters by the control socket.
+// put changes the parameters through the control socket.
 func (r *rig) put(p Parameters) {
 	r.t.Helper()
 	text, err := json.Marshal(p)
@@ -286,7 +286,7 @@ func (r *rig) put(p Parameters) {
 	}
 }
 
-// gate holds calls at the server back until it is opened.
+// gate holds back calls at the server until it is opened.
 type gate struct {
 	mutex sync.Mutex
 	open  chan struct{}
@@ -295,7 +295,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{open: make(chan struct{})} }
 
-// delay is what a server's Delay is set to; only reads and writes are held back.
+// delay is a value for the server's Delay; it holds back only reads and writes.
 func (g *gate) delay(c sunrpc.Call) time.Duration {
 	if c.Program == nfs3.Program && (c.Procedure == nfs3.ProcRead || c.Procedure == nfs3.ProcWrite) {
 		g.mutex.Lock()

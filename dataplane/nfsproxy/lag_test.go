@@ -12,8 +12,8 @@ import (
 	"hotbed/dataplane/testservers/memnfs"
 )
 
-// slowly is a server whose reads take longer than the profile says (1 ms and a little), the first of
-// them until `first` is closed.
+// slowly returns a server with reads that take longer than the profile says (1 ms and a little).
+// The first read takes until `first` is closed.
 func slowly(took time.Duration, first chan struct{}) *memnfs.Server {
 	var once sync.Once
 	return &memnfs.Server{Hold: func(c sunrpc.Call) (hold <-chan struct{}) {
@@ -61,7 +61,7 @@ func TestAResponseIsNoLongerThanItsBoundWithTheLagThatWasMeasured(t *testing.T) 
 				bound, s.Service.Lag)
 		}
 	}
-	// Every call but the first took 2 ms more than it was charged.
+	// Every call except the first took 2 ms more than its charge.
 	if least := float64(2*count-1) * 1.9e-3; s.Service.Busy-s.Service.Charged < least {
 		t.Errorf("%+v: the server's turns were not %g s longer than its charges", s.Service, least)
 	}

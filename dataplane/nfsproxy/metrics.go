@@ -9,19 +9,19 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 )
 
-// counts are the proxy's own, since it started.
+// counts are the proxy's own counts since its start.
 type counts struct {
 	accepted, refused           uint64 // connections
-	idle, unfinished            uint64 // connections closed because nothing came, or no whole call
+	idle, unfinished            uint64 // connections closed: inactive, or call incomplete
 	broken, lost                uint64 // connections that a client reset; that the server ended
-	malformed                   uint64 // connections closed because the client spoke no RPC
+	malformed                   uint64 // connections closed because the client sent no valid RPC
 	passed                      uint64 // calls of other programs
-	abandoned                   uint64 // calls whose connection was gone
+	abandoned                   uint64 // calls of lost connections
 	timedOut, unmatched, paused uint64
 	traceRowsLost               uint64
 }
 
-// bounds of the histograms: firstBound, then always twice as much.
+// The histograms' bounds start at firstBound and double.
 const (
 	firstBound = 100 * time.Microsecond
 	boundCount = 18 // up to 13 s
@@ -42,7 +42,7 @@ func (h *histogram) add(d time.Duration) {
 	h.sum += d
 }
 
-// workloadCounts are a workload's, by kind of call.
+// workloadCounts are a workload's counts, by kind of call.
 type workloadCounts struct {
 	requests [3]uint64
 	bytes    [3]uint64
@@ -50,7 +50,7 @@ type workloadCounts struct {
 	response histogram     // from arrival to the end of the reply
 	server   histogram     // the part of it at the server
 	longest  time.Duration // response, since the parameters came into force
-	refused  uint64        // connections beyond those that it may have
+	refused  uint64        // connections above the limit
 }
 
 func (c *workloadCounts) done(kind nfs3.Kind, size int, response, server time.Duration) {
@@ -93,7 +93,7 @@ func (p *page) histogram(name, labels string, h *histogram) {
 
 var kinds = []string{nfs3.Other: "other", nfs3.Read: "read", nfs3.Write: "write"}
 
-// metrics writes a page. Call it on the proxy's thread.
+// metrics writes a page. It must run on the proxy's thread.
 func (p *Proxy) metrics() []byte {
 	var out page
 	c := &p.counts

@@ -12,7 +12,7 @@ import (
 	"hotbed/dataplane/internal/reactor"
 )
 
-// workload is what the proxy keeps of a workload beside the enforcer.
+// workload is the proxy's state of a workload, in addition to the enforcer's.
 type workload struct {
 	name      string
 	estimator *estimator.Estimator
@@ -22,7 +22,7 @@ type workload struct {
 	budget    budget
 }
 
-// Proxy is a running proxy. All of it belongs to one thread; others ask it with do.
+// Proxy is a running proxy. One thread owns it; other threads use do.
 type Proxy struct {
 	config     Config
 	profile    *estimator.Profile
@@ -32,11 +32,11 @@ type Proxy struct {
 	parameters Parameters
 	clients    clients
 	enforcer   *enforcer.Enforcer
-	workloads  []*workload // those of the parameters, then that of unknown clients
+	workloads  []*workload // the parameters' workloads, then that of unknown clients
 	sessions   map[*session]bool
 	turns      turns      // since the parameters came into force
-	dirty      []*session // with calls that are to be sent to the server
-	owing      []*session // with replies that are to be sent to the client
+	dirty      []*session // with calls to send to the server
+	owing      []*session // with replies to send to the client
 	pool       pool
 	scratch    []byte
 	now        time.Duration
@@ -46,18 +46,18 @@ type Proxy struct {
 	places      int         // connections that each workload may have
 	relieved    []*workload // with memory again, and sessions that wait for it
 	counts      counts
-	recording   time.Duration // since when traces are recorded, 0 for not at all
+	recording   time.Duration // start of trace recording, 0 if not recording
 	traceFolder string
 	traces      *traceWriter
-	dismissed   []chunk       // of workloads that were taken out while traces are recorded
-	ended       chan struct{} // closed when Run has
+	dismissed   []chunk       // of workloads removed during recording
+	ended       chan struct{} // closed when Run has ended
 }
 
-// scratchBytes is how much of the server's replies is read at once: as much as is sent on in a turn
-// (atOnce of the reactor), so that reading takes the thread no longer than sending.
+// scratchBytes is how much of the server's replies is read at once. It equals the reactor's atOnce,
+// so that reading occupies the thread no longer than sending.
 const scratchBytes = 128 << 10
 
-// New opens the sockets of a proxy; messages go to logger, one a line.
+// New opens a proxy's sockets; messages go to logger, one per line.
 func New(c Config, logger io.Writer) (*Proxy, error) {
 	profile, err := estimator.Load(c.Profile)
 	if err != nil {
@@ -93,7 +93,7 @@ func New(c Config, logger io.Writer) (*Proxy, error) {
 	return p, nil
 }
 
-// Addresses are where it listens: for NFS, then for the mount protocol.
+// Addresses returns the listening addresses: NFS, then the mount protocol.
 func (p *Proxy) Addresses() []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, listener := range p.listeners {
@@ -179,7 +179,7 @@ func (p *Proxy) apply(given Parameters) error {
 	return nil
 }
 
-// dispatch sends what the enforcer lets go.
+// dispatch sends the calls that the enforcer releases.
 func (p *Proxy) dispatch() {
 	for {
 		request, wake := p.enforcer.Next(p.now)
@@ -195,7 +195,7 @@ func (p *Proxy) dispatch() {
 	}
 }
 
-// send hands a call's bytes to the connection to the server.
+// send passes a call's bytes to the connection to the server.
 func (p *Proxy) send(c *call) {
 	c.sentAt = p.now
 	s := c.session
@@ -207,7 +207,7 @@ func (p *Proxy) send(c *call) {
 	}
 }
 
-// answered is called when a call's reply has come.
+// answered is called when a call's reply has arrived.
 func (p *Proxy) answered(c *call) {
 	if c.queued {
 		p.outstanding.remove(c)
@@ -221,7 +221,7 @@ func (p *Proxy) answered(c *call) {
 
 // flush sends what was queued in this round, and sets the alarm.
 func (p *Proxy) flush() {
-	for i := 0; i < len(p.dirty); i++ { // losing one may make others dirty
+	for i := 0; i < len(p.dirty); i++ { // losing a session may make others dirty
 		s := p.dirty[i]
 		s.dirty = false
 		if s.closed {
@@ -240,7 +240,7 @@ func (p *Proxy) flush() {
 	p.loop.WakeAt(p.wake)
 }
 
-// owe notes that a session has something for its client.
+// owe records that a session has bytes for its client.
 func (p *Proxy) owe(s *session) {
 	if !s.owes {
 		s.owes = true
@@ -248,7 +248,7 @@ func (p *Proxy) owe(s *session) {
 	}
 }
 
-// reply sends clients what is theirs.
+// reply sends replies to clients, but holds back an incomplete reply of up to mostKept bytes.
 func (p *Proxy) reply() {
 	partial := p.owing[:0]
 	for _, s := range p.owing {
@@ -264,7 +264,7 @@ func (p *Proxy) reply() {
 	p.owing = partial
 }
 
-// tick looks after what has waited too long.
+// tick handles expired waits.
 func (p *Proxy) tick() {
 	p.clock()
 	for _, listener := range p.listeners {
@@ -298,7 +298,7 @@ func (p *Proxy) tick() {
 	}
 }
 
-// do has the proxy's thread call f and waits for it; once Run has ended f may not be called.
+// do makes the proxy's thread call f and waits for it; after Run has ended, f may not be called.
 func (p *Proxy) do(f func()) {
 	done := make(chan struct{})
 	p.loop.Do(func() {

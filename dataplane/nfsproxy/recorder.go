@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// recorder keeps rows of a workload's trace until there are enough to write: the format "plain" of
-// docs/prioritymeister.md, with offsets.
+// recorder buffers rows of a workload's trace until there are enough to write. They have the format
+// "plain" of docs/prioritymeister.md, with offsets.
 type recorder struct {
 	rows []byte
 	n    uint64
@@ -21,7 +21,7 @@ type recorder struct {
 
 const recorderBytes = 64 << 10
 
-// row notes a request that came at a time since recording began.
+// row records a request that arrived at a time since recording began.
 func (r *recorder) row(at time.Duration, read bool, size, offset int64) {
 	r.rows = strconv.AppendInt(r.rows, int64(at), 10)
 	r.rows = append(r.rows, ',')
@@ -36,7 +36,7 @@ func (r *recorder) row(at time.Duration, read bool, size, offset int64) {
 	r.n++
 }
 
-// flush hands the rows to the writer and says how many were lost because it is behind.
+// flush passes the rows to the writer and returns how many were lost because the writer is behind.
 func (r *recorder) flush(to *traceWriter) (lost uint64) {
 	if r == nil || r.n == 0 {
 		return 0
@@ -86,7 +86,7 @@ func newTraceWriter() *traceWriter {
 	return w
 }
 
-// fail keeps what went wrong first: on a full disk every further chunk would say the same again.
+// fail keeps the first error: on a full disk every further chunk would give the same one.
 func (w *traceWriter) fail(err error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -95,8 +95,8 @@ func (w *traceWriter) fail(err error) {
 	}
 }
 
-// startRecording begins a trace for each workload in a folder. Files that are there are not
-// overwritten. Call it on the proxy's thread.
+// startRecording begins a trace for each workload in a folder, without overwriting files. It must
+// run on the proxy's thread.
 func (p *Proxy) startRecording(folder string) error {
 	if p.traces != nil {
 		return fmt.Errorf("traces are being recorded already, in %s; stop that first", p.traceFolder)
@@ -112,7 +112,7 @@ func (p *Proxy) startRecording(folder string) error {
 	return nil
 }
 
-// record lets workloads that came since record too.
+// record starts recording for workloads that were added later.
 func (p *Proxy) record() {
 	if p.traces == nil {
 		return
@@ -126,8 +126,8 @@ func (p *Proxy) record() {
 	}
 }
 
-// dismiss keeps what a workload that is no longer in the parameters has recorded until recording ends,
-// when files are closed. One of its name that comes again does not record: its file is there.
+// dismiss keeps the rows of a removed workload until recording ends, when files are closed. A later
+// workload of the same name does not record, because its file exists.
 func (p *Proxy) dismiss(w *workload) {
 	if w.recorder == nil {
 		return
@@ -159,8 +159,8 @@ func (p *Proxy) forgetRecorders() {
 	}
 }
 
-// detachRecording ends recording. What it returns writes what is left and says whether all of it
-// could be written; it may wait for the disk.
+// detachRecording ends recording. The returned function writes the rest and returns an error if
+// rows were not written; it may wait for the disk.
 func (p *Proxy) detachRecording() (finish func() error) {
 	w := p.traces
 	if w == nil {

@@ -13,7 +13,7 @@ import (
 	"hotbed/dataplane/testservers/memnfs"
 )
 
-// by gives what the server of these tests does with each of its connections.
+// by returns a configuration in which the server handles its connections with serve.
 func by(t *testing.T, serve func(server net.Conn)) func(*Config) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func by(t *testing.T, serve func(server net.Conn)) func(*Config) {
 	return func(c *Config) { c.NFS.Server = listener.Addr().String() }
 }
 
-// replyOf is a whole one of so many bytes to a call with xid 1.
+// replyOf returns a whole reply of the given size to the call with xid 1.
 func replyOf(size int) []byte {
 	record := make([]byte, 4+size)
 	binary.BigEndian.PutUint32(record, 1<<31|uint32(size))
@@ -89,7 +89,7 @@ func TestAWholeReplyDoesNotWaitForTheNextOnesEnd(t *testing.T) {
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`, by(t, func(server net.Conn) {
 		if called(server) == nil {
 			next := replyOf(5000)
-			_, _ = server.Write(append(replyOf(1000), next[:500]...)) // and never the rest
+			_, _ = server.Write(append(replyOf(1000), next[:500]...)) // the rest never follows
 		}
 	}))
 	conn := r.raw(2)
@@ -106,7 +106,7 @@ func TestALargeReplyIsNotKeptWhole(t *testing.T) {
 	record := replyOf(mostKept + 1<<20)
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 1}`, by(t, func(server net.Conn) {
 		if called(server) == nil {
-			_, _ = server.Write(record[:mostKept+1000]) // and never the rest
+			_, _ = server.Write(record[:mostKept+1000]) // the rest never follows
 		}
 	}))
 	conn := r.raw(2)

@@ -13,8 +13,8 @@ import (
 	"hotbed/dataplane/internal/sunrpc"
 )
 
-// session is a client's connection and the connection to the server that belongs to it. With one for
-// each, replies find their way by the connection that they come on, and xids need no rewriting.
+// session is a client's connection with its own connection to the server. So a reply's connection
+// identifies its client, and xids need no rewriting.
 type session struct {
 	proxy    *Proxy
 	from     netip.AddrPort
@@ -25,25 +25,25 @@ type session struct {
 	replies  sunrpc.Follower
 	pending  map[uint32]*call // by xid: waiting or at the server
 	waiting  calls            // not sent to the server
-	ended    func(xid uint32) // replied, as a value
-	reserved int              // bytes of the client's memory that are spoken for
+	ended    func(xid uint32) // the method replied, as a value
+	reserved int              // bytes of the client's memory that are reserved
 	held     int              // of the budget: reserved, and replies not taken
-	granted  int              // of the budget: memory for a record that is arriving
-	began    time.Duration    // when the record that is arriving began, or the connection; 0 for none
-	active   time.Duration    // when the client sent or took a byte
+	granted  int              // of the budget: memory for an arriving record
+	began    time.Duration    // start of the arriving record or the connection; 0 for none
+	active   time.Duration    // when the client last sent or took a byte
 	taken    uint64           // bytes that it had taken then
-	ready    bool             // the server's connection is there
+	ready    bool             // the server's connection is established
 	paused   bool             // no more calls are taken for now
-	listed   bool             // in the list of its workload's that wait for memory
-	gone     bool             // the client is
+	listed   bool             // in its workload's list of sessions that wait for memory
+	gone     bool             // the client has gone
 	goneAt   time.Duration
 	closed   bool
-	dirty    bool // in the proxy's list of those with something to send
-	owes     bool // in the proxy's list of those with something for the client
-	whole    bool // a reply that is whole is part of it, which does not wait for the next one's end
+	dirty    bool // in the proxy's list of sessions with calls to send
+	owes     bool // in the proxy's list of sessions with replies to send
+	whole    bool // buffered replies include a complete one: send before the next one's end
 }
 
-// accept takes a new client in.
+// accept adds a new client.
 func (p *Proxy) accept(fd int, from netip.AddrPort, server netip.AddrPort) {
 	workload, known := p.clients.of(from.Addr())
 	if !known {
@@ -67,7 +67,7 @@ func (p *Proxy) accept(fd int, from netip.AddrPort, server netip.AddrPort) {
 		reader: sunrpc.Reader{Most: p.config.maxRecord}}
 	s.ended = s.replied
 	var err error
-	// Nothing is read from the client before the server is there.
+	// Nothing is read from the client before the server is connected.
 	if s.client, err = reactor.NewConn(p.loop, fd, 0, clientSide{s}); err != nil {
 		_ = unix.Close(fd)
 		return
@@ -83,7 +83,7 @@ func (p *Proxy) accept(fd int, from netip.AddrPort, server netip.AddrPort) {
 type clientSide struct{ *session }
 type serverSide struct{ *session }
 
-// Ready is called when the client sent something, can take more, or is gone.
+// Ready is called when the client sent bytes, can take more, or has gone.
 func (c clientSide) Ready(events uint32) {
 	s := c.session
 	if events&reactor.Writable != 0 {
@@ -96,7 +96,7 @@ func (c clientSide) Ready(events uint32) {
 	}
 }
 
-// Ready is called when the server answered, can take more, is there, or is gone.
+// Ready is called when the server answered, can take more, is connected, or has gone.
 func (c serverSide) Ready(events uint32) {
 	s := c.session
 	if s.closed {
@@ -135,7 +135,7 @@ func (s *session) receive() {
 	s.take()
 }
 
-// take lets calls in that have been read, as far as there is memory for them.
+// take admits calls that have been read, as far as there is memory for them.
 func (s *session) take() {
 	p := s.proxy
 	for !s.gone && !s.closed {
@@ -159,7 +159,7 @@ func (s *session) take() {
 			return
 		}
 		if err != nil {
-			continue // a reply to a call that nobody made
+			continue // a reply without a call
 		}
 		c := p.pool.call()
 		c.session, c.bytes = s, marked
@@ -168,11 +168,11 @@ func (s *session) take() {
 	}
 }
 
-// mostTwins is how many calls of a connection may have one xid. A client that repeats itself has two or
-// three; to find the one that a reply belongs to takes time for each.
+// mostTwins bounds the calls of a connection with the same xid. A client that retransmits has two
+// or three; matching a reply takes time for each.
 const mostTwins = 16
 
-// admit queues a call, or passes it on at once.
+// admit queues a call or forwards it at once.
 func (s *session) admit(c *call) {
 	p := s.proxy
 	twins := 0
@@ -201,7 +201,7 @@ func (s *session) admit(c *call) {
 	}
 }
 
-// pause leaves further calls where they are: the client's own connection fills up.
+// pause leaves further calls unread: the client's own connection fills up.
 func (s *session) pause() {
 	if !s.paused {
 		s.paused = true
@@ -211,7 +211,7 @@ func (s *session) pause() {
 	s.list()
 }
 
-// resume takes calls again when there is memory.
+// resume takes calls again once there is memory.
 func (s *session) resume() {
 	if s.closed || s.gone {
 		return
@@ -222,7 +222,7 @@ func (s *session) resume() {
 	}
 	if s.paused && !s.full() && !s.lacks() {
 		s.paused = false
-		if s.began > 0 { // it was not read on
+		if s.began > 0 { // it was not read during the pause
 			s.began = s.proxy.now
 		}
 		s.client.Wait(true)
@@ -230,13 +230,13 @@ func (s *session) resume() {
 	}
 }
 
-// mostKept is how much of a reply waits for the rest of it: a whole one of 1 MiB, the largest that NFS
-// clients ask for, and the next one behind it. A longer one is passed on as it comes.
+// mostKept is the most of an incomplete reply that is kept: a whole reply of 1 MiB, the largest
+// that NFS clients ask for, and the next one after it. A longer reply is forwarded as it arrives.
 const mostKept = 2 << 20
 
-// answer reads what the server sends and has it passed on as it is, when the reply is whole and the
-// server has its next call: to send a megabyte takes the proxy's thread a while, and meanwhile
-// neither is the reply's end noticed nor the server at work.
+// answer reads the server's bytes and forwards them unchanged, after the reply is complete and the
+// server has its next call. Sending a megabyte occupies the thread, which would notice the reply's
+// end late and leave the server idle meanwhile.
 func (s *session) answer() {
 	p := s.proxy
 	n, err := s.server.Read(p.scratch)
@@ -273,7 +273,7 @@ func (s *session) answer() {
 func (s *session) replied(xid uint32) {
 	s.whole = true
 	c := s.pending[xid]
-	// Of calls with one xid the one that was sent first is answered.
+	// Among calls with the same xid, the one sent first is answered.
 	var sent *call
 	for ; c != nil; c = c.twin {
 		if c.sentAt > 0 {
@@ -288,22 +288,22 @@ func (s *session) replied(xid uint32) {
 	s.proxy.answered(sent)
 }
 
-// forget gives back what a call held. It is in no list any more.
+// forget gives back what a call held. The call is in no list any more.
 func (s *session) forget(c *call) {
 	s.reserved -= c.reserve
 	s.account()
 	s.proxy.pool.free(c)
 }
 
-// refuse ends a session whose client does not speak RPC.
+// refuse ends a session with a client that sends no valid RPC.
 func (s *session) refuse(err error) {
 	s.proxy.counts.malformed++
 	s.proxy.log("client %s: %v; the connection is closed", s.from, err)
 	s.leave(err)
 }
 
-// leave is called when the client is gone. What it has waiting is forgotten; what is at the server
-// stays outstanding until the server has answered, for the device works on it.
+// leave is called when the client has gone. Waiting calls are forgotten. Calls at the server stay
+// outstanding until the server has answered, because the device works on them.
 func (s *session) leave(err error) {
 	if s.gone || s.closed {
 		return
@@ -334,7 +334,7 @@ func (s *session) forgetWaiting() {
 	}
 }
 
-// drop takes a call out of those that pend.
+// drop removes a call from the pending ones.
 func (s *session) drop(c *call) {
 	at := s.pending[c.xid]
 	if at == c {
@@ -353,8 +353,8 @@ func (s *session) drop(c *call) {
 	}
 }
 
-// lose is called when the server's connection is gone: the client's is closed too, and the client
-// connects and sends its calls again, as it does when it talks to the server itself.
+// lose is called when the server's connection is lost. The client's connection is closed too. The
+// client then reconnects and resends its calls, as it does without a proxy.
 func (s *session) lose(err error) {
 	if s.closed {
 		return
@@ -373,7 +373,7 @@ func (s *session) lose(err error) {
 	p.dispatch()
 }
 
-// end closes what is left. Calls at the server no longer count.
+// end closes the rest. Calls at the server no longer count.
 func (s *session) end() {
 	s.closed = true
 	p := s.proxy
@@ -402,7 +402,7 @@ func (s *session) end() {
 	delete(p.sessions, s)
 }
 
-// reclassify finds the workload of the session anew.
+// reclassify determines the session's workload again.
 func (s *session) reclassify() {
 	workload, known := s.proxy.clients.of(s.from.Addr())
 	if !known {

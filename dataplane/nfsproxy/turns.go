@@ -7,9 +7,9 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 )
 
-// turns adds up, by kind and size, how long requests were the server's (enforcer.Service): what they
-// are to be charged where a profile is made of what is seen here. Sizes up to the same power of two
-// are one.
+// turns sums, by kind and size, how long the server worked on requests (enforcer.Service). A
+// profile made from these measurements should charge the same. Sizes up to the same power of two
+// share a class.
 type turns [2][sizeClasses]struct {
 	calls uint64
 	spent time.Duration
@@ -35,8 +35,7 @@ func kindRow(kind nfs3.Kind) int {
 	return 0
 }
 
-// TurnStatus tells what requests of one kind took that were at most so large, and more than half of
-// it.
+// TurnStatus gives the time of requests of one kind with sizes in (Most/2, Most].
 type TurnStatus struct {
 	Kind    string  `json:"kind"`
 	Most    int     `json:"most_bytes"`

@@ -10,7 +10,7 @@ import (
 	"hotbed/dataplane/enforcer"
 )
 
-// BenchmarkQueue is one device behind an enforcer, its customers read from a trace.
+// BenchmarkQueue is one device behind an enforcer, with customers read from a trace.
 func BenchmarkQueue(b *testing.B) {
 	for _, policy := range []enforcer.Policy{enforcer.None, enforcer.PM} {
 		b.Run(string(policy), func(b *testing.B) {
@@ -33,7 +33,7 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkListed is the same without reading.
+// BenchmarkListed is BenchmarkQueue without reading.
 func BenchmarkListed(b *testing.B) {
 	trace := poisson(1, b.N, 12500*us, 10000*us)
 	s := one(enforcer.None, "w")
@@ -42,7 +42,7 @@ func BenchmarkListed(b *testing.B) {
 	b.ReportMetric(r.CPU/float64(b.N)*1e9, "cpu-ns/op")
 }
 
-// BenchmarkReplies is the way of 64 KiB through two links there and two back.
+// BenchmarkReplies sends 64 KiB through two links each way.
 func BenchmarkReplies(b *testing.B) {
 	s := connected(one(enforcer.PM, "w"), 125e6, enforcer.PM)
 	trace := poisson(1, b.N, 1000*us, 0)

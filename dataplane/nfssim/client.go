@@ -12,14 +12,14 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// hop is a link that a workload's frames pass, and which of the link's flows they are.
+// hop is a link on a workload's way, and the workload's flow on the link.
 type hop struct {
 	link *queue
 	flow int
 }
 
-// client replays a trace: open loop, every request at its own time whatever has been answered (5.1),
-// or closed loop, as many in flight as its workload says.
+// client replays a trace: open loop, every request at its own time independent of replies (5.1), or
+// closed loop, with as many requests in flight as its workload says.
 type client struct {
 	spec    Workload
 	trace   traces.Trace
@@ -31,7 +31,7 @@ type client struct {
 	real    *estimator.Estimator
 	network estimator.NetworkCost
 	until   time.Duration // no arrivals from then on
-	length  time.Duration // of its replay as far as it is known beforehand
+	length  time.Duration // of its replay, as far as known in advance
 	half    time.Duration
 
 	flying   int
@@ -55,7 +55,7 @@ type request struct {
 	next             *request
 }
 
-// frame is a piece of a request's message, or of its reply.
+// frame is a piece of a request's message or of its reply.
 type frame struct {
 	enforcer.Request
 	of   *request
@@ -64,7 +64,7 @@ type frame struct {
 	next *frame
 }
 
-// run is a simulation that is under way.
+// run is a simulation in progress.
 type run struct {
 	scenario Scenario
 	kernel   *sim.Kernel
@@ -88,7 +88,7 @@ func (s *run) fail(c *client, err error) {
 	s.kernel.Halt()
 }
 
-// arrival makes the open-loop clients' arrivals; its argument is the client.
+// arrival handles the open-loop clients' arrivals; its argument is the client.
 type arrival run
 
 func (e *arrival) Handle(k *sim.Kernel, arg uint64) {
@@ -133,7 +133,7 @@ func (s *run) refill(k *sim.Kernel, c *client) {
 	}
 }
 
-// issue sends a request, and says whether it could.
+// issue sends a request and returns false if it failed.
 func (s *run) issue(k *sim.Kernel, c *client, t traces.Request) bool {
 	if t.Offset < 0 && c.device.needsOffsets() {
 		s.fail(c, errOffset)
@@ -183,7 +183,7 @@ func (s *run) send(k *sim.Kernel, r *request, way []hop, bytes float64) {
 	first.link.pump(k)
 }
 
-// onward is called when a frame has crossed a link: all of it is there before it goes on.
+// onward is called when a frame has crossed a link: a link forwards only complete frames.
 func (s *run) onward(k *sim.Kernel, q *enforcer.Request, _ time.Duration) {
 	f := q.Data.(*frame)
 	r := f.of
@@ -208,7 +208,7 @@ func (s *run) onward(k *sim.Kernel, q *enforcer.Request, _ time.Duration) {
 	}
 }
 
-// reach is called when all of a request has come to its server.
+// reach is called when a whole request has arrived at its server.
 func (s *run) reach(k *sim.Kernel, r *request) {
 	c, now := r.client, k.Now()
 	if len(c.in) > 0 {
@@ -235,7 +235,7 @@ func (s *run) served(k *sim.Kernel, q *enforcer.Request, took time.Duration) {
 	s.send(k, r, c.out, c.network.Out(r.read, r.size))
 }
 
-// answered is called when all of a reply has come to the client.
+// answered is called when a whole reply has arrived at the client.
 func (s *run) answered(k *sim.Kernel, r *request) {
 	c, now := r.client, k.Now()
 	if len(c.out) > 0 {

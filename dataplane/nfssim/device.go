@@ -12,8 +12,8 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// device is a storage device behind its enforcer. What the enforcer charges and what the device takes
-// come from two profiles, which may be the same (the paper's estimator is right) or not (section 6.5).
+// device is a storage device behind its enforcer. The enforcer's charges and the device's times use
+// two profiles. They may be the same (the paper's estimator is right) or not (section 6.5).
 type device struct {
 	*queue
 	spec    Device
@@ -23,7 +23,7 @@ type device struct {
 	disk    *service.Model
 	at      int64 // head of the disk
 	heads   map[*client]int64
-	same    bool // what is charged is what it takes
+	same    bool // charges equal the device's times
 	noise   sim.LogNormal
 	random  *sim.Stream
 }
@@ -57,13 +57,13 @@ func newDevice(spec Device, profiles map[string]*estimator.Profile, seed uint64)
 	return d, nil
 }
 
-// needsOffsets says whether requests must tell where they go.
+// needsOffsets returns true if requests must have offsets.
 func (d *device) needsOffsets() bool {
 	return d.charged.NeedsOffsets() || d.real != nil && d.real.NeedsOffsets()
 }
 
-// charge sets what the enforcer is told a request costs, in the order in which a workload's requests
-// come, and what the device will take where that goes by the workload's own stream.
+// charge sets the cost that the enforcer charges, in the order of a workload's requests. It also
+// sets the device's time if that time depends only on the workload's own stream.
 func (d *device) charge(r *request) {
 	c := r.client
 	r.Cost = c.charge.Work(r.read, r.offset, r.size) / d.spec.Charged.Speed
@@ -74,7 +74,7 @@ func (d *device) charge(r *request) {
 	}
 }
 
-// takes is what a request that is served next takes.
+// takes returns the service time (s) of the request that is served next.
 func (d *device) takes(q *enforcer.Request) float64 {
 	r := q.Data.(*request)
 	switch {
@@ -90,8 +90,8 @@ func (d *device) takes(q *enforcer.Request) float64 {
 	return r.real
 }
 
-// onDisk is what the disk of package service takes. A trace's offsets are folded into it; a request
-// without one goes anywhere.
+// onDisk returns the service time on the disk of package service. A trace's offset is wrapped into
+// the disk; a request without an offset gets a random one.
 func (d *device) onDisk(r *request) time.Duration {
 	n := min(r.size, d.disk.Size)
 	var to int64
@@ -109,7 +109,7 @@ func (d *device) onDisk(r *request) time.Duration {
 	return d.disk.Service(from, to, n)
 }
 
-// parseProfiles reads the profiles of a scenario.
+// parseProfiles parses the profiles of a scenario.
 func parseProfiles(texts map[string]json.RawMessage) (map[string]*estimator.Profile, error) {
 	found := map[string]*estimator.Profile{}
 	for name, text := range texts {
@@ -122,5 +122,5 @@ func parseProfiles(texts map[string]json.RawMessage) (map[string]*estimator.Prof
 	return found, nil
 }
 
-// nanoseconds reads seconds.
+// nanoseconds converts seconds to a duration.
 func nanoseconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }

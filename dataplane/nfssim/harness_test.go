@@ -16,7 +16,7 @@ const (
 	ms = time.Millisecond
 )
 
-// perByte is a device to which a byte is a nanosecond of work.
+// perByte is the profile of a device with one nanosecond of work per byte.
 const perByte = `{"type": "storageConstant", "base": 0, "readBandwidth": 1e9, "writeBandwidth": 1e9}`
 
 // listed opens traces by the names of workloads.
@@ -24,12 +24,12 @@ type listed map[string][]traces.Request
 
 func (l listed) open(w Workload) (traces.Trace, error) { return traces.Listed(l[w.Name]), nil }
 
-// at is a read of so much work at some time.
+// at returns a read with the given work at the given time.
 func at(when, work time.Duration) traces.Request {
 	return traces.Request{At: when, Size: int64(work), Read: true}
 }
 
-// one is a scenario of one device, s:d, without a network. Priorities are those of the order.
+// one returns a scenario with one device, s:d, and no network. Priorities follow the order.
 func one(policy enforcer.Policy, names ...string) Scenario {
 	s := Scenario{Schema: Schema, Seed: 1, Frame: 1538,
 		Profiles: map[string]json.RawMessage{"p": json.RawMessage(perByte)},
@@ -44,7 +44,7 @@ func one(policy enforcer.Policy, names ...string) Scenario {
 	return s
 }
 
-// connected adds links of a rate: every workload's client has one, all share the server's.
+// connected adds links of a rate: one per workload's client, and a shared one at the server.
 func connected(s Scenario, rate float64, policy enforcer.Policy) Scenario {
 	links := map[string]*Link{}
 	var names []string
@@ -78,7 +78,7 @@ func mustRun(t testing.TB, s Scenario, l listed) *Result {
 	return r
 }
 
-// longest is the longest latency of each workload.
+// longest returns the longest latency of each workload.
 func longest(r *Result) map[string]time.Duration {
 	found := map[string]time.Duration{}
 	for _, w := range r.Workloads {
@@ -87,7 +87,7 @@ func longest(r *Result) map[string]time.Duration {
 	return found
 }
 
-// poisson is a trace of exponential gaps and works.
+// poisson returns a trace with exponential gaps and works.
 func poisson(seed uint64, count int, gap, work time.Duration) []traces.Request {
 	random := rand.New(rand.NewPCG(seed, 1))
 	made := make([]traces.Request, count)
@@ -100,7 +100,7 @@ func poisson(seed uint64, count int, gap, work time.Duration) []traces.Request {
 	return made
 }
 
-// text is a result as JSON, without how long it took.
+// text returns a result as JSON, without the run time.
 func text(t *testing.T, r *Result) string {
 	t.Helper()
 	told := *r

@@ -9,8 +9,8 @@ import (
 	"hotbed/dataplane/internal/traces"
 )
 
-// Strict priority interrupts no frame, and nothing else: a small message waits for one frame of a large
-// one at every link that they share, in the order of arrival for all that is left of it.
+// TestASmallMessageOvertakesALargeOne except for one frame at each shared link: strict priority
+// interrupts no frame. In the order of arrival it waits for the large message's whole rest.
 func TestASmallMessageOvertakesALargeOne(t *testing.T) {
 	const frame = 12304 // ns, of 1538 bytes at a gigabit
 	jobs := listed{
@@ -19,7 +19,7 @@ func TestASmallMessageOvertakesALargeOne(t *testing.T) {
 	}
 	alone := 302.4 * 8 // ns on a link
 	for policy, want := range map[enforcer.Policy]float64{
-		// The client's own link is free; the server's port is busy with the other's frames.
+		// The client's own link is free; the server's port is busy with the other client's frames.
 		enforcer.PM: 2*alone + frame/2, enforcer.None: 2*alone + frame/2} {
 		s := connected(one(enforcer.None, "high", "low"), 125e6, policy)
 		r := mustRun(t, s, jobs)
@@ -27,7 +27,7 @@ func TestASmallMessageOvertakesALargeOne(t *testing.T) {
 			t.Errorf("%s: the small message took %g ns, want %g within half a frame", policy, got, want)
 		}
 	}
-	// From one host all of the large message lies before the small one unless that goes first.
+	// From one host, the whole large message is ahead of the small one without priorities.
 	s := connected(one(enforcer.None, "high", "low"), 125e6, enforcer.None)
 	for _, policy := range []enforcer.Policy{enforcer.PM, enforcer.None} {
 		shared := s
@@ -55,7 +55,7 @@ func TestASmallMessageOvertakesALargeOne(t *testing.T) {
 	}
 }
 
-// A reply of one server and a request to another share what a host sends.
+// TestAHostSendsRequestsAndReplies on one link: a server's reply and a request to another server.
 func TestAHostSendsRequestsAndReplies(t *testing.T) {
 	s := one(enforcer.None, "asks", "serves")
 	flows := func(names ...string) enforcer.Parameters {

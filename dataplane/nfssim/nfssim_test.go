@@ -13,8 +13,8 @@ import (
 )
 
 func TestARequestTakesWhatItsWayTakes(t *testing.T) {
-	// 302.4 bytes there: 2419.2 ns on each of two links. 4096 ns at the device. 4705.6 bytes back: three
-	// frames of 12304 ns and one of 732.8, of which the last waits for the third on the second link.
+	// 302.4 bytes to the server: 2419.2 ns on each of two links. 4096 ns at the device. 4705.6 bytes back:
+	// three frames of 12304 ns and one of 732.8. The last frame waits for the third on the second link.
 	s := connected(one(enforcer.PM, "w"), 125e6, enforcer.PM)
 	r := mustRun(t, s, listed{"w": {at(0, 4096)}})
 	w := r.Workloads[0]
@@ -61,7 +61,7 @@ func TestPriorityDoesNotInterrupt(t *testing.T) {
 	wantLongest(t, mustRun(t, one(enforcer.None, "high", "low"), jobs),
 		map[string]time.Duration{"high": 9 * ms, "low": 10 * ms})
 	s := one(enforcer.PM, "high", "low")
-	s.Devices[0].Parameters.Depth = 2 // both of low are at the device before high comes
+	s.Devices[0].Parameters.Depth = 2 // both of low are at the device before high arrives
 	wantLongest(t, mustRun(t, s, jobs), map[string]time.Duration{"high": 9 * ms, "low": 10 * ms})
 }
 
@@ -106,7 +106,7 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 	}
 }
 
-// Figure 8: D announced little and sends much. Its token buckets alone keep it from C.
+// TestAWorkloadThatMisbehavesIsContainedByItsBuckets alone (figure 8: D sends more than announced).
 func TestAWorkloadThatMisbehavesIsContainedByItsBuckets(t *testing.T) {
 	flood := make([]traces.Request, 3000)
 	for i := range flood {
@@ -141,7 +141,7 @@ func TestBucketsOfALinkBoundWhatLeavesAHost(t *testing.T) {
 		trace[i] = traces.Request{Size: 10_000, Read: false} // writes: 11,200 bytes to the server
 	}
 	r := mustRun(t, s, listed{"w": trace})
-	// 560,000 bytes at 100,000 a second, less a burst of as much.
+	// 560,000 bytes at 100,000 a second, minus a burst of 100,000.
 	if got := r.Workloads[0].Stages["network-in"].Max; math.Abs(got-4.6) > 0.02 {
 		t.Errorf("the last message arrives after %g s, want 4.6", got)
 	}
@@ -212,7 +212,7 @@ func TestWhoseRequestWasBefore(t *testing.T) {
 	s.Devices[0].Service.Estimate = Estimate{"t", 2}
 	jobs := listed{}
 	for i := range 10 {
-		for shift, name := range []string{"a", "b"} { // two sequential streams in turns
+		for shift, name := range []string{"a", "b"} { // two interleaved sequential streams
 			when := time.Duration(2*i+shift) * 20 * ms
 			jobs[name] = append(jobs[name], traces.Request{At: when, Offset: int64(shift<<40 + 4096*i), Size: 4096, Read: true})
 		}

@@ -8,29 +8,29 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// queue is an enforcer before something that serves one piece of work after the other, in the order
-// in which the enforcer dispatched them: a device, or a link's direction.
+// queue is an enforcer in front of a server that serves one piece at a time in dispatch order: a
+// device, or a link's direction.
 type queue struct {
 	name     string
 	enforcer *enforcer.Enforcer
 	flows    map[string]int // of the enforcer's workloads
-	// seconds is what a piece that is dispatched takes; leave is called when it has been served.
+	// seconds returns a dispatched piece's service time; leave is called when it has been served.
 	seconds func(r *enforcer.Request) float64
 	leave   func(k *sim.Kernel, r *enforcer.Request, took time.Duration)
 
 	serving []served // first come, first served, from head on
 	head    int
-	free    time.Duration // when the last of them ends
-	carry   float64       // of the last end, what rounding it to nanoseconds left out
+	free    time.Duration // end of the last piece
+	carry   float64       // rounding error of the last end
 
 	timer  sim.Timer
 	wakeAt time.Duration
 
 	pieces  int64
-	work    float64 // cost of what was dispatched
+	work    float64 // cost of dispatched pieces
 	busy    time.Duration
 	byLimit time.Duration // busy until the end of the arrivals
-	most    int           // waiting or served at a time
+	most    int           // maximum of waiting and served pieces
 }
 
 type served struct {
@@ -56,13 +56,13 @@ func (q *queue) arrive(k *sim.Kernel, r *enforcer.Request) {
 	q.pump(k)
 }
 
-// add queues a piece that is not looked at before pump is called.
+// add queues a piece that is ignored until pump is called.
 func (q *queue) add(k *sim.Kernel, r *enforcer.Request) {
 	q.enforcer.Arrive(k.Now(), r)
 	q.most = max(q.most, q.enforcer.Queued()+q.enforcer.Outstanding())
 }
 
-// pump dispatches what may be dispatched now, and sees that it is called again when more may.
+// pump dispatches all pieces allowed now and schedules its next call.
 func (q *queue) pump(k *sim.Kernel) {
 	now := k.Now()
 	for {
@@ -80,7 +80,7 @@ func (q *queue) pump(k *sim.Kernel) {
 }
 
 // serve gives a piece to the server. Its end is rounded to a nanosecond so that the error does not
-// add up while the server is busy.
+// add up during a busy period.
 func (q *queue) serve(k *sim.Kernel, now time.Duration, r *enforcer.Request) {
 	start := q.free
 	if start < now {
@@ -105,8 +105,8 @@ type (
 	queueWake queue
 )
 
-// Handle is called when the first of those served ends: the next is dispatched before anybody
-// learns of the end, as the enforcer of a server far away does.
+// Handle is called when the first served piece ends. It dispatches the next piece before it reports
+// the end, as a remote server's enforcer does.
 func (e *queueEnd) Handle(k *sim.Kernel, _ uint64) {
 	q := (*queue)(e)
 	done := q.serving[q.head]
@@ -129,5 +129,5 @@ func (e *queueWake) Handle(k *sim.Kernel, _ uint64) {
 	q.pump(k)
 }
 
-// busyUntil is how long it has been busy at time now.
+// busyUntil returns how long the queue has been busy at time now.
 func (q *queue) busyUntil(now time.Duration) time.Duration { return q.busy - max(0, q.free-now) }

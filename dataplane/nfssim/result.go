@@ -7,8 +7,8 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// Latencies tells a histogram: seconds, and buckets as [from, below, count] in nanoseconds, with the
-// keys of the replayer's results.
+// Latencies describes a histogram: times in seconds, and buckets as [from, below, count] in
+// nanoseconds, with the keys of the replayer's results.
 type Latencies struct {
 	Count   uint64     `json:"count"`
 	Mean    float64    `json:"mean"`
@@ -22,10 +22,10 @@ type Latencies struct {
 	Buckets [][3]int64 `json:"buckets,omitempty"`
 }
 
-// Part is what became of the requests of the whole replay, or of its second half.
+// Part is the result of the requests of the whole replay, or of its second half.
 type Part struct {
 	Requests uint64 `json:"requests"`
-	// Misses are the requests that took longer than the SLO, counted one by one; null without one.
+	// Misses are the requests that took longer than the SLO, counted exactly; null without an SLO.
 	Misses *uint64   `json:"slo_misses"`
 	Bytes  int64     `json:"bytes"`
 	All    Latencies `json:"latency"`
@@ -33,7 +33,7 @@ type Part struct {
 	Writes Latencies `json:"writes"`
 }
 
-// Enforced is what the device's enforcer counted of a workload.
+// Enforced holds the counts of the device's enforcer for a workload.
 type Enforced struct {
 	Held         uint64  `json:"held"`
 	OutOfProfile uint64  `json:"out_of_profile"`
@@ -41,28 +41,28 @@ type Enforced struct {
 	Weight       float64 `json:"weight"` // in force at the end
 }
 
-// WorkloadResult is what became of a workload.
+// WorkloadResult is a workload's result.
 type WorkloadResult struct {
 	Name       string               `json:"name"`
 	Mode       string               `json:"mode"`      // open or closed
-	Completed  float64              `json:"completed"` // when its last reply came
-	Half       float64              `json:"half"`      // from when on the second half counts
+	Completed  float64              `json:"completed"` // time of its last reply
+	Half       float64              `json:"half"`      // start of the second half
 	LastSent   float64              `json:"last_arrival"`
-	MaxBacklog int                  `json:"max_backlog"` // most requests without a reply at a time
+	MaxBacklog int                  `json:"max_backlog"` // maximum of requests without a reply
 	Whole      Part                 `json:"whole"`
 	SecondHalf Part                 `json:"second_half"`
 	Stages     map[string]Latencies `json:"stages"`
 	Wait       Latencies            `json:"device_wait"`
 	Service    Latencies            `json:"device_service"`
 	Enforcer   Enforced             `json:"enforcer"`
-	// Series has a row for each window: its begin, requests that arrived in it, misses of these, and
-	// the longest latency of them.
+	// Series has a row per window: its begin, requests that arrived in it, their SLO misses, and
+	// their longest latency.
 	Series    [][4]float64 `json:"series"`
 	Malformed int          `json:"malformed"`
 	FirstBad  string       `json:"first_malformed"`
 }
 
-// QueueResult is what became of a device or a link. Utilisation is up to the end of the arrivals.
+// QueueResult is the result of a device or a link. Utilisation is up to the end of the arrivals.
 type QueueResult struct {
 	Name        string  `json:"name"`
 	Pieces      int64   `json:"pieces"` // requests, or frames
@@ -70,16 +70,16 @@ type QueueResult struct {
 	Busy        float64 `json:"busy"`
 	Utilisation float64 `json:"utilisation"`
 	MaxQueue    int     `json:"max_queue"`
-	// Lag is the most that it was behind what its enforcer was charged (enforcer.Service).
+	// Lag is the longest time by which it was behind its enforcer's charges (enforcer.Service).
 	Lag float64 `json:"lag"`
 }
 
-// Result is what a simulation came to. Times are in seconds.
+// Result is a simulation's result. Times are in seconds.
 type Result struct {
 	Schema    int              `json:"schema"`
 	Seed      uint64           `json:"seed"`
-	Length    float64          `json:"length"` // when arrivals ended
-	End       float64          `json:"end"`    // when the last reply came
+	Length    float64          `json:"length"` // end of arrivals
+	End       float64          `json:"end"`    // time of the last reply
 	Events    uint64           `json:"events"`
 	CPU       float64          `json:"cpu"`
 	Wall      float64          `json:"wall"`
@@ -88,14 +88,14 @@ type Result struct {
 	Links     []QueueResult    `json:"links"`
 }
 
-// half is what is counted of one half of a replay.
+// half holds the counts of one half of a replay.
 type half struct {
 	reads, writes sim.Histogram
 	misses        uint64
 	bytes         int64
 }
 
-// tally is what is counted of a workload.
+// tally holds the counts of a workload.
 type tally struct {
 	slo, window      time.Duration
 	halves           [2]half
@@ -141,7 +141,7 @@ func (t *tally) add(read, second bool, arrived, latency time.Duration, bytes int
 	}
 }
 
-// part tells of some halves together.
+// part combines halves.
 func (t *tally) part(halves ...half) Part {
 	var reads, writes, all sim.Histogram
 	var misses uint64
@@ -230,7 +230,7 @@ func (q *queue) result(length time.Duration) QueueResult {
 	return r
 }
 
-// processorTime is what this process has used of all processors.
+// processorTime returns the CPU time of this process on all CPUs.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

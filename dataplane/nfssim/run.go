@@ -10,13 +10,13 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// steps is in how many parts a run is told of while requests arrive.
+// steps is the number of progress reports while requests arrive.
 const steps = 200
 
-// Opener reads the trace of a workload.
+// Opener opens the trace of a workload.
 type Opener func(w Workload) (traces.Trace, error)
 
-// FromFile opens a workload's trace as the scenario names it; malformed rows are left out.
+// FromFile opens a workload's trace from the scenario's path; malformed rows are left out.
 func FromFile(w Workload) (traces.Trace, error) {
 	if w.Window == nil {
 		return traces.Open(w.Trace, false)
@@ -24,9 +24,9 @@ func FromFile(w Workload) (traces.Trace, error) {
 	return traces.OpenWindow(w.Trace, false, nanoseconds(w.Window[0]), nanoseconds(w.Window[1]))
 }
 
-// Run simulates a scenario until every request has been answered. The same scenario and traces give
-// the same result. `tell` is called now and then with the share of the arrivals' time that is done.
-// The error is one sentence.
+// Run simulates a scenario until every request has been answered. The same scenario and
+// traces give the same result. Run periodically calls `tell` with the completed share of the
+// arrivals' time. The error is one sentence.
 func Run(scenario Scenario, open Opener, tell func(share float64)) (*Result, error) {
 	s, err := build(scenario, open)
 	if err != nil {
@@ -68,8 +68,8 @@ func Run(scenario Scenario, open Opener, tell func(share float64)) (*Result, err
 	return r, nil
 }
 
-// length is when the arrivals end, as far as it is known beforehand: that of the longest open loop
-// when no duration is given.
+// length returns the end of the arrivals, as far as known in advance: without a duration, the end
+// of the longest open loop.
 func (s *run) length() time.Duration {
 	if s.scenario.Duration > 0 {
 		return nanoseconds(s.scenario.Duration)
@@ -162,7 +162,7 @@ func (c *client) preload() error {
 	return nil
 }
 
-// connect finds the queues that a workload's requests pass.
+// connect finds the queues on the way of a workload's requests.
 func (c *client) connect(links map[string]*queue, devices map[string]*device) error {
 	for _, way := range []struct {
 		names  []string
@@ -197,9 +197,9 @@ func (c *client) connect(links map[string]*queue, devices map[string]*device) er
 	return nil
 }
 
-// plan settles when arrivals end, and where the second half of each workload's replay begins: only
-// that counts in the paper's experiments (section 5.3). A closed loop's replay lasts as long as those
-// of all others, or the duration.
+// plan sets the end of the arrivals and the start of the second half of each workload's replay. The
+// paper's experiments count only that half (section 5.3). A closed loop runs as long as all other
+// loops, or for the duration.
 func (s *run) plan() {
 	limit := sim.Forever
 	if s.scenario.Duration > 0 {

@@ -1,12 +1,12 @@
-// Package nfssim is PriorityMeister's system (Zhu et al., SoCC 2014, figure 2) on the event kernel's
-// virtual clock: clients that replay traces, links and switch ports, and the devices of NFS servers.
-// Before every device and every link stands the enforcer of package enforcer, the very code that the
-// NFS proxy drives on the wall clock.
+// Package nfssim is PriorityMeister's system (Zhu et al., SoCC 2014, figure 2) on the event
+// kernel's virtual clock: clients that replay traces, links and switch ports, and the devices of
+// NFS servers. Each device and each link has an enforcer of package enforcer, with the same code
+// that the NFS proxy drives on the wall clock.
 //
 // A request crosses three stages (section 3): its message to the server, in frames, over every link
-// of its way there; the device; the reply over every link of its way back. A link is a queue of
-// frames, one of a switch's port is no different: with the policy pm it is the network enforcer of
-// section 4.6, token buckets at the first link of a way and strict priority by level everywhere.
+// on the way; the device; the reply over every link on the way back. A link is a queue of frames,
+// and so is a switch port. With the policy pm it is the network enforcer of section 4.6: token
+// buckets at the first link of a way and strict priority by level at every link.
 //
 // See docs/prioritymeister.md, "Simulated".
 package nfssim
@@ -21,20 +21,20 @@ import (
 // Schema is the version of the scenario and of the result.
 const Schema = 1
 
-// Sources is the digest of the simulator's sources, set when it is built.
+// Sources is the digest of the simulator's sources, set by the linker.
 var Sources string
 
-// Scenario is what is simulated. Times are in seconds, sizes in bytes.
+// Scenario describes a simulation. Times are in seconds, sizes in bytes.
 type Scenario struct {
 	Schema int    `json:"schema"`
 	Seed   uint64 `json:"seed"`
-	// Duration, if above 0, is when the last request may arrive; what is there then is served.
+	// Duration, if above 0, is the end of arrivals; requests in progress are then completed.
 	Duration float64 `json:"duration"`
-	// Frame is the longest piece of a message on a link; 0 stands for whole messages.
+	// Frame is the longest piece of a message on a link; 0 means whole messages.
 	Frame float64 `json:"frame"`
 	// Series, if above 0, is the length of the windows in which requests and misses are counted.
 	Series float64 `json:"series"`
-	// Preload reads all traces into memory before the time that a simulation takes is counted.
+	// Preload reads all traces into memory before the simulation's run time is measured.
 	Preload   bool                       `json:"preload,omitempty"`
 	Profiles  map[string]json.RawMessage `json:"profiles"`
 	Devices   []Device                   `json:"devices"`
@@ -42,31 +42,31 @@ type Scenario struct {
 	Workloads []Workload                 `json:"workloads"`
 }
 
-// Positioning says whose request was before, to a device whose work depends on that.
+// Positioning selects the previous request, for a device with work that depends on it.
 type Positioning string
 
-// What it can be.
+// The values of Positioning.
 const (
-	// PerStream: the workload's own. A workload costs what it costs alone, as plans assume.
+	// PerStream: the workload's own. A workload costs the same as alone, as plans assume.
 	PerStream Positioning = "stream"
-	// PerDevice: that which the device served last, whose ever it was.
+	// PerDevice: the request that the device served last, of any workload.
 	PerDevice Positioning = "device"
 )
 
-// Estimate is a profile, and how many times as fast as profiled a device is.
+// Estimate is a profile, and the device's speed relative to the profile.
 type Estimate struct {
 	Profile string  `json:"profile"`
 	Speed   float64 `json:"speed"`
 }
 
-// Disk is the disk of package service: what the queue disk of the local testbed is.
+// Disk is the disk of package service, as in the queue disk of the local testbed.
 type Disk struct {
 	Positioning float64 `json:"positioning_mean"` // seconds
 	Bandwidth   float64 `json:"bandwidth"`        // bytes/s
 	Size        int64   `json:"size"`
 }
 
-// Service is what a device takes in truth: a profile's work, or a disk's.
+// Service is a device's actual service time: a profile's work, or a disk's.
 type Service struct {
 	Estimate
 	Disk        *Disk       `json:"disk,omitempty"`
@@ -75,17 +75,17 @@ type Service struct {
 	Noise float64 `json:"noise"`
 }
 
-// Device is a storage device with its enforcer, whose workloads are those of the scenario that use it.
+// Device is a storage device; its enforcer's workloads are the scenario's workloads that use it.
 type Device struct {
 	Name string `json:"name"`
-	// Charged is what the enforcer charges a request.
+	// Charged is the enforcer's charge for a request.
 	Charged    Estimate            `json:"charged"`
 	Service    Service             `json:"service"`
 	Parameters enforcer.Parameters `json:"parameters"`
 }
 
-// Link is one direction of a link: a host's, or a switch's port. Its enforcer's workloads are called
-// as those of the scenario with "/in" (to the server) or "/out" after; costs are bytes.
+// Link is one direction of a link: a host's, or a switch's port. Its enforcer's workloads have the
+// scenario's names plus "/in" (to the server) or "/out"; costs are bytes.
 type Link struct {
 	Name       string              `json:"name"`
 	Rate       float64             `json:"rate"` // bytes/s
@@ -96,23 +96,23 @@ type Link struct {
 type Workload struct {
 	Name  string `json:"name"`
 	Trace string `json:"trace"`
-	// Window takes the trace's seconds from the first number to before the second.
+	// Window selects the trace's seconds from the first number to before the second.
 	Window *[2]float64 `json:"window,omitempty"`
-	// Closed, if above 0, is how many requests are kept in flight whatever the trace's times
-	// (workload L); with Repeat from the trace's begin again and again.
+	// Closed, if above 0, is the number of requests in flight, ignoring the trace's times (workload
+	// L); with Repeat, the trace restarts at its end.
 	Closed int  `json:"closed"`
 	Repeat bool `json:"repeat"`
-	// SLO is of the latency; 0 for none.
+	// SLO is a latency in seconds; 0 for none.
 	SLO float64 `json:"slo"`
-	// Network is the profile whose network costs hold.
+	// Network is the name of the profile with the network costs.
 	Network string `json:"network"`
-	// In and Out are the links to the server and back; without any the stage takes no time.
+	// In and Out are the links to the server and back; without links the stage takes no time.
 	In     []string `json:"in"`
 	Device string   `json:"device"`
 	Out    []string `json:"out"`
 }
 
-// ParseScenario reads a scenario; the error is one sentence.
+// ParseScenario parses a scenario; the error is one sentence.
 func ParseScenario(text []byte) (Scenario, error) {
 	var s Scenario
 	if err := enforcer.DecodeStrict(text, &s); err != nil {

@@ -7,7 +7,7 @@ import (
 
 // PollaczekKhinchine returns the mean wait in queue (seconds) of an M/G/1 queue with Poisson
 // arrivals of rate lambda (1/s) and service moments E[S] (s) and E[S^2] (s^2):
-// W = lambda * E[S^2] / (2 * (1 - rho)), rho = lambda * E[S]. It is +Inf from rho = 1 on.
+// W = lambda * E[S^2] / (2 * (1 - rho)), rho = lambda * E[S]. It is +Inf for rho >= 1.
 func PollaczekKhinchine(lambda, mean, second float64) float64 {
 	rho := float64(lambda * mean)
 	if rho >= 1 {
@@ -24,7 +24,7 @@ type Request struct {
 }
 
 // Waits returns the wait in queue of each request on a disk of this model (Lindley's recursion).
-// Requests are taken in the order given.
+// The order of requests is the order of service.
 func Waits(m Model, requests []Request) []time.Duration {
 	s := NewServer(m, 0)
 	waits := make([]time.Duration, len(requests))

@@ -53,8 +53,8 @@ func TestReleaseEmptiesTheQueue(t *testing.T) {
 	}
 }
 
-// checkSchedule drives a server with arrivals decoded from data and holds it to the properties of
-// a work-conserving, non-overlapping first-come-first-served queue.
+// checkSchedule drives a server with arrivals decoded from data. It checks the properties of a
+// work-conserving, non-overlapping first-come-first-served queue.
 func checkSchedule(t *testing.T, data []byte) {
 	m := disk()
 	s := NewServer(m, 0)
@@ -116,9 +116,9 @@ func poisson(m Model, rho float64, n int, bytes int64, rng *rand.Rand) []Request
 	return out
 }
 
-// The model itself, in virtual time and with enough requests, must be an M/G/1 queue: this is what
-// the test on the wall clock leans on. Consecutive seek distances are slightly correlated (a head
-// at the edge makes both neighbours long), which Pollaczek-Khinchine does not know: below 1 %.
+// TestTheModelIsMG1 in virtual time, with enough requests; the wall-clock test relies on it.
+// Consecutive seek distances are slightly correlated (a head at the edge makes both neighbours
+// long). Pollaczek-Khinchine ignores this effect, which is below 1 %.
 func TestTheModelIsMG1(t *testing.T) {
 	m := disk()
 	for _, rho := range []float64{0.3, 0.5, 0.8} {

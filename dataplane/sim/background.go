@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// BackgroundSpec describes a disturbing load on a disk, as fio makes one: jobs that read (or write)
-// blocks at random offsets of a file each.
+// BackgroundSpec describes a background load on a disk, like fio's: each job reads (or writes)
+// blocks at random offsets of its own file.
 type BackgroundSpec struct {
-	// Jobs is how many tasks there are. Job j uses the bytes from Offset + j*Range on.
+	// Jobs is the number of tasks. Job j uses the bytes from Offset + j*Range on.
 	Jobs int
-	// Depth is how many I/Os a job keeps in flight (iodepth); with Sync it must be 1.
+	// Depth is the number of I/Os a job keeps in flight (iodepth); with Sync it must be 1.
 	Depth int
 	// Block is the size of one I/O in bytes; offsets are multiples of it.
 	Block int64
-	// Offset and Range, in bytes, are where the first job's file begins and how long each is.
+	// Offset and Range, in bytes, are the start of the first job's file and the size of each file.
 	Offset, Range int64
-	// Rate, if not 0, is the I/Os a second that each job offers as a Poisson process; what cannot be
-	// sent in time is sent as soon as possible. 0 is a closed loop that takes all it gets.
+	// Rate, if not 0, is the I/Os per second that each job offers as a Poisson process; late I/Os
+	// are sent as soon as possible. 0 is a closed loop at full speed.
 	Rate float64
-	// Sync says that a job sleeps until its I/O has ended (psync rather than libaio).
+	// Sync means that a job sleeps until its I/O has ended (psync rather than libaio).
 	Sync  bool
 	Write bool
 }
 
-// Validate reports, in one sentence, the first value that is outside its range on a disk of `size`
-// bytes.
+// Validate returns an error of one sentence for the first value outside its range on a disk of
+// `size` bytes.
 func (s BackgroundSpec) Validate(size int64) error {
 	switch {
 	case s.Jobs < 1 || s.Jobs > 4096:
@@ -45,11 +45,11 @@ func (s BackgroundSpec) Validate(size int64) error {
 	return nil
 }
 
-// Background is a running background load. A job is one task: while it waits for a tag it neither
-// sees that others of its I/Os have ended nor submits more.
+// Background is a running background load. A job is one task: while it waits for a tag, it does not
+// notice that its other I/Os have ended, and submits no more.
 type Background struct {
-	// Latency holds the I/Os that have ended since the last Reset: from submission or, with a Rate,
-	// from the intended start.
+	// Latency holds the I/Os that ended since the last Reset: from submission or, with a Rate, from
+	// the intended start.
 	Latency Histogram
 
 	spec    BackgroundSpec
@@ -63,13 +63,13 @@ type Background struct {
 type backgroundJob struct {
 	started []time.Duration // of the I/Os in flight, by number
 	free    []uint16
-	due     ring[time.Duration] // intended starts that have passed
+	due     ring[time.Duration] // intended starts in the past
 	blocked bool
 	timer   Timer
 }
 
-// NewBackground returns a load at rest. The spec must be valid for the disk. `task` counts the
-// stalled tasks of the load's owner, and may be nil.
+// NewBackground returns an idle load. The spec must be valid for the disk. `task` counts stalled
+// tasks of the load's owner, and may be nil.
 func NewBackground(spec BackgroundSpec, disk *Disk, task *Occupancy, stream *Stream) *Background {
 	if err := spec.Validate(disk.Spec().Model.Size); err != nil {
 		panic("sim: " + err.Error())
@@ -79,8 +79,8 @@ func NewBackground(spec BackgroundSpec, disk *Disk, task *Occupancy, stream *Str
 	return b
 }
 
-// Forget gives every I/O in flight up, for when the disk has crashed and will not end them. The load
-// is at rest afterwards.
+// Forget drops all I/Os in flight, for a crashed disk that will not end them. The load is idle
+// afterwards.
 func (b *Background) Forget() {
 	b.running = false
 	b.jobs = make([]backgroundJob, b.spec.Jobs)
@@ -92,7 +92,7 @@ func (b *Background) Forget() {
 	}
 }
 
-// Start makes every job submit, or go on where it was stopped.
+// Start makes every job submit, or resume where it was stopped.
 func (b *Background) Start(k *Kernel) {
 	if b.running {
 		return
@@ -107,7 +107,7 @@ func (b *Background) Start(k *Kernel) {
 	}
 }
 
-// Stop lets the I/Os in flight end and submits no more.
+// Stop submits no more I/Os; I/Os in flight end normally.
 func (b *Background) Stop(k *Kernel) {
 	b.running = false
 	for j := range b.jobs {
@@ -116,7 +116,7 @@ func (b *Background) Stop(k *Kernel) {
 	}
 }
 
-// Running says whether the load is on.
+// Running reports whether the load is on.
 func (b *Background) Running() bool { return b.running }
 
 // plan schedules a job's next intended start.
@@ -125,7 +125,7 @@ func (b *Background) plan(k *Kernel, j uint64) {
 	b.jobs[j].timer = k.After(gap, (*backgroundDue)(b), j)
 }
 
-// submit lets a job submit as much as it may.
+// submit lets a job submit as many I/Os as allowed.
 func (b *Background) submit(k *Kernel, j uint64) {
 	job := &b.jobs[j]
 	for b.running && !job.blocked && len(job.free) > 0 {

@@ -9,7 +9,7 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// platter is the disk of the local testbed.
+// platter returns the disk of the local testbed.
 func platter() DiskSpec {
 	return DiskSpec{
 		Model: service.Model{PositioningMean: 12700 * time.Microsecond, Bandwidth: 150e6, Size: 6 << 30},
@@ -17,7 +17,7 @@ func platter() DiskSpec {
 	}
 }
 
-// fio is the paper's hotspot: four jobs of 16 random 4 KiB reads in flight, a file each.
+// fio returns the paper's hotspot: four jobs of 16 random 4 KiB reads, each with its file.
 func fio() BackgroundSpec {
 	return BackgroundSpec{Jobs: 4, Depth: 16, Block: 4096, Offset: 1 << 20, Range: 512 << 20}
 }
@@ -81,7 +81,7 @@ func TestAnOfferedLoadBelowTheDisksRateIsServedAtItsRate(t *testing.T) {
 	k := New()
 	d := NewDisk(k, platter())
 	spec := fio()
-	spec.Rate = 15 // four times that is 60 of about 125 a second over these short seeks
+	spec.Rate = 15 // four times this is 60 of about 125 per second with these short seeks
 	b := NewBackground(spec, d, nil, NewStream(3, "fio"))
 	b.Start(k)
 	k.RunUntil(500 * time.Second)
@@ -106,7 +106,7 @@ func TestABackgroundLoadGoesOnAfterACrash(t *testing.T) {
 	ended := b.Latency.Count()
 	d.Restart(k)
 	b.Start(k)
-	b.Start(k) // it is on already
+	b.Start(k) // the load is already on
 	k.RunUntil(3 * time.Second)
 	if s := d.Stats(k); b.Latency.Count() == ended || s.Queue != 32 {
 		t.Errorf("after the restart %d reads, stats %+v", b.Latency.Count()-ended, s)

@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// Target is what clients send their requests to. Serve must, sooner or later, call
-// done.Handle(k, id) once; an id is not used twice at the same time.
+// Target serves clients' requests. Serve must call done.Handle(k, id) exactly once, now or later;
+// an id is not reused while in use.
 type Target interface {
 	Serve(k *Kernel, id uint64, done Handler)
 }
 
-// TargetFunc makes a Target of a function.
+// TargetFunc turns a function into a Target.
 type TargetFunc func(k *Kernel, id uint64, done Handler)
 
 // Serve calls the function.
 func (f TargetFunc) Serve(k *Kernel, id uint64, done Handler) { f(k, id, done) }
 
-// ClosedLoop is a number of clients of which each has one request in flight, and thinks before it
-// sends the next: what is offered follows from how fast it is served. A client's number is the id of
-// its requests.
+// ClosedLoop is a number of clients that each have one request in flight and think before the next.
+// The offered load thus depends on the service speed. A client's number is the id of its requests.
 type ClosedLoop struct {
-	// Latency holds the requests that have ended since the last Reset.
+	// Latency holds the requests that ended since the last Reset.
 	Latency Histogram
 
 	target  Target
@@ -31,7 +30,7 @@ type ClosedLoop struct {
 	running bool
 }
 
-// NewClosedLoop returns n clients at rest.
+// NewClosedLoop returns n idle clients.
 func NewClosedLoop(n int, think Distribution, stream *Stream, target Target) *ClosedLoop {
 	if n < 1 {
 		panic(fmt.Sprintf("sim: a closed loop of %d clients", n))
@@ -39,7 +38,7 @@ func NewClosedLoop(n int, think Distribution, stream *Stream, target Target) *Cl
 	return &ClosedLoop{target: target, think: think, stream: stream, issued: make([]time.Duration, n)}
 }
 
-// Start makes every client think, then send. It is called once.
+// Start makes every client think, then send. It must be called once.
 func (c *ClosedLoop) Start(k *Kernel) {
 	c.running = true
 	for i := range c.issued {
@@ -47,7 +46,7 @@ func (c *ClosedLoop) Start(k *Kernel) {
 	}
 }
 
-// Stop lets the requests in flight end and sends no more.
+// Stop sends no more requests; requests in flight end normally.
 func (c *ClosedLoop) Stop() { c.running = false }
 
 type (
@@ -66,17 +65,17 @@ func (e *closedSend) Handle(k *Kernel, client uint64) {
 func (e *closedDone) Handle(k *Kernel, client uint64) {
 	c := (*ClosedLoop)(e)
 	c.Latency.Add(k.Now() - c.issued[client])
-	// A target may answer within Serve, for ever: even a client that does not think sends its next
-	// request from an event of its own.
+	// A target may answer within Serve, endlessly. So even a client that does not think sends its
+	// next request from a separate event.
 	k.Post(k.Now()+c.think.Draw(c.stream), (*closedSend)(c), client)
 }
 
-// OpenLoop sends requests at times that do not depend on how fast they are served. Latency counts
-// from the intended start: a request that had to wait because Limit were in flight waited.
+// OpenLoop sends requests at times independent of the service speed. Latency counts from the
+// intended start, including any wait while Limit requests were in flight.
 type OpenLoop struct {
-	// Latency holds the requests that have ended since the last Reset.
+	// Latency holds the requests that ended since the last Reset.
 	Latency Histogram
-	// Limit is how many requests may be in flight; 0 means any number.
+	// Limit is the maximum number of requests in flight; 0 means unlimited.
 	Limit int
 
 	target   Target
@@ -84,14 +83,14 @@ type OpenLoop struct {
 	stream   *Stream
 	intended []time.Duration // by id
 	free     []uint32
-	late     ring[time.Duration] // intended, not sent for Limit
+	late     ring[time.Duration] // intended, not yet sent because of Limit
 	flying   int
 	timer    Timer
 	offered  uint64
 }
 
-// NewOpenLoop returns a source of requests at rest. Exponential times between them make a Poisson
-// process, Constant a clock's, HyperExponential a bursty one.
+// NewOpenLoop returns an idle source of requests. Exponential interarrival times make a Poisson
+// process, Constant a regular one, HyperExponential a bursty one.
 func NewOpenLoop(between Distribution, stream *Stream, target Target) *OpenLoop {
 	return &OpenLoop{target: target, between: between, stream: stream}
 }
@@ -101,13 +100,13 @@ func (o *OpenLoop) Start(k *Kernel) {
 	o.timer = k.After(o.between.Draw(o.stream), (*openArrival)(o), 0)
 }
 
-// Stop lets the requests in flight, and those that are late, end and sends no others.
+// Stop sends no new requests; requests in flight and late requests end normally.
 func (o *OpenLoop) Stop(k *Kernel) { k.Cancel(o.timer) }
 
-// Offered is how many requests were intended so far.
+// Offered returns the number of requests intended so far.
 func (o *OpenLoop) Offered() uint64 { return o.offered }
 
-// InFlight is how many requests have been sent and not ended, and how many are late.
+// InFlight returns the number of requests in flight and the number of late requests.
 func (o *OpenLoop) InFlight() (sent, late int) { return o.flying, o.late.n }
 
 type (

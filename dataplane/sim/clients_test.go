@@ -22,7 +22,7 @@ func TestAClosedLoopKeepsOneRequestAClientInFlight(t *testing.T) {
 	loop := NewClosedLoop(4, Constant(20*ms), NewStream(1, "think"), target)
 	loop.Start(k)
 	k.RunUntil(time.Second)
-	// The first at 30 ms, then one each 10 ms: the station is never idle after 20 ms.
+	// The first ends at 30 ms, then one every 10 ms: the station is never idle after 20 ms.
 	if n := loop.Latency.Count(); n != 98 {
 		t.Errorf("%d requests ended, want 98", n)
 	}
@@ -73,8 +73,8 @@ func TestAnOpenLoopCountsFromTheIntendedStart(t *testing.T) {
 	}
 	src.Stop(k)
 	k.Run()
-	// Two each 25 ms are served, where 2.5 are intended: the last of 100, meant for 1 s, waits for
-	// 49 pairs before it.
+	// 25 ms serve two requests, and 2.5 are intended: the last of 100, intended at 1 s, waits for
+	// 49 pairs.
 	if got, want := src.Latency.Max(), 10*ms+50*25*ms-990*ms; src.Latency.Count() != 100 ||
 		got < want || got > want+15*ms {
 		t.Errorf("%d ended, the last took %v, want about %v", src.Latency.Count(), got, want)

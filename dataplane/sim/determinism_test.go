@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// everything is a model that uses every part: clients of both kinds read and write on four disks
-// behind links, a processor and a background load each, while disks and links fail. It hashes every
-// end of a request.
+// everything runs a model with every part: both kinds of clients use four disks, each behind links,
+// with a processor and a background load, while disks and links fail. It hashes the end of every
+// request.
 func everything(seed uint64) (hash string, events uint64) {
 	k := New()
 	sum := fnv.New64a()
@@ -84,9 +84,8 @@ func TestTheSameSeedGivesTheSameBits(t *testing.T) {
 	}
 }
 
-// A processor that has a fused multiply-add rounds x*y + z once instead of twice, and Go lets
-// compilers use it. What a compiler makes of this package, and of those
-// that models stand on, for such a machine must have none.
+// A processor with a fused multiply-add rounds x*y + z once instead of twice, and Go permits it.
+// The compiled code of this package and of its dependencies must contain none on such a machine.
 func TestNothingIsFusedOnMachinesThatCould(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the standard library for another machine")

@@ -7,27 +7,27 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// MaxIO is the local testbed's max_sectors_kb, in bytes: what is larger is split.
+// MaxIO is the local testbed's max_sectors_kb in bytes: larger I/Os are split.
 const MaxIO = 512 << 10
 
 // DiskSpec describes a disk and the block layer in front of it.
 type DiskSpec struct {
-	// Model is the service time of one request; the same that the queue disk serves.
+	// Model is the service time of one request, the same as the queue disk's.
 	Model service.Model
-	// Depth is the device's queue depth (nr_requests): how many tags there are. Reads and writes
-	// have that many each, unless Shared.
+	// Depth is the device's queue depth (nr_requests): the number of tags. Reads and writes have
+	// this many each, unless Shared.
 	Depth int
-	// Shared lets reads and writes draw on the same tags.
+	// Shared makes reads and writes use the same tags.
 	Shared bool
-	// WakeBatch is how many tags must have come free before those who wait for one are woken; the
-	// first then takes as many as it needs. 0 means 1. Linux wakes an eighth of the depth at once,
-	// 8 at most (lib/sbitmap.c), and so keeps the parts of a large I/O together behind a full queue.
+	// WakeBatch is the number of tags that must be freed before a waiter is woken; the first then
+	// takes as many as it needs. 0 means 1. Linux wakes after an eighth of the depth, at most 8
+	// (lib/sbitmap.c). This keeps a large I/O's parts together behind a full queue.
 	WakeBatch int
 	// MaxIO is the largest request in bytes (max_sectors_kb); 0 means the package's MaxIO.
 	MaxIO int64
 }
 
-// Validate reports, in one sentence, the first value that is outside its range.
+// Validate returns an error of one sentence for the first value outside its range.
 func (s DiskSpec) Validate() error {
 	switch {
 	case s.Depth < 1 || s.Depth > 1<<16:
@@ -46,40 +46,39 @@ type IO struct {
 	Write  bool
 	Offset int64
 	Bytes  int64
-	// Sync says that the submitting task sleeps until the I/O has ended (pread, not libaio).
+	// Sync means that the submitting task sleeps until the I/O has ended (pread, not libaio).
 	Sync bool
-	// Task, if not nil, counts tasks of the submitter's kind that are stalled on I/O: this one is
+	// Task, if not nil, counts stalled tasks of the submitter's kind. The submitter is stalled
 	// while it waits for a tag and, if Sync, until the I/O has ended.
 	Task *Occupancy
-	// Admitted, if not nil, is called with the argument of Submit when the last part of an I/O
-	// that had to wait for tags has got its own: the task that submitted it runs again.
+	// Admitted, if not nil, is called with Submit's argument when the last part of a waiting I/O
+	// has got its tag: the submitting task then runs again.
 	Admitted Handler
 }
 
-// DiskStats are a disk's counters since its start. Requests are those of the device, after
-// splitting.
+// DiskStats holds a disk's counters since its start. Requests are device requests, after splitting.
 type DiskStats struct {
 	Reads, Writes           int64
 	BytesRead, BytesWritten int64
 	Wait                    time.Duration // sum over requests of start of service - arrival at the device
 	Busy                    time.Duration
-	Queue                   int           // requests at the device, the served one too
-	Blocked                 int           // I/Os that wait for tags
+	Queue                   int           // requests at the device, including the one in service
+	Blocked                 int           // I/Os waiting for tags
 	QueueArea               float64       // integral of Queue, in seconds
-	Stalled                 time.Duration // for how long at least one task was stalled on I/O
+	Stalled                 time.Duration // time with at least one task stalled on I/O
 }
 
 // Disk is a first-come-first-served disk (service.Server, one request at a time) behind a block
-// layer: an I/O larger than MaxIO is split, each part needs a tag while it is at the device, and
-// who finds none waits in order of arrival. A waiting submitter asks for one tag at a time, as a
-// task in the kernel does, so that the parts of a large I/O line up with everybody else's.
+// layer. An I/O larger than MaxIO is split. Each part needs a tag while it is at the device, and
+// waits for one in order of arrival. Like a kernel task, a waiting submitter asks for one tag at a
+// time, so the parts of a large I/O queue like all other requests.
 type Disk struct {
 	spec    DiskSpec
 	server  service.Server
-	tags    [2]int // free ones, of reads and writes (shared: all in the first)
+	tags    [2]int // free tags of reads and writes (shared: all in the first)
 	waiting [2]ring[uint32]
-	freed   [2]int     // tags that came free since the last wake while somebody waited
-	device  ring[part] // in order of their end
+	freed   [2]int     // tags freed since the last wake while a submitter waited
+	device  ring[part] // in order of their ends
 	timer   Timer
 	down    bool
 
@@ -97,7 +96,7 @@ type part struct {
 	io  uint32
 }
 
-// io is an I/O until its last part has ended.
+// io is an I/O with unfinished parts.
 type io struct {
 	IO
 	next    int64 // bytes handed to the device
@@ -122,12 +121,12 @@ func NewDisk(k *Kernel, spec DiskSpec) *Disk {
 	return d
 }
 
-// Spec is what the disk was made of.
+// Spec returns the disk's spec.
 func (d *Disk) Spec() DiskSpec { return d.spec }
 
-// Submit hands an I/O to the disk and calls h.Handle(k, arg) when it has ended. It returns true if
-// all of it got tags at once; otherwise its submitter is blocked until IO.Admitted is called. A
-// disk that is down drops the I/O: h is never called, and the result is true.
+// Submit passes an I/O to the disk and calls h.Handle(k, arg) when the I/O has ended. It returns
+// true if the whole I/O got tags at once; otherwise the submitter is blocked until IO.Admitted is
+// called. A disk that is down drops the I/O: Submit returns true and never calls h.
 func (d *Disk) Submit(k *Kernel, op IO, h Handler, arg uint64) bool {
 	if op.Bytes <= 0 || op.Offset < 0 || op.Offset+op.Bytes > d.spec.Model.Size {
 		panic(fmt.Sprintf("sim: an I/O of %d bytes at %d on a disk of %d", op.Bytes, op.Offset,
@@ -148,8 +147,7 @@ func (d *Disk) Submit(k *Kernel, op IO, h Handler, arg uint64) bool {
 	if op.Sync {
 		d.stall(k, i)
 	}
-	// Who finds tags takes them, even while others wait for theirs to be handed over: there are
-	// none left then.
+	// A new I/O takes free tags even while others wait for a handover: their wake leaves none.
 	if d.advance(k, i) {
 		return true
 	}
@@ -162,7 +160,7 @@ func (d *Disk) Submit(k *Kernel, op IO, h Handler, arg uint64) bool {
 	return false
 }
 
-// bucket is the tags that a direction draws on.
+// bucket returns the index of a direction's tags.
 func (d *Disk) bucket(write bool) int {
 	if write && !d.spec.Shared {
 		return 1
@@ -170,8 +168,8 @@ func (d *Disk) bucket(write bool) int {
 	return 0
 }
 
-// advance hands parts of an I/O to the device as far as there are tags, and says whether that was
-// all of it.
+// advance passes parts of an I/O to the device while there are tags, and reports whether the whole
+// I/O was passed.
 func (d *Disk) advance(k *Kernel, i uint32) bool {
 	o := &d.ios[i]
 	bucket := d.bucket(o.Write)
@@ -185,7 +183,7 @@ func (d *Disk) advance(k *Kernel, i uint32) bool {
 	return true
 }
 
-// admit hands the next part of an I/O to the device.
+// admit passes the next part of an I/O to the device.
 func (d *Disk) admit(k *Kernel, i uint32) {
 	o, now := &d.ios[i], k.Now()
 	n := min(d.spec.MaxIO, o.Bytes-o.next)
@@ -221,7 +219,7 @@ func (d *Disk) unstall(k *Kernel, i uint32) {
 	o.Task.Add(k.Now(), -1)
 }
 
-// diskEnd handles the end of the request that is served.
+// diskEnd handles the end of the request in service.
 type diskEnd Disk
 
 func (e *diskEnd) Handle(k *Kernel, _ uint64) {
@@ -253,8 +251,8 @@ func (e *diskEnd) Handle(k *Kernel, _ uint64) {
 	}
 }
 
-// handOver wakes those who wait, once enough tags have come free, in the order in which they came.
-// One that needs more tags than there are lines up again, behind those who came meanwhile.
+// handOver wakes waiting submitters in order of arrival, once enough tags are free. A submitter
+// that needs more tags than available queues again, behind later arrivals.
 func (d *Disk) handOver(k *Kernel, bucket int) {
 	w := &d.waiting[bucket]
 	if w.n == 0 {
@@ -283,8 +281,7 @@ func (d *Disk) handOver(k *Kernel, bucket int) {
 	}
 }
 
-// Slow multiplies the service time of requests that come to the device from now on (a slow-disk
-// fault); 1 is the healthy disk.
+// Slow multiplies the service time of later requests (a slow-disk fault); 1 is the healthy disk.
 func (d *Disk) Slow(factor float64) {
 	if !(factor > 0) {
 		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
@@ -292,8 +289,8 @@ func (d *Disk) Slow(factor float64) {
 	d.server.Slow = factor
 }
 
-// Crash drops every I/O, waiting or served, without calling anybody; new ones are dropped too until
-// Restart.
+// Crash drops every I/O, waiting or in service, without calling its handler. New I/Os are dropped
+// until Restart.
 func (d *Disk) Crash(k *Kernel) {
 	now := k.Now()
 	k.Cancel(d.timer)
@@ -315,13 +312,13 @@ func (d *Disk) Crash(k *Kernel) {
 	d.down = true
 }
 
-// Restart makes a crashed disk serve again, with nothing in its queue.
+// Restart makes a crashed disk serve again, with an empty queue.
 func (d *Disk) Restart(*Kernel) { d.down = false }
 
-// Down says whether the disk has crashed and not been restarted.
+// Down reports whether the disk has crashed and was not restarted.
 func (d *Disk) Down() bool { return d.down }
 
-// Stats returns the counters as of now.
+// Stats returns the current counters.
 func (d *Disk) Stats(k *Kernel) DiskStats {
 	now := k.Now()
 	s := d.stats

@@ -9,7 +9,7 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// plain serves 1 MB/s and positions in no time, so that times are easy to tell.
+// plain returns a disk with 1 MB/s and no positioning time, for simple expected times.
 func plain(depth int) DiskSpec {
 	return DiskSpec{
 		Model: service.Model{Bandwidth: 1e6, Size: 1 << 30},
@@ -43,7 +43,7 @@ func TestWaitersForTagsTakeTurns(t *testing.T) {
 	if !d.Submit(k, IO{Bytes: 100e3, Admitted: admitted}, r, 1) {
 		t.Fatal("the first found no tag")
 	}
-	// Part 1 of 2 waits, 3 waits behind it, part 2 of 2 lines up behind 3.
+	// Part 1 of 2 waits, 3 waits behind it, part 2 of 2 queues behind 3.
 	if d.Submit(k, IO{Bytes: 200e3, Admitted: admitted}, r, 2) || d.Submit(k, IO{Bytes: 100e3}, r, 3) {
 		t.Fatal("found a tag where there is one only")
 	}
@@ -62,7 +62,7 @@ func TestWaitersForTagsTakeTurns(t *testing.T) {
 	if len(admitted.at) != 1 || admitted.args[0] != 2 || admitted.at[0] != 400*time.Millisecond {
 		t.Errorf("admitted %v at %v", admitted.args, admitted.at)
 	}
-	// Somebody waited for a tag until 2b was admitted.
+	// A task waited for a tag until 2b was admitted.
 	if s := d.Stats(k); s.Stalled != 400*time.Millisecond || s.Blocked != 0 {
 		t.Errorf("stats %+v", s)
 	}
@@ -77,14 +77,14 @@ func TestABatchOfTagsIsHandedOverAtOnce(t *testing.T) {
 		d.Submit(k, IO{Bytes: 100e3}, r, i)
 	}
 	d.Submit(k, IO{Bytes: 200e3}, r, 3) // waits for two tags, until 200 ms
-	d.Submit(k, IO{Bytes: 100e3}, r, 5) // and this behind it, until 300 + 400 ms
+	d.Submit(k, IO{Bytes: 100e3}, r, 5) // and this I/O behind it, until 300 + 400 ms
 	k.At(250*ms, Func(func(k *Kernel, _ uint64) {
 		if s := d.Stats(k); s.Queue != 3 || s.Blocked != 1 {
 			t.Errorf("at 250 ms %+v", s)
 		}
 	}), 0)
 	k.At(350*ms, Func(func(k *Kernel, _ uint64) {
-		// One tag is free and one more needed to wake anybody: who comes now takes it.
+		// One tag is free, and a wake needs one more: a new arrival takes the free tag.
 		if !d.Submit(k, IO{Bytes: 100e3}, r, 4) {
 			t.Error("a free tag was not taken")
 		}
@@ -187,9 +187,9 @@ func TestBadDisksAreRefused(t *testing.T) {
 	}
 }
 
-// checkDisk drives a disk by a program in data and holds it to what any disk must do: every I/O ends
-// once, none before the device could have served it, tags never exceed the depth, the device does
-// not idle while somebody waits, and busy time is the service time of what was served.
+// checkDisk drives a disk with a program in data and checks a disk's invariants. Every I/O ends
+// once, and not too early. Tags never exceed the depth. The device is not idle while an I/O waits.
+// Busy time equals the service time of the served requests.
 func checkDisk(t *testing.T, data []byte) {
 	if len(data) < 2 {
 		return

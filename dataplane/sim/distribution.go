@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Distribution is one of a time: a service, a think or an interarrival time.
+// Distribution is a distribution of a service, think or interarrival time.
 type Distribution interface {
-	// Draw takes the next value from a stream. It is never negative.
+	// Draw returns the next value from a stream. It is never negative.
 	Draw(s *Stream) time.Duration
 	// Moments returns E[X] in seconds and E[X^2] in seconds squared.
 	Moments() (mean, second float64)
@@ -17,14 +17,14 @@ type Distribution interface {
 // Constant is always the same time.
 type Constant time.Duration
 
-// Exponential has the given mean; a Poisson process has such interarrival times.
+// Exponential has the given mean; Poisson processes have such interarrival times.
 type Exponential time.Duration
 
-// Uniform lies between Low and High.
+// Uniform is uniform between Low and High.
 type Uniform struct{ Low, High time.Duration }
 
-// HyperExponential is a mixture of two exponentials with a squared coefficient of variation above 1:
-// bursty arrivals, or services of which few are long. Make one by NewHyperExponential.
+// HyperExponential is a mixture of two exponentials with a squared coefficient of variation above
+// 1: bursty arrivals, or a few long services. Use NewHyperExponential.
 type HyperExponential struct {
 	p           float64 // probability of the first
 	first, rest float64 // their means in nanoseconds
@@ -76,8 +76,8 @@ func (h HyperExponential) Moments() (mean, second float64) {
 	return mean, second
 }
 
-// NewHyperExponential has the given mean and squared coefficient of variation (1 or more), and
-// balanced means: both exponentials contribute half of the mean.
+// NewHyperExponential returns a distribution with the given mean and squared coefficient of
+// variation (1 or more), and balanced means: both exponentials contribute half of the mean.
 func NewHyperExponential(mean time.Duration, scv float64) (HyperExponential, error) {
 	if mean < 0 || !(scv >= 1 && scv <= 1e6) {
 		return HyperExponential{}, fmt.Errorf(
@@ -89,10 +89,10 @@ func NewHyperExponential(mean time.Duration, scv float64) (HyperExponential, err
 	return HyperExponential{p: p, first: half / p, rest: half / (1 - p)}, nil
 }
 
-// LogNormal is a factor of mean 1 that is never 0 or below: what services vary by.
+// LogNormal is a positive random factor of mean 1, to vary service times.
 type LogNormal struct{ mean, deviation float64 } // of its logarithm
 
-// NewLogNormal has the given coefficient of variation, 0 to 10; 0 is always 1.
+// NewLogNormal returns a factor with a coefficient of variation of 0 to 10; 0 is always 1.
 func NewLogNormal(cv float64) (LogNormal, error) {
 	if !(cv >= 0 && cv <= 10) {
 		return LogNormal{}, fmt.Errorf(
@@ -102,7 +102,7 @@ func NewLogNormal(cv float64) (LogNormal, error) {
 	return LogNormal{mean: -variance / 2, deviation: math.Sqrt(variance)}, nil
 }
 
-// Factor takes the next value from a stream.
+// Factor returns the next value from a stream.
 func (l LogNormal) Factor(s *Stream) float64 {
 	if l.deviation == 0 {
 		return 1

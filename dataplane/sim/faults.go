@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// What a fault can do to a part of a model. Disks crash and slow down, links are cut, delayed and
-// slowed down, stations crash and slow down; a model's own nodes take part by having the methods.
+// The possible faults of a model's parts: disks and stations crash and slow down; links are cut,
+// delayed and slowed down. A model's own nodes take part if they have the methods.
 type (
-	// Crasher loses everything that is under way, and serves again after a restart.
+	// Crasher loses everything in progress, and serves again after a restart.
 	Crasher interface {
 		Crash(k *Kernel)
 		Restart(k *Kernel)
 	}
-	// Slower takes a factor by which it is slower than when healthy.
+	// Slower accepts a factor of slowdown relative to the healthy part.
 	Slower interface{ Slow(factor float64) }
 	// Cutter can be partitioned.
 	Cutter interface {
 		Cut(k *Kernel)
 		Heal(k *Kernel)
 	}
-	// Delayer takes a delay that it adds to its own.
+	// Delayer accepts a delay in addition to its own.
 	Delayer interface{ Delay(d time.Duration) }
 )
 
-// Fault is something that goes wrong at a time, with the part of the given name.
+// Fault is a fault of the named part at a given time.
 type Fault struct {
 	At time.Duration
-	// For is how long it lasts; 0 is to the end.
+	// For is the duration; 0 means until the end.
 	For    time.Duration
 	Kind   string // crash, slow, partition or delay
 	Target string
-	// Factor is that of a slow fault: 2 takes twice the time.
+	// Factor is the factor of a slow fault: 2 takes twice the time.
 	Factor float64
-	// Delay is that of a delay fault.
+	// Delay is the delay of a delay fault.
 	Delay time.Duration
 }
 
-// ScheduleFaults schedules the beginning and the end of every fault, after checking all of them.
-// Its error is one sentence that names the first fault that cannot be.
+// ScheduleFaults checks all faults, then schedules their begin and end. The error is one sentence
+// about the first invalid fault.
 func ScheduleFaults(k *Kernel, faults []Fault, targets map[string]any) error {
 	type pair struct{ begin, end func(k *Kernel) }
 	actions := make([]pair, len(faults))
@@ -60,7 +60,7 @@ func ScheduleFaults(k *Kernel, faults []Fault, targets map[string]any) error {
 	return nil
 }
 
-// actions are what begins and what ends a fault.
+// actions returns the functions that begin and end a fault.
 func (f Fault) actions(now time.Duration, targets map[string]any) (begin, end func(*Kernel), err error) {
 	target, known := targets[f.Target]
 	switch {

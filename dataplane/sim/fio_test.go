@@ -8,7 +8,7 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// sequential keeps `depth` I/Os of 1 MiB in flight, one after the other on the disk.
+// sequential keeps `depth` sequential I/Os of 1 MiB in flight on the disk.
 type sequential struct {
 	disk  *Disk
 	next  int64
@@ -26,9 +26,9 @@ func (s *sequential) submit(k *Kernel) {
 	s.next += 1 << 20
 }
 
-// The simulated disk beside what fio measured on the queue disk (docs/queue-disk.md: 12 GiB, 4 ms,
-// 60 MB/s; times in seconds). At depth 1 the real path adds its round trip, with the disk idle, to
-// each I/O; the model has none, and is faster by up to that.
+// Compares the simulated disk with fio measurements on the queue disk (docs/queue-disk.md: 12 GiB,
+// 4 ms, 60 MB/s; times in seconds). At depth 1 the real path adds its round trip to each I/O while
+// the disk is idle. The model has no round trip, so it is faster by up to that time.
 func TestTheDiskBesideTheQueueDiskUnderFio(t *testing.T) {
 	spec := DiskSpec{
 		Model: service.Model{PositioningMean: 4 * time.Millisecond, Bandwidth: 60e6, Size: 12 << 30},

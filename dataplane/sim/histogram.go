@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// groupBits is the resolution of a Histogram: 64 buckets to a power of two, as in fio's.
+// groupBits is the resolution of a Histogram: 64 buckets per power of two, as in fio's.
 const groupBits = 6
 
-// Histogram counts latencies in buckets at most 1/64 wide of what they hold, plus their exact sum
-// and extremes. The zero value is empty.
+// Histogram counts latencies in buckets with widths of at most 1/64 of their values, plus the exact
+// sum and extremes. The zero value is empty.
 type Histogram struct {
 	counts []uint64 // up to the largest bucket seen
 	n      uint64
@@ -19,19 +19,19 @@ type Histogram struct {
 	most   time.Duration
 }
 
-// Bucket is Count latencies of Low to below High nanoseconds: a row of latency.parquet.
+// Bucket counts latencies from Low up to below High nanoseconds: a row of latency.parquet.
 type Bucket struct {
 	Low, High int64
 	Count     uint64
 }
 
-// bucketOf is the index of the bucket of v: exact below 64 ns, then 64 to a power of two.
+// bucketOf returns v's bucket index: exact below 64 ns, then 64 buckets per power of two.
 func bucketOf(v time.Duration) int {
 	group := max(0, bits.Len64(uint64(v))-groupBits-1)
 	return group<<groupBits + int(v>>group)
 }
 
-// bounds are the lowest value of a bucket and the first above it.
+// bounds returns the lowest value of a bucket and the first value above it.
 func bounds(i int) (low, high int64) {
 	group := max(0, i>>groupBits-1)
 	low = int64(i-group<<groupBits) << group
@@ -56,7 +56,7 @@ func (h *Histogram) Add(v time.Duration) {
 	h.sum += v
 }
 
-// Merge adds what another histogram holds.
+// Merge adds another histogram's latencies.
 func (h *Histogram) Merge(o *Histogram) {
 	if o.n == 0 {
 		return
@@ -75,29 +75,29 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.sum += o.sum
 }
 
-// Reset empties it and keeps its memory.
+// Reset empties the histogram and keeps its memory.
 func (h *Histogram) Reset() {
 	clear(h.counts)
 	*h = Histogram{counts: h.counts}
 }
 
-// Count is how many latencies it holds.
+// Count returns the number of latencies.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Sum is their exact sum.
+// Sum returns the exact sum of the latencies.
 func (h *Histogram) Sum() time.Duration { return h.sum }
 
-// Mean is their mean in seconds, NaN when there are none.
+// Mean returns the mean in seconds, NaN if empty.
 func (h *Histogram) Mean() float64 { return h.sum.Seconds() / float64(h.n) }
 
-// Min and Max are the exact extremes, 0 when there are none.
+// Min returns the smallest latency, 0 if empty.
 func (h *Histogram) Min() time.Duration { return h.least }
 
-// Max is the largest latency.
+// Max returns the largest latency, 0 if empty.
 func (h *Histogram) Max() time.Duration { return h.most }
 
-// Quantile is the middle of the bucket in which the latency of rank ceil(q*n) lies, within the
-// extremes; 0 when there are none.
+// Quantile returns the middle of the bucket with the latency of rank ceil(q*n), clipped to the
+// extremes; 0 if empty.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := uint64(math.Ceil(q * float64(h.n)))
 	rank = min(max(rank, 1), h.n)
@@ -111,7 +111,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// Buckets are those that hold something, in order.
+// Buckets returns the non-empty buckets, in order.
 func (h *Histogram) Buckets() []Bucket {
 	var out []Bucket
 	for i, c := range h.counts {

@@ -1,11 +1,11 @@
-// Package sim is Hotbed's event kernel: the one virtual clock of everything simulated, and the parts
+// Package sim is Hotbed's event kernel: the single virtual clock of all simulations, and the parts
 // that all models share (disks, links, clients, background load, faults, random streams, latency
 // histograms).
 //
-// It is deterministic: the same seed and the same calls give the same bits on every machine. There
-// are no goroutines and no wall clock in it, events of one instant run in the order in which they
-// were scheduled, and random numbers come from named streams made of integer arithmetic and of
-// floating-point operations that no compiler may fuse.
+// It is deterministic: the same seed and the same calls give the same bits on every machine. It has
+// no goroutines and no wall clock. Events of one instant run in the order of scheduling. Random
+// numbers come from named streams of integer arithmetic and floating-point operations that no
+// compiler may fuse.
 package sim
 
 import (
@@ -15,44 +15,44 @@ import (
 	"time"
 )
 
-// Handler is what an event calls. One object usually handles many events and tells them apart by
-// arg, whose meaning is its own; scheduling an event then allocates nothing.
+// Handler handles events. One object usually handles many events and distinguishes them by arg,
+// which has a meaning only to the handler. So scheduling an event allocates nothing.
 type Handler interface {
 	Handle(k *Kernel, arg uint64)
 }
 
-// Func makes a Handler of a function. Convert it once and keep it where events are many.
+// Func turns a function into a Handler. Convert it once and reuse it for many events.
 type Func func(k *Kernel, arg uint64)
 
 // Handle calls the function.
 func (f Func) Handle(k *Kernel, arg uint64) { f(k, arg) }
 
-// Timer names a scheduled event, for Cancel. The zero value names none.
+// Timer identifies a scheduled event, for Cancel. The zero value identifies none.
 type Timer uint64
 
 // Forever is the end of virtual time, 292 years after its start.
 const Forever = time.Duration(math.MaxInt64)
 
-// Kernel is a virtual clock and the events that wait for it. It is not safe for concurrent use:
-// everything in one simulation runs on one goroutine.
+// Kernel is a virtual clock with its waiting events. It is not safe for concurrent use: a
+// simulation runs on one goroutine.
 //
-// The events wait in a monotone radix queue: buckets by the highest digit (base 16) in which an
-// event's time differs from a base time that no event precedes. Scheduling appends to a bucket;
-// the lowest bucket is spread over lower ones when it is reached, so that an event is moved about
-// log16(pending) times, always in sequence. Events of one instant always share a bucket, hence
-// appending keeps them in the order in which they were scheduled.
+// Events wait in a monotone radix queue: buckets by the highest digit (base 16) in which an event's
+// time differs from a base time that no event precedes. Scheduling appends to a bucket. When the
+// lowest bucket is reached, it is spread over lower buckets. An event thus moves about
+// log16(pending) times, always in sequence. Events of one instant always share a bucket, so
+// appending preserves their order.
 type Kernel struct {
 	now  int64
-	base int64 // no later than now and than every waiting event
+	base int64 // not after now or any waiting event
 
 	buckets [levels * digits]bucket
-	used    [levels * digits / 64]uint64 // which buckets hold something
+	used    [levels * digits / 64]uint64 // non-empty buckets
 
-	events []event  // those that can be cancelled, by slot
+	events []event  // cancellable events, by slot
 	free   []uint32 // unused slots
 
-	pending int // waiting events, without cancelled ones
-	dead    int // cancelled events whose nodes still wait
+	pending int // waiting events, not counting cancelled ones
+	dead    int // cancelled events with waiting nodes
 	ran     uint64
 	halted  bool
 }
@@ -61,22 +61,22 @@ const (
 	digitBits = 4
 	digits    = 1 << digitBits
 	levels    = 64 / digitBits
-	// scanned is the size up to which a bucket is searched rather than spread.
+	// scanned is the maximum size of a bucket that is searched rather than spread.
 	scanned = 12
 )
 
 // node is an event in the queue.
 type node struct {
 	at  int64
-	arg uint64  // without a handler: the slot of an event that can be cancelled
+	arg uint64  // without a handler: the slot of a cancellable event
 	h   Handler // nil: look at the slot
 }
 
-// event is what the node of an event that can be cancelled calls; h is nil once it is.
+// event is the target of a cancellable event's node; h is nil once cancelled.
 type event struct {
 	h   Handler
 	arg uint64
-	gen uint32 // counts the slot's uses, so that an old Timer names nothing
+	gen uint32 // counts the slot's uses, to invalidate old Timers
 }
 
 type bucket struct {
@@ -88,18 +88,18 @@ type bucket struct {
 // New returns a kernel at time 0 with nothing scheduled.
 func New() *Kernel { return &Kernel{} }
 
-// Now is the virtual time since the start.
+// Now returns the virtual time since the start.
 func (k *Kernel) Now() time.Duration { return time.Duration(k.now) }
 
-// Pending is how many events wait.
+// Pending returns the number of waiting events.
 func (k *Kernel) Pending() int { return k.pending }
 
-// Events is how many events have run.
+// Events returns the number of events run.
 func (k *Kernel) Events() uint64 { return k.ran }
 
-// Post schedules h.Handle(k, arg) for time t, after what is already scheduled for t, for good: it
-// costs less than At, by a memory access that matters where many events wait. A time in the past is
-// a mistake in a model and panics.
+// Post schedules h.Handle(k, arg) for time t, after all events already scheduled for t. It cannot
+// be cancelled, but saves a memory access that matters with many waiting events. A time in the past
+// is a model error and panics.
 func (k *Kernel) Post(t time.Duration, h Handler, arg uint64) {
 	k.check(t, h)
 	k.pending++
@@ -115,7 +115,7 @@ func (k *Kernel) check(t time.Duration, h Handler) {
 	}
 }
 
-// At schedules h.Handle(k, arg) for time t, as Post does, and returns what Cancel takes it back by.
+// At schedules h.Handle(k, arg) for time t, like Post, and returns a Timer for Cancel.
 func (k *Kernel) At(t time.Duration, h Handler, arg uint64) Timer {
 	k.check(t, h)
 	var slot uint32
@@ -137,7 +137,7 @@ func (k *Kernel) After(d time.Duration, h Handler, arg uint64) Timer {
 	return k.At(time.Duration(k.now)+d, h, arg)
 }
 
-// Cancel takes a scheduled event back and says whether it was still waiting.
+// Cancel cancels a scheduled event and reports whether it was still waiting.
 func (k *Kernel) Cancel(t Timer) bool {
 	slot := uint32(t)
 	if int(slot) >= len(k.events) {
@@ -156,7 +156,7 @@ func (k *Kernel) Cancel(t Timer) bool {
 	return true
 }
 
-// Step runs the next event and says whether there was one.
+// Step runs the next event and reports whether there was one.
 func (k *Kernel) Step() bool { return k.step(math.MaxInt64) }
 
 // RunUntil runs every event up to and including time t and leaves the clock at t, or at the event
@@ -181,7 +181,7 @@ func (k *Kernel) Run() {
 	}
 }
 
-// Halt makes the RunUntil or Run that is under way return after the present event.
+// Halt makes the current RunUntil or Run return after the current event.
 func (k *Kernel) Halt() { k.halted = true }
 
 // step runs the next event that is not later than limit.
@@ -205,7 +205,7 @@ func (k *Kernel) step(limit int64) bool {
 	}
 }
 
-// release frees a slot and returns what was in it.
+// release frees a slot and returns its contents.
 func (k *Kernel) release(slot uint32) (h Handler, arg uint64) {
 	e := &k.events[slot]
 	h, arg = e.h, e.arg
@@ -215,7 +215,7 @@ func (k *Kernel) release(slot uint32) (h Handler, arg uint64) {
 	return h, arg
 }
 
-// grow adds a slot. Generations start at 1: Timer 0 names nothing.
+// grow adds a slot. Generations start at 1, so Timer 0 is never valid.
 func (k *Kernel) grow() uint32 {
 	if len(k.events) >= math.MaxUint32 {
 		panic("sim: more than 4 billion events wait")
@@ -224,7 +224,7 @@ func (k *Kernel) grow() uint32 {
 	return uint32(len(k.events) - 1)
 }
 
-// place puts a node into the bucket of the highest digit in which it differs from the base.
+// place puts a node into the bucket of the highest digit that differs from the base.
 func (k *Kernel) place(n node) {
 	level := (bits.Len64(uint64(n.at^k.base)|1) - 1) / digitBits
 	i := level*digits + int(n.at>>(level*digitBits))&(digits-1)
@@ -238,7 +238,7 @@ func (k *Kernel) place(n node) {
 	b.nodes = append(b.nodes, n)
 }
 
-// lowest is the first bucket that holds something, or -1.
+// lowest returns the first non-empty bucket, or -1.
 func (k *Kernel) lowest() int {
 	for w, word := range k.used {
 		if word != 0 {
@@ -248,19 +248,19 @@ func (k *Kernel) lowest() int {
 	return -1
 }
 
-// empty marks bucket i as holding nothing; its memory is kept for later nodes.
+// empty marks bucket i as empty; its memory is kept for later nodes.
 func (k *Kernel) empty(i int) {
 	b := &k.buckets[i]
 	b.nodes, b.head = b.nodes[:0], 0
 	k.used[i/64] &^= 1 << (i % 64)
 }
 
-// pop takes the first node out of the queue, unless it is later than limit.
+// pop removes the first node from the queue, unless it is later than limit.
 func (k *Kernel) pop(limit int64) (node, bool) {
 	for {
 		i := k.lowest()
 		if i < 0 {
-			k.base = k.now // cancelled events may have led it on
+			k.base = k.now // cancelled events may have advanced it
 			return node{}, false
 		}
 		b := &k.buckets[i]
@@ -282,7 +282,7 @@ func (k *Kernel) pop(limit int64) (node, bool) {
 	}
 }
 
-// scan takes the first of a small bucket's earliest nodes.
+// scan removes the first of a small bucket's earliest nodes.
 func (k *Kernel) scan(i int, limit int64) (node, bool) {
 	b := &k.buckets[i]
 	first := 0
@@ -306,8 +306,8 @@ func (k *Kernel) scan(i int, limit int64) (node, bool) {
 	return n, true
 }
 
-// spread moves the nodes of bucket i, the lowest, to the buckets below it: seen from the bucket's
-// own earliest time they all differ in a lower digit.
+// spread moves the nodes of bucket i, the lowest, to lower buckets: relative to the bucket's
+// earliest time they all differ in a lower digit.
 func (k *Kernel) spread(i int) {
 	b := &k.buckets[i]
 	nodes := b.nodes
@@ -318,7 +318,7 @@ func (k *Kernel) spread(i int) {
 	}
 }
 
-// sweep drops the nodes of cancelled events.
+// sweep removes the nodes of cancelled events.
 func (k *Kernel) sweep() {
 	for i := range k.buckets {
 		b := &k.buckets[i]

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// recorder notes the arguments of events and when they ran.
+// recorder records the arguments and times of events.
 type recorder struct {
 	args []uint64
 	at   []time.Duration
@@ -58,7 +58,7 @@ func TestRunUntilStopsBetweenEventsAndAllowsEarlierOnes(t *testing.T) {
 	if k.Now() != 500 || len(r.args) != 0 {
 		t.Fatalf("now %v, ran %v", k.Now(), r.args)
 	}
-	k.At(600, r, 1000) // before everything that waits
+	k.At(600, r, 1000) // before all waiting events
 	k.RunUntil(1000)
 	if k.Now() != 1000 || len(r.args) != 2 || r.args[0] != 1000 || r.args[1] != 0 {
 		t.Fatalf("now %v, ran %v", k.Now(), r.args)
@@ -82,7 +82,7 @@ func TestCancel(t *testing.T) {
 	if k.Cancel(b) {
 		t.Fatal("cancelled an event that has run")
 	}
-	k.At(30, r, 3) // takes the slot of a or b again
+	k.At(30, r, 3) // reuses the slot of a or b
 	if k.Cancel(a) || k.Cancel(b) {
 		t.Fatal("an old timer cancelled a new event")
 	}
@@ -164,7 +164,7 @@ func TestAnEventInThePastPanics(t *testing.T) {
 	}
 }
 
-// reference is the plain queue that the kernel is compared with: a binary heap by time and number.
+// reference is the plain queue for comparison with the kernel: a binary heap by time and number.
 type reference []struct {
 	at  time.Duration
 	seq uint64
@@ -183,7 +183,7 @@ func (r *reference) Pop() any {
 }
 
 // checkQueue interprets data as a program of scheduling, cancelling, stepping and running, and
-// compares every event that runs with the reference.
+// compares every event with the reference.
 func checkQueue(t *testing.T, data []byte) {
 	k, ref := New(), &reference{}
 	timers := map[uint64]Timer{}
@@ -273,8 +273,8 @@ func TestQueueProperties(t *testing.T) {
 	}
 }
 
-// hold keeps n events pending and reschedules each by an exponential-like delay: the hold model in
-// which event queues are compared.
+// hold keeps n events pending and reschedules each with an exponential-like delay: the standard
+// hold model for event queues.
 type hold struct{ delays []time.Duration }
 
 func (h *hold) Handle(k *Kernel, arg uint64) {
@@ -300,11 +300,11 @@ func benchmarkHold(b *testing.B, n int) {
 	for range b.N {
 		k.Step()
 	}
-	// Of processor time: what others use of the machine does not count.
+	// Processor time is not affected by other processes.
 	b.ReportMetric(float64(b.N)/(cpuTime()-used).Seconds()/1e6, "Mevents/cpu-s")
 }
 
-// cpuTime is the processor time that this process has used.
+// cpuTime returns this process's processor time.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

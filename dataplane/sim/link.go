@@ -8,13 +8,13 @@ import (
 
 // LinkSpec describes one direction of a link.
 type LinkSpec struct {
-	// Rate is in bytes per second; +Inf serializes in no time.
+	// Rate is in bytes per second; with +Inf serialization takes no time.
 	Rate float64
 	// Delay is the propagation delay.
 	Delay time.Duration
 }
 
-// Validate reports, in one sentence, the first value that is outside its range.
+// Validate returns an error of one sentence for the first value outside its range.
 func (s LinkSpec) Validate() error {
 	if !(s.Rate >= 1) {
 		return fmt.Errorf("the link's rate is %g bytes/s, allowed is 1 or more", s.Rate)
@@ -25,22 +25,22 @@ func (s LinkSpec) Validate() error {
 	return nil
 }
 
-// Link carries messages in one direction: one after the other at its rate, then for its propagation
-// delay, in order. Nothing is lost: a partition holds messages back, as a connection does that sends
-// again until it gets through.
+// Link carries messages in one direction, in order: each is serialized at the rate, then delayed by
+// the propagation delay. Nothing is lost: a partition holds messages back, like a connection that
+// retransmits until it succeeds.
 type Link struct {
 	spec    LinkSpec
 	slow    float64       // divides the rate
 	extra   time.Duration // added to the delay
-	free    time.Duration // when the last message is serialized, on the link's clock
-	last    time.Duration // when the last message arrives, on the link's clock
+	free    time.Duration // end of the last message's serialization, on the link's clock
+	last    time.Duration // arrival of the last message, on the link's clock
 	transit ring[message]
 	timer   Timer
 	sent    int64 // bytes
 	count   int64
 	work    time.Duration // serialization time accepted
 
-	// The link's own clock stands still while it is cut: it is stood behind virtual time.
+	// The link's own clock stops while the link is cut: it is stood behind virtual time.
 	stood time.Duration
 	cutAt time.Duration
 	cut   bool
@@ -60,7 +60,7 @@ func NewLink(spec LinkSpec) *Link {
 	return &Link{spec: spec, slow: 1}
 }
 
-// clock is the link's own time.
+// clock returns the link's own time.
 func (l *Link) clock(k *Kernel) time.Duration {
 	if l.cut {
 		return l.cutAt - l.stood
@@ -68,7 +68,7 @@ func (l *Link) clock(k *Kernel) time.Duration {
 	return k.Now() - l.stood
 }
 
-// Send puts a message of n bytes on the link; h.Handle(k, arg) is called when it arrives.
+// Send puts a message of n bytes on the link; h.Handle(k, arg) is called at its arrival.
 func (l *Link) Send(k *Kernel, n int64, h Handler, arg uint64) {
 	if n < 0 {
 		panic(fmt.Sprintf("sim: a message of %d bytes", n))
@@ -97,8 +97,8 @@ func (e *linkEnd) Handle(k *Kernel, _ uint64) {
 	m.h.Handle(k, m.arg)
 }
 
-// Cut partitions the link: from now on nothing arrives until Heal, which delays everything in
-// transit, and what is sent meanwhile, by the length of the partition.
+// Cut partitions the link: nothing arrives until Heal. The partition delays all messages in
+// transit, and messages sent meanwhile, by its length.
 func (l *Link) Cut(k *Kernel) {
 	if !l.cut {
 		k.Cancel(l.timer)
@@ -117,7 +117,7 @@ func (l *Link) Heal(k *Kernel) {
 	}
 }
 
-// Drop discards every message in transit without calling anybody, as when an end of it crashes.
+// Drop discards every message in transit without calling handlers, as after a crash of one end.
 func (l *Link) Drop(k *Kernel) {
 	if l.transit.n > 0 && !l.cut {
 		k.Cancel(l.timer)
@@ -128,8 +128,8 @@ func (l *Link) Drop(k *Kernel) {
 	l.transit.clear()
 }
 
-// Delay adds d to the propagation delay of messages sent from now on (a delay fault); 0 ends it.
-// Messages stay in order.
+// Delay adds d to the propagation delay of later messages (a delay fault); 0 ends it. Messages stay
+// in order.
 func (l *Link) Delay(d time.Duration) {
 	if d < 0 || d > time.Hour {
 		panic(fmt.Sprintf("sim: an added delay of %v", d))
@@ -137,7 +137,7 @@ func (l *Link) Delay(d time.Duration) {
 	l.extra = d
 }
 
-// Slow divides the rate by factor for messages sent from now on; 1 is the healthy link.
+// Slow divides the rate by factor for later messages; 1 is the healthy link.
 func (l *Link) Slow(factor float64) {
 	if !(factor > 0) {
 		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
@@ -145,15 +145,15 @@ func (l *Link) Slow(factor float64) {
 	l.slow = factor
 }
 
-// LinkStats are a link's counters since its start.
+// LinkStats holds a link's counters since its start.
 type LinkStats struct {
 	Messages int64
 	Bytes    int64
 	Busy     time.Duration // time spent serializing
-	Queue    int           // messages sent that have not arrived
+	Queue    int           // messages sent but not arrived
 }
 
-// Stats returns the counters as of now.
+// Stats returns the current counters.
 func (l *Link) Stats(k *Kernel) LinkStats {
 	busy := l.work - max(0, l.free-l.clock(k))
 	return LinkStats{Messages: l.count, Bytes: l.sent, Busy: busy, Queue: l.transit.n}

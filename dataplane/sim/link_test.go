@@ -54,7 +54,7 @@ func TestAPartitionDelaysByItsLength(t *testing.T) {
 	l.Send(k, 10e3, r, 0) // would arrive at 15
 	k.RunUntil(4 * ms)
 	l.Cut(k)
-	l.Cut(k) // once is enough
+	l.Cut(k) // no effect
 	k.RunUntil(100 * ms)
 	l.Send(k, 10e3, r, 1)
 	k.RunUntil(104 * ms)
@@ -94,7 +94,7 @@ func TestADelayFaultKeepsTheOrder(t *testing.T) {
 	l.Delay(50 * ms)
 	l.Send(k, 1e3, r, 0) // 1 + 1 + 50
 	l.Delay(0)
-	l.Send(k, 1e3, r, 1) // behind it
+	l.Send(k, 1e3, r, 1) // behind the first
 	k.RunUntil(60 * ms)
 	l.Slow(4)
 	l.Send(k, 1e3, r, 2)
@@ -110,8 +110,8 @@ func TestBadLinksAreRefused(t *testing.T) {
 	}
 }
 
-// checkLink drives a link by a program in data and holds it to what any link must do: messages
-// arrive once, in order, no earlier than rate and delay allow, and never while it is cut.
+// checkLink drives a link with a program in data and checks a link's invariants. Messages arrive
+// once, in order, no earlier than rate and delay allow, and never while it is cut.
 func checkLink(t *testing.T, data []byte) {
 	k := New()
 	spec := LinkSpec{Rate: 1e6, Delay: 2 * ms}
@@ -149,7 +149,7 @@ func checkLink(t *testing.T, data []byte) {
 			n := int64(data[2]) * 40
 			bytes += n
 			took := time.Duration(n) * time.Microsecond
-			// Nor before everything sent so far could have been serialized since the start.
+			// Also not before all bytes sent so far can have been serialized since the start.
 			earliest = append(earliest, max(k.Now()+took, time.Duration(bytes)*time.Microsecond)+spec.Delay)
 			l.Send(k, n, handler, sent)
 			sent++

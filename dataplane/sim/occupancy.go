@@ -2,16 +2,16 @@ package sim
 
 import "time"
 
-// Occupancy counts what is present (tasks that wait, requests in a queue) and integrates it over
-// virtual time. The zero value counts nothing, from time 0 on.
+// Occupancy counts present items (waiting tasks, requests in a queue) and integrates the count over
+// virtual time. The zero value counts nothing, starting at time 0.
 type Occupancy struct {
-	// Parent is told of every change too: a node's occupancy is that of all its processes.
+	// Parent receives every change too: a node's occupancy is the sum over its processes.
 	Parent *Occupancy
 
 	n     int
 	since time.Duration
 	some  time.Duration
-	area  float64 // nanoseconds; whole numbers of them are exact up to 2^53, 104 days
+	area  float64 // nanoseconds; integers are exact up to 2^53, 104 days
 }
 
 // Add changes the count by delta at time now; the count must not fall below 0.
@@ -33,18 +33,18 @@ func (o *Occupancy) settle(now time.Duration) {
 	o.since = now
 }
 
-// Count is how many are present.
+// Count returns the current count.
 func (o *Occupancy) Count() int { return o.n }
 
-// Some is for how long, up to time now, at least one was present: the "some" of pressure stall
-// information if what is counted is tasks that wait.
+// Some returns the time up to now with a count of at least one: the "some" of pressure stall
+// information if waiting tasks are counted.
 func (o *Occupancy) Some(now time.Duration) time.Duration {
 	o.settle(now)
 	return o.some
 }
 
-// Area is the integral of the count up to time now, in seconds. Divided by the time it is the mean
-// count.
+// Area returns the integral of the count up to time now, in seconds. Divided by the time it is the
+// mean count.
 func (o *Occupancy) Area(now time.Duration) float64 {
 	o.settle(now)
 	return o.area / 1e9

@@ -9,11 +9,11 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// These tests hold simulated queues to what queueing theory says of them, on random parameters. The
-// interval of a simulated mean comes from independent replications; a test fails where theory is
-// outside of five standard errors plus what the model is known to differ by.
+// These tests compare simulated queues with queueing theory, on random parameters. The interval of
+// a simulated mean comes from independent replications. A test fails if the theory differs by more
+// than five standard errors plus the model's known deviation.
 
-// openQueue runs customers through one station and returns their mean response and wait, the
+// openQueue runs customers through one station. It returns their mean response and wait, the
 // station's utilization and mean number of jobs, and the response's 90th percentile, in seconds.
 func openQueue(servers int, between, service Distribution, customers uint64, seed uint64) (
 	response, wait, utilization, number, p90 float64,
@@ -58,7 +58,7 @@ func TestMM1(t *testing.T) {
 		}
 		what := fmt.Sprintf("M/M/1, rho %.2f, mean service %.3g s", rho, mean)
 		want := mean / (1 - rho)
-		fam.hold(what, "response", responses, want, 1e-3) // whole nanoseconds
+		fam.hold(what, "response", responses, want, 1e-3) // time is in whole nanoseconds
 		fam.hold(what, "utilization", utilizations, rho, 1e-3)
 		fam.hold(what, "number", numbers, rho/(1-rho), 1e-3)
 		fam.hold(what, "90th percentile", tails, want*math.Log(10), 1.0/128)
@@ -115,8 +115,8 @@ func TestMG1(t *testing.T) {
 	}
 }
 
-// The disk is an M/G/1 queue too: Poisson arrivals of random reads, served by the model. Neighbouring
-// seeks share an offset and are slightly correlated, for which 1 % is allowed (docs/queue-disk.md).
+// The disk is an M/G/1 queue too: Poisson arrivals of random reads, served by the model. Adjacent
+// seeks share an offset and are slightly correlated, so 1 % is allowed (docs/queue-disk.md).
 func TestTheDiskIsMG1(t *testing.T) {
 	random, fam := NewStream(4, "disk"), newFamily(t)
 	defer fam.over()
@@ -133,7 +133,7 @@ func TestTheDiskIsMG1(t *testing.T) {
 		var waits, utilizations []float64
 		for r := range uint64(replications) {
 			k := New()
-			// As many tags as there are ever requests: the queue is the device's own.
+			// Tags never run out, so the queue is the device's own.
 			disk := NewDisk(k, DiskSpec{Model: model, Depth: 1 << 16})
 			offsets := NewStream(trial*100+r, "offsets")
 			target := TargetFunc(func(k *Kernel, id uint64, done Handler) {
@@ -162,8 +162,8 @@ func TestTheDiskIsMG1(t *testing.T) {
 	}
 }
 
-// The wait of each customer follows from the one before it (Lindley) or, with more servers, from the
-// times at which they come free (Kiefer and Wolfowitz): a station must agree to the nanosecond.
+// Each wait follows from the previous customer's (Lindley) or, with more servers, from the times
+// when servers become free (Kiefer and Wolfowitz). Stations must agree to the nanosecond.
 func TestStationsAgainstTheRecursion(t *testing.T) {
 	random := NewStream(6, "recursion")
 	for range 50 {
@@ -200,15 +200,15 @@ func TestStationsAgainstTheRecursion(t *testing.T) {
 	}
 }
 
-// network is a central-server network: each request visits the first station, then with probability
-// 1 - leave one of the others and the first again.
+// network is a central-server network. Each request visits the first station, then with probability
+// 1 - leave another station and the first again.
 type network struct {
 	stations []*Station
 	service  []Distribution
-	choice   []float64 // cumulative probabilities of the others
+	choice   []float64 // cumulative probabilities of the other stations
 	leave    float64
 	stream   *Stream
-	done     []Handler // of the requests under way, by client
+	done     []Handler // of the requests in progress, by client
 	at       []int
 }
 
@@ -255,7 +255,7 @@ func TestClosedNetworksAgainstExactMVA(t *testing.T) {
 			weights[i] = 0.1 + random.Uniform()
 			total += weights[i]
 		}
-		first := 1 / leave // visits a cycle
+		first := 1 / leave // visits per cycle
 		demands := []float64{first * means[0]}
 		choice, sum := make([]float64, others), 0.0
 		for i, w := range weights {

@@ -1,8 +1,8 @@
 package sim
 
-// ring is a first-in-first-out queue in one slice whose memory is used again.
+// ring is a first-in-first-out queue in one slice with reused memory.
 type ring[T any] struct {
-	items []T // a power of two long
+	items []T // length is a power of two
 	head  int
 	n     int
 }
@@ -15,13 +15,13 @@ func (r *ring[T]) push(item T) {
 	r.n++
 }
 
-// first is the oldest item, to be read or changed in place; the ring must hold one.
+// first returns the oldest item, to read or change in place; the ring must not be empty.
 func (r *ring[T]) first() *T { return &r.items[r.head] }
 
 func (r *ring[T]) pop() T {
 	var none T
 	item := r.items[r.head]
-	r.items[r.head] = none // what it points to may go
+	r.items[r.head] = none // let the item be collected
 	r.head = (r.head + 1) & (len(r.items) - 1)
 	r.n--
 	return item

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkMillionClients is a closed loop of a million clients over ten thousand servers at about
-// 80 % load: what the event queue, the stations and the clients cost at the largest size in sight.
+// BenchmarkMillionClients runs a closed loop of a million clients over ten thousand servers at
+// about 80 % load, to measure event queue, stations and clients at the largest expected size.
 func BenchmarkMillionClients(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -38,7 +38,7 @@ func BenchmarkMillionClients(b *testing.B) {
 	runtime.KeepAlive(loop)
 }
 
-// An event costs no allocation once the queue has seen its largest size.
+// Events cost no allocation once the queue has reached its largest size.
 func TestEventsAllocateNothing(t *testing.T) {
 	k, draws := New(), NewStream(1, "allocations")
 	st := NewStation(4)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Station is a first-come-first-served queue with one or more equal servers: a processor, a daemon's
-// threads. Who submits a job says how long its service takes.
+// Station is a first-come-first-served queue with one or more equal servers: a processor, or a
+// daemon's threads. The submitter of a job sets its service time.
 type Station struct {
 	waiting ring[job]
 	serving []serving // by server
@@ -14,8 +14,8 @@ type Station struct {
 	slow    float64
 	down    bool
 
-	jobs    Occupancy // in the station
-	busy    Occupancy // servers at work
+	jobs    Occupancy // jobs in the station
+	busy    Occupancy // busy servers
 	count   int64
 	wait    time.Duration
 	dropped int64
@@ -46,8 +46,8 @@ func NewStation(servers int) *Station {
 	return s
 }
 
-// Submit queues a job and calls h.Handle(k, arg) when it has been served. A station that is down
-// drops it.
+// Submit queues a job and calls h.Handle(k, arg) after its service. A station that is down drops
+// the job.
 func (s *Station) Submit(k *Kernel, service time.Duration, h Handler, arg uint64) {
 	if service < 0 {
 		panic(fmt.Sprintf("sim: a service time of %v", service))
@@ -97,7 +97,7 @@ func (e *stationEnd) Handle(k *Kernel, server uint64) {
 	done.h.Handle(k, done.arg)
 }
 
-// Slow multiplies the service times of jobs that are begun from now on; 1 is the healthy station.
+// Slow multiplies the service times of jobs that begin later; 1 is the healthy station.
 func (s *Station) Slow(factor float64) {
 	if !(factor > 0) {
 		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
@@ -105,7 +105,7 @@ func (s *Station) Slow(factor float64) {
 	s.slow = factor
 }
 
-// Crash drops every job without calling anybody; new ones are dropped too until Restart.
+// Crash drops every job without calling its handler; new jobs are dropped until Restart.
 func (s *Station) Crash(k *Kernel) {
 	now := k.Now()
 	s.idle = s.idle[:0]
@@ -124,17 +124,17 @@ func (s *Station) Crash(k *Kernel) {
 // Restart makes a crashed station serve again.
 func (s *Station) Restart(*Kernel) { s.down = false }
 
-// StationStats are a station's counters since its start.
+// StationStats holds a station's counters since its start.
 type StationStats struct {
-	Begun   int64         // services
+	Begun   int64         // services begun
 	Dropped int64         // jobs lost in crashes
 	Wait    time.Duration // sum over services of start - arrival
-	Queue   int           // jobs in the station, the served ones too
+	Queue   int           // jobs in the station, including those in service
 	Area    float64       // integral of Queue, in seconds
-	Busy    float64       // integral of the servers at work, in seconds
+	Busy    float64       // integral of busy servers, in seconds
 }
 
-// Stats returns the counters as of now.
+// Stats returns the current counters.
 func (s *Station) Stats(k *Kernel) StationStats {
 	return StationStats{
 		Begun: s.count, Dropped: s.dropped, Wait: s.wait, Queue: s.jobs.Count(),

@@ -8,14 +8,14 @@ import (
 )
 
 // Stream is a stream of random numbers: xoshiro256++ (Blackman and Vigna, 2021), seeded from a
-// number and a name. Streams of different names are independent, so that what one part of a model
-// draws does not change what another sees. The same seed and name give the same bits on every
-// machine and, by the golden tests, in every version.
+// number and a name. Streams of different names are independent, so draws in one part of a model do
+// not affect another part. The same seed and name give the same bits on every machine and, by the
+// golden tests, in every version.
 //
-// Products that you make of what you draw and then add to something need an explicit conversion,
-// float64(x*y) + z, or some machines will fuse the two and round differently.
+// A product of drawn numbers that is added to something needs an explicit conversion, float64(x*y)
+// + z. Otherwise some machines fuse the two operations and round differently.
 //
-// A Stream is a plain value of 32 bytes; copying it copies its place.
+// A Stream is a plain value of 32 bytes; a copy keeps its position.
 type Stream struct{ s [4]uint64 }
 
 // NewStream returns the stream of a seed and a name.
@@ -24,14 +24,14 @@ func NewStream(seed uint64, name string) *Stream {
 	return &s
 }
 
-// StreamOf returns the stream of a seed, a name and a number (of a client, say), as a value.
+// StreamOf returns the stream of a seed, a name and a number (for example of a client), as a value.
 func StreamOf(seed uint64, name string, number uint64) Stream {
 	hash := uint64(14695981039346656037) // FNV-1a
 	for i := range len(name) {
 		hash = (hash ^ uint64(name[i])) * 1099511628211
 	}
-	// Each step mixes what came before it: streams whose seeds, names or numbers differ by the same
-	// bits must not have states that do, for the generator is linear.
+	// Each step mixes the previous result. The generator is linear, so streams with seeds, names or
+	// numbers that differ by the same bits must not have states that differ likewise.
 	key := splitMix(&seed)
 	key = mix(key ^ hash)
 	key = mix(key + number)
@@ -40,13 +40,13 @@ func StreamOf(seed uint64, name string, number uint64) Stream {
 		s.s[i] = splitMix(&key)
 	}
 	if s.s == [4]uint64{} {
-		s.s[0] = 1 // the one state that stays what it is
+		s.s[0] = 1 // the all-zero state would never change
 	}
 	return s
 }
 
-// splitMix is the generator of that name (Steele, Lea and Flood, 2014), with which xoshiro's authors
-// seed it.
+// splitMix is the generator of that name (Steele, Lea and Flood, 2014), which xoshiro's authors use
+// for seeding.
 func splitMix(x *uint64) uint64 {
 	*x += 0x9e3779b97f4a7c15
 	return mix(*x)
@@ -59,7 +59,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Uint64 is uniform over all its values.
+// Uint64 returns a uniform number over all values.
 func (s *Stream) Uint64() uint64 {
 	a, b, c, d := s.s[0], s.s[1], s.s[2], s.s[3]
 	out := bits.RotateLeft64(a+d, 23) + a
@@ -73,13 +73,13 @@ func (s *Stream) Uint64() uint64 {
 	return out
 }
 
-// IntN is uniform over 0 <= i < n; n must be positive.
+// IntN returns a uniform number in 0 <= i < n; n must be positive.
 func (s *Stream) IntN(n int64) int64 {
 	if n <= 0 {
 		panic(fmt.Sprintf("sim: IntN of %d", n))
 	}
-	// Multiply and shift; the low word says whether the draw is one of the few that would make
-	// some results likelier than others.
+	// Multiply and shift. The low word detects the few draws that would make some results more
+	// likely than others.
 	high, low := bits.Mul64(s.Uint64(), uint64(n))
 	if low < uint64(n) {
 		for least := -uint64(n) % uint64(n); low < least; {
@@ -89,30 +89,30 @@ func (s *Stream) IntN(n int64) int64 {
 	return int64(high)
 }
 
-// Uniform is uniform over 0 <= x < 1, in steps of 2^-53.
+// Uniform returns a uniform number in 0 <= x < 1, in steps of 2^-53.
 func (s *Stream) Uniform() float64 { return unit(s.Uint64()) }
 
 // unit maps the upper 53 bits to 0 <= x < 1.
 func unit(u uint64) float64 { return float64(float64(u>>11) * 0x1p-53) }
 
-// Bernoulli is true with probability p.
+// Bernoulli returns true with probability p.
 func (s *Stream) Bernoulli(p float64) bool { return s.Uniform() < p }
 
-// Shuffle puts n things in random order (Fisher and Yates) by swapping two at a time.
+// Shuffle puts n items in random order (Fisher and Yates) by swapping two at a time.
 func (s *Stream) Shuffle(n int, swap func(i, j int)) {
 	for i := n - 1; i > 0; i-- {
 		swap(i, int(s.IntN(int64(i+1))))
 	}
 }
 
-// The ziggurat (Marsaglia and Tsang, 2000) covers a decreasing density by 256 layers of equal area;
-// a point of a layer's inner part is under the curve without looking. edge[i] is the width of layer
-// i, height[i] the density there; the lowest layer, 0, holds the tail beyond edge[1].
+// The ziggurat (Marsaglia and Tsang, 2000) covers a decreasing density with 256 layers of equal
+// area. A point in a layer's inner part is under the curve without a check. edge[i] is the width of
+// layer i, height[i] the density there; the lowest layer, 0, holds the tail beyond edge[1].
 const layers = 256
 
 type ziggurat struct{ edge, height [layers + 1]float64 }
 
-// newZiggurat builds the layers of area `area` with the tail from `tail` on, for a density and its
+// newZiggurat builds layers of area `area` with a tail starting at `tail`, for a density and its
 // inverse.
 func newZiggurat(tail, area float64, density, inverse func(float64) float64) *ziggurat {
 	z := &ziggurat{}
@@ -141,7 +141,7 @@ var (
 		func(y float64) float64 { return math.Sqrt(-2 * ln(y)) })
 )
 
-// Exp is exponential with mean 1.
+// Exp returns an exponential number with mean 1.
 func (s *Stream) Exp() float64 {
 	shift := 0.0
 	for {
@@ -151,7 +151,7 @@ func (s *Stream) Exp() float64 {
 		if x < expLayers.edge[i+1] {
 			return shift + x
 		}
-		if i == 0 { // the tail of an exponential is one again
+		if i == 0 { // the tail of an exponential is exponential again
 			shift += expTail
 			continue
 		}
@@ -162,7 +162,7 @@ func (s *Stream) Exp() float64 {
 	}
 }
 
-// Normal is normal with mean 0 and standard deviation 1.
+// Normal returns a normal number with mean 0 and standard deviation 1.
 func (s *Stream) Normal() float64 {
 	for {
 		u := s.Uint64()
@@ -186,7 +186,7 @@ func (s *Stream) Normal() float64 {
 	}
 }
 
-// normalTail is the part of a normal beyond the lowest layer (Marsaglia, 1964).
+// normalTail returns a normal number from beyond the lowest layer (Marsaglia, 1964).
 func (s *Stream) normalTail() float64 {
 	for {
 		x := -ln(1-s.Uniform()) / normalTail
@@ -197,7 +197,7 @@ func (s *Stream) normalTail() float64 {
 	}
 }
 
-// Seconds rounds a time in seconds to a Duration; what is too long for one is Forever.
+// Seconds rounds a time in seconds to a Duration; a time that does not fit becomes Forever.
 func Seconds(x float64) time.Duration { return nanoseconds(x * 1e9) }
 
 func nanoseconds(x float64) time.Duration {

@@ -81,8 +81,8 @@ func TestNeighbouringStreamsAreUncorrelated(t *testing.T) {
 }
 
 // Replications differ by their seed. Two streams of one seed must not be related in a way that all
-// seeds share: means over replications would inherit it. The generator is linear, so states that
-// differ by the same bits for every seed are related for ever.
+// seeds share, because means over replications would inherit it. The generator is linear, so states
+// that differ by the same bits for every seed stay related forever.
 func TestStreamsOfOneSeedAreUnrelatedOverSeeds(t *testing.T) {
 	const seeds, draws = 10000, 50
 	var products [draws]float64
@@ -105,7 +105,7 @@ func TestStreamsOfOneSeedAreUnrelatedOverSeeds(t *testing.T) {
 }
 
 func TestLogarithmAndExponential(t *testing.T) {
-	// Units in the last place of what math says, which is itself within one.
+	// The error in units in the last place against math, which is itself within one unit.
 	far := func(got, want float64) float64 {
 		return math.Abs(got-want) / (math.Nextafter(math.Abs(want), math.Inf(1)) - math.Abs(want))
 	}
@@ -129,7 +129,7 @@ func TestLogarithmAndExponential(t *testing.T) {
 	}
 }
 
-// kolmogorov is the largest distance of the sample's distribution from cdf, times sqrt(n).
+// kolmogorov returns the largest distance of the sample's distribution from cdf, times sqrt(n).
 func kolmogorov(sample []float64, cdf func(float64) float64) float64 {
 	sort.Float64s(sample)
 	n, d := float64(len(sample)), 0.0
@@ -149,7 +149,7 @@ func TestDrawsHaveTheirDistributions(t *testing.T) {
 		"uniform": {(*Stream).Uniform, func(x float64) float64 { return x }},
 		"exp":     {(*Stream).Exp, func(x float64) float64 { return 1 - math.Exp(-x) }},
 		"normal":  {(*Stream).Normal, func(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }},
-		// What only the tail's own code draws, seen alone.
+		// Tests only draws of the tail's own code.
 		"exp tail": {func(s *Stream) float64 {
 			for {
 				if x := s.Exp(); x > 5 {
@@ -163,7 +163,7 @@ func TestDrawsHaveTheirDistributions(t *testing.T) {
 	} {
 		count := n
 		if name == "exp tail" {
-			count = n / 100 // one draw in 148 is one
+			count = n / 100 // one draw in 148 is in the tail
 		}
 		s, sample := NewStream(7, name), make([]float64, count)
 		for i := range sample {
@@ -202,7 +202,7 @@ func TestIntNIsUniform(t *testing.T) {
 	if chi > 27.9 { // 9 degrees of freedom, 1 in 1000
 		t.Errorf("chi square %.1f: %v", chi, counts)
 	}
-	// Of 3*2^61 values one third lies in each third; taking a remainder would prefer the first.
+	// One third of 3*2^61 values is in each third; a remainder would prefer the first.
 	var low int
 	for range draws {
 		if s.IntN(3<<61) < 1<<61 {

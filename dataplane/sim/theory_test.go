@@ -7,7 +7,7 @@ import (
 
 const replications = 10
 
-// interval is the mean and its standard error over replications.
+// interval returns the mean and its standard error over replications.
 func interval(values []float64) (mean, sem float64) {
 	n := float64(len(values))
 	for _, v := range values {
@@ -19,8 +19,8 @@ func interval(values []float64) (mean, sem float64) {
 	return mean, math.Sqrt(sem / n)
 }
 
-// family compares quantities of one kind of model with theory: each by itself, and each quantity over
-// all trials, where a small error that they share shows though it is within every single interval.
+// family compares quantities of one kind of model with theory. It checks each quantity per trial
+// and over all trials, because a small common error may stay within every single interval.
 type family struct {
 	t      *testing.T
 	errors map[string][]float64 // quantity: (mean - theory) / standard error, by trial
@@ -28,7 +28,7 @@ type family struct {
 
 func newFamily(t *testing.T) *family { return &family{t, map[string][]float64{}} }
 
-// hold compares the replications of one trial; bias is a relative error that the model may have.
+// hold checks the replications of one trial; bias is the model's allowed relative error.
 func (f *family) hold(trial, quantity string, values []float64, want, bias float64) {
 	f.t.Helper()
 	mean, sem := interval(values)
@@ -46,8 +46,8 @@ func (f *family) hold(trial, quantity string, values []float64, want, bias float
 	f.errors[quantity] = append(f.errors[quantity], math.Copysign(off, mean-want)/sem)
 }
 
-// over compares each quantity over all trials: the sum of n errors has a standard deviation of
-// about sqrt(9/7 n), that of Student's t from ten replications.
+// over checks each quantity over all trials. The sum of n errors has a standard deviation of about
+// sqrt(9/7 n), for Student's t from ten replications.
 func (f *family) over() {
 	f.t.Helper()
 	for quantity, errors := range f.errors {
@@ -63,7 +63,7 @@ func (f *family) over() {
 	}
 }
 
-// erlangC is the probability of waiting in an M/M/c queue with offered load a = lambda E[S].
+// erlangC returns the probability of waiting in an M/M/c queue with offered load a = lambda E[S].
 func erlangC(c int, a float64) float64 {
 	b := 1.0 // Erlang B by its recursion
 	for i := 1; i <= c; i++ {
@@ -73,8 +73,8 @@ func erlangC(c int, a float64) float64 {
 	return b / (1 - rho + rho*b)
 }
 
-// mva is exact mean value analysis (Reiser and Lavenberg, 1980) of a closed network of one class:
-// n customers, mean think time, and single servers with the given demands (visits times mean
+// mva computes exact mean value analysis (Reiser and Lavenberg, 1980) of a closed network of one
+// class: n customers, mean think time, and single servers with the given demands (visits times mean
 // service) in seconds. It returns the throughput of cycles and each server's mean number.
 func mva(n int, think float64, demands []float64) (throughput float64, numbers []float64) {
 	numbers = make([]float64, len(demands))
@@ -94,11 +94,11 @@ func mva(n int, think float64, demands []float64) (throughput float64, numbers [
 }
 
 func TestMVAOnKnownNetworks(t *testing.T) {
-	// Two equal servers without thinking: X = n / (d (n + 1)).
+	// Two equal servers without think time: X = n / (d (n + 1)).
 	if x, _ := mva(5, 0, []float64{2, 2}); math.Abs(x-5.0/12) > 1e-12 {
 		t.Errorf("two equal servers: %g", x)
 	}
-	// One server and thinking is the machine repairman: utilization by Erlang's formula.
+	// One server with think time is the machine repairman: utilization by Erlang's formula.
 	x, _ := mva(3, 1, []float64{1})
 	if want := 1 - 1/(1+3+6+6.0); math.Abs(x-want) > 1e-12 {
 		t.Errorf("machine repairman: %g, want %g", x, want)

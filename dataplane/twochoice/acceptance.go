@@ -6,35 +6,35 @@ import (
 	"math"
 )
 
-// maxBins bounds the loads that are told apart; larger ones share the last.
+// maxBins bounds the number of load bins; larger loads share the last bin.
 const maxBins = 4096
 
-// fading is after how many probes of one load the older half of them counts half, so that P(load)
+// fading is the number of probes of one load after which its older half counts half. P(load) thus
 // follows a cluster that changes.
 const fading = 1 << 14
 
-// Acceptance is P(load) of section III.C: how likely a server that told a load is chosen. Each value
-// of the load, in steps of a unit, has a probability of its own: of those that a probe told it to,
-// the share that chose it, and the prior for as many more as its weight. It learns until it is
-// frozen. One may belong to one server, as in the paper, or to many that are alike.
+// Acceptance is P(load) of section III.C: the probability that a server that reported a load is
+// chosen. Each load bin (a multiple of the unit) has its own probability: the share of probes
+// answered with this load that chose the server, smoothed by the weighted prior. It learns until it
+// is frozen. One Acceptance serves one server, as in the paper, or many similar servers.
 type Acceptance struct {
 	unit, prior, weight float64
 	frozen              bool
 	told, chosen        []uint32
 }
 
-// NewAcceptance returns one that has learned nothing.
+// NewAcceptance returns an Acceptance that has learned nothing.
 func NewAcceptance(p PreassignParameters) *Acceptance {
 	return &Acceptance{unit: p.Unit, prior: p.Prior, weight: p.Weight}
 }
 
-// Freeze stops learning, or lets it go on.
+// Freeze stops learning, or resumes it.
 func (a *Acceptance) Freeze(frozen bool) { a.frozen = frozen }
 
-// Frozen says whether it learns no more.
+// Frozen reports whether learning is stopped.
 func (a *Acceptance) Frozen() bool { return a.frozen }
 
-// bin is the value that a load counts as.
+// bin returns the bin of a load.
 func (a *Acceptance) bin(load float64) int {
 	step := load / a.unit
 	if !(step > 0) {
@@ -43,7 +43,7 @@ func (a *Acceptance) bin(load float64) int {
 	return int(math.Min(step, maxBins-1))
 }
 
-// P is the probability of being chosen at a load.
+// P returns the probability of being chosen at a load.
 func (a *Acceptance) P(load float64) float64 { return a.at(a.bin(load)) }
 
 func (a *Acceptance) at(bin int) float64 {
@@ -57,7 +57,7 @@ func (a *Acceptance) at(bin int) float64 {
 	return (chosen + float64(a.prior*a.weight)) / (told + a.weight)
 }
 
-// learn takes in whether one that was told the load of a bin chose it.
+// learn records whether a probe that was answered with the load of a bin chose the server.
 func (a *Acceptance) learn(bin int, chosen bool) {
 	if a.frozen {
 		return
@@ -75,15 +75,15 @@ func (a *Acceptance) learn(bin int, chosen bool) {
 	}
 }
 
-// AcceptancePoint is one value of the curve.
+// AcceptancePoint is one point of the learned curve.
 type AcceptancePoint struct {
-	Load   float64 `json:"load"`   // least load of the value
-	Told   uint32  `json:"told"`   // probes that it was told to
-	Chosen uint32  `json:"chosen"` // of these
+	Load   float64 `json:"load"`   // lower bound of the bin
+	Told   uint32  `json:"told"`   // probes answered with this load
+	Chosen uint32  `json:"chosen"` // probes that chose the server
 	P      float64 `json:"p"`
 }
 
-// Curve is what was learned: a point for each load that was ever told.
+// Curve returns the learned points, one for each load that was ever reported.
 func (a *Acceptance) Curve() []AcceptancePoint {
 	var out []AcceptancePoint
 	for bin, told := range a.told {
@@ -94,7 +94,7 @@ func (a *Acceptance) Curve() []AcceptancePoint {
 	return out
 }
 
-// Clone is a copy that learns for itself.
+// Clone returns an independent copy.
 func (a *Acceptance) Clone() *Acceptance {
 	out := *a
 	out.told = append([]uint32(nil), a.told...)
@@ -102,7 +102,7 @@ func (a *Acceptance) Clone() *Acceptance {
 	return &out
 }
 
-// acceptanceFile is how it is kept in JSON.
+// acceptanceFile is the JSON form of an Acceptance.
 type acceptanceFile struct {
 	Version int      `json:"version"`
 	Unit    float64  `json:"unit"`
@@ -113,12 +113,12 @@ type acceptanceFile struct {
 	Chosen  []uint32 `json:"chosen"`
 }
 
-// MarshalJSON writes all that was learned.
+// MarshalJSON writes the whole learned state.
 func (a *Acceptance) MarshalJSON() ([]byte, error) {
 	return json.Marshal(acceptanceFile{1, a.unit, a.prior, a.weight, a.frozen, a.told, a.chosen})
 }
 
-// UnmarshalJSON reads it again; the error is one sentence, and nothing has changed then.
+// UnmarshalJSON reads the learned state. On an error the receiver is unchanged.
 func (a *Acceptance) UnmarshalJSON(text []byte) error {
 	var f acceptanceFile
 	if err := json.Unmarshal(text, &f); err != nil {

@@ -2,7 +2,7 @@ package twochoice
 
 import "time"
 
-// entry is a live entry as it is kept: 56 bytes without pointers.
+// entry is the stored form of a live entry: 56 bytes without pointers.
 type entry struct {
 	start, end uint64
 	receipt    Receipt
@@ -10,16 +10,16 @@ type entry struct {
 	time       time.Duration
 	server     Server
 	object     uint32
-	pieces     uint32 // in how many spans it is visible
+	pieces     uint32 // number of spans that show the entry
 }
 
 const chunkSize = 1024
 
-// arena keeps entries where they are, in chunks, and gives free slots out again.
+// arena stores entries at fixed places in chunks and reuses free slots.
 type arena struct {
 	chunks []*[chunkSize]entry
 	free   []uint32
-	used   uint32 // slots that were ever given out
+	used   uint32 // slots ever allocated
 	live   int
 }
 
@@ -44,7 +44,7 @@ func (a *arena) add(e entry) uint32 {
 
 func (a *arena) drop(slot uint32) {
 	a.live--
-	if a.live == 0 { // give the memory of a burst back
+	if a.live == 0 { // free the memory of a burst
 		*a = arena{}
 		return
 	}

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// liveEntries is at how many live entries the redirect table is measured.
+// liveEntries is the number of live entries for the redirect table's measurements.
 const liveEntries = 100_000
 
 const write = 1 << 20 // bytes of a redirected write
 
-// filled is a table with live entries: writes at random places of so many objects, as in figure 12.
+// filled returns a table full of random writes to this many objects, as in figure 12.
 func filled(tb testing.TB, objects int, random *rand.Rand) (*Table, func() (Object, Range)) {
 	t := newTable(tb)
-	// So large that about as many entries are live as fit side by side.
+	// The size lets about as many entries be live as fit without overlap.
 	size := uint64(liveEntries/objects) * write
 	names := make([]Object, objects)
 	for i := range names {
@@ -45,7 +45,7 @@ func create(tb testing.TB, t *Table, o Object, r Range, dead []Entry) []Entry {
 	return dead
 }
 
-// BenchmarkRedirect creates and queries at 100,000 live entries, in one object and in many.
+// BenchmarkRedirect creates and queries at 100,000 live entries, in one and in many objects.
 func BenchmarkRedirect(b *testing.B) {
 	for _, objects := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("create/%d", objects), func(b *testing.B) {
@@ -77,7 +77,7 @@ func BenchmarkRedirect(b *testing.B) {
 	}
 }
 
-// BenchmarkRedirectMemory tells the memory that a live entry takes, all of the table's included.
+// BenchmarkRedirectMemory reports the memory per live entry, including the table's own.
 func BenchmarkRedirectMemory(b *testing.B) {
 	for _, objects := range []int{1, 1000, liveEntries} {
 		b.Run(fmt.Sprint(objects), func(b *testing.B) {
@@ -97,8 +97,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkSchedulers counts a decision as the probes, answers and the placement of one write; each
-// of 1000 nodes has ten pending.
+// BenchmarkSchedulers counts the probes, answers and placement of one write as one decision. Each
+// of 1000 nodes has ten pending writes.
 func BenchmarkSchedulers(b *testing.B) {
 	for _, policy := range Policies {
 		b.Run(string(policy), func(b *testing.B) {
@@ -147,12 +147,12 @@ func BenchmarkSchedulers(b *testing.B) {
 	}
 }
 
-// report tells the processor time of an operation: what others on the machine do does not count.
+// report reports processor time per operation, which other processes do not affect.
 func report(b *testing.B, before time.Duration) {
 	b.ReportMetric(float64((processor()-before).Microseconds())/float64(b.N), "cpu-us/op")
 }
 
-// processor is the processor time that this process has taken.
+// processor returns this process's processor time.
 func processor() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

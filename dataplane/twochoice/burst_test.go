@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// burst has 1000 writes come at once upon 100 servers, ten from each of 100 nodes, after rounds in
-// which P(load) is learned, and returns how loaded the most loaded is. A tenth are stragglers.
+// burst sends 1000 writes at once to 100 servers, ten from each of 100 nodes, after rounds that
+// train P(load). It returns the load of the most loaded server. A tenth are stragglers.
 func burst(t *testing.T, policy Policy) float64 {
 	t.Helper()
 	p := Simulated(policy)
@@ -30,7 +30,7 @@ func burst(t *testing.T, policy Policy) float64 {
 			queues.Set(Server(i), float64(load<<20))
 		}
 		groups := make([]group, 100)
-		for i := range groups { // all probe before any of them decides
+		for i := range groups { // all nodes probe before any decides
 			g := &groups[i]
 			for k := range 10 {
 				g.writes = append(g.writes, Write{Server((10*i + k) % 100), 1 << 20})
@@ -71,7 +71,7 @@ func burst(t *testing.T, policy Policy) float64 {
 	return most
 }
 
-func TestABurstIsSpreadAsThePaperSays(t *testing.T) { // figure 4, small
+func TestABurstIsSpreadAsThePaperSays(t *testing.T) { // figure 4, scaled down
 	most := map[Policy]float64{}
 	for _, policy := range []Policy{Fixed, TwoChoice, Collaborative, Preassign, Both, Oracle} {
 		most[policy] = burst(t, policy)

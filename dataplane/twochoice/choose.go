@@ -51,8 +51,8 @@ func (s *uniform) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Readi
 	return into, nil
 }
 
-// twoChoice asks two servers for each write and takes the less loaded one (III). Equal loads leave a
-// write at the first: its home, where that is a candidate.
+// twoChoice probes two servers for each write and takes the less loaded one (III). At equal loads
+// the write goes to the first candidate: its home, if the home is a candidate.
 type twoChoice struct{ base }
 
 func (s *twoChoice) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
@@ -102,8 +102,8 @@ func (s *twoChoice) Place(_ time.Duration, writes []Write, probes []Probe, readi
 	return into, nil
 }
 
-// oracle joins the shortest queue: it is told the true lengths of all, without asking and without
-// delay, and books each write at once. Equal lengths leave a write at home.
+// oracle joins the shortest queue. It knows all true queue lengths without probes or delay, and
+// adds each write to its queue at once. At equal lengths a write stays at home.
 type oracle struct {
 	base
 	queues *Queues
@@ -133,7 +133,7 @@ func (s *oracle) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Readin
 	return into, nil
 }
 
-// first is the first candidate of a write: its home, or a random server.
+// first returns the first candidate of a write: its home, or a random server.
 func (b *base) first(w *Write) Server {
 	if b.p.Choices == HomeRandom && b.servers.Up(w.Home) {
 		return w.Home
@@ -141,7 +141,7 @@ func (b *base) first(w *Write) Server {
 	return b.servers.Draw(b.random)
 }
 
-// placed books a write and appends its placement.
+// placed counts a write and appends its placement.
 func (b *base) placed(w *Write, server Server, probe int32, into []Placement) []Placement {
 	b.count(w, server)
 	return append(into, Placement{server, probe})
@@ -155,13 +155,13 @@ func (b *base) home(w *Write, into []Placement) []Placement {
 	return b.placed(w, w.Home, -1, into)
 }
 
-// blind leaves a write at home because no answer came for it, or because it is small.
+// blind leaves a write at home because no probe was answered, or because the write is small.
 func (b *base) blind(w *Write, into []Placement) []Placement {
 	b.without(w)
 	return b.placed(w, w.Home, -1, into)
 }
 
-// without books a write that is placed without an answer.
+// without counts a write that is placed without an answer.
 func (b *base) without(w *Write) {
 	if b.small(w) {
 		b.stats.Small++

@@ -2,18 +2,18 @@ package twochoice
 
 import "time"
 
-// Clock turns the readings of a clock that may be set into times that never go back. A clock that is
-// back by no more than Tolerance (as after a correction of it) stands still until it has caught up;
-// one that is back by more is a *ClockError each time, and nothing has changed.
+// Clock turns readings of an adjustable clock into times that never decrease. If the clock went
+// back by at most Tolerance (for example after a correction), the time stands still until the clock
+// catches up. If it went back further, each reading is a *ClockError and nothing changes.
 //
-// No order depends on it: the redirect table orders by receipt numbers.
+// No order depends on the clock: the redirect table orders by receipt numbers.
 type Clock struct {
 	Tolerance time.Duration
 	last      time.Duration
 	held      uint64
 }
 
-// Read is the time now.
+// Read returns the current time.
 func (c *Clock) Read(wall time.Duration) (time.Duration, error) {
 	if wall < c.last {
 		if c.last-wall > c.Tolerance {
@@ -26,8 +26,8 @@ func (c *Clock) Read(wall time.Duration) (time.Duration, error) {
 	return wall, nil
 }
 
-// Start sets the time before which nothing may be, such as that of the last record of a log.
+// Start sets the earliest allowed time, for example the time of the last record of a log.
 func (c *Clock) Start(last time.Duration) { c.last = max(c.last, last) }
 
-// Held is how many readings were back by no more than the tolerance.
+// Held returns the number of readings that were back by at most Tolerance.
 func (c *Clock) Held() uint64 { return c.held }

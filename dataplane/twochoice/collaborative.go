@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// collaborative asks for all pending writes together: 2k servers for k writes, and the k least
-// loaded of them take one write each (section III.B, figure 5). Loads of further servers that came
-// with the answers are candidates too. Whichever of the chosen servers is a write's home keeps that
-// write.
+// collaborative probes for all pending writes together: 2k servers for k writes. The k least loaded
+// servers take one write each (section III.B, figure 5). Servers with cached loads in the answers
+// are candidates too. A chosen server that is a write's home keeps that write.
 type collaborative struct {
 	base
 	marks   marks
@@ -68,9 +67,9 @@ func (s *collaborative) Probes(_ time.Duration, writes []Write, into []Probe) ([
 	return into, nil
 }
 
-// drawMany draws n of the servers that are up and not marked, when these are most of all: by going
-// over all of them rather than by drawing until one is not marked. Their order is random, as it is
-// when they are drawn one by one: of equal loads the first wins, and nodes must not agree on it.
+// drawMany draws n servers that are up and not marked, when n is most of them. It scans all
+// servers, because drawing until a server is unmarked would be slow. It shuffles the result: the
+// first of equal loads wins, and nodes must not agree on it.
 func (s *collaborative) drawMany(n int, mean int64, into []Probe) []Probe {
 	begin := len(into)
 	seen := 0
@@ -109,7 +108,7 @@ func (s *collaborative) Place(_ time.Duration, writes []Write, probes []Probe,
 		}
 	}
 	out := into[begin:]
-	// With fewer candidates than writes, they take turns.
+	// With fewer candidates than writes, the candidates take several turns.
 	for len(s.pending) > 0 {
 		s.turn(s.ranked[:min(len(s.pending), len(s.ranked))], writes, out)
 	}
@@ -123,11 +122,11 @@ func (s *collaborative) Place(_ time.Duration, writes []Write, probes []Probe,
 	return into, nil
 }
 
-// rank collects the candidates, least loaded first; of equal loads the one that was probed first.
+// rank collects the candidates, least loaded first. At equal loads the earlier probe comes first.
 func (s *collaborative) rank(probes []Probe, readings, cached []Reading) {
 	s.ranked = s.ranked[:0]
 	for i := range probes {
-		// What a server answers itself is better than what others remember of it.
+		// A server's own answer is better than another server's cached load of it.
 		s.marks.set(probes[i].Server)
 		if i < len(readings) && readings[i].Answered {
 			s.ranked = append(s.ranked, ranked{readings[i].Load, probes[i].Server, int32(i), false})
@@ -148,8 +147,8 @@ func (s *collaborative) rank(probes []Probe, readings, cached []Reading) {
 	slices.SortStableFunc(s.ranked, func(a, b ranked) int { return cmp.Compare(a.load, b.load) })
 }
 
-// turn gives one pending write to each of the chosen: first those that are at home there, then the
-// others in their order.
+// turn gives one pending write to each chosen server: first the writes at home there, then the
+// remaining writes in order.
 func (s *collaborative) turn(chosen []ranked, writes []Write, out []Placement) {
 	for i := range chosen {
 		chosen[i].taken = false
@@ -157,7 +156,7 @@ func (s *collaborative) turn(chosen []ranked, writes []Write, out []Placement) {
 	give := func(c *ranked, write int32) {
 		c.taken = true
 		out[write] = Placement{c.server, c.probe}
-		c.probe = -1 // its ticket is for one write
+		c.probe = -1 // a ticket is for one write
 	}
 	left := s.pending[:0]
 	for _, write := range s.pending {
@@ -180,7 +179,7 @@ func (s *collaborative) turn(chosen []ranked, writes []Write, out []Placement) {
 	s.pending = append(s.pending[:0], left[next:]...)
 }
 
-// marks is a set of servers, empty again at little cost.
+// marks is a set of servers that is cheap to clear.
 type marks struct{ words []uint64 }
 
 func (m *marks) has(s Server) bool {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// nothing is the slot of no entry.
+// nothing is the slot number that means no entry.
 const nothing = math.MaxUint32
 
-// number is that of an object, a new one when nothing of the object was redirected.
+// number returns an object's number, a new one if nothing of the object was redirected.
 func (t *Table) number(o Object) uint32 {
 	if number, ok := t.objects[o]; ok {
 		return number
@@ -28,7 +28,7 @@ func (t *Table) number(o Object) uint32 {
 	return number
 }
 
-// forget drops an object of which nothing is redirected any more.
+// forget drops an object if none of its bytes is redirected.
 func (t *Table) forget(number uint32) {
 	o := t.held[number]
 	if o.spans.count > 0 {
@@ -37,13 +37,13 @@ func (t *Table) forget(number uint32) {
 	delete(t.objects, o.name)
 	t.held[number] = nil
 	t.free = append(t.free, number)
-	if len(t.objects) == 0 { // give the memory of a burst back
+	if len(t.objects) == 0 { // free the memory of a burst
 		t.objects, t.held, t.free = map[Object]uint32{}, nil, nil
 	}
 }
 
-// cover makes a range of an object the entry's, or nobody's, and appends the entries that are dead
-// by that.
+// cover assigns a range of an object to an entry, or to no entry (home). It appends the entries
+// that this change kills.
 func (t *Table) cover(number uint32, r Range, slot uint32, dead []Entry) []Entry {
 	s := &t.held[number].spans
 	var space [3]span
@@ -83,7 +83,7 @@ func (t *Table) cover(number uint32, r Range, slot uint32, dead []Entry) []Entry
 	return dead
 }
 
-// uncover brings home what was received up to a receipt.
+// uncover returns to home the bytes of a range with receipts up to asOf.
 func (t *Table) uncover(number uint32, r Range, asOf Receipt, dead []Entry) []Entry {
 	s := &t.held[number].spans
 	cuts := t.cuts[:0]
@@ -110,7 +110,7 @@ func (t *Table) uncover(number uint32, r Range, asOf Receipt, dead []Entry) []En
 	return dead
 }
 
-// holdable checks a record of a snapshot: its pieces are disjoint and in the order of receipts.
+// holdable checks a snapshot record: pieces are disjoint and in receipt order.
 func (t *Table) holdable(r Record) error {
 	if r.Receipt < t.last || r.Receipt == 0 {
 		return &ReceiptError{r.Receipt, t.last, "a snapshot is in the order of receipts"}
@@ -130,7 +130,7 @@ func (t *Table) holdable(r Record) error {
 	return nil
 }
 
-// hold takes in a piece of a snapshot; pieces of one entry follow each other.
+// hold adds a piece of a snapshot. Pieces of one entry follow each other.
 func (t *Table) hold(r Record) {
 	number := t.number(r.Object)
 	slot := t.newest
@@ -147,8 +147,8 @@ func (t *Table) entryOf(e *entry) Entry {
 		e.time}
 }
 
-// Snapshot calls for each piece of each live entry, in the order of receipts and then of bytes, with
-// a record from which a table can be made again: NewTable, Apply of each, Resume(Last). It stops at
+// Snapshot calls each for every piece of each live entry, in the order of receipts and then of
+// bytes. The records rebuild a table: NewTable, Apply each record, Resume(Last). Snapshot stops at
 // the first error and returns it.
 func (t *Table) Snapshot(each func(Record) error) error {
 	all := make([]span, 0, t.pieces)
@@ -174,13 +174,13 @@ func (t *Table) Snapshot(each func(Record) error) error {
 	return nil
 }
 
-// Resume sets the last receipt and time after a snapshot was taken in: receipts go on from there.
+// Resume sets the last receipt and time after a snapshot was applied. Receipts continue from there.
 func (t *Table) Resume(last Receipt, now time.Duration) {
 	t.last, t.issued = max(t.last, last), max(t.issued, last)
 	t.time, t.now = max(t.time, now), max(t.now, now)
 }
 
-// Entries are the live entries in the order of their receipts: the log of figure 9.
+// Entries returns the live entries in receipt order: the log of figure 9.
 func (t *Table) Entries() []Entry {
 	var out []Entry
 	_ = t.Snapshot(func(r Record) error {
@@ -192,15 +192,15 @@ func (t *Table) Entries() []Entry {
 	return out
 }
 
-// Cursor is a place in a table, for going through all that is redirected. The zero value is the
-// start. Changes of the table do no harm: what is there all the time is met once a round.
+// Cursor is a position in a table, to iterate over all redirected pieces. The zero value is the
+// start. The table may change meanwhile: an unchanged piece is seen once a round.
 type Cursor struct {
 	object uint32
 	at     uint64
 }
 
-// Next is the next piece after a cursor, with its entry; false at the end of the table, and the
-// cursor is at the start again.
+// Next returns the next piece after a cursor, with its entry. At the end of the table it returns
+// false and resets the cursor to the start.
 func (t *Table) Next(c *Cursor) (Piece, Entry, bool) {
 	for int(c.object) < len(t.held) {
 		if o := t.held[c.object]; o != nil {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Detector is a server's load detector (section V.D): it counts operations and bytes in flight,
-// answers probes, preassigns what it expects to be chosen for (III.C), and remembers for a while what
-// schedulers told it of other servers (III.B).
+// Detector is a server's load detector (section V.D). It counts operations and bytes in flight,
+// answers probes, preassigns expected writes (III.C), and caches for a while what schedulers report
+// about other servers (III.B).
 //
-// A write goes Probe - Settle - Begin - End: Settle tells what the scheduler decided, Begin that the
-// data came. Each may fail to come; what was preassigned then expires.
+// A write goes Probe - Settle - Begin - End: Settle reports the scheduler's decision, Begin the
+// arrival of the data. Either call may never come; the preassignment then expires.
 type Detector struct {
 	p          Parameters
 	self       Server
@@ -21,10 +21,10 @@ type Detector struct {
 	bytes      int64
 	expected   float64 // preassigned, in the metric
 
-	// Reservations in the order of their probes: that of ticket t is at first+t-head of the ring.
+	// Reservations in probe order: ticket t is at index first+t-head of the ring.
 	reservations []reservation
 	first, count int
-	head         Ticket // of the first
+	head         Ticket // ticket of the first
 
 	cache     []remembered
 	latencies *latencies
@@ -34,23 +34,23 @@ type Detector struct {
 // DetectorStats counts what a detector did.
 type DetectorStats struct {
 	Probes   uint64 // answered
-	Chosen   uint64 // for which the server was chosen
+	Chosen   uint64 // probes for which the server was chosen
 	Declined uint64
-	Expired  uint64 // whose preassigned load expired
+	Expired  uint64 // probes with an expired preassignment
 }
 
 type state uint8
 
 const (
-	gone     state = iota // nothing of it is expected any more
-	reserved              // the scheduler decides
-	assigned              // it chose this server; the data is on its way
+	gone     state = iota // nothing more is expected
+	reserved              // the scheduler has not decided
+	assigned              // the scheduler chose this server; the data is in transit
 )
 
 type reservation struct {
 	until  time.Duration
 	amount float64
-	full   float64 // what the whole write adds
+	full   float64 // load of the whole write
 	bin    int32
 	state  state
 }
@@ -60,8 +60,8 @@ type remembered struct {
 	at      time.Duration
 }
 
-// NewDetector returns the detector of a server with nothing in flight. Acceptance may be shared with
-// other servers; nil gives it one of its own. The first ticket is 1, or that of FirstTicket.
+// NewDetector returns the detector of a server with nothing in flight. Servers may share an
+// Acceptance; nil creates a new one. The first ticket is 1 unless FirstTicket sets it.
 func NewDetector(p Parameters, self Server, acceptance *Acceptance) (*Detector, error) {
 	p, err := p.checked()
 	if err != nil {
@@ -77,25 +77,25 @@ func NewDetector(p Parameters, self Server, acceptance *Acceptance) (*Detector, 
 	return d, nil
 }
 
-// FirstTicket makes the next ticket this one: a server that starts again takes one far from those of
-// its former life (of its start's time, say), so that a late answer names nothing. Call it before
-// the first probe; 0 is no ticket.
+// FirstTicket sets the next ticket. A restarted server takes one far from the tickets before the
+// restart (for example from its start time), so that a late answer matches no reservation. Call it
+// before the first probe; 0 is no ticket.
 func (d *Detector) FirstTicket(t Ticket) {
 	if d.count == 0 && t > 0 {
 		d.head = t
 	}
 }
 
-// Acceptance is P(load) as this server has it.
+// Acceptance returns the server's P(load).
 func (d *Detector) Acceptance() *Acceptance { return d.acceptance }
 
-// Operations and bytes in flight, without what is expected.
+// InFlight returns the operations and bytes in flight, without the expected load.
 func (d *Detector) InFlight() (operations, bytes int64) { return d.operations, d.bytes }
 
-// Load is what a probe is told: operations or bytes in flight, and what is expected to come.
+// Load returns the load that probes get: operations or bytes in flight plus the expected load.
 func (d *Detector) Load() float64 { return float64(d.actual()) + d.expected }
 
-// Stats are the counts so far.
+// Stats returns the counts so far.
 func (d *Detector) Stats() DetectorStats { return d.stats }
 
 func (d *Detector) actual() int64 {
@@ -105,8 +105,8 @@ func (d *Detector) actual() int64 {
 	return d.bytes
 }
 
-// Probe answers a probe for a write of so many bytes, and then preassigns it: the load becomes
-// l' = l + P(l) len_io. `cached` gets what is remembered of other servers.
+// Probe answers a probe for a write of this many bytes, and then preassigns the write: the load
+// becomes l' = l + P(l) len_io. Cached loads of other servers are appended to `cached`.
 func (d *Detector) Probe(now time.Duration, bytes int64, cached []Reading) (Reading, []Reading) {
 	d.advance(now)
 	d.stats.Probes++
@@ -136,8 +136,8 @@ func (d *Detector) Probe(now time.Duration, bytes int64, cached []Reading) (Read
 	return r, cached
 }
 
-// Settle tells what the scheduler decided for the probe of a ticket: until the data comes the whole
-// write is expected, or nothing. P(load) learns from it. A ticket that is 0 or expired is nothing.
+// Settle applies the scheduler's decision for a ticket: the whole write is expected until its data
+// comes, or nothing. P(load) learns from the decision. A ticket that is 0 or expired has no effect.
 func (d *Detector) Settle(now time.Duration, t Ticket, chosen bool) {
 	d.advance(now)
 	r := d.of(t)
@@ -158,8 +158,8 @@ func (d *Detector) Settle(now time.Duration, t Ticket, chosen bool) {
 	r.until = d.now + time.Duration(d.p.Preassign.Lifetime)
 }
 
-// Begin tells that an operation came: what was preassigned for it is now in flight. The data of a
-// write says itself that the server was chosen, when Settle did not.
+// Begin records that an operation arrived: its preassigned load is now in flight. If Settle did not
+// come, the data itself shows that the server was chosen.
 func (d *Detector) Begin(now time.Duration, t Ticket, bytes int64) {
 	d.advance(now)
 	if r := d.of(t); r != nil && r.state != gone {
@@ -175,8 +175,8 @@ func (d *Detector) Begin(now time.Duration, t Ticket, bytes int64) {
 	d.bytes += bytes
 }
 
-// End tells that an operation is done that took so long since it came, and with how many in flight
-// besides it came; 0 for a time that is not known.
+// End records that an operation is done. `took` is the time since its arrival, 0 if unknown;
+// `besides` is the number of other operations in flight at its arrival.
 func (d *Detector) End(now time.Duration, bytes int64, took time.Duration, besides int32) {
 	d.advance(now)
 	d.operations--
@@ -186,14 +186,14 @@ func (d *Detector) End(now time.Duration, bytes int64, took time.Duration, besid
 	}
 }
 
-// Add puts load there that was not probed for, such as that of other clients (or takes it away).
+// Add adds load without a probe, such as load of other clients, or removes it.
 func (d *Detector) Add(operations, bytes int64) {
 	d.operations += operations
 	d.bytes += bytes
 }
 
-// Tell passes on what a scheduler learned of other servers (section III.B, figure 5c). It counts
-// from when it is told, by this server's own clock.
+// Tell caches what a scheduler learned about other servers (section III.B, figure 5c). The cache
+// lifetime starts at this call, by this server's own clock.
 func (d *Detector) Tell(now time.Duration, readings []Reading) {
 	d.advance(now)
 	if d.p.CacheSize == 0 || !d.p.Scheduler.Shares() {
@@ -204,19 +204,19 @@ func (d *Detector) Tell(now time.Duration, readings []Reading) {
 		if !r.Answered || r.Server == d.self {
 			continue
 		}
-		r.Ticket = 0 // it is the scheduler's that probed
+		r.Ticket = 0 // the ticket belongs to the probing scheduler
 		at := slices.IndexFunc(d.cache, func(c remembered) bool { return c.reading.Server == r.Server })
 		if at < 0 && len(d.cache) >= d.p.CacheSize {
 			at = 0
 		}
-		if at >= 0 { // the oldest is the first
+		if at >= 0 { // the oldest reading is the first
 			d.cache = slices.Delete(d.cache, at, at+1)
 		}
 		d.cache = append(d.cache, remembered{r, d.now})
 	}
 }
 
-// advance keeps time from going back (see Clock) and lets expire what is too old.
+// advance keeps time from going back (see Clock) and expires old reservations.
 func (d *Detector) advance(now time.Duration) {
 	d.now = max(d.now, now)
 	for d.count > 0 {
@@ -233,10 +233,10 @@ func (d *Detector) advance(now time.Duration) {
 		r.state, r.amount = gone, 0
 		d.drop()
 	}
-	d.expected = 0 // what rounding left of the sums
+	d.expected = 0 // remove rounding errors of the sums
 }
 
-// trim drops what is gone at the front.
+// trim drops expired and settled reservations at the front.
 func (d *Detector) trim() {
 	for d.count > 0 && d.reservations[d.first].state == gone {
 		d.drop()
@@ -265,7 +265,7 @@ func (d *Detector) reserve(r reservation) Ticket {
 	return d.head + Ticket(d.count) - 1
 }
 
-// of is the reservation of a ticket, nil when it is no longer there.
+// of returns the reservation of a ticket, or nil if it no longer exists.
 func (d *Detector) of(t Ticket) *reservation {
 	if t < d.head || t-d.head >= Ticket(d.count) {
 		return nil

@@ -36,7 +36,7 @@ func TestPreassignmentIsTheExpectationUntilItIsDecided(t *testing.T) { // III.C
 		t.Fatalf("told %v, and then the load is %g", second, d.Load())
 	}
 	d.Settle(0, first.Ticket, false)
-	d.Settle(0, first.Ticket, true) // said twice
+	d.Settle(0, first.Ticket, true) // repeated
 	if d.Load() != 1100 {
 		t.Fatalf("after a no the load is %g", d.Load())
 	}
@@ -109,7 +109,7 @@ func TestWhatIsExpectedIsTheSumOfWhatIsOpen(t *testing.T) {
 				inFlight = inFlight[1:]
 			}
 			d.advance(now)
-			// What is too old expires, at the latest with what was probed before it.
+			// An old reservation expires at the latest together with those probed before it.
 			least, most := 0.0, 0.0
 			for _, one := range all {
 				if most += one.amount; one.until > now {

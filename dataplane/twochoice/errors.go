@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// UnknownServerError tells of a server (OSD) that the cluster does not have.
+// UnknownServerError reports a server (OSD) that the cluster does not have.
 type UnknownServerError struct {
 	Server  Server
-	Servers int // how many the cluster has
+	Servers int // number of servers in the cluster
 }
 
 func (e *UnknownServerError) Error() string {
@@ -16,18 +16,18 @@ func (e *UnknownServerError) Error() string {
 		"map lists", e.Server, e.Servers)
 }
 
-// TwiceError tells of a server that was named twice.
+// TwiceError reports a server that was named twice.
 type TwiceError struct{ Server Server }
 
 func (e *TwiceError) Error() string {
 	return fmt.Sprintf("OSD %d is there twice; name each OSD once", e.Server)
 }
 
-// RangeError tells of a range that is empty, runs backwards or goes beyond its object.
+// RangeError reports a range that is empty, runs backwards or exceeds its object.
 type RangeError struct {
 	Object Object
 	Range  Range
-	Size   uint64 // the most bytes that the object may have
+	Size   uint64 // maximum size of the object in bytes
 }
 
 func (e *RangeError) Error() string {
@@ -39,7 +39,7 @@ func (e *RangeError) Error() string {
 		e.Range.Start, e.Range.End, e.Object, e.Size)
 }
 
-// ClockError tells of a clock that went back.
+// ClockError reports a clock that went back.
 type ClockError struct{ Now, Last time.Duration }
 
 func (e *ClockError) Error() string {
@@ -47,8 +47,8 @@ func (e *ClockError) Error() string {
 		"right, or wait until it has caught up", e.Last-e.Now, e.Last, e.Now)
 }
 
-// ReceiptError tells of a record that cannot follow what a table holds: a record of the past that is
-// not one of a maintainer, or a return as of a receipt that was not given yet.
+// ReceiptError reports a record that cannot follow the table's contents: a past record that is not
+// a maintainer's, or a return as of a receipt that was not yet given.
 type ReceiptError struct {
 	Receipt Receipt // the record's
 	Last    Receipt // the table's
@@ -59,14 +59,14 @@ func (e *ReceiptError) Error() string {
 	return fmt.Sprintf("receipt %d does not follow receipt %d: %s", e.Receipt, e.Last, e.Why)
 }
 
-// NameError tells of an object whose name cannot be recorded.
+// NameError reports an object name that cannot be recorded.
 type NameError struct{ Length int }
 
 func (e *NameError) Error() string {
 	return fmt.Sprintf("an object's name has %d bytes; allowed are 1 to %d", e.Length, MaxName)
 }
 
-// ParameterError tells of a parameter that is not allowed.
+// ParameterError reports a parameter value that is not allowed.
 type ParameterError struct{ Name, Value, Allowed string }
 
 func (e *ParameterError) Error() string {

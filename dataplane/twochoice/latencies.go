@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	levelsKept = 64 // numbers of operations in flight that are told apart
-	latestKept = 8  // latencies of each
+	levelsKept = 64 // distinct numbers of operations in flight
+	latestKept = 8  // latencies kept for each number
 )
 
-// latencies are the latest at each number of operations in flight (Prequal's expected latency).
+// latencies holds the latest latencies at each number of operations in flight, for Prequal.
 type latencies struct {
 	latest [levelsKept][latestKept]time.Duration
 	count  [levelsKept]uint32
@@ -22,8 +22,8 @@ func (l *latencies) add(inFlight int, took time.Duration) {
 	l.count[level]++
 }
 
-// expect is the median of the latest latencies at a number of operations in flight, or at the nearest
-// number that has any; 0 when there are none.
+// expect returns the median of the latest latencies at the given number of operations in flight, or
+// at the nearest number with latencies. It returns 0 if there are none.
 func (l *latencies) expect(inFlight int) time.Duration {
 	level := min(max(inFlight, 0), levelsKept-1)
 	for apart := range levelsKept {

@@ -6,58 +6,57 @@ import (
 	"strconv"
 )
 
-// MaintainerParameters are those of a server's metadata maintainer.
+// MaintainerParameters configures a server's metadata maintainer.
 type MaintainerParameters struct {
-	Workers int    `json:"workers"` // pulls at a time, the paper's threads: 2
-	Bytes   uint64 `json:"bytes"`   // of one pull at most: 4 MiB
+	Workers int    `json:"workers"` // concurrent pulls, the paper's threads: 2
+	Bytes   uint64 `json:"bytes"`   // maximum size of one pull: 4 MiB
 }
 
-// DefaultMaintainer are the default parameters.
+// DefaultMaintainer returns the default parameters.
 func DefaultMaintainer() MaintainerParameters { return MaintainerParameters{2, 4 << 20} }
 
-// PullID names a pull.
+// PullID identifies a pull.
 type PullID uint64
 
-// Pull is data that is to be read from another server: Range of Object, at Offset of the fragment at
-// Location.
+// Pull is data to read from another server: Range of Object, at Offset of the fragment at Location.
 type Pull struct {
 	ID       PullID
 	Object   Object
 	Range    Range
 	Location Location
 	Offset   uint64
-	Receipt  Receipt // of the entry that it is of
-	AsOf     Receipt // last that was applied when it started
+	Receipt  Receipt // receipt of the entry
+	AsOf     Receipt // last receipt applied when the pull started
 }
 
-// Return is a range that is at home again: to be recorded as of a receipt (Table.Return).
+// Return is a range at home again, to be recorded as of a receipt (Table.Return).
 type Return struct {
 	Object Object
 	Range  Range
 	AsOf   Receipt
 }
 
-// HomeWrite names a write at home that is on its way.
+// HomeWrite identifies a write at home that is in progress.
 type HomeWrite uint64
 
-// Maintainer brings redirected data home while home and the other server are idle (section V.C). It
-// decides; whoever drives it reads, writes and records:
+// Maintainer brings redirected data home while home and the other server are idle (section V.C).
+// Maintainer only decides; its caller reads, writes and records:
 //
-//	pulls := m.Start(idle, nil)      // read each of them from its server
-//	ranges, err := m.Pulled(id)      // read: write these ranges at home, durably; none: it is over
-//	returns, err := m.Landed(id)     // written: record each, durably, and apply it
-//	err = m.Done(id)                 // recorded: fragments of entries that are dead may be removed
-//	m.Failed(id)                     // at any stage: given up, what is redirected stays so
+//	pulls := m.Start(idle, nil)      // read each pull from its server
+//	ranges, err := m.Pulled(id)      // read: write these ranges at home, durably; none: all done
+//	returns, err := m.Landed(id)     // written: record each return, durably, and apply it
+//	err = m.Done(id)                 // recorded: fragments of dead entries may be removed
+//	m.Failed(id)                     // at any stage: given up, the data stays redirected
 //
-// Nothing is lost when writers run against it:
+// Nothing is lost when writers run concurrently:
 //
-//   - A write that is redirected meanwhile has a later receipt than the pull's AsOf, and stays (the
-//     timestamp rule of figure 10). Bytes of the pulled entry that were overwritten before Pulled are
-//     not written at home.
-//   - A write at home meanwhile must not be overwritten by older data that is pulled: writes at home
-//     are announced by BeginHomeWrite and EndHomeWrite, a range with one on its way is not written to
-//     by a pull, and one that a pull is being written to makes the write wait.
-//   - Until the return is recorded, readers go to the other server, which keeps its fragment.
+//   - A write redirected meanwhile has a later receipt than the pull's AsOf, and stays (the
+//     timestamp rule of figure 10). Bytes of the pulled entry overwritten before Pulled are not
+//     written at home.
+//   - A pull must not overwrite a newer write at home with older data. BeginHomeWrite and
+//     EndHomeWrite announce writes at home. A pull skips a range with a home write in progress. A
+//     home write waits for a pull that is being written to its range.
+//   - Until the return is recorded, readers use the other server, which keeps its fragment.
 type Maintainer struct {
 	p       MaintainerParameters
 	table   *Table
@@ -73,9 +72,9 @@ type Maintainer struct {
 // MaintainerStats counts what a maintainer did.
 type MaintainerStats struct {
 	Started, Cancelled, Failed, Done uint64
-	// Overtaken pulls found nothing to write: later writes had come.
+	// Overtaken counts pulls that found nothing to write, because later writes came.
 	Overtaken uint64
-	// Bytes brought home.
+	// Bytes counts bytes brought home.
 	Bytes uint64
 }
 
@@ -90,7 +89,7 @@ const (
 type pull struct {
 	Pull
 	stage  stage
-	ranges []Range // to be written, then to be recorded
+	ranges []Range // to write, then to record
 }
 
 type homeWrite struct {
@@ -98,7 +97,7 @@ type homeWrite struct {
 	r  Range
 }
 
-// StageError tells of a pull that there is not, or that is not at that stage.
+// StageError reports a pull that does not exist or is at another stage.
 type StageError struct {
 	ID   PullID
 	What string
@@ -108,7 +107,7 @@ func (e *StageError) Error() string {
 	return fmt.Sprintf("pull %d is not %s; it is over, or was cancelled", e.ID, e.What)
 }
 
-// NewMaintainer returns a maintainer of a table, at rest.
+// NewMaintainer returns an idle maintainer of a table.
 func NewMaintainer(p MaintainerParameters, t *Table) (*Maintainer, error) {
 	if p.Workers < 1 || p.Workers > 1024 {
 		return nil, &ParameterError{"maintainer.workers", strconv.Itoa(p.Workers), "1 to 1024"}
@@ -119,11 +118,11 @@ func NewMaintainer(p MaintainerParameters, t *Table) (*Maintainer, error) {
 	return &Maintainer{p: p, table: t, writes: map[Object][]homeWrite{}}, nil
 }
 
-// searched bounds the pieces that one Start looks at.
+// searched limits the pieces that one Start examines.
 const searched = 256
 
-// Start begins pulls while there are workers for them, home is idle and the other server is: `idle`
-// is asked for both. It goes round all objects; call it again when something is idle or done.
+// Start begins pulls while workers are free and `idle` is true for both home and the other server.
+// It cycles through all objects. Call it again when a server becomes idle or a pull is done.
 func (m *Maintainer) Start(idle func(Server) bool, into []Pull) []Pull {
 	if m.stopped || len(m.pulls) >= m.p.Workers || m.table.Len() == 0 || !idle(m.table.home) {
 		return into
@@ -142,7 +141,7 @@ func (m *Maintainer) Start(idle func(Server) bool, into []Pull) []Pull {
 		}
 		if piece.Range.Len() > m.p.Bytes {
 			piece.Range.End = piece.Range.Start + m.p.Bytes
-			m.cursor.at = piece.Range.End // the rest is looked at next
+			m.cursor.at = piece.Range.End // the next step takes the rest
 		}
 		if m.busy(e.Object, piece.Range) {
 			continue
@@ -157,7 +156,7 @@ func (m *Maintainer) Start(idle func(Server) bool, into []Pull) []Pull {
 	return into
 }
 
-// busy says whether a range is being pulled, or is being written at home.
+// busy reports whether a range is being pulled or written at home.
 func (m *Maintainer) busy(o Object, r Range) bool {
 	for _, p := range m.pulls {
 		if p.Object == o && p.Range.Overlaps(r) {
@@ -180,9 +179,9 @@ func (m *Maintainer) find(id PullID, s stage, what string) (*pull, error) {
 	return nil, &StageError{id, what}
 }
 
-// Pulled tells that a pull's data was read. The ranges that it returns are still that entry's and are
-// to be written at home now, durably; writes at home to them wait meanwhile. When there are none the
-// pull is over.
+// Pulled records that a pull's data was read. It returns the ranges that still belong to the pull's
+// entry. The caller must write these ranges at home durably; home writes to them wait meanwhile. If
+// there are none, the pull is over.
 func (m *Maintainer) Pulled(id PullID) ([]Range, error) {
 	p, err := m.find(id, pulling, "being read")
 	if err != nil {
@@ -206,8 +205,8 @@ func (m *Maintainer) Pulled(id PullID) ([]Range, error) {
 	return p.ranges, nil
 }
 
-// Landed tells that the ranges of a pull were written at home, durably. What it returns is to be
-// recorded. Writes at home need not wait any more.
+// Landed records that the ranges of a pull were written at home, durably. The caller must record
+// the returns. Writes at home no longer wait.
 func (m *Maintainer) Landed(id PullID) ([]Return, error) {
 	p, err := m.find(id, landing, "being written at home")
 	if err != nil {
@@ -221,7 +220,7 @@ func (m *Maintainer) Landed(id PullID) ([]Return, error) {
 	return out, nil
 }
 
-// Done tells that the returns of a pull are recorded and applied.
+// Done records that the returns of a pull are recorded and applied.
 func (m *Maintainer) Done(id PullID) error {
 	p, err := m.find(id, recording, "being recorded")
 	if err != nil {
@@ -235,9 +234,8 @@ func (m *Maintainer) Done(id PullID) error {
 	return nil
 }
 
-// Failed tells that a pull could not be read, written or recorded, and that no part of it is on its
-// way any more: a write at home may go ahead that waited for it. The pull is tried again in a later
-// round.
+// Failed records that a pull could not be read, written or recorded, and that no part of it is in
+// progress. A home write that waited for the pull may proceed. A later round tries the pull again.
 func (m *Maintainer) Failed(id PullID) {
 	for _, p := range m.pulls {
 		if p.ID == id {
@@ -248,8 +246,8 @@ func (m *Maintainer) Failed(id PullID) {
 	}
 }
 
-// Cancel gives up the pulls that are still being read, such as when load comes, and names them.
-// Those being written at home or recorded go on; they are short.
+// Cancel gives up the pulls that are still being read, for example when load arrives, and returns
+// their IDs. Pulls being written or recorded continue, because they are short.
 func (m *Maintainer) Cancel() []PullID {
 	var out []PullID
 	for _, p := range slices.Clone(m.pulls) {
@@ -262,27 +260,27 @@ func (m *Maintainer) Cancel() []PullID {
 	return out
 }
 
-// Stop cancels, and starts no more until Resume.
+// Stop cancels, and prevents new pulls until Resume.
 func (m *Maintainer) Stop() []PullID {
 	m.stopped = true
 	return m.Cancel()
 }
 
-// Resume lets Start work again.
+// Resume allows Start to begin pulls again.
 func (m *Maintainer) Resume() { m.stopped = false }
 
-// Running is how many pulls are on their way.
+// Running returns the number of pulls in progress.
 func (m *Maintainer) Running() int { return len(m.pulls) }
 
-// Stats are the counts so far.
+// Stats returns the counts so far.
 func (m *Maintainer) Stats() MaintainerStats { return m.stats }
 
 func (m *Maintainer) remove(p *pull) {
 	m.pulls = slices.DeleteFunc(m.pulls, func(o *pull) bool { return o == p })
 }
 
-// BeginHomeWrite announces a write at home. False: a pull is being written to the range; ask again
-// after the next Landed or Failed.
+// BeginHomeWrite announces a write at home. It returns false if a pull is being written to the
+// range; ask again after the next Landed or Failed.
 func (m *Maintainer) BeginHomeWrite(o Object, r Range) (HomeWrite, bool) {
 	for _, p := range m.pulls {
 		if p.stage == landing && p.Object == o &&
@@ -295,8 +293,8 @@ func (m *Maintainer) BeginHomeWrite(o Object, r Range) (HomeWrite, bool) {
 	return m.nextOut, true
 }
 
-// EndHomeWrite tells that a write at home is done, and where it needed a record that that is applied;
-// or that it failed and no part of it is on its way any more.
+// EndHomeWrite records that a write at home is done and its record, if needed, is applied; or that
+// the write failed and no part of it is in progress.
 func (m *Maintainer) EndHomeWrite(o Object, id HomeWrite) {
 	left := slices.DeleteFunc(m.writes[o], func(w homeWrite) bool { return w.id == id })
 	if len(left) == 0 {

@@ -18,14 +18,14 @@ func newMaintainer(t *testing.T, table *Table, workers int) *Maintainer {
 	return m
 }
 
-// world is a home with its disk, other servers' fragments, a table and a maintainer: what an agent
-// does around them, one step of one actor at a time.
+// world is a home with its disk, other servers' fragments, a table and a maintainer. It does an
+// agent's work around them, one step of one actor at a time.
 type world struct {
 	t         *testing.T
 	random    *rand.Rand
 	table     *Table
 	m         *Maintainer
-	disk      []byte            // the object at home
+	disk      []byte            // object at home
 	fragments map[uint64][]byte // by number
 	want      []byte            // what a reader must see
 	next      uint64
@@ -34,15 +34,15 @@ type world struct {
 	moved     int
 }
 
-// underWay is a pull, and how far its reader and writer are.
+// underWay is a pull with the progress of its reader and writer.
 type underWay struct {
 	Pull
-	data    []byte // what was read so far
+	data    []byte // data read so far
 	ranges  []Range
 	returns []Return
 }
 
-// homeWriting is a write at home that is on its way to the disk.
+// homeWriting is a write at home that is in progress.
 type homeWriting struct {
 	id   HomeWrite
 	r    Range
@@ -64,7 +64,7 @@ func (w *world) someRange() Range {
 	return Range{start, min(start+1+w.random.Uint64N(100), width)}
 }
 
-// record applies what is prepared and removes the fragments that are dead.
+// record applies a prepared record and removes the fragments of dead entries.
 func (w *world) record(r Record, err error) {
 	w.t.Helper()
 	if err != nil {
@@ -79,7 +79,7 @@ func (w *world) record(r Record, err error) {
 	}
 }
 
-// redirected is a write that another server took.
+// redirected performs a write that another server took.
 func (w *world) redirected() {
 	r := w.someRange()
 	w.next++
@@ -89,8 +89,8 @@ func (w *world) redirected() {
 	copy(w.want[r.Start:], data)
 }
 
-// beginHome is a write at home that begins, unless it has to wait. Two that overlap are one after the
-// other, as their order is the home's to make.
+// beginHome begins a write at home, unless the write has to wait. Overlapping writes run one after
+// the other, because home orders them.
 func (w *world) beginHome() {
 	r := w.someRange()
 	if slices.ContainsFunc(w.writes, func(o *homeWriting) bool { return o.r.Overlaps(r) }) {
@@ -101,7 +101,7 @@ func (w *world) beginHome() {
 	}
 }
 
-// goOnHome writes some bytes of a write at home, or ends it.
+// goOnHome writes a few bytes of a write at home, or ends it.
 func (w *world) goOnHome() {
 	if len(w.writes) == 0 {
 		return
@@ -125,7 +125,7 @@ func (w *world) goOnHome() {
 	}
 }
 
-// goOn takes a pull a step further, or gives it up.
+// goOn advances a pull by one step, or gives it up.
 func (w *world) goOn() {
 	if len(w.pulls) == 0 {
 		return
@@ -141,7 +141,7 @@ func (w *world) goOn() {
 	switch {
 	case p.ranges == nil && len(p.data) < int(p.Range.Len()):
 		from, ok := w.fragments[p.Location.Fragment]
-		if !ok { // the entry is dead, and its fragment was removed
+		if !ok { // the entry is dead and its fragment removed
 			w.m.Failed(p.ID)
 			over()
 			return
@@ -159,7 +159,7 @@ func (w *world) goOn() {
 		}
 		p.ranges = ranges
 	case p.returns == nil:
-		for _, r := range p.ranges { // byte by byte, and perhaps not to the end
+		for _, r := range p.ranges { // byte by byte, and perhaps incomplete
 			for at := r.Start; at < r.End; at++ {
 				if w.disk[at] == p.data[at-p.Range.Start] {
 					continue
@@ -187,7 +187,7 @@ func (w *world) goOn() {
 	}
 }
 
-// read holds what a reader sees against what was acknowledged, where no write at home is on its way.
+// read compares a reader's view with the acknowledged bytes, except where home writes run.
 func (w *world) read() {
 	w.t.Helper()
 	for _, piece := range query(w.t, w.table, "o", Range{0, width}) {

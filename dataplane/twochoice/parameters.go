@@ -15,37 +15,37 @@ import (
 // Policy is the name of a scheduler.
 type Policy string
 
-// The schedulers: the paper's six (figure 3), and two to compare with.
+// The schedulers: the paper's six (figure 3), and two for comparison.
 const (
 	Fixed         Policy = "fixed"         // at home: round robin over the stripes of a file
 	Uniform       Policy = "random"        // any server
-	TwoChoice     Policy = "two-choice"    // the less loaded of two, each write for itself (III)
+	TwoChoice     Policy = "two-choice"    // the less loaded of two, separately for each write (III)
 	Collaborative Policy = "collaborative" // the k least loaded of 2k for k writes (III.B)
-	Preassign     Policy = "preassign"     // two-choice; servers preassign (III.C)
-	Both          Policy = "both"          // collaborative; servers preassign
+	Preassign     Policy = "preassign"     // two-choice with server preassignment (III.C)
+	Both          Policy = "both"          // collaborative with server preassignment
 	Prequal       Policy = "prequal"       // hot-cold rule over a pool of probes (NSDI 2024)
-	Oracle        Policy = "oracle"        // join the shortest queue, told true queue lengths
+	Oracle        Policy = "oracle"        // join the shortest queue, knowing true queue lengths
 )
 
-// Policies are all schedulers.
+// Policies lists all schedulers.
 var Policies = []Policy{Fixed, Uniform, TwoChoice, Collaborative, Preassign, Both, Prequal, Oracle}
 
-// Preassigns says whether servers preassign for the probes of a policy.
+// Preassigns reports whether servers preassign for the probes of a policy.
 func (p Policy) Preassigns() bool { return p == Preassign || p == Both }
 
-// Shares says whether servers pass on loads of other servers.
+// Shares reports whether servers pass on loads of other servers.
 func (p Policy) Shares() bool { return p == Collaborative || p == Both }
 
-// Choices says which servers are candidates for a write.
+// Choices selects the candidate servers of a write.
 type Choices string
 
 // The choices.
 const (
-	HomeRandom   Choices = "home+random"   // the object's home and a random one (V.A)
-	RandomRandom Choices = "random+random" // two random ones (III)
+	HomeRandom   Choices = "home+random"   // the object's home and a random server (V.A)
+	RandomRandom Choices = "random+random" // two random servers (III)
 )
 
-// Metric says what a load is (V.D).
+// Metric selects the unit of load (V.D).
 type Metric string
 
 // The metrics.
@@ -54,7 +54,7 @@ const (
 	Operations Metric = "operations" // operations in flight
 )
 
-// Span is a time in JSON: seconds as a number, or text such as "50ms".
+// Span is a duration in JSON: seconds as a number, or text such as "50ms".
 type Span time.Duration
 
 // UnmarshalJSON reads either form.
@@ -77,41 +77,41 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 // MarshalJSON writes seconds.
 func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
 
-// PrequalParameters are those of Prequal's rule; the defaults are its paper's.
+// PrequalParameters configures Prequal's rule; the defaults are those of its paper.
 type PrequalParameters struct {
-	Probes   int     `json:"probes"`   // for a write: 3
+	Probes   int     `json:"probes"`   // for each write: 3
 	Pool     int     `json:"pool"`     // probes remembered: 16
-	Age      Span    `json:"age"`      // how long: 1 s
-	Quantile float64 `json:"quantile"` // hot is above this quantile of operations in flight: 0.84
-	// Asynchronous: writes go by the pool as it is. Else they wait for the answers to their probes.
+	Age      Span    `json:"age"`      // lifetime of a remembered probe: 1 s
+	Quantile float64 `json:"quantile"` // servers above this quantile of operations in flight are hot: 0.84
+	// Asynchronous: writes use the current pool. Otherwise they wait for their probes' answers.
 	Asynchronous bool `json:"asynchronous"`
 }
 
-// PreassignParameters are those of P(load) and of what is preassigned (III.C).
+// PreassignParameters configures P(load) and preassignment (III.C).
 type PreassignParameters struct {
-	Unit     float64 `json:"unit"`     // by which loads are told apart: 1 MiB, or 1 operation
-	Prior    float64 `json:"prior"`    // P before anything was learned: 0.5, k of 2k
-	Weight   float64 `json:"weight"`   // probes that the prior counts for: 1
-	Lifetime Span    `json:"lifetime"` // of what is preassigned, when the write does not come: 1 s
+	Unit     float64 `json:"unit"`     // width of a load bin: 1 MiB, or 1 operation
+	Prior    float64 `json:"prior"`    // P before any learning: 0.5, k of 2k
+	Weight   float64 `json:"weight"`   // weight of the prior in probes: 1
+	Lifetime Span    `json:"lifetime"` // of a preassignment, if the write does not come: 1 s
 }
 
-// Parameters are those of a scheduler and of the servers' detectors.
+// Parameters configures a scheduler and the servers' detectors.
 type Parameters struct {
 	Scheduler Policy  `json:"scheduler"`
 	Choices   Choices `json:"choices"`
 	Metric    Metric  `json:"metric"`
-	// MinWrite: smaller writes stay at home and are not probed for; 1 KiB (VI.A).
+	// MinWrite: smaller writes stay at home without probes; 1 KiB (VI.A).
 	MinWrite int64 `json:"min_write"`
-	// CacheLifetime: how long a server remembers loads of others; 200 ms (III.B).
+	// CacheLifetime: lifetime of remembered loads of other servers; 200 ms (III.B).
 	CacheLifetime Span `json:"cache_lifetime"`
-	// CacheSize: how many; 16. 0 is none.
+	// CacheSize: maximum number of remembered loads; 16. 0 disables the cache.
 	CacheSize int                 `json:"cache_size"`
 	Preassign PreassignParameters `json:"preassign"`
 	Prequal   PrequalParameters   `json:"prequal"`
 }
 
-// Defaults are the parameters of a scheduler on a store, whose loads are bytes. Whoever sets another
-// metric sets preassign.unit too.
+// Defaults returns the parameters of a scheduler on a store, with loads in bytes. A caller that
+// sets another metric must set preassign.unit too.
 func Defaults(scheduler Policy) Parameters {
 	return Parameters{
 		Scheduler: scheduler, Choices: HomeRandom, Metric: Bytes, MinWrite: 1 << 10,
@@ -121,19 +121,19 @@ func Defaults(scheduler Policy) Parameters {
 	}
 }
 
-// Simulated are those of the paper's simulation: both candidates random (III).
+// Simulated returns the parameters of the paper's simulation: both candidates are random (III).
 func Simulated(scheduler Policy) Parameters {
 	p := Defaults(scheduler)
 	p.Choices = RandomRandom
 	return p
 }
 
-// ParseParameters reads them from JSON; what is left out has its default (that of a store, and of
-// the metric). Errors are one sentence.
+// ParseParameters reads parameters from JSON. A missing field has its default (for a store and its
+// metric). Errors are one sentence.
 func ParseParameters(text []byte) (Parameters, error) {
 	p := Defaults(Both)
 	unit := p.Preassign.Unit
-	p.Preassign.Unit = math.NaN() // which JSON does not have: it was left out
+	p.Preassign.Unit = math.NaN() // JSON has no NaN, so NaN means missing
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&p); err != nil {
@@ -153,7 +153,7 @@ func ParseParameters(text []byte) (Parameters, error) {
 	return p.checked()
 }
 
-// Validate answers with a *ParameterError for the first that is not allowed.
+// Validate returns a *ParameterError for the first parameter that is not allowed.
 func (p Parameters) Validate() error {
 	_, err := p.checked()
 	return err

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// prequal is the hot-cold rule of Prequal (Wydrowski, Kleinberg, Rumble and Archer, NSDI 2024): a
-// few random servers are probed for each write, a pool remembers the answers for a while, and a write
-// goes to the server of lowest expected latency among the cold, or when all are hot to the one with
-// the fewest operations in flight. Hot is above a quantile of the operations in flight in the pool.
-// With each write the pool forgets one answer, in turns the oldest and the worst, and a server that
-// was chosen counts as having one operation more.
+// prequal is the hot-cold rule of Prequal (Wydrowski, Kleinberg, Rumble and Archer, NSDI 2024).
+// Each write probes a few random servers, and a pool remembers the answers for a while. A server is
+// hot if its operations in flight exceed a quantile of the pool. A write goes to the cold server
+// with the lowest expected latency, or if all are hot to the server with the fewest operations in
+// flight. Each write removes one answer from the pool, alternately the oldest and the worst, and
+// adds one operation to the chosen server's count.
 type prequal struct {
 	base
 	pool   []pooled // oldest first
-	worst  bool     // is forgotten next
+	worst  bool     // next removal takes the worst answer
 	levels []int32
 	marks  marks
 }
@@ -23,10 +23,10 @@ type prequal struct {
 type pooled struct {
 	reading Reading
 	at      time.Duration
-	probe   int32 // of the group that is being placed, else -1
+	probe   int32 // index in the current group's probes, else -1
 }
 
-// leastPool is how many answers a write without answers of its own needs to go by the pool.
+// leastPool is the minimum pool size for a write without answers of its own.
 const leastPool = 2
 
 func (s *prequal) Waits() bool { return !s.p.Prequal.Asynchronous }
@@ -109,7 +109,7 @@ func (s *prequal) placeOne(now time.Duration, w *Write, answers int, into []Plac
 	return into
 }
 
-// remember adds an answer; a newer one of the same server replaces the older.
+// remember adds an answer; a newer answer of a server replaces the older.
 func (s *prequal) remember(now time.Duration, r *Reading, probe int32) {
 	if !r.Answered || !s.servers.Known(r.Server) {
 		return
@@ -124,7 +124,7 @@ func (s *prequal) remember(now time.Duration, r *Reading, probe int32) {
 	s.pool = append(s.pool, pooled{*r, now, probe})
 }
 
-// limit is the most operations in flight of a cold server: the quantile of the pool's.
+// limit returns the maximum operations in flight of a cold server: the quantile of the pool.
 func (s *prequal) limit() int32 {
 	s.levels = s.levels[:0]
 	for i := range s.pool {
@@ -134,8 +134,8 @@ func (s *prequal) limit() int32 {
 	return s.levels[min(int(s.p.Prequal.Quantile*float64(len(s.levels))), len(s.levels)-1)]
 }
 
-// pick is the place in the pool of the answer that the rule takes. What it does not tell apart goes
-// to fewer operations in flight, to a write's home, then to the newer answer.
+// pick returns the pool index of the answer that the rule takes. Ties go to fewer operations in
+// flight, then to a write's home, then to the newer answer.
 func (s *prequal) pick(w *Write) int {
 	limit := s.limit()
 	order := func(a, b *pooled) int {
@@ -171,8 +171,8 @@ func (s *prequal) pick(w *Write) int {
 	return best
 }
 
-// forget takes one answer out: the oldest, or the worst (the most operations in flight if it is hot,
-// else the highest latency).
+// forget removes one answer: the oldest, or the worst (the most operations in flight if hot, else
+// the highest latency).
 func (s *prequal) forget() {
 	at := 0
 	if s.worst {

@@ -23,7 +23,7 @@ func TestPrequalGoesByTheHotColdRule(t *testing.T) {
 	if got := placeOne(0); got != 0 || s.Stats().Blind != 1 {
 		t.Fatalf("with an empty pool a write goes to %d", got)
 	}
-	// Quantile 0.84 of 1, 1, 2, 9: 9 is not above itself, so all are cold and the quickest is taken.
+	// Quantile 0.84 of 1, 1, 2, 9: 9 is not above itself, so all are cold and the fastest wins.
 	hear(0, 1, 1, 5*time.Millisecond)
 	hear(0, 2, 1, 3*time.Millisecond)
 	hear(0, 3, 2, 4*time.Millisecond)
@@ -32,7 +32,7 @@ func TestPrequalGoesByTheHotColdRule(t *testing.T) {
 	if got := placeOne(0); got != 2 {
 		t.Fatalf("of the cold the write goes to %d, and 2 is quickest", got)
 	}
-	// The oldest answer (of 1) was forgotten; 2 counts one more in flight.
+	// The oldest answer (of 1) was forgotten; 2 counts one more operation in flight.
 	if len(s.pool) != 3 || s.pool[0].reading.Server != 2 || s.pool[0].reading.InFlight != 2 {
 		t.Fatalf("the pool is %v", s.pool)
 	}
@@ -43,7 +43,7 @@ func TestPrequalGoesByTheHotColdRule(t *testing.T) {
 	if len(s.pool) != 2 || slices.ContainsFunc(s.pool, func(p pooled) bool { return p.reading.Server == 4 }) {
 		t.Fatalf("the pool is %v", s.pool)
 	}
-	// All are too old.
+	// All answers are too old.
 	if got := placeOne(2 * time.Second); got != 0 || len(s.pool) != 0 {
 		t.Fatalf("by answers of two seconds ago the write goes to %d", got)
 	}

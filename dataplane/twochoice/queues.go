@@ -2,15 +2,15 @@ package twochoice
 
 import "math"
 
-// Queues are the true queue lengths of servers, for the oracle. Whoever drives a simulation adds what
-// comes to a server otherwise and takes off what it has done; what the oracle places it adds itself.
-// The shortest is found in O(1), a change costs O(log n).
+// Queues holds the true queue lengths of servers, for the oracle. The simulation adds other load
+// and subtracts completed work; the oracle adds the writes it places. Finding the shortest queue
+// takes O(1), a change O(log n).
 type Queues struct {
 	servers []Server
 	place   []int32   // by server: its leaf, or unknown
 	leaves  int       // a power of two
-	least   []int32   // a tournament: leaf that wins below each node; node 1 is the root
-	length  []float64 // by leaf; infinite for none
+	least   []int32   // tournament tree: the winning leaf below each node; node 1 is the root
+	length  []float64 // by leaf; infinite for no server
 }
 
 // NewQueues returns empty queues of servers.
@@ -46,7 +46,7 @@ func (q *Queues) play(node int) {
 	q.least[node] = left
 }
 
-// leaf is where a server's queue is, -1 when there is none.
+// leaf returns the leaf of a server's queue, or -1 if there is none.
 func (q *Queues) leaf(server Server) int {
 	if server < 0 || int(server) >= len(q.place) {
 		return -1
@@ -54,7 +54,7 @@ func (q *Queues) leaf(server Server) int {
 	return int(max(q.place[server], -1))
 }
 
-// Set makes a queue this long; math.Inf(1) keeps the oracle off it (a server that is down).
+// Set sets a queue's length; math.Inf(1) makes the oracle avoid the server (if it is down).
 func (q *Queues) Set(server Server, length float64) {
 	leaf := q.leaf(server)
 	if leaf < 0 {
@@ -66,10 +66,10 @@ func (q *Queues) Set(server Server, length float64) {
 	}
 }
 
-// Add makes a queue longer, or with a negative number shorter.
+// Add lengthens a queue, or shortens it by a negative number.
 func (q *Queues) Add(server Server, by float64) { q.Set(server, q.Length(server)+by) }
 
-// Length is how long a queue is; infinite for a server that there is not.
+// Length returns a queue's length; infinite for an unknown server.
 func (q *Queues) Length(server Server) float64 {
 	leaf := q.leaf(server)
 	if leaf < 0 {
@@ -78,8 +78,8 @@ func (q *Queues) Length(server Server) float64 {
 	return q.length[leaf]
 }
 
-// Shortest is the server with the shortest queue, of several the first one; NoServer when all are
-// infinite.
+// Shortest returns the server with the shortest queue, the first of several, or NoServer if all
+// lengths are infinite.
 func (q *Queues) Shortest() Server {
 	leaf := q.least[1]
 	if math.IsInf(q.length[leaf], 1) {

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Object names an object; 1 to MaxName bytes.
+// Object is the name of an object; 1 to MaxName bytes.
 type Object string
 
-// MaxName is how many bytes the name of an object may have.
+// MaxName is the maximum length of an object's name in bytes.
 const MaxName = 4096
 
-// MaxObject is the most bytes that an object may have (section V.B).
+// MaxObject is the maximum size of an object in bytes (section V.B).
 const MaxObject uint64 = math.MaxUint64
 
-// Range is the bytes from Start to before End.
+// Range is a range of bytes, from Start up to but not including End.
 type Range struct{ Start, End uint64 }
 
-// Len is how many bytes it holds.
+// Len returns the number of bytes in the range.
 func (r Range) Len() uint64 { return r.End - r.Start }
 
-// Empty says whether it holds none.
+// Empty reports whether the range has no bytes.
 func (r Range) Empty() bool { return r.Start >= r.End }
 
-// Overlaps says whether two ranges have a byte in common.
+// Overlaps reports whether two ranges have a byte in common.
 func (r Range) Overlaps(o Range) bool { return max(r.Start, o.Start) < min(r.End, o.End) }
 
-// Within is the part of r that is in o; empty when they have nothing in common.
+// Within returns the intersection of r and o; empty if they do not overlap.
 func (r Range) Within(o Range) Range {
 	out := Range{max(r.Start, o.Start), min(r.End, o.End)}
 	if out.Start > out.End {
@@ -38,28 +38,28 @@ func (r Range) Within(o Range) Range {
 
 func (r Range) String() string { return fmt.Sprintf("[%d, %d)", r.Start, r.End) }
 
-// Receipt numbers what a table received, from 1 up: the order of its log. 0 is before everything.
+// Receipt numbers the records of a table from 1 up: the order of its log. 0 precedes all.
 type Receipt uint64
 
-// Location says where bytes are: on a server, there in a fragment of their own. A fragment holds one
-// write and is never written again, so that an unfinished write cannot harm a finished one, and a
-// fragment that no entry names any more can be removed. At home there is no fragment: 0.
+// Location is the place of bytes: a server and a fragment on it. A fragment holds one write and is
+// never rewritten. An unfinished write therefore cannot harm a finished one, and a fragment that no
+// entry names can be removed. The fragment at home is 0.
 type Location struct {
 	Server   Server
 	Fragment uint64
 }
 
-// Entry is one redirected write: bytes Range of Object are in Location, the byte Range.Start at
+// Entry is one redirected write: bytes Range of Object are at Location. Byte Range.Start is at
 // offset 0 of the fragment.
 type Entry struct {
 	Object   Object
 	Range    Range
 	Location Location
 	Receipt  Receipt
-	Time     time.Duration // when it was received
+	Time     time.Duration // time of receipt
 }
 
-// Piece is a part of a range that was queried. At home the offset is that in the object.
+// Piece is a part of a queried range. At home the offset is the offset in the object.
 type Piece struct {
 	Range    Range
 	Location Location
@@ -67,19 +67,19 @@ type Piece struct {
 	Receipt  Receipt // of the entry, 0 at home
 }
 
-// Kind says what a record tells.
+// Kind is the kind of a record.
 type Kind uint8
 
 // The kinds of records.
 const (
 	// Redirected: the range was written to Location (a create of section V.B).
 	Redirected Kind = 1
-	// Home: the range was written at home. It shadows what was redirected before.
+	// Home: the range was written at home. This shadows earlier redirections.
 	Home Kind = 2
-	// Returned: the range was brought home (a delete of section V.B): what was received up to AsOf is
-	// at home, what was received later stays where it is (the rule of figure 10).
+	// Returned: the range was brought home (a delete of section V.B). Bytes received up to AsOf are
+	// at home; later bytes stay in place (the rule of figure 10).
 	Returned Kind = 3
-	// Held: Range is what is still visible of the entry at Origin. Only snapshots of a table have it.
+	// Held: Range is a still visible part of the entry at Origin. Used only in table snapshots.
 	Held Kind = 4
 )
 
@@ -97,19 +97,19 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Record is one change of a table, as its log keeps it.
+// Record is one change of a table, in the form its log keeps.
 type Record struct {
 	Kind     Kind
 	Object   Object
 	Range    Range
 	Receipt  Receipt       // its own
-	Time     time.Duration // when it was received
+	Time     time.Duration // time of receipt
 	Location Location      // Redirected and Held
 	AsOf     Receipt       // Returned
 	Origin   Range         // Held: the range of the whole entry
 }
 
-// Entry is the entry of a record that is Redirected or Held.
+// Entry returns the entry of a Redirected or Held record.
 func (r Record) Entry() Entry {
 	e := Entry{Object: r.Object, Range: r.Range, Location: r.Location, Receipt: r.Receipt, Time: r.Time}
 	if r.Kind == Held {

@@ -2,44 +2,44 @@ package twochoice
 
 import "time"
 
-// Write is a write that is to be placed.
+// Write is a write to place.
 type Write struct {
-	Home  Server // where its object is at home
-	Bytes int64  // its length
+	Home  Server // home server of the object
+	Bytes int64  // length
 }
 
 // Probe asks a server for its load.
 type Probe struct {
 	Server Server
-	// Write is the index of the write that it is for; -1 when it is for all of them (III.B).
+	// Write is the index of the probed write; -1 if the probe is for all writes (III.B).
 	Write int32
-	// Bytes is the length of the write (the mean length when it is for all): len_io of section III.C.
+	// Bytes is the write's length (the mean length if for all writes): len_io of section III.C.
 	Bytes int64
 }
 
-// Ticket names what a server preassigned for a probe; 0 is nothing.
+// Ticket identifies a server's preassignment for a probe; 0 is none.
 type Ticket uint64
 
-// Reading is what a server answers to a probe.
+// Reading is a server's answer to a probe.
 type Reading struct {
 	Server Server
-	// Answered is false when no answer came: the server is down, or too late.
+	// Answered is false if the server is down or its answer too late.
 	Answered bool
-	// InFlight is how many operations it has in flight.
+	// InFlight is the number of operations in flight.
 	InFlight int32
-	// Load is what schedulers compare: bytes (or operations) in flight, and what is expected.
+	// Load is the compared value: bytes (or operations) in flight plus expected load.
 	Load float64
-	// Latency is what a write is expected to take there (Prequal); 0 when that is not known.
+	// Latency is the expected latency of a write (Prequal); 0 if unknown.
 	Latency time.Duration
-	// Ticket names what was preassigned.
+	// Ticket identifies the preassignment.
 	Ticket Ticket
 }
 
-// Placement is where a write goes.
+// Placement is the destination of a write.
 type Placement struct {
 	Server Server
-	// Probe is the index of the probe whose ticket goes with the write, -1 when there is none. A
-	// probe that no placement names was not chosen: its server is to be told (Detector.Settle).
+	// Probe is the index of the probe for the write's ticket, or -1 if there is none. A probe in no
+	// placement was not chosen; its server must be informed (Detector.Settle).
 	Probe int32
 }
 
@@ -47,15 +47,15 @@ type Placement struct {
 type Stats struct {
 	Writes          uint64
 	Bytes           uint64
-	Redirected      uint64 // placed elsewhere than at home
+	Redirected      uint64 // placed on a server other than home
 	RedirectedBytes uint64
-	Small           uint64 // below the least size: not probed for, at home
-	Blind           uint64 // without any reading, though the scheduler goes by readings
+	Small           uint64 // below the minimum size: no probe, at home
+	Blind           uint64 // placed without a reading although the scheduler needs readings
 	Probes          uint64
 	Unanswered      uint64 // probes
 }
 
-// Share is the share of writes that were redirected, 0 when there were no writes.
+// Share returns the share of writes that were redirected, 0 if there were no writes.
 func (s Stats) Share() float64 {
 	if s.Writes == 0 {
 		return 0
@@ -63,7 +63,7 @@ func (s Stats) Share() float64 {
 	return float64(s.Redirected) / float64(s.Writes)
 }
 
-// Add adds what another scheduler did.
+// Add adds the counts of another scheduler.
 func (s *Stats) Add(o Stats) {
 	s.Writes += o.Writes
 	s.Bytes += o.Bytes
@@ -75,28 +75,28 @@ func (s *Stats) Add(o Stats) {
 	s.Unanswered += o.Unanswered
 }
 
-// Scheduler places the writes of one client node: all writes that are pending there at one time
-// together. Between Probes and Place it keeps nothing of them, so that any number of groups may be
-// on their way. Slices that are passed in are not kept; `into` is appended to and returned.
+// Scheduler places all writes that are pending on one client node at one time. It keeps no state of
+// a group between Probes and Place, so any number of groups may be in progress. It does not keep
+// slices that are passed in; `into` is appended to and returned.
 type Scheduler interface {
-	// Probes are the servers to ask for these writes: none when the scheduler does not ask. A write
-	// whose home the cluster does not have is an *UnknownServerError.
+	// Probes returns the servers to probe for these writes, none if the scheduler does not probe. A
+	// write with a home outside the cluster is an *UnknownServerError.
 	Probes(now time.Duration, writes []Write, into []Probe) ([]Probe, error)
-	// Waits says whether Place needs the answers. When not, it is called at once with nil readings,
-	// and the answers go to Heard when they come.
+	// Waits reports whether Place needs the answers. If not, the caller calls Place at once with
+	// nil readings, and passes later answers to Heard.
 	Waits() bool
-	// Place decides for each of the writes. readings[i] answers probes[i]; readings may be nil.
-	// cached are loads of further servers that servers passed on with their answers.
+	// Place decides for each write. readings[i] answers probes[i]; readings may be nil. cached
+	// holds loads of further servers that servers added to their answers.
 	Place(now time.Duration, writes []Write, probes []Probe, readings, cached []Reading,
 		into []Placement) ([]Placement, error)
-	// Heard takes answers in that nobody waits for.
+	// Heard takes answers that no Place call waited for.
 	Heard(now time.Duration, readings []Reading)
-	// Stats are the counts so far.
+	// Stats returns the counts so far.
 	Stats() Stats
 }
 
-// New returns a scheduler. Parameters are checked; servers may be shared with other schedulers, as
-// may random; queues is what the oracle is told, nil for all others.
+// New returns a scheduler after checking its parameters. Schedulers may share servers and random.
+// queues is for the oracle, nil for all other policies.
 func New(p Parameters, servers *Servers, random Random, queues *Queues) (Scheduler, error) {
 	p, err := p.checked()
 	if err != nil {
@@ -124,7 +124,7 @@ func New(p Parameters, servers *Servers, random Random, queues *Queues) (Schedul
 	return &oracle{base, queues}, nil
 }
 
-// base is what all schedulers have.
+// base is the common part of all schedulers.
 type base struct {
 	p       Parameters
 	servers *Servers
@@ -137,7 +137,7 @@ func (b *base) Heard(time.Duration, []Reading) {}
 func (b *base) Waits() bool                    { return true }
 func (b *base) small(w *Write) bool            { return w.Bytes < b.p.MinWrite }
 
-// checkHomes answers for writes whose homes the cluster does not have.
+// checkHomes returns an error if the cluster lacks a write's home.
 func (b *base) checkHomes(writes []Write) error {
 	for i := range writes {
 		if err := b.servers.Check(writes[i].Home); err != nil {
@@ -147,7 +147,7 @@ func (b *base) checkHomes(writes []Write) error {
 	return nil
 }
 
-// count books a placement.
+// count records a placement in the statistics.
 func (b *base) count(w *Write, server Server) {
 	b.stats.Writes++
 	b.stats.Bytes += uint64(w.Bytes)
@@ -157,7 +157,7 @@ func (b *base) count(w *Write, server Server) {
 	}
 }
 
-// unanswered books probes that were not answered.
+// unanswered counts probes without an answer.
 func (b *base) unanswered(probes []Probe, readings []Reading) {
 	for i := range probes {
 		if i >= len(readings) || !readings[i].Answered {

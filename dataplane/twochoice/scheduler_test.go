@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// newScheduler is one with its queues, which only the oracle looks at.
+// newScheduler returns a scheduler with its queues, which only the oracle uses.
 func newScheduler(tb testing.TB, p Parameters, servers *Servers, seed uint64) (Scheduler, *Queues) {
 	tb.Helper()
 	queues := NewQueues(servers)
@@ -19,7 +19,7 @@ func newScheduler(tb testing.TB, p Parameters, servers *Servers, seed uint64) (S
 	return s, queues
 }
 
-// group is one group of writes on its way through a scheduler.
+// group is one group of writes with its probes, readings and placements.
 type group struct {
 	writes   []Write
 	probes   []Probe
@@ -27,7 +27,7 @@ type group struct {
 	placed   []Placement
 }
 
-// send takes a group of writes through a scheduler; `answer` is what a server says.
+// send passes a group of writes through a scheduler; `answer` returns a server's reading.
 func send(tb testing.TB, s Scheduler, now time.Duration, writes []Write, answer func(Server) Reading,
 	cached []Reading) group {
 	tb.Helper()
@@ -54,7 +54,7 @@ func send(tb testing.TB, s Scheduler, now time.Duration, writes []Write, answer 
 	return g
 }
 
-// eachScheduler calls with every policy and both choices.
+// eachScheduler calls `call` for every policy and both choices.
 func eachScheduler(t *testing.T, call func(t *testing.T, p Parameters)) {
 	for _, policy := range Policies {
 		for _, choices := range []Choices{HomeRandom, RandomRandom} {
@@ -104,7 +104,7 @@ func TestEveryWriteIsPlacedOnceOnAServerThatIsUp(t *testing.T) {
 	})
 }
 
-// checkGroup holds what is true of every scheduler.
+// checkGroup checks the properties that hold for every scheduler.
 func checkGroup(t *testing.T, p Parameters, servers *Servers, g group) {
 	t.Helper()
 	if len(g.placed) != len(g.writes) {
@@ -113,7 +113,7 @@ func checkGroup(t *testing.T, p Parameters, servers *Servers, g group) {
 	used := map[int32]bool{}
 	for i, one := range g.placed {
 		w := g.writes[i]
-		// A write may stay at a home that is down: only there it can be acknowledged at all.
+		// A write may stay at a home that is down: only home can acknowledge it.
 		if one.Server != w.Home && !servers.Up(one.Server) {
 			t.Fatalf("write %d goes to server %d, which is down", i, one.Server)
 		}
@@ -196,7 +196,7 @@ func TestTwoChoiceTakesTheLessLoadedOfTwo(t *testing.T) {
 			}, nil)
 			for i, one := range g.placed {
 				a, b := g.probes[2*i].Server, g.probes[2*i+1].Server
-				want := a // of equal loads the first, which is home where that is a candidate
+				want := a // at equal loads the first, which is home if home is a candidate
 				if b/2 < a/2 {
 					want = b
 				}
@@ -263,7 +263,7 @@ func TestCollaborativeTakesTheLeastLoadedOfAll(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: chosen are loads %v of %v", seed, got, all)
 		}
-		for i, w := range writes { // who is chosen keeps a write that is at home there
+		for i, w := range writes { // a chosen server keeps a write that is at home there
 			if taken[w.Home] > 0 && !slices.Contains(keptAt(g), w.Home) {
 				t.Fatalf("server %d is chosen, and keeps no write of its own such as %d", w.Home, i)
 			}
@@ -271,7 +271,7 @@ func TestCollaborativeTakesTheLeastLoadedOfAll(t *testing.T) {
 	}
 }
 
-// keptAt are the servers that writes stay at home on.
+// keptAt returns the servers that keep writes at home.
 func keptAt(g group) []Server {
 	var out []Server
 	for i, one := range g.placed {
@@ -293,7 +293,7 @@ func TestEqualLoadsAreSpreadThoughAllServersAreAsked(t *testing.T) {
 				chosen[one.Server]++
 			}
 		}
-		for server, n := range chosen[1:] { // 0 is home: the ties that it is in are its own
+		for server, n := range chosen[1:] { // server 0 is home, so it wins its own ties
 			if n < 300 || n > 1000 {
 				t.Errorf("%s: server %d is chosen %d of 6000 times: %v", policy, server+1, n, chosen)
 			}
@@ -317,7 +317,7 @@ func TestTheOracleJoinsTheShortestQueue(t *testing.T) {
 			t.Fatalf("it joined %d of %v", at, lengths)
 		}
 		lengths[at] += 1024
-		if random.IntN(3) == 0 { // one is done
+		if random.IntN(3) == 0 { // one write is done
 			at = Server(random.IntN(7))
 			lengths[at] = max(0, lengths[at]-1024)
 			queues.Set(at, lengths[at])

@@ -2,28 +2,28 @@ package twochoice
 
 import "slices"
 
-// span is a stretch of an object that one entry holds.
+// span is a range of an object that belongs to one entry.
 type span struct {
 	start, end uint64
-	slot       uint32 // of the entry
+	slot       uint32 // slot of the entry
 }
 
-// leafSize is the most spans in a leaf. A leaf is moved in memory when it changes, the list of leaves
-// when one is split: both stay short.
+// leafSize is the maximum number of spans in a leaf. It keeps both leaves and the list of leaves
+// short: a change moves a leaf, a split moves the list.
 const leafSize = 128
 
-// spans are disjoint spans in order, in leaves of up to leafSize: a search is two binary searches, a
-// change moves part of a leaf and now and then part of the list of leaves.
+// spans holds disjoint, ordered spans in leaves of up to leafSize. A search is two binary searches.
+// A change moves part of a leaf, and sometimes part of the list of leaves.
 type spans struct {
 	leaves [][]span
 	firsts []uint64 // starts of the leaves' first spans
 	count  int
 }
 
-// place is where a span is.
+// place is the position of a span.
 type place struct{ leaf, index int }
 
-// locate is the first span that ends after a byte; past the last leaf when there is none.
+// locate returns the first span that ends after a byte; past the last leaf if there is none.
 func (s *spans) locate(at uint64) place {
 	low, high := 0, len(s.firsts)
 	for low < high {
@@ -53,7 +53,7 @@ func (s *spans) locate(at uint64) place {
 	return place{low - 1, first}
 }
 
-// at is the span at a place, nil past the last.
+// at returns the span at a place, or nil past the last.
 func (s *spans) at(p place) *span {
 	if p.leaf >= len(s.leaves) {
 		return nil
@@ -61,7 +61,7 @@ func (s *spans) at(p place) *span {
 	return &s.leaves[p.leaf][p.index]
 }
 
-// after is the next place.
+// after returns the next place.
 func (s *spans) after(p place) place {
 	if p.index+1 < len(s.leaves[p.leaf]) {
 		return place{p.leaf, p.index + 1}
@@ -69,7 +69,7 @@ func (s *spans) after(p place) place {
 	return place{p.leaf + 1, 0}
 }
 
-// bounds is from the first byte that a span holds to the last; false when there are none.
+// bounds returns the range from the first to the last byte of all spans; false if empty.
 func (s *spans) bounds() (Range, bool) {
 	if s.count == 0 {
 		return Range{}, false
@@ -78,7 +78,7 @@ func (s *spans) bounds() (Range, bool) {
 	return Range{s.firsts[0], last[len(last)-1].end}, true
 }
 
-// splice replaces `gone` spans, those from one place to before another, by up to three others.
+// splice replaces `gone` spans, from one place up to another, with up to three new spans.
 func (s *spans) splice(from, to place, gone int, by []span) {
 	s.count += len(by) - gone
 	if len(s.leaves) == 0 {
@@ -100,7 +100,7 @@ func (s *spans) splice(from, to place, gone int, by []span) {
 	s.balance(from.leaf)
 }
 
-// within turns a place past the end of a leaf, that is the first of the next, into that of its leaf.
+// within maps the first place of a leaf to the end of the previous leaf.
 func (s *spans) within(p place) place {
 	if p.index == 0 && p.leaf > 0 {
 		return place{p.leaf - 1, len(s.leaves[p.leaf-1])}
@@ -108,21 +108,21 @@ func (s *spans) within(p place) place {
 	return p
 }
 
-// remove takes leaves out.
+// remove deletes leaves.
 func (s *spans) remove(from, to int) {
 	s.leaves = slices.Delete(s.leaves, from, to)
 	s.firsts = slices.Delete(s.firsts, from, to)
 }
 
-// balance removes a leaf that is empty, splits one that is full, and joins one that is nearly empty
-// with a neighbour that has room, so that memory stays in proportion to what is held.
+// balance removes an empty leaf, splits a full leaf, and joins a nearly empty leaf with a neighbour
+// that has room. Memory thus stays proportional to the contents.
 func (s *spans) balance(i int) {
 	leaf := s.leaves[i]
 	switch {
 	case len(leaf) == 0:
 		s.remove(i, i+1)
 		return
-	case len(leaf) > leafSize-3: // a splice adds up to two, and must not make the leaf grow
+	case len(leaf) > leafSize-3: // a splice adds up to two, and must not grow the leaf
 		half := len(leaf) / 2
 		right := append(make([]span, 0, leafSize), leaf[half:]...)
 		s.leaves = slices.Insert(s.leaves, i+1, right)

@@ -6,47 +6,47 @@ import (
 	"time"
 )
 
-// Table is the redirect table of one server (section V.B): for every byte of the objects that are at
-// home there, where it is now. It is what its log amounts to: the entry that was received last wins,
-// byte by byte, and an entry that no byte is left of is dead and forgotten.
+// Table is the redirect table of one server (section V.B): the current location of every byte of
+// the objects that are at home there. For each byte, the entry received last wins. An entry without
+// visible bytes is dead and forgotten.
 //
-// A change is prepared (checked, and given its receipt), made durable by the caller, and applied;
-// what was not applied has changed nothing, so that a full disk leaves the table as it was:
+// A change is prepared (checked, and given its receipt), made durable by the caller, and applied. A
+// change that was not applied has no effect, so a full disk leaves the table unchanged:
 //
 //	record, err := table.Redirect(now, object, r, location)
 //	err = log.Append(record)
 //	dead, err := table.Apply(record, nil) // these fragments can be removed now
 //
-// The bytes that are redirected are kept as disjoint spans in order, each naming its entry, so that
-// create and query cost O(log n), and a query's answer does not depend on the length of the log.
+// Redirected bytes are stored as disjoint, ordered spans, each with its entry. Create and query
+// thus cost O(log n), and a query's answer does not depend on the length of the log.
 type Table struct {
 	home    Server
 	servers *Servers
 	size    uint64
 
 	objects map[Object]uint32
-	held    []*object // by number; nil when it is free
+	held    []*object // by number; nil if the number is free
 	free    []uint32  // numbers of objects
 	entries arena
 	pieces  int
 
-	issued Receipt       // the last that was prepared
-	last   Receipt       // the last that was applied
-	now    time.Duration // of the last that was prepared
-	time   time.Duration // of the last that was applied
+	issued Receipt       // last prepared
+	last   Receipt       // last applied
+	now    time.Duration // time of the last prepared
+	time   time.Duration // time of the last applied
 
 	newest uint32  // slot of the last piece of a snapshot
 	cuts   []Range // scratch
 }
 
-// object is what is redirected of an object.
+// object holds the redirected ranges of an object.
 type object struct {
 	name  Object
 	spans spans
 }
 
 // NewTable returns the empty table of a server: everything is at home. Objects have at most `size`
-// bytes (MaxObject when that is all the same).
+// bytes (MaxObject for no limit).
 func NewTable(home Server, servers *Servers, size uint64) (*Table, error) {
 	if err := servers.Check(home); err != nil {
 		return nil, err
@@ -58,32 +58,31 @@ func NewTable(home Server, servers *Servers, size uint64) (*Table, error) {
 		newest: nothing}, nil
 }
 
-// Home is the server whose table it is.
+// Home returns the server that owns the table.
 func (t *Table) Home() Server { return t.home }
 
-// Servers are those that it knows.
+// Servers returns the servers that the table knows.
 func (t *Table) Servers() *Servers { return t.servers }
 
-// Size is the most bytes that an object may have.
+// Size returns the maximum size of an object in bytes.
 func (t *Table) Size() uint64 { return t.size }
 
-// Len is how many entries are live: some byte of them is where they say. Pieces is in how many
-// stretches, Objects of how many objects.
+// Len returns the number of live entries: entries with at least one visible byte.
 func (t *Table) Len() int { return t.entries.live }
 
-// Pieces is in how many stretches the live entries are visible.
+// Pieces returns the number of visible pieces of the live entries.
 func (t *Table) Pieces() int { return t.pieces }
 
-// Objects is of how many objects something is redirected.
+// Objects returns the number of objects with redirected bytes.
 func (t *Table) Objects() int { return len(t.objects) }
 
-// Last is the receipt and the time of what was applied last.
+// Last returns the receipt and the time of the last applied record.
 func (t *Table) Last() (Receipt, time.Duration) { return t.last, t.time }
 
-// Issued is the last receipt that was given.
+// Issued returns the last receipt that was given.
 func (t *Table) Issued() Receipt { return t.issued }
 
-// Check answers with a *NameError or a *RangeError for a range that an object cannot have.
+// Check returns a *NameError or a *RangeError for a range that an object cannot have.
 func (t *Table) Check(o Object, r Range) error {
 	if len(o) == 0 || len(o) > MaxName {
 		return &NameError{len(o)}
@@ -94,7 +93,7 @@ func (t *Table) Check(o Object, r Range) error {
 	return nil
 }
 
-// Redirect prepares the record of a range that was written to another server, durably, before (a
+// Redirect prepares the record of a range that was already written durably to another server (a
 // create of section V.B).
 func (t *Table) Redirect(now time.Duration, o Object, r Range, at Location) (Record, error) {
 	if err := t.servers.Check(at.Server); err != nil {
@@ -107,14 +106,14 @@ func (t *Table) Redirect(now time.Duration, o Object, r Range, at Location) (Rec
 	return t.prepare(Record{Kind: Redirected, Object: o, Range: r, Location: at}, now)
 }
 
-// WriteHome prepares the record of a range that was written at home, durably, before. It is needed
-// where something of the range is redirected (see Redirects), and shadows that.
+// WriteHome prepares the record of a range that was already written durably at home. It is needed
+// if a byte of the range is redirected (see Redirects), and shadows the redirection.
 func (t *Table) WriteHome(now time.Duration, o Object, r Range) (Record, error) {
 	return t.prepare(Record{Kind: Home, Object: o, Range: r}, now)
 }
 
-// Return prepares the record of a range that a maintainer brought home, durably, before: as of the
-// receipt that had been applied last when it started (a delete of section V.B; figure 10).
+// Return prepares the record of a range that a maintainer already brought home durably. The record
+// is as of the last receipt applied when the pull started (a delete of section V.B; figure 10).
 func (t *Table) Return(now time.Duration, o Object, r Range, asOf Receipt) (Record, error) {
 	if asOf > t.issued {
 		return Record{}, &ReceiptError{asOf, t.issued, "a return cannot be as of what comes later"}
@@ -138,10 +137,10 @@ func (t *Table) prepare(r Record, now time.Duration) (Record, error) {
 	return r, nil
 }
 
-// Apply makes the change of a record that is durable, and appends to `dead` the entries that are
-// dead now: nothing but readers that asked earlier needs their fragments. Records are applied in the
-// order of their receipts; receipts may be left out (of records that were never made durable). On an
-// error, which a record that was prepared by this table never gives, nothing has changed.
+// Apply applies a durable record and appends to `dead` the entries that it kills: only readers that
+// asked earlier need their fragments. Records are applied in receipt order; receipts may be skipped
+// (of records that never became durable). On an error nothing changes. A record prepared by this
+// table never causes an error.
 func (t *Table) Apply(r Record, dead []Entry) ([]Entry, error) {
 	if err := t.applicable(r); err != nil {
 		return dead, err
@@ -171,7 +170,7 @@ func (t *Table) Apply(r Record, dead []Entry) ([]Entry, error) {
 	return dead, nil
 }
 
-// applicable checks a record against what there is.
+// applicable checks a record against the table's state.
 func (t *Table) applicable(r Record) error {
 	if err := t.Check(r.Object, r.Range); err != nil {
 		return err
@@ -203,8 +202,8 @@ func (t *Table) applicable(r Record) error {
 	return nil
 }
 
-// Redirects says whether some byte of a range is redirected: a write at home to the range needs a
-// record (WriteHome) before it may be acknowledged.
+// Redirects reports whether a byte of a range is redirected. If so, a write at home to the range
+// needs a record (WriteHome) before its acknowledgement.
 func (t *Table) Redirects(o Object, r Range) bool {
 	number, ok := t.objects[o]
 	if !ok {
@@ -215,9 +214,9 @@ func (t *Table) Redirects(o Object, r Range) bool {
 	return first != nil && first.start < r.End
 }
 
-// Hint is from the first to the last byte of an object that is redirected (the Min/Max pair of
-// section V.B); false when none is. The paper moves only Min when something is deleted, and moves it
-// though a later entry may be in that range; this is the exact one, at no cost.
+// Hint returns the range from the first to the last redirected byte of an object (the Min/Max pair
+// of section V.B), or false if there is none. The paper moves only Min at a delete, even if a later
+// entry is in that range. Hint is exact at no cost.
 func (t *Table) Hint(o Object) (Range, bool) {
 	number, ok := t.objects[o]
 	if !ok {
@@ -226,7 +225,7 @@ func (t *Table) Hint(o Object) (Range, bool) {
 	return t.held[number].spans.bounds()
 }
 
-// Query appends where each part of a range is, in order and without a gap.
+// Query appends the location of each part of a range, in order and without a gap.
 func (t *Table) Query(o Object, r Range, into []Piece) ([]Piece, error) {
 	if err := t.Check(o, r); err != nil {
 		return into, err

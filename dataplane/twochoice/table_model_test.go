@@ -18,8 +18,8 @@ func newTable(tb testing.TB) *Table {
 	return t
 }
 
-// paperLog is the redirect log of section V.B as the paper has it: a list in the order of timestamps,
-// searched backwards for every byte. A return is put in at the timestamp of the pull's start.
+// paperLog is the redirect log of section V.B as the paper describes it: a list in timestamp order,
+// searched backwards for every byte. A return is inserted at the timestamp of the pull's start.
 type paperLog struct {
 	stamps  []Receipt // by place in the log
 	records []Record
@@ -38,7 +38,7 @@ func (l *paperLog) add(r Record) {
 	l.records = slices.Insert(l.records, at, r)
 }
 
-// find is the record that a byte of an object is found in; nil: it was always at home.
+// find returns the record that holds a byte of an object; nil if it was always at home.
 func (l *paperLog) find(o Object, at uint64) *Record {
 	for i := len(l.records) - 1; i >= 0; i-- {
 		if r := &l.records[i]; r.Object == o && r.Range.Start <= at && at < r.Range.End {
@@ -48,7 +48,7 @@ func (l *paperLog) find(o Object, at uint64) *Record {
 	return nil
 }
 
-// where is the piece that a byte is in: with its own range, of one byte.
+// where returns the piece of a byte, with a range of one byte.
 func (l *paperLog) where(o Object, at uint64) Piece {
 	r := l.find(o, at)
 	if r == nil || r.Kind != Redirected {
@@ -57,7 +57,7 @@ func (l *paperLog) where(o Object, at uint64) Piece {
 	return Piece{Range{at, at + 1}, r.Location, at - r.Range.Start, r.Receipt}
 }
 
-// live are the receipts of entries of which a byte of these can be found.
+// live returns the receipts of entries with at least one visible byte in these objects.
 func (l *paperLog) live(objects []Object, within Range) []Receipt {
 	var out []Receipt
 	for _, o := range objects {
@@ -71,7 +71,7 @@ func (l *paperLog) live(objects []Object, within Range) []Receipt {
 	return slices.Compact(out)
 }
 
-// bytesOf are the pieces cut into bytes.
+// bytesOf splits pieces into single bytes.
 func bytesOf(pieces []Piece) []Piece {
 	var out []Piece
 	for _, p := range pieces {
@@ -102,7 +102,7 @@ func query(tb testing.TB, t *Table, o Object, r Range) []Piece {
 	return pieces
 }
 
-// compare holds a table against the log, over all bytes of a stretch of some objects.
+// compare compares a table with the log, over all bytes of a range of these objects.
 func compare(tb testing.TB, t *Table, l *paperLog, objects []Object, within Range) {
 	tb.Helper()
 	for _, o := range objects {
@@ -133,7 +133,7 @@ func compare(tb testing.TB, t *Table, l *paperLog, objects []Object, within Rang
 	sound(tb, t)
 }
 
-// sound checks how a table is kept.
+// sound checks the internal invariants of a table.
 func sound(tb testing.TB, t *Table) {
 	tb.Helper()
 	pieces, objects := map[uint32]uint32{}, 0
@@ -177,7 +177,7 @@ func sound(tb testing.TB, t *Table) {
 	}
 }
 
-// apply applies a record to both, and compares what is dead by it.
+// apply applies a record to both, and compares the entries that it kills.
 func apply(tb testing.TB, t *Table, l *paperLog, r Record, objects []Object, within Range) {
 	tb.Helper()
 	before := t.Entries()
@@ -202,7 +202,7 @@ func apply(tb testing.TB, t *Table, l *paperLog, r Record, objects []Object, wit
 	}
 }
 
-// copyOf makes a table again from its snapshot.
+// copyOf rebuilds a table from its snapshot.
 func copyOf(tb testing.TB, t *Table) *Table {
 	tb.Helper()
 	out := newTable(tb)
@@ -216,7 +216,7 @@ func copyOf(tb testing.TB, t *Table) *Table {
 	return out
 }
 
-// runOperations plays operations, four bytes each, against the log.
+// runOperations runs operations of four bytes each against the log.
 func runOperations(tb testing.TB, input []byte) {
 	const width = 48
 	objects := []Object{"a", "b"}
@@ -252,7 +252,7 @@ func runOperations(tb testing.TB, input []byte) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if more&0x80 == 0 { // else it was never made durable: its receipt is left out
+		if more&0x80 == 0 { // else it never became durable: its receipt is skipped
 			apply(tb, t, l, record, objects, within)
 		}
 		compare(tb, t, l, objects, within)
@@ -260,7 +260,7 @@ func runOperations(tb testing.TB, input []byte) {
 	compare(tb, copyOf(tb, t), l, objects, within)
 }
 
-// FuzzTable holds every query, the Min/Max hint and the dead entries against the paper's log.
+// FuzzTable compares every query, the Min/Max hint and the dead entries with the paper's log.
 func FuzzTable(f *testing.F) {
 	// Figure 9: creates, a create that swallows two of them, a delete, and one between two entries.
 	f.Add([]byte{0, 2, 3, 1, 0, 8, 4, 2, 0, 14, 3, 3, 0, 3, 15, 4, 48, 2, 5, 0, 48, 10, 3, 2})

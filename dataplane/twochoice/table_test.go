@@ -26,7 +26,7 @@ func TestQueriesAreThoseOfThePapersLog(t *testing.T) {
 	}
 }
 
-// painted is the receipt that each byte of one object is found at, kept byte by byte.
+// painted is the receipt of each byte of one object, kept byte by byte.
 type painted []Receipt
 
 func (p painted) put(r Record) {
@@ -91,7 +91,7 @@ func TestManyEntriesAreFoundByteByByte(t *testing.T) {
 	if most < 20*leafSize {
 		t.Fatalf("only %d pieces at once: the index was not tried", most)
 	}
-	// All of it comes home, and nothing is kept for it.
+	// All of it comes home, and the table keeps nothing for it.
 	last, now := table.Last()
 	record, err := table.Return(now, "o", Range{0, size}, last)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestAReturnLeavesWhatCameAfterItsPullStarted(t *testing.T) { // figure 10
 	if got := query(t, table, "o", Range{100, 250}); !slices.Equal(got, want) {
 		t.Fatalf("the range is at %v", got)
 	}
-	// The paper's rule would have moved Min to 200, behind bytes that are redirected.
+	// The paper's rule would have moved Min to 200, past redirected bytes.
 	if hint, ok := table.Hint("o"); !ok || hint != (Range{150, 250}) {
 		t.Fatalf("Min/Max is %v", hint)
 	}
@@ -267,7 +267,7 @@ func TestASnapshotThatCannotBeIsRefused(t *testing.T) {
 		}
 		sound(t, table)
 	}
-	// One piece after another of the same entry is what a snapshot has, but not after a change.
+	// A snapshot has consecutive pieces of one entry, but not after a change.
 	table := newTable(t)
 	redirect(t, table, "o", Range{0, 5}, Location{1, 1})
 	last, now := table.Last()

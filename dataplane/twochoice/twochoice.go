@@ -1,38 +1,38 @@
 // Package twochoice is the two-choice randomized I/O scheduler (Dai, Chen, Kimpe and Ross, SC 2014)
-// and its redirect table: a write goes to the less loaded of two object servers, the server where
-// the object is at home remembers where the bytes went, and brings them home when it is idle.
+// and its redirect table. A write goes to the less loaded of two object servers. The object's home
+// server remembers the location of the bytes, and brings them home when it is idle.
 //
-// The package has no clock and does no I/O: times and random numbers come in, and what is to be done
-// comes out. A simulator drives it on virtual time and an agent on a real node on its own: the same
-// code. Nothing in it is safe for concurrent use.
+// The package has no clock and does no I/O: times and random numbers come in, decisions come out. A
+// simulator drives it on virtual time, and an agent on a real node on its own clock, with the same
+// code. Nothing in the package is safe for concurrent use.
 //
 // On the client's side (sections III and V.A, figure 8):
 //
-//	probes, err := scheduler.Probes(now, writes, nil) // whom to ask; none: place at once
+//	probes, err := scheduler.Probes(now, writes, nil) // servers to probe; none: place at once
 //	readings := ...                                   // readings[i] answers probes[i]
 //	placed, err := scheduler.Place(now, writes, probes, readings, cached, nil)
 //
-// On a server's: Detector (section V.D) answers probes and knows what is in flight, Table (V.B) is
-// the redirect table, Maintainer (V.C) moves data home. Package redirectlog keeps a table on disk.
+// On a server: Detector (section V.D) answers probes and tracks load in flight, Table (V.B) is the
+// redirect table, Maintainer (V.C) moves data home. Package redirectlog keeps a table on disk.
 package twochoice
 
 import (
 	"math/bits"
 )
 
-// Server names an object server (an OSD): a number of its own, not below 0.
+// Server is the number of an object server (an OSD), not below 0.
 type Server int32
 
-// NoServer is none.
+// NoServer means no server.
 const NoServer Server = -1
 
-// Random is where random numbers come from: uniform over all values. *sim.Stream and *rand.PCG are.
+// Random is a source of random numbers, uniform over all values, such as *sim.Stream or *rand.PCG.
 type Random interface{ Uint64() uint64 }
 
-// below is uniform over 0 <= i < n; n is positive.
+// below returns a uniform number in 0 <= i < n; n is positive.
 func below(random Random, n int) int {
-	// Multiply and shift; the low word says whether the draw is one of the few that would make some
-	// results likelier than others.
+	// Multiply and shift. The low word detects the few draws that would make some results more
+	// likely than others.
 	high, low := bits.Mul64(random.Uint64(), uint64(n))
 	if low < uint64(n) {
 		for least := -uint64(n) % uint64(n); low < least; {
@@ -42,11 +42,11 @@ func below(random Random, n int) int {
 	return int(high)
 }
 
-// Servers are those of a cluster, and which of them are up. Schedulers of one cluster share it.
+// Servers holds a cluster's servers and their up/down state. Schedulers of one cluster share it.
 type Servers struct {
 	all   []Server
 	up    []Server
-	place []int32 // by server: its index in up, or one of those below
+	place []int32 // by server: index in up, or down or unknown
 }
 
 const (
@@ -54,11 +54,11 @@ const (
 	unknown = -2
 )
 
-// maxServer bounds a server's number, for the sake of tables by number.
+// maxServer limits server numbers, because tables are indexed by them.
 const maxServer = 1 << 24
 
-// NewServers returns a cluster of these servers, all of them up. A number that is negative, above
-// 2^24 or there twice is an *UnknownServerError or a *TwiceError.
+// NewServers returns a cluster of these servers, all up. A number that is negative, above 2^24 or
+// duplicate is an *UnknownServerError or a *TwiceError.
 func NewServers(all []Server) (*Servers, error) {
 	s := &Servers{}
 	for _, server := range all {
@@ -90,26 +90,26 @@ func Numbered(n int) *Servers {
 	return s
 }
 
-// Len is how many there are, UpLen how many of them are up.
+// Len returns the number of servers.
 func (s *Servers) Len() int { return len(s.all) }
 
-// UpLen is how many are up.
+// UpLen returns the number of servers that are up.
 func (s *Servers) UpLen() int { return len(s.up) }
 
-// All are all servers in the order in which they were given; do not change it.
+// All returns all servers in their original order; the caller must not change the slice.
 func (s *Servers) All() []Server { return s.all }
 
-// Known says whether a server is one of the cluster.
+// Known reports whether a server is in the cluster.
 func (s *Servers) Known(server Server) bool {
 	return server >= 0 && int(server) < len(s.place) && s.place[server] != unknown
 }
 
-// Up says whether a server is known and up.
+// Up reports whether a server is known and up.
 func (s *Servers) Up(server Server) bool {
 	return server >= 0 && int(server) < len(s.place) && s.place[server] >= 0
 }
 
-// Check returns an *UnknownServerError when a server is not one of the cluster.
+// Check returns an *UnknownServerError if a server is not in the cluster.
 func (s *Servers) Check(server Server) error {
 	if !s.Known(server) {
 		return &UnknownServerError{Server: server, Servers: len(s.all)}
@@ -117,8 +117,8 @@ func (s *Servers) Check(server Server) error {
 	return nil
 }
 
-// SetUp tells that a server is up or down: schedulers choose none that is down. Its answer is an
-// *UnknownServerError when there is no such server.
+// SetUp marks a server up or down; schedulers choose no server that is down. It returns an
+// *UnknownServerError if there is no such server.
 func (s *Servers) SetUp(server Server, up bool) error {
 	if err := s.Check(server); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *Servers) SetUp(server Server, up bool) error {
 	return nil
 }
 
-// Draw is one of the servers that are up, uniformly; NoServer when there is none.
+// Draw returns a uniformly random server that is up, or NoServer if there is none.
 func (s *Servers) Draw(random Random) Server {
 	if len(s.up) == 0 {
 		return NoServer
@@ -144,7 +144,7 @@ func (s *Servers) Draw(random Random) Server {
 	return s.up[below(random, len(s.up))]
 }
 
-// DrawOther is one of those that are up other than one; NoServer when there is none.
+// DrawOther returns a random server that is up and is not `than`, or NoServer if there is none.
 func (s *Servers) DrawOther(random Random, than Server) Server {
 	if !s.Up(than) {
 		return s.Draw(random)
@@ -159,8 +159,8 @@ func (s *Servers) DrawOther(random Random, than Server) Server {
 	return s.up[i]
 }
 
-// Stripe is where stripe number `index` of a file is at home that starts at place `start`: round
-// robin (figure 3's fixed placement). There is at least one server.
+// Stripe returns the home of stripe number `index` of a file that starts at place `start`: round
+// robin (figure 3's fixed placement). The cluster must have at least one server.
 func (s *Servers) Stripe(start, index uint64) Server {
 	n := uint64(len(s.all))
 	return s.all[(start%n+index%n)%n]

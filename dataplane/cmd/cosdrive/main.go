@@ -1,7 +1,7 @@
 // Command cosdrive drives an object store with a COSBench workload, from this one process.
 //
 //	cosdrive run WORKLOAD.xml --archive DIR [flags]   run it; results in COSBench's archive layout
-//	cosdrive check WORKLOAD.xml                       print the workload's meaning, or its mistake
+//	cosdrive check WORKLOAD.xml                       print the parsed workload, or its mistake
 //
 // Both print JSON; see docs/cosbench.md.
 package main
@@ -26,7 +26,7 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
-// usageError is a mistake of the user's: one sentence, exit status 2.
+// usageError is a user's mistake, reported as one sentence with exit status 2.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -60,9 +60,9 @@ func cosdrive(ctx context.Context, args []string, out io.Writer) error {
 	return usagef("say what to do: `cosdrive run WORKLOAD.xml --archive DIR` or `cosdrive check WORKLOAD.xml`")
 }
 
-// parse reads flags, which may be before and behind the workload's file, and returns the file.
+// parse reads flags before and after the workload's file, and returns the file's path.
 func parse(flags *flag.FlagSet, args []string) (string, error) {
-	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
+	flags.SetOutput(new(strings.Builder)) // one sentence instead of the flag package's page
 	path := ""
 	for {
 		err := flags.Parse(args)
@@ -86,13 +86,13 @@ func parse(flags *flag.FlagSet, args []string) (string, error) {
 	}
 }
 
-// load reads a workload and checks all of it.
+// load reads a workload file and checks the whole workload.
 func load(path string) (*cosbench.Plan, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // the file was only read
 	workload, err := cosbench.Read(file)
 	if err != nil {
 		return nil, usagef("%s: %w", path, err)
@@ -119,7 +119,7 @@ func check(args []string, out io.Writer) error {
 	return encoder.Encode(plan)
 }
 
-// rate reads RATE[:poisson|constant].
+// rate parses RATE[:poisson|constant].
 func rate(text string) (*cosbench.Rate, error) {
 	if text == "" {
 		return nil, nil
@@ -181,8 +181,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return drive(ctx, plan, options, cosbench.Archive{Folder: *folder})
 }
 
-// drive runs a plan and saves its results, however it ended. A run that failed before its first
-// request leaves nothing.
+// drive runs a plan and saves its results, also if the run failed or was interrupted. A run that
+// failed before its first request saves nothing.
 func drive(ctx context.Context, plan *cosbench.Plan, options cosbench.Options, archive cosbench.Archive) error {
 	entry, err := archive.Claim(plan.Name)
 	if err != nil {

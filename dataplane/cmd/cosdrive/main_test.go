@@ -28,7 +28,7 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-// TestMistakes are one sentence each, which names what is wrong.
+// TestMistakes checks that each mistake gives one sentence that names the mistake.
 func TestMistakes(t *testing.T) {
 	good := file(t, workload)
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestRun has a run tell its progress and leave its archive; the secret is in none of it.
+// TestRun checks that a run reports progress and leaves an archive without the secret.
 func TestRun(t *testing.T) {
 	path, archive := file(t, workload), filepath.Join(t.TempDir(), "archive")
 	for number, id := range []string{"w1-demo", "w2-demo"} {
@@ -99,7 +99,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestCheck prints the plan as JSON.
+// TestCheck checks that the plan is printed as JSON.
 func TestCheck(t *testing.T) {
 	var out bytes.Buffer
 	if err := cosdrive(context.Background(), []string{"check", file(t, workload)}, &out); err != nil {
@@ -117,7 +117,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestInterrupted saves what there is, and says so.
+// TestInterrupted checks that an interrupted run saves its results and reports the interruption.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

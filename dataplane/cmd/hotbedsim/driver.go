@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookEvery is how often a program whose driver is gone looks whether it computes.
+// lookEvery is the interval at which a program without a driver checks if it is busy.
 const lookEvery = 10 * time.Millisecond
 
-// leaveWithDriver calls leave when the driver at the other end of the pipe is gone while an answer is
-// being computed, which can take minutes and has nobody to go to: a driver that was killed closes
-// its end as one that has finished does. Between answers the end of the input is read as such.
+// leaveWithDriver calls leave if the driver closed its end of the pipe during a computation. A
+// computation can take minutes, and nobody would read its answer. A killed driver closes its end
+// exactly as a finished one does; between answers, the reader of the input sees the end.
 //
-// The driver is not watched by PR_SET_PDEATHSIG, which means the thread that started the program:
-// one of a pool may end before its process does.
+// PR_SET_PDEATHSIG does not fit: it watches the thread that started the program, and a pool's
+// thread can end before its process.
 func leaveWithDriver(pipe int, busy *atomic.Bool, leave func()) {
-	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: only that the other end was closed
+	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: poll reports only the hangup
 	for {
 		_, err := unix.Poll(fds, -1)
 		if errors.Is(err, unix.EINTR) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// watched starts leaveWithDriver on a pipe: the driver's end, and what tells that it has left.
+// watched starts leaveWithDriver on a pipe; leaving closes the channel left.
 func watched(t *testing.T, busy *atomic.Bool) (driver *os.File, left chan struct{}) {
 	t.Helper()
 	pipe, driver, err := os.Pipe()
@@ -49,6 +49,6 @@ func TestTheEndOfTheInputIsReadAsSuch(t *testing.T) {
 		t.Fatal("it left although it had nothing to compute")
 	case <-time.After(5 * lookEvery):
 	}
-	busy.Store(true) // what was asked before the driver went has nobody to go to either
+	busy.Store(true) // a computation that starts after the driver left has no reader either
 	<-left
 }

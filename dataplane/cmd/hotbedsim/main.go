@@ -22,7 +22,7 @@ func main() {
 	}
 	switch os.Args[1] {
 	case "ceph":
-		// The simulation allocates little; collecting less often costs memory that there is.
+		// The simulation allocates little, so rarer collection costs little memory.
 		debug.SetGCPercent(200)
 		var busy atomic.Bool
 		go leaveWithDriver(int(os.Stdin.Fd()), &busy, func() { os.Exit(3) })

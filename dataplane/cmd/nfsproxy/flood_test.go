@@ -29,8 +29,8 @@ import (
 	"hotbed/dataplane/testservers/memnfs"
 )
 
-// asProxy makes the test's own program a proxy with so many descriptors, asOffender an offender with such a
-// flood.
+// asProxy makes the test program a proxy with the given descriptor limit. asOffender makes it an
+// offender with the named flood.
 const (
 	asProxy    = "NFSPROXY_TEST_DESCRIPTORS"
 	asOffender = "NFSPROXY_TEST_FLOOD"
@@ -52,8 +52,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// flooded is a proxy process before a server in memory. The victim's connections come from 127.0.0.2,
-// the offender's from 127.0.0.3.
+// flooded is a proxy process in front of an in-memory server. The victim connects from 127.0.0.2,
+// the offender from 127.0.0.3.
 type flooded struct {
 	t          *testing.T
 	pid        int
@@ -138,7 +138,7 @@ func startFlooded(t *testing.T, descriptors int) *flooded {
 
 func from(host byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, host}) }
 
-// serves works through the proxy as the victim on new connections, and returns how long each call took.
+// serves calls the proxy as the victim on new connections and returns each call's duration.
 func (f *flooded) serves(calls int) (took []time.Duration) {
 	f.t.Helper()
 	mount, err := nfsclient.Dial(f.mount, from(victim))
@@ -173,7 +173,7 @@ func (f *flooded) serves(calls int) (took []time.Duration) {
 	return took
 }
 
-// descriptors is how many the proxy has open.
+// descriptors returns the number of descriptors that the proxy has open.
 func (f *flooded) descriptors() int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.pid))
 	if err != nil {
@@ -182,7 +182,7 @@ func (f *flooded) descriptors() int {
 	return len(entries)
 }
 
-// peak is the most memory that the proxy has had, in bytes.
+// peak returns the proxy's peak memory in bytes.
 func (f *flooded) peak() int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.pid))
 	if err != nil {
@@ -195,7 +195,7 @@ func (f *flooded) peak() int {
 	return kilobytes << 10
 }
 
-// readdir is a call that lets a server answer with as much as it likes.
+// readdir returns a call that allows a reply of any size.
 func readdir(xid uint32) []byte {
 	e := sunrpc.AppendCall(nil, xid, nfs3.Program, nfs3.Version, nfs3.ProcReaddir)
 	e.Opaque(make([]byte, 8))
@@ -206,7 +206,7 @@ func readdir(xid uint32) []byte {
 	return e.Bytes
 }
 
-// unqueued is a call of the other program, which no policy queues.
+// unqueued returns a call of the other RPC program, which no policy queues.
 func unqueued(xid uint32) []byte {
 	e := sunrpc.AppendCall(nil, xid, nfs3.MountProgram, nfs3.MountVersion, nfs3.MountExport)
 	sunrpc.SealRecord(e.Bytes, 0, 0)
@@ -221,8 +221,8 @@ func repeated(call func(xid uint32) []byte, step uint32) []byte {
 	return out
 }
 
-// floods are what an offender's connection sends, again and again for those that end in full calls, and the
-// proxy's count that shows that it is up against a budget. It takes no reply.
+// floods are the bytes that an offender's connection sends, repeatedly if they end in full calls.
+// The count is the proxy's metric that shows a budget was hit. The offender reads no reply.
 var floods = map[string]struct {
 	bytes []byte
 	again bool
@@ -239,7 +239,7 @@ var floods = map[string]struct {
 	"no calls": {binary.BigEndian.AppendUint32(nil, 7), true, "malformed_total"},
 }
 
-// flood keeps so many connections to the proxy open, for ever, each of which sends.
+// flood keeps the given number of sending connections to the proxy open, forever.
 func flood(to string, connections int, send []byte, again bool) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, offender)}}
 	for range connections {
@@ -253,7 +253,7 @@ func flood(to string, connections int, send []byte, again bool) {
 					_, err = conn.Write(send)
 				}
 				if !again {
-					_, _ = conn.Read(make([]byte, 1)) // until the proxy closes it
+					_, _ = conn.Read(make([]byte, 1)) // until the proxy closes the connection
 				}
 				_ = conn.Close()
 			}
@@ -262,8 +262,8 @@ func flood(to string, connections int, send []byte, again bool) {
 	select {}
 }
 
-// flood starts an offender. It has the processors that nobody else wants, as if it had its own: what is
-// shared is the proxy.
+// flood starts an offender at the lowest CPU priority, as if it had its own machine: only the proxy
+// is shared.
 func (f *flooded) flood(name string, connections int) {
 	f.t.Helper()
 	command := exec.Command(os.Args[0], f.nfs, strconv.Itoa(connections))
@@ -280,7 +280,7 @@ func (f *flooded) flood(name string, connections int) {
 	}
 }
 
-// count reads one of the proxy's metrics.
+// count returns one of the proxy's metrics.
 func (f *flooded) count(name string) float64 {
 	f.t.Helper()
 	answer, err := f.control.Get("http://proxy/metrics")
@@ -303,8 +303,8 @@ func (f *flooded) count(name string) float64 {
 	return value
 }
 
-// A flood of one client's connections or calls leaves another workload's clients served, on new connections
-// too, and the proxy within its descriptors and the memory of a workload.
+// TestOneClientsFloodStopsNoOther also checks new connections, and that the proxy stays within its
+// descriptors and a workload's memory.
 func TestOneClientsFloodStopsNoOther(t *testing.T) {
 	for name, flood := range floods {
 		for _, descriptors := range []int{64, 1024} {
@@ -322,7 +322,7 @@ func TestOneClientsFloodStopsNoOther(t *testing.T) {
 				if n := f.descriptors(); n >= descriptors {
 					t.Errorf("%d descriptors are open of %d", n, descriptors)
 				}
-				if n := f.count(`memory_bytes{workload="offender"}`); n > workloadMemory+4<<20 { // and a call
+				if n := f.count(`memory_bytes{workload="offender"}`); n > workloadMemory+4<<20 { // one call more
 					t.Errorf("the offender has %v bytes", n)
 				}
 				if most := 3*workloadMemory + 80<<20; f.peak() > most { // three workloads, and the program
@@ -333,7 +333,7 @@ func TestOneClientsFloodStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestSoakFloods is the same for longer, with more connections, and with an SLO.
+// TestSoakFloods floods for longer, with more connections and with an SLO.
 func TestSoakFloods(t *testing.T) {
 	if os.Getenv("HOTBED_SOAK") == "" {
 		t.Skip("a flood of minutes: HOTBED_SOAK=1 runs it")
@@ -354,7 +354,7 @@ func TestSoakFloods(t *testing.T) {
 			if p99 > slo {
 				t.Errorf("the victim's 99th percentile is %v, its SLO %v", p99, slo)
 			}
-			if most := 3*workloadMemory + 112<<20; f.peak() > most { // 512 connections have 64 KiB each
+			if most := 3*workloadMemory + 112<<20; f.peak() > most { // 512 connections of 64 KiB
 				t.Errorf("the proxy has had %d MB, more than %d", f.peak()>>20, most>>20)
 			}
 		})

@@ -1,7 +1,7 @@
-// Command nfsproxy stands before an NFS version 3 server and queues its calls by the enforcer.
+// Command nfsproxy is a proxy for an NFS version 3 server; the enforcer queues its calls.
 //
 //	nfsproxy --config FILE           serve
-//	nfsproxy --config FILE --check   say whether the configuration is good
+//	nfsproxy --config FILE --check   check the configuration
 //
 // See docs/prioritymeister.md, "Data plane".
 package main
@@ -51,10 +51,10 @@ func run(ctx context.Context, args []string) error {
 }
 
 func serve(ctx context.Context, config nfsproxy.Config) error {
-	// The thread that serves waits in system calls; it must not wait for a processor of the runtime.
+	// The serving thread waits in system calls; it must not also wait for a Go processor.
 	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0)))
 	debug.SetGCPercent(400)
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // no GOMEMLIMIT
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT is not set
 		debug.SetMemoryLimit(config.Memory())
 	}
 	proxy, err := nfsproxy.New(config, os.Stderr)

@@ -1,11 +1,11 @@
-// Command pmsim simulates PriorityMeister's system: a scenario in JSON on standard input, the result
-// in JSON on standard output.
+// Command pmsim simulates PriorityMeister. It reads a JSON scenario from standard input and writes
+// the JSON result to standard output.
 //
-//	pmsim run       simulate; with --progress, lines of the share that is done on standard error
+//	pmsim run       simulate; with --progress, write the completed share as lines to standard error
 //	pmsim version   the schema and the digest of the sources
 //
-// Exit codes: 1 when the simulation failed, 2 when the scenario or a trace is wrong; one sentence on
-// standard error says why. See docs/prioritymeister.md, "Simulated".
+// Exit code 1 is a failed simulation; 2 is a wrong scenario or trace. One sentence on standard
+// error gives the reason. See docs/prioritymeister.md, "Simulated".
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"hotbed/dataplane/nfssim"
 )
 
-// tellEvery is how often progress is told.
+// tellEvery is the interval between progress reports.
 const tellEvery = 200 * time.Millisecond
 
 func main() {

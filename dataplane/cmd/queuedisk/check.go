@@ -13,7 +13,7 @@ import (
 	"hotbed/dataplane/internal/queuedisk"
 )
 
-// check holds a disk against M/G/1 and fails when its mean wait is not within the tolerance.
+// check compares a disk's mean wait with M/G/1 and fails if the error exceeds the tolerance.
 func check(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("queuedisk check", flag.ContinueOnError)
 	var m modelFlags
@@ -43,7 +43,7 @@ func check(ctx context.Context, args []string) error {
 		return err
 	}
 	c.Progress = terminal(os.Stderr)
-	queuedisk.BecomeRealtime() // the load comes from elsewhere: it must not wait for this machine
+	queuedisk.BecomeRealtime() // the load comes from another machine and must not wait for this one
 	report, err := queuedisk.Check(ctx, c)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func check(ctx context.Context, args []string) error {
 	return nil
 }
 
-// terminal returns f when people watch it, nil otherwise.
+// terminal returns f if f is a terminal, else nil.
 func terminal(f *os.File) io.Writer {
 	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		return f

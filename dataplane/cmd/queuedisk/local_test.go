@@ -21,7 +21,7 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// local skips tests that mount unless they are asked for and possible.
+// local skips a test that mounts, unless such tests are enabled and possible.
 func local(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HOTBED_LOCAL") != "1" {
@@ -35,14 +35,14 @@ func local(t *testing.T) {
 	}
 }
 
-// running is a queue disk in a process of its own.
+// running is a queue disk in its own process.
 type running struct {
 	dir, mount, control, pid string
 	cmd                      *exec.Cmd
 	stderr                   bytes.Buffer
 }
 
-// start runs a 64 MiB disk on the layers of dir and returns when it can be used.
+// start runs a 64 MiB disk on the layers in dir and returns once the disk is usable.
 func start(t *testing.T, dir string, args ...string) *running {
 	t.Helper()
 	r := &running{dir: dir, mount: filepath.Join(dir, "mount"), control: filepath.Join(dir, "control"),
@@ -209,7 +209,7 @@ func TestConcurrentReadsWaitInOneQueue(t *testing.T) {
 	if s.Requests != 10 || took < s.BusyS || s.WaitS < 2*s.BusyS || s.Queue != 0 {
 		t.Errorf("10 at once took %.3f s: %+v", took, s)
 	}
-	// The worst order of these offsets still pays the settling share each.
+	// Even in the worst order, each of these offsets pays the settling share.
 	if least := 10 * 0.02 * service.SettleShare; s.BusyS < least {
 		t.Errorf("busy %.3f s, at least %.3f s", s.BusyS, least)
 	}
@@ -254,23 +254,22 @@ func TestControlOfARunningDisk(t *testing.T) {
 	}
 }
 
-// lateEnough is how late alarms and generators are in the mean on a machine that does not keep time well
-// enough to hold a disk to 10 % of M/G/1; a quiet one is late by less than a tenth of a millisecond.
+// lateEnough is the mean lateness above which a machine cannot hold a disk to 10 % of M/G/1. On a
+// quiet machine, alarms and generators are late by less than 0.1 ms.
 const lateEnough = 200e-6
 
-// TestMG1 holds disks on the wall clock to the mean wait of M/G/1 at 80 % load. Four serve a quarter of the
-// requests each, at the same time: as many as one would in four times the time, from arrivals that have
-// nothing to do with each other, and each disk takes a few percent of a processor. At 4 ms they serve three
-// times the requests in the time that the testbed's 12.7 ms would take.
+// TestMG1 checks the mean wait of wall-clock disks against M/G/1 at 80 % load. Four disks in
+// parallel serve a quarter of the requests each, from independent arrivals. Together they give as
+// many samples as one disk in four times the time, and each uses a few percent of a CPU. At 4 ms
+// they serve three times as many requests per second as at the testbed's 12.7 ms.
 //
-// A machine that is busy with something else can only make waits longer. That they are not shorter, and that
-// the disks are busy for what is asked of them, is held to everywhere; that they are not longer by more than
-// 10 %, where alarms and generators keep time. Each attempt is printed; `hotbed bench --only queuedisk`
-// measures.
+// A busy machine can only lengthen waits. So the lower bound on waits and the disks' utilization
+// are checked everywhere. The upper bound (10 %) is checked only where alarms and generators keep
+// time. Each attempt is logged; `hotbed bench --only queuedisk` measures.
 func TestMG1(t *testing.T) {
 	local(t)
 	queuedisk.BecomeRealtime()
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(checkProcs)) // as `queuedisk check`
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(checkProcs)) // as in `queuedisk check`
 	const attempts = 3
 	onTime := false
 	for attempt := range attempts {
@@ -296,11 +295,11 @@ func TestMG1(t *testing.T) {
 		attempts)
 }
 
-// means are over several checks at the same time: of the relative error of the mean wait, of the disks' busy
-// share, and of how late (s) alarms and load generators were.
+// means are averages over parallel checks: the mean wait's relative error, the disks' utilization,
+// and the lateness (s) of alarms and load generators.
 type means struct{ apart, busy, alarm, generator float64 }
 
-// sideBySide checks so many disks at the same time, with `requests` in all.
+// sideBySide checks the given number of disks in parallel, with `requests` requests in total.
 func sideBySide(t *testing.T, disks, requests int) means {
 	t.Helper()
 	reports, errs := make([]queuedisk.Report, disks), make([]error, disks)

@@ -1,4 +1,4 @@
-// Command queuedisk serves a disk that queues, as one file named "disk" in a FUSE mount.
+// Command queuedisk serves a disk with a queue, as one file named "disk" in a FUSE mount.
 //
 //	queuedisk --layer base.img --layer top.img --positioning 4ms --bandwidth 60MB/s \
 //	    --mount DIR --control SOCKET --pid-file FILE
@@ -23,10 +23,10 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// Both programs wait in system calls rather than compute. A goroutine in a system call keeps its
-// processor for up to 10 ms, and with as few processors as a small machine has cores the alarm's
-// goroutine then waits for one: on two cores the disk's alarm was late by 0.5 ms in the mean with
-// two processors and by 0.04 ms with eight, for less CPU time.
+// Both programs mostly wait in system calls. A goroutine in a system call keeps its Go processor
+// for up to 10 ms. With one processor per core on a small machine, the alarm's goroutine then
+// waits. On two cores the alarm's mean lateness was 0.5 ms with two processors and 0.04 ms with
+// eight, which also used less CPU time.
 const (
 	serveProcs = 8
 	checkProcs = 16
@@ -49,7 +49,7 @@ func main() {
 	command.Exit("queuedisk", err)
 }
 
-// list is a flag that may be given several times.
+// list is a repeatable flag.
 type list []string
 
 func (l *list) String() string         { return strings.Join(*l, ",") }
@@ -65,7 +65,7 @@ func (m *modelFlags) register(flags *flag.FlagSet, positioning, bandwidth, size 
 	flags.StringVar(&m.size, "size", size, "capacity in `BYTES`, such as 12GiB")
 }
 
-// model parses and checks the flags; a size left empty stays 0.
+// model parses and checks the flags; an empty size stays 0.
 func (m *modelFlags) model() (service.Model, error) {
 	var out service.Model
 	var err error
@@ -83,7 +83,7 @@ func (m *modelFlags) model() (service.Model, error) {
 	}
 	whole := out
 	if m.size == "" {
-		whole.Size = 1 // comes from the layers
+		whole.Size = 1 // the layers give the size
 	}
 	if err := whole.Validate(); err != nil {
 		return out, command.Usagef("%w", err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mainEnv makes this test binary behave as queuedisk, so that tests run the real program.
+// mainEnv makes this test binary run as queuedisk, so that tests run the real program.
 const mainEnv = "QUEUEDISK_TEST_MAIN"
 
 func TestMain(m *testing.M) {
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	_ = os.Setenv(mainEnv, "1") // for the processes started by tests
+	_ = os.Setenv(mainEnv, "1") // for the processes that tests start
 	os.Exit(m.Run())
 }
 

@@ -11,8 +11,8 @@ import (
 	"hotbed/dataplane/internal/replay"
 )
 
-// openLog has every request written to the log, if there is to be one. A log that is there is not
-// overwritten.
+// openLog makes the replay write every request to the log, if a log was requested. It refuses to
+// overwrite a log.
 func (o *optionFlags) openLog(options *replay.Options) (finish func() error, err error) {
 	if o.log == "" {
 		return func() error { return nil }, nil

@@ -1,6 +1,6 @@
-// Command replay sends a trace to an NFS version 3 server and prints how long requests took, as JSON.
+// Command replay sends a trace to an NFS version 3 server and prints latencies as JSON.
 //
-//	replay prepare --server HOST:PORT --export /e --file f --size 1GiB   make and fill the file
+//	replay prepare --server HOST:PORT --export /e --file f --size 1GiB   create and fill the file
 //	replay run     --server HOST:PORT --export /e --file f --trace T     a trace, open or closed loop
 //	replay load    --server HOST:PORT --export /e --file f --size 4KiB --depth 16 --duration 10s
 //	replay check   --server HOST:PORT --export /e --file f     use files of this name, compare all bytes
@@ -34,7 +34,7 @@ var verbs = map[string]func(context.Context, []string) error{"prepare": prepare,
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // the thread that sends waits in system calls
+	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // the sending thread waits in system calls
 	err := command.Usagef("say what to do: prepare, run, load or check; `replay run --help` lists the flags of run")
 	if len(os.Args) > 1 {
 		if verb := verbs[os.Args[1]]; verb != nil {
@@ -78,7 +78,7 @@ func (t *targetFlags) target() (replay.Target, error) {
 	return out, nil
 }
 
-// terminal is standard error if a person looks at it.
+// terminal returns standard error if it is a terminal, else nil.
 func terminal() *os.File {
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		return os.Stderr
@@ -112,7 +112,7 @@ func prepare(ctx context.Context, args []string) error {
 	})
 }
 
-// optionFlags are what run and load have in common.
+// optionFlags are the flags that run and load share.
 type optionFlags struct {
 	connections        int
 	transfer, stable   string
@@ -161,7 +161,7 @@ func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
 	return out, nil
 }
 
-// play finds the file, replays and prints.
+// play finds the file, replays the trace and prints the result.
 func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.Options, trace replay.Trace) (err error) {
 	if options.Handle, options.FileSize, err = t.Find(); err != nil {
 		return err

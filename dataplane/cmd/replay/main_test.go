@@ -53,7 +53,7 @@ func TestMistakesGetASentence(t *testing.T) {
 	}
 }
 
-// printed is what f writes to standard output.
+// printed returns the bytes that f writes to standard output.
 func printed(t *testing.T, f func() error) []byte {
 	t.Helper()
 	old := os.Stdout
@@ -93,7 +93,7 @@ func TestPrepareThenLoadThenRun(t *testing.T) {
 	if err := run(ctx, append(target, "--trace", trace)); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	for _, size := range []string{"1MB", "500kB"} { // it does not shrink
+	for _, size := range []string{"1MB", "500kB"} { // prepare does not shrink the file
 		if err := prepare(ctx, append(target, "--size", size)); err != nil {
 			t.Fatal(err)
 		}

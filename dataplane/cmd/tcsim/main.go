@@ -1,5 +1,5 @@
-// Command tcsim simulates bursts of writes under the two-choice scheduler and others: a request in
-// JSON on standard input (burst.Parameters), the result in JSON on standard output.
+// Command tcsim simulates write bursts under the two-choice scheduler and others: it reads a JSON
+// request (burst.Parameters) from standard input and writes the JSON result to standard output.
 //
 //	tcsim run       simulate
 //	tcsim version   the version of request and result, and the digest of the sources
@@ -24,10 +24,10 @@ import (
 	"hotbed/dataplane/sim/burst"
 )
 
-// version is that of request and result.
+// version is the version of the request and the result.
 const version = 1
 
-// answer is what a run comes to and what it cost; the cost alone differs from machine to machine.
+// answer is a run's result and cost; only the cost differs between machines.
 type answer struct {
 	*burst.Result
 	Cost cost `json:"cost"`
@@ -64,7 +64,7 @@ func usage() {
 }
 
 func run(in io.Reader, out io.Writer) error {
-	// Most of the memory is taken at the start and kept.
+	// Most memory is allocated at the start and kept.
 	debug.SetGCPercent(400)
 	p, err := burst.Read(in)
 	if err != nil {
@@ -84,8 +84,7 @@ func run(in io.Reader, out io.Writer) error {
 	return buffered.Flush()
 }
 
-// resources returns this process's processor time and its peak memory in MiB. Maxrss can be the
-// parent's.
+// resources returns this process's CPU time and peak memory (MiB). Maxrss can include the parent's.
 func resources() (time.Duration, float64) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -100,10 +99,10 @@ func resources() (time.Duration, float64) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), peak / 1024
 }
 
-// leaveWithReader calls leave when nobody can read the answer any more: who asked was killed, and a
-// large cluster takes minutes.
+// leaveWithReader calls leave if the reader of the answer has gone: a large cluster takes minutes,
+// and a killed reader needs no answer.
 func leaveWithReader(pipe int, leave func()) {
-	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: only that the other end was closed
+	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: poll reports only the hangup
 	for {
 		_, err := unix.Poll(fds, -1)
 		if errors.Is(err, unix.EINTR) {

@@ -17,7 +17,7 @@ func init() {
 	verbs["apps"], verbs["process"], verbs["table"] = applications, process, table
 }
 
-// applications runs a plan: many applications at a time, each client process a process.
+// applications runs a plan: many applications in parallel, each client process a real process.
 func applications(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("twochoicebench apps", flag.ContinueOnError)
 	path := flags.String("plan", "", "`FILE` with the plan (JSON): compute nodes, processes, applications")
@@ -62,7 +62,7 @@ func applications(ctx context.Context, args []string) error {
 	return nil
 }
 
-// process is a client process of apps; it is started by it.
+// process is the main of a client process, which apps starts.
 func process(_ context.Context, args []string) error {
 	if len(args) > 0 {
 		return command.Usagef("process is started by apps, and takes no arguments")
@@ -70,7 +70,7 @@ func process(_ context.Context, args []string) error {
 	return apps.Process(os.Stdin, os.Stdout)
 }
 
-// table times a redirect table while redirected writes to one object go on (figure 12).
+// table times a redirect table during redirected writes to one object (figure 12).
 func table(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("twochoicebench table", flag.ContinueOnError)
 	o := burst.TableOptions{}

@@ -1,9 +1,9 @@
 // Command twochoicebench writes bursts through the two-choice scheduler and verifies them.
 //
 //	twochoicebench write  --cluster FILE --nodes 64 --processes 8 --size 4MiB --ledger L   a burst
-//	twochoicebench verify --cluster FILE --ledger L              read back what was acknowledged
+//	twochoicebench verify --cluster FILE --ledger L              read back acknowledged writes
 //	twochoicebench probe  --cluster FILE --servers 8             time probes of servers (figure 11)
-//	twochoicebench status --cluster FILE                         what each agent has
+//	twochoicebench status --cluster FILE                         print each agent's counts
 //
 // The result is JSON on standard output. See docs/twochoice-server.md.
 package main
@@ -60,7 +60,7 @@ func parse(flags *flag.FlagSet, args []string) (server.Cluster, error) {
 	return c, nil
 }
 
-// progress tells a person at a terminal how far it is.
+// progress returns a function that shows progress on a terminal.
 func progress(what string) func(done, all int) {
 	info, err := os.Stderr.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -107,7 +107,7 @@ func write(ctx context.Context, args []string) error {
 	}
 	var out *os.File
 	if *ledger != "" {
-		// Begun before the first write: a ledger that cannot be written would lose what to verify.
+		// Open the ledger before the first write: without a ledger, the writes cannot be verified.
 		if out, err = os.OpenFile(*ledger, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
 			return command.Usagef("--ledger: %w; name a file that is not there yet", err)
 		}
@@ -221,7 +221,7 @@ func probe(ctx context.Context, args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// agentStatus is what an agent has, or why that is not known.
+// agentStatus is an agent's counts, or the error that prevented reading them.
 type agentStatus struct {
 	Agent   int                  `json:"agent"`
 	Address string               `json:"address"`
@@ -250,7 +250,7 @@ func status(ctx context.Context, args []string) error {
 	return errors.Join(json.NewEncoder(os.Stdout).Encode(map[string]any{"agents": out}), err)
 }
 
-// statusOf asks all agents at once; the error is the first one's that does not answer.
+// statusOf asks all agents in parallel; the error is that of the first agent without an answer.
 func statusOf(ctx context.Context, c server.Cluster, p *server.Prober) ([]agentStatus, error) {
 	out := make([]agentStatus, len(c.Agents))
 	var all sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// cluster starts agents on loopback and returns the file that names them.
+// cluster starts agents on loopback and returns the path of their cluster file.
 func cluster(t *testing.T, n int) string {
 	t.Helper()
 	c := servertest.Start(t, n)
@@ -26,7 +26,7 @@ func cluster(t *testing.T, n int) string {
 	return path
 }
 
-// printed is what a verb prints, as JSON.
+// printed returns the JSON that a verb prints.
 func printed(t *testing.T, do func() error) (map[string]any, error) {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -60,7 +60,7 @@ func TestABurstIsWrittenAndVerifiedByItsLedger(t *testing.T) {
 	if out, err := verified(); err != nil || out["objects"] != 12.0 || len(out["bad"].([]any)) != 0 {
 		t.Errorf("%v %v", out, err)
 	}
-	// Another burst over the same file: what the first ledger says is not so any more.
+	// Another burst over the same file makes the first ledger wrong.
 	flags = append(flags[:len(flags)-2], "--seed", "2")
 	if _, err := printed(t, func() error { return write(t.Context(), flags) }); err != nil {
 		t.Fatal(err)

@@ -1,12 +1,12 @@
-// Command twochoiced is an object server with the two-choice scheduler's agent, its data in a folder or in a
-// pool of Ceph that lies on one OSD.
+// Command twochoiced is an object server with the two-choice scheduler's agent. It keeps data in a
+// folder or in a Ceph pool on one OSD.
 //
 //	twochoiced --cluster FILE --node N --folder DIR                                  serve
 //	twochoiced --cluster FILE --node N --pool NAME --ceph-user U --ceph-keyring FILE
-//	twochoiced --cluster FILE --node N --check                 say whether the configuration is good
+//	twochoiced --cluster FILE --node N --check                 check the configuration
 //
-// The cluster file is the same on all nodes and names the key file; a key is never on a command line.
-// See docs/twochoice-server.md and docs/twochoice-rados.md.
+// The cluster file is the same on all nodes and names the key file; a key is never on a command
+// line. See docs/twochoice-server.md and docs/twochoice-rados.md.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 		return command.Usage(err)
 	}
 	if where.ceph.Pool != "" && cluster.Memory == 0 && debug.SetMemoryLimit(-1) < math.MaxInt64 {
-		cluster.Memory = debug.SetMemoryLimit(-1) / 4 // librados has copies of what it writes
+		cluster.Memory = debug.SetMemoryLimit(-1) / 4 // librados copies the data it writes
 	}
 	if _, err := cluster.RequestMemory(); err != nil {
 		return command.Usage(err)

@@ -25,7 +25,7 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// asAgent makes the test's own program an agent, to be killed.
+// asAgent makes the test program an agent, so that a test can kill it.
 const asAgent = "TWOCHOICED_TEST_AGENT"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// processes is a cluster on loopback, each agent a process.
+// processes is a cluster on loopback with one process per agent.
 type processes struct {
 	t       *testing.T
 	path    string
@@ -103,7 +103,7 @@ func (p *processes) kill(i int) {
 	_ = p.agents[i].Wait()
 }
 
-// object is what one process of the test's wrote, version by version.
+// object is an object that one goroutine of the test wrote, version by version.
 type object struct {
 	name                string
 	acknowledged, tried uint32
@@ -111,7 +111,7 @@ type object struct {
 
 const objectSize = 40_000
 
-// content is an object's, of a version: every byte tells which.
+// content returns an object's bytes in a version: every 4-byte word depends on the version.
 func content(o *object, version uint32) []byte {
 	out := make([]byte, objectSize)
 	for i := 0; i+4 <= len(out); i += 4 {
@@ -120,8 +120,8 @@ func content(o *object, version uint32) []byte {
 	return out
 }
 
-// Agents are killed with -9 again and again while clients write and maintainers run; every object has
-// to be as it was acknowledged, or as a later write left it that was not.
+// TestEveryAcknowledgedObjectSurvivesKilledAgents repeats kill -9 during writes and maintenance.
+// Every object must hold its acknowledged version or a later unacknowledged one.
 func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 	p := startProcesses(t, 4, func(c *server.Cluster) {
 		c.Patience, c.ProbePatience = twochoice.Span(300*time.Millisecond), twochoice.Span(50*time.Millisecond)
@@ -194,9 +194,9 @@ func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 	}
 }
 
-// Five acknowledged writes, kill -9 before the idle mark, one flipped bit in the last frame of the log: all
-// five are read back, and the sweep removes none of their fragments. Where the bit is flipped in both copies
-// of the frame, the agent refuses to start and names the log.
+// TestAFlippedBitInTheLastFrameLosesNothing of five acknowledged writes after kill -9 before the
+// idle mark: all are read back, and the sweep removes none of their fragments. With the bit flipped
+// in both copies of the log's frame, the agent refuses to start and names the log.
 func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 	const writes = 5
 	for name, damage := range map[string]func(log []byte, last int){

@@ -17,14 +17,14 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// place is where an agent's bytes are: a folder, or a pool of Ceph.
+// place is where an agent stores its bytes: a folder or a Ceph pool.
 type place struct {
 	folder   string
 	ceph     librados.Config
 	takeOver bool
 }
 
-// check says what is missing or too much, in one sentence.
+// check returns an error of one sentence if a setting is missing or superfluous.
 func (p place) check() error {
 	switch {
 	case p.folder == "" && p.ceph.Pool == "":
@@ -60,14 +60,14 @@ func (p place) start(c server.Cluster, node protocol.Node) (*server.Server, erro
 	return s, nil
 }
 
-// onPool is a disk with the pool that it has.
+// onPool is a disk together with its pool.
 type onPool struct {
 	*filestore.Disk
 	pool *librados.Pool
 	lock *os.File
 }
 
-// Close ends the log and gives the pool back.
+// Close ends the log and releases the pool.
 func (d *onPool) Close() error { return errors.Join(d.Disk.Close(), d.pool.Close(), d.lock.Close()) }
 
 // connecting is how long monitors may take to answer when the agent starts.
@@ -94,12 +94,12 @@ func (p place) open(node protocol.Node) (*onPool, filestore.Found, error) {
 	return &onPool{Disk: disk, pool: pool}, found, nil
 }
 
-// lockMachine makes sure that no other process of this machine has the pool: one whose lock is left in Ceph
-// is dead then.
+// lockMachine ensures that no other process of this machine uses the pool. The owner of a lock left
+// in Ceph is then dead.
 func lockMachine(pool string) (*os.File, error) { return lockIn("/run/hotbed", pool) }
 
-// lockIn locks the pool in a folder that nobody else can write to: there, another user could hold the lock
-// first, or put a link in its place.
+// lockIn locks the pool in a folder closed to other users. In an open folder, another user could
+// take the lock first or replace it by a link.
 func lockIn(folder, pool string) (*os.File, error) {
 	if err := ownFolder(folder); err != nil {
 		return nil, fmt.Errorf("the pool %s cannot be locked on this machine: %w", pool, err)
@@ -119,7 +119,7 @@ func lockIn(folder, pool string) (*os.File, error) {
 	return file, nil
 }
 
-// ownFolder makes the folder, closed to other users, or checks that it is this user's.
+// ownFolder creates the folder, closed to other users, or checks that this user owns it.
 func ownFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
@@ -134,7 +134,7 @@ func ownFolder(path string) error {
 	return os.Chmod(path, 0o700)
 }
 
-// tellReady tells systemd that the agent serves, where systemd asks (Type=notify).
+// tellReady notifies systemd that the agent serves, if systemd asked (Type=notify).
 func tellReady() error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

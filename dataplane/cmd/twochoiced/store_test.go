@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLockOfPool: the lock is in a folder of our own, is not reached through a link, and has one holder.
+// TestLockOfPool checks that the lock is in our own folder, follows no link and has one holder.
 func TestLockOfPool(t *testing.T) {
 	top := t.TempDir()
 	folder := filepath.Join(top, "run")

@@ -1,8 +1,8 @@
-// Command twochoicefaults runs the two-choice protocol on virtual time under faults and compares what
-// clients see with a model, byte for byte; a seed is a run.
+// Command twochoicefaults runs the two-choice protocol on virtual time under faults. It compares
+// the clients' view with a model, byte for byte; a seed determines a run.
 //
 //	twochoicefaults --seeds 0:10000        many runs; exit status 1 if one fails
-//	twochoicefaults --seed 4711 --trace    one again, with all that happened
+//	twochoicefaults --seed 4711 --trace    one run, with all events
 //	twochoicefaults --seeds 0:500 --break ack-before-sync
 //	twochoicefaults --seeds 0:500 --backend rados
 //
@@ -29,13 +29,13 @@ func main() {
 	command.Exit("twochoicefaults", err)
 }
 
-// options are what is asked for.
+// options are the parsed flags.
 type options struct {
 	from, to    uint64
 	backend     faults.Backend
 	breaks      protocol.Break
 	trace, json bool
-	most        int // failures that end it
+	most        int // failures after which the runs end
 }
 
 func parse(args []string) (options, error) {
@@ -89,7 +89,7 @@ func parse(args []string) (options, error) {
 	return o, command.Usagef("--break is %q; there are %s", *name, strings.Join(known, ", "))
 }
 
-// report is what --json prints.
+// report is the output of --json.
 type report struct {
 	Seeds       uint64        `json:"seeds"`
 	Failed      []failure     `json:"failed"`
@@ -108,7 +108,7 @@ type failure struct {
 	Replay string `json:"replay"`
 }
 
-// mostFailures are told; more say no more.
+// mostFailures is the number of failures reported; further ones add nothing.
 const mostFailures = 10
 
 func run(args []string) error {

@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// Session is what an auth service hands out. The zero Session is that of auth type none.
+// Session is the result of a login. The zero Session belongs to auth type none.
 type Session struct {
 	StorageURL string // URL of the account, without a slash at the end; empty: the store knows it
-	Token      string // empty: requests carry none
-	// Expires is when the token runs out, so that it can be renewed before; zero: unknown.
+	Token      string // empty: requests have no token
+	// Expires is the token's end, so that it can be renewed before; zero: unknown.
 	Expires time.Time
-	// Renew gets a new session when the token has run out; nil: nothing to renew. Many workers may
-	// call it at once.
+	// Renew gets a new session after the token's end; nil: nothing to renew. Many workers may call
+	// it in parallel.
 	Renew Login
 }
 
-// commonKeys are known to all auth types: COSBench's logging of each authentication, which is not done
-// here, and caching of its result, which is always done.
+// commonKeys are known to all auth types: COSBench's logging of each authentication (not supported)
+// and caching of its result (always on).
 var commonKeys = []string{"logging", "caching"}
 
 func checkCommon(config Config) error {
@@ -45,7 +45,7 @@ func newNoAuth(config Config) (Login, error) {
 	return func(context.Context) (Session, error) { return Session{}, nil }, checkCommon(config)
 }
 
-// newMockAuth takes COSBench's 10 ms for a login, and hands out a token that nobody checks.
+// newMockAuth waits COSBench's 10 ms per login and returns a token that nothing checks.
 func newMockAuth(config Config) (Login, error) {
 	delay, err := config.Milliseconds("delay", 10*time.Millisecond)
 	if err == nil {
@@ -65,13 +65,13 @@ type service struct {
 	client   *http.Client
 }
 
-// serviceKeys are known to every such auth type: auth_url (or url), username, password, timeout
-// (milliseconds of a whole login), and tls_verify=false, which is not COSBench's, for certificates
-// that nobody vouches for: COSBench accepts any.
+// serviceKeys are the keys of every such auth type: auth_url (or url), username, password, timeout
+// (milliseconds of a whole login), and tls_verify. tls_verify=false, which COSBench lacks, accepts
+// unverified certificates: COSBench accepts any.
 var serviceKeys = slices.Concat([]string{"auth_url", "url", "username", "password", "timeout", "tls_verify"},
 	commonKeys)
 
-// answerMax is how much of an answer is read, in bytes: a catalogue of a large cloud has some 100 KB.
+// answerMax bounds the answer read, in bytes: a large cloud's catalogue has about 100 KB.
 const answerMax = 4 << 20
 
 func newService(config Config, name, defaultURL string, timeout time.Duration) (*service, error) {
@@ -106,14 +106,14 @@ func newService(config Config, name, defaultURL string, timeout time.Duration) (
 	return s, nil
 }
 
-// answer is what a service sent.
+// answer is a service's answer.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// ask sends a request and reads the answer; anything but a 2xx is an error.
+// ask sends a request and reads the answer; any status except 2xx is an error.
 func (s *service) ask(ctx context.Context, method, path string, header http.Header, body []byte) (answer, error) {
 	at := s.url + path
 	request, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
@@ -151,13 +151,13 @@ func (s *service) ask(ctx context.Context, method, path string, header http.Head
 	return got, s.fail(Other, got.status, "%s refuses the request", at)
 }
 
-// lost is the error of a request without an answer.
+// lost returns the error of a request without an answer.
 func (s *service) lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ended(ctx.Err())
 	}
 	var u *url.Error
-	if errors.As(err, &u) { // its text repeats method and URL
+	if errors.As(err, &u) { // its text contains method and URL
 		err = u.Err
 	}
 	kind := KindOf(err)
@@ -201,7 +201,7 @@ func (s *service) loginV1(ctx context.Context) (Session, error) {
 			"%s answers without X-Auth-Token and X-Storage-Url; see to auth_url", s.url)
 	}
 	session := Session{StorageURL: strings.TrimRight(account, "/"), Token: token}
-	// TempAuth says for how many seconds the token is good.
+	// TempAuth gives the token's lifetime in seconds.
 	if seconds, err := strconv.ParseFloat(got.header.Get("X-Auth-Token-Expires"), 64); err == nil && seconds > 0 {
 		session.Expires = asked.Add(time.Duration(min(seconds, 1e9) * float64(time.Second)))
 	}
@@ -213,7 +213,7 @@ func (s *service) loginV1(ctx context.Context) (Session, error) {
 var keystoneKeys = slices.Concat(serviceKeys, []string{"tenant_id", "tenant_name", "tenname", "service", "usertoken",
 	"region", "user_domain", "project_domain"})
 
-// keystone is an OpenStack identity service. The version is what auth_url ends with: /v3, else v2.0.
+// keystone is an OpenStack identity service. The end of auth_url gives the version: /v3, else v2.0.
 type keystone struct {
 	*service
 	userToken, tenantID, tenantName string
@@ -241,7 +241,7 @@ func newKeystone(config Config) (Login, error) {
 	return renewing(k.loginV2), nil
 }
 
-// object is JSON as a map: each login is asked for once in hours.
+// object is JSON as a map, which is fast enough for rare logins.
 type object = map[string]any
 
 func (k *keystone) post(ctx context.Context, path string, body object) (answer, error) {
@@ -329,7 +329,7 @@ func (k *keystone) loginV3(ctx context.Context) (Session, error) {
 	return k.session(token, said.Token.Expires, found)
 }
 
-// domain names a domain by its id where it is the one that every keystone has, else by its name.
+// domain names a domain by id if it is the default domain of every keystone, else by name.
 func domain(name string) object {
 	if strings.EqualFold(name, "default") {
 		return object{"id": "default"}
@@ -360,19 +360,19 @@ func (k *keystone) session(token, expires string, all []endpoint) (Session, erro
 			"see to service and tenant_name", k.catalogue, in, strings.Join(slices.Compact(names), ", "))
 	}
 	session := Session{StorageURL: strings.TrimRight(all[at].url, "/"), Token: token}
-	// One that is over already shows that the clocks differ.
+	// A past time shows that the clocks differ.
 	if until, err := time.Parse(time.RFC3339, expires); err == nil && time.Now().Before(until) {
 		session.Expires = until
 	}
 	return session, nil
 }
 
-// account serves many workers with one login: however many of them find at once that the token has
-// run out, one of them logs in again, and all get the result.
+// account serves many workers with one login. If several find at once that the token has expired,
+// one logs in again, and all get the result.
 type account struct {
 	login Login
-	// hold is for how long a failed renewal is everybody's answer: if a store refuses each request,
-	// not each request may ask the auth service too.
+	// hold is how long a failed renewal answers all workers: if a store refuses every request, not
+	// every request may ask the auth service.
 	hold time.Duration
 
 	mu     sync.Mutex
@@ -381,14 +381,14 @@ type account struct {
 	flight *flight
 }
 
-// flight is one renewal on its way, or one that failed a moment ago.
+// flight is a renewal in progress, or one that failed recently.
 type flight struct {
 	done   chan struct{}
 	err    error
 	failed time.Time
 }
 
-// renewing makes a login with sessions that renew themselves.
+// renewing returns a login with sessions that renew themselves.
 func renewing(login Login) Login {
 	return func(ctx context.Context) (Session, error) {
 		a := &account{login: login, hold: time.Second}
@@ -402,7 +402,7 @@ func renewing(login Login) Login {
 	}
 }
 
-// take makes a session the current one. The lock is held.
+// take makes a session the current one. The caller holds the lock.
 func (a *account) take(session Session) Session {
 	a.turn++
 	turn := a.turn
@@ -411,7 +411,7 @@ func (a *account) take(session Session) Session {
 	return session
 }
 
-// renew returns a session later than the one of that turn.
+// renew returns a session later than that of the given turn.
 func (a *account) renew(ctx context.Context, turn int) (Session, error) {
 	a.mu.Lock()
 	if a.turn > turn {
@@ -422,7 +422,7 @@ func (a *account) renew(ctx context.Context, turn int) (Session, error) {
 	if f == nil || !f.failed.IsZero() && time.Since(f.failed) >= a.hold {
 		f = &flight{done: make(chan struct{})}
 		a.flight = f
-		// It is everybody's: the worker who began it may be called off.
+		// The renewal serves all workers, so it must outlive the worker that began it.
 		go a.fly(context.WithoutCancel(ctx), f)
 	}
 	a.mu.Unlock()

@@ -143,7 +143,7 @@ func TestCertificatesAreLookedAt(t *testing.T) {
 	}
 }
 
-// keystoneFake answers versions 2.0 and 3 to one user.
+// keystoneFake answers versions 2.0 and 3 for one user.
 func keystoneFake(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var asked struct{ Auth json.RawMessage }
@@ -213,7 +213,7 @@ func TestAnOldExpiryMeansThatClocksDiffer(t *testing.T) {
 	}
 }
 
-// TestOneRenewalServesAll has many workers find at once that their token has run out.
+// TestOneRenewalServesAll has many workers find an expired token at once.
 func TestOneRenewalServesAll(t *testing.T) {
 	var mu sync.Mutex
 	logins, fail := 0, false
@@ -243,7 +243,7 @@ func TestOneRenewalServesAll(t *testing.T) {
 	called, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := session.Renew(called); !errors.Is(err, context.Canceled) {
-		t.Error(err) // whoever is called off does not wait, and the others get theirs
+		t.Error(err) // a cancelled worker does not wait, and the others get their sessions
 	}
 	close(begin)
 	all.Wait()

@@ -25,11 +25,11 @@ import (
 	"hotbed/dataplane/testservers/memswift"
 )
 
-// names are of objects that a path has to escape.
+// names are object names that a path must escape.
 var names = []string{"myobjects1", "a b", "ü-日本", "a/b//c", "100%", "q?x=1&y=2#z", "+;,:@=$!*'()", "~._-",
 	"back\\slash"}
 
-// contract holds a store to the promises of Storage, in a container that nobody else uses.
+// contract checks the promises of Storage, in a container with no other user.
 func contract(t *testing.T, s Storage, container string) {
 	ctx := t.Context()
 	fine := func(err error) {
@@ -45,14 +45,14 @@ func contract(t *testing.T, s Storage, container string) {
 			t.Errorf("error %v, not of kind %s", err, want)
 		}
 	}
-	fine(s.DeleteContainer(ctx, container)) // a missing one is no error
+	fine(s.DeleteContainer(ctx, container)) // a missing container is no error
 	_, _, err := s.Get(ctx, container, "x")
 	kind(err, NotFound)
 	kind(s.Put(ctx, container, "x", strings.NewReader("x"), 1), NotFound)
 	_, err = s.List(ctx, container, "")
 	kind(err, NotFound)
 	fine(s.CreateContainer(ctx, container))
-	fine(s.CreateContainer(ctx, container)) // one that exists neither
+	fine(s.CreateContainer(ctx, container)) // an existing container is no error
 	empty, err := s.List(ctx, container, "")
 	fine(err)
 
@@ -64,7 +64,7 @@ func contract(t *testing.T, s Storage, container string) {
 			fine(s.Put(ctx, container, names[i], bytes.NewReader(content), length))
 			same(ctx, t, s, container, names[i], content)
 		}
-		// As a reader that is nothing but one, and shorter than what it replaces.
+		// A plain reader, with less content than the object that it replaces.
 		content = content[:size/2]
 		fine(s.Put(ctx, container, names[i], io.MultiReader(bytes.NewReader(content)), int64(len(content))))
 		same(ctx, t, s, container, names[i], content)
@@ -82,7 +82,7 @@ func contract(t *testing.T, s Storage, container string) {
 	if !(empty < some && some < all) {
 		t.Errorf("listings have %d, %d and %d bytes", empty, some, all)
 	}
-	body, _, err := s.Get(ctx, container, names[0]) // one that is not read
+	body, _, err := s.Get(ctx, container, names[0]) // a body that is not read
 	fine(err)
 	fine(body.Close())
 
@@ -99,14 +99,14 @@ func contract(t *testing.T, s Storage, container string) {
 	for _, name := range names {
 		fine(s.Delete(ctx, container, name))
 	}
-	fine(s.Delete(ctx, container, names[0])) // a missing one is no error
+	fine(s.Delete(ctx, container, names[0])) // a missing object is no error
 	_, _, err = s.Get(ctx, container, names[0])
 	kind(err, NotFound)
 	fine(s.DeleteContainer(ctx, container))
 	fine(s.DeleteContainer(ctx, container))
 }
 
-// same reads an object and compares.
+// same reads an object and compares it.
 func same(ctx context.Context, t *testing.T, s Storage, container, name string, want []byte) {
 	t.Helper()
 	body, length, err := s.Get(ctx, container, name)
@@ -177,20 +177,20 @@ func hasKind(t *testing.T, err error, want string, texts ...string) {
 	}
 }
 
-// fakeS3 is a store in memory that answers as S3 does, to requests whose signature is right.
+// fakeS3 is an in-memory store that answers as S3 does, if the request's signature is right.
 type fakeS3 struct {
 	*httptest.Server
-	// AccessKey and SecretKey sign.
+	// AccessKey and SecretKey sign requests.
 	AccessKey, SecretKey, Region string
-	// Domain has the buckets' names before it; empty: they stand in the path.
+	// Domain is the suffix of bucket host names; empty: buckets are in the path.
 	Domain string
 
 	mu      sync.Mutex
 	buckets map[string]map[string][]byte
-	hashed  int // payloads that were signed
+	hashed  int // number of signed payloads
 }
 
-// newFakeS3 starts one.
+// newFakeS3 starts a fakeS3.
 func newFakeS3(t testing.TB) *fakeS3 {
 	s := &fakeS3{AccessKey: "test:tester", SecretKey: "test-key", Region: "us-east-1", buckets: map[string]map[string][]byte{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -198,7 +198,7 @@ func newFakeS3(t testing.TB) *fakeS3 {
 	return s
 }
 
-// Hashed is how many payloads were signed.
+// Hashed returns the number of signed payloads.
 func (s *fakeS3) Hashed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +227,7 @@ func (s *fakeS3) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if want, got := signature(r, s.SecretKey), between(r.Header.Get("Authorization"), "Signature=", ""); want != got ||
 		between(r.Header.Get("Authorization"), "Credential=", "/") != s.AccessKey {
-		// AWS repeats here what was signed, and the access key.
+		// AWS includes the signed text and the access key here.
 		s3Error(w, http.StatusForbidden, "SignatureDoesNotMatch for "+s.AccessKey)
 		return
 	}
@@ -307,12 +307,12 @@ func between(text, begin, end string) string {
 	return text
 }
 
-// signature computes the signature of a request from what a server gets: by
-// AWS's description of version 4, for any signed headers.
+// signature computes a request's signature from what a server gets, by AWS's description of version
+// 4, for any signed headers.
 func signature(r *http.Request, secretKey string) string {
 	authorization := r.Header.Get("Authorization")
 	scope := between(authorization, "Credential=", ",")
-	scope = scope[strings.Index(scope, "/")+1:] // the access key has none
+	scope = scope[strings.Index(scope, "/")+1:] // the access key has no slash
 	signed := between(authorization, "SignedHeaders=", ",")
 
 	var query []string
@@ -348,7 +348,7 @@ func mac(key, text string) string {
 	return string(m.Sum(nil))
 }
 
-// encode is AWS's UriEncode, by way of net/url's.
+// encode is AWS's UriEncode, based on net/url's.
 func encode(text string) string {
 	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(url.QueryEscape(text))
 }
@@ -364,7 +364,7 @@ func listed(objects map[string][]byte, prefix string) []string {
 	return names
 }
 
-// fakeSwift is a store in memory that answers as Swift's proxy with TempAuth does.
+// fakeSwift is an in-memory store that answers as Swift's proxy with TempAuth does.
 type fakeSwift struct {
 	*httptest.Server
 	Store *memswift.Server
@@ -372,13 +372,13 @@ type fakeSwift struct {
 	before atomic.Pointer[Answer]
 }
 
-// Answer answers a request, unless it is false.
+// Answer answers a request, or returns false.
 type Answer func(w http.ResponseWriter, r *http.Request) bool
 
-// Before has each request to the account asked of this first; nil: no more.
+// Before sets an Answer that gets each request to the account first; nil removes it.
 func (s *fakeSwift) Before(answer Answer) { s.before.Store(&answer) }
 
-// newFakeSwift starts one.
+// newFakeSwift starts a fakeSwift.
 func newFakeSwift(t testing.TB) *fakeSwift {
 	s := &fakeSwift{Store: &memswift.Server{User: "test:tester", Key: "test-key"}}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -393,15 +393,15 @@ func newFakeSwift(t testing.TB) *fakeSwift {
 	return s
 }
 
-// AuthURL is where one logs in.
+// AuthURL returns the login URL.
 func (s *fakeSwift) AuthURL() string { return s.URL + memswift.AuthPath }
 
-// StorageURL is the account's.
+// StorageURL returns the account's URL.
 func (s *fakeSwift) StorageURL() string { return s.URL + memswift.AccountPath }
 
-// real opens a store that a test may use: HOTBED_SWIFT is "TYPE CONFIG [AUTHTYPE AUTHCONFIG]", several of
-// them divided by "|", such as "swift timeout=10000 swauth username=...;password=...;auth_url=...". It
-// stands in the environment, as it has passwords.
+// real opens a real store for tests. HOTBED_SWIFT is "TYPE CONFIG [AUTHTYPE AUTHCONFIG]", several
+// separated by "|", such as "swift timeout=10000 swauth username=...;password=...;auth_url=...". It
+// is an environment variable because it has passwords.
 func real(t testing.TB, description string) Storage {
 	t.Helper()
 	words := strings.Fields(description)
@@ -436,7 +436,7 @@ func TestRealStoresKeepTheContract(t *testing.T) {
 	}
 }
 
-// BenchmarkReal tells the CPU that this side spends on a request to a real store.
+// BenchmarkReal measures this side's CPU time per request to a real store.
 func BenchmarkReal(b *testing.B) {
 	for _, description := range descriptions(b) {
 		kind, _, _ := strings.Cut(strings.TrimSpace(description), " ")

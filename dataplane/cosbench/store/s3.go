@@ -28,9 +28,9 @@ var s3Keys = slices.Concat([]string{"accesskey", "secretkey", "endpoint", "path_
 
 const (
 	defaultRegion = "us-east-1"
-	// payloadMax is how large a body may be that has to be read before it is sent, in bytes.
+	// payloadMax is the largest body that is read before it is sent, in bytes.
 	payloadMax = 5 << 30
-	// emptyHash is the SHA-256 of no bytes, unsigned stands for the hash of what is not signed.
+	// emptyHash is the SHA-256 of no bytes; unsigned replaces the hash of an unsigned body.
 	emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	unsigned  = "UNSIGNED-PAYLOAD"
 )
@@ -49,7 +49,7 @@ type s3 struct {
 	payload     bytes.Buffer
 }
 
-// newS3 reads the config. A session has no keys of S3: they are the config's.
+// newS3 reads the config. The S3 keys are in the config, not in the session.
 func newS3(config Config) (Opener, error) {
 	settings, err := readWeb("endpoint", config)
 	if err != nil {
@@ -85,7 +85,7 @@ func newS3(config Config) (Opener, error) {
 			return nil, err
 		}
 		s.host = s.request.Host
-		// As AWS's SDK does by itself: a store at an address has no names for its buckets.
+		// As in AWS's SDK: a store at an IP address has no bucket host names.
 		s.pathStyle = s.pathStyle || net.ParseIP(s.name) != nil
 		return &s, nil
 	}, nil
@@ -130,8 +130,8 @@ func (s *s3) do(ctx context.Context, q call) (*http1.Response, string, error) {
 	return response, what, err
 }
 
-// hash returns what is signed of the body. S3 wants to know a body's length before it comes: one of
-// unknown length is read first, as AWS's SDK does for COSBench.
+// hash returns the payload hash to sign. S3 requires a body's length in advance: a body of unknown
+// length is read first, as AWS's SDK does for COSBench.
 func (s *s3) hash(q *call, what string) (string, error) {
 	if q.body == nil {
 		return emptyHash, nil
@@ -159,17 +159,17 @@ func (s *s3) hash(q *call, what string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// failed reads an error in XML: it notes the code, and returns code and message.
+// failed parses an XML error: it stores the code and returns code and message.
 func (s *s3) failed(body []byte) string {
 	var said struct{ Code, Message string }
-	// It may be cut off behind both.
+	// The text may be cut off after both.
 	_ = xml.NewDecoder(bytes.NewReader(body)).Decode(&said)
 	s.code = said.Code
 	return strings.Trim(said.Code+": "+said.Message, ": ")
 }
 
-// plain does a request with an answer that has nothing to read. A status that is fine is a success if
-// the error has this code, or whatever its code if it is empty.
+// plain sends a request with an answer that has nothing to read. The status `fine` is a success if
+// the error has this code, or any code if the code is empty.
 func (s *s3) plain(ctx context.Context, q call, fine int, code string) error {
 	response, what, err := s.do(ctx, q)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *s3) Get(ctx context.Context, bucket, object string) (io.ReadCloser, int
 	return s.read(ctx, call{method: "GET", container: bucket, object: object})
 }
 
-// List reads the names that S3 answers at once (1000), as version 2 of its listing.
+// List reads the names of one S3 answer (1000), with version 2 of its listing.
 func (s *s3) List(ctx context.Context, bucket, prefix string) (int64, error) {
 	q := call{method: "GET", container: bucket, query: "list-type=2"}
 	if prefix != "" {
@@ -238,8 +238,8 @@ func (s *s3) read(ctx context.Context, q call) (io.ReadCloser, int64, error) {
 	return s.answer(response, what), response.Length, nil
 }
 
-// signer signs requests by version 4 of AWS's signature (AWS4-HMAC-SHA256). The key is derived once a
-// day. It is not for concurrent use.
+// signer signs requests with version 4 of AWS's signature (AWS4-HMAC-SHA256). It derives the key
+// once a day. It is not for concurrent use.
 type signer struct {
 	accessKey, secretKey, region string
 
@@ -254,7 +254,7 @@ const (
 	algorithm = "AWS4-HMAC-SHA256"
 	stampForm = "20060102T150405Z"
 	dayLen    = len("20060102")
-	// signedHeaders are all that are signed, in their order.
+	// signedHeaders are all signed headers, in order.
 	signedHeaders = "host;x-amz-content-sha256;x-amz-date"
 )
 
@@ -262,8 +262,8 @@ func newSigner(accessKey, secretKey, region string) *signer {
 	return &signer{accessKey: accessKey, secretKey: secretKey, region: region, sum: sha256.New()}
 }
 
-// sign returns the values of X-Amz-Date and Authorization. Path and query are as they are sent: escaped,
-// the query's parts sorted, each with its "=". Payload is the body's SHA-256 in hex, or unsigned.
+// sign returns the values of X-Amz-Date and Authorization. Path and query are as sent: escaped, the
+// query's parts sorted, each with its "=". Payload is the body's SHA-256 in hex, or unsigned.
 func (s *signer) sign(now time.Time, method, path, query, host, payload string) (stamp, authorization string) {
 	stamp = now.UTC().Format(stampForm)
 	day := stamp[:dayLen]
@@ -310,7 +310,7 @@ func (s *signer) appendScope(b []byte, day string) []byte {
 	return append(b, "s3/aws4_request"...)
 }
 
-// derive makes a day's key.
+// derive derives a day's key.
 func (s *signer) derive(day string) {
 	key := []byte("AWS4" + s.secretKey)
 	for _, part := range []string{day, s.region, "s3", "aws4_request"} {

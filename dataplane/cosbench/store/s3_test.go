@@ -34,7 +34,7 @@ func TestBucketsInTheHostsName(t *testing.T) {
 	contract(t, s, "bucket-1")
 }
 
-// The examples are those of AWS's documentation ("Signature Calculations for the Authorization Header").
+// The examples are from AWS's documentation ("Signature Calculations for the Authorization Header").
 const (
 	exampleAccess = "AKIAIOSFODNN7EXAMPLE"
 	exampleSecret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

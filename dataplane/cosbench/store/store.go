@@ -1,5 +1,5 @@
-// Package store reaches the object stores of COSBench workloads: config strings, logins, and the
-// storage types none, mock, swift and s3.
+// Package store connects to the object stores of COSBench workloads: config strings, logins, and
+// the storage types none, mock, swift and s3.
 package store
 
 import (
@@ -39,14 +39,14 @@ type Storage interface {
 	Close() error
 }
 
-// Opener opens one worker's connection. It is called once a worker, one call at a time.
+// Opener opens one worker's connection. It is called once per worker, one call at a time.
 type Opener func(session Session) (Storage, error)
 
 // Login gets a session.
 type Login func(ctx context.Context) (Session, error)
 
-// Kind is a storage or auth type: the keys that its config may have, and how to open it. New reports
-// what is wrong with a config without asking anybody; credentials and addresses may come later.
+// Kind is a storage or auth type: its config's keys, and how to open it. New reports mistakes of a
+// config without network requests; credentials and addresses may come later.
 type Kind[O Opener | Login] struct {
 	Keys []string
 	New  func(config Config) (O, error)
@@ -58,7 +58,7 @@ type Kinds struct {
 	Auth    map[string]Kind[Login]
 }
 
-// All returns every type. A workload that names another is refused.
+// All returns every type. A workload that names another type is refused.
 func All() Kinds {
 	return Kinds{
 		Storage: map[string]Kind[Opener]{
@@ -92,7 +92,7 @@ func ParseConfig(text string) (Config, error) {
 		}
 		key, value, found := strings.Cut(part, "=")
 		if key = strings.TrimSpace(key); !found || key == "" {
-			// The part itself is not shown: it may be half of a password.
+			// The part itself is not shown: it may be part of a password.
 			return nil, errors.New("a part of the config is not key=value (parts are divided by ;)")
 		}
 		config = config.with(Setting{key, strings.TrimSpace(value)})
@@ -203,7 +203,7 @@ const (
 	NotFound = "not-found" // no such container or object
 	Auth     = "auth"      // access denied (401, 403); a session may be renewed
 	Timeout  = "timeout"   // no answer in time
-	Refused  = "refused"   // nobody listens there, or the connection broke
+	Refused  = "refused"   // no listener, or the connection broke
 	Server   = "server"    // the store failed (5xx), or its answer does not fit its protocol
 	Other    = "client"    // the request was wrong (other 4xx), or this side failed
 )
@@ -225,7 +225,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%s)", e.Message, e.Kind)
 }
 
-// KindOf returns the kind of any error: an Error's own, else that of the network's or the context's
+// KindOf returns the kind of any error: an Error's own kind, else that of a network or context
 // error, else Other.
 func KindOf(err error) string {
 	var known *Error
@@ -243,8 +243,8 @@ func KindOf(err error) string {
 	return Other
 }
 
-// ended returns the error of a request with a context that ended: Timeout if its time was over, else
-// Other, since it was called off. errors.Is still finds the context's error.
+// ended returns the error of a request with an ended context: Timeout if its time was over, else
+// Other (cancelled). errors.Is still finds the context's error.
 func ended(err error) error {
 	kind, message := Other, "the request was called off"
 	if errors.Is(err, context.DeadlineExceeded) {

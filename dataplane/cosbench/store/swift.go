@@ -12,7 +12,7 @@ import (
 )
 
 // swiftKeys are COSBench's timeout, token, storage_url and policy, and webKeys. As in COSBench, the
-// token and the URL of an auth type go before those of the config.
+// token and the URL of an auth type override those of the config.
 var swiftKeys = slices.Concat([]string{"token", "storage_url", "policy"}, webKeys)
 
 // early is how long before its end a token is renewed, unless its life is short.
@@ -31,7 +31,7 @@ type swift struct {
 	*web
 	session Session
 	policy  string
-	renewAt time.Time // zero: when it is refused
+	renewAt time.Time // zero: when the token is refused
 }
 
 func newSwift(config Config) (Opener, error) {
@@ -57,7 +57,7 @@ func newSwift(config Config) (Opener, error) {
 	}, err
 }
 
-// use takes a session. The account does not change with it: its URL is where the data are.
+// use switches to a session. The account stays the same: its URL is where the data are.
 func (s *swift) use(session Session) {
 	s.session = session
 	s.secrets = []string{session.Token}
@@ -75,12 +75,12 @@ func (s *swift) renew(ctx context.Context) error {
 	return err
 }
 
-// do sends a request, with a new token where the old one has run out. A body can be sent for a second
-// time only if it can be rewound.
+// do sends a request, with a new token if the old one has expired. A body can be sent a second time
+// only if it can be rewound.
 func (s *swift) do(ctx context.Context, q call) (*http1.Response, string, error) {
 	if !s.renewAt.IsZero() && time.Now().After(s.renewAt) {
 		s.renewAt = time.Time{}
-		_ = s.renew(ctx) // if it failed the old one is still good for a while
+		_ = s.renew(ctx) // after a failure, the old token is still valid for a while
 	}
 	what := s.address(q)
 	start := int64(-1)
@@ -111,7 +111,7 @@ func (s *swift) do(ctx context.Context, q call) (*http1.Response, string, error)
 	return response, what, err
 }
 
-// address writes the request's target, and returns its name for messages.
+// address writes the request's target and returns its name for messages.
 func (s *swift) address(q call) string {
 	s.what = append(append(append(s.what[:0], q.method...), ' '), q.container...)
 	s.target = append(append(s.target[:0], s.path...), '/')
@@ -138,7 +138,7 @@ func (s *swift) send(ctx context.Context, q call, what string) (*http1.Response,
 	return s.web.do(ctx, what)
 }
 
-// plain does a request with an answer that has nothing to read. With missing, 404 is a success.
+// plain sends a request with an answer that has nothing to read. With missing, 404 is a success.
 func (s *swift) plain(ctx context.Context, q call, missing bool) error {
 	response, what, err := s.do(ctx, q)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *swift) plain(ctx context.Context, q call, missing bool) error {
 	return s.refused(response, what)
 }
 
-// plainText is the text of one of Swift's errors: some of its answers are a small HTML page.
+// plainText extracts the text of a Swift error: some of its answers are a small HTML page.
 func plainText(body []byte) string {
 	var text strings.Builder
 	tag := false
@@ -201,7 +201,7 @@ func (s *swift) Get(ctx context.Context, container, object string) (io.ReadClose
 	return s.answer(response, what), response.Length, nil
 }
 
-// List reads the names that Swift answers at once (10,000), a line each.
+// List reads the names of one Swift answer (10,000), one per line.
 func (s *swift) List(ctx context.Context, container, prefix string) (int64, error) {
 	q := call{method: "GET", container: container}
 	if prefix != "" {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// login is a session by TempAuth.
+// swiftSession logs in with TempAuth.
 func swiftSession(t *testing.T, server *fakeSwift) Session {
 	t.Helper()
 	session, err := logIn(t, "swauth", "username=test:tester;password=test-key;auth_url="+server.AuthURL())
@@ -42,13 +42,13 @@ func TestTheConfigsTokenAndURLAreTakenWithoutAnAuthType(t *testing.T) {
 	server := newFakeSwift(t)
 	s := opened(t, "swift", "token="+server.Store.Token()+";storage_url="+server.StorageURL()+"/", Session{}).(*swift)
 	contract(t, s, "c")
-	// As in COSBench, a session's go before them.
+	// As in COSBench, the session's values override the config's.
 	s = opened(t, "swift", "token=old;storage_url=http://127.0.0.1:1/v1/other", swiftSession(t, server)).(*swift)
 	contract(t, s, "c")
 }
 
-// TestManyWorkersRenewATokenOnce has the token run out under eight workers: none of their operations fails,
-// and one of them logs in.
+// TestManyWorkersRenewATokenOnce expires the token under eight workers: no operation fails, and one
+// worker logs in.
 func TestManyWorkersRenewATokenOnce(t *testing.T) {
 	server := newFakeSwift(t)
 	session := swiftSession(t, server)
@@ -131,7 +131,7 @@ func TestStatusesHaveKinds(t *testing.T) {
 	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
 	var answer atomic.Int64
 	server.Before(func(w http.ResponseWriter, r *http.Request) bool {
-		// A server that repeats what it was told.
+		// A server that repeats the request's token.
 		http.Error(w, r.Header.Get("X-Auth-Token"), int(answer.Load()))
 		return true
 	})
@@ -149,8 +149,7 @@ func TestStatusesHaveKinds(t *testing.T) {
 	}
 }
 
-// TestFaults has a server break in each way that there is; afterwards the store is used as if nothing had
-// been.
+// TestFaults makes a server fail in every possible way; afterwards the store must work normally.
 func TestFaults(t *testing.T) {
 	hold := make(chan bool)
 	server := newFakeSwift(t)
@@ -221,7 +220,7 @@ func TestAnEarlyAnswerToALargeObject(t *testing.T) {
 	hasKind(t, err, Server, "Insufficient Storage")
 }
 
-// TestProxiesTakeTurns also kills one: what it gets fails, and then the others get all.
+// TestProxiesTakeTurns also kills a proxy: its requests fail first, then the others get all.
 func TestProxiesTakeTurns(t *testing.T) {
 	server := newFakeSwift(t)
 	var addresses []string
@@ -260,7 +259,7 @@ func TestProxiesTakeTurns(t *testing.T) {
 		t.Errorf("%d failed; requests: %v", failed, got())
 	}
 	_ = proxies[1].Close()
-	// Once the connection that it had is found closed, and not again for a while.
+	// One failure when its connection is found closed, and then none for a while.
 	failed, n := do(30), got()
 	if failed < 1 || n[1] != 10 || n[0]+n[2] < 40 {
 		t.Errorf("%d failed; requests: %v", failed, n)
@@ -300,7 +299,7 @@ func TestBadSwiftConfigs(t *testing.T) {
 	}
 }
 
-// TestProxiesOfAFile come and go while requests are made, as machines of a microstore do.
+// TestProxiesOfAFile adds and removes proxies between requests, as machines of a microstore.
 func TestProxiesOfAFile(t *testing.T) {
 	server := newFakeSwift(t)
 	counts := make([]atomic.Int64, 2)
@@ -369,7 +368,7 @@ func TestProxiesOfAFile(t *testing.T) {
 		one()
 		return counts[0].Load() == first
 	})
-	// Nobody at all, or no file: those that were known are asked.
+	// With no proxies or no file, the known proxies stay in use.
 	for _, spoil := range []func(){func() { tell() }, func() { _ = os.Remove(path) }} {
 		spoil()
 		for end := time.Now().Add(1200 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

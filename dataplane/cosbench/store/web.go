@@ -19,39 +19,39 @@ import (
 	"hotbed/dataplane/internal/http1"
 )
 
-// webKeys are those of every store over HTTP: COSBench's timeout (milliseconds that connecting may take,
-// and that the store may do nothing) and logging (nothing is logged here). Not COSBench's are proxies
-// (host:port,host:port in place of the host of the store's URL; they take turns), proxies_file (a file
-// that lists them, read again when it changes) and tls_verify (false: any certificate is accepted, as
-// COSBench does).
+// webKeys are the keys of every store over HTTP. COSBench's are timeout (milliseconds for
+// connecting and for each idle period of the store) and logging (not supported). Ours are proxies
+// (host:port,host:port, which replace the host of the store's URL and take turns) and proxies_file
+// (a file that lists them, reread when it changes). tls_verify=false, also ours, accepts any
+// certificate, as COSBench does.
 var webKeys = []string{"timeout", "logging", "proxies", "proxies_file", "tls_verify"}
 
 const (
 	defaultTimeout = 30 * time.Second // COSBench's
-	// aside is for how long one worker leaves out a proxy that cannot be reached.
+	// aside is how long a worker leaves out an unreachable proxy.
 	aside = 2 * time.Second
-	// excerpt is how much of an answer that reports an error is read, in bytes.
+	// excerpt is the maximum that is read of an error's answer, in bytes.
 	excerpt = 4096
-	// messageMax is how long a message gets, in bytes.
+	// messageMax is the maximum length of a message, in bytes.
 	messageMax = 500
 )
 
-// web has one worker's connections to a store over HTTP: one to each proxy, which take turns. It is not
+// web holds one worker's connections to a store over HTTP: one per proxy, taking turns. It is not
 // for concurrent use.
 type web struct {
-	// request is what the next do sends; it keeps what it does not set.
+	// request is the next do's request; fields other than the body persist.
 	request http1.Request
 	path    string // of the store's URL, escaped, without a slash at its end
 	name    string // host of the store's URL, without its port
 
 	proxies []proxy
-	file    *proxyFile // nil: the proxies stay
+	file    *proxyFile // nil: the proxies do not change
 	version uint64
 	options http1.Options
 	turn    uint64
-	secrets []string // what no message may show
+	secrets []string // texts that messages must not contain
 	body    webBody
-	detail  func(body []byte) string // what an answer that reports an error says
+	detail  func(body []byte) string // extracts the message of an error's answer
 
 	target, what []byte
 	fields       []http1.Field
@@ -62,7 +62,7 @@ type proxy struct {
 	until time.Time // left out until then; zero: in use
 }
 
-// begun spreads workers over proxies: the next one begins with the next proxy.
+// begun spreads workers over proxies: the next worker begins with the next proxy.
 var begun atomic.Uint64
 
 // webSettings are the values of webKeys.
@@ -72,7 +72,7 @@ type webSettings struct {
 	proxies, proxyFile string
 }
 
-// readWeb checks a config: webKeys, and the store's URL if it stands there under the given key.
+// readWeb checks a config: webKeys, and the store's URL if the given key has one.
 func readWeb(key string, config Config) (s webSettings, err error) {
 	if at := config.Text(key, ""); at != "" {
 		if _, err := storeURL(key, at); err != nil {
@@ -107,7 +107,7 @@ func storeURL(key, at string) (*url.URL, error) {
 	return u, nil
 }
 
-// open makes the connections to a store at a URL, which the config has under a key; none is opened yet.
+// open prepares connections to a store's URL, which the config has under a key; none is opened yet.
 func (s webSettings) open(key, at string, detail func([]byte) string, secrets ...string) (*web, error) {
 	u, err := storeURL(key, at)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s webSettings) open(key, at string, detail func([]byte) string, secrets ..
 	return w, nil
 }
 
-// addresses reads "host:port,host"; without any it is the URL's own.
+// addresses parses "host:port,host"; the default is the URL's own address.
 func (s webSettings) addresses(host, port string) ([]string, error) {
 	if s.proxies == "" {
 		return []string{net.JoinHostPort(host, port)}, nil
@@ -147,7 +147,7 @@ func (s webSettings) addresses(host, port string) ([]string, error) {
 	return readProxies(strings.Split(s.proxies, ","), port)
 }
 
-// readProxies reads host:port or host, with or without http:// in front.
+// readProxies parses host:port or host, with or without http:// in front.
 func readProxies(proxies []string, port string) ([]string, error) {
 	var out []string
 	for _, proxy := range proxies {
@@ -168,7 +168,7 @@ func readProxies(proxies []string, port string) ([]string, error) {
 	return out, nil
 }
 
-// use has these proxies take turns from now on. Connections to proxies that stay are kept.
+// use makes these proxies take turns from now on. Connections to remaining proxies are kept.
 func (w *web) use(addresses []string) {
 	proxies := make([]proxy, 0, len(addresses))
 	for _, address := range addresses {
@@ -195,8 +195,8 @@ func (w *web) Close() error {
 	return nil
 }
 
-// do sends the request to the next proxy, and reads the answer's header. The answer is good until the
-// next do; its body is to be read to its end, or closed. What names the request in messages.
+// do sends the request to the next proxy and reads the answer's header. The answer is valid until
+// the next do; its body must be read to its end, or closed. `what` names the request in messages.
 func (w *web) do(ctx context.Context, what string) (*http1.Response, error) {
 	if w.file != nil {
 		if version, addresses := w.file.now(); version != w.version {
@@ -206,7 +206,7 @@ func (w *web) do(ctx context.Context, what string) (*http1.Response, error) {
 	}
 	p := w.next()
 	response, err := p.conn.Do(ctx, &w.request)
-	// A body is the caller's, and not to be kept.
+	// The caller owns the body, so it must not be kept.
 	w.request.Body, w.request.Length = nil, 0
 	if err == nil {
 		return response, nil
@@ -218,8 +218,8 @@ func (w *web) do(ctx context.Context, what string) (*http1.Response, error) {
 	return nil, w.lost(p, what, err)
 }
 
-// next returns the proxy that comes next. One that could not be reached is left out for a while, unless
-// no other is left: like a load balancer, which has to find out too.
+// next returns the next proxy. It leaves out an unreachable proxy for a while, unless no other is
+// left: a load balancer must also detect failures by trying.
 func (w *web) next() *proxy {
 	n := uint64(len(w.proxies))
 	for range n {
@@ -269,11 +269,11 @@ func (b *webBody) WriteTo(out io.Writer) (int64, error) {
 
 func (b *webBody) Close() error { return b.response.Close() }
 
-// lost is the error of a request without a whole answer.
+// lost returns the error of a request without a complete answer.
 func (w *web) lost(p *proxy, what string, err error) error {
 	var e *http1.Error
 	if !errors.As(err, &e) {
-		return err // of reading the body
+		return err // from reading the body
 	}
 	kind := Other
 	switch e.Reason {
@@ -311,7 +311,7 @@ func kindOfStatus(status int) string {
 	return Server
 }
 
-// refused is the error of an answer that is not a success; the answer is closed.
+// refused returns the error of an unsuccessful answer, and closes the answer.
 func (w *web) refused(response *http1.Response, what string) error {
 	status, reason, transaction := response.Status, response.Reason(), response.Header("X-Trans-Id")
 	if transaction == "" {
@@ -330,12 +330,12 @@ func (w *web) refused(response *http1.Response, what string) error {
 	return &Error{Kind: kindOfStatus(status), Status: status, Message: w.clean(message)}
 }
 
-// failure is an error of this side about a request.
+// failure returns a client-side error about a request.
 func (w *web) failure(kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: w.clean(fmt.Sprintf(format, args...))}
 }
 
-// clean makes one short line without secrets: a server may repeat what it was sent.
+// clean makes one short line without secrets: a server may repeat the request.
 func (w *web) clean(message string) string {
 	for _, secret := range w.secrets {
 		if secret != "" {
@@ -357,8 +357,8 @@ func (w *web) clean(message string) string {
 
 const hexDigits = "0123456789ABCDEF"
 
-// appendEscaped writes a name as a part of a path, or of a query: all but letters, digits and "-._~" as
-// "%XX", as AWS's signature wants it. With keep, slashes stay.
+// appendEscaped appends a name as a part of a path or a query: all except letters, digits and
+// "-._~" become "%XX", as AWS's signature requires. With keep, slashes stay.
 func appendEscaped(b []byte, name string, keep bool) []byte {
 	for i := range len(name) {
 		c := name[i]
@@ -373,11 +373,11 @@ func appendEscaped(b []byte, name string, keep bool) []byte {
 	return b
 }
 
-// proxyFile is a file that lists a store's proxies, as a deployment leaves it on its clients: JSON with
-// a list "proxies". It is read again when it changes: proxies come and go while a workload runs. All
-// workers share it.
+// proxyFile is a file that lists a store's proxies, which a deployment leaves on its clients: JSON
+// with a list "proxies". It is reread when it changes, because proxies may change while a workload
+// runs. All workers share it.
 type proxyFile struct {
-	path, port string // port: of addresses without one
+	path, port string // port: the default port
 
 	mu        sync.Mutex
 	due       time.Time
@@ -405,8 +405,8 @@ func proxiesIn(path, port string) (*proxyFile, error) {
 	return f, nil
 }
 
-// now returns the addresses in the file and their version; it looks once a second. A file that cannot
-// be read, or that lists nobody, changes nothing: nobody else is known to ask.
+// now returns the file's addresses and their version; it checks the file once a second. If the file
+// is unreadable or lists no proxies, the known addresses stay.
 func (f *proxyFile) now() (version uint64, addresses []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -422,7 +422,7 @@ func (f *proxyFile) look() error {
 	if err != nil {
 		return errors.New("it cannot be read")
 	}
-	// A deployment replaces the file; it does not write it again.
+	// A deployment replaces the file instead of writing it again.
 	if f.seen != nil && os.SameFile(f.seen, info) && info.ModTime().Equal(f.seen.ModTime()) && info.Size() == f.seen.Size() {
 		return nil
 	}

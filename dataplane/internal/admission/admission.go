@@ -1,4 +1,4 @@
-// Package admission keeps peers from taking all of a server's connections, descriptors, memory or log.
+// Package admission keeps peers from exhausting a server's connections, descriptors, memory or log.
 package admission
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Descriptors returns how many file descriptors the process may have open.
+// Descriptors returns the process's limit on open file descriptors.
 func Descriptors() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -26,7 +26,7 @@ func Descriptors() int {
 // Bytes counts the memory that many goroutines take from one budget.
 type Bytes struct{ used atomic.Int64 }
 
-// Take takes n bytes if no more than `most` are taken then, and returns true if it did.
+// Take takes n bytes and returns true, unless more than `most` would then be taken.
 func (b *Bytes) Take(n, most int64) bool {
 	if b.used.Add(n) > most {
 		b.used.Add(-n)
@@ -35,14 +35,14 @@ func (b *Bytes) Take(n, most int64) bool {
 	return true
 }
 
-// Add takes n bytes that cannot be refused any more; a negative n gives bytes back.
+// Add takes n bytes that can no longer be refused; a negative n gives bytes back.
 func (b *Bytes) Add(n int64) { b.used.Add(n) }
 
-// Used returns how many bytes are taken.
+// Used returns the number of bytes taken.
 func (b *Bytes) Used() int64 { return b.used.Load() }
 
-// Listener is a listener with a bounded number of connections open. A further one is accepted, and the
-// oldest of the address that has most is closed for it: an address that opens many loses its own.
+// Listener is a listener with a bounded number of open connections. It accepts a connection above
+// the bound and closes the oldest connection of the address with the most connections.
 type Listener struct {
 	net.Listener
 	most int
@@ -50,7 +50,7 @@ type Listener struct {
 	open []*Conn // oldest first
 }
 
-// NewListener bounds a listener's connections.
+// NewListener returns a listener that keeps at most `most` connections of inner open.
 func NewListener(inner net.Listener, most int) *Listener {
 	return &Listener{Listener: inner, most: most}
 }
@@ -78,7 +78,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// crowding returns the oldest connection of the address that has most.
+// crowding returns the oldest connection of the address with the most connections.
 func (l *Listener) crowding() *Conn {
 	counts := map[netip.Addr]int{}
 	most := 0
@@ -89,14 +89,14 @@ func (l *Listener) crowding() *Conn {
 	return l.open[slices.IndexFunc(l.open, func(c *Conn) bool { return counts[c.from] == most })]
 }
 
-// Conn is a connection that counts until it is closed or released.
+// Conn is a connection that counts against the bound until it is closed or released.
 type Conn struct {
 	net.Conn
 	of   *Listener
 	from netip.Addr
 }
 
-// Release ends the connection's counting, and returns false if it was closed for another one.
+// Release stops counting the connection. It returns false if the connection was closed already.
 func (c *Conn) Release() bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -113,8 +113,8 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Log is a log that peers cannot fill: of the lines of a window only the first are written, and the next
-// window begins with how many were left out. A write is a line.
+// Log is a log that peers cannot fill. It writes only the first lines of a time window and begins
+// the next window with the number of lines left out. Each write is a line.
 type Log struct {
 	out    io.Writer
 	mu     sync.Mutex
@@ -127,7 +127,7 @@ type Log struct {
 // NewLog returns a log that writes at most 20 lines in 10 seconds.
 func NewLog(out io.Writer) *Log { return &Log{out: out, window: 10 * time.Second, most: 20} }
 
-// Write writes a line, or leaves it out.
+// Write writes a line or leaves it out.
 func (l *Log) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

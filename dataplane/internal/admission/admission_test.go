@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// dial connects from 127.0.0.host.
+// dial connects from 127.0.0.<host>.
 func dial(t *testing.T, to net.Addr, host byte) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}}

@@ -17,7 +17,7 @@ import (
 
 const childVariable = "HOTBED_TEST_CLIENT_PROCESS"
 
-// The test's own program is the client processes', too.
+// TestMain also runs the client processes: their program is the test program.
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		if err := Process(os.Stdin, os.Stdout); err != nil {
@@ -119,7 +119,7 @@ func TestClientProcessesThatDoNotRunAreAnError(t *testing.T) {
 	if _, err := Run(t.Context(), c, p, "/nonexistent/program"); err == nil || !strings.Contains(err.Error(), "cannot be started") {
 		t.Error(err)
 	}
-	// One that ends without a word.
+	// A program that ends without a frame.
 	if _, err := Run(t.Context(), c, p, "/bin/true"); err == nil {
 		t.Error("no error")
 	}

@@ -23,7 +23,7 @@ type clientProcess struct {
 	mu     sync.Mutex
 }
 
-// start starts the client processes that have something to do, and tells each its task.
+// start starts the client processes that have ranks and sends each its task.
 func (m *machine) start(program []string) error {
 	for number := range m.plan.Nodes * m.plan.Processes {
 		t := m.taskOf(number)
@@ -61,7 +61,7 @@ func (m *machine) start(program []string) error {
 	return nil
 }
 
-// taskOf is what a client process is told.
+// taskOf returns a client process's task.
 func (m *machine) taskOf(process int) task {
 	t := task{Agents: len(m.cluster.Agents)}
 	for i := range m.plan.Apps {
@@ -98,7 +98,7 @@ func (m *machine) work() {
 	all.Wait()
 }
 
-// serve takes the frames of a client process until it has told its times.
+// serve handles the frames of a client process until the process reports its times.
 func (m *machine) serve(c *clientProcess) (times, error) {
 	var head [frameSize]byte
 	var all sync.WaitGroup
@@ -130,7 +130,7 @@ func (m *machine) serve(c *clientProcess) (times, error) {
 	}
 }
 
-// answer tells a client process something; one that is gone does not hear it.
+// answer sends an answer to a client process; a process that has gone misses the answer.
 func (c *clientProcess) answer(rank uint32, good bool) {
 	var b [answerSize]byte
 	binary.BigEndian.PutUint32(b[:], rank)

@@ -16,7 +16,7 @@ import (
 
 const (
 	connecting = 2 * time.Minute
-	// leaving is how long client processes may take to end once nothing is asked of them.
+	// leaving is how long client processes may take to end after the last request.
 	leaving = 10 * time.Second
 )
 
@@ -27,8 +27,8 @@ type written struct {
 	target protocol.Node
 }
 
-// machine is a machine with all compute nodes: their schedulers are here, their client processes are
-// processes of their own, each at the end of a pair of pipes.
+// machine is one machine with all compute nodes. Their schedulers run in this process; each client
+// process is a separate process, connected by a pair of pipes.
 type machine struct {
 	ctx     context.Context
 	cluster server.Cluster
@@ -47,13 +47,13 @@ type machine struct {
 	aborted    error
 }
 
-// Run carries a plan out with client processes of `program`, which `Process` is behind. The error is one
-// that kept it from its end; writes that failed are in the report.
+// Run executes a plan with client processes of `program`, which must call `Process`. The error is a
+// failure to complete the plan; failed writes are in the report.
 func Run(ctx context.Context, c server.Cluster, p Plan, program ...string) (Report, error) {
 	return runOn(ctx, c, p, openRados, program...)
 }
 
-// runOn is Run with pools of its own kind.
+// runOn is Run with the given kind of pools.
 func runOn(ctx context.Context, c server.Cluster, p Plan, open openPool, program ...string) (Report, error) {
 	if err := p.complete(len(c.Agents)); err != nil {
 		return Report{}, err
@@ -88,7 +88,7 @@ func runOn(ctx context.Context, c server.Cluster, p Plan, open openPool, program
 	return r, nil
 }
 
-// policy is the scheduler of an application.
+// policy returns an application's scheduler.
 func (m *machine) policy(app int) twochoice.Policy {
 	if m.plan.Apps[app].Pool != "" {
 		return crush
@@ -99,8 +99,8 @@ func (m *machine) policy(app int) twochoice.Policy {
 	return m.cluster.Scheduler.Scheduler
 }
 
-// connect makes each compute node's clients, one for each scheduler that its applications have. All
-// tell an oracle of their writes if one of them is the oracle.
+// connect makes each compute node's clients, one per scheduler of its applications. If one
+// scheduler is the oracle, all clients report their writes to it.
 func (m *machine) connect() error {
 	connect := server.Connect
 	for app := range m.plan.Apps {
@@ -136,7 +136,7 @@ func (m *machine) connect() error {
 	return m.ready()
 }
 
-// ready connects all clients to all agents, so many nodes at a time.
+// ready connects all clients to all agents, eight nodes at a time.
 func (m *machine) ready() error {
 	ctx, cancel := context.WithTimeout(m.ctx, connecting)
 	defer cancel()
@@ -161,7 +161,7 @@ func (m *machine) ready() error {
 	return nil
 }
 
-// abort ends all client processes: what they were told to do cannot be done.
+// abort ends all client processes, because the plan cannot be completed.
 func (m *machine) abort(err error) {
 	m.mu.Lock()
 	first := m.aborted == nil
@@ -183,13 +183,13 @@ func (m *machine) whyAborted() error {
 	return m.aborted
 }
 
-// write carries out a write of a client process by its compute node's scheduler.
+// write executes a client process's write with its compute node's scheduler.
 func (m *machine) write(c *clientProcess, app int, stripe uint64, data []byte) bool {
 	target, err := m.put(c.number/m.plan.Processes, app, stripe, data)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		// The bytes may still be on their way: the buffer is not used again.
+		// The bytes may still be in flight, so the buffer is not reused.
 		m.failed[app]++
 		m.errs = append(m.errs, err)
 		return false
@@ -199,7 +199,7 @@ func (m *machine) write(c *clientProcess, app int, stripe uint64, data []byte) b
 	return true
 }
 
-// put writes an object, and tells which server has its bytes; of a pool that is for CRUSH to know.
+// put writes an object and returns the server that stores it, or 0 for a pool's object.
 func (m *machine) put(node, app int, stripe uint64, data []byte) (protocol.Node, error) {
 	name, pool := m.plan.Apps[app].object(stripe), m.plan.Apps[app].Pool
 	if pool != "" {
@@ -209,7 +209,7 @@ func (m *machine) put(node, app int, stripe uint64, data []byte) (protocol.Node,
 	return w.Target, err
 }
 
-// buffer is memory for a write: tens of thousands of them would keep the collector busy.
+// buffer returns memory for a write, reused because tens of thousands would burden the collector.
 func (m *machine) buffer(size int) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +221,7 @@ func (m *machine) buffer(size int) []byte {
 	return free[len(free)-1]
 }
 
-// ended notes a rank's end; with the last one of the foreground the background ends.
+// ended records that a rank ended; after the last foreground rank, the background ends.
 func (m *machine) ended(r rankTask) {
 	m.mu.Lock()
 	last := false
@@ -245,14 +245,14 @@ func (m *machine) close() {
 	}
 	for _, c := range m.all {
 		late := time.AfterFunc(leaving, func() { _ = c.run.Process.Kill() })
-		_ = c.run.Wait() // it has told its times, or failed already
+		_ = c.run.Wait() // the process has reported its times, or failed already
 		late.Stop()
 	}
 	m.rest()
 }
 
-// rest gives back what only writers needed: connections of all compute nodes and buffers of all writes
-// that were on their way may be gigabytes, and what is read back would come on top.
+// rest frees what only writers need, before reads allocate more. Connections of all compute nodes
+// and buffers of all writes in flight may take gigabytes.
 func (m *machine) rest() {
 	for _, clients := range m.clients {
 		for _, client := range clients {
@@ -267,7 +267,7 @@ func (m *machine) rest() {
 	debug.FreeOSMemory()
 }
 
-// fill makes the bytes of a write again.
+// fill regenerates the bytes of a write.
 func (m *machine) fill(w written) []byte {
 	data := make([]byte, m.plan.Apps[w.app].Size)
 	burst.Fill(data, m.plan.seed(w.app), w.stripe)

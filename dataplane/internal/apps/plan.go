@@ -1,7 +1,7 @@
-// Package apps runs applications that write bursts through the two-choice scheduler, on compute nodes
-// with a scheduler and several client processes each, as in section VI.B of Dai et al. (SC 2014):
-// every client process is a process of the operating system with bytes of its own, the schedulers of
-// all compute nodes of one machine are in one process.
+// Package apps runs applications that write bursts through the two-choice scheduler, on compute
+// nodes with a scheduler and several client processes each, as in section VI.B of Dai et al. (SC
+// 2014). Every client process is a process of the operating system with its own bytes. The
+// schedulers of all compute nodes of one machine share one process.
 package apps
 
 import (
@@ -16,61 +16,61 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Application is a job on some of the compute nodes: each of their processes is a rank of it, and
-// writes bursts to the stripes of the job's own file.
+// Application is a job on some of the compute nodes. Each client process of these nodes is a rank
+// of the job and writes bursts to the stripes of the job's file.
 type Application struct {
-	// Name of the job and of its file.
+	// Name is the name of the job and its file.
 	Name string `json:"name"`
-	// Scheduler places its writes: the cluster's when it is empty.
+	// Scheduler places the job's writes; empty means the cluster's scheduler.
 	Scheduler twochoice.Policy `json:"scheduler"`
-	// Pool is a pool of the plan's Ceph. Its writes are objects of that pool then, where CRUSH places them:
-	// no scheduler and no agent has to do with them.
+	// Pool is a pool of the plan's Ceph. With a pool, writes are objects of the pool, which CRUSH
+	// places, without a scheduler or an agent.
 	Pool string `json:"pool,omitempty"`
-	// FirstNode is the first of Nodes compute nodes that it runs on, around the end; Nodes 0 are all.
+	// FirstNode is the first of Nodes compute nodes (wrapping around); Nodes 0 means all.
 	FirstNode int `json:"first_node"`
 	Nodes     int `json:"nodes"`
-	// Width is over how many servers its file is striped, from its start on; 0 are all.
+	// Width is the number of servers that the file is striped over, from its start; 0 means all.
 	Width int `json:"width"`
-	// Start is how long after the others it begins.
+	// Start is the job's start, relative to the run's.
 	Start twochoice.Span `json:"start"`
-	// Bursts are how often each rank writes Writes times Size bytes, with a pause of Think in between.
+	// Bursts is the number of bursts per rank: each writes Writes times Size bytes, Think apart.
 	Bursts int            `json:"bursts"`
 	Writes int            `json:"writes"`
 	Size   int            `json:"size"`
 	Think  twochoice.Span `json:"think"`
-	// Background applications end when all others have: their ranks begin no further write then.
+	// Background applications end after all others: their ranks then begin no further write.
 	Background bool `json:"background"`
-	// Repeat makes a background application go on until then, with further stripes.
+	// Repeat makes a background application continue until then, with further stripes.
 	Repeat bool `json:"repeat"`
 }
 
-// Plan is what is run.
+// Plan describes what to run.
 type Plan struct {
-	// Nodes is how many compute nodes there are, Processes how many client processes on each.
+	// Nodes is the number of compute nodes; Processes is the number of client processes on each.
 	Nodes     int `json:"nodes"`
 	Processes int `json:"processes"`
-	// Seed decides the bytes.
+	// Seed determines the bytes.
 	Seed uint64        `json:"seed"`
 	Apps []Application `json:"apps"`
-	// Ceph is how applications with a pool reach it.
+	// Ceph gives applications with a pool access to the pool.
 	Ceph *Ceph `json:"ceph,omitempty"`
-	// Verify reads back what the applications that are not in the background wrote, by new clients.
+	// Verify makes new clients read back the writes of all foreground applications.
 	Verify bool `json:"verify"`
-	// VerifyAll reads back the background's writes too.
+	// VerifyAll also reads back the background's writes.
 	VerifyAll bool `json:"verify_all"`
-	// Patience bounds how long all of it may take.
+	// Patience bounds the whole run's duration.
 	Patience twochoice.Span `json:"patience"`
 }
 
-// Ceph names the files by which a user of a Ceph cluster gets in, as on every node that is its client.
+// Ceph names the files that give a user access to a Ceph cluster, as on every client node.
 type Ceph struct {
 	Conf    string `json:"conf"`
 	Keyring string `json:"keyring"`
-	// User is without the "client." before it.
+	// User has no "client." prefix.
 	User string `json:"user"`
 }
 
-// Most client processes of one machine.
+// mostProcesses is the maximum number of client processes of one machine.
 const mostProcesses = 1 << 14
 
 // LoadPlan reads a plan; the error is one sentence.
@@ -94,7 +94,7 @@ func LoadPlan(path string, agents int) (Plan, error) {
 	return p, nil
 }
 
-// complete fills defaults in and says what is wrong, in one sentence.
+// complete fills in defaults and returns a mistake as an error of one sentence.
 func (p *Plan) complete(agents int) error {
 	switch {
 	case p.Nodes < 1 || p.Processes < 1 || p.Nodes > mostProcesses || p.Nodes*p.Processes > mostProcesses:
@@ -165,10 +165,10 @@ func (a *Application) check(p *Plan, agents int) error {
 	return scheduler.Validate()
 }
 
-// ranks is how many processes run it.
+// ranks returns the number of the application's processes.
 func (a *Application) ranks(p *Plan) int { return a.Nodes * p.Processes }
 
-// rank is the process's rank; -1 when its node does not run it.
+// rank returns the process's rank, or -1 if its node does not run the application.
 func (a *Application) rank(p *Plan, process int) int {
 	place := (process/p.Processes - a.FirstNode + p.Nodes) % p.Nodes
 	if place >= a.Nodes {
@@ -177,15 +177,15 @@ func (a *Application) rank(p *Plan, process int) int {
 	return place*p.Processes + process%p.Processes
 }
 
-// stripe is the number of the n-th object that a rank writes: ranks take turns, and a file that is
-// striped over fewer servers than there are skips the others (home of stripe k is k agents after its start).
+// stripe returns the number of the n-th object that a rank writes. Ranks take turns. A file on fewer
+// servers than exist skips the others (the home of stripe k is k agents after the file's start).
 func stripe(n, rank, ranks, width, agents int) uint64 {
 	j := n*ranks + rank
 	return uint64(j/width*agents + j%width)
 }
 
-// object is the name of a stripe.
+// object returns the name of a stripe.
 func (a *Application) object(stripe uint64) string { return fmt.Sprintf("%s/%d", a.Name, stripe) }
 
-// seed of the application's bytes: no two applications' are the same.
+// seed returns the seed of the application's bytes, which differs between applications.
 func (p *Plan) seed(app int) uint64 { return p.Seed + uint64(app)*0x9e3779b97f4a7c15 }

@@ -8,7 +8,7 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// crush is what stands for the scheduler of an application whose writes go to a pool as they are.
+// crush stands for the scheduler of an application that writes to a pool directly.
 const crush twochoice.Policy = "crush"
 
 // pool is a pool in which CRUSH places objects; see librados.Pool.
@@ -18,32 +18,32 @@ type pool interface {
 	Close() error
 }
 
-// openPool connects to a Ceph for one pool's sake; an operation that takes longer than `patience` fails.
+// openPool connects to a pool of a Ceph cluster; an operation fails if it exceeds `patience`.
 type openPool func(ceph Ceph, name string, patience time.Duration) (pool, error)
 
 func openRados(ceph Ceph, name string, patience time.Duration) (pool, error) {
 	p, err := librados.Open(librados.Config{Conf: ceph.Conf, Keyring: ceph.Keyring, User: ceph.User, Pool: name,
 		Patience: connecting, OSDPatience: max(patience, time.Second)})
 	if err != nil {
-		return nil, err // not a pool that is nil
+		return nil, err // a plain nil, not an interface that holds a nil pointer
 	}
 	return p, nil
 }
 
-// place is a compute node's pool: each node has a connection of its own.
+// place is a compute node's pool: each node has its own connection.
 type place struct {
 	node int
 	pool string
 }
 
-// pools are connections that are made before anything is written.
+// pools are the connections, made before the first write.
 type pools struct {
 	open     openPool
 	patience time.Duration
 	there    map[place]pool
 }
 
-// connect opens a pool, if it is not open.
+// connect opens a pool unless it is open.
 func (p *pools) connect(ceph *Ceph, at place) error {
 	if p.there[at] != nil {
 		return nil
@@ -58,11 +58,11 @@ func (p *pools) connect(ceph *Ceph, at place) error {
 
 func (p *pools) close() {
 	for _, one := range p.there {
-		_ = one.Close() // all of it was acknowledged, or is told as failed
+		_ = one.Close() // all writes were acknowledged or are reported as failed
 	}
 }
 
-// readWhole reads an object that has so many bytes, and no others.
+// readWhole reads an object and returns an error unless its length is exactly size bytes.
 func readWhole(p pool, name string, size int) ([]byte, error) {
 	data := make([]byte, size+1)
 	n, err := p.Read(name, data, 0)

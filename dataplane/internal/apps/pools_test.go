@@ -12,12 +12,12 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// memory is a Ceph in memory: pools by name, and how many connections are open.
+// memory is a Ceph in memory: pools by name, and the number of open connections.
 type memory struct {
 	mu      sync.Mutex
 	objects map[string][]byte
 	open    int
-	refuse  string // writes of objects whose name has this in it fail
+	refuse  string // writes of objects with this in their name fail
 }
 
 type memoryPool struct {
@@ -66,7 +66,7 @@ func (p memoryPool) Close() error {
 	return nil
 }
 
-// pooled is a plan with an application in a pool among others in the background.
+// pooled returns a plan with one application in a pool and others in the background.
 func pooled() Plan {
 	return Plan{Nodes: 2, Processes: 2, Seed: 3, Verify: true, Patience: twochoice.Span(time.Minute),
 		Ceph: &Ceph{Conf: "conf", Keyring: "keyring", User: "admin"},
@@ -131,10 +131,10 @@ func TestAnObjectOfAnotherLengthIsNotWhatWasWritten(t *testing.T) {
 	}
 }
 
-// meeting is a pool that answers no write before so many are on their way, and keeps nothing.
+// meeting is a pool that answers no write before a given number are in flight, and stores nothing.
 type meeting struct {
 	here, open sync.WaitGroup
-	heaps      []uint64 // bytes in use, whenever a connection was made
+	heaps      []uint64 // bytes in use, at each new connection
 }
 
 func (m *meeting) connect(Ceph, string, time.Duration) (pool, error) {
@@ -173,7 +173,7 @@ func TestWhatOnlyWritersNeededIsGivenBackBeforeAnythingIsRead(t *testing.T) {
 		t.Fatalf("%v %+v", err, r)
 	}
 	ceph.open.Wait()
-	// Two compute nodes' connections, and the readers'.
+	// The connections of two compute nodes and of the readers.
 	if h := ceph.heaps; len(h) != 3 || h[2] > h[0]+size {
 		t.Errorf("%d bytes in use before the writes, %d before the reads", h[0], h[len(h)-1])
 	}

@@ -11,11 +11,11 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// Report is what a plan came to. Times are in seconds.
+// Report is a plan's result. Times are in seconds.
 type Report struct {
 	Nodes     int `json:"nodes"`
 	Processes int `json:"processes"` // of the operating system
-	// Began is when all ranks could begin, seconds since the epoch; Seconds later all had ended.
+	// Began is when all ranks could begin (seconds since the epoch). All had ended Seconds later.
 	Began   float64     `json:"began"`
 	Seconds float64     `json:"seconds"`
 	Apps    []AppReport `json:"apps"`
@@ -24,10 +24,10 @@ type Report struct {
 	// Steps are the times of requests: probe, put (the data), register (the redirect's record).
 	Steps    map[string]Spread `json:"steps"`
 	Verified *Verified         `json:"verified,omitempty"`
-	Errors   []string          `json:"errors,omitempty"` // of some writes that failed
+	Errors   []string          `json:"errors,omitempty"` // the first write errors
 }
 
-// AppReport is what an application came to.
+// AppReport is an application's result.
 type AppReport struct {
 	Name       string           `json:"name"`
 	Scheduler  twochoice.Policy `json:"scheduler"`
@@ -37,10 +37,10 @@ type AppReport struct {
 	Failed     int              `json:"failed"`
 	Bytes      int64            `json:"bytes"`
 	Redirected int              `json:"redirected"` // writes
-	// RankSeconds is when each rank ended, from its own beginning on (figure 14).
+	// RankSeconds is when each rank ended, relative to the job's start (figure 14).
 	RankSeconds []float64 `json:"rank_seconds"`
-	// ServerBytes is what each server got (figure 13), HomeBytes what it would have got without redirects;
-	// nothing of an application whose writes CRUSH placed.
+	// ServerBytes are the bytes each server received (figure 13); HomeBytes are the bytes without
+	// redirects. Both are empty if CRUSH placed the writes.
 	ServerBytes []int64 `json:"server_bytes"`
 	HomeBytes   []int64 `json:"home_bytes"`
 	Latency     Spread  `json:"latency"`
@@ -56,23 +56,23 @@ type Spread struct {
 	Max  float64  `json:"max"`
 }
 
-// Verified is what reading back came to.
+// Verified is the result of reading back.
 type Verified struct {
 	Objects    int      `json:"objects"`
-	Redirected int      `json:"redirected"` // of them
+	Redirected int      `json:"redirected"` // of the objects
 	Bad        []string `json:"bad"`
 	Seconds    float64  `json:"seconds"`
-	// Query is the step that reads pay for redirects: asking the home where the bytes are. Home and
-	// Elsewhere are whole reads of objects that were written at home and elsewhere.
+	// Query is the extra step of reads because of redirects: asking the home for the location. Home
+	// and Elsewhere are whole reads of objects that were written at home and elsewhere.
 	Query     Spread `json:"query"`
 	Home      Spread `json:"home"`
 	Elsewhere Spread `json:"elsewhere"`
 }
 
-// errorsShown is how many errors of writes a report tells.
+// errorsShown is the maximum number of write errors in a report.
 const errorsShown = 5
 
-// spread makes a distribution; it sorts.
+// spread computes a distribution; it sorts took in place.
 func spread(took []time.Duration) Spread {
 	s := Spread{N: len(took)}
 	if s.N == 0 {
@@ -93,7 +93,7 @@ func spread(took []time.Duration) Spread {
 	return s
 }
 
-// report makes numbers of what was done.
+// report summarizes a run.
 func (m *machine) report(began time.Time, took time.Duration) Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +133,7 @@ func (m *machine) home(w written) protocol.Node {
 	return m.cluster.Home(m.plan.Apps[w.app].object(w.stripe))
 }
 
-// reportOf is an application's, without what its writes were.
+// reportOf returns an application's report without the results of its writes.
 func (m *machine) reportOf(app int) AppReport {
 	a := &m.plan.Apps[app]
 	out := AppReport{Name: a.Name, Scheduler: m.policy(app), Background: a.Background, Ranks: a.ranks(&m.plan),
@@ -156,7 +156,7 @@ func (m *machine) reportOf(app int) AppReport {
 	return out
 }
 
-// steps are the times of all compute nodes' requests.
+// steps returns the request times of all compute nodes.
 func (m *machine) steps() map[string]Spread {
 	out := map[string]Spread{}
 	for _, kind := range []protocol.Kind{protocol.Probe, protocol.Put, protocol.Register} {
@@ -171,10 +171,10 @@ func (m *machine) steps() map[string]Spread {
 	return out
 }
 
-// readers is how many objects are read back at a time.
+// readers is the number of objects read back in parallel.
 const readers = 32
 
-// verify reads back what was acknowledged, with a client that wrote none of it.
+// verify reads back acknowledged writes with a client that wrote none of them.
 func (m *machine) verify() (*Verified, error) {
 	c := m.cluster
 	c.Scheduler = twochoice.Defaults(twochoice.Fixed)

@@ -1,5 +1,5 @@
-// Package burst writes bursts of objects through the two-choice scheduler, many client processes at a
-// time as in section VI.B of Dai et al. (SC 2014), and verifies by checksum what was acknowledged.
+// Package burst writes bursts of objects through the two-choice scheduler from many client processes,
+// as in section VI.B of Dai et al. (SC 2014). It verifies acknowledged writes by checksum.
 package burst
 
 import (
@@ -17,22 +17,22 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// Options say what is written.
+// Options describe the burst.
 type Options struct {
-	// Nodes is how many client nodes there are, each with probes of its own; Processes run on each.
+	// Nodes is the number of client nodes, each with its own probes and Processes processes.
 	Nodes, Processes int
-	// Writes of Size bytes does each process one after another, each a stripe of file File.
+	// Writes is the number of sequential writes per process: Size bytes, each a stripe of File.
 	Writes int
 	Size   int
 	File   string
 	// Start is the number of the first stripe.
 	Start int
 	Seed  uint64
-	// Progress, when it is there, hears how many writes are done.
+	// Progress, if set, receives the number of completed writes.
 	Progress func(done, all int)
 }
 
-// Check says what is wrong, in one sentence.
+// Check returns a mistake as an error of one sentence.
 func (o Options) Check() error {
 	switch {
 	case o.Nodes < 1 || o.Processes < 1 || o.Nodes*o.Processes > 1<<20:
@@ -48,7 +48,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Done is a write that was acknowledged.
+// Done is an acknowledged write.
 type Done struct {
 	Object  string        `json:"object"`
 	Size    int           `json:"size"`
@@ -60,25 +60,25 @@ type Done struct {
 	Took    time.Duration `json:"took_ns"`
 }
 
-// Failure is a write that was not.
+// Failure is a write without acknowledgement.
 type Failure struct {
 	Object    string `json:"object"`
 	Undecided bool   `json:"undecided"`
 	Error     string `json:"error"`
 }
 
-// Result is what a burst was.
+// Result is a burst's result.
 type Result struct {
 	Done      []Done
 	Failed    []Failure
-	Processes []time.Duration // when each process ended, 0 when a write of its failed
+	Processes []time.Duration // end of each process, 0 if a write of the process failed
 	Took      time.Duration
 	Scheduler twochoice.Stats
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Fill makes the bytes of a write, which the seed and the stripe decide.
+// Fill fills data with the bytes of a write, which the seed and the stripe determine.
 func Fill(data []byte, seed, stripe uint64) {
 	x := seed*0x9e3779b97f4a7c15 + stripe + 1
 	for i := 0; i < len(data); i += 8 {
@@ -91,7 +91,7 @@ func Fill(data []byte, seed, stripe uint64) {
 	}
 }
 
-// Run writes a burst. Its error is one that kept it from beginning; writes that fail are in the result.
+// Run writes a burst. The error is a failure to begin; failed writes are in the result.
 func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 	if err := o.Check(); err != nil {
 		return Result{}, err
@@ -127,7 +127,7 @@ func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 				mu.Lock()
 				if failure != nil {
 					ok = false
-					data = make([]byte, o.Size) // the client may still have the old one
+					data = make([]byte, o.Size) // the client may still use the old buffer
 					r.Failed = append(r.Failed, *failure)
 				} else {
 					r.Done = append(r.Done, done)
@@ -153,7 +153,7 @@ func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 	return r, nil
 }
 
-// connecting bounds how long a burst waits for all agents.
+// connecting bounds the wait for all agents.
 const connecting = time.Minute
 
 // connect connects all clients to all agents before the burst begins.
@@ -174,8 +174,8 @@ func connect(ctx context.Context, clients []*server.Client) error {
 	return nil
 }
 
-// write writes one stripe: those of a process follow each other by the number of processes, as when all
-// of them write a file together.
+// write writes one stripe. A process's stripes are `total` (the number of processes) apart, as if
+// all processes wrote one file together.
 func write(ctx context.Context, client *server.Client, o Options, process, i, total int, data []byte,
 	start time.Time) (Done, *Failure) {
 	stripe := o.Start + i*total + process
@@ -191,8 +191,8 @@ func write(ctx context.Context, client *server.Client, o Options, process, i, to
 		Process: process, Target: written.Target, Start: began.Sub(start), Took: time.Since(began)}, nil
 }
 
-// Verify reads what was acknowledged with a new client, so many objects at a time, and tells what
-// is not as it was written.
+// Verify reads acknowledged writes with a new client, `parallel` objects at a time. It returns the
+// objects that differ from what was written.
 func Verify(ctx context.Context, c server.Cluster, writes []Done, parallel int, progress func(done, all int)) ([]Failure,
 	error) {
 	client, err := server.Connect(c)

@@ -71,11 +71,11 @@ func TestOptionsThatCannotBeAreOneSentence(t *testing.T) {
 	}
 }
 
-// late counts who has connected; the first of them takes its time.
+// late counts the probers that have connected; the slow one connects late.
 type late struct {
 	all     *sync.Mutex
-	waiting *int // that have not connected
-	early   *int // probes before all had
+	waiting *int // probers not yet connected
+	early   *int // probes before all had connected
 	slow    bool
 	asked   *int
 }

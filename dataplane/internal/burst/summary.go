@@ -10,8 +10,8 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// Summary is a burst's result as numbers. Times are in seconds; percentiles are null with fewer than
-// ten writes beyond them.
+// Summary is a burst's result as numbers. Times are in seconds; percentiles are null with fewer
+// than ten writes beyond them.
 type Summary struct {
 	Writes          int                 `json:"writes"`
 	Failed          int                 `json:"failed"`
@@ -24,13 +24,13 @@ type Summary struct {
 	Probes          uint64              `json:"probes"`
 	Unanswered      uint64              `json:"unanswered_probes"`
 	Latency         map[string]*float64 `json:"latency_seconds"`
-	// ProcessSeconds is when each process ended (figure 14), null where a write of it failed.
+	// ProcessSeconds is when each process ended (figure 14), null if a write of it failed.
 	ProcessSeconds []*float64 `json:"process_seconds"`
-	// ServerBytes is what each server got (figure 13).
+	// ServerBytes are the bytes each server received (figure 13).
 	ServerBytes []int64 `json:"server_bytes"`
 }
 
-// Summarize makes numbers of a burst on so many servers.
+// Summarize summarizes a burst on the given number of servers.
 func Summarize(r Result, servers int) Summary {
 	s := Summary{Writes: len(r.Done), Failed: len(r.Failed), Seconds: r.Took.Seconds(), Latency: map[string]*float64{},
 		Redirected: r.Scheduler.Redirected, RedirectedShare: r.Scheduler.Share(), Probes: r.Scheduler.Probes,
@@ -66,7 +66,7 @@ func Summarize(r Result, servers int) Summary {
 	return s
 }
 
-// quantile of sorted times; nil when fewer than ten are beyond it.
+// quantile returns a quantile of sorted times, or nil with fewer than ten beyond it.
 func quantile(sorted []time.Duration, q float64) *float64 {
 	at := int(q * float64(len(sorted)))
 	if len(sorted)-at < 10 {
@@ -76,7 +76,7 @@ func quantile(sorted []time.Duration, q float64) *float64 {
 	return &v
 }
 
-// Probed is how long probes took: each until the slowest server answered.
+// Probed are the durations of probes, each until the slowest server answered.
 type Probed struct {
 	Servers    int      `json:"servers"`
 	Schedulers int      `json:"schedulers"`
@@ -87,8 +87,8 @@ type Probed struct {
 	P99        *float64 `json:"p99_seconds"`
 }
 
-// Probe times probes of the first so many servers (figure 11: each scheduler probes all of them, again
-// and again, and the slowest answer counts).
+// Probe times probes of the first `servers` servers (figure 11: each scheduler probes all of them
+// repeatedly, and the slowest answer counts).
 func Probe(ctx context.Context, c server.Cluster, servers, schedulers, times int, size uint64) (Probed, error) {
 	probers := make([]prober, schedulers)
 	for i := range probers {
@@ -102,13 +102,13 @@ func Probe(ctx context.Context, c server.Cluster, servers, schedulers, times int
 	return timed(ctx, probers, servers, times, size)
 }
 
-// prober asks servers for their loads, and says how many answered.
+// prober asks servers for their loads and returns the number of answers.
 type prober interface {
 	Probe(ctx context.Context, nodes []protocol.Node, size uint64) (int, error)
 }
 
-// timed lets all of them probe at the same time, once each has connected: what connecting costs is no
-// part of a probe, neither of its own nor of another's.
+// timed lets all probers probe in parallel after each has connected: the cost of connecting must
+// not affect any probe.
 func timed(ctx context.Context, probers []prober, servers, times int, size uint64) (Probed, error) {
 	out := Probed{Servers: servers, Schedulers: len(probers)}
 	var mu sync.Mutex

@@ -13,19 +13,19 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// TableOptions say how a redirect table is timed (figure 12): Writers processes write, Writes in all,
-// each a random range of one object of Object bytes, to a random server; after each write the home is
-// asked where another random range is. So many Samples of the table's length are taken.
+// TableOptions describe the timing of a redirect table (figure 12). Writers processes make Writes
+// writes in total, each of a random range of one object of Object bytes, to a random server. After
+// each write the home is asked for another random range. Samples is the number of rows.
 type TableOptions struct {
 	Writers, Writes, Samples int
 	Object                   uint64
 	Seed                     uint64
 }
 
-// leastRange is the least that the default scheduler redirects.
+// leastRange is the smallest range that the default scheduler redirects.
 const leastRange = 1 << 10
 
-// Check says what is wrong, in one sentence.
+// Check returns a mistake as an error of one sentence.
 func (o TableOptions) Check() error {
 	switch {
 	case o.Writers < 1 || o.Samples < 1 || o.Writes < o.Samples:
@@ -37,8 +37,8 @@ func (o TableOptions) Check() error {
 	return nil
 }
 
-// TableRow is what the table was after so many writes: live entries, and, since the row before, what
-// create and query requests took the client, in seconds.
+// TableRow is the table's state after a number of writes: its live entries, and the client's times
+// of create and query requests since the previous row (s).
 type TableRow struct {
 	Writes  int     `json:"writes"`
 	Entries int     `json:"entries"`
@@ -46,10 +46,10 @@ type TableRow struct {
 	Create  float64 `json:"create_seconds"`
 	Queries int     `json:"queries"`
 	Query   float64 `json:"query_seconds"`
-	Pieces  float64 `json:"pieces"` // of an answer to a query
+	Pieces  float64 `json:"pieces"` // per answer to a query
 }
 
-// Tabled is how a redirect table did.
+// Tabled is the result of timing a redirect table.
 type Tabled struct {
 	Rows      []TableRow `json:"rows"`
 	CreateMax float64    `json:"create_max_seconds"`
@@ -61,14 +61,14 @@ type Tabled struct {
 	Seconds   float64    `json:"seconds"`
 }
 
-// tabling is the timing under way.
+// tabling is a timing in progress.
 type tabling struct {
 	o      TableOptions
 	client *server.Client
 	prober *server.Prober
 	object string
 	home   protocol.Node
-	before int // creates, of the first write
+	before int // creates at the first write
 
 	mu      sync.Mutex
 	done    int
@@ -79,7 +79,7 @@ type tabling struct {
 	err     error
 }
 
-// mark is how much was done when a row was taken.
+// mark holds the counts at the time of a row.
 type mark struct{ creates, queries, pieces int }
 
 // Table times the redirect table of an object.
@@ -106,7 +106,7 @@ func Table(ctx context.Context, c server.Cluster, o TableOptions) (Tabled, error
 	if _, err := prober.Status(ctx, t.home); err != nil { // connects
 		return Tabled{}, err
 	}
-	// Before all of it is there, a range may be beyond the object's end.
+	// Before the whole object exists, a range may be beyond its end.
 	if _, err := client.Write(ctx, t.object, 0, make([]byte, o.Object)); err != nil {
 		return Tabled{}, err
 	}
@@ -143,7 +143,7 @@ func (t *tabling) run(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// begin says whether there is another write to do.
+// begin returns true if another write remains, and counts it.
 func (t *tabling) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *tabling) begin() bool {
 	return true
 }
 
-// span is a random range of the object: any two points that are not too near to each other.
+// span returns a random range of the object with ends that are not too close.
 func (t *tabling) span(random *rand.Rand) (from, to uint64) {
 	for {
 		from, to = random.Uint64N(t.o.Object+1), random.Uint64N(t.o.Object+1)
@@ -179,7 +179,7 @@ func (t *tabling) query(ctx context.Context, random *rand.Rand) error {
 	return err
 }
 
-// sample takes a row when enough was done since the last one.
+// sample adds a row if enough writes were done since the last row.
 func (t *tabling) sample(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +217,7 @@ func mean(took []time.Duration) float64 {
 	return sum.Seconds() / float64(max(1, len(took)))
 }
 
-// sortedTail sorts, and tells the 99th percentile and the largest.
+// sortedTail sorts took in place and returns its 99th percentile and maximum.
 func sortedTail(took []time.Duration) (*float64, float64) {
 	if len(took) == 0 {
 		return nil, 0

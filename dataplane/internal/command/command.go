@@ -1,5 +1,5 @@
-// Package command is what the programs have in common: a mistake of the user's is one sentence and
-// exit status 2, what else goes wrong is exit status 1, and a call for help is none of both.
+// Package command holds what the programs share: a user's mistake is one sentence and exit status
+// 2, any other failure is exit status 1, and a request for help is neither.
 package command
 
 import (
@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// UsageError is a mistake in what was asked for: one sentence, exit status 2.
+// UsageError is a user's mistake: one sentence, exit status 2.
 type UsageError struct{ error }
 
-// Usage says that err is the user's mistake.
+// Usage marks err as the user's mistake.
 func Usage(err error) error { return UsageError{err} }
 
-// Usagef makes a sentence of a mistake.
+// Usagef formats a user's mistake.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Exit tells what ended the program of that name, and ends it with its status; a program that did
-// what it was asked for, or was asked for help, goes on.
+// Exit prints err, the error of the named program, and exits with its status. It returns if the
+// program succeeded or printed help.
 func Exit(name string, err error) {
 	if status := status(os.Stderr, name, err); status != 0 {
 		os.Exit(status)
@@ -39,10 +39,10 @@ func status(out io.Writer, name string, err error) int {
 	return 1
 }
 
-// Parse reads flags, and takes no other arguments. Asked for help it prints them below usage, and
-// says flag.ErrHelp.
+// Parse parses flags and rejects other arguments. On a request for help it prints the flags below
+// usage and returns flag.ErrHelp.
 func Parse(flags *flag.FlagSet, args []string, usage string) error {
-	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
+	flags.SetOutput(new(strings.Builder)) // one sentence instead of the flag package's page
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -10,10 +10,10 @@ import (
 	"hotbed/dataplane/internal/nfsclient"
 )
 
-// Files writes, truncates, renames, removes and reads files at random, compares all that it reads
-// with what should be there, and at the end every file byte for byte. It removes them then.
+// Files writes, truncates, renames, removes and reads files at random and compares all reads with
+// the expected bytes. At the end it compares every file byte for byte and removes them.
 //
-// root is a folder in which nobody else uses names that begin with name.
+// root is a folder in which only this call uses names that begin with name.
 func Files(c *nfsclient.Client, root []byte, name string, random *rand.Rand, steps int) error {
 	type file struct {
 		name   string

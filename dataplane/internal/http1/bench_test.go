@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// serving is set where the test program is the benchmark's server: a process of its own, so that what
-// is measured is the client's CPU alone.
+// serving is set if the test program is the benchmark's server: a separate process, so that only
+// the client's CPU time is measured.
 const serving = "HTTP1_BENCHMARK_SERVER"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		_, _ = w.Write(zeros[:size])
 	}))
 	fmt.Println(server.URL)
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the benchmark is gone
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the benchmark ends
 	server.Close()
 }
 
@@ -66,7 +66,7 @@ func benchmarkServer(b *testing.B) string {
 	return url
 }
 
-// processor is the CPU time of this process so far.
+// processor returns this process's CPU time so far.
 func processor() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -75,7 +75,7 @@ func processor() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRequest tells the CPU that a request takes, of this client and of net/http's.
+// BenchmarkRequest measures the CPU time per request, of this client and of net/http's.
 func BenchmarkRequest(b *testing.B) {
 	url := benchmarkServer(b)
 	ctx, cancel := context.WithCancel(context.Background())

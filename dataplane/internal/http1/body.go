@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Read reads the body. Its end is io.EOF where all has come that the header said, else an *Error.
+// Read reads the body. It returns io.EOF if the body is complete by the header, else an *Error.
 func (r *Response) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -44,7 +44,7 @@ func (r *Response) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// nextChunk reads the line before a chunk; after the last one, all to the end.
+// nextChunk reads the line before a chunk; after the last chunk, it reads to the end of the body.
 func (r *Response) nextChunk() error {
 	if !r.first {
 		if line, err := r.c.chunkLine(); err != nil || len(line) > 0 {
@@ -82,7 +82,7 @@ func (r *Response) nextChunk() error {
 	return malformed("what follows its last chunk is longer than %d bytes", headerMax)
 }
 
-// chunkLine is a line that ends as it should: nobody but an attacker leaves the return out here.
+// chunkLine reads a line that must end in CRLF: only an attacker omits the CR here.
 func (c *Conn) chunkLine() ([]byte, error) {
 	line, err := c.reader.ReadSlice('\n')
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *Response) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// Close is done with the body. A short rest of it is read, so that the connection can be used again.
+// Close discards the body. It reads a short rest, so that the connection can be reused.
 func (r *Response) Close() error {
 	if r.state == ending || r.state == fixed && r.left > discardMax {
 		r.abandon()
@@ -142,7 +142,7 @@ func (r *Response) Close() error {
 	return nil
 }
 
-// finish is the end of an answer, with which the connection may end too.
+// finish ends an answer, and closes the connection if it cannot be reused.
 func (r *Response) finish() {
 	r.state = done
 	if !r.keep {
@@ -155,7 +155,7 @@ func (r *Response) abandon() {
 	r.finish()
 }
 
-// broken gives the connection up.
+// broken closes the connection.
 func (r *Response) broken(err error) error {
 	left, state := r.left, r.state
 	err = r.c.failed(err)

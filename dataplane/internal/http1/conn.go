@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// Conn is a connection to one server. It is made when it is first needed, and again after it broke or
-// the server closed it. One goroutine uses it.
+// Conn is a connection to one server. It is made on first use, and again after it broke or the
+// server closed it. Only one goroutine may use it.
 type Conn struct {
 	address string
 	options Options
 
-	conn   net.Conn // nil: there is none
+	conn   net.Conn // nil: not connected
 	probe  *probe   // nil: no socket
 	wire   wire
 	reader *bufio.Reader
 	head   []byte // of a request, as it is sent
 
 	patience time.Duration   // for each read
-	ctx      context.Context // of the request on its way
+	ctx      context.Context // of the request in progress
 	stop     func() bool     // ends the watch over ctx
 
 	sending  sending
-	partial  bool // an answer that comes now ends the connection: the request was not sent whole
+	partial  bool // an answer now ends the connection: the request was not sent whole
 	response Response
 }
 
-// readAhead is how much is read at once of an answer's header: most fit. Bodies are read past it.
+// readAhead is the number of header bytes read at once; most headers fit. Bodies bypass it.
 const readAhead = 4096
 
-// New makes a connection to host:port; nothing is sent yet.
+// New returns a connection to host:port; nothing is sent yet.
 func New(address string, options Options) *Conn {
 	c := &Conn{address: address, options: options, patience: options.Timeout, ctx: context.Background()}
 	c.wire.c = c
@@ -44,21 +44,21 @@ func New(address string, options Options) *Conn {
 	return c
 }
 
-// Address is where it goes to.
+// Address returns the server's address.
 func (c *Conn) Address() string { return c.address }
 
-// Close ends the connection; another request makes a new one.
+// Close closes the connection; the next request makes a new one.
 func (c *Conn) Close() error {
 	c.response.state = done
 	c.disconnect()
 	return nil
 }
 
-// Do sends a request and reads the answer's header. The Response is the connection's own: it is good
-// until the next request, before which its body is to be read to its end or closed, or the connection
-// is given up. An error is an *Error.
+// Do sends a request and reads the answer's header. The connection owns the Response, which is
+// valid until the next request. The body must be read to its end or closed before then, or the
+// connection is closed. An error is an *Error.
 //
-// A request is sent again only if nothing of it was sent: where the server had closed the connection
+// A request is sent again only if none of it was sent, because the server had closed the connection
 // since the last request.
 func (c *Conn) Do(ctx context.Context, request *Request) (*Response, error) {
 	if c.response.state != done {
@@ -138,8 +138,8 @@ func (c *Conn) connect(ctx context.Context) error {
 	return nil
 }
 
-// watch has the end of a context end what waits on the connection. A worker asks with the same context
-// again and again: that costs a comparison. False: an earlier context's end has hit the connection.
+// watch makes the end of ctx interrupt waits on the connection. A worker reuses its context, which
+// costs only a comparison. It returns false if an earlier context's end has hit the connection.
 func (c *Conn) watch(ctx context.Context) bool {
 	if ctx == c.ctx {
 		return true
@@ -161,10 +161,10 @@ func (c *Conn) unwatch() bool {
 	return stop == nil || stop()
 }
 
-// alive says whether the server has kept the connection since its last answer.
+// alive returns true if the server has kept the connection since its last answer.
 func (c *Conn) alive() bool {
 	if c.reader.Buffered() > 0 {
-		return false // an answer that nobody asked for
+		return false // an unexpected answer
 	}
 	if c.probe == nil {
 		return true
@@ -178,7 +178,7 @@ func (c *Conn) alive() bool {
 	return false
 }
 
-// secret says whether what has come by TLS is nothing of the stream's: a ticket, and not its end.
+// secret returns true if the TLS bytes received are not stream data: a ticket, and not the end.
 func (c *Conn) secret() bool {
 	patience := c.patience
 	c.patience = time.Millisecond
@@ -196,8 +196,8 @@ func (c *Conn) disconnect() {
 	c.conn, c.probe = nil, nil
 }
 
-// wire reads, for the buffered reader: the other side has Timeout for each step. The deadline is set
-// before the context is looked at, so that a context that ends in between is not lost.
+// wire reads for the buffered reader; the server has Timeout for each step. The deadline is set
+// before the context is checked, so that a context that ends in between is not missed.
 type wire struct{ c *Conn }
 
 func (w *wire) Read(b []byte) (int, error) {

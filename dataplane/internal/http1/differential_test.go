@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TestTheSameAsNetHTTP asks a server of net/http by both clients, in many forms, over kept connections:
-// both get the same, and the server sees the same.
+// TestTheSameAsNetHTTP sends requests of many forms to a net/http server with both clients, on kept
+// connections. Both clients must get the same answers, and the server the same requests.
 func TestTheSameAsNetHTTP(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(strange))
 	defer server.Close()
@@ -65,7 +65,7 @@ func TestTheSameAsNetHTTP(t *testing.T) {
 	}
 }
 
-// strange answers in the form that it is asked for, and tells what it saw.
+// strange answers in the requested form and reports the request it saw.
 func strange(w http.ResponseWriter, r *http.Request) {
 	sum := sha256.New()
 	n, _ := io.Copy(sum, r.Body)
@@ -95,7 +95,7 @@ func strange(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// FuzzAnswer reads any bytes as an answer: what is taken is what net/http takes, to the byte.
+// FuzzAnswer parses any bytes as an answer: an accepted answer must equal net/http's to the byte.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
@@ -143,7 +143,7 @@ func readByNetHTTP(text []byte) (*http.Response, error) {
 	}
 }
 
-// heard is a connection that says what it says, whatever is asked.
+// heard is a connection with a fixed answer to every request.
 type heard struct {
 	net.Conn
 	in io.Reader

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TestAConnectionThatTheServerClosedIsMadeAgain also says that nothing is asked twice.
+// TestAConnectionThatTheServerClosedIsMadeAgain also checks that no request is sent twice.
 func TestAConnectionThatTheServerClosedIsMadeAgain(t *testing.T) {
 	closed := make(chan bool)
 	s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
@@ -35,7 +35,7 @@ func TestAConnectionThatTheServerClosedIsMadeAgain(t *testing.T) {
 		}
 		_ = r.Close()
 		<-closed
-		for c.conn != nil && c.probe.look() == quiet { // until the end has come through
+		for c.conn != nil && c.probe.look() == quiet { // until the end has arrived
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -63,7 +63,7 @@ func TestARequestThatWasSentIsNotSentAgain(t *testing.T) {
 
 func TestAnAnswerBeforeTheWholeBodyIsHeard(t *testing.T) {
 	const refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"
-	const size = 64 << 20 // more than sockets take in
+	const size = 64 << 20 // more than socket buffers hold
 	hold := make(chan bool)
 	for name, serve := range map[string]func(conn *net.TCPConn){
 		"and the connection closed": func(conn *net.TCPConn) { say(conn, refusal) },
@@ -148,7 +148,7 @@ func TestABodyThatEndsEarlyIsAnError(t *testing.T) {
 	}
 }
 
-// hasty waits for a connection as long as that takes, and then not.
+// hasty returns a Conn with no timeout for connecting and the given one for each later step.
 func hasty(t *testing.T, address string, timeout time.Duration) *Conn {
 	c := New(address, Options{Timeout: timeout, Dial: func(_ context.Context, network, address string) (net.Conn, error) {
 		return net.Dial(network, address)
@@ -283,7 +283,7 @@ func TestHTTPS(t *testing.T) {
 		if n, err := io.Copy(io.Discard, r); n != size || err != nil {
 			t.Fatal(i, n, err)
 		}
-		if i == 4 { // the server ends the connection while nothing is asked
+		if i == 4 { // the server ends the connection while no request is in progress
 			server.CloseClientConnections()
 			for c.conn != nil && c.probe.look() == quiet {
 				time.Sleep(time.Millisecond)

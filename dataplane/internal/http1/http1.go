@@ -1,10 +1,10 @@
-// Package http1 is a client of HTTP/1.1 for programs that make load: it spends as little CPU on a
-// request as it can, since a load generator competes with what it measures. A connection belongs to
-// one goroutine, which writes, waits and reads itself; nothing is allocated on the way of a request.
-// What it leaves out is what object stores do not use: pipelining, upgrades, HEAD, redirections,
-// compression, trailers (read and dropped), continued header lines (refused).
+// Package http1 is an HTTP/1.1 client for load generators. It spends as little CPU per request as
+// it can, because a load generator competes with the system it measures. One goroutine owns a
+// connection and itself writes, waits and reads; a request allocates nothing. The package leaves
+// out what object stores do not use: pipelining, upgrades, HEAD, redirections, compression,
+// trailers (read and dropped), continued header lines (refused).
 //
-// docs/cosbench.md says what it costs beside net/http.
+// docs/cosbench.md compares its cost with net/http.
 package http1
 
 import (
@@ -18,45 +18,45 @@ import (
 	"time"
 )
 
-// Options hold for a connection.
+// Options apply to a connection.
 type Options struct {
-	// Timeout is how long connecting may take, and how long the other side may do nothing; 0: for ever.
+	// Timeout bounds connecting and each idle period of the server; 0 means no limit.
 	Timeout time.Duration
-	// TLS makes it HTTPS; nil: HTTP.
+	// TLS selects HTTPS; nil means HTTP.
 	TLS *tls.Config
-	// Dial replaces net.Dialer's; nil: that.
+	// Dial replaces net.Dialer; nil means net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Field is a line of a header.
 type Field struct{ Name, Value string }
 
-// Request is what is asked. It is not changed, and may be used again.
+// Request is a request. It is not changed and may be reused.
 type Request struct {
 	Method string
-	// Target is path and query as they go over the wire, escaped.
+	// Target is the path and query as sent, escaped.
 	Target string
-	// Host is the header of that name; empty: the connection's address.
+	// Host is the Host header; empty means the connection's address.
 	Host   string
 	Fields []Field
-	// Body is read once, Length bytes of it; with Length -1 to its end, and sent in chunks. nil: none.
+	// Body is read once: Length bytes, or with Length -1 to its end, in chunks. nil: no body.
 	Body   io.Reader
 	Length int64
 }
 
-// Reason is why a request failed.
+// Reason is the reason for a request's failure.
 type Reason uint8
 
 const (
 	// Wrong is a request that cannot be written, such as one with a line break in a header.
 	Wrong Reason = iota
-	// BadBody is a request's body that could not be read, or ended early.
+	// BadBody is a request body that could not be read or that ended early.
 	BadBody
-	// Unreached means that no connection could be made: nothing was sent.
+	// Unreached is a failure to connect: nothing was sent.
 	Unreached
 	// Broken is a connection that ended before the answer did.
 	Broken
-	// Stalled is a server that did nothing for as long as Options.Timeout.
+	// Stalled is a server that did nothing for Options.Timeout.
 	Stalled
 	// Malformed is an answer that is not HTTP/1.1.
 	Malformed
@@ -64,7 +64,7 @@ const (
 	Ended
 )
 
-// Error is a request without a whole answer.
+// Error is a request without a complete answer.
 type Error struct {
 	Reason Reason
 	Err    error
@@ -72,14 +72,14 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap makes the cause comparable.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func malformed(format string, args ...any) error {
 	return &Error{Malformed, fmt.Errorf("the answer is not HTTP/1.1: "+format, args...)}
 }
 
-// failed names the reason of an error of the network's.
+// failed returns an *Error with the reason of a network error.
 func (c *Conn) failed(err error) error {
 	var known *Error
 	if errors.As(err, &known) {

@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a connection says without being waited for.
+// sight is a connection's state, as seen without waiting.
 type sight uint8
 
 const (
-	quiet    sight = iota // nothing has come
-	readable              // bytes have come
+	quiet    sight = iota // nothing has arrived
+	readable              // bytes have arrived
 	gone                  // its end, or an error
 )
 
-// probe looks at a socket without taking anything from it.
+// probe checks a socket without reading from it.
 type probe struct {
 	raw   syscall.RawConn
 	peek  func(descriptor uintptr)
@@ -25,7 +25,7 @@ type probe struct {
 	b     [1]byte
 }
 
-// newProbe is nil where there is no socket, as in a test.
+// newProbe returns nil if conn has no socket, as in a test.
 func newProbe(conn net.Conn) *probe {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Response is an answer. Its body is read by Read or WriteTo, and closed.
+// Response is an answer. Its body must be read with Read or WriteTo, and closed.
 type Response struct {
 	Status int
-	// Length is the body's, in bytes; -1 where only its end tells.
+	// Length is the body's length in bytes, or -1 if only the connection's end shows it.
 	Length int64
 
 	c      *Conn
-	lines  []byte // the header, line by line, each ended by '\n'
+	lines  []byte // the header; each line ends in '\n'
 	reason []byte
-	keep   bool // the connection may be used again
+	keep   bool // the connection can be reused
 	state  state
-	left   int64 // of the body or of its chunk
-	first  bool  // no chunk has come yet
+	left   int64 // bytes left of the body or its chunk
+	first  bool  // no chunk has arrived yet
 }
 
 type state uint8
@@ -32,17 +32,17 @@ const (
 )
 
 const (
-	// headerMax is how long an answer's header may be, in bytes.
+	// headerMax is the maximum length of an answer's header, in bytes.
 	headerMax = 256 << 10
-	// discardMax is how much of a body that nobody wants is read to keep the connection, in bytes.
+	// discardMax is the most of an unwanted body that is read to keep the connection, in bytes.
 	discardMax = 256 << 10
 	interimMax = 20
 )
 
-// Reason is the text behind the status.
+// Reason returns the reason phrase after the status.
 func (r *Response) Reason() string { return string(r.reason) }
 
-// Header is the first header line of that name; empty: there is none.
+// Header returns the first header of that name, or "" if there is none.
 func (r *Response) Header(name string) string {
 	for lines := r.lines; ; {
 		line, rest, found := bytes.Cut(lines, []byte{'\n'})
@@ -75,7 +75,7 @@ func lower(b byte) byte {
 	return b
 }
 
-// receive reads an answer's header, after those of what is only an interim answer (100 Continue).
+// receive reads an answer's header and skips interim answers (100 Continue).
 func (c *Conn) receive() error {
 	for range interimMax {
 		if err := c.response.readHeader(); err != nil {
@@ -139,7 +139,7 @@ func (r *Response) readHeader() error {
 	return nil
 }
 
-// statusLine reads "HTTP/1.1 200 OK"; the version's second number.
+// statusLine parses "HTTP/1.1 200 OK" and returns the version's second number.
 func (r *Response) statusLine(line []byte) (int, error) {
 	const begin = "HTTP/1."
 	if len(line) < len("HTTP/1.1 200") || string(line[:len(begin)]) != begin || line[8] != ' ' ||
@@ -160,9 +160,9 @@ func (r *Response) statusLine(line []byte) (int, error) {
 	return int(line[7] - '0'), nil
 }
 
-// header is what a header says of the body and of the connection.
+// header holds what a header says about the body and the connection.
 type header struct {
-	length  int64 // -1: nothing
+	length  int64 // -1: not given
 	chunked bool
 	keep    bool
 }
@@ -220,7 +220,7 @@ func (h *header) connection(value []byte) {
 	}
 }
 
-// isToken says whether a byte may be in a header's name (RFC 9110, 5.6.2).
+// isToken returns true if a byte may be in a header's name (RFC 9110, 5.6.2).
 func isToken(b byte) bool {
 	switch {
 	case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
@@ -229,7 +229,7 @@ func isToken(b byte) bool {
 	return strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
 }
 
-// number reads digits and nothing else.
+// number parses digits only.
 func number(digits []byte, base int64) (int64, bool) {
 	if len(digits) == 0 {
 		return 0, false
@@ -251,7 +251,7 @@ func number(digits []byte, base int64) (int64, bool) {
 	return n, true
 }
 
-// line reads a line without its end; it is good until the next reading.
+// line reads a line without its end; the result is valid until the next read.
 func (c *Conn) line() ([]byte, error) {
 	line, err := c.reader.ReadSlice('\n')
 	if err != nil {
@@ -267,7 +267,7 @@ func tooLong(line []byte, err error) error {
 	return err
 }
 
-// Excerpt reads up to n bytes of a body that tells of an error, and closes it.
+// Excerpt reads up to n bytes of an error's body and closes the body.
 func (r *Response) Excerpt(n int) []byte {
 	b := make([]byte, n)
 	read, _ := io.ReadFull(r, b)
@@ -275,5 +275,5 @@ func (r *Response) Excerpt(n int) []byte {
 	return b[:read]
 }
 
-// String is for messages.
+// String returns the status for messages.
 func (r *Response) String() string { return fmt.Sprintf("%d %s", r.Status, r.reason) }

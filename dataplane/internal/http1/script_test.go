@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// patience is longer than any wait of a test that does not wait for it.
+// patience is longer than any wait in a test that does not test timeouts.
 const patience = time.Minute
 
-// scripted is a server that does something with each connection.
+// scripted is a server that runs a function on each connection.
 type scripted struct {
 	address string
-	asked   chan *http.Request // each request, once it was read
+	asked   chan *http.Request // each request, after it was read
 }
 
 func script(t *testing.T, serve func(s *scripted, conn *net.TCPConn, in *bufio.Reader)) *scripted {
@@ -46,7 +46,7 @@ func script(t *testing.T, serve func(s *scripted, conn *net.TCPConn, in *bufio.R
 	return s
 }
 
-// request reads one, whole.
+// request reads one whole request.
 func (s *scripted) request(in *bufio.Reader) *http.Request {
 	r, err := http.ReadRequest(in)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *scripted) request(in *bufio.Reader) *http.Request {
 
 func say(conn net.Conn, text string) { _, _ = io.WriteString(conn, text) }
 
-// answers says the same to each request.
+// answers serves the same text for each request.
 func answers(t *testing.T, text string) *scripted {
 	return script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
 		for s.request(in) != nil {

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// pieceSize is how much of a request is written at once, in bytes: all of most small objects.
+	// pieceSize is the size of one write of a request, in bytes: most small objects fit.
 	pieceSize = 128 << 10
-	// writeSlice is how long a write may block until it is looked whether the server has answered.
+	// writeSlice is how long a write may block before checking for an early answer.
 	writeSlice = 200 * time.Millisecond
-	// A chunk's size is written with as many digits as it takes at most.
+	// chunkHead is the length of a chunk's size line with the maximum number of digits.
 	chunkHead = len("00000000\r\n")
 	chunkEnd  = len("\r\n0\r\n\r\n")
 )
 
 var pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 
-// sending is a request on its way.
+// sending is a request in progress.
 type sending struct {
 	piece *[pieceSize]byte // nil: the request has no body
-	begin []byte           // the header, and as much of the body as fits behind it
+	begin []byte           // the header, and as much of the body as fits after it
 	body  io.Reader
-	left  int64 // bytes of the body that were not read yet; -1: not known
+	left  int64 // unread bytes of the body; -1: not known
 	whole bool  // the body was read to its end
 	sent  int64
 }
@@ -38,7 +38,7 @@ func (s *sending) release() {
 	}
 }
 
-// prepare writes the header, and takes the beginning of the body.
+// prepare writes the header and takes the beginning of the body.
 func (c *Conn) prepare(q *Request) (*sending, error) {
 	head, err := appendHead(c.head[:0], q, c.address)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Conn) prepare(q *Request) (*sending, error) {
 	return s, nil
 }
 
-// fill reads as much of the body as fits behind b, framed as it is sent.
+// fill reads as much of the body as fits after b, framed as it is sent.
 func (s *sending) fill(b []byte) ([]byte, error) {
 	if s.left < 0 {
 		return s.fillChunk(b)
@@ -99,8 +99,8 @@ func (s *sending) fillChunk(b []byte) ([]byte, error) {
 	return b, err
 }
 
-// send writes the request and reads the answer's header. The server may answer before it has all: then
-// no more is sent, and the connection ends with that answer.
+// send writes the request and reads the answer's header. If the server answers early, send stops
+// writing, and the connection ends with that answer.
 func (c *Conn) send(s *sending) error {
 	for b := s.begin; ; {
 		if answered, err := c.write(b, s); err != nil {
@@ -133,7 +133,7 @@ func (c *Conn) send(s *sending) error {
 	}
 }
 
-// memory is the rest of a body that lies in memory, and can be sent from where it is.
+// memory returns the rest of an in-memory body, which can be sent without a copy.
 func (s *sending) memory() io.WriterTo {
 	type known interface {
 		io.WriterTo
@@ -145,7 +145,7 @@ func (s *sending) memory() io.WriterTo {
 	return nil
 }
 
-// straight hands a body's pieces on as they are.
+// straight passes a body's pieces on unchanged.
 type straight struct {
 	c        *Conn
 	s        *sending
@@ -181,12 +181,12 @@ func (c *Conn) writeAll(body io.WriterTo, s *sending) (bool, error) {
 	return false, err
 }
 
-// listening says whether the server can be heard while a request is sent.
+// listening returns true if an early answer can be detected during a request.
 func (c *Conn) listening(s *sending) bool {
 	return s.piece != nil && c.probe != nil && c.options.TLS == nil
 }
 
-// overhear reads an answer that has come before the whole request was sent, if one has.
+// overhear reads an answer that arrived before the whole request was sent, if there is one.
 func (c *Conn) overhear() (bool, error) {
 	if c.probe.look() == quiet {
 		return false, nil
@@ -206,7 +206,7 @@ func (c *Conn) overhear() (bool, error) {
 	}
 }
 
-// write sends bytes. True: the server has answered before it took them all.
+// write sends bytes. It returns true if the server answered before it took them all.
 func (c *Conn) write(b []byte, s *sending) (bool, error) {
 	slice, listening := c.options.Timeout, c.listening(s)
 	if listening && (slice == 0 || slice > writeSlice) {
@@ -238,8 +238,8 @@ func (c *Conn) write(b []byte, s *sending) (bool, error) {
 	}
 }
 
-// salvage reads what the server said before it closed the connection, such as that it does not want
-// so large a body; without it the error is that of the writing.
+// salvage reads an answer that the server sent before it closed the connection, such as a refusal
+// of a large body. Without an answer it returns the write's error.
 func (c *Conn) salvage(s *sending, err error) error {
 	err = c.failed(err)
 	if s.sent == 0 || !isBroken(err) {
@@ -258,7 +258,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// appendHead writes a request's header.
+// appendHead appends a request's header.
 func appendHead(b []byte, q *Request, address string) ([]byte, error) {
 	host := q.Host
 	if host == "" {
@@ -296,7 +296,7 @@ func appendHead(b []byte, q *Request, address string) ([]byte, error) {
 	return append(b, "\r\n"...), nil
 }
 
-// isText says whether a string is not empty, and printed from a first character on.
+// isText returns true if s is not empty and all its bytes are printable, the first from `first` on.
 func isText(s string, first byte) bool {
 	for i := range len(s) {
 		if s[i] < first || s[i] == 0x7f {

@@ -47,7 +47,7 @@ func TestRowsOfStringsAreTakenApart(t *testing.T) {
 	}
 }
 
-// A cluster that is not there is told in time, and nothing is left.
+// TestACluserThatIsNotThereIsOneSentence, in time, and leaves nothing behind.
 func TestACluserThatIsNotThereIsOneSentence(t *testing.T) {
 	if Load() != nil {
 		t.Skip("no librados on this machine")
@@ -59,9 +59,9 @@ func TestACluserThatIsNotThereIsOneSentence(t *testing.T) {
 	}
 }
 
-// config is that of a cluster that a test may use: HOTBED_RADOS is "conf user keyring", and pools contract.0
-// and lock.0 are there, each on one OSD alone: there the lock is where all else is, and the OSD that broke it
-// knows who is fenced. Elsewhere an OSD learns of it with the new owner's first operation there.
+// config returns the Config of a cluster for tests. HOTBED_RADOS is "conf user keyring"; pools contract.0
+// and lock.0 must exist, each on a single OSD. That OSD then also stores the lock, so it knows of a fence
+// when it breaks the lock. Any other OSD learns of a fence with the new owner's first operation.
 func config(t *testing.T, pool string) Config {
 	t.Helper()
 	words := strings.Fields(os.Getenv("HOTBED_RADOS"))
@@ -98,7 +98,7 @@ func empty(t *testing.T, c Config) {
 	}
 }
 
-// TestCephKeepsTheContract leaves the lock of a dead owner behind at every restart.
+// TestCephKeepsTheContract leaves the lock of a dead owner at every restart.
 func TestCephKeepsTheContract(t *testing.T) {
 	c := config(t, "contract.0")
 	storetest.Run(t, func(t *testing.T) storetest.Open {
@@ -154,7 +154,7 @@ func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
 	if n, err := second.Read("b.x.0", b, 0); err != nil || string(b[:n]) != "first" {
 		t.Errorf("%q, %v", b[:n], err)
 	}
-	if err := second.Close(); err != nil { // in good order: nobody has to be fenced
+	if err := second.Close(); err != nil { // a clean end: no fence is needed
 		t.Fatal(err)
 	}
 	if err := third.Own("three", false); err != nil {

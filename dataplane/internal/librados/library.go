@@ -1,7 +1,7 @@
-// Package librados reaches RADOS through Ceph's own client library, which is loaded when the first
-// connection is made: the program is built without a C compiler and without Ceph's headers, runs on
-// machines without Ceph, and takes whatever librados a node's Ceph brought (its C interface is the same
-// from Ceph 16 on). docs/twochoice-rados.md says what was weighed.
+// Package librados reaches RADOS through Ceph's own client library, loaded at the first connection.
+// So the program builds without a C compiler and Ceph's headers, and runs on machines without Ceph.
+// It uses any node's librados (the C interface is the same since Ceph 16). docs/twochoice-rados.md
+// gives the reasons.
 package librados
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// library are the functions of librados that are used; see its librados.h. Handles are C's pointers, and
-// a negative result is an errno.
+// library holds the librados functions in use; see its librados.h. Handles are C pointers, and a
+// negative result is an errno.
 type library struct {
 	create         func(cluster *uintptr, user string) int32
 	readConf       func(cluster uintptr, path string) int32
@@ -64,7 +64,7 @@ func (l *library) symbols() map[string]any {
 		"rados_list_lockers": &l.lockers, "rados_break_lock": &l.breakLock}
 }
 
-// fileName is what every Ceph since 2013 calls it.
+// fileName is the library's name in every Ceph since 2013.
 const fileName = "librados.so.2"
 
 var load = sync.OnceValues(func() (*library, error) {
@@ -90,7 +90,7 @@ func Load() error {
 	return err
 }
 
-// Error is what librados answered.
+// Error is an error that librados returned.
 type Error struct {
 	What  string
 	Errno syscall.Errno
@@ -106,10 +106,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %v", e.What, e.Errno)
 }
 
-// Unwrap makes it comparable with syscall's and fs's errors.
+// Unwrap returns the errno, for comparison with errors of syscall and fs.
 func (e *Error) Unwrap() error { return e.Errno }
 
-// check makes an error of a result.
+// check converts a result to an error.
 func check(code int32, format string, args ...any) error {
 	if code >= 0 {
 		return nil
@@ -122,7 +122,7 @@ func text(at uintptr) string {
 	if at == 0 {
 		return ""
 	}
-	// The address is C's: no garbage collector moves or frees it.
+	// The address is C memory, which the garbage collector neither moves nor frees.
 	start := *(*unsafe.Pointer)(unsafe.Pointer(&at))
 	n := 0
 	for *(*byte)(unsafe.Add(start, n)) != 0 {
@@ -131,5 +131,5 @@ func text(at uintptr) string {
 	return string(unsafe.Slice((*byte)(start), n))
 }
 
-// pointer is where bytes are; nil when there are none.
+// pointer returns the address of the bytes, or nil if there are none.
 func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }

@@ -8,22 +8,22 @@ import (
 	"syscall"
 )
 
-// An owner has an exclusive lock on this object. Where a process died the lock stays; what it had sent
-// may still be on its way to the OSD, and would change the pool under its successor's feet: an old
-// return to a base, over newer bytes. So the successor first has Ceph refuse whatever comes of the old
-// process's address (a blocklist), and reads the pool only with the map that says so.
+// An owner holds an exclusive lock on this object. A dead process leaves the lock, and its
+// operations may still be in flight to the OSD. They could change the pool under the successor: an
+// old return to a base, over newer bytes. So the successor first makes Ceph refuse the old process's
+// address (a blocklist). It then reads the pool only with the map that holds the blocklist entry.
 const (
 	ownerObject = "owner"
 	lockName    = "hotbed"
-	// fencedFor is how long an old address is refused, in seconds: nothing of a dead process is on its way
-	// for longer.
+	// fencedFor is how long an old address is refused, in seconds; no operation stays in flight
+	// longer.
 	fencedFor = 600
 	tries     = 5
 )
 
-// Own takes the pool for an agent on this machine. A pool that an agent on another machine has is
-// refused, unless takeOver says that it is not to have it any more; one that died on this machine, or that
-// is fenced off, loses it.
+// Own takes the pool for an agent on this machine. It refuses a pool owned by an agent on another
+// machine, unless takeOver is true. An owner that died on this machine or is fenced off loses the
+// pool.
 func (p *Pool) Own(machine string, takeOver bool) error {
 	machine = strings.Map(func(r rune) rune {
 		if r == '/' || r < ' ' {
@@ -67,7 +67,7 @@ func (o owner) machine() string {
 	return machine
 }
 
-// owners are those who have the lock: one, or none any more.
+// owners returns the holders of the lock: one or none.
 func (p *Pool) owners() ([]owner, error) {
 	const size = 4096
 	var exclusive int32
@@ -97,7 +97,7 @@ func (p *Pool) owners() ([]owner, error) {
 	return out, nil
 }
 
-// words are the first n strings of a row of C strings.
+// words returns the first n of consecutive C strings.
 func words(b []byte, n int) []string {
 	var out []string
 	for len(out) < n {
@@ -111,7 +111,7 @@ func words(b []byte, n int) []string {
 	return out
 }
 
-// fence lets nothing of an owner come through any more, and takes its lock away.
+// fence blocks all further operations of an owner and breaks its lock.
 func (p *Pool) fence(o owner) error {
 	what := fmt.Sprintf("the former agent at %s cannot be fenced off the pool %s", o.address, p.name)
 	p.mu.RLock()
@@ -127,7 +127,7 @@ func (p *Pool) fence(o owner) error {
 	}
 	code := p.library.breakLock(p.context, ownerObject, lockName, o.client, o.cookie)
 	if code == -int32(syscall.ENOENT) {
-		return nil // somebody else did
+		return nil // another process broke the lock
 	}
 	return check(code, "%s", what)
 }

@@ -11,30 +11,30 @@ import (
 
 // Config names a pool of a cluster and its user.
 type Config struct {
-	// Conf is Ceph's configuration, such as /etc/ceph/ceph.conf, and Keyring the file with the user's key.
+	// Conf is Ceph's configuration, such as /etc/ceph/ceph.conf; Keyring is the user's key file.
 	Conf, Keyring string
-	// User is the cephx user, without the "client." before it.
+	// User is the cephx user, without the "client." prefix.
 	User, Pool string
-	// Patience is how long monitors may take to answer when connecting.
+	// Patience bounds the wait for monitors when connecting.
 	Patience time.Duration
-	// OSDPatience is how long an operation may take; after it, nobody knows if it was done. 0: for ever.
+	// OSDPatience bounds an operation; if it expires, the outcome is unknown. 0 means no limit.
 	OSDPatience time.Duration
 }
 
-// Pool is a pool of a cluster; radosstore.Pool documents its methods. Unless the cluster's Config says
-// otherwise operations wait as long as their OSD is away: no time-out leaves open whether they were done.
+// Pool is a pool of a cluster; radosstore.Pool documents its methods. Unless Config sets OSDPatience,
+// operations wait for as long as their OSD is away: no time-out leaves their outcome unknown.
 type Pool struct {
 	library          *library
 	cluster, context uintptr
 	name             string
 
-	// mu is held shared by operations: closing waits for them.
+	// mu is read-locked by operations, so that closing waits for them.
 	mu     sync.RWMutex
 	closed bool
 	cookie string
 }
 
-// Open connects to a cluster and opens a pool. Its error is one sentence.
+// Open connects to a cluster and opens a pool. The error is one sentence.
 func Open(c Config) (*Pool, error) {
 	l, err := load()
 	if err != nil {
@@ -48,7 +48,7 @@ func Open(c Config) (*Pool, error) {
 		l.shutdown(p.cluster)
 		return nil, err
 	}
-	// A full pool is an answer, and not a wait without end.
+	// A full pool must return an error instead of an endless wait.
 	l.fullTry(p.context)
 	return p, nil
 }
@@ -74,7 +74,7 @@ func (p *Pool) connect(c Config) error {
 	return check(l.createContext(p.cluster, c.Pool, &p.context), "the pool %s cannot be opened", c.Pool)
 }
 
-// Close gives the pool back and disconnects.
+// Close releases the pool and disconnects.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *Pool) disconnect() {
 
 var errClosed = errors.New("the pool is closed")
 
-// do carries an operation out, unless the pool is closed.
+// do executes an operation unless the pool is closed.
 func (p *Pool) do(what, name string, operation func() int32) (int, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -122,7 +122,7 @@ func (p *Pool) do(what, name string, operation func() int32) (int, error) {
 	return int(code), nil
 }
 
-// WriteFull makes an object of these parts, in one operation.
+// WriteFull replaces an object by these parts in one operation.
 func (p *Pool) WriteFull(name string, parts ...[]byte) error {
 	_, err := p.do("write", name, func() int32 {
 		l := p.library
@@ -152,7 +152,7 @@ func (p *Pool) Write(name string, b []byte, offset uint64) error {
 	return err
 }
 
-// Read reads from an offset on.
+// Read reads from an offset.
 func (p *Pool) Read(name string, b []byte, offset uint64) (int, error) {
 	return p.do("read", name, func() int32 {
 		code := p.library.read(p.context, name, pointer(b), uintptr(len(b)), offset)
@@ -161,13 +161,13 @@ func (p *Pool) Read(name string, b []byte, offset uint64) (int, error) {
 	})
 }
 
-// Truncate cuts an object.
+// Truncate truncates an object.
 func (p *Pool) Truncate(name string, size uint64) error {
 	_, err := p.do("truncate", name, func() int32 { return p.library.truncate(p.context, name, size) })
 	return err
 }
 
-// Size is an object's length.
+// Size returns an object's length.
 func (p *Pool) Size(name string) (uint64, error) {
 	var size uint64
 	var seconds int64
@@ -181,7 +181,7 @@ func (p *Pool) Remove(name string) error {
 	return err
 }
 
-// List names all objects.
+// List returns the names of all objects.
 func (p *Pool) List() ([]string, error) {
 	var out []string
 	_, err := p.do("list", "", func() int32 {
@@ -205,5 +205,5 @@ func (p *Pool) List() ([]string, error) {
 	return out, err
 }
 
-// Path is what an object is called in messages.
+// Path returns an object's name for messages.
 func (p *Pool) Path(name string) string { return p.name + "/" + name }

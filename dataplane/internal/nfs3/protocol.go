@@ -61,10 +61,10 @@ const (
 	FileSync = 2
 )
 
-// Status is what a procedure answers; 0 is success.
+// Status is a procedure's status; 0 is success.
 type Status uint32
 
-// The statuses that are used here.
+// The statuses in use.
 const (
 	OK             Status = 0
 	ErrNoEntry     Status = 2
@@ -84,7 +84,7 @@ const (
 	ErrNotSupp     Status = 10004
 )
 
-// Kind tells the procedures that carry data from all others.
+// Kind separates the procedures that carry data from all others.
 type Kind uint8
 
 // The kinds.
@@ -94,23 +94,23 @@ const (
 	Write
 )
 
-// Operation is what a call asks for, as far as a scheduler has to know.
+// Operation is the part of a call that a scheduler needs.
 type Operation struct {
 	Kind   Kind
 	Handle []byte // a part of the call
 	Offset uint64
 	Count  uint32
-	// Reply is about how long the reply may be, in bytes.
+	// Reply is the approximate maximum length of the reply, in bytes.
 	Reply int
 }
 
 const (
-	smallReply = 1 << 10  // header, attributes before and after, and what else has no data
-	listReply  = 64 << 10 // a list whose arguments cannot be read
+	smallReply = 1 << 10  // header, attributes before and after, and anything else without data
+	listReply  = 64 << 10 // a list with unreadable arguments
 )
 
-// Describe reads the arguments of a call of NFS version 3. What it cannot read, such as arguments
-// that RPCSEC_GSS has encrypted, is an operation of another kind.
+// Describe parses the arguments of an NFS version 3 call. Unreadable arguments, such as those that
+// RPCSEC_GSS encrypted, give an operation of another kind.
 func Describe(c sunrpc.Call) Operation {
 	op := Operation{Reply: smallReply}
 	if c.Program != Program || c.Version != Version {
@@ -141,9 +141,9 @@ func Describe(c sunrpc.Call) Operation {
 	case ProcReaddir, ProcReaddirplus:
 		d.Opaque(MaxHandle)
 		d.Uint64() // cookie
-		d.Uint64() // its verifier
+		d.Uint64() // cookie verifier
 		if c.Procedure == ProcReaddirplus {
-			d.Uint32() // bytes of names, a part of what follows
+			d.Uint32() // bytes of names, included in the next number
 		}
 		if count := d.Uint32(); d.OK() {
 			op.Reply += int(count)

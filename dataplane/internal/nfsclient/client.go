@@ -1,5 +1,5 @@
-// Package nfsclient is a small NFS version 3 client: what the trace replayer needs to find and fill
-// its file, and what the tests of the proxy need. Calls may be made at the same time.
+// Package nfsclient is a small NFS version 3 client, for the trace replayer (to find and fill its
+// file) and for the proxy's tests. Concurrent calls are allowed.
 package nfsclient
 
 import (
@@ -19,7 +19,7 @@ import (
 // Timeout is how long a call waits for its reply.
 const Timeout = 60 * time.Second
 
-// maxReply is the longest reply that is taken.
+// maxReply is the longest accepted reply.
 const maxReply = 4 << 20
 
 // Client is a connection to a server.
@@ -29,7 +29,7 @@ type Client struct {
 	write sync.Mutex
 	mutex sync.Mutex
 	calls map[uint32]chan answer
-	err   error // why the connection is gone
+	err   error // why the connection ended
 }
 
 type answer struct {
@@ -60,7 +60,7 @@ func (e StatusError) Error() string {
 	return fmt.Sprintf("%s: NFS status %d", e.What, e.Status)
 }
 
-// Dial connects, from a local address if that is valid.
+// Dial connects, from the local address if it is valid.
 func Dial(to string, local netip.Addr) (*Client, error) {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	if local.IsValid() {
@@ -73,7 +73,7 @@ func Dial(to string, local netip.Addr) (*Client, error) {
 	return New(conn), nil
 }
 
-// New makes a client of a connection.
+// New returns a client on a connection.
 func New(conn net.Conn) *Client {
 	c := &Client{conn: conn, calls: map[uint32]chan answer{}}
 	c.xid.Store(uint32(time.Now().UnixNano()))
@@ -81,7 +81,7 @@ func New(conn net.Conn) *Client {
 	return c
 }
 
-// Close ends it; calls under way fail.
+// Close closes the connection; calls in progress fail.
 func (c *Client) Close() { _ = c.conn.Close() }
 
 func (c *Client) receive() {
@@ -121,7 +121,7 @@ func (c *Client) receive() {
 	_ = c.conn.Close()
 }
 
-// Call makes a call and waits for its results.
+// Call sends a call and waits for its results.
 func (c *Client) Call(program, version, procedure uint32, arguments func(*sunrpc.Encoder)) (sunrpc.Decoder, error) {
 	xid := c.xid.Add(1)
 	e := sunrpc.AppendCall(nil, xid, program, version, procedure)
@@ -153,7 +153,7 @@ func (c *Client) Call(program, version, procedure uint32, arguments func(*sunrpc
 	}
 }
 
-// nfs makes an NFS call and takes the status off its results.
+// nfs sends an NFS call and removes the status from its results.
 func (c *Client) nfs(what string, procedure uint32, arguments func(*sunrpc.Encoder)) (sunrpc.Decoder, error) {
 	d, err := c.Call(nfs3.Program, nfs3.Version, procedure, arguments)
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *Client) Mount(export string) ([]byte, error) {
 	return handle, nil
 }
 
-// skipAttributes takes a post_op_attr and returns the size in it, or -1.
+// skipAttributes reads a post_op_attr and returns its size, or -1.
 func skipAttributes(d *sunrpc.Decoder) int64 {
 	if d.Uint32() == 0 {
 		return -1
@@ -229,7 +229,7 @@ func (c *Client) Size(handle []byte) (int64, error) {
 	return int64(d.Uint64()), nil
 }
 
-// attributes appends an sattr3 that sets the mode, and the size when it is not negative.
+// attributes appends an sattr3 that sets the mode, and the size unless it is negative.
 func attributes(e *sunrpc.Encoder, mode uint32, size int64) {
 	e.Bool(mode != 0)
 	if mode != 0 {
@@ -245,7 +245,7 @@ func attributes(e *sunrpc.Encoder, mode uint32, size int64) {
 	e.Uint32(0)
 }
 
-// Create makes a file, or finds it, and returns its handle.
+// Create creates or finds a file and returns its handle.
 func (c *Client) Create(folder []byte, name string) ([]byte, error) {
 	d, err := c.nfs("creation of "+name, nfs3.ProcCreate, func(e *sunrpc.Encoder) {
 		e.Opaque(folder)
@@ -275,7 +275,7 @@ func (c *Client) Truncate(handle []byte, size int64) error {
 	return err
 }
 
-// Read reads up to count bytes; fewer at the end of the file.
+// Read reads up to count bytes, fewer at the end of the file.
 func (c *Client) Read(handle []byte, offset int64, count int) ([]byte, error) {
 	d, err := c.nfs("read", nfs3.ProcRead, func(e *sunrpc.Encoder) {
 		e.Opaque(handle)
@@ -317,7 +317,7 @@ func (c *Client) Write(handle []byte, offset int64, data []byte) error {
 	return nil
 }
 
-// Rename gives a file of one folder a name in another.
+// Rename moves a file to another folder and name.
 func (c *Client) Rename(from []byte, oldName string, to []byte, newName string) error {
 	_, err := c.nfs("renaming "+oldName, nfs3.ProcRename, func(e *sunrpc.Encoder) {
 		e.Opaque(from)
@@ -328,7 +328,7 @@ func (c *Client) Rename(from []byte, oldName string, to []byte, newName string) 
 	return err
 }
 
-// Remove takes a file out of a folder.
+// Remove removes a file from a folder.
 func (c *Client) Remove(folder []byte, name string) error {
 	_, err := c.nfs("removal of "+name, nfs3.ProcRemove, func(e *sunrpc.Encoder) {
 		e.Opaque(folder)

@@ -18,29 +18,29 @@ import (
 // CheckBytes is the size of the check's random reads.
 const CheckBytes = 4096
 
-// Tolerance is how far the mean wait may be from Pollaczek-Khinchine.
+// Tolerance is the allowed relative error of the mean wait against Pollaczek-Khinchine.
 const Tolerance = 0.10
 
 // CheckConfig describes a check of a disk against M/G/1.
 type CheckConfig struct {
-	Binary   string        // the queuedisk program, run as a process of its own as it is in use
+	Binary   string        // the queuedisk program, run in its own process as in real use
 	Model    service.Model // the disk
 	Load     float64       // offered load, above 0 and below 1
 	Requests int
 	Seed     uint64
-	Dir      string    // where the temporary folder goes, "" for the system's
+	Dir      string    // parent of the temporary folder, "" for the system's
 	Progress io.Writer // one line that is overwritten; nil for none
 }
 
-// Duration is how long the load lasts on average.
+// Duration returns the load's mean duration.
 func (c CheckConfig) Duration() time.Duration {
 	mean, _ := c.Model.RandomMoments(CheckBytes)
 	return time.Duration(float64(c.Requests) * mean / c.Load * float64(time.Second))
 }
 
-// Check starts a disk on temporary files, offers it Poisson arrivals of random 4 KiB reads at the
-// stated load and compares the mean wait in queue with Pollaczek-Khinchine. Everything it makes is
-// taken away again, also when ctx ends it.
+// Check starts a disk on temporary files and offers it Poisson arrivals of random 4 KiB reads at
+// the given load. It compares the mean wait in queue with Pollaczek-Khinchine. It removes
+// everything it created, also if ctx ends it.
 func Check(ctx context.Context, c CheckConfig) (report Report, err error) {
 	dir, err := os.MkdirTemp(c.Dir, "queuedisk-check-")
 	if err != nil {
@@ -64,7 +64,7 @@ func Check(ctx context.Context, c CheckConfig) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	// The head stands at a random place already, as the model's moments assume.
+	// The head starts at a random place, as the model's moments assume.
 	requests := Poisson(c.Model, c.Load, c.Requests, rng)
 	var before, after Stats
 	if err := Ask(disk.control, `{"op":"stats"}`, &before); err != nil {
@@ -85,7 +85,7 @@ func Check(ctx context.Context, c CheckConfig) (report Report, err error) {
 	return report, nil
 }
 
-// Poisson draws n random reads whose arrivals offer the model the stated load.
+// Poisson draws n random reads with arrivals that offer the model the given load.
 func Poisson(m service.Model, load float64, n int, rng *rand.Rand) []service.Request {
 	mean, _ := m.RandomMoments(CheckBytes)
 	requests := make([]service.Request, n)
@@ -101,7 +101,7 @@ func Poisson(m service.Model, load float64, n int, rng *rand.Rand) []service.Req
 	return requests
 }
 
-// diskProcess is a queue disk run by the check.
+// diskProcess is a queue disk that the check runs.
 type diskProcess struct {
 	cmd            *exec.Cmd
 	mount, control string
@@ -118,7 +118,7 @@ func startDisk(ctx context.Context, c CheckConfig, dir string) (*diskProcess, er
 		"--bandwidth", fmt.Sprint(c.Model.Bandwidth),
 		"--mount", d.mount, "--control", d.control)
 	d.cmd.Stderr = os.Stderr
-	// Ctrl-C is for us: the disk ends when we tell it to. If we are killed, it goes too.
+	// Ctrl-C reaches only us, and we end the disk. If we are killed, the disk ends too.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := d.cmd.Start(); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"hotbed/dataplane/internal/admission"
 )
 
-// request is one line on the control socket. Pointers tell what was given from what was not.
+// request is one line on the control socket. A nil pointer is a field that was not given.
 type request struct {
 	Op            string   `json:"op"`
 	On            *bool    `json:"on,omitempty"`
@@ -24,7 +24,7 @@ type request struct {
 	Error         *bool    `json:"error,omitempty"`
 }
 
-// answer is the line that comes back; stats are there for the stats request only.
+// answer is the line sent back; only the stats request gives stats.
 type answer struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"message,omitempty"`
@@ -74,7 +74,7 @@ func handle(s *Shaper, line []byte) answer {
 	return answer{OK: true}
 }
 
-// fields refuses a request whose fields do not belong to its operation, or that has none of them.
+// fields refuses a request with fields of another operation, or with none of its own.
 func (r request) fields() error {
 	given := map[string]bool{
 		"on": r.On != nil, "positioning_us": r.PositioningUs != nil,
@@ -103,7 +103,7 @@ func (r request) fields() error {
 	return nil
 }
 
-// mostAsking is how many connections the control socket has; a further one replaces the oldest.
+// mostAsking bounds the connections to the control socket; a further one replaces the oldest.
 const mostAsking = 32
 
 // serveControl answers every connection, line by line, until the listener is closed.
@@ -115,7 +115,7 @@ func serveControl(listener net.Listener, s *Shaper) {
 			return
 		}
 		if err != nil {
-			time.Sleep(100 * time.Millisecond) // such as when there are no file descriptors left
+			time.Sleep(100 * time.Millisecond) // for example, no file descriptors are left
 			continue
 		}
 		go func() {
@@ -132,7 +132,7 @@ func serveControl(listener net.Listener, s *Shaper) {
 }
 
 // Ask sends one request line to the control socket at path and decodes the answer into out. An
-// answer that is not ok is an error with its message.
+// answer that is not ok becomes an error with the answer's message.
 func Ask(path, line string, out any) error {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {

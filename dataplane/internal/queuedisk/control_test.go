@@ -47,7 +47,7 @@ func TestControlRequests(t *testing.T) {
 	}
 }
 
-// failing is a listener that has no file descriptors at first.
+// failing is a listener that first fails for lack of file descriptors.
 type failing struct {
 	net.Listener
 	times int
@@ -82,7 +82,7 @@ func TestControlSocket(t *testing.T) {
 	if _, err := unixsocket.Listen(path, "a queue disk"); err == nil || !strings.Contains(err.Error(), "running") {
 		t.Errorf("a socket in use: %v", err)
 	}
-	// Clients that stay without asking keep no other from asking.
+	// Idle clients must not keep others from asking.
 	for range 2 * mostAsking {
 		silent, err := net.Dial("unix", path)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// Report is the outcome of a check. Times are in seconds, shares are fractions.
+// Report is the result of a check. Times are in seconds, shares are fractions.
 type Report struct {
 	PositioningUs float64 `json:"positioning_us"`
 	BandwidthBps  float64 `json:"bandwidth_bytes"`
@@ -24,19 +24,19 @@ type Report struct {
 	ServiceSecond  float64 `json:"service_second_moment_s2"`
 	PredictedWaitS float64 `json:"predicted_wait_s"` // Pollaczek-Khinchine
 
-	// MeasuredWaitS is the plain mean over all requests of response (from the intended arrival) minus
-	// service. Its interval shows how far a sample this long can be from its own mean at this load.
+	// MeasuredWaitS is the mean over all requests of response (from the intended arrival) minus
+	// service. Its interval shows the sampling error of a run this long at this load.
 	MeasuredWaitS  float64    `json:"measured_wait_s"`
 	MeasuredCI95   [2]float64 `json:"measured_ci95_s"`
 	MeasuredError  float64    `json:"measured_relative_error"`
-	ModelledWaitS  float64    `json:"modelled_wait_s"` // the model's waits on the very same arrivals
+	ModelledWaitS  float64    `json:"modelled_wait_s"` // the model's waits on the same arrivals
 	ControlledS    float64    `json:"controlled_wait_s"`
 	ControlledCI95 [2]float64 `json:"controlled_ci95_s"`
-	// RelativeError is that of ControlledS against PredictedWaitS; the verdict is taken on it.
+	// RelativeError is the error of ControlledS against PredictedWaitS; the verdict uses it.
 	RelativeError float64 `json:"relative_error"`
 	Within        bool    `json:"within_tolerance"`
 
-	DiskWaitS       float64 `json:"disk_wait_s"`      // as the disk counts it, arrival to start
+	DiskWaitS       float64 `json:"disk_wait_s"`      // counted by the disk, arrival to start
 	DiskUtilization float64 `json:"disk_utilization"` // busy share over the load, its edges included
 	IdleOverheadS   float64 `json:"idle_overhead_s"`  // response - service with no queue
 	LateMeanS       float64 `json:"generator_late_mean_s"`
@@ -49,8 +49,8 @@ const (
 	t95     = 2.093 // Student's t, 19 degrees of freedom, two-sided 95 %
 )
 
-// batchMeans returns the mean of x and its 95 % interval from the means of consecutive batches,
-// which, unlike neighbouring waits, are nearly independent.
+// batchMeans returns the mean of x and its 95 % interval. The interval uses means of consecutive
+// batches, which are nearly independent, unlike neighbouring waits.
 func batchMeans(x []float64) (mean float64, ci [2]float64) {
 	means := make([]float64, batches)
 	for b := range means {
@@ -70,11 +70,11 @@ func batchMeans(x []float64) (mean float64, ci [2]float64) {
 	return mean, [2]float64{mean - half, mean + half}
 }
 
-// estimate compares the waits with Pollaczek-Khinchine. At 80 % load the mean of some ten thousand
-// waits is still several percent from its expectation, whatever the disk does, because few long
-// busy periods dominate it. The model's waits on the same arrivals share that luck and their
-// expectation is known, so they serve as a control variate: controlled = measured - (modelled -
-// predicted). The plain mean is reported beside it.
+// estimate compares the waits with Pollaczek-Khinchine. At 80 % load, few long busy periods
+// dominate the mean of ten thousand waits, so it is several percent from its expectation on any
+// disk. The model's waits on the same arrivals share this error and have a known expectation. So
+// they are a control variate: controlled = measured - (modelled - predicted). The report also gives
+// the plain mean.
 func estimate(c CheckConfig, requests []service.Request, responses []time.Duration) Report {
 	mean, second := c.Model.RandomMoments(CheckBytes)
 	r := Report{
@@ -103,7 +103,7 @@ func estimate(c CheckConfig, requests []service.Request, responses []time.Durati
 	return r
 }
 
-// String is the report for people.
+// String returns the report as text for people.
 func (r Report) String() string {
 	var b strings.Builder
 	ms := func(s float64) string { return fmt.Sprintf("%.3f ms", s*1e3) }

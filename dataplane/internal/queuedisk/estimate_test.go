@@ -16,7 +16,7 @@ func checkConfig() CheckConfig {
 	}
 }
 
-// modelResponses is what a perfect disk would show, plus a constant delay.
+// modelResponses returns the responses of a perfect disk plus a constant delay.
 func modelResponses(c CheckConfig, requests []service.Request,
 	extra time.Duration) []time.Duration {
 	s := service.NewServer(c.Model, 0)
@@ -40,7 +40,7 @@ func TestAPerfectDiskHasNoError(t *testing.T) {
 	}
 }
 
-// Four disks with a quarter of the requests each find by their mean what one with all of them does.
+// TestADiskOfAnotherSpeedIsFoundByFourShortChecks: their mean detects what one long check does.
 func TestADiskOfAnotherSpeedIsFoundByFourShortChecks(t *testing.T) {
 	for _, factor := range []float64{0.96, 1, 1.04} {
 		apart := 0.0
@@ -68,7 +68,7 @@ func TestADiskOfAnotherSpeedIsFound(t *testing.T) {
 			t.Errorf("%s: relative error %g passes", name, r.RelativeError)
 		}
 	}
-	// A disk that serves all at once, as a token bucket does below its limit.
+	// A disk that serves all requests at once, as a token bucket does below its limit.
 	if r := estimate(c, requests, make([]time.Duration, len(requests))); r.Within {
 		t.Errorf("no queue at all: relative error %g passes", r.RelativeError)
 	}

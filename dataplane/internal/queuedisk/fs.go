@@ -15,27 +15,27 @@ import (
 const (
 	// FileName is the disk's name in the mount.
 	FileName = "disk"
-	// maxRequest is the largest read or write the kernel passes on in one piece, in bytes.
+	// maxRequest is the largest read or write that the kernel sends in one piece, in bytes.
 	maxRequest = 1 << 20
-	// maxBackground is how many asynchronous requests the kernel keeps in flight; the loop device's
-	// queue (nr_requests) must be what limits them.
+	// maxBackground is the maximum of asynchronous requests in flight from the kernel. The loop
+	// device's queue (nr_requests) must be the tighter limit.
 	maxBackground = 256
-	// spliceFrom is the size from which a read is passed to the kernel as a file range: below it,
+	// spliceFrom is the size from which a read is passed to the kernel as a file range. Below it,
 	// copying takes fewer system calls than splicing and costs less.
 	spliceFrom = 32 << 10
-	// attributes of a disk never change while it is mounted.
+	// attrTimeout is long because a disk's attributes never change while it is mounted.
 	attrTimeout = time.Hour
 )
 
 // spliceTo is the largest read that fits a pipe together with its header.
 var spliceTo = splice.MaxPipeSize() - 2*syscall.Getpagesize()
 
-// file is the disk: a fixed-size file that behaves as a block device does.
+// file is the disk: a fixed-size file that behaves like a block device.
 type file struct {
 	fs.Inode
 	disk    *layers.Disk
 	shaper  *Shaper
-	durable bool // pass fsync through to the host
+	durable bool // pass fsync on to the host
 }
 
 var (
@@ -77,8 +77,8 @@ func (f *file) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Err
 	return nil, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES, fs.OK
 }
 
-// Read queues for the disk first and uses the wait to bring the data into the host's memory, so
-// that the host's own disk adds nothing unless it is slower than the model.
+// Read first queues for the disk and uses the wait to load the data into the host's memory. So the
+// host's own disk adds no time unless it is slower than the model.
 func (f *file) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (
 	fuse.ReadResult, syscall.Errno) {
 	if off < 0 || off >= f.disk.Size() {
@@ -94,7 +94,7 @@ func (f *file) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 		if _, one := f.disk.Extent(off, len(dest)); one {
 			f.disk.Prefetch(off, len(dest))
 			ticket.Wait()
-			// Looked up again: a write may have moved blocks to the top meanwhile.
+			// Looked up again: a write may have moved blocks to the top layer meanwhile.
 			if from, one := f.disk.Extent(off, len(dest)); one {
 				return fuse.ReadResultFd(from.Fd(), off, len(dest)), fs.OK
 			}
@@ -109,7 +109,7 @@ func (f *file) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 	return fuse.ReadResultVector([][]byte{dest}), fs.OK
 }
 
-// Write queues for the disk first and writes while it waits; the answer comes when both are done.
+// Write first queues for the disk and writes during the wait; it answers once both are done.
 func (f *file) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64) (
 	uint32, syscall.Errno) {
 	if off < 0 || off > f.disk.Size() || int64(len(data)) > f.disk.Size()-off {
@@ -128,8 +128,8 @@ func (f *file) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64)
 	return uint32(n), fs.OK
 }
 
-// Fsync has nothing to do by default: a write is answered when the modelled disk has it, and the
-// layer's page cache outlives this process. ENOSYS lets the kernel skip the call from then on.
+// Fsync does nothing by default. A write is answered once the modelled disk has it, and the layer's
+// page cache outlives this process. ENOSYS makes the kernel skip further calls.
 func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	if !f.durable {
 		return syscall.ENOSYS
@@ -139,12 +139,12 @@ func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 
 func (f *file) Flush(context.Context, fs.FileHandle) syscall.Errno { return syscall.ENOSYS }
 
-// Allocate tells the kernel once that there is no discard: a block that was written stays data.
+// Allocate reports to the kernel that discard is not supported: written blocks stay data.
 func (f *file) Allocate(context.Context, fs.FileHandle, uint64, uint64, uint32) syscall.Errno {
 	return syscall.ENOSYS
 }
 
-// root is the mount's folder with the one file in it.
+// root is the mount's folder, which holds the one file.
 type root struct {
 	fs.Inode
 	file *file
@@ -167,7 +167,7 @@ func (r *root) OnAdd(ctx context.Context) {
 	r.AddChild(FileName, child, true)
 }
 
-// mount serves the file in dir. source is what the mount table shows.
+// mount serves the file in dir; source is the name in the mount table.
 func mount(dir, source string, f *file) (*fuse.Server, error) {
 	timeout := attrTimeout
 	return fs.Mount(dir, &root{file: f}, &fs.Options{
@@ -180,8 +180,8 @@ func mount(dir, source string, f *file) (*fuse.Server, error) {
 			MaxBackground:       maxBackground,
 			CongestionThreshold: maxBackground,
 			DisableXAttrs:       true,
-			// Without it the kernel passes on an asynchronous request (the loop device's are) only
-			// when the one before it has been answered: the disk would never see a queue, and would
+			// Without this, the kernel sends an asynchronous request (as from the loop device) only
+			// after the answer to the previous one. The disk would then never see a queue and would
 			// idle between requests.
 			ExtraCapabilities: fuse.CAP_ASYNC_DIO,
 		},

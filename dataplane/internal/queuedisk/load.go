@@ -14,8 +14,8 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// checkWorkers bounds the reads in flight. At the loads of a check a queue this long is not seen,
-// and if it were, the wait for a worker would count: responses are timed from the intended start.
+// checkWorkers bounds the reads in flight. The loads of a check do not reach such a queue. If they
+// did, the wait for a worker would count: responses are timed from the intended start.
 const checkWorkers = 192
 
 // aligned returns n bytes at an address that direct I/O accepts.
@@ -37,8 +37,8 @@ func readOnce(f *os.File, buffer []byte, r service.Request) error {
 	return nil
 }
 
-// idleOverhead reads one request after the other and returns the mean of response - service in
-// seconds: what FUSE, timer and scheduler add to a request that meets no queue.
+// idleOverhead reads one request after another and returns the mean of response - service (s). The
+// mean is the delay that FUSE, timer and scheduler add to a request without a queue.
 func idleOverhead(f *os.File, m service.Model, rng *rand.Rand, n int) (float64, error) {
 	buffer := aligned(CheckBytes)
 	var head int64
@@ -55,8 +55,8 @@ func idleOverhead(f *os.File, m service.Model, rng *rand.Rand, n int) (float64, 
 	return sum.Seconds() / float64(n), nil
 }
 
-// openLoop issues the requests at their times whatever the disk does, and returns each one's
-// response time counted from its intended arrival, and how late the issuing was in the mean (s).
+// openLoop issues the requests at their times, independent of the disk. It returns each response
+// time, counted from the intended arrival, and the mean lateness of issuing (s).
 func openLoop(ctx context.Context, f *os.File, requests []service.Request, progress io.Writer) (
 	responses []time.Duration, late float64, err error) {
 	c, err := newClock()

@@ -18,27 +18,27 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// Config is what a queue disk is started with. Errors about it are whole sentences.
+// Config describes a queue disk to start. Errors about it are whole sentences.
 type Config struct {
-	Layers  []string      // files, bottom to top; the top is created when missing
-	Model   service.Model // Size 0: that of the lowest layer
+	Layers  []string      // files, bottom to top; a missing top is created
+	Model   service.Model // Size 0: the size of the lowest layer
 	Mount   string        // an empty folder
 	Control string        // path of the control socket, "" for none
-	PIDFile string        // written when the disk can be used, "" for none
+	PIDFile string        // written once the disk is usable, "" for none
 	Durable bool          // fsync reaches the host's disk
 }
 
-// ErrBusy says that the disk was still in use when it was told to end.
+// ErrBusy means that the disk was still in use at its end.
 var ErrBusy = errors.New("the disk was still in use when it ended " +
 	"(detach its loop device first); it was detached and its remaining requests fail")
 
-// Serve runs the disk until ctx is done or somebody unmounts it, and takes everything away again.
+// Serve runs the disk until ctx is done or the disk is unmounted, and then cleans up.
 func Serve(ctx context.Context, c Config) error {
 	if err := checkMountPoint(c.Mount); err != nil {
 		return err
 	}
 	if c.PIDFile != "" {
-		_ = os.Remove(c.PIDFile) // one left by a killed disk must not announce this one
+		_ = os.Remove(c.PIDFile) // a killed disk's PID file must not announce this disk
 	}
 	disk, err := layers.Open(c.Layers, c.Model.Size)
 	if err != nil {
@@ -53,7 +53,7 @@ func Serve(ctx context.Context, c Config) error {
 	defer shaper.Close()
 	becomeFlusher()
 	shaper.SetRealtime(BecomeRealtime())
-	debug.SetGCPercent(400) // requests leave little garbage beside pooled buffers
+	debug.SetGCPercent(400) // requests leave little garbage besides pooled buffers
 
 	top, err := filepath.Abs(c.Layers[len(c.Layers)-1])
 	if err != nil {
@@ -74,7 +74,7 @@ func announce(ctx context.Context, c Config, shaper *Shaper, server *fuse.Server
 		if err != nil {
 			return err
 		}
-		defer func() { _ = listener.Close() }() // removes the socket file too
+		defer func() { _ = listener.Close() }() // also removes the socket file
 		go serveControl(listener, shaper)
 	}
 	if c.PIDFile != "" {
@@ -96,8 +96,8 @@ func announce(ctx context.Context, c Config, shaper *Shaper, server *fuse.Server
 	return nil
 }
 
-// unmount lets waiting requests end, then unmounts. A disk in use gets two seconds to be let go;
-// then it is detached, and what still uses it sees errors once this process is gone.
+// unmount lets waiting requests end, then unmounts. A disk in use has two seconds to become free.
+// After that it is detached, and its users see errors once this process has ended.
 func unmount(server *fuse.Server, shaper *Shaper, dir string) error {
 	shaper.SetShaping(false)
 	gone := make(chan struct{})
@@ -117,8 +117,8 @@ func unmount(server *fuse.Server, shaper *Shaper, dir string) error {
 			return ErrBusy
 		}
 	}
-	// The last answers go out. A mount namespace made meanwhile may still hold a copy of the mount; it
-	// dies with this process.
+	// The last answers go out. A mount namespace created meanwhile may hold a copy of the mount,
+	// which ends with this process.
 	select {
 	case <-gone:
 	case <-time.After(500 * time.Millisecond):

@@ -1,5 +1,5 @@
-// Package queuedisk serves a disk that queues: one file in a FUSE mount whose requests are served
-// one at a time by the model of package service on the wall clock.
+// Package queuedisk serves a disk with a queue: one file in a FUSE mount. The model of package
+// service serves its requests one at a time on the wall clock.
 package queuedisk
 
 import (
@@ -25,11 +25,11 @@ type Stats struct {
 	BusyS      float64 `json:"busy_s"` // time spent serving so far
 	WaitS      float64 `json:"wait_s"` // sum over requests of start - arrival
 	MeanWaitS  float64 `json:"mean_wait_s"`
-	Queue      int     `json:"queue"` // requests accepted and not finished, the served one too
+	Queue      int     `json:"queue"` // accepted, unfinished requests, including the one in service
 	UptimeS    float64 `json:"uptime_s"`
 
-	// How late the alarm completes requests. It delays answers only: the next request starts at the
-	// model's end of the one before it, so lateness does not add up.
+	// Overshoot is the alarm's lateness when it completes requests. It delays answers only: the
+	// next request starts at the model's end of the previous one, so lateness does not add up.
 	OvershootMeanS float64 `json:"overshoot_mean_s"`
 	OvershootMaxS  float64 `json:"overshoot_max_s"`
 
@@ -48,19 +48,19 @@ type pending struct {
 	done chan struct{}
 }
 
-// Shaper admits requests to a service.Server on the wall clock and tells each when it has ended.
+// Shaper admits requests to a service.Server on the wall clock and signals each request's end.
 type Shaper struct {
 	clock *clock
 
 	mu     sync.Mutex
 	server *service.Server
-	queue  []pending // in order of end; first come, first served makes it the order of arrival
+	queue  []pending // in order of end, which is the order of arrival: first come, first served
 	on     bool      // false: requests end at once
 	fail   bool      // true: requests end with an error, after their service
-	stats  Stats     // the counters; the rest is filled in by Stats
+	stats  Stats     // the counters; Stats fills in the rest
 
-	overshoot time.Duration // sum over alarms-ended requests
-	ended     int64         // how many those are
+	overshoot time.Duration // sum over requests that an alarm ended
+	ended     int64         // number of these requests
 }
 
 // NewShaper starts a shaper for a model; Close stops it.
@@ -81,7 +81,7 @@ func NewShaper(m service.Model) (*Shaper, error) {
 // Ticket is an admitted request.
 type Ticket struct {
 	done chan struct{} // nil: already over
-	// Fail says that the request must end with an I/O error and touch no data.
+	// Fail means that the request must end with an I/O error and must not touch data.
 	Fail bool
 }
 
@@ -127,10 +127,10 @@ func (s *Shaper) count(write bool, n int64) {
 	}
 }
 
-// arm sets the alarm. It can only fail on a closed clock, when finish lets everybody go.
+// arm sets the alarm. It can fail only on a closed clock, when finish releases all requests.
 func (s *Shaper) arm(at time.Duration) { _ = s.clock.set(at) }
 
-// finish ends requests as their time comes, for as long as the clock lives.
+// finish ends requests at their times until the clock is closed.
 func (s *Shaper) finish() {
 	for s.clock.wait() == nil {
 		s.mu.Lock()
@@ -164,7 +164,7 @@ func (s *Shaper) release() {
 }
 
 // SetShaping switches the service times on or off. Off, waiting requests end at once and new ones
-// take no longer than the host: for filling a disk, never for measuring.
+// take only the host's time. Off is for filling a disk, never for measuring.
 func (s *Shaper) SetShaping(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +174,8 @@ func (s *Shaper) SetShaping(on bool) {
 	}
 }
 
-// SetModel changes the model's mean positioning time and bandwidth for requests yet to come; a nil
-// keeps what is set.
+// SetModel changes the model's mean positioning time and bandwidth for future requests; nil keeps
+// the current value.
 func (s *Shaper) SetModel(positioning *time.Duration, bandwidth *float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *Shaper) SetModel(positioning *time.Duration, bandwidth *float64) error 
 	return nil
 }
 
-// SetFault multiplies service times by slow and makes requests fail; a nil keeps what is set.
+// SetFault multiplies service times by slow and makes requests fail; nil keeps the current value.
 func (s *Shaper) SetFault(slow *float64, fail *bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,14 +209,14 @@ func (s *Shaper) SetFault(slow *float64, fail *bool) error {
 	return nil
 }
 
-// SetRealtime records for Stats whether the process runs with real-time priority.
+// SetRealtime records for Stats if the process runs with real-time priority.
 func (s *Shaper) SetRealtime(realtime bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Realtime = realtime
 }
 
-// Stats returns the counters as of now.
+// Stats returns the current counters.
 func (s *Shaper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +237,7 @@ func (s *Shaper) Stats() Stats {
 	return out
 }
 
-// Close stops the shaping for good and lets every waiting request end.
+// Close stops the shaping for good and ends every waiting request.
 func (s *Shaper) Close() {
 	s.SetShaping(false)
 	s.clock.close()

@@ -39,7 +39,7 @@ func TestRequestsQueueAndNeverEndEarly(t *testing.T) {
 		<-ended
 	}
 	got := s.Stats()
-	// Waits are 0, 10, ... 90 ms less the microseconds between the arrivals.
+	// Waits are 0, 10, ... 90 ms minus the microseconds between the arrivals.
 	if got.Queue != 0 || got.Bytes != n*10_000 || got.WaitS < 0.2 || got.WaitS > 0.4501 {
 		t.Errorf("at the end: %+v", got)
 	}
@@ -129,7 +129,7 @@ func TestTheAlarmIsPreciseEnough(t *testing.T) {
 		sum += late
 	}
 	t.Logf("alarm late by %v in the mean", sum/n)
-	if sum/n > 20*time.Millisecond { // a busy machine; only a broken alarm is later
+	if sum/n > 20*time.Millisecond { // allows a busy machine; only a broken alarm is later
 		t.Errorf("alarm late by %v in the mean", sum/n)
 	}
 }

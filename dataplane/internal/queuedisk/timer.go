@@ -9,9 +9,9 @@ import (
 )
 
 // clock is a monotonic clock with one alarm. The alarm is a timerfd in the runtime's poller: it
-// fires some 50 us late here, where time.Sleep, which rounds to the poller's whole milliseconds, is
-// late by 570 us in the mean. One alarm is enough for a disk: a first-come-first-served queue ends
-// its requests in the order it accepted them.
+// fires about 50 us late here. time.Sleep, which rounds to the poller's whole milliseconds, has a
+// mean lateness of 570 us. One alarm suffices for a disk: a first-come-first-served queue ends its
+// requests in the order it accepted them.
 type clock struct {
 	epoch time.Time
 	fd    int
@@ -26,10 +26,10 @@ func newClock() (*clock, error) {
 	return &clock{epoch: time.Now(), fd: fd, file: os.NewFile(uintptr(fd), "timerfd")}, nil
 }
 
-// now is the time since the clock was made.
+// now returns the time since the clock was made.
 func (c *clock) now() time.Duration { return time.Since(c.epoch) }
 
-// set arms the alarm for time `at`, in place of any earlier setting.
+// set arms the alarm for time `at`, replacing any earlier setting.
 func (c *clock) set(at time.Duration) error {
 	left := max(at-c.now(), 1) // zero would disarm it
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(left))}
@@ -43,7 +43,7 @@ func (c *clock) wait() error {
 	return err
 }
 
-// sleepUntil waits for time `at` on a clock that nobody else uses.
+// sleepUntil waits for time `at` on a clock with no other user.
 func (c *clock) sleepUntil(at time.Duration) error {
 	if at <= c.now() {
 		return nil

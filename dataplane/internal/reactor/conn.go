@@ -10,42 +10,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a TCP connection of a loop. What cannot be sent at once is kept and sent when it can; its
-// owner bounds how much that is.
+// Conn is a TCP connection of a loop. It buffers bytes that cannot be sent at once and sends them
+// later; its owner bounds the buffer.
 type Conn struct {
 	loop   *Loop
 	fd     int
 	out    []byte // to be sent, from sent on
 	sent   int
 	taken  uint64 // bytes that the socket took
-	events uint32 // what is waited for
+	events uint32 // the events waited for
 	failed error
 	closed bool
 }
 
-// direct is from how many bytes on a message is not copied in front of others.
+// direct is the size from which a message is not copied in front of others.
 const direct = 16 << 10
 
-// atOnce is how much is sent in one turn. To send a megabyte takes the kernel milliseconds, in which
-// a loop with one thread would look after nothing else, its alarm included. On a loopback 128 KiB took
-// 15 us of the thread (99th percentile 60), 256 KiB 30 and 1 MiB 135: so much is no longer than other
-// things that a turn does, and the turns of a megabyte are eight. Not measured against other sizes on
-// a testbed.
+// atOnce is the most that is sent in one turn. Sending a megabyte takes the kernel milliseconds,
+// during which a single-threaded loop serves nothing else, including its alarm. On a loopback 128
+// KiB took 15 us of the thread (99th percentile 60), 256 KiB 30 and 1 MiB 135. So 128 KiB takes no
+// longer than other steps of a turn, and a megabyte takes eight turns. Not compared with other
+// sizes on a testbed.
 const atOnce = 128 << 10
 
-// A connection that has nothing to send has no buffer: it leaves it to the loop's next one that needs
-// some. The loop keeps mostSpare, of mostIdle bytes at most: a message of 1 MiB, the largest that NFS
-// clients ask for, does not grow one anew each time. Twice that, because append grows a buffer by more
-// than what is asked for (up to double) and the message has a header.
+// A connection with nothing to send has no buffer: it leaves its buffer to the loop's next
+// connection that needs one. The loop keeps mostSpare buffers of at most mostIdle bytes, so that a
+// 1 MiB message (the most that NFS clients ask for) does not grow a new buffer each time. mostIdle
+// is twice that, because append can double a buffer and a message has a header.
 const (
 	mostIdle  = 2 << 20
 	mostSpare = 8
 )
 
-// NewConn takes over a connected or connecting socket; h is called as the loop says.
+// NewConn takes over a connected or connecting socket; the loop calls h on the given events.
 func NewConn(l *Loop, fd int, events uint32, h Handler) (*Conn, error) {
 	err := errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-		// Who is gone without a word is noticed after a minute or two.
+		// A silently lost peer is noticed after a minute or two.
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60),
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15),
@@ -57,8 +57,8 @@ func NewConn(l *Loop, fd int, events uint32, h Handler) (*Conn, error) {
 	return c, l.Add(fd, events, h)
 }
 
-// Dial begins to connect; the connection is there, or has failed, when it becomes writable (see
-// Connected). A local address binds it.
+// Dial begins to connect, from the local address if it is valid. When the connection becomes
+// writable, it is established or has failed (see Connected).
 func Dial(l *Loop, to netip.AddrPort, local netip.Addr, h Handler) (*Conn, error) {
 	family := unix.AF_INET
 	if to.Addr().Is6() {
@@ -92,7 +92,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// Connected says whether a dialled connection that became writable is there, or why not.
+// Connected returns nil if a dialled, now writable connection is established, else the error.
 func (c *Conn) Connected() error {
 	code, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && code != 0 {
@@ -101,8 +101,7 @@ func (c *Conn) Connected() error {
 	return err
 }
 
-// Wait changes whether it is told that there is something to read. Whether it can send is its own
-// business.
+// Wait enables or disables waiting for readable bytes. The Conn itself manages waiting to write.
 func (c *Conn) Wait(readable bool) {
 	events := c.events &^ Readable
 	if readable {
@@ -118,7 +117,7 @@ func (c *Conn) wait(events uint32) {
 	}
 }
 
-// Read reads what is there: 0 bytes when there is nothing, io.EOF at the end.
+// Read reads available bytes: 0 if there are none, io.EOF at the end.
 func (c *Conn) Read(into []byte) (int, error) {
 	if c.closed {
 		return 0, io.EOF
@@ -139,7 +138,7 @@ func (c *Conn) Read(into []byte) (int, error) {
 	}
 }
 
-// Queue keeps a copy of bytes to be sent by the next Flush, all but what is large: that goes at once.
+// Queue copies bytes for the next Flush, but sends large ones at once.
 func (c *Conn) Queue(bytes []byte) {
 	if len(bytes) >= direct {
 		c.Send(bytes)
@@ -148,7 +147,7 @@ func (c *Conn) Queue(bytes []byte) {
 	c.keep(bytes)
 }
 
-// Keep keeps a copy of bytes, of any size, to be sent by the next Flush.
+// Keep copies bytes, of any size, for the next Flush.
 func (c *Conn) Keep(bytes []byte) {
 	if c.failed == nil && !c.closed {
 		c.keep(bytes)
@@ -162,7 +161,7 @@ func (c *Conn) keep(bytes []byte) {
 	c.out = append(c.out, bytes...)
 }
 
-// Send sends bytes now, after what is queued, and keeps a copy of what cannot be sent.
+// Send sends bytes now, after queued bytes, and keeps a copy of what cannot be sent.
 func (c *Conn) Send(bytes []byte) {
 	if c.Pending() > 0 {
 		c.Flush()
@@ -177,8 +176,8 @@ func (c *Conn) Send(bytes []byte) {
 	}
 }
 
-// Flush sends what is queued, as far as that is possible without waiting and in one turn. It is also
-// what to call when the connection becomes writable.
+// Flush sends queued bytes, as far as possible without waiting and in one turn. The owner also
+// calls it when the connection becomes writable.
 func (c *Conn) Flush() {
 	if c.closed || c.failed != nil {
 		return
@@ -198,7 +197,7 @@ func (c *Conn) Flush() {
 	}
 }
 
-// write sends what the socket takes of the first bytes.
+// write sends as many of the first bytes as the socket takes.
 func (c *Conn) write(bytes []byte) (sent int) {
 	bytes = bytes[:min(len(bytes), atOnce)]
 	for sent < len(bytes) && !c.closed {
@@ -218,7 +217,7 @@ func (c *Conn) write(bytes []byte) (sent int) {
 	return sent
 }
 
-// drop forgets the data that were queued to be sent.
+// drop discards the queued data.
 func (c *Conn) drop() {
 	if cap(c.out) > 0 && cap(c.out) <= mostIdle && len(c.loop.spare) < mostSpare {
 		c.loop.spare = append(c.loop.spare, c.out[:0])
@@ -226,16 +225,16 @@ func (c *Conn) drop() {
 	c.out, c.sent = nil, 0
 }
 
-// Pending is how many bytes wait to be sent.
+// Pending returns the number of bytes that wait to be sent.
 func (c *Conn) Pending() int { return len(c.out) - c.sent }
 
-// Taken is how many bytes the socket has taken in all.
+// Taken returns the total number of bytes that the socket has taken.
 func (c *Conn) Taken() uint64 { return c.taken }
 
-// Failed is why nothing can be sent any more.
+// Failed returns the error after which nothing can be sent.
 func (c *Conn) Failed() error { return c.failed }
 
-// Close closes it, at once. What was not sent is lost.
+// Close closes the connection at once; unsent bytes are lost.
 func (c *Conn) Close() {
 	if !c.closed {
 		c.closed = true
@@ -244,13 +243,13 @@ func (c *Conn) Close() {
 	}
 }
 
-// Listener accepts connections and gives them to Accept.
+// Listener accepts connections and passes them to Accept.
 type Listener struct {
 	loop   *Loop
 	fd     int
 	paused bool
 	Accept func(fd int, from netip.AddrPort)
-	// Address is where it listens, with the port that it got when it asked for any.
+	// Address is the listening address, with the actual port if port 0 was requested.
 	Address netip.AddrPort
 }
 
@@ -294,10 +293,10 @@ func address(s unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// acceptedAtOnce is how many connections are accepted in one turn.
+// acceptedAtOnce is the maximum of connections accepted in one turn.
 const acceptedAtOnce = 16
 
-// Ready accepts those that wait. Without file descriptors left it pauses until Resume.
+// Ready accepts waiting connections. If no file descriptors are left, it pauses until Resume.
 func (s *Listener) Ready(uint32) {
 	for range acceptedAtOnce {
 		fd, from, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -315,7 +314,7 @@ func (s *Listener) Ready(uint32) {
 	}
 }
 
-// Resume goes on after a pause; call it now and then.
+// Resume ends a pause; call it periodically.
 func (s *Listener) Resume() {
 	if s.paused {
 		s.paused = false

@@ -1,8 +1,8 @@
-// Package reactor runs one thread that waits for many sockets and an alarm. What it calls may touch
-// everything else that the thread owns without locks; nothing in it may block.
+// Package reactor runs one thread that waits for many sockets and an alarm. Callbacks may touch
+// everything else that the thread owns without locks; they must not block.
 //
-// One thread rather than a goroutine for each connection: a message then costs one wake-up, not a
-// hand-over between goroutines for every step, and on the path of each I/O that is what counts.
+// One thread replaces a goroutine per connection: a message then costs one wake-up instead of a
+// hand-over between goroutines for every step. This cost dominates on the path of each I/O.
 package reactor
 
 import (
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events that a handler can wait for; errors and hang-ups are always told.
+// Events that a handler can wait for; errors and hang-ups are always reported.
 const (
 	Readable = unix.EPOLLIN
 	Writable = unix.EPOLLOUT
@@ -27,14 +27,14 @@ const (
 // Forever is a time that never comes.
 const Forever = time.Duration(math.MaxInt64)
 
-// Handler is called when something that it waits for has come.
+// Handler is called when an event that it waits for has occurred.
 type Handler interface{ Ready(events uint32) }
 
-// Loop is the thread's. Only Do and Stop may be called from others.
+// Loop belongs to its thread. Other threads may call only Do and Stop.
 type Loop struct {
-	// After is called when all that came together has been handled, before the next wait.
+	// After is called after all simultaneous events have been handled, before the next wait.
 	After func()
-	// Alarm is called when the time set by WakeAt has come.
+	// Alarm is called at the time set by WakeAt.
 	Alarm func()
 	// Tick is called about every second.
 	Tick func()
@@ -44,8 +44,8 @@ type Loop struct {
 	timer    int
 	wake     int
 	handlers []entry  // by file descriptor
-	spare    [][]byte // buffers that no connection has
-	closing  []int    // closed at the end of a round, so that their numbers are not used again in it
+	spare    [][]byte // buffers without a connection
+	closing  []int    // closed at the end of a round, so that their numbers are not reused in it
 	wakeAt   time.Duration
 	stopped  bool
 
@@ -56,7 +56,7 @@ type Loop struct {
 
 type entry struct {
 	handler Handler
-	use     int32 // counts uses of the number, so that an old event is told from a new one
+	use     int32 // counts uses of the number, to separate old events from new ones
 }
 
 // New returns a loop that does not run yet.
@@ -81,10 +81,10 @@ type handlerFunc func(uint32)
 
 func (f handlerFunc) Ready(events uint32) { f(events) }
 
-// Now is the time since the loop was made.
+// Now returns the time since the loop was made.
 func (l *Loop) Now() time.Duration { return time.Since(l.epoch) }
 
-// Add waits for events of a file descriptor, which must not block.
+// Add waits for events of a file descriptor, which must be non-blocking.
 func (l *Loop) Add(fd int, events uint32, h Handler) error {
 	for fd >= len(l.handlers) {
 		l.handlers = append(l.handlers, make([]entry, len(l.handlers)+64)...)
@@ -95,7 +95,7 @@ func (l *Loop) Add(fd int, events uint32, h Handler) error {
 		&unix.EpollEvent{Events: events, Fd: int32(fd), Pad: l.handlers[fd].use}))
 }
 
-// Wait changes what is waited for.
+// Wait changes the events waited for.
 func (l *Loop) Wait(fd int, events uint32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.poll, unix.EPOLL_CTL_MOD, fd,
 		&unix.EpollEvent{Events: events, Fd: int32(fd), Pad: l.handlers[fd].use}))
@@ -108,7 +108,7 @@ func (l *Loop) Close(fd int) {
 	l.closing = append(l.closing, fd)
 }
 
-// WakeAt sets the alarm to a time, in place of the one before; Forever is none.
+// WakeAt sets the alarm, replacing the previous time; Forever disables it.
 func (l *Loop) WakeAt(at time.Duration) {
 	if at == l.wakeAt {
 		return
@@ -124,7 +124,7 @@ func (l *Loop) WakeAt(at time.Duration) {
 func (l *Loop) rang(uint32) {
 	var count [8]byte
 	if n, _ := unix.Read(l.timer, count[:]); n != 8 {
-		return // it was set anew meanwhile
+		return // the alarm was set again meanwhile
 	}
 	l.wakeAt = Forever
 	if l.Alarm != nil {
@@ -132,8 +132,8 @@ func (l *Loop) rang(uint32) {
 	}
 }
 
-// Do has the thread call f. It does not wait. After End nothing is called: the number of the
-// descriptor that wakes the thread may be another file's by then.
+// Do makes the thread call f, without waiting. After End it calls nothing: another file may then
+// have the number of the wake-up descriptor.
 func (l *Loop) Do(f func()) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -156,10 +156,10 @@ func (l *Loop) called(uint32) {
 	}
 }
 
-// Stop ends Run after the present round.
+// Stop ends Run after the current round.
 func (l *Loop) Stop() { l.Do(func() { l.stopped = true }) }
 
-// Run serves until Stop is called. It takes a thread for itself.
+// Run serves until Stop is called. It occupies a thread.
 func (l *Loop) Run() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -194,12 +194,12 @@ func (l *Loop) Run() error {
 	return nil
 }
 
-// turn is how long a thread asks to run at a time, in nanoseconds: the least that there is.
+// turn is the time slice that a thread requests, in nanoseconds: the kernel's minimum.
 const turn = 100_000
 
-// shortTurns asks the scheduler for short turns. The thread mostly waits, and one that asks for little
-// is let run soon after it was woken though others are busy (Linux 6.12 and later; earlier ones take
-// no notice, and none of them is needed).
+// shortTurns asks the scheduler for short time slices. The thread mostly waits; with a short slice
+// it runs soon after waking even if others are busy (Linux 6.12 and later). Earlier kernels ignore
+// the request; the loop works without it.
 func shortTurns() {
 	if attributes, err := unix.SchedGetAttr(0, 0); err == nil && attributes.Policy == unix.SCHED_NORMAL {
 		attributes.Runtime = turn
@@ -207,7 +207,7 @@ func shortTurns() {
 	}
 }
 
-// End closes what is the loop's own, after Run.
+// End closes the loop's own descriptors, after Run.
 func (l *Loop) End() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

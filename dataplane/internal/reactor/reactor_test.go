@@ -28,14 +28,14 @@ func looped(t *testing.T) *Loop {
 	return l
 }
 
-// within has the loop's thread call f and waits for it.
+// within makes the loop's thread call f and waits for it.
 func within(l *Loop, f func()) {
 	done := make(chan struct{})
 	l.Do(func() { f(); close(done) })
 	<-done
 }
 
-// echo sends back what comes.
+// echo sends back the bytes it receives.
 type echo struct{ conn *Conn }
 
 func (e *echo) Ready(events uint32) {
@@ -77,7 +77,7 @@ func TestWhatCannotBeSentAtOnceIsSentLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	sent := make([]byte, 20<<20) // more than sockets hold: it must be kept until it is read
+	sent := make([]byte, 20<<20) // more than sockets hold, so it must be buffered
 	for i := range sent {
 		sent[i] = byte(i / 251)
 	}

@@ -9,9 +9,9 @@ import (
 	"hotbed/dataplane/internal/exercise"
 )
 
-// Check uses files whose names begin with the target's as `connections` clients at once, each of them
-// so many times, and compares every byte that it reads; the error says what differs first. It stops
-// between rounds of 20 steps when ctx ends.
+// Check uses files with the target's name as a prefix, as `connections` parallel clients of `steps`
+// steps each. It compares every byte that it reads; the error gives the first difference. When ctx
+// ends, it stops after the current round of 20 steps.
 func (t Target) Check(ctx context.Context, connections, steps int, seed uint64) error {
 	failed := make(chan error, connections)
 	var clients sync.WaitGroup

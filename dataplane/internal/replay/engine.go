@@ -12,7 +12,7 @@ import (
 	"hotbed/dataplane/internal/traces"
 )
 
-// request is one that was issued.
+// request is an issued request.
 type request struct {
 	Request
 	due    time.Duration
@@ -31,7 +31,7 @@ type connection struct {
 	conn   *reactor.Conn
 	reader sunrpc.Reader
 	ready  bool
-	// backlog are requests that wait for the connection.
+	// backlog holds requests that wait for the connection.
 	backlog []*request
 }
 
@@ -41,7 +41,7 @@ type engine struct {
 	trace       Trace
 	feed        *traces.Feed
 	issued      int64
-	ended       bool // nothing more is to be issued
+	ended       bool // no more requests are issued
 	turn        int  // of the connections
 	conns       []*connection
 	pieces      map[uint32]piece
@@ -49,15 +49,15 @@ type engine struct {
 	random      *rand.Rand
 	data        []byte
 	start       time.Duration // on the loop's clock
-	end         time.Duration // no arrivals from here on
-	deadline    time.Duration // no replies are waited for from here on
+	end         time.Duration // arrivals end here
+	deadline    time.Duration // waiting for replies ends here
 	half        time.Duration
 	last        time.Duration // end of the last request
-	active      time.Duration // when something was issued or answered last
+	active      time.Duration // time of the last issue or reply
 	outstanding int
 	backlog     int
 	began       bool
-	over        bool // what has no reply has been counted: later ones are too late
+	over        bool // unanswered requests have been counted: later replies are ignored
 	err         error
 
 	whole, second tally
@@ -66,7 +66,7 @@ type engine struct {
 	result        Result
 }
 
-// Run replays a trace. On an error the result is what there was until then.
+// Run replays a trace. On an error, the result covers the time until the error.
 func Run(ctx context.Context, o Options, trace Trace) (Result, error) {
 	loop, err := reactor.New()
 	if err != nil {
@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options, trace Trace) (Result, error) {
 		whole: newTally(), second: newTally(), line: newTimeline(), lag: newTimes(),
 		deadline: reactor.Forever}
 	defer e.feed.Close()
-	e.feed.Peek() // the first requests are there before the clock starts
+	e.feed.Peek() // the first requests are read before the clock starts
 	e.result.Errors = map[string]int64{}
 	e.data = make([]byte, o.Transfer+3)
 	for i := range e.data {
@@ -107,7 +107,7 @@ func Run(ctx context.Context, o Options, trace Trace) (Result, error) {
 	return e.tell(), e.err
 }
 
-// begin sets the clock once all connections are there.
+// begin sets the clock once all connections are established.
 func (e *engine) begin() {
 	for _, c := range e.conns {
 		if !c.ready {
@@ -143,7 +143,7 @@ func (e *engine) begin() {
 	e.alarm()
 }
 
-// Ready is called when replies have come, or more can be sent.
+// Ready is called when replies have arrived or more can be sent.
 func (c *connection) Ready(events uint32) {
 	e := c.engine
 	if !c.ready {
@@ -196,7 +196,7 @@ func (e *engine) complete(r *request) {
 	}
 }
 
-// count takes a request into the result; of one without an answer the time that it has waited.
+// count adds a request to the result; latency is the waiting time if it has no reply.
 func (e *engine) count(r *request, latency time.Duration, answered bool) {
 	missed := e.SLO > 0 && (latency > e.SLO || !answered)
 	e.whole.add(r, latency, missed, answered)
@@ -210,7 +210,7 @@ func (e *engine) count(r *request, latency time.Duration, answered bool) {
 	e.line.add(r.due-e.start, latency, missed)
 }
 
-// settle sends what was queued in this round and ends when all is done.
+// settle sends what was queued in this round and stops the loop when all is done.
 func (e *engine) settle() {
 	if e.over {
 		return
@@ -236,7 +236,7 @@ func (e *engine) settle() {
 	}
 }
 
-// abandon counts what has no answer with the time that it has waited, and ends.
+// abandon counts unanswered requests with their waiting times and stops the loop.
 func (e *engine) abandon() {
 	waiting := map[*request]bool{}
 	for _, p := range e.pieces {
@@ -255,7 +255,7 @@ func (e *engine) abandon() {
 	e.loop.Stop()
 }
 
-// tick shows how far it is, and gives up on replies that do not come.
+// tick shows progress and gives up on replies that do not arrive.
 func (e *engine) tick() {
 	now := e.loop.Now()
 	if !e.began {

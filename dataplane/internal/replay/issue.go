@@ -7,7 +7,7 @@ import (
 	"hotbed/dataplane/internal/sunrpc"
 )
 
-// align is what offsets that the trace does not tell are multiples of.
+// align is the alignment of offsets that the trace does not give.
 const align = 4096
 
 // mostPending is how many bytes may wait for a connection; further requests wait as requests.
@@ -20,7 +20,7 @@ func (e *engine) scaled(at time.Duration) time.Duration {
 	return time.Duration(float64(at) / e.Speed)
 }
 
-// alarm issues what is due, and ends the waiting for replies.
+// alarm issues due requests and ends the waiting for replies.
 func (e *engine) alarm() {
 	switch {
 	case e.ended:
@@ -35,7 +35,7 @@ func (e *engine) alarm() {
 	}
 }
 
-// issueDue issues the requests of an open loop whose time has come.
+// issueDue issues the due requests of an open loop.
 func (e *engine) issueDue() {
 	for {
 		next, more := e.feed.Peek()
@@ -54,7 +54,7 @@ func (e *engine) issueDue() {
 	}
 }
 
-// finish says that nothing more is to be issued.
+// finish ends the issuing of requests.
 func (e *engine) finish() {
 	if e.ended {
 		return
@@ -69,7 +69,7 @@ func (e *engine) finish() {
 	}
 }
 
-// issueNext issues the next request of the trace and says whether there was one.
+// issueNext issues the next request of the trace and returns true if there was one.
 func (e *engine) issueNext(due time.Duration) bool {
 	next, more := e.feed.Peek()
 	if !more || due >= e.end {
@@ -109,7 +109,7 @@ func (r *request) place(e *engine) {
 	}
 }
 
-// send hands all pieces of a request to the connection.
+// send passes all pieces of a request to the connection.
 func (c *connection) send(r *request) {
 	e := c.engine
 	var header [256]byte

@@ -18,7 +18,7 @@ import (
 type Target struct {
 	Server netip.AddrPort // NFS
 	Mount  netip.AddrPort // the mount protocol
-	Local  netip.Addr     // the address to come from, if valid
+	Local  netip.Addr     // the source address, if valid
 	Export string
 	File   string // in the export's root
 }
@@ -54,8 +54,8 @@ const (
 	prepareWriters = 8
 )
 
-// Prepare makes the file at least so long, and fills what it writes with bytes that do not repeat,
-// so that every read of it is one of the device. A file that is long enough is left as it is.
+// Prepare extends the file to at least the size, with bytes that do not repeat, so that every read
+// reaches the device. A file that is long enough stays unchanged.
 func (t Target) Prepare(ctx context.Context, size int64, seed uint64, progress func(done int64)) error {
 	c, root, err := t.open()
 	if err != nil {
@@ -120,7 +120,7 @@ func (t Target) Prepare(ctx context.Context, size int64, seed uint64, progress f
 	}
 }
 
-// fill writes pseudo-random bytes that go by a seed and a place.
+// fill writes pseudo-random bytes determined by a seed and a place.
 func fill(block []byte, seed, place uint64) {
 	random := rand.NewPCG(seed, place)
 	for len(block) >= 8 {

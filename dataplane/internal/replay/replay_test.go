@@ -16,7 +16,7 @@ import (
 
 const ms = time.Millisecond
 
-// prepared is a server with a file of 1 MiB, and options to replay on it.
+// prepared returns options to replay on a server with a file of 1 MiB.
 func prepared(t *testing.T, server *memnfs.Server) Options {
 	t.Helper()
 	server.FS = memnfs.NewFS()
@@ -49,7 +49,7 @@ func run(t *testing.T, o Options, trace []Request) Result {
 	return r
 }
 
-// spread is a trace of so many requests, one every 200 microseconds, every third a write.
+// spread is a trace of n requests, one every 200 microseconds, every third a write.
 func spread(n int) []Request {
 	var trace []Request
 	for i := range n {
@@ -59,7 +59,7 @@ func spread(n int) []Request {
 	return trace
 }
 
-// isRead tells the replayer's reads from what preparing the file takes.
+// isRead separates the replayer's reads from the calls that prepare the file.
 func isRead(c sunrpc.Call) bool {
 	return c.Program == nfs3.Program && c.Procedure == nfs3.ProcRead
 }
@@ -98,7 +98,7 @@ func TestArrivalsNeverWaitAndLatencyCountsFromTheTracesTime(t *testing.T) {
 	var mutex sync.Mutex
 	seen := 0
 	server := &memnfs.Server{}
-	// Nothing is answered before every request has come.
+	// No reply before every request has arrived.
 	server.Hold = func(c sunrpc.Call) <-chan struct{} {
 		if !isRead(c) {
 			return nil
@@ -117,7 +117,7 @@ func TestArrivalsNeverWaitAndLatencyCountsFromTheTracesTime(t *testing.T) {
 	}
 	o.SLO = 1
 	o.Log = func(at, latency time.Duration, _ bool, _ int64) {
-		// The last one is not sent before its time, 99 ms after the first.
+		// The last request is due, and sent, no earlier than 99 ms after the first.
 		if at+latency < (count-1)*ms {
 			t.Errorf("the request of %v took %v", at, latency)
 		}
@@ -151,7 +151,7 @@ func TestClosedLoopKeepsSoManyInFlight(t *testing.T) {
 	o.Closed = 4
 	trace := spread(100)
 	for i := range trace {
-		trace[i].At *= 1e6 // the trace's times do not count
+		trace[i].At *= 1e6 // the trace's times are ignored
 	}
 	r := run(t, o, trace)
 	if r.Mode != "closed" || r.Whole.Requests != 100 || r.MaxOutstanding != 4 || r.SecondHalf.Requests != 50 ||

@@ -7,7 +7,7 @@ import (
 	"hotbed/dataplane/internal/sunrpc"
 )
 
-// reply takes the reply to a piece.
+// reply handles the reply to a piece.
 func (e *engine) reply(record []byte) {
 	if e.over {
 		return
@@ -34,7 +34,7 @@ func (e *engine) reply(record []byte) {
 	}
 }
 
-// readCount takes the count out of the results of a READ or WRITE.
+// readCount reads the count from the results of a READ or WRITE.
 func readCount(read bool, d *sunrpc.Decoder) uint32 {
 	if !read && d.Uint32() == 1 { // attributes before
 		d.Fixed(24)

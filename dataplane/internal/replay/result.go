@@ -6,7 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// longest is the longest time that a histogram holds; what is longer counts as that.
+// longest is the longest time that a histogram holds; longer times count as longest.
 const longest = int64(time.Hour)
 
 // times is an HDR histogram of nanoseconds with three digits.
@@ -16,8 +16,8 @@ func newTimes() times { return times{hdrhistogram.New(1, longest, 3)} }
 
 func (t times) add(d time.Duration) { _ = t.RecordValue(min(max(int64(d), 1), longest)) }
 
-// Latencies tells a histogram: seconds, and buckets as [from, below, count] in nanoseconds, as rows of
-// latency.parquet.
+// Latencies describes a histogram: times in seconds, and buckets as [from, below, count] in
+// nanoseconds, as rows of latency.parquet.
 type Latencies struct {
 	Count   int64      `json:"count"`
 	Mean    float64    `json:"mean"`
@@ -48,48 +48,48 @@ func (t times) tell(buckets bool) Latencies {
 	return l
 }
 
-// Part is what became of the requests of the whole trace, or of a part of it.
+// Part is the result of all the trace's requests, or of a part of them.
 type Part struct {
 	Requests int64 `json:"requests"`
-	// Misses are the requests that took longer than the SLO, counted one by one; null without one.
+	// Misses are the requests that took longer than the SLO, counted exactly; null without an SLO.
 	Misses *int64 `json:"slo_misses"`
-	// Bytes are those of the requests that were answered.
+	// Bytes are the bytes of the answered requests.
 	Bytes  int64     `json:"bytes"`
 	All    Latencies `json:"latency"`
 	Reads  Latencies `json:"reads"`
 	Writes Latencies `json:"writes"`
-	// Unanswered are those that had no reply when waiting for replies ended. They missed the SLO, and
-	// are among the others with the time that they had waited: they took longer.
+	// Unanswered are the requests without a reply at the end of waiting. They missed the SLO. The
+	// other counts include them with their waiting time, a lower bound of their latency.
 	Unanswered Latencies `json:"unanswered"`
 }
 
-// Result is what a replay printed. Times are in seconds.
+// Result is a replay's output. Times are in seconds.
 type Result struct {
 	Schema int    `json:"schema"`
 	Mode   string `json:"mode"` // open or closed
-	// Whole is all requests; SecondHalf those that arrived in the second half of the trace's time, in
-	// a closed loop those that were done in it.
+	// Whole is all requests. SecondHalf is the requests that arrived (closed loop: completed) in
+	// the second half of the trace's time.
 	Whole      Part `json:"whole"`
 	SecondHalf Part `json:"second_half"`
-	// Timeline tells when requests arrived and missed the SLO (figure 1).
+	// Timeline shows when requests arrived and missed the SLO (figure 1).
 	Timeline Timeline `json:"timeline"`
-	// SendLag is from when a request was due until it was issued: the replayer's own lateness.
-	// Above 1 ms at p99 the run is spoiled. A request that was issued and waits for the connection
-	// to take it is not late: its wait is a part of its latency.
+	// SendLag is from a request's due time to its issue: the replayer's own lateness. A run with a
+	// p99 above 1 ms is spoiled. An issued request that waits for the connection is not late: that
+	// wait is part of its latency.
 	SendLag Latencies `json:"send_lag"`
 	Spoiled bool      `json:"spoiled"`
-	// MaxBacklog is how many requests waited for the connection at most.
+	// MaxBacklog is the maximum number of requests that waited for the connection.
 	MaxBacklog int `json:"max_backlog"`
-	// MaxOutstanding is how many requests were issued and not complete at most.
+	// MaxOutstanding is the maximum number of requests issued and not complete.
 	MaxOutstanding int              `json:"max_outstanding"`
 	Bytes          int64            `json:"bytes"`
-	Elapsed        float64          `json:"elapsed"` // from the first request's time to the last's end
+	Elapsed        float64          `json:"elapsed"` // first request's time to the last one's end
 	Errors         map[string]int64 `json:"errors"`
 	Trace          TraceReport      `json:"trace"`
 	Started        float64          `json:"started"` // Unix time of the first request's time
 }
 
-// worstLag is the lag at p99 above which a run is spoiled.
+// worstLag is the p99 lag above which a run is spoiled, in seconds.
 const worstLag = 1e-3
 
 // tally counts a part.

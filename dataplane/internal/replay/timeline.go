@@ -7,20 +7,20 @@ const (
 	mostBins = 1 << 12
 )
 
-// Bin is what arrived in a stretch of time.
+// Bin counts the requests that arrived in an interval.
 type Bin struct {
 	Requests int64   `json:"requests"`
 	Misses   int64   `json:"slo_misses"`
 	Max      float64 `json:"max"` // latency, s
 }
 
-// Timeline is stretches of equal length from the first request's time on, by times of arrival.
+// Timeline is a series of equal intervals from the first request's time, by time of arrival.
 type Timeline struct {
 	Seconds float64 `json:"bin_s"`
 	Bins    []Bin   `json:"bins"`
 }
 
-// timeline has bins of a second, wider ones where a run is so long that there were too many.
+// timeline has bins of a second, or wider ones if a long run would give too many bins.
 type timeline struct {
 	width time.Duration
 	bins  []Bin
@@ -43,7 +43,7 @@ func (t *timeline) add(at, latency time.Duration, missed bool) {
 	b.Max = max(b.Max, latency.Seconds())
 }
 
-// widen makes one bin of two.
+// widen merges pairs of bins.
 func (t *timeline) widen() {
 	t.width *= 2
 	wide := make([]Bin, (len(t.bins)+1)/2)

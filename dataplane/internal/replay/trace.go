@@ -1,5 +1,5 @@
-// Package replay sends the requests of a trace to an NFS server at the trace's own times, or one
-// after the other, and tells how long they took (section 5.1 of PriorityMeister).
+// Package replay sends the requests of a trace to an NFS server, at the trace's times or one after
+// another, and reports their latencies (section 5.1 of PriorityMeister).
 package replay
 
 import "hotbed/dataplane/internal/traces"
@@ -7,15 +7,15 @@ import "hotbed/dataplane/internal/traces"
 type (
 	// Request is a request of a trace.
 	Request = traces.Request
-	// Trace is where requests come from.
+	// Trace is the source of requests.
 	Trace = traces.Trace
-	// TraceReport tells what of a trace's file was no request.
+	// TraceReport describes the malformed rows of a trace's file.
 	TraceReport = traces.Report
 )
 
 const unknownOffset = traces.UnknownOffset
 
-// Listed is a trace of requests that are in order.
+// Listed returns a trace of ordered requests.
 func Listed(requests []Request) Trace { return traces.Listed(requests) }
 
 // OpenTrace is traces.Open.

@@ -15,14 +15,13 @@ import (
 	"hotbed/dataplane/sim/ceph"
 )
 
-// Protocol is the version of the messages; a driver of another one is refused.
+// Protocol is the version of the messages; a driver of another version is refused.
 const Protocol = 1
 
-// Sources is the digest of the sources that the program was built from (testbed/closure.py),
-// set when it is linked.
+// Sources is the digest of the program's sources (testbed/closure.py), set by the linker.
 var Sources string
 
-// request is any of the driver's messages; which fields count depends on Op.
+// request is any message of the driver; Op determines which fields count.
 type request struct {
 	Op string `json:"op"`
 
@@ -46,7 +45,7 @@ type request struct {
 	For float64 `json:"for_s"`
 
 	PGs  bool `json:"pgs"`  // observe
-	Full bool `json:"full"` // everything, not what changed
+	Full bool `json:"full"` // everything, not only changes
 
 	Actions []ceph.Action `json:"actions"` // act
 
@@ -60,9 +59,9 @@ type cephServer struct {
 	cluster *ceph.Cluster
 	config  ceph.Config
 
-	osds    []ceph.OSDView // as last told
+	osds    []ceph.OSDView // as last reported
 	pgs     []pgTold
-	toldPGs bool // all of them, once
+	toldPGs bool // all PGs were reported once
 }
 
 type pgTold struct {
@@ -73,7 +72,7 @@ type pgTold struct {
 }
 
 // ServeCeph answers requests about a modelled Ceph until the driver closes its end. busy is true
-// while an answer is being computed.
+// while it computes an answer.
 func ServeCeph(input io.Reader, output io.Writer, busy *atomic.Bool) error {
 	in, out := bufio.NewReaderSize(input, 1<<16), bufio.NewWriterSize(output, 1<<16)
 	s := &cephServer{}
@@ -215,7 +214,7 @@ func (s *cephServer) advance(req *request, r *reply) error {
 	return nil
 }
 
-// observe tells every node's cumulative signals, and what changed in the map since it was last told.
+// observe reports every node's cumulative signals, and changes of the map since the last report.
 func (s *cephServer) observe(req *request, r *reply) {
 	c := s.cluster
 	n := c.OSDs()

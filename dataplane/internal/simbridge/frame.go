@@ -1,8 +1,8 @@
 // Package simbridge serves a simulation to a program that drives it over a pipe.
 //
 // A message is a frame: the length of its header (4 bytes, little endian), the header in JSON, and
-// the blocks of numbers that the header announces under "blocks" as {name, type, count}, little
-// endian, one after the other: f64, i64, i32 or u8. The driver's messages are a header alone.
+// blocks of numbers. The header announces the blocks under "blocks" as {name, type, count}. Blocks
+// are consecutive, little endian f64, i64, i32 or u8. The driver's messages have no blocks.
 package simbridge
 
 import (
@@ -25,7 +25,7 @@ type block struct {
 	data  []byte
 }
 
-// reply is what a request is answered with.
+// reply is the answer to a request.
 type reply struct {
 	OK      bool    `json:"ok"`
 	Message string  `json:"message,omitempty"`
@@ -61,7 +61,7 @@ func (r *reply) bytes(name string, values []byte) {
 	r.Blocks = append(r.Blocks, block{name, "u8", len(values), values})
 }
 
-// readFrame reads a request's header; io.EOF when the driver is gone.
+// readFrame reads a request's header; it returns io.EOF if the driver has gone.
 func readFrame(in *bufio.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(in, size[:]); err != nil {

@@ -2,8 +2,8 @@ package simbridge
 
 import "errors"
 
-// activity tells the operations that PGs and OSDs have served since the start, and which PGs are not
-// where the map wants them.
+// activity reports the operations that PGs and OSDs have served since the start, and which PGs are
+// not clean.
 func (s *cephServer) activity(r *reply) {
 	c := s.cluster
 	groups, _ := c.PGs()
@@ -27,7 +27,7 @@ func (s *cephServer) activity(r *reply) {
 	r.ints("unclean", unclean)
 }
 
-// openLoop tells what open-loop writes came to: six numbers a second, three a request.
+// openLoop reports the results of open-loop writes: six numbers per second, three per request.
 func (s *cephServer) openLoop(r *reply) error {
 	seconds, requests, there := s.cluster.Open()
 	if !there {

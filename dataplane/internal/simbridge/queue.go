@@ -12,7 +12,7 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// maxCustomers and maxRepeat bound what ServeQueue is asked for.
+// maxCustomers and maxRepeat bound a request to ServeQueue.
 const (
 	maxCustomers = 50_000_000
 	maxRepeat    = 1000
@@ -26,20 +26,18 @@ type queueRequest struct {
 	Repeat int `json:"repeat"`
 }
 
-// queueResult is what ServeQueue answers. Processor time is that of the simulations alone, of all
-// threads.
+// queueResult is ServeQueue's answer. CPU time covers only the simulations, on all threads.
 type queueResult struct {
 	WaitNS int64   `json:"wait_ns"` // sum over customers of the wait in queue
 	EndNS  int64   `json:"end_ns"`  // when the last customer left
 	Events uint64  `json:"events"`  // in one simulation
-	CPUS   float64 `json:"cpu_s"`   // processor time of one simulation, mean over the repeats
-	WallS  float64 `json:"wall_s"`  // the same of the clock on the wall
+	CPUS   float64 `json:"cpu_s"`   // CPU time of one simulation, mean over the repeats
+	WallS  float64 `json:"wall_s"`  // wall-clock time, likewise
 }
 
-// ServeQueue simulates one first-come-first-served queue of given customers: it reads a line of
-// JSON, then the customers' interarrival times and then their service times, int64 nanoseconds in
-// little endian, and writes a line of JSON. Another simulator that is given the same customers must
-// report the same waits.
+// ServeQueue simulates one first-come-first-served queue of given customers. It reads a line of
+// JSON, then all interarrival times and then all service times (int64 nanoseconds, little endian).
+// It writes a line of JSON. Another simulator must report the same waits for the same customers.
 func ServeQueue(in io.Reader, out io.Writer) error {
 	var request queueRequest
 	reader := bufio.NewReader(in)
@@ -81,14 +79,14 @@ func ServeQueue(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// queue is the source of the customers and where they go.
+// queue is the customers' source and destination.
 type queue struct {
 	gaps, services []time.Duration
 	station        *sim.Station
 	next           int
 }
 
-// What an event of a queue is.
+// The kinds of events of a queue.
 const (
 	arrival = iota
 	departure
@@ -119,7 +117,7 @@ func readTimes(in io.Reader, n int) ([]time.Duration, error) {
 	return times, nil
 }
 
-// processorTime is what this process has used of all processors.
+// processorTime returns the CPU time of this process on all CPUs.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

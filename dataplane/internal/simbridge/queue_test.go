@@ -22,7 +22,7 @@ func ask(header string, times ...int64) (queueResult, error) {
 }
 
 func TestAQueueOfGivenCustomers(t *testing.T) {
-	// They come at 10, 15 and 30 and are served for 8, 20 and 5.
+	// Customers arrive at 10, 15 and 30 and take 8, 20 and 5.
 	for servers, want := range map[string]queueResult{
 		"1": {WaitNS: 0 + 3 + 8, EndNS: 43, Events: 6},
 		"2": {WaitNS: 0, EndNS: 35, Events: 6},

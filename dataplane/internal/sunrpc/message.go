@@ -29,19 +29,19 @@ const (
 	SystemError          = 5
 )
 
-// Call is the header of a call, and its arguments: a part of the record it was read from.
+// Call is a call's header and arguments, which are part of the record that was read.
 type Call struct {
 	XID, Program, Version, Procedure uint32
-	// Flavor is the credential's: with AuthGSS arguments may be encrypted.
+	// Flavor is the credential's flavor: with AuthGSS, arguments may be encrypted.
 	Flavor    uint32
 	Arguments []byte
 }
 
-// ErrNotACall says that a record is a message of another type.
+// ErrNotACall means that a record is a message of another type.
 var ErrNotACall = errors.New("the record is not a call")
 
-// ParseCall reads a record (without its marks). A record that is too short, or whose credential is
-// malformed, is an error.
+// ParseCall parses a record (without its marks). A record that is too short or has a malformed
+// credential is an error.
 func ParseCall(record []byte) (Call, error) {
 	d := NewDecoder(record)
 	var c Call
@@ -68,15 +68,15 @@ func ParseCall(record []byte) (Call, error) {
 	return c, nil
 }
 
-// AppendCall appends a record mark with no length yet and a call's header with AUTH_UNIX as root.
-// When the arguments are there, SealRecord completes it.
+// AppendCall appends a record mark without a length, and a call's header with AUTH_UNIX as root.
+// SealRecord sets the length once the arguments are appended.
 func AppendCall(to []byte, xid, program, version, procedure uint32) Encoder {
 	e := Encoder{append(to, 0, 0, 0, 0)}
 	for _, v := range []uint32{xid, MessageCall, Version, program, version, procedure} {
 		e.Uint32(v)
 	}
 	e.Uint32(AuthUnix)
-	e.Uint32(28) // bytes of what follows
+	e.Uint32(28) // length of the credential that follows
 	e.Uint32(0)
 	e.String("hotbed")
 	e.Uint32(0)
@@ -87,13 +87,13 @@ func AppendCall(to []byte, xid, program, version, procedure uint32) Encoder {
 	return e
 }
 
-// SealRecord writes the mark of a record of one fragment that begins at `start` and whose last
+// SealRecord writes the mark of a record of one fragment that begins at `start`. The record's last
 // `more` bytes are sent from elsewhere.
 func SealRecord(record []byte, start, more int) {
 	binary.BigEndian.PutUint32(record[start:], lastFragment|uint32(len(record)-start-4+more))
 }
 
-// AppendReply appends a record mark with no length yet and the header of an accepted reply.
+// AppendReply appends a record mark without a length and the header of an accepted reply.
 func AppendReply(to []byte, xid, state uint32) Encoder {
 	e := Encoder{append(to, 0, 0, 0, 0)}
 	for _, v := range []uint32{xid, MessageReply, 0, AuthNone, 0, state} {
@@ -102,7 +102,7 @@ func AppendReply(to []byte, xid, state uint32) Encoder {
 	return e
 }
 
-// ParseReply reads a reply and returns its results; a denied or unsuccessful call is an error.
+// ParseReply parses a reply and returns its results; a denied or unsuccessful call is an error.
 func ParseReply(record []byte) (xid uint32, results Decoder, err error) {
 	d := NewDecoder(record)
 	xid = d.Uint32()

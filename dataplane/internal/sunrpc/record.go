@@ -8,27 +8,26 @@ import (
 const (
 	lastFragment = 1 << 31
 	markBytes    = 4
-	// manyFragments is how many a record may have: those of one byte each would be a way to make a
-	// reader work.
+	// manyFragments bounds a record's fragments: fragments of one byte would burden the reader.
 	manyFragments = 1024
 )
 
-// Reader cuts a stream into records. Bytes are read into Space and told with Filled; Next gives the
-// records that are whole.
+// Reader splits a stream into records. The caller reads bytes into Space and reports them with
+// Filled; Next returns complete records.
 type Reader struct {
-	// Most is how long a record may be, in bytes without marks.
+	// Most is the maximum length of a record, in bytes without marks.
 	Most int
 
 	buffer     []byte
-	start, end int    // what of the buffer is filled and not taken
+	start, end int    // filled, unread range of the buffer
 	whole      []byte // the earlier fragments of the record at the start, with room for a mark
 	fragments  int
 }
 
 const firstSpace = 64 << 10
 
-// Space is where the next bytes go; it is never empty. It grows with what has come, not with what a
-// mark announces, and not beyond what the record at the start needs.
+// Space returns the buffer for the next bytes, never empty. It grows with the bytes received, not
+// with the length in a mark, and not beyond the need of the record at the start.
 func (r *Reader) Space() []byte {
 	have := r.end - r.start
 	if have == 0 {
@@ -49,24 +48,24 @@ func (r *Reader) Space() []byte {
 	return r.buffer[r.end:]
 }
 
-// fragment is how long the fragment at the start is, with its mark, which is there.
+// fragment returns the length of the fragment at the start, including its complete mark.
 func (r *Reader) fragment() int {
 	return markBytes + int(binary.BigEndian.Uint32(r.buffer[r.start:])&^lastFragment)
 }
 
-// Need returns about how much memory, beyond what every reader has, the record at the start takes until
-// it is whole, 0 if none.
+// Need returns about how much additional memory the record at the start needs until it is complete,
+// or 0.
 func (r *Reader) Need() int {
 	switch {
 	case r.fragments > 0, r.end-r.start >= markBytes && r.buffer[r.start]>>7 == 0:
-		return 3 * r.Most // the fragments, with room to grow, and the last one
+		return 3 * r.Most // the fragments, with room to grow, and the last fragment
 	case r.end-r.start >= markBytes && r.fragment() > firstSpace:
 		return r.fragment() + firstSpace
 	}
 	return 0
 }
 
-// Shrink gives up memory that only long records need, if nothing is buffered.
+// Shrink frees memory that only long records need, if nothing is buffered.
 func (r *Reader) Shrink() {
 	if r.Buffered() > 0 {
 		return
@@ -77,10 +76,10 @@ func (r *Reader) Shrink() {
 	}
 }
 
-// Filled says that n bytes have been read into Space.
+// Filled reports that n bytes have been read into Space.
 func (r *Reader) Filled(n int) { r.end += n }
 
-// Buffered is how many bytes wait for the rest of their record.
+// Buffered returns the number of bytes that wait for the rest of their record.
 func (r *Reader) Buffered() int {
 	if r.fragments == 0 {
 		return r.end - r.start
@@ -88,9 +87,9 @@ func (r *Reader) Buffered() int {
 	return r.end - r.start + len(r.whole)
 }
 
-// Next gives the next record in two forms: with a mark, as one fragment, and without. Both are valid
-// until the next call of Next, Space or Shrink. Nil when no record is whole. A record that is too long is an
-// error, and then the stream is of no further use.
+// Next returns the next record in two forms: with a mark, as one fragment, and without. Both are
+// valid until the next call of Next, Space or Shrink, and nil if no record is complete. A record
+// that is too long is an error; the stream is then unusable.
 func (r *Reader) Next() (marked, record []byte, err error) {
 	for r.end-r.start >= markBytes {
 		mark := binary.BigEndian.Uint32(r.buffer[r.start:])
@@ -126,12 +125,12 @@ func (r *Reader) Next() (marked, record []byte, err error) {
 	return nil, nil, nil
 }
 
-// Follower follows a stream of replies that is passed on as it is, and tells where records end. It
-// keeps nothing of them but their xid.
+// Follower finds the ends of records in a stream of replies that is forwarded unchanged. It keeps
+// only their xid.
 type Follower struct {
 	mark      [markBytes]byte
-	marked    int // bytes of the mark that are there
-	left      int // bytes of the fragment to come
+	marked    int // bytes of the mark received so far
+	left      int // bytes of the fragment still to come
 	last      bool
 	xid       uint32
 	xidBytes  int
@@ -139,8 +138,8 @@ type Follower struct {
 	Malformed bool // a record ended before its xid
 }
 
-// Follow takes the next bytes of the stream and calls ended with the xid of each record whose last
-// byte is among them.
+// Follow processes the next bytes of the stream. It calls ended with the xid of each record that
+// ends in them.
 func (f *Follower) Follow(bytes []byte, ended func(xid uint32)) {
 	for len(bytes) > 0 {
 		if f.marked < markBytes {
@@ -178,10 +177,10 @@ func (f *Follower) Follow(bytes []byte, ended func(xid uint32)) {
 	}
 }
 
-// BetweenRecords says whether all that was followed so far were whole records.
+// BetweenRecords returns true if all bytes followed so far form whole records.
 func (f *Follower) BetweenRecords() bool { return !f.inRecord && f.marked == 0 }
 
-// Fragments cuts a record into fragments of at most `most` bytes, with their marks.
+// Fragments splits a record into fragments of at most `most` bytes, with their marks.
 func Fragments(record []byte, most int) []byte {
 	var out []byte
 	for {

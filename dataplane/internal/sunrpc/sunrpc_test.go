@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// readAll cuts a stream that comes in chunks into records.
+// readAll splits a stream that arrives in chunks into records.
 func readAll(stream []byte, chunk, most int) (records [][]byte, err error) {
 	r := Reader{Most: most}
 	for len(stream) > 0 {
@@ -33,7 +33,7 @@ func readAll(stream []byte, chunk, most int) (records [][]byte, err error) {
 	return records, nil
 }
 
-// call is a whole record, without its mark.
+// call returns a whole record, without its mark.
 func call(procedure uint32, arguments ...byte) []byte {
 	e := AppendCall(nil, 7, 100003, 3, procedure)
 	e.Bytes = append(e.Bytes, arguments...)
@@ -215,7 +215,7 @@ func FuzzReader(f *testing.F) {
 		follower.Follow(stream, func(xid uint32) { xids = append(xids, xid) })
 		for i, record := range whole {
 			if len(record) < 4 {
-				return // the follower stops at such
+				return // the follower stops at a malformed record
 			}
 			if i >= len(xids) || binary.BigEndian.Uint32(record) != xids[i] {
 				t.Fatalf("record %d: %x, the follower has %x", i, record[:4], xids)

@@ -4,20 +4,20 @@ package sunrpc
 
 import "encoding/binary"
 
-// Decoder takes XDR values off the front of a message. After the first value that is not all there
-// it has failed, and every further value is zero.
+// Decoder reads XDR values from the front of a message. After the first incomplete value it has
+// failed, and every further value is zero.
 type Decoder struct {
 	rest   []byte
 	failed bool
 }
 
-// NewDecoder reads a message.
+// NewDecoder returns a decoder of a message.
 func NewDecoder(message []byte) Decoder { return Decoder{rest: message} }
 
-// OK says whether all values so far were there.
+// OK returns true if all values so far were complete.
 func (d *Decoder) OK() bool { return !d.failed }
 
-// Rest is what has not been taken.
+// Rest returns the unread bytes.
 func (d *Decoder) Rest() []byte { return d.rest }
 
 func (d *Decoder) take(n int) []byte {
@@ -30,7 +30,7 @@ func (d *Decoder) take(n int) []byte {
 	return out
 }
 
-// Uint32 takes an unsigned integer (or an enum, or a boolean).
+// Uint32 reads an unsigned integer (or an enum, or a boolean).
 func (d *Decoder) Uint32() uint32 {
 	if b := d.take(4); b != nil {
 		return binary.BigEndian.Uint32(b)
@@ -38,7 +38,7 @@ func (d *Decoder) Uint32() uint32 {
 	return 0
 }
 
-// Uint64 takes an unsigned hyper.
+// Uint64 reads an unsigned hyper.
 func (d *Decoder) Uint64() uint64 {
 	if b := d.take(8); b != nil {
 		return binary.BigEndian.Uint64(b)
@@ -46,7 +46,7 @@ func (d *Decoder) Uint64() uint64 {
 	return 0
 }
 
-// Fixed takes n opaque bytes and their padding.
+// Fixed reads n opaque bytes and their padding.
 func (d *Decoder) Fixed(n int) []byte {
 	out := d.take(n)
 	d.take(pad(n))
@@ -56,7 +56,7 @@ func (d *Decoder) Fixed(n int) []byte {
 	return out
 }
 
-// Opaque takes opaque bytes of variable length, at most `most`; the result is a part of the message.
+// Opaque reads at most `most` opaque bytes of variable length; the result is a part of the message.
 func (d *Decoder) Opaque(most int) []byte {
 	n := d.Uint32()
 	if d.failed || uint64(n) > uint64(most) {
@@ -66,7 +66,7 @@ func (d *Decoder) Opaque(most int) []byte {
 	return d.Fixed(int(n))
 }
 
-// String takes a string of at most `most` bytes.
+// String reads a string of at most `most` bytes.
 func (d *Decoder) String(most int) string { return string(d.Opaque(most)) }
 
 func pad(n int) int { return -n & 3 }

@@ -5,24 +5,24 @@ const (
 	blocksAhead = 4
 )
 
-// Feed reads a trace some blocks ahead of who takes its requests, so that reading takes none of the
-// taker's time.
+// Feed reads a trace a few blocks ahead of its consumer, so that reading does not delay the
+// consumer.
 type Feed struct {
 	blocks chan block
-	spent  chan []Request // blocks to be filled again
+	spent  chan []Request // blocks to refill
 	done   chan struct{}
-	whole  []Request // the block that is being taken
-	now    []Request // what is left of it
+	whole  []Request // the block being consumed
+	now    []Request // the rest of it
 	err    error
 	ended  bool
 }
 
 type block struct {
 	requests []Request
-	err      error // after them
+	err      error // after the requests
 }
 
-// Feed starts to read, with repeat again and again from the first request.
+// Feed starts to read; with repeat, it restarts at the first request forever.
 func (t Trace) Feed(repeat bool) *Feed {
 	if t.list != nil && !repeat {
 		return &Feed{now: t.list, ended: true, done: make(chan struct{})}
@@ -55,7 +55,7 @@ func (f *Feed) fill(t Trace, repeat bool) {
 	f.pass(block{filling, nil})
 }
 
-// empty is a block to fill.
+// empty returns a block to fill.
 func (f *Feed) empty() []Request {
 	select {
 	case used := <-f.spent:
@@ -65,7 +65,7 @@ func (f *Feed) empty() []Request {
 	}
 }
 
-// pass hands a block on, and says whether anybody still wants more.
+// pass delivers a block and returns true if the consumer still wants more.
 func (f *Feed) pass(b block) bool {
 	select {
 	case f.blocks <- b:
@@ -75,7 +75,7 @@ func (f *Feed) pass(b block) bool {
 	}
 }
 
-// Peek is the next request, if there is one. It waits where reading is slower than taking.
+// Peek returns the next request, if there is one. It waits if reading is slower than consuming.
 func (f *Feed) Peek() (Request, bool) {
 	for len(f.now) == 0 {
 		if f.ended || f.err != nil {
@@ -93,10 +93,10 @@ func (f *Feed) Peek() (Request, bool) {
 	return f.now[0], true
 }
 
-// Skip takes the request that Peek gave.
+// Skip consumes the request that Peek returned.
 func (f *Feed) Skip() { f.now = f.now[1:] }
 
-// Err is what ended the reading before the trace's end.
+// Err returns the error that ended reading before the trace's end.
 func (f *Feed) Err() error { return f.err }
 
 // Close ends the reading.

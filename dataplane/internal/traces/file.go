@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// reach is by how many rows a trace's file may be out of order.
+// reach is the number of rows by which a trace's file may be out of order.
 const reach = 1 << 16
 
 func errorOf(err error) error {
@@ -23,7 +23,7 @@ func errorOf(err error) error {
 	return err
 }
 
-// file gives the rows of a file as they come, times as they are in it. An error is the last it gives.
+// file yields the rows of a file in file order with the file's times. An error is the last element.
 func file(path string, strict bool, report *Report) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		opened, err := os.Open(path)
@@ -46,7 +46,7 @@ func file(path string, strict bool, report *Report) iter.Seq2[Request, error] {
 
 var errUnordered = errors.New("rows are not in the order of time")
 
-// inOrder passes on rows that are in order, and gives errUnordered after the first that is not.
+// inOrder passes on rows in order and yields errUnordered after the first row out of order.
 func inOrder(rows iter.Seq2[Request, error]) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		var last time.Duration
@@ -62,7 +62,7 @@ func inOrder(rows iter.Seq2[Request, error]) iter.Seq2[Request, error] {
 	}
 }
 
-// ordered sorts rows that are out of order by at most the reach.
+// ordered sorts rows that are out of order by at most reach.
 func ordered(rows iter.Seq2[Request, error]) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		held := make([]Request, 0, 1024)
@@ -96,7 +96,7 @@ func ordered(rows iter.Seq2[Request, error]) iter.Seq2[Request, error] {
 	}
 }
 
-// byTime sorts, and leaves requests of one time in their order.
+// byTime sorts by time, stably.
 func byTime(requests []Request) {
 	earlier := func(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 	if !slices.IsSortedFunc(requests, earlier) {

@@ -11,10 +11,10 @@ import (
 
 const largestValue = 1 << 62
 
-// byteOrderMark is what spreadsheets begin a file of UTF-8 with.
+// byteOrderMark is the mark that spreadsheets put at the start of a UTF-8 file.
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
-// rows gives the requests of a text as they are written there. An error is the last that it gives.
+// rows yields the requests of a text in its order. An error is the last element.
 func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		lines := bufio.NewScanner(in)
@@ -56,7 +56,7 @@ func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
 	}
 }
 
-// usualRow reads a row that is written as usual: digits alone between the commas.
+// usualRow parses a row in the usual form: only digits between the commas.
 func usualRow(text []byte) (r Request, usual bool) {
 	at, rest, good := digits(text, 10)
 	if !good || len(rest) == 0 {
@@ -89,7 +89,7 @@ var (
 	write = []byte(",DiskWrite")
 )
 
-// hex reads digits of base 16, which may begin with 0x.
+// hex parses digits of base 16, with an optional 0x.
 func hex(text []byte) (value int64, rest []byte, good bool) {
 	if len(text) > 2 && text[0] == '0' && text[1] == 'x' {
 		text = text[2:]
@@ -97,7 +97,7 @@ func hex(text []byte) (value int64, rest []byte, good bool) {
 	return digits(text, 16)
 }
 
-// digits reads up to 15 digits, and gives the rest, which is empty or begins with a comma.
+// digits parses up to 15 digits and returns the rest, which is empty or begins with a comma.
 func digits(text []byte, base int64) (value int64, rest []byte, good bool) {
 	for i, c := range text {
 		digit := int64(valueOf[c])
@@ -112,7 +112,7 @@ func digits(text []byte, base int64) (value int64, rest []byte, good bool) {
 	return value, nil, len(text) > 0
 }
 
-// valueOf is the value of each digit, and more than any base of what is none.
+// valueOf is the value of each digit; non-digits have a value above any base.
 var valueOf = func() (table [256]uint8) {
 	for i := range table {
 		table[i] = 255
@@ -157,7 +157,7 @@ func parseRow(text []byte) (Request, error) {
 	return r, err
 }
 
-// kindOf reads the kind where it is not written as usual.
+// kindOf parses a kind in an unusual form.
 func kindOf(text []byte) (read bool, err error) {
 	switch string(bytes.TrimPrefix(bytes.ToLower(bytes.TrimSpace(text)), []byte("disk"))) {
 	case "read":
@@ -168,7 +168,7 @@ func kindOf(text []byte) (read bool, err error) {
 	return false, fmt.Errorf("kind %.40q is not DiskRead or DiskWrite", text)
 }
 
-// number reads a whole number of 0 or more; one of base 16 may begin with 0x.
+// number parses a whole number of 0 or more; in base 16, 0x is optional.
 func number(text []byte, what string, base int64) (int64, error) {
 	trimmed := bytes.TrimSpace(text)
 	if base == 16 && len(trimmed) > 2 && trimmed[0] == '0' && trimmed[1]|0x20 == 'x' {

@@ -16,34 +16,33 @@ import (
 // Request is a request of a trace.
 type Request struct {
 	At     time.Duration // since the first
-	Offset int64         // UnknownOffset where the trace does not tell it
+	Offset int64         // UnknownOffset if the trace does not give it
 	Size   int64
 	Read   bool
 }
 
-// UnknownOffset is the offset of a request whose trace does not tell it.
+// UnknownOffset is the offset of a request if its trace gives none.
 const UnknownOffset = -1
 
-// Report tells what of a trace's file was no request.
+// Report describes the malformed rows of a trace's file.
 type Report struct {
 	Malformed int    `json:"malformed"`
 	First     string `json:"first_malformed,omitempty"` // with its line
 }
 
-// Trace is where requests come from, in the order of time: a file that is read as they are needed,
-// or a list.
+// Trace is a source of requests, in order of time: a file that is read on demand, or a list.
 type Trace struct {
 	Requests int64
 	Length   time.Duration // from the first to the last
 	Report   Report
 	each     iter.Seq2[Request, error]
-	list     []Request // all of them, where they are in memory
+	list     []Request // all requests, if they are in memory
 }
 
-// Each gives the requests in order; an error is the last that it gives.
+// Each yields the requests in order; an error is the last element.
 func (t Trace) Each() iter.Seq2[Request, error] { return t.each }
 
-// Listed is a trace of requests that are in order.
+// Listed returns a trace of ordered requests.
 func Listed(requests []Request) Trace {
 	t := Trace{Requests: int64(len(requests)), list: requests, each: func(yield func(Request, error) bool) {
 		for _, r := range requests {
@@ -58,15 +57,15 @@ func Listed(requests []Request) Trace {
 	return t
 }
 
-// Open reads a trace through to its end: what is wrong with it is known before anything is sent. Its
-// requests are read again when they are needed. Malformed rows are left out and counted, or, with
-// strict, an error.
+// Open reads a trace to its end, so that its mistakes are known before anything is sent. Its
+// requests are read again on demand. Malformed rows are left out and counted, or, with strict, an
+// error.
 func Open(path string, strict bool) (Trace, error) {
 	return open(path, strict, 0, 1<<62)
 }
 
-// OpenWindow is Open of the requests from `from` to before `until` after the first, moved so that
-// the window begins at 0.
+// OpenWindow is Open for the requests from `from` to before `until` after the first request,
+// shifted so that the window begins at 0.
 func OpenWindow(path string, strict bool, from, until time.Duration) (Trace, error) {
 	return open(path, strict, from, until)
 }
@@ -79,7 +78,7 @@ func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 	} else if !info.Mode().IsRegular() {
 		return wrong(errors.New("is no file that can be read twice"))
 	}
-	// Most files are in order, and then nothing has to be kept back to sort it.
+	// Most files are in order and need no buffer for sorting.
 	origin, sorted := time.Duration(-1), inOrder
 	err := t.scan(sorted(file(path, strict, &t.Report)), &origin, from, until)
 	if errors.Is(err, errUnordered) {
@@ -127,8 +126,8 @@ func (t *Trace) scan(all iter.Seq2[Request, error], origin *time.Duration, from,
 	return nil
 }
 
-// window gives the requests of a time after the origin, times from the window's begin. An origin that
-// is not known yet, -1, is the first request's time.
+// window yields the requests of an interval after the origin, with times from the window's begin.
+// An unknown origin (-1) becomes the first request's time.
 func window(all iter.Seq2[Request, error], origin *time.Duration, from, until time.Duration) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		for r, err := range all {

@@ -58,7 +58,7 @@ func TestTracesAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []Request{{0, -1, 4096, true}, {500, 0, 16, true}, {1000, 0x1f0000, 512, false}}
-		for range 2 { // it can be read again and again
+		for range 2 { // it can be read repeatedly
 			if got, err := all(trace.each); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%v, %v", got, err)
 			}
@@ -84,7 +84,7 @@ func TestTracesAreRead(t *testing.T) {
 	}
 }
 
-// counted gives requests, one every nanosecond, that tell how many of them were taken.
+// counted yields requests, one every nanosecond, and counts those taken.
 func counted(count int, taken *int) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		for i := range count {

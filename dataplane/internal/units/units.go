@@ -1,4 +1,4 @@
-// Package units parses the quantities that the command lines of the data plane take.
+// Package units parses the quantities of the data plane's command lines.
 package units
 
 import (
@@ -30,7 +30,7 @@ func parse(text string) (float64, error) {
 	return value * factor, nil
 }
 
-// Bytes reads a size such as 12GiB, 500MB or 12884901888 (bytes). The error is a whole sentence.
+// Bytes parses a size such as 12GiB, 500MB or 12884901888 (bytes). The error is a whole sentence.
 func Bytes(text string) (int64, error) {
 	v, err := parse(text)
 	if err != nil || v < 0 || v > 1<<62 || v != float64(int64(v)) {
@@ -40,7 +40,7 @@ func Bytes(text string) (int64, error) {
 	return int64(v), nil
 }
 
-// Rate reads a bandwidth such as 60MB/s or 60000000 (bytes per second). The error is a whole
+// Rate parses a bandwidth such as 60MB/s or 60000000 (bytes per second). The error is a whole
 // sentence.
 func Rate(text string) (float64, error) {
 	v, err := parse(strings.TrimSuffix(text, "/s"))

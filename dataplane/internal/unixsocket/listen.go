@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-var umask sync.Mutex // it is the process's
+var umask sync.Mutex // the umask belongs to the process
 
-// Listen opens a control socket, mode 0600 from its first moment. A socket file that a killed process
-// left behind is replaced, one that is answered is not; `owner` says whose it then is.
+// Listen opens a control socket, with mode 0600 from the start. It replaces a socket file that a
+// killed process left, but not one in use; the error then names its `owner`.
 func Listen(path, owner string) (net.Listener, error) {
 	if conn, err := net.Dial("unix", path); err == nil {
 		_ = conn.Close()

@@ -7,17 +7,17 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// model is a cluster, the nodes that write to it, and the clock. It handles all events; the upper
-// half of an event's argument says what it is, the lower half of which node, write or server.
+// model is a cluster, its writing nodes, and the clock. It handles all events; the upper half of an
+// event's argument is its kind, the lower half a node, write or server.
 type model struct {
 	p    Parameters
 	k    *sim.Kernel
 	core twochoice.Parameters
 
 	half, service, link time.Duration
-	informs             bool // servers are told what was decided
-	shares              bool // and of others' loads
-	latencies           bool // servers know how long their writes took
+	informs             bool // servers learn the decisions
+	shares              bool // servers also learn others' loads
+	latencies           bool // servers know the durations of their writes
 
 	servers   []server
 	detectors []*twochoice.Detector
@@ -25,20 +25,20 @@ type model struct {
 	queues    *twochoice.Queues // the oracle's
 	order     []int32
 
-	schedulers []twochoice.Scheduler // one for all nodes, or one for each when it remembers
+	schedulers []twochoice.Scheduler // one for all nodes, or one per node if it has memory
 	nodes      []node
 	writes     []twochoice.Write
 	targets    []twochoice.Server
 	tickets    []twochoice.Ticket
 
-	begun    time.Duration // when the burst began
-	unprobed int           // nodes whose probes have not come yet
+	begun    time.Duration // start of the burst
+	unprobed int           // nodes that have not probed yet
 	round    Round
 	last     time.Duration // the last acknowledgement
 	total    time.Duration // sum of the processes' responses
 }
 
-// node is a compute node: a scheduler and a link, and what it has on its way.
+// node is a compute node: a scheduler, a link, and its writes in progress.
 type node struct {
 	first, count int // of its writes
 	begun, free  time.Duration
@@ -49,14 +49,14 @@ type node struct {
 	chosen       []bool // by probe
 }
 
-// What an event is.
+// Kinds of events.
 const (
 	begins   uint64 = iota // a node begins to write
-	probed                 // its probes are at the servers
-	answered               // the answers are at the node, which decides
-	informed               // the servers hear of the decision
-	came                   // a write's data is at its server
-	served                 // a server has done a write (for the oracle alone)
+	probed                 // its probes arrive at the servers
+	answered               // the answers arrive at the node, which decides
+	informed               // the servers learn the decision
+	came                   // a write's data arrives at its server
+	served                 // a server has done a write (only for the oracle)
 )
 
 func newModel(p Parameters) (*model, error) {
@@ -93,9 +93,9 @@ func newModel(p Parameters) (*model, error) {
 	return m, nil
 }
 
-// layOut gives each node its processes, and room for its probes in one piece of memory.
+// layOut assigns processes to nodes, and allocates space for all probes at once.
 func (m *model) layOut() {
-	each := 0 // probes of a write, at most
+	each := 0 // maximum probes of a write
 	if m.schedulers[0].Waits() {
 		each = 2
 		if m.latencies {
@@ -138,7 +138,7 @@ func (m *model) scheduler(node int) twochoice.Scheduler {
 	return m.schedulers[node]
 }
 
-// burst lets all processes write once. Loads and stragglers are those of the stream, which no
+// burst lets all processes write once. Loads and stragglers come from the stream, which no
 // scheduler's choices change.
 func (m *model) burst(draws sim.Stream) error {
 	m.begun = max(m.k.Now(), m.last) + gap
@@ -187,7 +187,7 @@ func (m *model) Handle(k *sim.Kernel, arg uint64) {
 	}
 }
 
-// begin sends a node's probes off; a scheduler that asks nobody places at once.
+// begin sends a node's probes; a scheduler without probes places at once.
 func (m *model) begin(now time.Duration, i int) {
 	n, s := &m.nodes[i], m.scheduler(i)
 	probes, err := s.Probes(now, m.writes[n.first:n.first+n.count], n.probes[:0])
@@ -202,7 +202,7 @@ func (m *model) begin(now time.Duration, i int) {
 	m.k.Post(now+m.half, m, probed<<32|uint64(i))
 }
 
-// probe lets the servers answer.
+// probe makes the servers answer.
 func (m *model) probe(now time.Duration, i int) {
 	n := &m.nodes[i]
 	for _, p := range n.probes {
@@ -215,7 +215,7 @@ func (m *model) probe(now time.Duration, i int) {
 	m.k.Post(now+m.half, m, answered<<32|uint64(i))
 }
 
-// place decides where a node's writes go, and sends them one after the other.
+// place decides the destinations of a node's writes, and sends the writes one after the other.
 func (m *model) place(now time.Duration, i int) {
 	n := &m.nodes[i]
 	writes := m.writes[n.first : n.first+n.count]
@@ -240,11 +240,11 @@ func (m *model) place(now time.Duration, i int) {
 	}
 }
 
-// inform tells the probed servers whether they were chosen, and of each other.
+// inform reports the decision and the other loads to the probed servers.
 func (m *model) inform(now time.Duration, i int) {
 	n := &m.nodes[i]
-	// What servers remember is of no use to anybody once all of the burst has probed, and is too old
-	// when the next one does: then they need not be told.
+	// Cached loads are useless once the whole burst has probed, and expire before the next burst:
+	// then the report to servers is skipped.
 	tell := m.shares && (m.unprobed > 0 || time.Duration(m.core.CacheLifetime) >= gap)
 	for j, p := range n.probes {
 		d := m.detector(p.Server, now)
@@ -255,8 +255,8 @@ func (m *model) inform(now time.Duration, i int) {
 	}
 }
 
-// write lets a write's data come to its server. Nothing else can change when that is done, so its
-// acknowledgement is known at once.
+// write delivers a write's data to its server. Nothing can change its end afterwards, so its
+// acknowledgement time is known at once.
 func (m *model) write(now time.Duration, i int) {
 	acknowledged := m.come(m.targets[i], now, m.tickets[i]) + m.half
 	m.round.Messages.Acknowledgements++
@@ -271,7 +271,7 @@ func (m *model) write(now time.Duration, i int) {
 	m.total += acknowledged - m.nodes[i/m.p.PerNode].begun
 }
 
-// must refuses what the core cannot have answered: the model gives it nothing that is wrong.
+// must panics on an error, because the model gives the core only valid input.
 func must(err error) {
 	if err != nil {
 		panic("burst: " + err.Error())

@@ -23,7 +23,7 @@ func run(t *testing.T, p Parameters) *Result {
 	return result
 }
 
-// pair is two servers that hold 3 and 15 writes, and a node of two processes.
+// pair returns two servers with 3 and 15 writes, and a node of two processes.
 func pair(scheduler twochoice.Policy) Parameters {
 	p := Defaults()
 	p.Scheduler, p.Servers, p.Processes, p.PerNode = scheduler, 2, 2, 2
@@ -33,8 +33,8 @@ func pair(scheduler twochoice.Policy) Parameters {
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// By hand: a write takes 20 ms, a way 2.5 ms. The calm server is free at 60 ms and the straggler at
-// 300; whoever is done says so 2.5 ms later.
+// Computed manually: a write takes 20 ms, a one-way trip 2.5 ms. The calm server is free at 60 ms
+// and the straggler at 300; each acknowledgement arrives 2.5 ms later.
 func TestTwoServersByHand(t *testing.T) {
 	for _, c := range []struct {
 		scheduler      twochoice.Policy
@@ -45,7 +45,7 @@ func TestTwoServersByHand(t *testing.T) {
 		{twochoice.Fixed, 0.3225, (0.0825 + 0.3225) / 2, 1, Messages{Writes: 2, Acknowledgements: 2}},
 		{twochoice.TwoChoice, 0.1025, (0.0825 + 0.1025) / 2, 0,
 			Messages{Probes: 4, Answers: 4, Writes: 2, Acknowledgements: 2}},
-		// Of two servers the two least loaded are both.
+		// With two servers, both are the two least loaded.
 		{twochoice.Collaborative, 0.3225, (0.0825 + 0.3225) / 2, 1,
 			Messages{Probes: 2, Answers: 2, Decisions: 2, Writes: 2, Acknowledgements: 2}},
 		{twochoice.Preassign, 0.1025, (0.0825 + 0.1025) / 2, 0,
@@ -68,7 +68,7 @@ func TestARedirectedWriteCountsWhenItIsRecorded(t *testing.T) {
 	p := pair(twochoice.TwoChoice)
 	p.Redirects = true
 	r := run(t, p).Rounds[0]
-	// One of the two is at home on the straggler; it is done first or last.
+	// One of the two has its home on the straggler; it is done first or last.
 	if r.Messages.Records != 2 || r.RedirectedShare != 0.5 {
 		t.Errorf("%+v", r)
 	}
@@ -87,8 +87,8 @@ func TestALinkSendsOneWriteAfterTheOther(t *testing.T) {
 	}
 }
 
-// Writes that begin at random times over a long while come to a server as a Poisson process: its mean
-// wait is that of M/D/1, load x service / (2 (1 - load)).
+// Writes that begin at random times over a long period arrive at a server as a Poisson process. Its
+// mean wait is that of M/D/1, load x service / (2 (1 - load)).
 func TestAServerIsAnMD1Queue(t *testing.T) {
 	for _, load := range []float64{0.4, 0.8} {
 		p := Defaults()
@@ -180,7 +180,7 @@ func TestWhatIsForgottenIsLearnedAnew(t *testing.T) {
 }
 
 func TestAHeavyPriorIsSwayedLessByWhatWasLearned(t *testing.T) {
-	// All at once, on servers with nothing to do: who is told 0 next is up to P(0) alone.
+	// All at once, on idle servers: only P(0) decides the next server that reports 0.
 	p := Defaults()
 	p.Scheduler, p.Servers, p.Processes = twochoice.Preassign, 64, 512
 	p.LoadMean, p.LoadSD, p.Rounds = 0, 0, 40
@@ -196,7 +196,7 @@ func TestAHeavyPriorIsSwayedLessByWhatWasLearned(t *testing.T) {
 	}
 }
 
-// hash is of everything that a run tells.
+// hash returns a hash of a run's complete result.
 func hash(t *testing.T, p Parameters) string {
 	t.Helper()
 	sum := fnv.New64a()

@@ -8,27 +8,27 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// server is an object server: one queue, first come first served, each write taking the same time.
-// When it is busy its writes end one service apart, the last of them at `free`: so how many it holds
-// at a time follows from `free` alone, and no event is needed for their ends.
+// server is an object server: one first-come-first-served queue with equal service times. A busy
+// server's writes end one service time apart, the last at `free`. So `free` alone gives the number
+// of writes at any time, and their ends need no events.
 type server struct {
-	free      time.Duration // when it has nothing to do
-	told      int64         // writes that its detector counts as in flight
+	free      time.Duration // time when it becomes idle
+	told      int64         // writes in flight in its detector
 	given     int64         // writes of the burst
-	load      int64         // writes that it held when the burst began
+	load      int64         // writes held at the start of the burst
 	straggler bool
 	serving   bool      // an event waits for its next write's end (for the oracle)
-	arrivals  []arrival // of the writes that its detector counts; for latencies (Prequal)
+	arrivals  []arrival // of the writes in its detector; for latencies (Prequal)
 }
 
-// arrival is when a write came, and how many were there before it.
+// arrival is the arrival time of a write and the number of writes before it.
 type arrival struct {
 	at      time.Duration
 	besides int32
-	burst   bool // else it was there when the burst began: for how long, nobody knows
+	burst   bool // else it was there at the start of the burst, for an unknown time
 }
 
-// held is how many writes the server has not done at time now; one that ends now is done.
+// held returns the number of unfinished writes at time now; a write that ends now is finished.
 func (s *server) held(now, service time.Duration) int64 {
 	if s.free <= now {
 		return 0
@@ -36,7 +36,7 @@ func (s *server) held(now, service time.Duration) int64 {
 	return int64((s.free - now + service - 1) / service)
 }
 
-// detector brings a server's detector up to now.
+// detector returns a server's detector, updated to now.
 func (m *model) detector(i twochoice.Server, now time.Duration) *twochoice.Detector {
 	s, d := &m.servers[i], m.detectors[i]
 	held := s.held(now, m.service)
@@ -61,7 +61,7 @@ func (m *model) detector(i twochoice.Server, now time.Duration) *twochoice.Detec
 	return d
 }
 
-// come puts a write of the burst into a server's queue and answers when it is done.
+// come adds a write of the burst to a server's queue and returns its end.
 func (m *model) come(i twochoice.Server, now time.Duration, ticket twochoice.Ticket) time.Duration {
 	d, s := m.detector(i, now), &m.servers[i]
 	d.Begin(now, ticket, WriteBytes)
@@ -78,8 +78,8 @@ func (m *model) come(i twochoice.Server, now time.Duration, ticket twochoice.Tic
 	return s.free
 }
 
-// load gives every server what it holds when a burst begins, at time now: the same for every
-// scheduler, by the stream.
+// load sets every server's initial load for a burst that begins at time now. The stream makes it
+// equal for all schedulers.
 func (m *model) load(now time.Duration, draws *sim.Stream) {
 	for i := range m.order {
 		m.order[i] = int32(i)
@@ -118,14 +118,14 @@ func (m *model) load(now time.Duration, draws *sim.Stream) {
 	}
 }
 
-// best is when the last of some writes is done at the earliest, had they all been there when the
-// burst began and been placed as well as possible: a bound for every scheduler.
+// best returns the earliest end of the last of these writes, if all were present at the start of
+// the burst and placed optimally: a bound for every scheduler.
 func (m *model) best(writes int) time.Duration {
 	low, high := int64(0), int64(writes)
 	for i := range m.servers {
 		high = max(high, m.servers[i].load+int64(writes))
 	}
-	for low < high { // the least level to which the queues have room for all
+	for low < high { // find the lowest level at which the queues hold all writes
 		level := (low + high) / 2
 		room := int64(0)
 		for i := range m.servers {

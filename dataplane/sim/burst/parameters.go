@@ -1,8 +1,8 @@
-// Package burst simulates bursts of writes on a cluster of object servers, as section III of the
-// two-choice paper (Dai, Chen, Kimpe and Ross, SC 2014) does for its figures 3 and 4: servers that
-// hold writes already, some of them (stragglers) many times more, and processes that all write at
-// once. The schedulers and the servers' load detectors are package twochoice, the very code of the
-// I/O path; what is modelled here are the servers' queues, the network's round trip and the clock.
+// Package burst simulates bursts of writes on a cluster of object servers, as in section III of the
+// two-choice paper (Dai, Chen, Kimpe and Ross, SC 2014), figures 3 and 4. Servers hold initial
+// writes, stragglers many times more, and all processes write at once. Schedulers and load
+// detectors are the real code of package twochoice; only the servers' queues, the network's round
+// trip and the clock are modelled.
 package burst
 
 import (
@@ -19,48 +19,48 @@ import (
 // WriteBytes is the length of a write, 1 MB.
 const WriteBytes = 1_000_000
 
-// gap is the computation between two bursts.
+// gap is the computation time between two bursts.
 const gap = 10 * time.Second
 
-// Parameters are those of a run. Times are seconds.
+// Parameters configures a run. Times are in seconds.
 type Parameters struct {
 	Scheduler twochoice.Policy  `json:"scheduler"`
 	Choices   twochoice.Choices `json:"choices"`
 	Servers   int               `json:"servers"`
 	Processes int               `json:"processes"`
-	// PerNode is how many processes share a compute node, which is a scheduler and a link.
+	// PerNode is the number of processes per compute node, which has a scheduler and a link.
 	PerNode int `json:"processes_per_node"`
 	// StragglerRatio of the servers have StragglerFactor times the load; others in each burst.
 	StragglerRatio  float64 `json:"straggler_ratio"`
 	StragglerFactor float64 `json:"straggler_factor"`
-	// LoadMean and LoadSD are those of the writes that a server holds when a burst begins: normal,
-	// rounded to whole writes.
+	// LoadMean and LoadSD describe a server's writes at the start of a burst: normal, rounded to
+	// whole writes.
 	LoadMean float64 `json:"load_mean"`
 	LoadSD   float64 `json:"load_sd"`
 	Service  float64 `json:"service_s"`    // of one write at a server
 	Trip     float64 `json:"round_trip_s"` // between a compute node and a server
 	Link     float64 `json:"link_s"`       // of one write on a compute node's link
-	Spread   float64 `json:"spread_s"`     // nodes begin within it, each at a time of its own
+	Spread   float64 `json:"spread_s"`     // nodes begin at random times within it
 	Cache    float64 `json:"cache_s"`      // lifetime of loads of other servers (III.B)
-	// Weight is that of P(load)'s prior, in decisions (III.C).
+	// Weight is the weight of P(load)'s prior, in decisions (III.C).
 	Weight float64 `json:"prior_weight"`
-	// LearnRounds bursts do not count: servers learn in them. Rounds bursts count.
+	// LearnRounds is the number of uncounted bursts for learning; Rounds is that of counted bursts.
 	LearnRounds int `json:"learn_rounds"`
 	Rounds      int `json:"rounds"`
-	// Forget what was learned before each burst that counts: a cold start.
+	// Forget discards all learning before each counted burst: a cold start.
 	Forget bool `json:"forget"`
-	// Redirects lets a redirected write count when its home server has recorded it (V.A, step 4).
+	// Redirects delays a redirected write until its home server has recorded it (V.A, step 4).
 	Redirects bool   `json:"redirects"`
 	Seed      uint64 `json:"seed"`
-	// Trace tells the loads and the probed servers of the first burst that counts, for another
-	// simulator to follow.
+	// Trace outputs the loads and the probed servers of the first counted burst, for another
+	// simulator.
 	Trace bool `json:"trace,omitempty"`
 }
 
-// Defaults are those of figure 3 as far as the paper gives them: 1,000 servers, 10,000 processes,
-// 5 ms, stragglers with 5 times the load. Mean 10 and deviation 2 have figure 4's 60 servers of
-// load 7, 20 ms are the 50 MB/s between a compute node and a server of section VI.A, 8 processes and
-// 4 GB/s those of its nodes.
+// Defaults returns figure 3's parameters as far as the paper gives them: 1,000 servers, 10,000
+// processes, 5 ms, stragglers with 5 times the load. Mean 10 and deviation 2 have figure 4's 60
+// servers of load 7. 20 ms is the 50 MB/s between a compute node and a server of section VI.A; its
+// nodes have 8 processes and 4 GB/s.
 func Defaults() Parameters {
 	return Parameters{
 		Scheduler: twochoice.TwoChoice, Choices: twochoice.RandomRandom,
@@ -69,7 +69,7 @@ func Defaults() Parameters {
 	}
 }
 
-// Read reads parameters in JSON; what is left out has its default. Errors are one sentence.
+// Read reads parameters in JSON; missing fields have defaults. Errors are one sentence.
 func Read(in io.Reader) (Parameters, error) {
 	p := Defaults()
 	decoder := json.NewDecoder(in)
@@ -80,7 +80,7 @@ func Read(in io.Reader) (Parameters, error) {
 	return p, p.Validate()
 }
 
-// Validate reports, in one sentence, the first value that is outside its range.
+// Validate returns an error of one sentence for the first value outside its range.
 func (p *Parameters) Validate() error {
 	for _, c := range []struct {
 		name           string
@@ -110,23 +110,23 @@ func (p *Parameters) Validate() error {
 	return core.Validate()
 }
 
-// core are the parameters of the schedulers and the detectors.
+// core returns the parameters of the schedulers and the detectors.
 func (p *Parameters) core() twochoice.Parameters {
 	core := twochoice.Simulated(p.Scheduler)
 	core.Choices = p.Choices
 	core.CacheLifetime = twochoice.Span(sim.Seconds(p.Cache))
 	core.Preassign.Unit = WriteBytes
 	core.Preassign.Weight = p.Weight
-	// A preassigned write is expected until it comes, however slow its link.
+	// A preassignment lasts until its write arrives, however slow its link.
 	wait := sim.Seconds(p.Trip + float64(float64(p.PerNode)*p.Link))
 	core.Preassign.Lifetime = twochoice.Span(max(time.Second, 2*wait))
 	return core
 }
 
-// stragglers is how many servers are.
+// stragglers returns the number of stragglers.
 func (p *Parameters) stragglers() int {
 	return int(math.Round(p.StragglerRatio * float64(p.Servers)))
 }
 
-// nodes is how many compute nodes there are.
+// nodes returns the number of compute nodes.
 func (p *Parameters) nodes() int { return (p.Processes + p.PerNode - 1) / p.PerNode }

@@ -10,11 +10,11 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// plain is the model written as plainly as possible, to hold the real one to: every message and
-// every end of a write is an event of its own, servers hold lists of writes, and servers are told all
-// that schedulers have to tell. It takes loads, homes and beginnings from the model.
+// plain is the simplest form of the model, for comparison. Every message and every end of a write
+// is a separate event, servers hold lists of writes, and servers receive all reports of the
+// schedulers. It takes loads, homes and starts from the model.
 type plain struct {
-	m         *model // whose bursts it repeats
+	m         *model // the model with the bursts to repeat
 	queue     plainQueue
 	sequence  int
 	now       time.Duration
@@ -28,7 +28,7 @@ type plain struct {
 }
 
 type plainServer struct {
-	waiting []plainWrite // the first is being written
+	waiting []plainWrite // the first is in service
 	given   int64
 }
 
@@ -41,7 +41,7 @@ type plainWrite struct {
 
 type plainEvent struct {
 	at       time.Duration
-	ends     bool // of a write: before everything else of that instant
+	ends     bool // end of a write: before all other events of the instant
 	sequence int
 	run      func()
 }
@@ -75,7 +75,7 @@ func newPlain(t *testing.T, m *model) *plain {
 		r.queues = twochoice.NewQueues(m.cluster)
 	}
 	choices := sim.NewStream(m.p.Seed, "choices")
-	for range m.nodes { // one each: whether they share one must not matter where the model has one
+	for range m.nodes { // one per node: it must not matter if the model shares one
 		s, err := twochoice.New(m.core, m.cluster, choices, r.queues)
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func (r *plain) submit(i int, w plainWrite) {
 	}
 }
 
-// repeat runs the burst that the model has just run.
+// repeat reruns the model's last burst.
 func (r *plain) repeat(t *testing.T) {
 	m := r.m
 	r.now, r.last, r.total, r.messages = m.begun, 0, 0, Messages{}
@@ -161,7 +161,7 @@ func (r *plain) repeat(t *testing.T) {
 	}
 }
 
-// node is what a compute node does from its beginning on.
+// node simulates a compute node from its start.
 func (r *plain) node(t *testing.T, i int) {
 	m, n, s := r.m, &r.m.nodes[i], r.planners[i]
 	writes := m.writes[n.first : n.first+n.count]
@@ -223,7 +223,7 @@ func (r *plain) decide(t *testing.T, i int, probes []twochoice.Probe, readings, 
 	}
 }
 
-// data is a write at its server.
+// data delivers a write to its server.
 func (r *plain) data(begun time.Duration, w twochoice.Write, target twochoice.Server, ticket twochoice.Ticket) {
 	s := &r.servers[target]
 	operations, _ := r.detectors[target].InFlight()
@@ -250,7 +250,7 @@ func (r *plain) acknowledge(begun time.Duration) {
 	r.total += r.now - begun
 }
 
-// compare fails the test where the model and the plain one differ.
+// compare fails the test if the model and the plain model differ.
 func (r *plain) compare(t *testing.T, what string) {
 	t.Helper()
 	m := r.m
@@ -289,7 +289,7 @@ func TestEveryBurstIsThatOfThePlainModel(t *testing.T) {
 			}
 			switch draws.IntN(3) {
 			case 0: // all at once
-			case 1: // some hear of others' loads in time
+			case 1: // a few learn others' loads in time
 				p.Spread = 0.2 * draws.Uniform()
 			case 2:
 				p.Spread, p.Link, p.Cache = 0.02, 0, 100

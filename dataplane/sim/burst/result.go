@@ -8,32 +8,31 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// Sources is the digest of the sources that the program was built from (testbed/closure.py),
-// set by the linker.
+// Sources is the digest of the program's sources (testbed/closure.py), set by the linker.
 var Sources string
 
-// Messages are counted by kind.
+// Messages counts messages by kind.
 type Messages struct {
 	Probes           int64 `json:"probes"`
 	Answers          int64 `json:"answers"`
-	Decisions        int64 `json:"decisions"` // to each server that was probed
+	Decisions        int64 `json:"decisions"` // to each probed server
 	Writes           int64 `json:"writes"`
 	Acknowledgements int64 `json:"acknowledgements"`
 	Records          int64 `json:"records"` // to the home servers of redirected writes, and back
 }
 
-// Round is what one burst came to.
+// Round is the result of one burst.
 type Round struct {
-	// ResponseS is from the burst's beginning to the last acknowledgement: the slowest process's.
+	// ResponseS is the time from the burst's start to the last acknowledgement.
 	ResponseS float64 `json:"response_s"`
-	// MeanS is the mean over processes, each from its own beginning.
+	// MeanS is the mean over processes, each from its own start.
 	MeanS float64 `json:"mean_s"`
-	// BestS is a bound for the response: the same writes, placed as well as possible at once.
+	// BestS is a lower bound of the response: the same writes, placed optimally at once.
 	BestS           float64  `json:"best_s"`
-	Most            int64    `json:"most"`             // writes that a server was given at most
+	Most            int64    `json:"most"`             // maximum writes given to a server
 	CalmMost        int64    `json:"calm_most"`        // the same, without stragglers
 	StragglerMost   int64    `json:"straggler_most"`   // of the stragglers
-	StragglerWrites int64    `json:"straggler_writes"` // that stragglers were given in all
+	StragglerWrites int64    `json:"straggler_writes"` // total writes given to stragglers
 	Stragglers      int      `json:"stragglers"`
 	RedirectedShare float64  `json:"redirected_share"`
 	Messages        Messages `json:"messages"`
@@ -41,15 +40,15 @@ type Round struct {
 	redirected int64
 }
 
-// Load is what servers that held so much were given, over the bursts that count (figure 4).
+// Load is the result for servers with this initial load, over the counted bursts (figure 4).
 type Load struct {
-	Load      int64 `json:"load"` // when the burst began; of stragglers 0, they are one entry
+	Load      int64 `json:"load"` // at the start of the burst; 0 for the stragglers' single entry
 	Straggler bool  `json:"straggler"`
-	// Servers is how many there were on average over all bursts, Bursts in how many there was one.
+	// Servers is the mean number of such servers over all bursts, Bursts how many bursts had any.
 	Servers float64 `json:"servers"`
 	Bursts  int     `json:"bursts"`
-	// Most is the mean over these bursts of the writes that one of them was given at most, Largest
-	// the most of all bursts, Mean what each was given.
+	// Most is the mean over these bursts of the maximum writes given to one such server, Largest
+	// the overall maximum, Mean the mean per server.
 	Most    float64 `json:"most"`
 	Largest int64   `json:"largest"`
 	Mean    float64 `json:"mean"`
@@ -57,21 +56,21 @@ type Load struct {
 	given, found, most int64
 }
 
-// Point is P(load) over all servers.
+// Point is one point of P(load) over all servers.
 type Point struct {
 	Load   float64 `json:"load"` // writes
 	Told   int64   `json:"told"`
 	Chosen int64   `json:"chosen"`
 }
 
-// Trace is what another simulator needs to repeat the first burst that counts.
+// Trace is the data that another simulator needs to repeat the first counted burst.
 type Trace struct {
 	Loads  []int64   `json:"loads"`  // of the servers
 	Probes [][]int32 `json:"probes"` // by node, in order
 	Homes  []int32   `json:"homes"`  // by process
 }
 
-// Result is what a run came to.
+// Result is the result of a run.
 type Result struct {
 	Rounds   []Round `json:"rounds"`
 	Learning []Round `json:"learning"`
@@ -81,7 +80,7 @@ type Result struct {
 	Trace    *Trace  `json:"trace,omitempty"`
 }
 
-// Run simulates all bursts of a run, which must be valid. The same parameters give the same result.
+// Run simulates all bursts of a valid run. The same parameters give the same result.
 func Run(p Parameters) (*Result, error) {
 	m, err := newModel(p)
 	if err != nil {
@@ -116,7 +115,7 @@ func Run(p Parameters) (*Result, error) {
 	return out, nil
 }
 
-// close ends a burst: what it came to is in m.round.
+// close ends a burst: its result is in m.round.
 func (m *model) close() error {
 	r := &m.round
 	writes := len(m.writes)
@@ -174,7 +173,7 @@ func (m *model) tabulate(table map[int64]*Load) {
 	}
 }
 
-// finish turns sums into means: by load, stragglers last.
+// finish turns sums into means, ordered by load, stragglers last.
 func finish(table map[int64]*Load, rounds int) []Load {
 	out := make([]Load, 0, len(table))
 	for _, row := range table {
@@ -195,7 +194,7 @@ func finish(table map[int64]*Load, rounds int) []Load {
 	return out
 }
 
-// history sums what all servers have learned of P(load).
+// history sums P(load) over all servers.
 func (m *model) history() []Point {
 	out := []Point{}
 	if !m.p.Scheduler.Preassigns() {

@@ -9,10 +9,10 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// reweightByUtilization is Ceph's (mon/PGMap.cc, reweight::by_utilization): OSDs in the order of
-// their distance from the mean utilization; one above oload percent of the mean gets a lower weight,
-// one below the mean a higher one if it is below 1; no more than maxOSDs, each by maxChange at most.
-// What is used is raw: objects and what the store takes for itself (used.go).
+// reweightByUtilization implements Ceph's reweight::by_utilization (mon/PGMap.cc), in the order of
+// the OSDs' distances from the mean utilization. An OSD above oload percent of the mean gets a
+// lower weight; an OSD below the mean with a weight below 1 gets a higher one. At most maxOSDs
+// change, each by at most maxChange. Used space is raw: objects and the store's own (used.go).
 func (c *Cluster) reweightByUtilization(a Action) Effect {
 	if a.Oload <= 100 {
 		return refused("oload is %d, it must be above 100", a.Oload)
@@ -83,7 +83,7 @@ func (c *Cluster) reweightByUtilization(a Action) Effect {
 	}}
 }
 
-// bytesMovedBy sets the reweights and tells how many bytes get new members by it.
+// bytesMovedBy sets the reweights and returns the number of bytes that get new members.
 func (c *Cluster) bytesMovedBy(weights []uint32) float64 {
 	m := c.osdMap
 	before := slices.Clone(m.upSet)
@@ -99,7 +99,7 @@ func (c *Cluster) bytesMovedBy(weights []uint32) float64 {
 			}
 		}
 	}
-	copy(m.upSet, before) // the epoch that makes it so is still to come
+	copy(m.upSet, before) // the epoch with this change is still to come
 	m.all = true
 	return float64(bytes)
 }
@@ -118,10 +118,10 @@ func (h *onBalance) Handle(k *sim.Kernel, _ uint64) {
 	}
 }
 
-// balance adds upmap items that bring the OSDs' numbers of PGs together, as the balancer's upmap
-// mode does (OSDMap::calc_pg_upmaps): from the fullest OSD to the emptiest that may take the PG,
-// until all are within the allowed deviation or the allowed number of changes is reached. It
-// returns the changes.
+// balance adds upmap items that equalize the OSDs' numbers of PGs, like the balancer's upmap mode
+// (OSDMap::calc_pg_upmaps). It moves PGs from the fullest OSD to the emptiest OSD that may take
+// them. It stops when all OSDs are within the allowed deviation or at the maximum number of
+// changes, and returns that number.
 func (c *Cluster) balance() int {
 	m := c.osdMap
 	counts := make([]int, len(c.osds))

@@ -8,8 +8,8 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// BenchSpec is a benchmark like rados bench: on every client node so many operations in flight, each
-// finished one followed by the next. Of op open writes come at given rates instead (open.go).
+// BenchSpec is a benchmark like rados bench: every client node keeps this many operations in
+// flight. With op open, writes arrive at given rates instead (open.go).
 type BenchSpec struct {
 	Op          string  `json:"op"` // write, seq, rand or open
 	ObjectSize  int64   `json:"object_size"`
@@ -17,34 +17,34 @@ type BenchSpec struct {
 	Duration    float64 `json:"duration_s"`
 	Delay       float64 `json:"start_in_s"`
 
-	Rates []float64 `json:"rates"`   // of op open: writes a second by PG
-	Drain float64   `json:"drain_s"` // of op open: what is then not done is outstanding
+	Rates []float64 `json:"rates"`   // of op open: writes per second by PG
+	Drain float64   `json:"drain_s"` // of op open: writes not done by then are outstanding
 }
 
-// bench is a benchmark under way.
+// bench is a benchmark in progress.
 type bench struct {
 	spec    BenchSpec
 	read    bool
 	start   time.Duration
-	end     time.Duration // no operation starts from then on
+	end     time.Duration // no operation starts at or after it
 	random  sim.Stream
 	slots   []slot
 	perNode int
-	open    *openLoop // nil for the others
+	open    *openLoop // nil for other ops
 	next    int64
 	flight  int
 	begun   bool
 	done    bool
-	stopped time.Duration // when the last operation ended
+	stopped time.Duration // end of the last operation
 
 	finished int64
-	inTime   int64 // of these before or at its end
+	inTime   int64 // operations that finished no later than its end
 	total    sim.Histogram
 	second   BenchSecond
 	series   []BenchSecond
 }
 
-// slot is one operation in flight at a client.
+// slot is one client operation in flight.
 type slot struct {
 	busy   bool
 	try    uint32
@@ -56,15 +56,15 @@ type slot struct {
 	last     ref  // its operation at an OSD
 }
 
-// BenchSecond is one second of a benchmark: operations that finished in it, the sum of their
-// latencies, and how many were in flight at its end.
+// BenchSecond is one second of a benchmark: the operations that finished in it, the sum of their
+// latencies, and the operations in flight at its end.
 type BenchSecond struct {
 	Finished int64
 	Latency  time.Duration
 	InFlight int
 }
 
-// Start begins a benchmark after spec.Delay. There must be none under way.
+// Start begins a benchmark after spec.Delay. No other benchmark may be in progress.
 func (c *Cluster) Start(spec BenchSpec) error {
 	switch {
 	case c.bench != nil && !c.bench.done:
@@ -138,7 +138,7 @@ func (h *onBenchSecond) Handle(k *sim.Kernel, _ uint64) {
 	}
 }
 
-// node is the client that a slot of the benchmark belongs to.
+// node returns the client of a benchmark's slot.
 func (c *Cluster) node(slot int32) int {
 	if c.bench.open != nil {
 		return int(slot) % len(c.clients)
@@ -146,7 +146,7 @@ func (c *Cluster) node(slot int32) int {
 	return int(slot) / c.bench.perNode
 }
 
-// current says whether a client still waits for this very try of its operation.
+// current reports whether a client still waits for this try of its operation.
 func (b *bench) current(p *op) bool {
 	s := &b.slots[p.slot]
 	return s.busy && s.try == p.try
@@ -173,7 +173,7 @@ func (b *bench) issue(c *Cluster, i int32) {
 	b.enter(c, i)
 }
 
-// enter sends a slot's operation, unless its client has too much in flight.
+// enter sends a slot's operation, unless its client has too many bytes in flight.
 func (b *bench) enter(c *Cluster, i int32) {
 	n := &c.clients[c.node(i)]
 	if n.flight > 0 && n.flight+b.spec.ObjectSize > c.cfg.ClientBytes {
@@ -190,7 +190,7 @@ func (b *bench) depart(c *Cluster, i int32) {
 	b.send(c, i)
 }
 
-// newName is the name of an object that a client writes.
+// newName returns the name of an object that a client writes.
 func (c *Cluster) newName(node int, object int64) []byte {
 	name := append(make([]byte, 0, 64), "benchmark_data_client"...)
 	name = strconv.AppendInt(name, int64(node), 10)
@@ -200,12 +200,12 @@ func (c *Cluster) newName(node int, object int64) []byte {
 	return strconv.AppendInt(name, object, 10)
 }
 
-// send sends a slot's operation to the primary of its PG; if there is none it waits for one.
+// send sends a slot's operation to its PG's primary, or waits for a primary.
 func (b *bench) send(c *Cluster, i int32) {
 	s := &b.slots[i]
 	s.try++
 	if old := c.at(s.last); old != nil && old.committed {
-		c.freeOp(s.last) // a write whose other members have changed
+		c.freeOp(s.last) // a write with changed other members
 	}
 	osd := c.primary(s.pg)
 	kind := opWrite
@@ -223,7 +223,7 @@ func (b *bench) send(c *Cluster, i int32) {
 	b.route(c, r, p)
 }
 
-// route puts an operation on its way to its OSD.
+// route sends an operation to its OSD.
 func (b *bench) route(c *Cluster, r ref, p *op) {
 	o := c.osds[p.osd]
 	if b.read {
@@ -244,7 +244,7 @@ func (b *bench) route(c *Cluster, r ref, p *op) {
 // complete counts a finished operation and starts the next.
 func (b *bench) complete(c *Cluster, i int32) {
 	if b.done {
-		return // it was counted as outstanding
+		return // already counted as outstanding
 	}
 	now := c.k.Now()
 	s := &b.slots[i]
@@ -275,9 +275,9 @@ func (b *bench) complete(c *Cluster, i int32) {
 	}
 }
 
-// BenchResult is what a benchmark came to. Seconds lasts until the last operation has ended; InTime
-// are the operations that finished within the benchmark's own time. Series has one entry a second
-// from the start.
+// BenchResult is the result of a benchmark. Seconds lasts until the end of the last operation.
+// InTime counts the operations that finished within the benchmark's own time. Series has one entry
+// per second from the start.
 type BenchResult struct {
 	Begun, Done bool
 	Start       time.Duration
@@ -289,7 +289,7 @@ type BenchResult struct {
 	Series      []BenchSecond
 }
 
-// Result is the benchmark's, finished or under way; false when there was none.
+// Result returns the current or finished benchmark's result; false if there was none.
 func (c *Cluster) Result() (BenchResult, bool) {
 	b := c.bench
 	if b == nil {

@@ -81,9 +81,9 @@ func TestStoredBytesFollowTheReplicas(t *testing.T) {
 	}
 }
 
-// What the real command changed first on four deployments of the testbed (Ceph 16.2.15, eight OSDs),
-// and how many bytes it said to move. The order in which the hosts came into the CRUSH map and the
-// process that wrote the objects follow from the recorded primaries and bytes, and fit no others.
+// The first changes of the real command on four deployments of the testbed (Ceph 16.2.15, eight
+// OSDs), and the reported number of moved bytes. The order of the hosts in the CRUSH map and the
+// process that wrote the objects follow uniquely from the recorded primaries and bytes.
 func TestReweightDecidesAsRealClustersDid(t *testing.T) {
 	byNumber, third := []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 1, 3, 5, 4, 2, 6, 7}
 	for _, d := range []struct {

@@ -1,6 +1,6 @@
-// Package ceph models a Ceph cluster on the event kernel: where data is placed, the I/O path of
-// reads and replicated writes, map epochs and peering, recovery, and the load of fio beside it.
-// What is modelled how, and how far from a real cluster it is, is in docs/simulation.md.
+// Package ceph models a Ceph cluster on the event kernel: data placement, the I/O path of reads and
+// replicated writes, map epochs and peering, recovery, and fio's additional load.
+// docs/simulation.md describes the model and its distance from a real cluster.
 package ceph
 
 import (
@@ -10,15 +10,15 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// Cluster is a modelled cluster, its clients and its disturbances. Not for concurrent use.
+// Cluster is a modelled cluster with its clients and disturbances. Not for concurrent use.
 type Cluster struct {
 	k   *sim.Kernel
 	cfg Config
 
 	osdMap  *osdMap
-	noted   []bool  // by PG: its view has changed since it was last taken
-	changes []int32 // those PGs
-	acting  []int32 // by PG, size entries: who serves now; differs from up while data moves
+	noted   []bool  // by PG: its view has changed since the last TakeChanges
+	changes []int32 // the PGs in noted
+	acting  []int32 // by PG, size entries: the serving OSDs; differs from up while data moves
 	pgs     []pgState
 	osds    []*osd
 	clients []clientNode
@@ -41,7 +41,7 @@ type Cluster struct {
 	queueRandom sim.Stream
 }
 
-// New builds a cluster at rest at time 0: every OSD up and in, every PG active, no objects.
+// New builds an idle cluster at time 0: every OSD up and in, every PG active, no objects.
 func New(cfg Config) (*Cluster, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -78,14 +78,13 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Now is the virtual time since the cluster was built.
+// Now returns the virtual time since the cluster was built.
 func (c *Cluster) Now() time.Duration { return c.k.Now() }
 
-// Events is how many events have run.
+// Events returns the number of events run.
 func (c *Cluster) Events() uint64 { return c.k.Events() }
 
-// Advance runs until time t, or until the benchmark ends if that is earlier, and returns the time
-// reached.
+// Advance runs until time t, or until the benchmark's end if earlier, and returns the time reached.
 func (c *Cluster) Advance(t time.Duration) time.Duration {
 	if t > c.k.Now() {
 		c.k.RunUntil(t)
@@ -93,7 +92,7 @@ func (c *Cluster) Advance(t time.Duration) time.Duration {
 	return c.k.Now()
 }
 
-// ref names an op: its slot and the slot's generation, so that an event of an op that is gone finds
+// ref names an op by its slot and the slot's generation, so that an event of a finished op finds
 // nothing.
 type ref uint64
 
@@ -115,11 +114,11 @@ type op struct {
 	used      bool
 	locked    bool  // holds its PG's lock and a thread, if it is a client's
 	committed bool  // of a write: on the primary's own disk
-	pg, osd   int32 // where
+	pg, osd   int32 // location
 	slot      int32 // of the client, or the number of a move
 	try       uint32
 	interval  uint32
-	left      int32 // parts at the disk; of a peering: commits to come
+	left      int32 // parts at the disk; of a peering: missing commits
 	waits     int32 // commits that a write still needs
 	parent    ref
 	offset    int64
@@ -129,7 +128,7 @@ type op struct {
 	came      time.Duration
 }
 
-// recovers says whether an op is part of a copy.
+// recovers reports whether an op is part of a copy.
 func (o *op) recovers() bool { return o.kind == opPull || o.kind == opPush }
 
 func (c *Cluster) newOp(kind opKind, pg, osd int32) (ref, *op) {
@@ -146,7 +145,7 @@ func (c *Cluster) newOp(kind opKind, pg, osd int32) (ref, *op) {
 	return ref(o.gen)<<32 | ref(i), o
 }
 
-// at is the op that r names, nil when it is gone.
+// at returns the op named r, or nil if it is gone.
 func (c *Cluster) at(r ref) *op {
 	if r == 0 {
 		return nil
@@ -165,25 +164,25 @@ func (c *Cluster) freeOp(r ref) {
 	c.freeOps = append(c.freeOps, uint32(r))
 }
 
-// clientNode is a machine that runs a benchmark: its link and the thread that checks what it read.
+// clientNode is a machine that runs a benchmark: its link and the thread that verifies reads.
 type clientNode struct {
 	in      ingress
 	outFree time.Duration
-	flight  int64   // bytes of its operations under way
-	waiting []int32 // slots whose operation would be too much
+	flight  int64   // bytes of its operations in progress
+	waiting []int32 // slots with operations beyond the limit
 	cpuFree time.Duration
 }
 
-// ingress is the receiving side of a link: messages one after the other at its rate. A message that
-// came from a sender has been arriving while it was sent, so a link that is no slower than the
-// sender and idle adds nothing.
+// ingress is the receiving side of a link: messages pass one after the other at its rate. A message
+// arrives while it is being sent, so an idle link that is at least as fast as the sender adds no
+// time.
 type ingress struct {
 	free time.Duration
 	got  int64
 }
 
-// end is when a message of n bytes, whose last byte a link of rate `from` has just sent, has been
-// received at rate `rate`.
+// end returns the time at which a message of n bytes is received at rate `rate`. A link of rate
+// `from` has just sent its last byte.
 func (in *ingress) end(now time.Duration, n int64, from, rate float64) time.Duration {
 	began := max(0, now-sim.Seconds(float64(n)/from))
 	in.free = max(in.free, began) + sim.Seconds(float64(n)/rate)
@@ -191,14 +190,14 @@ func (in *ingress) end(now time.Duration, n int64, from, rate float64) time.Dura
 	return max(now, in.free)
 }
 
-// objectSet is what was written before: the objects that a read benchmark reads.
+// objectSet is the set of existing objects, for read benchmarks.
 type objectSet struct {
 	count int64
 	bytes int64 // of each
 	pg    []int32
 }
 
-// Fill puts objects into the pool at once, named as rados bench names them, in place of those of an
+// Fill creates objects in the pool at once, named like rados bench's, in place of those of an
 // earlier Fill.
 func (c *Cluster) Fill(count, bytes int64, name func(int64) []byte) error {
 	if count < 1 || bytes < 1 {
@@ -227,10 +226,10 @@ func (c *Cluster) fill(count, bytes int64, pgOf func(int64) int32) error {
 	return nil
 }
 
-// room is what all disks hold of objects.
+// room returns the space of all disks for objects.
 func (c *Cluster) room() int64 { return int64(c.cfg.OSDs) * (c.cfg.DiskSize - c.dataStart()) }
 
-// store adds bytes and objects to a PG and to who keeps it.
+// store adds bytes and objects to a PG and its holders.
 func (c *Cluster) store(pg int32, bytes, objects int64) {
 	c.note(pg)
 	c.pgs[pg].bytes += bytes
@@ -240,12 +239,12 @@ func (c *Cluster) store(pg int32, bytes, objects int64) {
 	}
 }
 
-const logBytes = 64 << 20 // where an OSD's key-value store writes its log
+const logBytes = 64 << 20 // area of the log of an OSD's key-value store
 
-// dataStart is where an OSD's objects begin on its disk: behind fio's files and the log.
+// dataStart returns the start of an OSD's objects on its disk: after fio's files and the log.
 func (c *Cluster) dataStart() int64 { return min(c.cfg.Scratch+logBytes, c.cfg.DiskSize-1<<19) }
 
-// place is the disk offset of an object: objects lie in the order in which they were written.
+// place returns an object's disk offset: objects are stored in writing order.
 func (c *Cluster) place(o *osd, object, bytes int64) int64 {
 	start := c.dataStart()
 	at := start
@@ -256,22 +255,22 @@ func (c *Cluster) place(o *osd, object, bytes int64) int64 {
 	return c.clamp(at&^4095, bytes)
 }
 
-// clamp keeps an object and the gaps between its parts on the disk.
+// clamp limits the offset of an object with the gaps between its parts to the disk.
 func (c *Cluster) clamp(at, bytes int64) int64 {
 	parts := bytes/c.cfg.MaxIO + 1
 	return max(0, min(at, c.cfg.DiskSize-bytes-parts*partGap))
 }
 
-// members is who serves a PG now.
+// members returns the OSDs that serve a PG now.
 func (c *Cluster) members(pg int32) []int32 {
 	at := int(pg) * c.cfg.Size
 	return trim(c.acting[at : at+c.cfg.Size])
 }
 
-// primary is the OSD that serves a PG's reads, none when nobody does.
+// primary returns the OSD that serves a PG's reads, or none.
 func (c *Cluster) primary(pg int32) int32 { return c.acting[int(pg)*c.cfg.Size] }
 
-// lead counts primaries of an OSD.
+// lead adds to an OSD's number of primaries.
 func (c *Cluster) lead(osd int32, count int) {
 	if osd != none {
 		c.osds[osd].primaries += count

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// testConfig is the eight-node testbed (testbed/specs/dlr.yaml) with small numbers elsewhere.
+// testConfig returns the eight-node testbed (testbed/specs/dlr.yaml) with small numbers elsewhere.
 func testConfig() Config {
 	return Config{
 		Seed: 1, OSDs: 8, Pool: 1, PGs: 128, Size: 2, MinSize: 1, RackHosts: 64,
@@ -63,7 +63,7 @@ func finish(t testing.TB, c *Cluster, limit time.Duration) BenchResult {
 	return r
 }
 
-// atRest checks that nothing is left of what went on.
+// atRest checks that no operation is left.
 func atRest(t testing.TB, c *Cluster) {
 	t.Helper()
 	c.until(c.Now()+10*time.Second, func() bool { return false })
@@ -97,8 +97,8 @@ func TestOneReadTakesWhatItsPartsTake(t *testing.T) {
 	c := build(t, config, 16)
 	start(t, c, "rand", 1, 60)
 	r := finish(t, c, 100*time.Second)
-	// A settling and a short seek, the transfer from the disk, two links, one after the other but for
-	// the client's, the OSD's and the client's own time.
+	// A settling and a short seek, the transfer from the disk, two consecutive links except for the
+	// client's, and the OSD's and the client's own time.
 	bytes := float64(4 << 20)
 	fixed := bytes/150e6 + bytes/118e6 + 2*1e-4 + 0.008 + 0.01 + bytes*0.5e-9
 	least, most := fixed+0.4*0.0127, fixed+0.7*0.0127
@@ -150,7 +150,7 @@ func TestTheSameSeedGivesTheSameBits(t *testing.T) {
 	if run(2) == first {
 		t.Error("another seed gives the same")
 	}
-	// On every machine, until the model changes; then testbed/simulated's MODEL_VERSION changes too.
+	// Equal on every machine until the model, and testbed/simulated's MODEL_VERSION, change.
 	if golden := uint64(0x93cfc6d729e6676a); first != golden {
 		t.Errorf("%#x, want %#x", first, golden)
 	}
@@ -227,7 +227,7 @@ func TestACommitTakesSeveralWrites(t *testing.T) {
 		return finish(t, c, 60*time.Second).Latency.Mean()
 	}
 	one, three := mean(1), mean(3)
-	// Two more writes that continue where the log was left, on a disk whose head is there already.
+	// Two more writes that continue at the log's position, on a disk with the head already there.
 	if more := three - one; more <= 0 || more > 0.03 {
 		t.Errorf("a write takes %.4f s with one, %.4f s with three writes a commit", one, three)
 	}

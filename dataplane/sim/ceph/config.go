@@ -9,9 +9,9 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// Config is a modelled cluster: one OSD on each of OSDs nodes, one pool, and the constants of the
-// model. Bytes, bytes a second and seconds. The constants and where they come from are in
-// docs/simulation.md.
+// Config is a modelled cluster: one OSD on each of OSDs nodes, one pool, and the model's constants.
+// Units are bytes, bytes per second and seconds. docs/simulation.md describes the constants and
+// their sources.
 type Config struct {
 	Seed uint64 `json:"seed"`
 
@@ -20,28 +20,28 @@ type Config struct {
 	PGs     int `json:"pgs"`
 	Size    int `json:"size"`
 	MinSize int `json:"min_size"`
-	// RackHosts puts more hosts than this into racks of so many; 0: never.
+	// RackHosts puts more hosts than this into racks of this size; 0: never.
 	RackHosts int `json:"rack_hosts"`
-	// AddOrder is the order in which the OSDs' hosts were put into the CRUSH map, which gives them
-	// their ids and with them the placement; empty: by number.
+	// AddOrder is the order in which the OSDs' hosts were added to the CRUSH map. It determines
+	// their ids and so the placement; empty: by number.
 	AddOrder []int `json:"add_order"`
 
-	// Racks is the rack of each OSD's node, from 0, and Uplink the rate (payload) each way between a
-	// rack and the rest of the network; empty and 0: a flat one.
+	// Racks is the rack of each OSD's node, from 0. Uplink is the rate (payload) in each direction
+	// between a rack and the rest of the network. Empty and 0: a flat network.
 	Racks  []int   `json:"racks"`
 	Uplink float64 `json:"uplink_rate"`
 
 	DiskSize    int64   `json:"disk_size"`
-	Scratch     int64   `json:"scratch"` // the disk's first part: fio's files
+	Scratch     int64   `json:"scratch"` // first part of the disk: fio's files
 	Positioning float64 `json:"positioning_s"`
 	Bandwidth   float64 `json:"bandwidth"`
 	QueueDepth  int     `json:"queue_depth"`
 	MaxIO       int64   `json:"max_io"`
-	// Reorder is the chance that a part of a large read does not continue where the part before
-	// ended, because the disk's server threads pass each other.
+	// Reorder is the probability that a part of a large read does not continue at the previous
+	// part's end, because the disk's server threads overtake each other.
 	Reorder float64 `json:"reorder"`
 
-	// Spread is the part of the store's space over which its objects lie.
+	// Spread is the fraction of the store's space that its objects occupy.
 	Spread float64 `json:"spread"`
 
 	NodeRate   float64 `json:"node_rate"`   // link of an OSD's node, payload
@@ -51,21 +51,21 @@ type Config struct {
 
 	Shards        int     `json:"shards"`          // osd_op_num_shards
 	Threads       int     `json:"threads"`         // osd_op_num_threads_per_shard
-	OpTime        float64 `json:"op_time_s"`       // an operation's time in an OSD beside the disk
-	ByteTime      float64 `json:"byte_time_s"`     // the same for each byte
-	ClientByte    float64 `json:"client_byte_s"`   // a client's time for each byte: it checks what it reads
+	OpTime        float64 `json:"op_time_s"`       // an operation's time in an OSD outside the disk
+	ByteTime      float64 `json:"byte_time_s"`     // additional time per byte
+	ClientByte    float64 `json:"client_byte_s"`   // a client's time per byte, to verify reads
 	ClientOp      float64 `json:"client_op_s"`     // an operation's time in client and network stack
-	ClientBytes   int64   `json:"client_bytes"`    // a client has so many in flight at most (objecter_inflight_op_bytes)
-	StoreBytes    int64   `json:"store_bytes"`     // of a disk that a store takes for itself
-	StatsEvery    float64 `json:"stats_s"`         // OSDs tell the manager their fill (mgr_stats_period)
-	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store for a transaction
+	ClientBytes   int64   `json:"client_bytes"`    // maximum bytes in flight per client (objecter_inflight_op_bytes)
+	StoreBytes    int64   `json:"store_bytes"`     // disk space of the store itself
+	StatsEvery    float64 `json:"stats_s"`         // OSDs report their fill to the manager (mgr_stats_period)
+	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store per transaction
 	CommitWrites  int     `json:"commit_writes"`   // one after the other
-	DeferBytes    int64   `json:"defer_bytes"`     // smaller overwrites go where the object lies
-	Propose       float64 `json:"propose_s"`       // a monitor command until its epoch is out
+	DeferBytes    int64   `json:"defer_bytes"`     // smaller overwrites are in place
+	Propose       float64 `json:"propose_s"`       // time from a monitor command to its epoch
 	Peering       float64 `json:"peering_s"`       // messages of one peering
-	PeeringCommit int     `json:"peering_commits"` // most transactions one after the other in a peering
-	DownAfter     float64 `json:"down_after_s"`    // a crash until the monitors mark the OSD down
-	OutAfter      float64 `json:"out_after_s"`     // down until out; 0: never
+	PeeringCommit int     `json:"peering_commits"` // maximum consecutive transactions in a peering
+	DownAfter     float64 `json:"down_after_s"`    // time from a crash until the monitors mark the OSD down
+	OutAfter      float64 `json:"out_after_s"`     // time from down until out; 0: never
 
 	MaxBackfills  int     `json:"max_backfills"`
 	RecoverActive int     `json:"recovery_max_active"`
@@ -80,12 +80,12 @@ type Config struct {
 	FioBytes int64 `json:"fio_file_bytes"`
 	FioBlock int64 `json:"fio_block"`
 
-	// Detail is the largest number of nodes whose samples are kept one by one; of more the means
-	// over the hot and over the calm ones are kept.
+	// Detail is the maximum number of nodes with individual samples; with more nodes, only the
+	// means over hot and over calm nodes are kept.
 	Detail int `json:"detail"`
 }
 
-// check reports, in one sentence, the first value that makes no cluster.
+// check returns an error of one sentence for the first invalid value.
 func (c *Config) check() error {
 	numbers := []struct {
 		name        string
@@ -200,9 +200,9 @@ func (c *Config) disk() sim.DiskSpec {
 	}
 }
 
-// Capacity is how many of fio's reads a second a disk serves to a hotspot alone.
+// Capacity returns the reads per second that a disk serves to a sole hotspot.
 func (c *Config) Capacity() float64 {
-	// The root of the distance within a part p of the disk is sqrt(p) times that over all of it.
+	// The root distance within a part p of the disk is sqrt(p) times that of the whole disk.
 	part := math.Sqrt(float64(int64(c.FioJobs)*c.FioBytes) / float64(c.DiskSize))
 	far := float64(service.SqrtFactor * service.MeanRootDistance * part)
 	seek := float64(c.Positioning * (service.SettleShare + far))

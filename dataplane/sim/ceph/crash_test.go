@@ -51,7 +51,7 @@ func TestAnOSDThatStaysDownIsMarkedOutAndItsDataCopied(t *testing.T) {
 	atRest(t, c)
 }
 
-// Whatever happens to the map and the nodes meanwhile, no operation is lost and all comes to rest.
+// Random changes of the map and the nodes lose no operation, and the cluster comes to rest.
 func FuzzNothingIsLost(f *testing.F) {
 	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 61} {
 		f.Add(seed)
@@ -81,7 +81,7 @@ func FuzzNothingIsLost(f *testing.F) {
 			c.Act([]Action{{Action: "SetReweight", OSD: i, Value: 1}})
 		}
 		c.Act([]Action{{Action: "SetBalancer", Mode: "none"}})
-		for pg := range int32(config.PGs) { // one made while an OSD was down pins too few
+		for pg := range int32(config.PGs) { // an upmap made while an OSD was down pins too few
 			c.Act([]Action{{Action: "ClearUpmap", PG: c.pgID(pg)}})
 		}
 		finish(t, c, 10*time.Minute)
@@ -92,7 +92,7 @@ func FuzzNothingIsLost(f *testing.F) {
 	})
 }
 
-// allIsKept checks what is kept up to date change by change against what it follows from.
+// allIsKept checks incrementally updated state against its definition.
 func allIsKept(t *testing.T, c *Cluster, seen []string) {
 	t.Helper()
 	m := c.osdMap
@@ -124,7 +124,7 @@ func allIsKept(t *testing.T, c *Cluster, seen []string) {
 	}
 }
 
-// disturb does something random to a cluster.
+// disturb applies a random disturbance to a cluster.
 func disturb(c *Cluster, random *sim.Stream) {
 	osd, other := int(random.IntN(int64(c.cfg.OSDs))), int(random.IntN(int64(c.cfg.OSDs)))
 	pg := c.pgID(int32(random.IntN(int64(c.cfg.PGs))))

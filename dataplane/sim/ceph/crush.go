@@ -2,10 +2,10 @@ package ceph
 
 import "math/bits"
 
-// CRUSH as Ceph runs it since Jewel (tunables chooseleaf_descend_once, chooseleaf_vary_r and
+// CRUSH as in Ceph since Jewel (tunables chooseleaf_descend_once, chooseleaf_vary_r and
 // chooseleaf_stable 1, choose_total_tries 50; straw2 buckets): a descent from the root to distinct
-// hosts, one OSD on each. Weil et al., "CRUSH: controlled, scalable, decentralized placement of
-// replicated data", SC 2006.
+// hosts, with one OSD on each. Weil et al., "CRUSH: controlled, scalable, decentralized placement
+// of replicated data", SC 2006.
 
 const (
 	chooseTries = 51 // choose_total_tries is one less
@@ -26,19 +26,19 @@ type bucket struct {
 	id      int32
 	kind    int
 	items   []int32
-	weights []uint32 // 16.16 fixed point, as CRUSH has them
-	uniform bool     // all weights alike: the straw is as long as the hash is large
+	weights []uint32 // 16.16 fixed point, as in CRUSH
+	uniform bool     // equal weights: the largest hash is the longest straw
 }
 
-// crushMap is the hierarchy: root, racks where there are many hosts, hosts, OSDs.
+// crushMap is the hierarchy: root, racks if there are many hosts, hosts, OSDs.
 type crushMap struct {
 	buckets map[int32]*bucket
 	dense   []*bucket // by -1-id
 }
 
-// newCrush builds a root over hosts with one OSD each, all of the same weight. More than rackSize
-// hosts are put into racks of so many (0: never), since a straw is drawn for every item of a
-// bucket. hosts are the ids of the OSDs' hosts in the order in which they were added.
+// newCrush builds a root over hosts with one OSD each and equal weights. More than rackSize hosts
+// are grouped into racks of that size (0: never), because each choice draws a straw for every item
+// of a bucket. hosts are the ids of the OSDs' hosts in the order of addition.
 func newCrush(hosts []int32, osds []int32, rackSize int, weight uint32) *crushMap {
 	m := &crushMap{buckets: map[int32]*bucket{}}
 	for i, host := range hosts {
@@ -56,7 +56,7 @@ func newCrush(hosts []int32, osds []int32, rackSize int, weight uint32) *crushMa
 	return m
 }
 
-// hostIDs are the ids that Ceph gives to hosts added one after the other: the root has -1.
+// hostIDs returns Ceph's ids of hosts added one after the other: the root has -1.
 func hostIDs(count int) []int32 {
 	ids := make([]int32, count)
 	for i := range ids {
@@ -69,7 +69,7 @@ func (m *crushMap) rack(hosts []int32, size int, weight uint32) ([]int32, []uint
 	count := (len(hosts) + size - 1) / size
 	racks, weights := make([]int32, count), make([]uint32, count)
 	for i := range racks {
-		// Hosts that follow each other are in different racks: racks differ by one host at most.
+		// Consecutive hosts are in different racks, and rack sizes differ by at most one host.
 		var members []int32
 		for j := i; j < len(hosts); j += count {
 			members = append(members, hosts[j])
@@ -106,7 +106,7 @@ func (m *crushMap) seal() {
 
 func (m *crushMap) at(id int32) *bucket { return m.dense[-1-id] }
 
-// choose is bucket_straw2_choose. Among equal weights the logarithm keeps the order of the hashes.
+// choose is bucket_straw2_choose. With equal weights the logarithm keeps the order of hashes.
 func (b *bucket) choose(x, r uint32) int32 {
 	best := b.items[0]
 	if b.uniform {
@@ -131,8 +131,8 @@ func (b *bucket) choose(x, r uint32) int32 {
 	return best
 }
 
-// place is crush_do_rule of "take default, chooseleaf firstn 0 type host, emit": size distinct
-// hosts and an OSD of each, into out; fewer where it gives up. weights are the OSDs' reweights.
+// place is crush_do_rule of "take default, chooseleaf firstn 0 type host, emit". It puts OSDs of
+// `size` distinct hosts into out, fewer if it gives up. weights are the OSDs' reweights.
 func (m *crushMap) place(x uint32, size int, weights []uint32, out []int32) []int32 {
 	var hosts [maxSize]int32
 	out = out[:0]
@@ -159,7 +159,7 @@ func (m *crushMap) place(x uint32, size int, weights []uint32, out []int32) []in
 	return out
 }
 
-// isOut rejects an OSD with a reweight below 1 for that share of the inputs, always the same ones.
+// isOut rejects an OSD with a reweight below 1 for the same share of inputs each time.
 func isOut(weight, x uint32, osd int32) bool {
 	switch {
 	case weight >= inWeight:
@@ -179,9 +179,9 @@ func contains(list []int32, item int32) bool {
 	return false
 }
 
-// logTable holds 2^44 (log2(u+1) - 16) for a 16-bit u: Ceph's crush_ln, computed by squaring, in
-// integers, instead of looked up. (Ceph's own table is off by up to 1e-5 of a bit, which can turn a
-// draw among unequal weights in about one of 10^5 cases.)
+// logTable holds 2^44 (log2(u+1) - 16) for a 16-bit u: Ceph's crush_ln, computed by squaring
+// integers instead of a lookup. (Ceph's own table has errors of up to 1e-5 of a bit, which can
+// change a draw among unequal weights in about one of 10^5 cases.)
 var logTable [1 << 16]int64
 
 func init() {
@@ -192,7 +192,7 @@ func init() {
 
 func logOf(u uint32) int64 { return logTable[u] }
 
-// log2Fixed is 2^44 log2(v), v from 1 to 2^16.
+// log2Fixed returns 2^44 log2(v), v from 1 to 2^16.
 func log2Fixed(v uint64) int64 {
 	whole := bits.Len64(v) - 1
 	result := int64(whole) << 44

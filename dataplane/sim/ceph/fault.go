@@ -7,18 +7,18 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// Fault is something that breaks, or is mended, on one node.
+// Fault is a fault, or its repair, on one node.
 type Fault struct {
-	// Kind is crash (of the daemon; what it did is lost), restart, slow (Factor times longer at the
-	// disk; 1 mends), cut and heal (the node's link) or delay (Seconds more on what the node sends; 0
-	// mends).
+	// Kind is crash (of the daemon; its operations are lost), restart, slow (the disk takes Factor
+	// times longer; 1 repairs), cut and heal (the node's link) or delay (adds Seconds to what the
+	// node sends; 0 repairs).
 	Kind    string  `json:"kind"`
 	OSD     int     `json:"osd"`
 	Factor  float64 `json:"factor"`
 	Seconds float64 `json:"seconds"`
 }
 
-// bootTime is from the start of a daemon until the monitors mark its OSD up.
+// bootTime is the time from a daemon's start until the monitors mark its OSD up.
 const bootTime = time.Second
 
 // Break carries out a fault now.
@@ -53,7 +53,7 @@ func (c *Cluster) Break(f Fault) error {
 	return nil
 }
 
-// crash ends a daemon: everything it had under way is gone. Its disk goes on with what it was given.
+// crash ends a daemon and drops its operations. Its disk completes the I/Os that it has.
 func (c *Cluster) crash(o *osd) {
 	if o.down {
 		return
@@ -65,7 +65,7 @@ func (c *Cluster) crash(o *osd) {
 			c.freeOp(ref(p.gen)<<32 | ref(i))
 		}
 	}
-	for i := range c.ops { // what it had sent on and nobody has received is lost too
+	for i := range c.ops { // forwarded but unreceived messages are lost too
 		p := &c.ops[i]
 		if p.used && p.kind == opReplica && p.came == 0 && c.at(p.parent) == nil {
 			c.freeOp(ref(p.gen)<<32 | ref(i))
@@ -79,7 +79,7 @@ func (c *Cluster) crash(o *osd) {
 	c.k.After(sim.Seconds(c.cfg.DownAfter), (*onDown)(c), uint64(o.life)<<32|uint64(o.id))
 }
 
-// dropMoves ends every copy from or to an OSD; what is still needed is begun by a peering.
+// dropMoves ends every copy from or to an OSD; a peering restarts the needed ones.
 func (c *Cluster) dropMoves(o *osd) {
 	for i := range c.mover.moves {
 		if v := &c.mover.moves[i]; !v.over && (v.from == o.id || v.to == o.id) {
@@ -88,7 +88,7 @@ func (c *Cluster) dropMoves(o *osd) {
 	}
 }
 
-// onDown: the monitors have noticed that an OSD is gone.
+// onDown: the monitors notice that an OSD is gone.
 type onDown Cluster
 
 func (h *onDown) Handle(k *sim.Kernel, arg uint64) {
@@ -97,7 +97,7 @@ func (h *onDown) Handle(k *sim.Kernel, arg uint64) {
 	if !o.down || o.life != uint32(arg>>32) {
 		return
 	}
-	c.dropMoves(o) // begun before anybody noticed
+	c.dropMoves(o) // begun before the monitors noticed
 	c.osdMap.up[o.id], c.osdMap.all = false, true
 	c.publishUp()
 	if c.cfg.OutAfter > 0 {
@@ -134,7 +134,7 @@ func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
 	}
 	c.dropMoves(o)
 	o.down = false
-	known := c.osdMap.up[o.id] // it was back before anybody noticed: its PGs peer all the same
+	known := c.osdMap.up[o.id] // back before the monitors noticed: its PGs still peer
 	c.osdMap.up[o.id], c.osdMap.all = true, true
 	if o.outBy > 0 { // marked out for being down: in again
 		c.osdMap.reweight[o.id], c.osdMap.dirty, o.outBy = o.outBy, true, 0
@@ -145,7 +145,7 @@ func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// repeer lets all PGs of an OSD peer anew.
+// repeer makes all PGs of an OSD peer again.
 func (c *Cluster) repeer(o *osd) {
 	var touched []int32
 	for pg := range int32(c.cfg.PGs) {

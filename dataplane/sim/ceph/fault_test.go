@@ -18,7 +18,7 @@ func TestASlowDiskShowsAndIsMended(t *testing.T) {
 	c := build(t, testConfig(), 400)
 	start(t, c, "rand", 8, 300)
 	o := c.osds[2]
-	mean := func() float64 { // of a read at osd.2 in the next 60 s
+	mean := func() float64 { // of reads at osd.2 in the next 60 s
 		reads, took := o.reads, o.readTime
 		c.Advance(c.Now() + time.Minute)
 		return (o.readTime - took).Seconds() / float64(o.reads-reads)
@@ -42,7 +42,7 @@ func TestWhoIsCutOffIsWaitedFor(t *testing.T) {
 		start(t, c, op, 16, 120)
 		c.Advance(10 * time.Second)
 		breakIt(t, c, Fault{Kind: "cut", OSD: 3})
-		// A loop is closed: sooner or later each of its operations waits for osd.3.
+		// The loop is closed: each of its operations finally waits for osd.3.
 		c.Advance(60 * time.Second)
 		stuck := c.bench.finished
 		c.Advance(100 * time.Second)

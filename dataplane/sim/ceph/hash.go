@@ -2,9 +2,9 @@ package ceph
 
 import "encoding/binary"
 
-// Ceph places data by Robert Jenkins' 1996 mixing function ("rjenkins1"): over integers for CRUSH
-// and for primary affinity, over an object's name for its placement group. The constants are part
-// of every cluster's placement, so they are Ceph's.
+// Ceph places data with Robert Jenkins' 1996 mixing function ("rjenkins1"): over integers for CRUSH
+// and primary affinity, over an object's name for its placement group. The constants are Ceph's,
+// because they are part of every cluster's placement.
 const (
 	hashSeed = 1315423911
 	hashX    = 231232
@@ -55,7 +55,7 @@ func hashName(name []byte) uint32 {
 		a, b, c = mix(a, b, c)
 		rest = rest[12:]
 	}
-	// What is left over fills the three words; the lowest byte of c is the length's.
+	// The remaining bytes fill the three words; the lowest byte of c is reserved for the length.
 	var tail [12]byte
 	copy(tail[:8], rest)
 	if len(rest) > 8 {
@@ -68,7 +68,7 @@ func hashName(name []byte) uint32 {
 	return c
 }
 
-// stableMod folds a hash into n groups such that few move when n grows (ceph_stable_mod).
+// stableMod folds a hash into n groups so that few members move when n grows (ceph_stable_mod).
 func stableMod(x, n uint32) uint32 {
 	mask := uint32(1)
 	for mask < n {

@@ -6,9 +6,9 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// load is fio on one node. A hotspot is its libaio loop: jobs that keep a queue of reads each and
-// block only when the device has no tag. An offered load is blocking reads (psync) that arrive as a
-// Poisson process of its share of the disk's capacity, spread over the jobs.
+// load is fio on one node. A hotspot is its libaio loop: each job keeps a queue of reads and blocks
+// only if the device has no tag. An offered load is blocking reads (psync), split over the jobs.
+// They arrive as a Poisson process at a share of the disk's capacity.
 type load struct {
 	on     bool
 	source *sim.Background
@@ -16,7 +16,7 @@ type load struct {
 	random sim.Stream
 }
 
-// done is how many reads fio has done on the node.
+// done returns the number of reads that fio has done on the node.
 func (f *load) done() int64 {
 	if f.source == nil {
 		return f.past
@@ -24,8 +24,8 @@ func (f *load) done() int64 {
 	return f.past + int64(f.source.Latency.Count())
 }
 
-// SetLoad starts fio on a node, in place of what runs there: share 0 is the hotspot, above 0 an
-// offered load; off stops it. What is in flight then still ends.
+// SetLoad starts fio on a node and replaces its current load: share 0 is the hotspot, above 0 an
+// offered load; off stops it. I/Os in flight still end.
 func (c *Cluster) SetLoad(node int, on bool, share float64) {
 	o := c.osds[node]
 	f := &o.fio
@@ -63,7 +63,7 @@ func (c *Cluster) PlanLoad(t time.Duration, node int, on bool, share float64) {
 	c.k.At(max(t, c.k.Now()), (*onPlannedLoad)(c), uint64(len(c.planned)-1))
 }
 
-// ForgetPlan takes back what PlanLoad has planned.
+// ForgetPlan cancels all planned loads.
 func (c *Cluster) ForgetPlan() { c.plan++ }
 
 type onPlannedLoad Cluster

@@ -9,20 +9,20 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// stallLimit is how long a step of upmaps waits for its PGs.
+// stallLimit is the maximum wait of a step of upmaps for its PGs.
 const stallLimit = 15 * time.Second
 
-// monitor is what the monitors and the manager do: carry out commands, an epoch for all that come at
-// once, measure stalls, balance.
+// monitor does the work of the monitors and the manager: it carries out commands, with one epoch
+// for simultaneous ones, measures stalls, and balances.
 type monitor struct {
 	balancing bool
 
-	watched   int     // PGs of the last step that do not serve yet
+	watched   int     // PGs of the last step that do not yet serve
 	watching  []int32 // all PGs of the last step
 	watchFrom time.Duration
 	stall     time.Duration
 	stalled   bool
-	told      bool // the stall was told with an effect
+	told      bool // the stall was reported with an effect
 }
 
 func (m *monitor) init(c *Cluster) {
@@ -47,7 +47,7 @@ type Action struct {
 	Items [][2]int32 `json:"items"` // of SetItems: from, to
 }
 
-// Effect is what came of an action.
+// Effect is the result of an action.
 type Effect struct {
 	OK      bool               `json:"ok"`
 	Message string             `json:"message"`
@@ -56,9 +56,9 @@ type Effect struct {
 	already bool
 }
 
-// Act carries out actions of one kind at once, as one epoch, and advances the clock by what it
-// takes: a command its proposal, a step of upmaps until its PGs serve again. The stall of a step of
-// affinities is told with the next step of affinities or upmaps, which waits for it.
+// Act carries out actions of one kind at once, as one epoch, and advances the clock by their
+// duration: a command's proposal, or until a step of upmaps serves again. The stall of a step of
+// affinities is reported with the next step of affinities or upmaps, which waits for it.
 func (c *Cluster) Act(actions []Action) []Effect {
 	effects := make([]Effect, len(actions))
 	if len(actions) == 0 {
@@ -111,7 +111,7 @@ func (c *Cluster) Act(actions []Action) []Effect {
 	return effects
 }
 
-// kinds says whether there are affinities, and upmaps, among actions.
+// kinds reports whether actions contain affinities and upmaps.
 func kinds(actions []Action) (affinities, swaps bool) {
 	for _, a := range actions {
 		switch a.Action {
@@ -124,7 +124,7 @@ func kinds(actions []Action) (affinities, swaps bool) {
 	return affinities, swaps
 }
 
-// until runs until time t or until done holds, event by event, also past the end of a benchmark.
+// until runs until time t or until done is true, also past the end of a benchmark.
 func (c *Cluster) until(t time.Duration, done func() bool) {
 	for c.k.Now() < t && !done() {
 		c.k.RunUntil(min(t, c.k.Now()+5*time.Millisecond))
@@ -274,7 +274,7 @@ func show(osds []int32) string {
 	return strings.Join(words, ", ")
 }
 
-// putUpmap puts an upmap of either kind in the place of the PG's present ones.
+// putUpmap replaces a PG's upmaps with an upmap of either kind.
 func (c *Cluster) putUpmap(a Action) Effect {
 	pg, there := c.pgNumberOf(a.PG)
 	if !there {
@@ -302,7 +302,7 @@ func (c *Cluster) putUpmap(a Action) Effect {
 	return Effect{OK: true}
 }
 
-// checkLeaders tells of swaps that a low affinity turned over again.
+// checkLeaders reports swaps that a low affinity reversed.
 func (c *Cluster) checkLeaders(actions []Action, effects []Effect) {
 	for i, a := range actions {
 		if a.Action != "SwapPrimary" || !effects[i].OK || effects[i].already {

@@ -9,20 +9,20 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// openLoop is what a benchmark has besides when its writes do not wait for each other: they arrive as
-// a Poisson process, at a rate of its own for each PG, and overwrite what is there.
+// openLoop is the additional state of a benchmark with independent writes. They arrive as a Poisson
+// process, with a rate for each PG, and overwrite existing data.
 type openLoop struct {
-	upTo     []float64 // by PG: its rate and those of the PGs before it
+	upTo     []float64 // by PG: sum of its rate and those of all earlier PGs
 	random   sim.Stream
-	where    sim.Stream // which of its PG's objects a small write overwrites
+	where    sim.Stream // selects the object of a PG that a small write overwrites
 	free     []int32
 	second   OpenSecond
 	series   []OpenSecond
 	requests []OpenRequest
 }
 
-// OpenSecond is one second of open-loop writes: how many were due and done in it, the sum and the
-// largest of their latencies, and how many were under way at its end, the oldest since Oldest.
+// OpenSecond is one second of open-loop writes: the number due and done, the sum and maximum of
+// their latencies, the number in progress at its end, and their maximum age.
 type OpenSecond struct {
 	Intended, Finished int64
 	Latency, Longest   time.Duration
@@ -30,8 +30,8 @@ type OpenSecond struct {
 	Oldest             time.Duration
 }
 
-// OpenRequest is one write: when it was due, counted from the start, and how long it took; Latency is
-// negative where it was not done by the end.
+// OpenRequest is one write: its due time since the start, and its latency, which is negative if the
+// write was not done by the end.
 type OpenRequest struct {
 	At, Latency time.Duration
 	PG          int32
@@ -64,7 +64,7 @@ func newOpenLoop(c *Cluster, spec BenchSpec) (*openLoop, error) {
 	return o, nil
 }
 
-// begin lets the first write come.
+// begin schedules the first write.
 func (o *openLoop) begin(c *Cluster) {
 	b := c.bench
 	c.k.At(b.end+sim.Seconds(b.spec.Drain), (*onOpenEnd)(c), 0)
@@ -93,7 +93,7 @@ func (h *onDue) Handle(k *sim.Kernel, _ uint64) {
 	o.next(c)
 }
 
-// enterNew puts one write on its way.
+// enterNew starts one write.
 func (b *bench) enterNew(c *Cluster, pg int32) {
 	o := b.open
 	var i int32
@@ -110,7 +110,7 @@ func (b *bench) enterNew(c *Cluster, pg int32) {
 	b.enter(c, i)
 }
 
-// completed counts a write that was done and gives its slot back.
+// completed counts a finished write and frees its slot.
 func (o *openLoop) completed(b *bench, i int32, took time.Duration) {
 	s := &b.slots[i]
 	o.second.Finished++
@@ -132,7 +132,7 @@ func (o *openLoop) tick(b *bench, now time.Duration) {
 	o.second = OpenSecond{}
 }
 
-// onOpenEnd: what is not done by now counts as outstanding.
+// onOpenEnd: writes not done by now count as outstanding.
 type onOpenEnd Cluster
 
 func (h *onOpenEnd) Handle(k *sim.Kernel, _ uint64) {
@@ -150,7 +150,7 @@ func (h *onOpenEnd) Handle(k *sim.Kernel, _ uint64) {
 	k.Halt()
 }
 
-// FillEach puts `count` objects of `bytes` into every PG, in place of those of an earlier filling.
+// FillEach creates `count` objects of `bytes` in every PG, in place of an earlier filling.
 func (c *Cluster) FillEach(count, bytes int64) error {
 	if count < 1 || bytes < 1 || count > math.MaxInt32 {
 		return fmt.Errorf("%d objects of %d bytes a placement group cannot be filled in", count, bytes)
@@ -159,7 +159,7 @@ func (c *Cluster) FillEach(count, bytes int64) error {
 	return c.fill(all, bytes, func(i int64) int32 { return int32(i / count) })
 }
 
-// Open is what open-loop writes came to; false when there were none.
+// Open returns the results of open-loop writes; false if there were none.
 func (c *Cluster) Open() (series []OpenSecond, requests []OpenRequest, there bool) {
 	if c.bench == nil || c.bench.open == nil {
 		return nil, nil, false
@@ -167,21 +167,21 @@ func (c *Cluster) Open() (series []OpenSecond, requests []OpenRequest, there boo
 	o := c.bench.open
 	series = o.series
 	if c.bench.done && o.second != (OpenSecond{}) {
-		series = append(series[:len(series):len(series)], o.second) // a part of a second
+		series = append(series[:len(series):len(series)], o.second) // a partial second
 	}
 	return series, o.requests, true
 }
 
-// PGWork is how many operations of clients a PG has served.
+// PGWork returns the number of client operations that a PG has served.
 func (c *Cluster) PGWork(i int) (reads, writes int64) { return c.pgs[i].reads, c.pgs[i].writes }
 
-// OSDWork is how many operations an OSD has carried out, those of its replicas included.
+// OSDWork returns the number of an OSD's operations, including those of its replicas.
 func (c *Cluster) OSDWork(i int) (reads, writes int64) {
 	o := c.osds[i]
 	return o.reads, o.writes + o.replicas
 }
 
-// Clean says whether a PG serves and all of it is where the map wants it.
+// Clean reports whether a PG serves and all its data is where the map wants it.
 func (c *Cluster) Clean(i int) bool {
 	state := &c.pgs[i]
 	return state.active && state.hold == nil && state.moves == 0

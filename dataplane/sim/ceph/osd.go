@@ -6,8 +6,8 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// partGap is how far a part of a large I/O is from where the head is when it was overtaken: the
-// head has to settle anew, the distance does not matter.
+// partGap is the distance of a large I/O's overtaken part from the head. The head must settle
+// again; the distance itself does not matter.
 const partGap = 4096
 
 // osd is one object storage daemon with its node: a disk, a link, and fio's load.
@@ -16,7 +16,7 @@ type osd struct {
 	disk *sim.Disk
 	out  *sim.Link
 	in   ingress
-	held []heldMessage // messages to a node that is cut off
+	held []heldMessage // messages to a disconnected node
 
 	shards []shard
 	locks  map[int32]*pgLock
@@ -27,9 +27,9 @@ type osd struct {
 	logAt              int64
 
 	stored    int64 // bytes of objects
-	told      int64 // of them the manager knew when they changed
-	toldIn    int64 // in which interval of the statistics that was
-	filled    int64 // of them before any benchmark
+	told      int64 // of these, bytes known to the manager at the last change
+	toldIn    int64 // statistics interval of that change
+	filled    int64 // of these, bytes from before any benchmark
 	writeAt   int64
 	primaries int
 	down      bool // the daemon does not run
@@ -48,7 +48,7 @@ type osd struct {
 	backfills             int // reservations held
 }
 
-// heldMessage waits for a cut link to heal.
+// heldMessage is a message that waits for a cut link to heal.
 type heldMessage struct {
 	r     ref
 	bytes int64
@@ -67,7 +67,7 @@ func newOSD(c *Cluster, i int) *osd {
 	return o
 }
 
-// arrive takes a client's or another OSD's operation from the network.
+// arrive receives a client's or another OSD's operation from the network.
 func (c *Cluster) arrive(r ref) {
 	p := c.at(r)
 	if p == nil {
@@ -75,7 +75,7 @@ func (c *Cluster) arrive(r ref) {
 	}
 	o := c.osds[p.osd]
 	if o.down {
-		c.freeOp(r) // lost: the client sends it again when the map has changed
+		c.freeOp(r) // lost: the client resends it after a map change
 		return
 	}
 	p.came = c.k.Now()
@@ -95,8 +95,8 @@ func (c *Cluster) arrive(r ref) {
 	c.enqueue(o, r, p.pg)
 }
 
-// admit says whether a client's operation may go on; if its PG is peering it waits there, if it is
-// out of date it is gone.
+// admit reports whether a client's operation may continue. During a peering the operation waits; an
+// outdated operation is dropped.
 func (c *Cluster) admit(r ref, p *op, state *pgState) bool {
 	if !c.bench.current(p) || c.primary(p.pg) != p.osd && state.active {
 		c.freeOp(r)
@@ -110,7 +110,7 @@ func (c *Cluster) admit(r ref, p *op, state *pgState) bool {
 	return true
 }
 
-// onCPU: an operation's computing is done, its disk I/O begins.
+// onCPU: an operation's computation ends, and its disk I/O begins.
 type onCPU Cluster
 
 func (h *onCPU) Handle(_ *sim.Kernel, arg uint64) {
@@ -125,7 +125,7 @@ func (h *onCPU) Handle(_ *sim.Kernel, arg uint64) {
 	c.submit(r)
 }
 
-// submit hands the parts of an operation's I/O to the disk until one has to wait for a tag.
+// submit passes the parts of an operation's I/O to the disk until one must wait for a tag.
 func (c *Cluster) submit(r ref) {
 	p := c.at(r)
 	o := c.osds[p.osd]
@@ -150,7 +150,7 @@ func (c *Cluster) submit(r ref) {
 	}
 }
 
-// onAdmitted: a part that had to wait has its tag, the thread goes on with the next.
+// onAdmitted: a waiting part has its tag, and the thread continues with the next part.
 type onAdmitted Cluster
 
 func (h *onAdmitted) Handle(_ *sim.Kernel, arg uint64) {
@@ -160,7 +160,7 @@ func (h *onAdmitted) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// onPart: the disk has done a part.
+// onPart: the disk finishes a part.
 type onPart Cluster
 
 func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
@@ -189,7 +189,7 @@ func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// onReply: a read's data has left the OSD's node.
+// onReply: a read's data leaves the OSD's node.
 type onReply Cluster
 
 func (h *onReply) Handle(k *sim.Kernel, arg uint64) {
@@ -204,7 +204,7 @@ func (h *onReply) Handle(k *sim.Kernel, arg uint64) {
 	k.At(n.cpuFree+sim.Seconds(c.cfg.ClientOp), (*onComplete)(c), arg)
 }
 
-// onComplete: the client has its answer.
+// onComplete: the client receives its answer.
 type onComplete Cluster
 
 func (h *onComplete) Handle(_ *sim.Kernel, arg uint64) {
@@ -220,7 +220,7 @@ func (h *onComplete) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// commit queues a transaction for an OSD's key-value store, which writes all that wait as one.
+// commit queues a transaction for an OSD's key-value store, which writes all waiting ones together.
 func (c *Cluster) commit(o *osd, r ref) {
 	o.kvWaiting = append(o.kvWaiting, r)
 	if !o.kvBusy {
@@ -235,8 +235,7 @@ func (c *Cluster) commitNext(o *osd) {
 	c.log(o)
 }
 
-// log writes to the log of an OSD's key-value store; a commit takes several writes, one after the
-// other.
+// log writes to the log of an OSD's key-value store; a commit takes several consecutive writes.
 func (c *Cluster) log(o *osd) {
 	o.kvLeft--
 	bytes := min(int64(len(o.kvBatch))*c.cfg.CommitBytes, c.cfg.MaxIO)
@@ -263,7 +262,7 @@ func (h *onLogged) Handle(_ *sim.Kernel, arg uint64) {
 		c.log(o)
 		return
 	}
-	for _, r := range o.kvBatch { // what commits next because of these waits for the next batch
+	for _, r := range o.kvBatch { // later commits that follow from these wait for the next batch
 		if p := c.at(r); p != nil {
 			c.committed(r, p)
 		}
@@ -274,13 +273,13 @@ func (h *onLogged) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// committed goes on with what waited for a transaction.
+// committed continues the work that waited for a transaction.
 func (c *Cluster) committed(r ref, p *op) {
 	switch p.kind {
 	case opWrite:
 		p.committed = true
 		if !c.bench.current(p) {
-			c.freeOp(r) // the client has sent it again
+			c.freeOp(r) // the client has resent it
 			return
 		}
 		c.acknowledge(r)

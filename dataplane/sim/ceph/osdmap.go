@@ -2,10 +2,10 @@ package ceph
 
 import "slices"
 
-// maxSize is the most replicas of a pool.
+// maxSize is the maximum number of replicas of a pool.
 const maxSize = 10
 
-// osdMap is one pool's placement: what the monitors agree on, and what follows from it.
+// osdMap is one pool's placement: the monitors' map and the sets that follow from it.
 type osdMap struct {
 	epoch   int
 	pool    int // its number, part of every PG's hash
@@ -21,17 +21,17 @@ type osdMap struct {
 	upmap map[int32][]int32    // pg-upmap: the whole set
 	items map[int32][][2]int32 // pg-upmap-items: from, to
 
-	seeds []uint32 // by PG: Ceph's pps, which CRUSH and affinity hash
-	raw   []int32  // what CRUSH says, size entries a PG, none at the end
+	seeds []uint32 // by PG: Ceph's pps, the hash input of CRUSH and affinity
+	raw   []int32  // CRUSH's result, size entries per PG, none at the end
 	upSet []int32  // with upmaps, down OSDs and affinity; the primary first
 	dirty bool     // raw is older than the weights
 
-	// What the next epoch changes besides: all up sets, those with an OSD of another affinity, those
-	// of single PGs.
+	// Other changes in the next epoch: all up sets, those with an OSD of changed affinity, those of
+	// single PGs.
 	all       bool
 	turned    []bool // by OSD
 	anyTurned bool
-	repinned  []int32 // PGs, in the order in which they were changed
+	repinned  []int32 // PGs, in the order of the changes
 
 	scratch [maxSize]int32
 }
@@ -56,10 +56,10 @@ func newOSDMap(crush *crushMap, osds, pool, pgNum, size, minSize int) *osdMap {
 	return m
 }
 
-// of is a PG's up set.
+// of returns a PG's up set.
 func (m *osdMap) of(pg int32) []int32 { return trim(m.upSet[int(pg)*m.size : (int(pg)+1)*m.size]) }
 
-// pgOf is the placement group of an object.
+// pgOf returns the placement group of an object.
 func (m *osdMap) pgOf(name []byte) int32 { return int32(stableMod(hashName(name), uint32(m.pgNum))) }
 
 func (m *osdMap) pinned(pg int32) bool {
@@ -68,15 +68,15 @@ func (m *osdMap) pinned(pg int32) bool {
 	return whole || parts
 }
 
-// setAffinity is for the next epoch, as pin is.
+// setAffinity changes an affinity for the next epoch.
 func (m *osdMap) setAffinity(osd int, value uint32) {
 	m.affinity[osd], m.turned[osd], m.anyTurned = value, true, true
 }
 
-// pin says that the upmaps of a PG were changed.
+// pin records that a PG's upmaps were changed.
 func (m *osdMap) pin(pg int32) { m.repinned = append(m.repinned, pg) }
 
-// commit makes a new epoch of what was changed and returns the PGs whose up set differs.
+// commit makes a new epoch from the changes and returns the PGs with a different up set.
 func (m *osdMap) commit() []int32 {
 	m.epoch++
 	var changed []int32
@@ -97,7 +97,7 @@ func (m *osdMap) commit() []int32 {
 	return changed
 }
 
-// touched are the PGs whose up set may differ in the next epoch, in the order of their numbers.
+// touched returns the PGs with possibly different up sets in the next epoch, in numerical order.
 func (m *osdMap) touched() []int32 {
 	if m.all {
 		every := make([]int32, m.pgNum)
@@ -108,7 +108,7 @@ func (m *osdMap) touched() []int32 {
 	}
 	some := slices.Clone(m.repinned)
 	if m.anyTurned {
-		for at, osd := range m.upSet { // in one go: of a large store this takes longer than the rest
+		for at, osd := range m.upSet { // in one pass: for a large store this is the slowest part
 			if osd != none && m.turned[osd] {
 				some = append(some, int32(at/m.size))
 			}
@@ -118,7 +118,7 @@ func (m *osdMap) touched() []int32 {
 	return slices.Compact(some)
 }
 
-// place asks CRUSH anew if the weights were changed.
+// place runs CRUSH again if the weights were changed.
 func (m *osdMap) place() {
 	if !m.dirty {
 		return
@@ -131,7 +131,7 @@ func (m *osdMap) place() {
 	m.dirty, m.all = false, true
 }
 
-// compute makes all up sets anew, outside an epoch.
+// compute recomputes all up sets, outside an epoch.
 func (m *osdMap) compute() {
 	m.place()
 	for pg := range int32(m.pgNum) {
@@ -139,7 +139,7 @@ func (m *osdMap) compute() {
 	}
 }
 
-// upOf is the up set that follows from the map's parts, in memory that the next call takes again.
+// upOf returns the up set computed from the map; the next call reuses its memory.
 func (m *osdMap) upOf(pg int32) []int32 {
 	set := append(m.scratch[:0], trim(m.raw[int(pg)*m.size:(int(pg)+1)*m.size])...)
 	set = m.applyUpmap(pg, set)
@@ -148,8 +148,8 @@ func (m *osdMap) upOf(pg int32) []int32 {
 	return set
 }
 
-// applyUpmap is OSDMap::_apply_upmap: a pg-upmap counts unless a member of it is out, and then the
-// pg-upmap-items, each unless its target is out or in the set already.
+// applyUpmap is OSDMap::_apply_upmap. A pg-upmap applies unless a member is out. Then each
+// pg-upmap-item applies unless its target is out or already in the set.
 func (m *osdMap) applyUpmap(pg int32, set []int32) []int32 {
 	if whole, there := m.upmap[pg]; there {
 		out := slices.ContainsFunc(whole, func(osd int32) bool { return m.reweight[osd] == 0 })
@@ -169,8 +169,8 @@ func (m *osdMap) applyUpmap(pg int32, set []int32) []int32 {
 	return set
 }
 
-// applyAffinity is OSDMap::_apply_primary_affinity: an OSD with an affinity below 1 declines its
-// share of its PGs, always the same ones; who declines first serves if all do.
+// applyAffinity is OSDMap::_apply_primary_affinity. An OSD with an affinity below 1 declines a
+// fixed share of its PGs; the first to decline serves if all do.
 func (m *osdMap) applyAffinity(seed uint32, set []int32) {
 	chosen := -1
 	for i, osd := range set {
@@ -190,7 +190,7 @@ func (m *osdMap) applyAffinity(seed uint32, set []int32) {
 	}
 }
 
-// fill copies set and marks the rest as empty.
+// fill copies set and marks the remaining entries as empty.
 func fill(into, set []int32) {
 	n := copy(into, set)
 	for ; n < len(into); n++ {
@@ -198,7 +198,7 @@ func fill(into, set []int32) {
 	}
 }
 
-// trim cuts the empty places off.
+// trim removes the empty entries at the end.
 func trim(set []int32) []int32 {
 	for i, osd := range set {
 		if osd == none {

@@ -7,32 +7,32 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// pgState is a placement group beside its place in the map.
+// pgState is the state of a placement group outside the map.
 //
-// A PG whose acting set changes peers: its members agree in a round of messages and commit that to
-// their disks, some more often than others; its old primary first ends what holds the PG's lock.
-// Until all have, its operations wait. Behind a hotspot each commit waits for the disk, which is why the stall
-// of a change is some tenths of a second on idle disks and seconds on busy ones.
+// A PG peers when its acting set changes. Its members agree in a round of messages and commit the
+// result to their disks, a few more often than others. Its old primary first ends the holder of the
+// PG's lock. Meanwhile the PG's operations wait. Behind a hotspot each commit waits for the disk.
+// So the stall of a change is tenths of a second on idle disks and seconds on busy ones.
 //
-// When a member of the new set has no data, the set has to peer to find out, and then asks the
-// monitors for one that has (Ceph's pg_temp): a second epoch, and a second peering.
+// If a member of the new set has no data, the set must peer to find out. It then asks the monitors
+// for a set with data (Ceph's pg_temp): a second epoch, and a second peering.
 type pgState struct {
 	interval uint32 // counts the acting sets
 	active   bool
-	peers    int32 // members that have not done their part of the peering
-	watched  bool  // the stall of the present step counts it
-	temp     bool  // once peered, it asks for another acting set
+	peers    int32 // members with unfinished peering
+	watched  bool  // counted in the current step's stall
+	temp     bool  // asks for another acting set after peering
 	waiting  []ref
-	hold     []int32 // who has all of its data; nil: the acting set
+	hold     []int32 // holders of all its data; nil: the acting set
 	bytes    int64
 	objects  int64
 	degraded int64 // objects written while a holder was away
-	moves    int32 // copies of it that are queued or under way
+	moves    int32 // queued or running copies
 
 	reads, writes int64 // of clients
 }
 
-// holders is who has all data of a PG.
+// holders returns the OSDs with all data of a PG.
 func (c *Cluster) holders(pg int32) []int32 {
 	if hold := c.pgs[pg].hold; hold != nil {
 		return hold
@@ -40,12 +40,12 @@ func (c *Cluster) holders(pg int32) []int32 {
 	return c.members(pg)
 }
 
-// publish makes an epoch of what was changed in the map and lets the PGs it touches peer. It
-// returns how many these are.
+// publish makes an epoch from the map's changes and lets the affected PGs peer. It returns their
+// number.
 func (c *Cluster) publish() int { return c.publishWith(c.osdMap.commit()) }
 
-// publishUp does it for a change of who is up, which also touches PGs that are served by others than
-// their up set.
+// publishUp publishes a change of the up OSDs, which also affects PGs that are served by OSDs
+// outside their up set.
 func (c *Cluster) publishUp() {
 	changed := c.osdMap.commit()
 	for pg := range int32(c.cfg.PGs) {
@@ -79,8 +79,8 @@ func (c *Cluster) watch(changed []int32) {
 	m.stall, m.stalled = 0, false
 }
 
-// remap gives a PG the acting set that follows from the map: the up set if all of it has the data,
-// else those who have it (Ceph's pg_temp) until the others do.
+// remap sets a PG's acting set: the up set if all members have the data, else the holders (Ceph's
+// pg_temp) until they do.
 func (c *Cluster) remap(pg int32) {
 	state := &c.pgs[pg]
 	c.note(pg)
@@ -120,7 +120,7 @@ func (c *Cluster) remap(pg int32) {
 	c.peer(pg, old)
 }
 
-// peer begins the peering of a PG whose primary was `old`.
+// peer begins the peering of a PG with old primary `old`.
 func (c *Cluster) peer(pg, old int32) {
 	state := &c.pgs[pg]
 	state.interval++
@@ -129,7 +129,7 @@ func (c *Cluster) peer(pg, old int32) {
 	state.peers = 0
 	taking := append([]int32(nil), c.members(pg)...)
 	if len(taking) == 0 {
-		return // nobody is there: it waits for the next map
+		return // nobody is there: wait for the next map
 	}
 	if old != none && !contains(taking, old) && !c.osds[old].down {
 		taking = append(taking, old)
@@ -159,7 +159,7 @@ func (c *Cluster) peer(pg, old int32) {
 	}
 }
 
-// peerReady: a member has nothing of the PG under way any more.
+// peerReady: a member has no more operations of the PG.
 func (c *Cluster) peerReady(r ref, _ *op) {
 	c.k.After(sim.Seconds(c.cfg.Peering), (*onPeer)(c), uint64(r))
 }
@@ -209,7 +209,7 @@ func (c *Cluster) peerDone(r ref, p *op) {
 	}
 }
 
-// onTemp: the acting set that a PG has asked for is in the map.
+// onTemp: the map contains the acting set that a PG requested.
 type onTemp Cluster
 
 func (h *onTemp) Handle(_ *sim.Kernel, arg uint64) {
@@ -219,7 +219,7 @@ func (h *onTemp) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// activate lets a PG serve again.
+// activate makes a PG serve again.
 func (c *Cluster) activate(pg int32) {
 	state := &c.pgs[pg]
 	c.note(pg)
@@ -251,7 +251,7 @@ func (c *Cluster) activate(pg int32) {
 	c.fillUp(pg)
 }
 
-// afterRemap lets the clients send again what the new map sends elsewhere.
+// afterRemap lets clients resend operations that the new map sends elsewhere.
 func (c *Cluster) afterRemap(changed []int32) {
 	if len(changed) == 0 {
 		return
@@ -271,6 +271,6 @@ func (c *Cluster) afterRemap(changed []int32) {
 	}
 }
 
-// Stall is the time from the last change of the map until all PGs that it touched served again;
-// false while some do not, or when nothing was touched.
+// Stall returns the time from the last map change until all affected PGs served again; false if not
+// all do yet, or none was affected.
 func (c *Cluster) Stall() (time.Duration, bool) { return c.monitor.stall, c.monitor.stalled }

@@ -34,7 +34,7 @@ func pgNumber(t *testing.T, id string) int32 {
 	return int32(n)
 }
 
-// newTestMap is a pool on hosts of equal weight that were added by number.
+// newTestMap returns a pool on hosts of equal weight that were added by number.
 func newTestMap(pool, osds, pgs, size, rackSize int) *osdMap {
 	return newTestMapOn(hostIDs(osds), pool, pgs, size, rackSize)
 }
@@ -53,7 +53,7 @@ func TestPlacementIsThatOfARealCluster(t *testing.T) {
 		Up []int32 `json:"up"`
 	}
 	readJSON(t, "pg_maps.json", &maps)
-	m := newTestMapOn([]int32{-2, -5, -7}, 2, 128, 2, 0) // osd_tree.json; between them are shadows
+	m := newTestMapOn([]int32{-2, -5, -7}, 2, 128, 2, 0) // osd_tree.json; the ids between are shadows
 	if len(maps) != 128 {
 		t.Fatalf("%d PGs were recorded", len(maps))
 	}
@@ -64,10 +64,10 @@ func TestPlacementIsThatOfARealCluster(t *testing.T) {
 	}
 }
 
-// The primaries of the eight-node testbed (testbed/specs/dlr.yaml), as its runs record them: with
-// all affinities 1, and with those of four OSDs at 0.1.
+// The primaries of the eight-node testbed (testbed/specs/dlr.yaml) as recorded in its runs: with
+// all affinities 1, and with four OSDs at 0.1.
 func TestPrimariesAreThoseOfTheLocalTestbed(t *testing.T) {
-	// Its hosts are added eight at once: there, the third one came before the second.
+	// Its hosts are added eight at once; there the third host came before the second.
 	m := newTestMapOn([]int32{-2, -4, -3, -5, -6, -7, -8, -9}, 1, 128, 2, 0)
 	if got, want := primaries(m), []int{11, 21, 15, 18, 11, 21, 14, 17}; !slices.Equal(got, want) {
 		t.Errorf("primaries %v, want %v", got, want)

@@ -2,13 +2,13 @@ package ceph
 
 import "time"
 
-// core is the rack of what is in none: clients.
+// core is the rack number of everything outside racks: clients.
 const core int32 = -1
 
-// uplink is the way between a rack and the rest of the network, each direction a link of its own.
+// uplink connects a rack with the rest of the network, with a link for each direction.
 type uplink struct{ out, in ingress }
 
-// rackOf is the rack of an OSD's node, `core` where the network is flat.
+// rackOf returns the rack of an OSD's node, `core` in a flat network.
 func (c *Cluster) rackOf(osd int32) int32 {
 	if len(c.cfg.Racks) == 0 {
 		return core
@@ -16,8 +16,8 @@ func (c *Cluster) rackOf(osd int32) int32 {
 	return int32(c.cfg.Racks[osd])
 }
 
-// cross is when a message that has just left its sender has passed the narrow ways between two racks,
-// and the rate at which it comes out of them.
+// cross returns the time at which a message that has just left its sender has passed the uplinks
+// between two racks, and the rate at which it leaves them.
 func (c *Cluster) cross(now time.Duration, bytes int64, from float64, source, target int32) (
 	time.Duration, float64,
 ) {

@@ -7,26 +7,26 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// Columns of a sample, per node and its OSD; docs/simulation.md names their units.
+// Columns lists a sample's columns, per node and its OSD; docs/simulation.md defines the units.
 var Columns = []string{
 	"pressure", "disk_read_mb_s", "disk_write_mb_s", "disk_util", "disk_queue", "net_rx_mb_s",
 	"net_tx_mb_s", "hot", "osd_pressure", "op_r_latency_s", "primary_affinity", "reweight",
 	"primaries",
 }
 
-// recorder takes a sample of every node once a second, as the recorder on a testbed's admin node
-// does. Of more than Config.Detail nodes it keeps the means over the hot and the calm ones.
+// recorder samples every node once per second, like the recorder on a testbed's admin node. With
+// more than Config.Detail nodes it keeps only the means over hot and calm nodes.
 type recorder struct {
 	on     bool
 	times  []float64   // of the samples, seconds of virtual time
-	rows   [][]float64 // one a sample: nodes one after the other, all columns each
+	rows   [][]float64 // one per sample: all columns of each node, node by node
 	client [][4]float64
 	before []counters
 	at     time.Duration
-	from   time.Duration // where a benchmark's own time begins
+	from   time.Duration // start of a benchmark's own time
 }
 
-// counters of a node at a point in time.
+// counters holds a node's counters at a point in time.
 type counters struct {
 	disk          sim.DiskStats
 	osdStalled    time.Duration
@@ -45,7 +45,7 @@ func (c *Cluster) countersOf(o *osd) counters {
 	}
 }
 
-// Record begins to take samples, the first in a second.
+// Record begins to take samples, the first after one second.
 func (c *Cluster) Record() {
 	r := &c.record
 	r.on = true
@@ -53,7 +53,7 @@ func (c *Cluster) Record() {
 	c.k.After(time.Second, (*onSample)(c), uint64(c.k.Now()))
 }
 
-// StopRecord ends it.
+// StopRecord ends the sampling.
 func (c *Cluster) StopRecord() { c.record.on = false }
 
 func (r *recorder) mark(c *Cluster) {
@@ -64,7 +64,7 @@ func (r *recorder) mark(c *Cluster) {
 	}
 }
 
-// zero is where a benchmark's own time begins.
+// zero sets the start of a benchmark's own time.
 func (r *recorder) zero(c *Cluster) { r.from = c.k.Now() }
 
 type onSample Cluster
@@ -85,7 +85,7 @@ func (r *recorder) sample(c *Cluster) {
 	width := len(Columns)
 	nodes := len(c.osds)
 	if grouped {
-		nodes = 2 // the hot ones and the calm ones
+		nodes = 2 // hot and calm nodes
 	}
 	row := make([]float64, nodes*width)
 	count := make([]float64, nodes*width)
@@ -125,7 +125,7 @@ func (r *recorder) sample(c *Cluster) {
 	r.client = append(r.client, client)
 }
 
-// nodeSample is a node's columns over an interval.
+// nodeSample returns a node's columns over an interval.
 func (c *Cluster) nodeSample(o *osd, a, b counters, seconds float64) [13]float64 {
 	hot := 0.0
 	if o.fio.on {
@@ -156,8 +156,8 @@ func percent(part time.Duration, seconds float64) float64 {
 	return min(100, max(0, 100*part.Seconds()/seconds))
 }
 
-// Samples are the samples so far: their times (seconds of virtual time), for each the columns of
-// every node (or of the hot and the calm ones), and what the OSDs served: MB/s and operations a
+// Samples returns the samples so far: their times (seconds of virtual time), for each the columns
+// of every node (or of the hot and calm means), and the OSDs' service: MB/s and operations per
 // second, of reads and of writes.
 func (c *Cluster) Samples() (times []float64, rows [][]float64, client [][4]float64, from float64) {
 	r := &c.record

@@ -7,13 +7,13 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// mover copies PGs to OSDs that should have them and do not: recovery and backfill. A move needs a
-// reservation at the primary and at the target (osd_max_backfills); then it copies object by object:
-// when one has been read at the primary, the next follows after RecoverySleep, as long as no more
-// than RecoverActive are under way. Since Luminous reads and writes of recovery run in the threads
-// of an OSD's shards, with the lock of their PG and with little priority over client operations.
+// mover copies PGs to OSDs that should have them: recovery and backfill. A move needs a reservation
+// at the primary and at the target (osd_max_backfills), and then copies object by object. After an
+// object was read at the primary, the next follows after RecoverySleep, while at most RecoverActive
+// are in progress. As in Ceph since Luminous, recovery's I/O runs in the threads of an OSD's
+// shards. It holds the PG's lock and has low priority against client operations.
 type mover struct {
-	moves  []move // by number; finished ones stay
+	moves  []move // by number, including finished moves
 	queued []int32
 	live   int
 	bytes  int64 // copied so far
@@ -28,8 +28,8 @@ type move struct {
 	over         bool
 }
 
-// fillUp begins what an active PG lacks: whole copies for new members, and what was written while a
-// member was away.
+// fillUp begins the missing copies of an active PG: whole copies for new members, and objects
+// written while a member was away.
 func (c *Cluster) fillUp(pg int32) {
 	state := &c.pgs[pg]
 	primary := c.primary(pg)
@@ -64,7 +64,7 @@ func (c *Cluster) queueMove(pg, from, to int32, objects int64) {
 	c.pgs[pg].moves++
 }
 
-// startMoves begins every queued move for which there are reservations.
+// startMoves begins every queued move that gets its reservations.
 func (c *Cluster) startMoves() {
 	m := &c.mover
 	kept := m.queued[:0]
@@ -96,7 +96,7 @@ func (h *onMoveNext) Handle(k *sim.Kernel, arg uint64) {
 		return
 	}
 	if c.primary(v.pg) != v.from || !contains(c.osdMap.of(v.pg), v.to) {
-		c.endMove(i) // the PG has changed hands: what is needed now is begun by its next peering
+		c.endMove(i) // the PG has moved: its next peering begins the needed copies
 		return
 	}
 	if v.left == 0 || v.each == 0 {
@@ -106,7 +106,7 @@ func (h *onMoveNext) Handle(k *sim.Kernel, arg uint64) {
 		return
 	}
 	if v.left == 0 {
-		return // what is under way ends it
+		return // the objects in flight end it
 	}
 	if v.flight >= c.cfg.RecoverActive {
 		k.After(c.recoverySleep(), h, arg)
@@ -125,7 +125,7 @@ func (c *Cluster) recoverySleep() time.Duration {
 	return sim.Seconds(max(c.cfg.RecoverySleep, 1e-3))
 }
 
-// pulled: an object has been read at the primary.
+// pulled: an object was read at the primary.
 func (c *Cluster) pulled(r ref, p *op) {
 	c.release(p)
 	c.k.After(c.recoverySleep(), (*onMoveNext)(c), uint64(p.slot))
@@ -159,7 +159,7 @@ func (c *Cluster) recovered(i, _ int32) {
 	}
 }
 
-// moved: the target has all; the map may let it serve.
+// moved: the target has all data; the map may let it serve.
 func (c *Cluster) moved(i int32) {
 	v := c.mover.moves[i]
 	c.endMove(i)
@@ -171,14 +171,14 @@ func (c *Cluster) moved(i int32) {
 	c.keep(c.osds[v.to], state.bytes)
 	up := c.osdMap.of(v.pg)
 	if slices.ContainsFunc(up, func(osd int32) bool { return !contains(state.hold, osd) }) {
-		return // others of the PG are still on their way
+		return // other members are not complete
 	}
 	c.osdMap.epoch++
 	c.remap(v.pg)
 	c.afterRemap([]int32{v.pg})
 }
 
-// endMove gives a move's reservations back.
+// endMove releases a move's reservations.
 func (c *Cluster) endMove(i int32) {
 	v := &c.mover.moves[i]
 	v.over = true
@@ -191,5 +191,5 @@ func (c *Cluster) endMove(i int32) {
 	c.startMoves()
 }
 
-// Misplaced is how many moves are under way or waiting.
+// Misplaced returns the number of running and queued moves.
 func (c *Cluster) Misplaced() int { return c.mover.live }

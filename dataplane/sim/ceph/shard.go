@@ -2,14 +2,14 @@ package ceph
 
 import "hotbed/dataplane/sim"
 
-// shard is a queue of operations with its threads; a PG always has the same one. While others wait,
-// recovery gets a thread as Ceph's weighted priority queue draws it.
+// shard is a queue of operations with its threads; each PG always uses the same shard. While client
+// operations wait, recovery gets a thread with the probability of Ceph's weighted priority queue.
 type shard struct {
 	clients, recovery fifo
 	busy              int
 }
 
-// fifo is operations in the order of their arrival.
+// fifo holds operations in arrival order.
 type fifo struct {
 	queue []ref
 	head  int
@@ -31,7 +31,7 @@ func (f *fifo) pop() ref {
 // recoveryShare is osd_recovery_priority over its sum with osd_client_op_priority.
 const recoveryShare = 5. / (5 + 63)
 
-// pgLock serializes the operations of a PG at an OSD; who waits for it keeps its thread.
+// pgLock serializes the operations of a PG at an OSD; waiting operations keep their threads.
 type pgLock struct {
 	holder  ref
 	waiting []ref
@@ -47,7 +47,7 @@ func (c *Cluster) enqueue(o *osd, r ref, pg int32) {
 	c.dispatch(o, s)
 }
 
-// dispatch gives waiting operations to free threads.
+// dispatch assigns waiting operations to free threads.
 func (c *Cluster) dispatch(o *osd, s *shard) {
 	for s.busy < c.cfg.Threads && s.clients.len()+s.recovery.len() > 0 {
 		from := &s.clients
@@ -62,7 +62,7 @@ func (c *Cluster) dispatch(o *osd, s *shard) {
 	}
 }
 
-// fresh says whether a queued operation may still run: its PG may have changed hands since it came.
+// fresh reports whether a queued operation may still run: its PG may have moved since.
 func (c *Cluster) fresh(r ref, p *op) bool {
 	state := &c.pgs[p.pg]
 	switch {
@@ -89,14 +89,14 @@ func (c *Cluster) lock(o *osd, r ref, p *op) {
 	c.begin(r, p)
 }
 
-// begin runs an operation that has its PG's lock.
+// begin runs an operation that holds its PG's lock.
 func (c *Cluster) begin(r ref, p *op) {
 	p.locked = true
 	took := c.cfg.OpTime + float64(float64(p.bytes)*c.cfg.ByteTime)
 	c.k.After(sim.Seconds(took), (*onCPU)(c), uint64(r))
 }
 
-// release gives the lock and the thread of an operation to the next ones.
+// release passes an operation's lock and thread on to the next operations.
 func (c *Cluster) release(p *op) {
 	o, pg := c.osds[p.osd], p.pg
 	p.locked = false

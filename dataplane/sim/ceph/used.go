@@ -11,8 +11,8 @@ func (c *Cluster) keep(o *osd, bytes int64) {
 	o.stored += bytes
 }
 
-// toldUsed is what the manager knows of an OSD's used space, as `ceph osd df` shows it: its objects
-// and what BlueStore takes for itself, as of the OSD's last report.
+// toldUsed returns the manager's knowledge of an OSD's used space, as in `ceph osd df`: objects and
+// BlueStore's own space, as of the OSD's last report.
 func (c *Cluster) toldUsed(o *osd) int64 {
 	if c.cfg.StatsEvery > 0 && c.statsInterval(o) == o.toldIn {
 		return o.told + c.cfg.StoreBytes
@@ -20,8 +20,8 @@ func (c *Cluster) toldUsed(o *osd) int64 {
 	return o.stored + c.cfg.StoreBytes
 }
 
-// statsInterval numbers the intervals between an OSD's reports, from 1. OSDs report one after the
-// other.
+// statsInterval returns the number of the current interval between an OSD's reports, from 1. OSDs
+// report in turn.
 func (c *Cluster) statsInterval(o *osd) int64 {
 	if c.cfg.StatsEvery == 0 {
 		return 0

@@ -8,22 +8,22 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// OSDView is what the map says of an OSD.
+// OSDView is the map's entry of an OSD.
 type OSDView struct {
 	Affinity, Reweight float64
 	Up, In             bool
 }
 
-// OSDs is how many there are.
+// OSDs returns the number of OSDs.
 func (c *Cluster) OSDs() int { return len(c.osds) }
 
-// PGs is how many the pool has, and its replicas.
+// PGs returns the pool's number of PGs and replicas.
 func (c *Cluster) PGs() (count, size int) { return c.cfg.PGs, c.cfg.Size }
 
-// Epoch is the map's.
+// Epoch returns the map's epoch.
 func (c *Cluster) Epoch() int { return c.osdMap.epoch }
 
-// OSD is what the map says of one.
+// OSD returns the map's entry of an OSD.
 func (c *Cluster) OSD(i int) OSDView {
 	m := c.osdMap
 	return OSDView{
@@ -34,7 +34,7 @@ func (c *Cluster) OSD(i int) OSDView {
 	}
 }
 
-// PGView is where a PG is; the sets are to be read only.
+// PGView is the location of a PG; the sets are read-only.
 type PGView struct {
 	Up, Acting []int32
 	Upmap      bool
@@ -42,7 +42,7 @@ type PGView struct {
 	Bytes      int64
 }
 
-// PG is where the PG with a number is.
+// PG returns the location of PG number i.
 func (c *Cluster) PG(i int) PGView {
 	pg := int32(i)
 	return PGView{
@@ -51,7 +51,7 @@ func (c *Cluster) PG(i int) PGView {
 	}
 }
 
-// note remembers that what PG tells of a PG may have changed.
+// note records that a PG's view may have changed.
 func (c *Cluster) note(pg int32) {
 	if !c.noted[pg] {
 		c.noted[pg] = true
@@ -59,14 +59,13 @@ func (c *Cluster) note(pg int32) {
 	}
 }
 
-// pin says that the upmaps of a PG were changed.
+// pin records that a PG's upmaps were changed.
 func (c *Cluster) pin(pg int32) {
 	c.osdMap.pin(pg)
 	c.note(pg)
 }
 
-// TakeChanges are the PGs of which PG may tell something else than at the last call, in the order of
-// their numbers.
+// TakeChanges returns the PGs with possibly changed views since the last call, in numerical order.
 func (c *Cluster) TakeChanges() []int32 {
 	changes := c.changes
 	c.changes = nil
@@ -77,14 +76,14 @@ func (c *Cluster) TakeChanges() []int32 {
 	return changes
 }
 
-// Pressure are one node's cumulative signals.
+// Pressure holds one node's cumulative signals.
 type Pressure struct {
-	Node, OSD time.Duration // at least one task of the node, of the daemon, waited for I/O
+	Node, OSD time.Duration // time with at least one task of the node, or daemon, waiting for I/O
 	Reads     int64
 	ReadTime  time.Duration // sum of the latencies of client reads at the OSD
 }
 
-// Pressure is what a node's signals have come to.
+// Pressure returns a node's cumulative signals.
 func (c *Cluster) Pressure(i int) Pressure {
 	o := c.osds[i]
 	return Pressure{
@@ -93,12 +92,12 @@ func (c *Cluster) Pressure(i int) Pressure {
 	}
 }
 
-// Hot says whether fio runs on a node, and how many reads it has done there.
+// Hot reports whether fio runs on a node, and its number of reads there.
 func (c *Cluster) Hot(i int) (on bool, reads int64) {
 	return c.osds[i].fio.on, c.osds[i].fio.done()
 }
 
-// Saved is everything that a controller may change.
+// Saved is all state that a controller may change.
 type Saved struct {
 	Affinity []float64             `json:"primary_affinity"`
 	Reweight []float64             `json:"reweight"`
@@ -107,7 +106,7 @@ type Saved struct {
 	Balancer string                `json:"balancer"`
 }
 
-// Save is the state of everything that a controller may change.
+// Save returns all state that a controller may change.
 func (c *Cluster) Save() Saved {
 	s := Saved{
 		Upmap: map[string][]int32{}, Items: map[string][][2]int32{}, Balancer: "none",
@@ -131,7 +130,7 @@ func (c *Cluster) Save() Saved {
 
 func (c *Cluster) pgID(pg int32) string { return fmt.Sprintf("%d.%x", c.cfg.Pool, pg) }
 
-// AtRest says whether every OSD is up and in, every PG active and where the map wants it, and
+// AtRest reports whether every OSD is up and in, every PG is active and where the map wants it, and
 // nothing is being moved.
 func (c *Cluster) AtRest() bool {
 	for i := range c.osds {
@@ -147,7 +146,7 @@ func (c *Cluster) AtRest() bool {
 	return c.mover.live == 0
 }
 
-// Settle advances until the cluster is at rest, for at most `limit`, and says whether it is.
+// Settle advances until the cluster is at rest, at most `limit`, and reports whether it is.
 func (c *Cluster) Settle(limit time.Duration) bool {
 	end := c.k.Now() + limit
 	for !c.AtRest() && c.k.Now() < end {
@@ -156,7 +155,7 @@ func (c *Cluster) Settle(limit time.Duration) bool {
 	return c.AtRest()
 }
 
-// Buckets are a histogram's rows: low, high (nanoseconds) and count, one after the other.
+// Buckets returns a histogram's rows: low, high (nanoseconds) and count, one after the other.
 func Buckets(h *sim.Histogram) []int64 {
 	var rows []int64
 	for _, b := range h.Buckets() {

@@ -2,10 +2,10 @@ package ceph
 
 import "hotbed/dataplane/sim"
 
-// A write goes to the primary, which sends it on to the other members, writes it itself, and answers
-// when all have committed.
+// A write goes to the primary. The primary forwards it to the other members, writes it itself, and
+// answers when all have committed.
 
-// replicate sends a write on to the other members.
+// replicate forwards a write to the other members.
 func (c *Cluster) replicate(r ref) {
 	p := *c.at(r)
 	o := c.osds[p.osd]
@@ -23,8 +23,8 @@ func (c *Cluster) replicate(r ref) {
 	c.at(r).waits = waits
 }
 
-// overwrite is where an OSD puts a client's write. Small ones of open-loop writes, which overwrite
-// what is there, go to where that lies; large ones, like new objects, to new space.
+// overwrite returns the offset of a client's write. A small open-loop write overwrites existing
+// data in place; a large write, like a new object, goes to new space.
 func (c *Cluster) overwrite(o *osd, bytes int64) int64 {
 	if c.bench.open == nil || bytes >= c.cfg.DeferBytes {
 		return c.allocate(o, bytes)
@@ -32,8 +32,8 @@ func (c *Cluster) overwrite(o *osd, bytes int64) int64 {
 	return c.place(o, c.bench.open.where.IntN(max(1, c.objects.count)), bytes)
 }
 
-// allocate is where an OSD writes new data: behind what it wrote last, from the start again at the
-// end of the disk.
+// allocate returns the offset of an OSD's new data: after its last write, or at the start again at
+// the end of the disk.
 func (c *Cluster) allocate(o *osd, bytes int64) int64 {
 	start := c.dataStart()
 	if start+o.writeAt+2*bytes > c.cfg.DiskSize {
@@ -64,7 +64,7 @@ func (h *onForward) Handle(_ *sim.Kernel, arg uint64) {
 	c.receive(r, p.bytes, c.cfg.NodeRate, source)
 }
 
-// receive takes data that has just left its sender, in the rack `source`, at the node of an op's OSD.
+// receive delivers data that has just left its sender, in the rack `source`, to an op's OSD.
 func (c *Cluster) receive(r ref, bytes int64, from float64, source int32) {
 	p := c.at(r)
 	o := c.osds[p.osd]
@@ -92,7 +92,7 @@ func (h *onWritten) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// onAck: a member's commit is known to who waits for it.
+// onAck: a member's commit reaches the waiting primary.
 type onAck Cluster
 
 func (h *onAck) Handle(_ *sim.Kernel, arg uint64) {
@@ -110,7 +110,7 @@ func (h *onAck) Handle(_ *sim.Kernel, arg uint64) {
 	}
 }
 
-// acknowledge counts a commit of a write and answers the client after the last.
+// acknowledge counts a commit of a write and answers the client after the last commit.
 func (c *Cluster) acknowledge(r ref) {
 	p := c.at(r)
 	p.waits--
@@ -122,7 +122,7 @@ func (c *Cluster) acknowledge(r ref) {
 	o.writeBytes += p.bytes
 	if c.bench.current(p) {
 		c.pgs[p.pg].writes++
-		if c.bench.open == nil { // else it overwrites
+		if c.bench.open == nil { // otherwise it overwrites
 			c.store(p.pg, p.bytes, 1)
 		}
 		if len(c.members(p.pg)) < c.cfg.Size {

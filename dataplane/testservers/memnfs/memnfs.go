@@ -1,6 +1,6 @@
-// Package memnfs is an NFS version 3 server that keeps its files in memory: what the tests and
-// benchmarks of the proxy and of the replayer talk to. It serves one export, trusts every client and
-// knows no owners, times, links or devices.
+// Package memnfs is an in-memory NFS version 3 server for the tests and benchmarks of the proxy and
+// the replayer. It serves one export, trusts every client and has no owners, times, links or
+// devices.
 package memnfs
 
 import (
@@ -14,16 +14,16 @@ import (
 	"hotbed/dataplane/internal/sunrpc"
 )
 
-// Server serves NFS and its mount protocol on one port. Close ends it, together with every connection.
+// Server serves NFS and its mount protocol on one port. Close ends it and every connection.
 type Server struct {
 	FS *FS
-	// Delay, when set, is how long a call waits before it is served. Calls then overtake each other.
+	// Delay, if set, returns how long a call waits before service; calls can overtake each other.
 	Delay func(sunrpc.Call) time.Duration
-	// Hold, when set, is a channel for a call: the call is served when it is closed. Nil is at once.
+	// Hold, if set, returns a channel: the call is served on its closing, or at once if it is nil.
 	Hold func(sunrpc.Call) <-chan struct{}
-	// Work is processor time that every call takes, as real servers' calls do.
+	// Work is CPU time that every call takes, as calls of real servers do.
 	Work time.Duration
-	// Fragment, when above 0, is the most bytes of a fragment of a reply.
+	// Fragment, if above 0, is the maximum size of a reply's fragment, in bytes.
 	Fragment int
 
 	listener net.Listener
@@ -32,10 +32,10 @@ type Server struct {
 	done     sync.WaitGroup
 }
 
-// Export is what MNT has to name.
+// Export is the path that MNT must name.
 const Export = "/"
 
-// Listen begins to serve at an address.
+// Listen starts serving at an address.
 func (s *Server) Listen(address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -46,10 +46,10 @@ func (s *Server) Listen(address string) error {
 	return nil
 }
 
-// Address is where it listens.
+// Address returns the listening address.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close ends it.
+// Close ends the server.
 func (s *Server) Close() {
 	_ = s.listener.Close()
 	s.mutex.Lock()
@@ -61,7 +61,7 @@ func (s *Server) Close() {
 	s.done.Wait()
 }
 
-// Connections is how many there are.
+// Connections returns the number of connections.
 func (s *Server) Connections() int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -85,7 +85,7 @@ func (s *Server) accept() {
 	}
 }
 
-// serve answers the calls of a connection: those that came together at once, with one write.
+// serve answers the calls of a connection: calls that arrived together, with one write.
 func (s *Server) serve(conn net.Conn) {
 	defer func() {
 		_ = conn.Close()
@@ -135,7 +135,7 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// later serves a call when it may be.
+// later serves a call once its hold and delay are over.
 func (s *Server) later(c sunrpc.Call, serve func()) {
 	if s.Hold != nil {
 		if held := s.Hold(c); held != nil {
@@ -156,7 +156,7 @@ func (s *Server) later(c sunrpc.Call, serve func()) {
 // answer appends the reply to a call.
 func (s *Server) answer(out []byte, c sunrpc.Call) []byte {
 	for began := time.Now(); s.Work > 0 && time.Since(began) < s.Work; {
-		continue // a call keeps its processor busy
+		continue // a call keeps its CPU busy
 	}
 	start := len(out)
 	e := sunrpc.AppendReply(out, c.XID, sunrpc.Success)
@@ -216,7 +216,7 @@ func mount(c sunrpc.Call, e *sunrpc.Encoder) uint32 {
 // MaxFile is the largest size of a file in bytes.
 const MaxFile = 1 << 32
 
-// node is a file, or a folder when entries is not nil.
+// node is a file, or a folder if entries is not nil.
 type node struct {
 	id      uint64
 	data    []byte
@@ -224,14 +224,14 @@ type node struct {
 	gone    bool
 }
 
-// FS is a tree of files. Its methods may be called at the same time.
+// FS is a tree of files. Its methods may be called concurrently.
 type FS struct {
 	mutex sync.RWMutex
 	nodes map[uint64]*node
 	last  uint64
 }
 
-// NewFS returns one with an empty root.
+// NewFS returns a tree with an empty root.
 func NewFS() *FS {
 	fs := &FS{nodes: map[uint64]*node{}}
 	fs.add(true)
@@ -363,7 +363,7 @@ func (fs *FS) rename(from []byte, oldName string, to []byte, newName string) nfs
 	return nfs3.OK
 }
 
-// resize makes a file that long; what is new is zero.
+// resize sets a file's size; new bytes are zero.
 func (n *node) resize(size uint64) nfs3.Status {
 	if size > MaxFile {
 		return nfs3.ErrTooBig
@@ -391,7 +391,7 @@ func (n *node) write(offset uint64, data []byte) nfs3.Status {
 	return nfs3.OK
 }
 
-// read is a part of the file, valid as long as the file is locked.
+// read returns a part of the file, valid as long as the file is locked.
 func (n *node) read(offset uint64, count uint32) (data []byte, end bool) {
 	size := uint64(len(n.data))
 	offset = min(offset, size)
@@ -399,13 +399,13 @@ func (n *node) read(offset uint64, count uint32) (data []byte, end bool) {
 	return n.data[offset:stop], stop == size
 }
 
-// MaxTransfer is the most bytes of a READ or WRITE.
+// MaxTransfer is the maximum of bytes of a READ or WRITE.
 const MaxTransfer = 1 << 20
 
 const (
 	typeFile   = 1
 	typeFolder = 2
-	setTime    = 2 // of sattr3: to a time that follows
+	setTime    = 2 // of sattr3: set to the time that follows
 )
 
 // serve appends the results of a call of the NFS program to a reply.
@@ -428,7 +428,7 @@ func (fs *FS) serve(c sunrpc.Call, e *sunrpc.Encoder) (state uint32) {
 	return sunrpc.Success
 }
 
-// procedures say whether their arguments could be read.
+// procedures return false if their arguments are malformed.
 var procedures = map[uint32]func(*FS, *sunrpc.Decoder, *sunrpc.Encoder) bool{
 	nfs3.ProcNull:     func(*FS, *sunrpc.Decoder, *sunrpc.Encoder) bool { return true },
 	nfs3.ProcGetattr:  (*FS).getattr,
@@ -470,7 +470,7 @@ func attributes(e *sunrpc.Encoder, n *node) {
 	}
 }
 
-// after appends the attributes of a node that may not be there.
+// after appends the attributes of a node, which may be nil.
 func after(e *sunrpc.Encoder, n *node) {
 	e.Bool(n != nil)
 	if n != nil {
@@ -478,13 +478,13 @@ func after(e *sunrpc.Encoder, n *node) {
 	}
 }
 
-// change appends what a node was like before (not told) and after.
+// change appends a node's attributes before (omitted) and after.
 func change(e *sunrpc.Encoder, n *node) {
 	e.Bool(false)
 	after(e, n)
 }
 
-// sized reads an sattr3 and returns the size in it, if there is one.
+// sized reads an sattr3 and returns its size, if it has one.
 func sized(d *sunrpc.Decoder) (size uint64, given bool) {
 	for range 3 {
 		if d.Uint32() == 1 {
@@ -662,7 +662,7 @@ func (fs *FS) renameProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 	return true
 }
 
-// readdir's cookies are places in the sorted list of names.
+// readdir lists a folder; its cookies are places in the sorted list of names.
 func (fs *FS) readdir(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 	n, status := fs.folder(d.Opaque(nfs3.MaxHandle))
 	cookie, _, count := d.Uint64(), d.Uint64(), d.Uint32()

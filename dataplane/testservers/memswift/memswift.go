@@ -1,5 +1,5 @@
-// Package memswift is an object store in memory that answers as Swift's proxy with TempAuth does, for
-// tests and benchmarks. It has one account, and no more of the protocol than drivers of load use.
+// Package memswift is an in-memory object store that answers as Swift's proxy with TempAuth does, for
+// tests and benchmarks. It has one account, and only the parts of the protocol that load drivers use.
 package memswift
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// AuthPath is where one logs in, and AccountPath what all names begin with.
+	// AuthPath is the login path; AccountPath is the prefix of all names.
 	AuthPath    = "/auth/v1.0"
 	AccountPath = "/v1/AUTH_test"
 	lifetime    = 24 * 60 * 60 // of a token, in seconds
@@ -21,7 +21,7 @@ const (
 
 // Server is a store. Its zero value with a user and a key is empty and ready.
 type Server struct {
-	// User and Key log in.
+	// User and Key are the login.
 	User, Key string
 
 	mu         sync.Mutex
@@ -35,7 +35,7 @@ type container struct {
 	objects map[string][]byte
 }
 
-// Token is the one that is good now.
+// Token returns the valid token.
 func (s *Server) Token() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,21 +44,21 @@ func (s *Server) Token() string {
 
 func (s *Server) good() string { return fmt.Sprintf("AUTH_tk%d", s.token) }
 
-// Expire makes all tokens useless.
+// Expire invalidates all tokens.
 func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token++
 }
 
-// Logins is how many there were.
+// Logins returns the number of logins.
 func (s *Server) Logins() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.logins
 }
 
-// Policy is what was asked for when a container was made.
+// Policy returns the policy requested at a container's creation.
 func (s *Server) Policy(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := content(r)
 	if err != nil {
-		w.WriteHeader(499) // Swift's, of a client that went away
+		w.WriteHeader(499) // Swift's status for a client that went away
 		return
 	}
 	name, object, isObject := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
@@ -165,7 +165,7 @@ func (c *container) list(w http.ResponseWriter, prefix string) {
 		return
 	}
 	slices.Sort(names)
-	_, _ = io.WriteString(w, strings.Join(names, "")) // a client that went away
+	_, _ = io.WriteString(w, strings.Join(names, "")) // an error is a client that went away
 }
 
 func (s *Server) object(w http.ResponseWriter, r *http.Request, container, name string, body []byte) {
@@ -186,7 +186,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request, container, name 
 		w.WriteHeader(http.StatusNoContent)
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
-		_, _ = w.Write(content) // a client that went away
+		_, _ = w.Write(content) // an error is a client that went away
 	default:
 		refuse(w, http.StatusMethodNotAllowed)
 	}

@@ -1,4 +1,4 @@
-// Package servertest starts object servers' agents for the tests of what talks to them.
+// Package servertest starts object servers' agents for the tests of their clients.
 package servertest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// Start starts n agents on loopback in this process, each on a folder of its own; they end with the
-// test. Change, if any, alters what they are configured with.
+// Start starts n agents on loopback in this process, each with its own folder; they end with the
+// test. Change, if given, alters their configuration.
 func Start(t testing.TB, n int, change ...func(*server.Cluster)) server.Cluster {
 	t.Helper()
 	c := server.DefaultCluster()
@@ -48,5 +48,5 @@ func Start(t testing.TB, n int, change ...func(*server.Cluster)) server.Cluster 
 	return c
 }
 
-// Unmaintained leaves redirects where they are.
+// Unmaintained switches off the maintainer, so redirects stay in place.
 func Unmaintained(c *server.Cluster) { c.Maintainer.Off = true }

@@ -1,5 +1,5 @@
-// Package storetest holds every backend of an object server to the same contract: what
-// protocol.DiskOp promises, over a folder, a pool in memory and a pool of a real Ceph.
+// Package storetest checks every backend of an object server against the same contract, the
+// promises of protocol.DiskOp: a folder, a pool in memory and a pool of a real Ceph.
 package storetest
 
 import (
@@ -17,19 +17,19 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Node is the agent whose place is tested.
+// Node is the agent with the place under test.
 const Node = 3
 
 // Disk is an opened place.
 type Disk interface {
 	Do(op protocol.DiskOp) protocol.DiskDone
-	// Close ends the agent in good order.
+	// Close ends the agent cleanly.
 	Close() error
-	// Abandon lets go of the place as the death of the process does.
+	// Abandon releases the place as the death of the process does.
 	Abandon() error
 }
 
-// Open opens the place again, which was closed or abandoned.
+// Open reopens a place that was closed or abandoned.
 type Open func() (Disk, filestore.Found, error)
 
 // Run tests places; `fresh` makes an empty one.
@@ -68,7 +68,7 @@ func (p *place) reopen() {
 	}
 }
 
-// closed closes and reopens, dead abandons and reopens.
+// closed closes and reopens; dead abandons and reopens.
 func (p *place) closed() {
 	p.t.Helper()
 	if err := p.disk.Close(); err != nil {
@@ -134,7 +134,7 @@ func parts(t *testing.T, p *place) {
 				from, to = 0, n
 			}
 			if i == 6 {
-				p.dead() // then nothing is known of it but what is stored
+				p.dead() // then only the stored state is known
 			}
 			if got := p.must(get(name, from, to)); !bytes.Equal(got, data[from:to]) {
 				t.Fatalf("%d bytes: %d to %d differ", n, from, to)
@@ -208,7 +208,7 @@ func found(t *testing.T, p *place) {
 	}
 }
 
-// base compares ranges of a base with a model; they go over the borders of pieces.
+// base compares ranges of a base with a model; ranges cross the borders of pieces.
 func base(t *testing.T, p *place) {
 	const border = 4 << 20
 	model := make([]byte, 64<<10)

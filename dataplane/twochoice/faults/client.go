@@ -17,20 +17,20 @@ type client struct {
 	w       *world
 	peer    protocol.Peer
 	machine *protocol.Client
-	writes  map[uint64]*write // under way, by operation
+	writes  map[uint64]*write // in progress, by operation
 	reads   map[uint64]*read
-	todo    int // operations that are to be begun
-	// thinking is how many are about to be.
+	todo    int // operations not yet begun
+	// thinking counts the operations about to begin.
 	thinking int
 }
 
-// read is a read under way.
+// read is a read in progress.
 type read struct {
 	object          string
 	from, to, floor uint64
 }
 
-// join starts a client that is to do so many operations.
+// join starts a client that will do this many operations.
 func (w *world) join(operations int) *client {
 	w.ids++
 	servers := twochoice.Numbered(w.plan.nodes)
@@ -53,7 +53,7 @@ func (w *world) join(operations int) *client {
 	return c
 }
 
-// work begins the next operation after a time for thinking.
+// work begins the next operation after a think time.
 func (c *client) work() {
 	if c.todo == 0 {
 		return
@@ -108,7 +108,7 @@ func (c *client) read(object string, from, n uint64) {
 
 var errGivenUp = errors.New("its caller gave it up")
 
-// mayGiveUp lets the caller of an operation lose patience, among faults.
+// mayGiveUp lets an operation's caller lose patience while faults occur.
 func (c *client) mayGiveUp(op uint64) {
 	if p := c.w.plan; !c.w.calm && p.impatient > 0 && c.w.work.Bernoulli(p.impatient) {
 		c.w.after(time.Duration(c.w.work.Exp()*float64(p.patience)/4), func() {
@@ -120,7 +120,7 @@ func (c *client) mayGiveUp(op uint64) {
 	}
 }
 
-// flush does what the client's machine wants.
+// flush carries out the requests of the client's machine.
 func (c *client) flush() {
 	sends, finished := c.machine.Take()
 	for _, op := range sorted(c.writes) {
@@ -199,12 +199,12 @@ func (c *client) readEnded(r *read, f protocol.Finished) {
 	}
 }
 
-// unanswered says whether an operation was given up because no answer came, or none soon enough.
+// unanswered reports whether an operation was given up because no answer came in time.
 func unanswered(err error) bool {
 	return errors.Is(err, errGivenUp) || strings.Contains(err.Error(), "did not answer")
 }
 
-// mayFail says whether a write may end with an error while there are faults: no answer, or no room.
+// mayFail reports whether a write may fail while faults occur: no answer, or no space.
 func mayFail(err error) bool {
 	var refused *protocol.Error
 	if errors.As(err, &refused) {
@@ -213,7 +213,7 @@ func mayFail(err error) bool {
 	return unanswered(err) || strings.Contains(err.Error(), "no agent took")
 }
 
-// crash ends a client in the middle of what it does; another process takes its place.
+// crash ends a client in the middle of its operations; another process replaces it.
 func (c *client) crash() {
 	w := c.w
 	w.result.ClientCrashes++
@@ -227,7 +227,7 @@ func (c *client) crash() {
 	w.join(rest)
 }
 
-// anyClient is one of those that run.
+// anyClient returns a random running client.
 func (w *world) anyClient() *client {
 	var peers []protocol.Peer
 	for p := range w.clients {

@@ -10,23 +10,23 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// damage is a fault of the medium in one sector that was synced.
+// damage is a medium fault in one synced sector.
 type damage uint8
 
 const (
-	flip      damage = iota // some of its bits are others
-	zero                    // it is zeros
-	drop                    // it is as before the last sync, which acknowledged a write and did not do it
-	misdirect               // drop, and what was written is in another place
-	wear                    // it cannot be read
+	flip      damage = iota // some bits flip
+	zero                    // the sector reads as zeros
+	drop                    // the last sync acknowledged a write but did not do it
+	misdirect               // drop, and the data went to another place
+	wear                    // the sector cannot be read
 	damages
 )
 
-// A medium writes a sector wholly or not at all. Sectors of other files than the log are small, as the
-// writes here are.
+// A medium writes a sector wholly or not at all. Sectors of files other than the log are small,
+// because the writes here are small.
 const (
 	logSector = 512
-	logBlock  = 4096 // of which the log has two copies, one behind the other
+	logBlock  = 4096 // the log has two consecutive copies of each block
 	sector    = 16
 )
 
@@ -37,20 +37,20 @@ func sectorOf(name string) int {
 	return sector
 }
 
-// place is a sector of a file, by its first byte.
+// place is the position of a sector: its file and first byte.
 type place struct {
 	name string
 	at   int
 }
 
-// bytes are those of a sector.
+// bytes returns the bytes of a sector.
 func (d *disk) bytes(p place) []byte {
 	f := d.names[p.name]
 	return f.data[p.at:min(p.at+f.sector, len(f.data))]
 }
 
-// hit damages a synced sector of the log, a base or a fragment if `may` lets it, and returns the sectors
-// that are not as they were synced. It keeps the world from damaging what there is only once.
+// hit damages a synced sector of the log, a base or a fragment if `may` allows it. It returns the
+// sectors that changed. `may` protects data that exists only once.
 func (d *disk) hit(kind damage, may func(place) bool) []place {
 	p, ok := d.somewhere()
 	from, written := d.lastWritten()
@@ -68,7 +68,7 @@ func (d *disk) hit(kind damage, may func(place) bool) []place {
 		if !d.synced(p) || !may(p) {
 			return nil
 		}
-		d.names[p.name].hurt[p.at] = true // so that of two copies the second is not damaged too
+		d.names[p.name].hurt[p.at] = true // protects the second copy from damage
 		before[i] = bytes.Clone(d.bytes(p))
 	}
 	switch data := d.bytes(touched[len(touched)-1]); kind {
@@ -96,7 +96,7 @@ func (d *disk) hit(kind damage, may func(place) bool) []place {
 	return out
 }
 
-// somewhere is a sector of a file: log, bases and fragments are hit equally often.
+// somewhere returns a random sector; log, bases and fragments are equally likely.
 func (d *disk) somewhere() (place, bool) {
 	names, _ := d.List()
 	prefix := chance(d.random, filestore.LogName, "b.", "f.")
@@ -112,7 +112,7 @@ func (d *disk) somewhere() (place, bool) {
 	return place{name, at - at%f.sector}, true
 }
 
-// lastWritten is a sector that the last sync of some file made durable, and the write; nil if there is none.
+// lastWritten returns a sector that a file's last sync made durable, and its write, or nil.
 func (d *disk) lastWritten() (place, *fileChange) {
 	p, ok := d.somewhere()
 	if !ok || len(d.names[p.name].last) == 0 {
@@ -127,7 +127,7 @@ func (d *disk) lastWritten() (place, *fileChange) {
 	return place{p.name, at - at%f.sector}, c
 }
 
-// undoWrite takes back what a write did to a sector.
+// undoWrite reverts a write in a sector.
 func (d *disk) undoWrite(p place, c *fileChange) {
 	data := d.bytes(p)
 	for i := range data {
@@ -140,7 +140,7 @@ func (d *disk) undoWrite(p place, c *fileChange) {
 	}
 }
 
-// synced reports whether nothing that was done to a sector waits for a sync.
+// synced reports whether a sector has no unsynced change.
 func (d *disk) synced(p place) bool {
 	return !slices.ContainsFunc(d.names[p.name].unsynced, func(c fileChange) bool {
 		return c.offset < p.at+sectorOf(p.name) && (c.new == nil || p.at < c.offset+len(c.new))
@@ -160,7 +160,7 @@ func (f *file) heal() {
 	}
 }
 
-// damage damages a node's disk. Of two copies, of a sector of the log or of a fragment, one stays as it is.
+// damage damages a node's disk, but never both copies of a log sector or a fragment.
 func (w *world) damage(n *node) {
 	kind := damage(w.faults.IntN(int64(damages)))
 	may := func(p place) bool {
@@ -177,7 +177,7 @@ func (w *world) damage(n *node) {
 	}
 }
 
-// lose takes some fragment away whose other copy is whole.
+// lose deletes a fragment if its other copy is intact.
 func (w *world) lose(n *node) {
 	p, ok := n.disk.somewhere()
 	if on, spoilt := w.spoilt[p.name]; ok && strings.HasPrefix(p.name, "f.") && (!spoilt || on == n.id) {
@@ -188,7 +188,7 @@ func (w *world) lose(n *node) {
 	}
 }
 
-// spoil remembers that a file on a node is damaged, and its object's bytes with it.
+// spoil records that a file on a node, and so its object's bytes, are damaged.
 func (w *world) spoil(n *node, name string) {
 	var id protocol.WriteID
 	if _, err := fmt.Sscanf(name, "f.%x.%x", &id.Client, &id.Seq); err == nil {
@@ -204,7 +204,7 @@ func (w *world) spoil(n *node, name string) {
 	}
 }
 
-// trust makes the sums of a base those of what it holds, for a protocol that is broken on purpose.
+// trust recomputes a base's sums from its contents, for a protocol that is broken on purpose.
 func (d *disk) trust(op protocol.DiskOp) {
 	for i, s := range op.Sums {
 		data := make([]byte, s.To-s.From)

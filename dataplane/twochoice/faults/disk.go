@@ -12,13 +12,13 @@ import (
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
-// disk is the folder of a node: what its processes see, and what of it a loss of power would take.
+// disk is a node's folder as its processes see it, with the parts that a power loss would take.
 type disk struct {
 	random *sim.Stream
 	names  map[string]*file
-	// renamed are the changes of names since the last SyncFolder, oldest first, with what was before.
+	// renamed holds the name changes since the last SyncFolder, oldest first, with the old files.
 	renamed []nameChange
-	full    bool // most writes find no space, and some syncs
+	full    bool // most writes and a few syncs find no space
 	sick    bool // the next sync fails
 	oneCopy bool // second copies of the log's blocks are not written
 	task    *task
@@ -26,18 +26,18 @@ type disk struct {
 
 type nameChange struct {
 	name   string
-	before *file // nil: there was none
-	second bool  // half of a rename: it stays or goes with the change before
+	before *file // nil: no file
+	second bool  // half of a rename: kept or lost with the change before
 }
 
-// file is a file's bytes, and how to take back what was not synced.
+// file is a file's bytes, with the information to revert unsynced changes.
 type file struct {
 	sector   int
 	data     []byte
 	unsynced []fileChange
-	last     []fileChange // that the last sync made durable
-	hurt     map[int]bool // sectors that may not be as they were synced, by their first byte
-	worn     map[int]bool // those that cannot be read
+	last     []fileChange // made durable by the last sync
+	hurt     map[int]bool // sectors, by first byte, that may differ from their synced state
+	worn     map[int]bool // unreadable sectors
 }
 
 func newFile(name string) *file {
@@ -46,8 +46,8 @@ func newFile(name string) *file {
 
 type fileChange struct {
 	offset int
-	old    []byte // what was there
-	size   int    // of the file before
+	old    []byte // the previous bytes
+	size   int    // file size before
 	new    []byte // nil: the file was cut to offset
 }
 
@@ -57,8 +57,8 @@ func newDisk(random *sim.Stream) *disk {
 	return &disk{random: random, names: map[string]*file{}}
 }
 
-// step comes before each call: there the task that calls lets others go on, and fails when the process
-// dies in the middle of what it does.
+// step precedes each call. The calling task lets other tasks run, and fails if its process dies
+// meanwhile.
 func (d *disk) step() error {
 	if d.task == nil {
 		return nil
@@ -75,7 +75,7 @@ func (d *disk) change(name string, after *file) {
 	}
 }
 
-// Open opens a file that exists.
+// Open opens an existing file.
 func (d *disk) Open(name string) (redirectlog.File, error) {
 	if err := d.step(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (d *disk) Open(name string) (redirectlog.File, error) {
 	return &handle{d, f}, nil
 }
 
-// Create makes an empty file, or empties one.
+// Create creates an empty file, or truncates an existing one.
 func (d *disk) Create(name string) (redirectlog.File, error) {
 	h, err := d.ensure(name)
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *disk) Create(name string) (redirectlog.File, error) {
 	return h, nil
 }
 
-// Ensure opens a file, which is made when it is not there.
+// Ensure opens a file, and creates it if it does not exist.
 func (d *disk) Ensure(name string) (redirectlog.File, error) { return d.ensure(name) }
 
 func (d *disk) ensure(name string) (*handle, error) {
@@ -115,7 +115,7 @@ func (d *disk) ensure(name string) (*handle, error) {
 	return &handle{d, f}, nil
 }
 
-// Rename gives a file another name.
+// Rename renames a file.
 func (d *disk) Rename(from, to string) error {
 	if err := d.step(); err != nil {
 		return err
@@ -158,10 +158,10 @@ func (d *disk) SyncFolder() error {
 	return nil
 }
 
-// Path is what a file is called in messages.
+// Path returns a file's name for messages.
 func (d *disk) Path(name string) string { return name }
 
-// List names all files.
+// List returns the names of all files.
 func (d *disk) List() ([]string, error) {
 	out := make([]string, 0, len(d.names))
 	for name := range d.names {
@@ -171,11 +171,11 @@ func (d *disk) List() ([]string, error) {
 	return out, nil
 }
 
-// noRoom says whether a full disk has no room for what is to be written now; others give some back at times.
+// noRoom reports whether this write finds no space; a full disk frees some space at times.
 func (d *disk) noRoom() bool { return d.full && d.random.IntN(4) > 0 }
 
-// losePower takes back what was not synced, or leaves any part of it. Names go back in order, as in a
-// file system with a journal; bytes in any order, and single writes by sectors.
+// losePower reverts unsynced changes, or keeps any part of them. Names revert in order, as in a
+// journaling file system. Bytes revert in any order, and single writes by sectors.
 func (d *disk) losePower() {
 	kept := int(d.random.IntN(int64(len(d.renamed) + 1)))
 	if kept < len(d.renamed) && d.renamed[kept].second {
@@ -228,7 +228,7 @@ func (f *file) undo(c fileChange) {
 	f.data = f.data[:c.size]
 }
 
-// redo makes a change again.
+// redo repeats a change.
 func (f *file) redo(c fileChange) {
 	if c.new == nil {
 		f.data = f.data[:min(c.offset, len(f.data))]
@@ -237,7 +237,7 @@ func (f *file) redo(c fileChange) {
 	f.write(c.new, c.offset)
 }
 
-// cut cuts the file to a size that is at most its own.
+// cut truncates the file to a size not above the current size.
 func (f *file) cut(size int) {
 	f.unsynced = append(f.unsynced, fileChange{offset: size, size: len(f.data), old: slices.Clone(f.data[size:])})
 	f.data = f.data[:size]
@@ -281,10 +281,10 @@ func (h *handle) WriteAt(b []byte, offset int64) (int, error) {
 	err := h.d.step()
 	switch {
 	case err != nil:
-		n = h.some(n + 1) // where it died
-	case h.f.sector == logSector && int(offset)+n <= len(h.f.data): // it has its room
+		n = h.some(n + 1) // before the process died
+	case h.f.sector == logSector && int(offset)+n <= len(h.f.data): // space is allocated
 	case h.d.noRoom():
-		n = h.some(n) // what there was room for
+		n = h.some(n) // as much as fits
 		err = fmt.Errorf("write: %w", syscall.ENOSPC)
 	}
 	if h.d.oneCopy && h.f.sector == logSector {
@@ -307,7 +307,7 @@ func (h *handle) WriteAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// some is a part of a write of fewer than n bytes: to the log a system writes whole sectors.
+// some returns a random length below n bytes; log writes tear only between sectors.
 func (h *handle) some(n int) int {
 	n = int(h.d.random.IntN(int64(n)))
 	if h.f.sector == logSector {
@@ -337,7 +337,7 @@ func (h *handle) Sync() error {
 		h.d.sick = false
 		return fmt.Errorf("sync: %w", syscall.EIO)
 	}
-	if len(h.f.unsynced) > 0 && h.d.full && h.d.random.IntN(8) == 0 { // room that was promised is not there
+	if len(h.f.unsynced) > 0 && h.d.full && h.d.random.IntN(8) == 0 { // promised space is missing
 		return fmt.Errorf("sync: %w", syscall.ENOSPC)
 	}
 	h.f.heal()

@@ -7,7 +7,7 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// What was synced is there after a loss of power, and what was not is there in part at most.
+// Synced data survives a power loss completely, unsynced data at most in part.
 func TestALossOfPowerTakesNothingThatWasSynced(t *testing.T) {
 	later := bytes.Repeat([]byte("later! "), 12)
 	lost, kept, torn, holes := 0, 0, 0, 0

@@ -14,10 +14,10 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// seeds is how many runs every test of everything makes; `make bench` makes 10,000, `make soak` 20,000.
+// seeds is the number of runs per test; `make bench` makes 10,000, `make soak` 20,000.
 const seeds = 500
 
-// keeps runs seeds on all processors, and reports those that break the promise.
+// keeps runs seeds on all processors, and reports the seeds that violate the promise.
 func keeps(t *testing.T, backend Backend, n uint64) Totals {
 	t.Helper()
 	var all Totals
@@ -42,7 +42,7 @@ func keeps(t *testing.T, backend Backend, n uint64) Totals {
 	return all
 }
 
-// happened checks that a simulation did what it is for: one in which nothing happens would keep any promise.
+// happened checks that enough faults occurred: a simulation without faults would keep any promise.
 func happened(t *testing.T, all Totals, least int, names ...string) {
 	t.Helper()
 	counts := reflect.ValueOf(all)
@@ -76,7 +76,7 @@ func TestWhatHungAmongFaultsIsWaitedFor(t *testing.T) {
 	}
 }
 
-// onPools is how many runs are made on pools of RADOS besides.
+// onPools is the number of additional runs on RADOS pools.
 const onPools = 150
 
 func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
@@ -88,7 +88,7 @@ func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
 	}
 }
 
-// worst is how many seeds it may take to find any breakage of the protocol; it takes 18 at most.
+// worst limits the seeds for finding any breakage of the protocol; 18 suffice now.
 const worst = 100
 
 func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
@@ -118,7 +118,7 @@ func TestBreakagesAreFoundOnPoolsToo(t *testing.T) {
 	}
 }
 
-// Two runs of a seed are the same to the last message.
+// Two runs of a seed are equal to the last message.
 func TestASeedReplaysExactly(t *testing.T) {
 	digest := func(seed uint64) (uint64, Result) {
 		hash := fnv.New64a()

@@ -9,32 +9,32 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// model is what docs/twochoice-consistency.md promises: every object is a row of bytes, whose writes
-// have an order. It believes no stamp without checking it: a stamp is a claim about the order that has
-// to agree with when operations began and ended, and every byte that is read has to agree with it.
+// model is the promise of docs/twochoice-consistency.md: each object is a row of bytes with ordered
+// writes. The model checks every stamp. A stamp claims a place in the order; it must agree with the
+// times at which operations began and ended, and with every byte read.
 type model struct {
 	objects map[string]*modelObject
 	byName  map[protocol.WriteID]*write
-	found   error // the first violation
-	reads   int   // compared
+	found   error // first violation
+	reads   int   // number compared
 	acked   int
 }
 
 type modelObject struct {
 	name   string
 	order  []*write // by stamp
-	latest uint64   // the greatest stamp of an operation that ended
+	latest uint64   // greatest stamp of an ended operation
 }
 
-// write is a write as its client wants it.
+// write is a write as its client requested it.
 type write struct {
 	object   *modelObject
 	from     uint64
 	data     []byte
-	floor    uint64 // what had ended before it began has at most this stamp
-	stamp    uint64 // its place in the order, 0 while it has none
+	floor    uint64 // maximum stamp of the operations that ended before the write began
+	stamp    uint64 // place in the order, 0 if none yet
 	acked    bool
-	rejected bool // its client was told that it is not done
+	rejected bool // its client got an error
 }
 
 func (w *write) to() uint64 { return w.from + uint64(len(w.data)) }
@@ -58,16 +58,16 @@ func (m *model) violated(format string, args ...any) {
 	}
 }
 
-// begin tells that a write is called.
+// begin records the start of a write.
 func (m *model) begin(object string, from uint64, data []byte) *write {
 	o := m.object(object)
 	return &write{object: o, from: from, data: data, floor: o.latest}
 }
 
-// named tells under which name a write is under way.
+// named records the name of a write in progress.
 func (m *model) named(w *write, id protocol.WriteID) { m.byName[id] = w }
 
-// ordered takes in that an agent says that a write has its place.
+// ordered records an agent's report that a write has its place.
 func (m *model) ordered(o protocol.Ordered) {
 	w := m.byName[o.Write]
 	if w == nil || w.object.name != o.Object || w.from != o.From || w.to() != o.To {
@@ -77,7 +77,7 @@ func (m *model) ordered(o protocol.Ordered) {
 	m.place(w, o.Stamp)
 }
 
-// place gives a write its place in the order.
+// place assigns a write its place in the order.
 func (m *model) place(w *write, stamp uint64) {
 	o := w.object
 	if w.stamp == stamp {
@@ -107,7 +107,7 @@ func (m *model) place(w *write, stamp uint64) {
 	o.order = slices.Insert(o.order, i, w)
 }
 
-// ended takes in the end of a write.
+// ended records the end of a write.
 func (m *model) ended(w *write, f protocol.Finished) {
 	var refused *protocol.Error
 	if errors.As(f.Err, &refused) && refused.Code == protocol.Refused {
@@ -133,7 +133,7 @@ func (m *model) ended(w *write, f protocol.Finished) {
 	}
 }
 
-// read takes in the end of a read that began when floor was the greatest stamp that had ended.
+// read checks a read that began when floor was the greatest ended stamp.
 func (m *model) read(object string, from, to, floor uint64, f protocol.Finished) {
 	o := m.object(object)
 	if f.Stamp < floor {
@@ -158,7 +158,7 @@ func (m *model) read(object string, from, to, floor uint64, f protocol.Finished)
 		to, f.Stamp, f.Data[at], from+uint64(at), want[at])
 }
 
-// beyond takes in that a read was refused because the object ends before.
+// beyond checks a read that was refused because the object ends earlier.
 func (m *model) beyond(object string, to, floor uint64, stamp uint64) {
 	o := m.object(object)
 	if stamp < floor {
@@ -171,7 +171,7 @@ func (m *model) beyond(object string, to, floor uint64, stamp uint64) {
 	}
 }
 
-// content is what the writes up to a stamp leave.
+// content returns the result of all writes up to a stamp.
 func (o *modelObject) content(from, to, stamp uint64) []byte {
 	out := make([]byte, to-from)
 	for _, w := range o.order {

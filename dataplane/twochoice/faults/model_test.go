@@ -8,7 +8,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// acknowledged is a write of the model's that ended well.
+// acknowledged returns a write of the model that succeeded.
 func acknowledged(m *model, from uint64, data string, stamp uint64) *write {
 	w := m.begin("o", from, []byte(data))
 	m.named(w, protocol.WriteID{Client: 1, Seq: stamp})
@@ -18,7 +18,7 @@ func acknowledged(m *model, from uint64, data string, stamp uint64) *write {
 
 func TestTheModelAcceptsWhatIsPromised(t *testing.T) {
 	m := newModel()
-	late := m.begin("o", 2, []byte("xyz")) // under way all the time
+	late := m.begin("o", 2, []byte("xyz")) // in progress all the time
 	m.named(late, protocol.WriteID{Client: 2, Seq: 1})
 	acknowledged(m, 0, "abcd", 3)
 	acknowledged(m, 1, "E", 7)
@@ -45,7 +45,7 @@ func TestTheModelFindsEachViolation(t *testing.T) {
 		},
 		"two writes are in the order at 3": func(m *model, _ *write) {
 			w := m.begin("p", 0, []byte("z"))
-			m.ended(w, protocol.Finished{Stamp: 3}) // another object: another order
+			m.ended(w, protocol.Finished{Stamp: 3}) // another object has another order
 			w = m.begin("o", 0, []byte("z"))
 			w.floor = 0
 			m.ended(w, protocol.Finished{Stamp: 3})

@@ -21,13 +21,13 @@ type node struct {
 	agent *protocol.Agent
 	epoch uint64
 	up    bool
-	cut   bool          // no message reaches or leaves it
-	slow  float64       // factor of the disk's times; 0 is 1
-	skew  time.Duration // by how much its clock is wrong
-	under []*task       // on the disk, in the order in which they began
+	cut   bool          // no message reaches or leaves the node
+	slow  float64       // factor of the disk's times; 0 means 1
+	skew  time.Duration // error of its clock
+	under []*task       // on the disk, in starting order
 }
 
-// start starts the agent from what the disk has. Whatever crashes left there, it must start.
+// start starts the agent from the disk's contents. It must succeed after any crash.
 func (n *node) start() {
 	w := n.w
 	n.epoch++
@@ -37,7 +37,7 @@ func (n *node) start() {
 	var found filestore.Found
 	var err error
 	opening := newTask(n.disk, protocol.DiskOp{}, func() { store, found, err = n.open() })
-	calls := -1 // until it dies
+	calls := -1 // calls until the process dies
 	if !w.calm && n.disk.random.IntN(8) == 0 {
 		calls = int(n.disk.random.IntN(24))
 	}
@@ -55,7 +55,7 @@ func (n *node) start() {
 		n.agent, err = protocol.NewAgent(n.config(), found.Fragments, found.Records)
 	}
 	if err != nil {
-		if unwell { // it is tried again
+		if unwell { // retry
 			w.after(10*time.Millisecond, n.restart)
 			return
 		}
@@ -73,7 +73,7 @@ func (n *node) start() {
 	n.tick(n.epoch)
 }
 
-// open opens what the agent has.
+// open opens the agent's store.
 func (n *node) open() (*filestore.Disk, filestore.Found, error) {
 	if n.w.backend == Pools {
 		return radosstore.OpenDiskInOrder(pool{n.disk}, n.id)
@@ -81,7 +81,7 @@ func (n *node) open() (*filestore.Disk, filestore.Found, error) {
 	return filestore.OpenDisk(n.disk, n.id)
 }
 
-// now is what the node's clock says, which may be set back and forth.
+// now returns the node's clock, which may be set back and forth.
 func (n *node) now() time.Duration { return max(0, n.w.k.Now()+n.skew) }
 
 func (n *node) restart() {
@@ -103,7 +103,7 @@ func (n *node) config() protocol.AgentConfig {
 		Break: n.w.breaks}
 }
 
-// tick lets the agent's time pass.
+// tick advances the agent's time.
 func (n *node) tick(epoch uint64) {
 	n.w.after(tick, func() {
 		if n.up && n.epoch == epoch {
@@ -114,7 +114,7 @@ func (n *node) tick(epoch uint64) {
 	})
 }
 
-// crash kills the agent in the middle of its disk operations, or, with power, the whole node.
+// crash kills the agent during its disk operations, or with power the whole node.
 func (n *node) crash(power bool) {
 	if !n.up {
 		return
@@ -123,7 +123,7 @@ func (n *node) crash(power bool) {
 	n.w.result.Crashes++
 	n.w.log("node %d crashes (power %v) with %d disk operations under way", n.id, power, len(n.under))
 	r := n.disk.random
-	for range r.IntN(int64(4*len(n.under) + 1)) { // they go on for a while, in any order
+	for range r.IntN(int64(4*len(n.under) + 1)) { // tasks continue for a while, in any order
 		n.under[r.IntN(int64(len(n.under)))].goOn()
 	}
 	n.abandon()
@@ -132,7 +132,7 @@ func (n *node) crash(power bool) {
 	}
 }
 
-// abandon ends what is under way on the disk where it is.
+// abandon stops disk tasks where they are.
 func (n *node) abandon() {
 	for _, t := range n.under {
 		t.die()
@@ -140,7 +140,7 @@ func (n *node) abandon() {
 	n.under = nil
 }
 
-// flush does what the agent wants.
+// flush carries out the agent's requests.
 func (n *node) flush() {
 	sends, ops, ordered := n.agent.Take()
 	for _, o := range ordered {
@@ -151,7 +151,7 @@ func (n *node) flush() {
 		if !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ESHUTDOWN) && !errors.Is(err, syscall.ENOSPC) {
 			n.w.model.violated("node %d: nothing is wrong with its disk: %v", n.id, err)
 		}
-		// Pages whose sync failed may be lost though they seem written: the node has to go.
+		// Pages with a failed sync may be lost although they look written, so the node must crash.
 		n.w.log("%v", err)
 		n.w.result.Sicks++
 		n.crash(true)
@@ -166,7 +166,7 @@ func (n *node) flush() {
 	}
 }
 
-// begin carries a disk operation out after the time that it takes.
+// begin carries out a disk operation after its service time.
 func (n *node) begin(op protocol.DiskOp) {
 	w := n.w
 	mean := 300 * time.Microsecond
@@ -178,7 +178,7 @@ func (n *node) begin(op protocol.DiskOp) {
 	}
 	took := time.Duration(n.disk.random.Exp() * float64(mean) * max(n.slow, 1))
 	if !w.calm && n.disk.random.IntN(16) == 0 {
-		took *= 32 // now and then one hangs while those after it pass
+		took *= 32 // a few operations hang while later ones pass
 	}
 	store := n.store
 	var done protocol.DiskDone
@@ -199,8 +199,8 @@ func (n *node) begin(op protocol.DiskOp) {
 	})
 }
 
-// goOn makes some of a task's calls after a part of the time that all of it takes, until it is done;
-// `then` is called then, unless the process died before.
+// goOn makes some of a task's calls after a part of its total time, until the task is done. It then
+// calls `then`, unless the process died before.
 func (n *node) goOn(t *task, took time.Duration, then func()) {
 	epoch := n.epoch
 	n.w.after(took/3, func() {
@@ -254,7 +254,7 @@ func (w *world) send(from protocol.Peer, s protocol.Send) {
 		if !w.calm && w.network.Bernoulli(w.plan.straggling) {
 			delay *= 100
 			if w.network.IntN(8) == 0 {
-				delay *= 30 // beyond several lives of agents and clients
+				delay *= 30 // longer than several lives of agents and clients
 			}
 		}
 		w.after(time.Duration(delay), func() { w.deliver(from, s.To, packet) })

@@ -7,12 +7,12 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// plan is what a seed decides: how large the world is, and how badly it fares.
+// plan holds the choices of a seed: the size of the world and the rates of its faults.
 type plan struct {
 	nodes, clients, objects, copies int
 	size                            int64 // of an object
-	operations                      int   // of a client
-	parallel                        int64 // operations of a client at a time
+	operations                      int   // per client
+	parallel                        int64 // concurrent operations per client
 	reads                           float64
 	batch                           int
 	policy                          twochoice.Policy
@@ -25,13 +25,13 @@ type plan struct {
 	straggling    float64 // share of messages that take much longer
 	patience      time.Duration
 	think         time.Duration
-	impatient     float64       // share of operations whose callers give them up if they take long
-	orphans       time.Duration // age from which stores ask whether anybody needs a fragment
+	impatient     float64       // share of operations given up by their callers if they take long
+	orphans       time.Duration // fragment age after which stores ask if it is needed
 
-	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews, damages float64 // a second
+	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews, damages float64 // per second
 }
 
-// chance is one of the values.
+// chance returns one of the values at random.
 func chance[T any](r *sim.Stream, values ...T) T { return values[r.IntN(int64(len(values)))] }
 
 func makePlan(seed uint64) plan {
@@ -40,7 +40,7 @@ func makePlan(seed uint64) plan {
 		nodes: 2 + int(r.IntN(4)), clients: 1 + int(r.IntN(4)), objects: 1 + int(r.IntN(3)),
 		copies: chance(r, 1, 1, 1, 2), size: chance[int64](r, 16, 64, 256), operations: 12 + int(r.IntN(24)),
 		parallel: 1 + r.IntN(4), reads: chance(r, 0.2, 0.5), batch: chance(r, 1, 4),
-		policy:  chance(r, twochoice.Policies[:len(twochoice.Policies)-1]...), // the oracle is not for stores
+		policy:  chance(r, twochoice.Policies[:len(twochoice.Policies)-1]...), // a store cannot use the oracle
 		choices: chance(r, twochoice.HomeRandom, twochoice.RandomRandom), idleOps: chance(r, 0, 100, 100),
 		compactAbove: chance(r, 0, 4, 20), lost: chance(r, 0, 0.02, 0.2), doubled: chance(r, 0, 0.1, 0.3),
 		delay: chance(r, 100*time.Microsecond, time.Millisecond), straggling: chance(r, 0, 0.05, 0.2),
@@ -48,7 +48,7 @@ func makePlan(seed uint64) plan {
 		think:    chance(r, time.Duration(0), 2*time.Millisecond, 20*time.Millisecond),
 		orphans:  chance(r, 5*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond),
 	}
-	if r.IntN(8) > 0 { // one in eight is without
+	if r.IntN(8) > 0 { // one in eight has no crashes
 		p.crashes, p.clientCrashes = chance(r, 0.0, 2, 10, 40), chance(r, 0.0, 0, 5)
 	}
 	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5, 40), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// pool is a simulated pool of RADOS on a node's disk: an operation is done wholly or not at all, and
-// durable when it answers. When the process dies in the middle of one, or one fails, either may be.
+// pool is a simulated RADOS pool on a node's disk. An operation is atomic, and durable when it
+// answers. If it fails, or the process dies meanwhile, either outcome is possible.
 type pool struct{ *disk }
 
-// operate does an operation that changes an object, which may have to be there: what is nil is removed, for
-// which there is always room.
+// operate changes an object, which must exist if `be` is set. A nil result removes the object,
+// which needs no space.
 func (p pool) operate(name string, be bool, change func(old []byte) []byte) error {
 	err := p.step()
 	var old []byte
@@ -44,7 +44,7 @@ func (p pool) operate(name string, be bool, change func(old []byte) []byte) erro
 	return err
 }
 
-// there is an error unless an object is there.
+// there returns an error unless an object exists.
 func (p pool) there(name string) error {
 	if p.names[name] == nil {
 		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
@@ -52,7 +52,7 @@ func (p pool) there(name string) error {
 	return nil
 }
 
-// WriteFull makes an object.
+// WriteFull creates or replaces an object.
 func (p pool) WriteFull(name string, parts ...[]byte) error {
 	return p.operate(name, false, func([]byte) []byte { return append([]byte{}, slices.Concat(parts...)...) })
 }
@@ -66,7 +66,7 @@ func (p pool) Write(name string, b []byte, offset uint64) error {
 	})
 }
 
-// Read reads from an offset on.
+// Read reads from an offset.
 func (p pool) Read(name string, b []byte, offset uint64) (int, error) {
 	if err := p.step(); err != nil {
 		return 0, err
@@ -78,14 +78,14 @@ func (p pool) Read(name string, b []byte, offset uint64) (int, error) {
 	return copy(b, data[min(offset, uint64(len(data))):]), nil
 }
 
-// Truncate cuts an object.
+// Truncate truncates an object.
 func (p pool) Truncate(name string, size uint64) error {
 	return p.operate(name, true, func(old []byte) []byte {
 		return append([]byte{}, old[:min(size, uint64(len(old)))]...)
 	})
 }
 
-// Size is an object's length.
+// Size returns an object's length.
 func (p pool) Size(name string) (uint64, error) {
 	if err := p.step(); err != nil {
 		return 0, err

@@ -8,7 +8,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Result is what a run was.
+// Result is the outcome of a run.
 type Result struct {
 	Seed uint64
 	Totals
@@ -16,7 +16,7 @@ type Result struct {
 	Err error
 }
 
-// Totals count what happened in one run or many.
+// Totals counts the events of one run or many.
 type Totals struct {
 	Reads         int           `json:"reads_compared"`
 	Acked         int           `json:"acknowledged_writes"`
@@ -73,10 +73,10 @@ func (t *Totals) damaged(kind damage, name string) {
 	}
 }
 
-// Replay is the command that runs a seed on files again.
+// Replay returns the command that reruns a seed on files.
 func Replay(seed uint64, b protocol.Break) string { return ReplayOn(Files, seed, b) }
 
-// ReplayOn is the command that runs a seed on a backend again.
+// ReplayOn returns the command that reruns a seed on a backend.
 func ReplayOn(backend Backend, seed uint64, b protocol.Break) string {
 	command := fmt.Sprintf("go run ./cmd/twochoicefaults --seed %d --trace", seed)
 	if backend != Files {

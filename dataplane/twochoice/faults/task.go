@@ -6,18 +6,17 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// task is something that is under way on a disk, from one call to the next: between two of its calls
-// anything else may happen there.
+// task is a disk task that runs one call at a time: anything else may happen between two calls.
 type task struct {
 	disk *disk
-	op   protocol.DiskOp // of an agent's; none when the agent starts
+	op   protocol.DiskOp // of an agent; none while the agent starts
 	next func() (struct{}, bool)
 	stop func()
 	wait func(struct{}) bool
 	dead bool
 }
 
-// newTask is something that is to be done on a disk, not yet begun.
+// newTask returns a disk task that has not begun.
 func newTask(d *disk, op protocol.DiskOp, do func()) *task {
 	t := &task{disk: d, op: op}
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -27,7 +26,7 @@ func newTask(d *disk, op protocol.DiskOp, do func()) *task {
 	return t
 }
 
-// goOn makes the next call, and says whether there are more.
+// goOn makes the next call, and reports whether more follow.
 func (t *task) goOn() bool {
 	t.disk.task = t
 	defer func() { t.disk.task = nil }()
@@ -35,7 +34,7 @@ func (t *task) goOn() bool {
 	return more
 }
 
-// die ends it in the middle of the call that it was about to make.
+// die stops the task at its next call.
 func (t *task) die() {
 	t.disk.task = t
 	defer func() { t.disk.task = nil }()

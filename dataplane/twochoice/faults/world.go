@@ -1,9 +1,8 @@
-// Package faults runs the two-choice protocol (dataplane/twochoice/protocol), with the store and the
-// log that the object server has, on the event kernel's virtual time, and lets everything go wrong
-// that can: messages are lost, doubled, delayed and overtaken, agents, nodes and clients crash in the
-// middle of what they do, disks fill up, slow down, fail a sync and lose what was not synced, in part
-// and in any order. What clients see is compared byte for byte with a model of what
-// docs/twochoice-consistency.md promises.
+// Package faults runs the two-choice protocol (dataplane/twochoice/protocol), with the object
+// server's store and log, on the event kernel's virtual time, and injects faults. Messages are
+// lost, doubled, delayed and reordered. Agents, nodes and clients crash at any point. Disks fill
+// up, slow down, fail a sync, and lose unsynced data in part and in any order. What clients see is
+// compared byte for byte with a model of docs/twochoice-consistency.md.
 //
 // A seed decides everything: the same seed fails the same way.
 package faults
@@ -21,18 +20,18 @@ import (
 // Bounds of a run, in virtual time.
 const (
 	longest = 3 * time.Second  // with faults
-	quiet   = 2 * time.Second  // afterwards, for what is under way to end
-	hang    = 30 * time.Second // for what hung on a disk when faults ended
+	quiet   = 2 * time.Second  // afterwards, for operations in progress to end
+	hang    = 30 * time.Second // for disk operations that hung when faults ended
 	tick    = 4 * time.Millisecond
 )
 
-// Backend is where agents keep their bytes.
+// Backend is the kind of storage below the agents.
 type Backend uint8
 
 // The backends.
 const (
 	Files Backend = iota // a folder (filestore)
-	Pools                // a pool of RADOS (radosstore)
+	Pools                // a RADOS pool (radosstore)
 )
 
 func (b Backend) String() string { return [...]string{"file", "rados"}[b] }
@@ -52,12 +51,12 @@ type world struct {
 	clients map[protocol.Peer]*client
 	ids     uint64 // of clients
 	model   *model
-	damaged map[string]bool          // objects whose bytes may be lost, where there is one copy
-	spoilt  map[string]protocol.Node // fragments, by the files' names, and where they are
-	calm    bool                     // no faults any more
-	settled bool                     // and what was under way among them has ended
-	left    int                      // operations that clients are to begin
-	active  int                      // under way
+	damaged map[string]bool          // objects with possible losses where only one copy exists
+	spoilt  map[string]protocol.Node // damaged fragments, by file name, and their nodes
+	calm    bool                     // no more faults
+	settled bool                     // calm, and all operations from before have ended
+	left    int                      // operations that clients have yet to begin
+	active  int                      // operations in progress
 	result  Result
 }
 
@@ -100,20 +99,20 @@ func (w *world) log(format string, args ...any) {
 	}
 }
 
-// after runs something later.
+// after schedules a function.
 func (w *world) after(d time.Duration, do func()) {
 	w.k.Post(w.k.Now()+d, sim.Func(func(*sim.Kernel, uint64) { do() }), 0)
 }
 
-// until runs until a condition holds, the time is over or the model is violated.
+// until runs until a condition holds, the time ends or the model is violated.
 func (w *world) until(end time.Duration, holds func() bool) {
 	for w.model.found == nil && !holds() && w.k.Now() < end {
 		w.k.RunUntil(min(end, w.k.Now()+tick))
 	}
 }
 
-// run lets the clients work among faults, repairs everything, and reads all objects: at once, and, when all
-// were written to, again when everything is at home and all orphans are gone.
+// run lets the clients work with faults, repairs everything, and reads all objects. After writing
+// to all objects, it reads them again when everything is at home and no orphans remain.
 func (w *world) run() {
 	idle := func() bool { return w.left == 0 && w.active == 0 }
 	w.until(longest, idle)
@@ -123,7 +122,7 @@ func (w *world) run() {
 	if !idle() && w.model.found == nil {
 		w.model.violated("after everything was repaired %d operations did not end", w.active)
 	}
-	// What was begun on a slow disk, or hangs there, may take longer than clients ask.
+	// An operation on a slow or hanging disk may take longer than clients wait.
 	w.until(w.k.Now()+hang, func() bool { return !w.anyUnderWay(begun) })
 	if w.anyUnderWay(begun) && w.model.found == nil {
 		w.model.violated("a disk operation from before the repair did not end")
@@ -135,14 +134,14 @@ func (w *world) run() {
 	if n := w.useless(); !w.tidy() && w.model.found == nil {
 		w.model.violated("%d fragments and entries are left that nobody needs", n)
 	}
-	for _, n := range w.nodes { // what is durable survives once more
+	for _, n := range w.nodes { // durable data survives one more crash
 		n.crash(true)
 		n.start()
 	}
 	w.readAll()
 }
 
-// underWay are the disk operations that are under way on all nodes.
+// underWay returns the disk operations in progress on all nodes.
 func (w *world) underWay() map[*task]bool {
 	found := map[*task]bool{}
 	for _, n := range w.nodes {
@@ -162,8 +161,8 @@ func (w *world) anyUnderWay(begun map[*task]bool) bool {
 	return false
 }
 
-// useless is how many fragments there are on all nodes that no entry needs: with one copy everything is
-// brought home in the end, and entries count too; with two copies each entry has two fragments.
+// useless counts fragments on all nodes that no entry needs. With one copy entries count too,
+// because everything finally returns home. With two copies each entry has two fragments.
 func (w *world) useless() int {
 	fragments, entries := 0, 0
 	for _, n := range w.nodes {
@@ -176,9 +175,9 @@ func (w *world) useless() int {
 	return fragments - 2*entries
 }
 
-// tidy reports whether no fragment is left that nobody needs. Those that a disk lost are missing. What is
-// damaged, or next to a damaged part of a base, cannot be brought home, and nobody knows whether a fragment
-// without a header is needed.
+// tidy reports whether no unneeded fragment is left. Fragments lost by a disk are missing. Damaged
+// data, or data next to a damaged part of a base, cannot be brought home. Nobody knows whether a
+// fragment without a header is needed.
 func (w *world) tidy() bool {
 	n := w.useless()
 	if n <= 0 && n >= -w.result.Missing || len(w.damaged) == 0 {
@@ -205,10 +204,10 @@ func (w *world) tidy() bool {
 	if w.plan.copies == 1 {
 		return entries <= fragments
 	}
-	return n >= -w.result.Missing && n <= spoilt+w.result.Missing // a store may believe that it has what is lost
+	return n >= -w.result.Missing && n <= spoilt+w.result.Missing // a store may still count a lost fragment
 }
 
-// writeAll writes to every object with a new client: faults leave nothing behind that stops an agent.
+// writeAll writes to every object with a new client, to show that faults stop no agent for good.
 func (w *world) writeAll() {
 	c := w.join(0)
 	for _, name := range w.names() {
@@ -222,14 +221,14 @@ func (w *world) writeAll() {
 	}
 }
 
-// readAll reads every object whole with a new client.
+// readAll reads every object completely with a new client.
 func (w *world) readAll() {
 	c := w.join(0)
 	for _, name := range w.names() {
 		o := w.model.object(name)
 		if size := o.size(^uint64(0)); size > 0 {
 			strip := size
-			if w.damaged[name] && w.plan.copies == 1 { // so that what is not damaged is compared
+			if w.damaged[name] && w.plan.copies == 1 { // to compare the undamaged parts
 				strip = sector
 			}
 			for from := uint64(0); from < size; from += strip {
@@ -253,7 +252,7 @@ func (w *world) names() []string {
 	return out
 }
 
-// parameters are those of schedulers and detectors.
+// parameters returns the schedulers' and detectors' parameters.
 func (w *world) parameters() twochoice.Parameters {
 	p := twochoice.Defaults(w.plan.policy)
 	p.Choices, p.MinWrite = w.plan.choices, 4
@@ -261,7 +260,7 @@ func (w *world) parameters() twochoice.Parameters {
 	return p
 }
 
-// every schedules something again and again, so often a second on average, until the calm.
+// every schedules `do` repeatedly at a mean rate per second until the calm.
 func (w *world) every(rate float64, do func()) {
 	if rate == 0 {
 		return
@@ -276,7 +275,7 @@ func (w *world) every(rate float64, do func()) {
 
 func (w *world) anyNode() *node { return w.nodes[w.faults.IntN(int64(len(w.nodes)))] }
 
-// between is a time, uniform in the logarithm's sense: short ones are as likely as long ones.
+// between returns a log-uniform time: short and long times are equally likely.
 func (w *world) between(least, most time.Duration) time.Duration {
 	d := least
 	for d < most && w.faults.IntN(3) > 0 {
@@ -285,7 +284,7 @@ func (w *world) between(least, most time.Duration) time.Duration {
 	return min(d, most)
 }
 
-// fill fills a node's disk up for a while.
+// fill fills a node's disk for a while.
 func (w *world) fill(n *node) {
 	n.disk.full = true
 	w.result.Fulls++
@@ -293,7 +292,7 @@ func (w *world) fill(n *node) {
 	w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.disk.full = false })
 }
 
-// powerCut lets a node lose its power for a while.
+// powerCut cuts a node's power for a while.
 func (w *world) powerCut(n *node) {
 	if n.up && !w.calm {
 		n.crash(true)
@@ -311,7 +310,7 @@ func (w *world) scheduleFaults() {
 		n.crash(power)
 		w.after(w.between(time.Millisecond, 200*time.Millisecond), func() {
 			n.restart()
-			if w.faults.IntN(4) == 0 { // soon after it has read what another process left
+			if w.faults.IntN(4) == 0 { // soon after it read another process's leftovers
 				w.after(w.between(100*time.Microsecond, 4*time.Millisecond), func() { w.powerCut(n) })
 			}
 		})

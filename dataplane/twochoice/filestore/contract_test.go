@@ -10,7 +10,7 @@ import (
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
-// inFolder is a disk with the folder that it has.
+// inFolder is a disk with its folder.
 type inFolder struct {
 	*filestore.Disk
 	folder *redirectlog.Folder

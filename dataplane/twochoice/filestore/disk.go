@@ -12,25 +12,25 @@ import (
 // LogName is the name of an agent's redirect log.
 const LogName = "redirect.log"
 
-// Keeper keeps fragments and bases: a Store, or one that is not on files.
+// Keeper stores fragments and bases: a Store, or an implementation without files.
 type Keeper interface {
 	Do(op protocol.DiskOp) protocol.DiskDone
 }
 
-// Disk is all that an agent has on its disk: its store and its redirect log.
+// Disk is the on-disk state of an agent: its store and its redirect log.
 type Disk struct {
 	store   Keeper
 	journal *redirectlog.Journal
 }
 
-// Found is what is on a disk when an agent starts.
+// Found is the content of a disk when an agent starts.
 type Found struct {
 	Fragments []protocol.Fragment
 	Records   []protocol.Record
 	Recovery  redirectlog.Recovery
 }
 
-// OpenDisk opens a node's folder, or begins one.
+// OpenDisk opens a node's folder, or initializes an empty one.
 func OpenDisk(fsys FS, node protocol.Node) (*Disk, Found, error) {
 	store, fragments, err := Open(fsys)
 	if err != nil {
@@ -39,8 +39,8 @@ func OpenDisk(fsys FS, node protocol.Node) (*Disk, Found, error) {
 	return OpenLog(fsys, node, store, fragments, store.begun)
 }
 
-// OpenLog opens a node's redirect log beside a store with these fragments. A log is begun only where the
-// store has nothing: what an agent has in it is nothing without the log that says which bytes count.
+// OpenLog opens a node's redirect log next to a store with these fragments. It starts a new log
+// only for an empty store: without the log, nobody knows which stored bytes count.
 func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []protocol.Fragment,
 	begun bool) (*Disk, Found, error) {
 	found := Found{Fragments: fragments}
@@ -58,7 +58,7 @@ func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []
 	return &Disk{store, journal}, found, nil
 }
 
-// Do carries a disk operation out. Those of the log are not to be called two at a time.
+// Do carries out a disk operation. Log operations must not run concurrently.
 func (d *Disk) Do(op protocol.DiskOp) protocol.DiskDone {
 	var err error
 	switch op.Kind {

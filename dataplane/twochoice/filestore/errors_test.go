@@ -11,7 +11,7 @@ import (
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
-// failing is a folder whose disk reads or writes nothing once it is told to.
+// failing is a folder with read and write errors that tests can set.
 type failing struct {
 	folder
 	read, write error
@@ -58,9 +58,9 @@ func (f failingFile) WriteAt(b []byte, offset int64) (int, error) {
 	return f.File.WriteAt(b, offset)
 }
 
-// Bytes that the disk cannot read are lost, as damaged ones are, and a file that can be no longer is full: an
-// agent that stopped there would stop again whenever they are asked for. What became of a write that failed
-// otherwise is not known.
+// Unreadable bytes are lost like damaged bytes. A file that cannot grow counts as full. An agent
+// that stopped there would stop again at every such request. The outcome of a write that failed
+// otherwise is unknown.
 func TestWhatADiskRefusesIsTold(t *testing.T) {
 	path := t.TempDir()
 	opened, err := redirectlog.OpenFolder(path)

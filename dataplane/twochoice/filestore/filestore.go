@@ -1,9 +1,9 @@
-// Package filestore keeps an object server's data on local files: fragments of the two-choice protocol,
-// and the base of the objects that are at home there. The second backend of the scheduler, closest to
-// the prototype of Dai et al. (section V).
+// Package filestore keeps an object server's data on local files: fragments of the two-choice
+// protocol, and the base of the objects that are at home there. It is the scheduler's second
+// backend, closest to the prototype of Dai et al. (section V).
 //
-// It goes through the small interface of files of redirectlog, so that the fault simulation puts the
-// same code on disks that fill up, fail and lose what was not synced.
+// It uses the small file interface of redirectlog, so that the fault simulation can run the same
+// code on disks that fill up, fail and lose unsynced data.
 package filestore
 
 import (
@@ -21,26 +21,25 @@ import (
 // FS is a folder of files that can be listed.
 type FS interface {
 	redirectlog.FS
-	// Ensure opens a file, which is made when it is not there, and leaves what it holds.
+	// Ensure opens a file with its content, and creates the file if it does not exist.
 	Ensure(name string) (redirectlog.File, error)
-	// List names all files, in any order.
+	// List returns the names of all files, in any order.
 	List() ([]string, error)
 }
 
-// Store is a store on a folder: a fragment is a file "f.<client>.<count>", written as
-// "t.<client>.<count>", synced and renamed, so that a file with an f is whole; a base is a file
-// "b.<hash of the object's name>" that holds the object's bytes at their offsets. Its methods may be
-// called from many goroutines, but not two at a time that write the same fragment or the same bytes of a
-// base.
+// Store is a store on a folder. A fragment is a file "f.<client>.<count>". It is written as
+// "t.<client>.<count>", synced and renamed, so a file with an f is complete. A base is a file
+// "b.<hash of the object's name>" with the object's bytes at their offsets. Methods are safe for
+// concurrent use, except two writes of the same fragment or the same base bytes.
 type Store struct {
 	fsys  FS
-	named sync.Map // bases whose names are durable
-	begun bool     // it held a fragment or a base when it was opened
+	named sync.Map // bases with durable names
+	begun bool     // it had a fragment or a base when opened
 }
 
-// Open removes what unfinished puts left and lists the fragments. One whose header is damaged is listed by
-// its write alone: what is in other fragments is served. The names that it finds are to be made durable
-// before anything is written, as OpenLog does.
+// Open removes leftovers of unfinished puts and lists the fragments. A fragment with a damaged
+// header is listed by its write only, so that other fragments are still served. The names found
+// must be made durable before any write, as OpenLog does.
 func Open(fsys FS) (*Store, []protocol.Fragment, error) {
 	s := &Store{fsys: fsys}
 	names, err := fsys.List()
@@ -79,7 +78,7 @@ func (s *Store) header(name string) (Header, error) {
 	return h, errors.Join(err, file.Close())
 }
 
-// Do carries a disk operation of an agent's out, other than those of its log.
+// Do carries out an agent's disk operation, except log operations.
 func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	done := protocol.DiskDone{Op: op.Op}
 	switch op.Kind {
@@ -102,9 +101,9 @@ func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	return done
 }
 
-// Known wraps what an agent goes on after: protocol.ErrFull where there is no room (on the disk, in a quota,
-// or in a file that can be no longer), protocol.ErrDamaged where the disk cannot read what it has: that is a
-// loss of those bytes, and says nothing of what was written. After any other error an agent stops.
+// Known wraps errors that an agent survives. protocol.ErrFull: no space (on the disk, in a quota,
+// or in a file at its maximum size). protocol.ErrDamaged: the disk cannot read its bytes; they are
+// lost, but writes are not in doubt. After any other error an agent stops.
 func Known(kind protocol.DiskKind, err error) error {
 	reads := kind == protocol.GetFragment || kind == protocol.ReadBase
 	switch {
@@ -116,7 +115,7 @@ func Known(kind protocol.DiskKind, err error) error {
 	return err
 }
 
-// put writes a fragment; a name that is there is there whole, and stays.
+// put writes a fragment. An existing name is complete, and stays.
 func (s *Store) put(op protocol.DiskOp) error {
 	h := HeaderOf(op)
 	temporary := fileName("t", op.Write)
@@ -144,7 +143,7 @@ func (s *Store) put(op protocol.DiskOp) error {
 	return errors.Join(err, s.fsys.Remove(temporary))
 }
 
-// get reads a part of a fragment, with the blocks around it for their checksums.
+// get reads a part of a fragment, with the surrounding blocks for their checksums.
 func (s *Store) get(op protocol.DiskOp) ([]byte, error) {
 	name := FragmentName(op.Write)
 	file, err := s.fsys.Open(name)
@@ -170,8 +169,8 @@ func (s *Store) drop(op protocol.DiskOp) error {
 	return err
 }
 
-// writeBase writes into a base, which other ranges may be written into at the same time: none of them
-// may empty what it finds, nor rely on another to make a new base's name durable.
+// writeBase writes a range of a base while other ranges may be written. A write must not truncate
+// an existing file, nor rely on another write to make a new base's name durable.
 func (s *Store) writeBase(op protocol.DiskOp) error {
 	name := BaseName(op.Object)
 	file, err := s.fsys.Ensure(name)

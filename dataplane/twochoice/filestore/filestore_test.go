@@ -14,7 +14,7 @@ import (
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
-// folder is a real one.
+// folder is a real folder.
 type folder struct {
 	*redirectlog.Folder
 	path string
@@ -46,7 +46,7 @@ func open(t *testing.T, path string) (opened, Found, error) {
 	return opened{d, f}, found, err
 }
 
-// end closes a disk and gives its folder back.
+// end closes a disk and releases its folder.
 func (o opened) end(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(o.Close(), o.folder.Close()); err != nil {
@@ -135,7 +135,7 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 			t.Fatalf("of a file cut to %d bytes: %v", n, done.Err)
 		}
 	}
-	// The bytes of another fragment, whole, are not this one's.
+	// An intact fragment under another fragment's name must be refused.
 	other := put(bytesOf(300))
 	other.Write.Seq++
 	must(t, d, other)
@@ -146,7 +146,7 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 		t.Fatalf("another fragment was read: %v", done.Err)
 	}
 	d.end(t)
-	// The store is served without it.
+	// The store is served without the fragment.
 	_, found, err := open(t, path)
 	if err != nil || len(found.Fragments) != 1 || found.Fragments[0].Write != name ||
 		!strings.Contains(found.Fragments[0].Damage, file) {
@@ -287,8 +287,8 @@ func TestADamagedLogIsRefusedAndATornTailIsCutOff(t *testing.T) {
 			t.Fatalf("byte %d of the log was damaged: %v", at, err)
 		}
 	}
-	// A kill in the middle of a call leaves the beginning of an append in the first copy. That it was cut
-	// off is a record of its own.
+	// A kill during a call leaves the beginning of an append in the first copy. A separate record
+	// marks that it was cut off.
 	other := t.TempDir()
 	torn := bytes.Clone(whole)
 	copy(torn[len(bytes.TrimRight(whole[:4096], "\x00"))+8:], "RFRM")
@@ -301,8 +301,8 @@ func TestADamagedLogIsRefusedAndATornTailIsCutOff(t *testing.T) {
 	}
 }
 
-// met is a folder on which something else happens just before a base is opened or made, and just before
-// names are made durable.
+// met is a folder that runs `before` just before a base is opened or created, and just before names
+// are made durable.
 type met struct {
 	folder
 	before func(base bool)
@@ -327,8 +327,8 @@ func (m met) SyncFolder() error {
 	return m.folder.SyncFolder()
 }
 
-// Two ranges of an object come home at the same time, the first that it has there: each has to find the
-// base that the other makes, to leave it as it is, and to make its name durable before it is done.
+// The first two ranges of an object come home at the same time. Each write must find the other's
+// base, preserve it, and make its name durable before it is done.
 func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 	write := func(from uint64, text string) protocol.DiskOp {
 		return protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", From: from, To: from + uint64(len(text)),
@@ -374,8 +374,8 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 	}
 }
 
-// Fragments and bases are nothing without the log that says which of their bytes count: without it the
-// sweep would remove the ones, and readers would be told that the others are beyond their objects.
+// Fragments and bases need the log to show which of their bytes count. Without the log, the sweep
+// would remove fragments, and base reads would fail as beyond the object's end.
 func TestAStoreWithoutItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 	for _, op := range []protocol.DiskOp{put([]byte("bytes")),
 		{Kind: protocol.WriteBase, Object: "run/5", To: 3, Data: []byte("bas")}} {

@@ -16,13 +16,13 @@ import (
 //
 //	0 magic (8)  8 version (4)  12 home (4)  16 client (8)  24 count (8)  32 from (8)  40 to (8)
 //	48 length of the name (4)  52 the name, then a CRC-32C for each block of the bytes (4 each),
-//	then one of all that (4)
+//	then one CRC-32C of the whole header (4)
 //
-// It is the same in a file of a folder and in an object of a pool (radosstore).
+// The format is the same in a file of a folder and in an object of a pool (radosstore).
 const (
 	version = 1
 	fixed   = 52
-	// blockSize is what one checksum is of.
+	// blockSize is the number of bytes per checksum.
 	blockSize = 64 << 10
 )
 
@@ -31,13 +31,13 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// Header is a fragment's: what it is of, and the checksums of its bytes.
+// Header is a fragment's header: its identity and the checksums of its bytes.
 type Header struct {
 	protocol.Fragment
 	sums []uint32
 }
 
-// HeaderOf is the header of the fragment that a PutFragment writes.
+// HeaderOf returns the header of the fragment that a PutFragment writes.
 func HeaderOf(op protocol.DiskOp) Header {
 	h := Header{Fragment: protocol.Fragment{Object: op.Object, Write: op.Write, Node: op.Node, From: op.From,
 		To: op.To}}
@@ -51,24 +51,24 @@ func fileName(kind string, w protocol.WriteID) string {
 	return fmt.Sprintf("%s.%016x.%x", kind, w.Client, w.Seq)
 }
 
-// FragmentName is what the fragment of a write is called in a store: "f.<client>.<count>", in hexadecimal.
+// FragmentName returns the store's name of a fragment: "f.<client>.<count>", in hexadecimal.
 func FragmentName(w protocol.WriteID) string { return fileName("f", w) }
 
-// BaseName is what an object's base is called in a store: "b.<hash of the object's name>".
+// BaseName returns the store's name of an object's base: "b.<hash of the object's name>".
 func BaseName(object string) string {
 	sum := sha256.Sum256([]byte(object))
 	return fmt.Sprintf("b.%x", sum[:16])
 }
 
-// Name is what the fragment is called in a store.
+// Name returns the store's name of the fragment.
 func (h Header) Name() string { return FragmentName(h.Write) }
 
 func blocks(n uint64) int { return int((n + blockSize - 1) / blockSize) }
 
-// Size is the header's length in bytes.
+// Size returns the header's length in bytes.
 func (h Header) Size() int { return fixed + len(h.Object) + 4*blocks(h.To-h.From) + 4 }
 
-// Encode is the header as it stands before the bytes.
+// Encode returns the stored form of the header.
 func (h Header) Encode() []byte {
 	b := append(make([]byte, 0, h.Size()), magic[:]...)
 	b = binary.LittleEndian.AppendUint32(b, version)
@@ -96,8 +96,8 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("%s cannot be read: %w", path, err)
 }
 
-// ReadHeader reads a fragment's header; `path` is what the fragment is called in messages. Its error wraps
-// protocol.ErrDamaged when the header is not as it was written.
+// ReadHeader reads a fragment's header; `path` is the fragment's name in messages. The error wraps
+// protocol.ErrDamaged if the header is damaged.
 func ReadHeader(file io.ReaderAt, path string) (Header, error) {
 	var h Header
 	b := make([]byte, fixed)
@@ -132,8 +132,8 @@ func ReadHeader(file io.ReaderAt, path string) (Header, error) {
 	return h, nil
 }
 
-// Listed returns the fragment of a name whose header was read. If it is damaged, or another's, only its write
-// is known, by its name.
+// Listed returns the fragment for a name and the result of reading its header. If the header is
+// damaged or another fragment's, only the write is known, from the name.
 func Listed(name, path string, h Header, err error) (protocol.Fragment, error) {
 	if err == nil && h.Name() != name {
 		err = damaged(path, fmt.Sprintf("it holds fragment %v of %q", h.Write, h.Object))
@@ -149,8 +149,8 @@ func Listed(name, path string, h Header, err error) (protocol.Fragment, error) {
 	return protocol.Fragment{Write: w, Damage: err.Error()}, nil
 }
 
-// ReadBase does a ReadBase; `path` is what the base is called in messages, and `read` reads it from an offset
-// on, up to its end.
+// ReadBase does a ReadBase operation. `path` is the base's name in messages; `read` reads the base
+// from an offset, up to its end.
 func ReadBase(op protocol.DiskOp, path string, read func(b []byte, offset uint64) error) ([]byte, error) {
 	out := make([]byte, op.To-op.From)
 	if len(op.Sums) == 0 {
@@ -173,7 +173,7 @@ func ReadBase(op protocol.DiskOp, path string, read func(b []byte, offset uint64
 	return out, nil
 }
 
-// Read reads what a GetFragment asks for, with the blocks around it for their checksums.
+// Read reads the bytes for a GetFragment, with the surrounding blocks for their checksums.
 func (h Header) Read(file io.ReaderAt, path string, op protocol.DiskOp) ([]byte, error) {
 	if h.Object != op.Object || h.Write != op.Write || op.From < h.From || op.To > h.To || op.From >= op.To {
 		return nil, damaged(path, fmt.Sprintf("it holds %d to %d of %q, fragment %v", h.From, h.To, h.Object, h.Write))
@@ -205,8 +205,8 @@ func readFull(file io.ReaderAt, b []byte, offset int64) error {
 	return err
 }
 
-// Begin is how many bytes of a fragment, from its first on, hold its header and its object's bytes up to
-// an offset, with the blocks around them.
+// Begin returns the number of leading bytes of a fragment that hold its header and the object's
+// bytes up to an offset, in whole blocks.
 func (h Header) Begin(to uint64) int {
 	return h.Size() + int(min(uint64(blocks(to-h.From))*blockSize, h.To-h.From))
 }

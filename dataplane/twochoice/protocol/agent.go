@@ -9,68 +9,68 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// AgentConfig is what an agent works with.
+// AgentConfig configures an agent.
 type AgentConfig struct {
 	Node  Node
 	Nodes int
-	// Home tells an object's home; every agent and client has the same.
+	// Home returns an object's home; every agent and client must use the same function.
 	Home func(object string) Node
-	// Epoch is another number after each start.
+	// Epoch must differ after each start.
 	Epoch uint64
-	// Size is the most bytes that an object may have.
+	// Size is the maximum size of an object in bytes.
 	Size uint64
-	// Copies is 1 or 2; with 2 nothing is pulled.
+	// Copies is 1 or 2; with 2 copies nothing is pulled.
 	Copies int
-	// CompactAbove is how many records the log may have before it is replaced by a snapshot, if that is
-	// at most half as long; 0 is never.
+	// CompactAbove is the number of log records that triggers compaction. A snapshot replaces the
+	// log only if at most half as long; 0 disables compaction.
 	CompactAbove int
-	// Patience is how long to wait for another agent before a pull is given up or a fence is repeated, and
-	// how long nothing is pulled after a disk has refused what was.
+	// Patience is the wait for another agent before a pull is given up or a fence is repeated. It
+	// is also the rest time for pulls after a disk refused data.
 	Patience time.Duration
-	// Orphans is how old a fragment is before the store asks whether anybody needs it.
+	// Orphans is the age of a fragment at which the store asks if it is still needed.
 	Orphans time.Duration
-	// IdleOps is the most operations in flight with which a node counts as idle; 0 is the paper's.
+	// IdleOps is the maximum operations in flight of an idle node; 0 means the paper's value.
 	IdleOps int
-	// Maintainer says how much is pulled at a time.
+	// Maintainer limits concurrent pulls and their size.
 	Maintainer twochoice.MaintainerParameters
 	// Detector is the node's load detector.
 	Detector *twochoice.Detector
-	// Break breaks the protocol on purpose, for the tests of the tests.
+	// Break breaks the protocol on purpose, to test the tests.
 	Break Break
 }
 
 // Agent is the state machine of a node: home of objects, store of fragments, and maintainer. Its
-// driver hands in messages and ends of disk operations, does what Take yields, and calls Tick now
-// and then. Times never go back.
+// driver passes in messages and completed disk operations, executes the output of Take, and calls
+// Tick regularly. Times never decrease.
 type Agent struct {
 	config AgentConfig
 	now    time.Duration
 	failed error
 
-	disk map[uint64]*diskJob // under way, by number
+	disk map[uint64]*diskJob // in progress, by number
 	op   uint64
 
 	// As a store.
-	fragments map[fragmentKey]*held // one of which only the write is known is without an object
-	ages      []*held               // in the order in which the sweep meets them
+	fragments map[fragmentKey]*held // a fragment known only by its write has no object
+	ages      []*held               // in the sweep's order
 
 	// As a home.
 	book    *book
-	queue   []*order // to be written to the log next
+	queue   []*order // next to be written to the log
 	writing []*order
 	logged  int // records in the log
 
 	compacting bool
 
-	recount *recount // under way
+	recount *recount // in progress
 	notices []string
 
 	// As a maintainer.
-	maintainers []*twochoice.Maintainer // one, but for a broken protocol
+	maintainers []*twochoice.Maintainer // one, except in a broken protocol
 	pulls       map[uint64]*pull        // by number
 	pullNumber  uint64
-	busy        map[Node]time.Duration // nodes that said so, until when they are not asked
-	rests       time.Duration          // until when nothing is pulled, since a disk refused what was
+	busy        map[Node]time.Duration // until when busy nodes are not asked
+	rests       time.Duration          // no pulls before this time, because a disk refused data
 	paused      bool
 
 	sends   []Send
@@ -78,8 +78,8 @@ type Agent struct {
 	ordered []Ordered
 }
 
-// NewAgent starts an agent from what is on its disk: the fragments of its store, and the records of
-// its log in their order. Its error names the record or the parameter that cannot be.
+// NewAgent starts an agent from its disk: the store's fragments, and the log's records in order.
+// The error names the invalid record or parameter.
 func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, error) {
 	switch {
 	case c.Nodes < 1 || int(c.Node) >= c.Nodes:
@@ -97,13 +97,13 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 	}
 	a := &Agent{config: c, disk: map[uint64]*diskJob{}, fragments: map[fragmentKey]*held{}, book: book,
 		pulls: map[uint64]*pull{}, busy: map[Node]time.Duration{},
-		// Late answers to what was asked before a restart must not be taken for those of other questions.
+		// Late answers to requests from before a restart must not match new requests.
 		pullNumber: c.Epoch << 32}
 	for _, f := range fragments {
 		h := &held{fragmentKey: fragmentKey{f.Object, f.Write}, home: f.Node, from: f.From, to: f.To, durable: true}
 		h.damage = f.Damage
 		a.fragments[h.fragmentKey] = h
-		if f.Damage == "" { // nobody can say whether another is needed
+		if f.Damage == "" { // nobody knows if a damaged fragment is needed
 			a.ages = append(a.ages, h)
 		}
 	}
@@ -134,21 +134,21 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 	return a, nil
 }
 
-// founding is the log's first record: without it the log could be opened in a cluster of another size.
+// founding returns the log's first record, which ties the log to its cluster's size.
 func (a *Agent) founding() *order {
 	return &order{record: Record{Note: Note{Kind: ClusterIs, Value: uint64(a.config.Nodes)}}}
 }
 
-// diskJob is what is to be done at the end of a disk operation.
+// diskJob is the follow-up of a disk operation.
 type diskJob struct {
 	done  func(DiskDone)
-	bytes int64 // of load
+	bytes int64 // counted as load
 	since time.Duration
-	peers int32 // operations in flight when it began
+	peers int32 // operations in flight at its start
 }
 
-// Ordered tells observers, such as the fault simulation's model, that a write is durable in its
-// object's order and readable. Again says that recovery found it in the log.
+// Ordered reports to observers, such as the fault simulation's model, that a write is durable in
+// its object's order and readable. Again means that recovery found the write in the log.
 type Ordered struct {
 	Object   string
 	From, To uint64
@@ -157,18 +157,18 @@ type Ordered struct {
 	Again    bool
 }
 
-// Take hands over what is to be done, once: messages, disk operations, and for observers what became
-// ordered.
+// Take returns, once, the pending output: messages, disk operations, and newly ordered writes for
+// observers.
 func (a *Agent) Take() ([]Send, []DiskOp, []Ordered) {
 	sends, ops, ordered := a.sends, a.ops, a.ordered
 	a.sends, a.ops, a.ordered = nil, nil, nil
 	return sends, ops, ordered
 }
 
-// Failed is why the agent works no more; its driver then ends. Nil while it works.
+// Failed returns the reason why the agent stopped; its driver then ends. Nil while it works.
 func (a *Agent) Failed() error { return a.failed }
 
-// fail stops the agent: nothing that it would say from now on is known to be true.
+// fail stops the agent, because it can no longer vouch for its answers.
 func (a *Agent) fail(err error) {
 	if a.failed == nil {
 		a.failed = fmt.Errorf("agent %d stops: %w", a.config.Node, err)
@@ -176,7 +176,7 @@ func (a *Agent) fail(err error) {
 	}
 }
 
-// Receive takes a message in.
+// Receive handles a message.
 func (a *Agent) Receive(now time.Duration, from Peer, m Message) {
 	a.now = max(a.now, now)
 	if a.failed != nil {
@@ -213,12 +213,12 @@ func (a *Agent) Receive(now time.Duration, from Peer, m Message) {
 	case ReportReply:
 		a.reported(from, m)
 	case Status:
-		text, _ := json.Marshal(a.Stats()) // numbers only
+		text, _ := json.Marshal(a.Stats()) // only numbers: no error possible
 		a.answer(from, m, Message{Kind: StatusReply, Data: text})
 	}
 }
 
-// DiskDone takes the end of a disk operation in.
+// DiskDone handles the end of a disk operation.
 func (a *Agent) DiskDone(now time.Duration, d DiskDone) {
 	a.now = max(a.now, now)
 	job := a.disk[d.Op]
@@ -236,7 +236,7 @@ func (a *Agent) DiskDone(now time.Duration, d DiskDone) {
 	job.done(d)
 }
 
-// do begins a disk operation. bytes counts as load when it is above 0.
+// do begins a disk operation. bytes counts as load if above 0.
 func (a *Agent) do(op DiskOp, ticket twochoice.Ticket, bytes int64, done func(DiskDone)) {
 	a.op++
 	op.Op = a.op
@@ -264,7 +264,7 @@ func (a *Agent) refuse(to Peer, request Message, kind Kind, code Code, format st
 		Text: fmt.Sprintf("agent %d: %s", a.config.Node, fmt.Sprintf(format, args...))})
 }
 
-// hello accepts a peer of the same version that means this node, and refuses others by name.
+// hello accepts a peer of the same version that addresses this node, and refuses others.
 func (a *Agent) hello(from Peer, m Message) {
 	switch {
 	case m.Version != Version:
@@ -278,7 +278,7 @@ func (a *Agent) hello(from Peer, m Message) {
 	}
 }
 
-// probe answers with the load and what is cached of others (sections III.B and III.C).
+// probe answers with the node's load and cached loads of others (sections III.B and III.C).
 func (a *Agent) probe(from Peer, m Message) {
 	own, cached := a.config.Detector.Probe(a.now, int64(min(m.Size, MaxData)), nil)
 	loads := make([]Load, 0, 1+len(cached))
@@ -302,7 +302,7 @@ func readings(loads []Load) []twochoice.Reading {
 	return out
 }
 
-// checkRange says what is wrong with a request's object and range, "" if nothing is.
+// checkRange describes the defect of a request's object and range, or returns "".
 func (a *Agent) checkRange(m Message) string {
 	switch {
 	case m.Object == "" || len(m.Object) > MaxName:
@@ -316,7 +316,7 @@ func (a *Agent) checkRange(m Message) string {
 	return ""
 }
 
-// checkName says that a write has no name by which it is done at most once, "" if it has.
+// checkName describes why a write's name cannot ensure at-most-once execution, or returns "".
 func (a *Agent) checkName(m Message) string {
 	if m.Write.Client == 0 || m.Write.Seq == 0 {
 		return fmt.Sprintf("a write of %q is named %v; each needs a name of its own, a client's number and a count above 0",
@@ -325,7 +325,7 @@ func (a *Agent) checkName(m Message) string {
 	return ""
 }
 
-// checkHome says that the object's home is another node, "" if it is this one.
+// checkHome reports a request for an object with another home, or returns "".
 func (a *Agent) checkHome(m Message) string {
 	if home := a.config.Home(m.Object); home != a.config.Node {
 		return fmt.Sprintf("object %q is at home on agent %d; client and agents need the same placement",
@@ -334,27 +334,27 @@ func (a *Agent) checkHome(m Message) string {
 	return ""
 }
 
-// AgentStats are counts of what an agent has.
+// AgentStats counts an agent's contents.
 type AgentStats struct {
-	Fragments int   `json:"fragments"` // on its store, with those that are coming or going
+	Fragments int   `json:"fragments"` // on its store, including those being written or dropped
 	Entries   int   `json:"entries"`   // live in its redirect table
-	Objects   int   `json:"objects"`   // of which something is redirected
-	Pulls     int   `json:"pulls"`     // under way
-	Clients   int   `json:"clients"`   // that it remembers
+	Objects   int   `json:"objects"`   // with redirected bytes
+	Pulls     int   `json:"pulls"`     // in progress
+	Clients   int   `json:"clients"`   // remembered
 	Logged    int   `json:"logged"`    // records in its log
 	InFlight  int64 `json:"in_flight"` // operations
 	Bytes     int64 `json:"bytes"`     // in flight
 }
 
-// Stats are the counts now.
+// Stats returns the current counts.
 func (a *Agent) Stats() AgentStats {
 	operations, bytes := a.config.Detector.InFlight()
 	return AgentStats{len(a.fragments), a.book.table.Len(), a.book.table.Objects(), len(a.pulls),
 		len(a.book.sessions), a.logged, operations, bytes}
 }
 
-// Backlog is how many records and disk operations the agent waits for.
+// Backlog returns the number of log records and disk operations in progress.
 func (a *Agent) Backlog() int { return len(a.queue) + len(a.writing) + len(a.disk) }
 
-// Now is the agent's time: no earlier than that of the last record of its log.
+// Now returns the agent's time, not before the time of its log's last record.
 func (a *Agent) Now() time.Duration { return a.now }

@@ -7,39 +7,39 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// object is what the home knows of an object besides its table.
+// object is the home's state of an object, apart from its table entries.
 type object struct {
 	size  uint64
 	gen   uint64 // counts writes of the base
 	bases []baseWrite
 	sums  []Sum // of the base
-	// splitting: sums are being replaced, since a pull is about to write over a part of what they are of.
+	// splitting: sums are being replaced, because a pull will overwrite a part of their range.
 	splitting bool
 	paper     minMax
 }
 
-// baseWrite is a write of the base: a reader that asked before it must not read that range after.
+// baseWrite is a write of the base. A reader that queried before it must not read its range after.
 type baseWrite struct{ gen, from, to uint64 }
 
-// rememberedBases is how many writes of a base are told apart; who asked before them asks again.
+// rememberedBases is the number of remembered base writes; readers that queried earlier ask again.
 const rememberedBases = 64
 
-// Bounds of what is written to the log at once: a frame of it holds so many records, with so many bytes
-// of sums before the last one's.
+// Limits of one log write: a frame holds at most this many records, and this many bytes of sums
+// before the last record's sums.
 const (
 	mostRecords  = 1024
 	mostSumBytes = 256 << 10
 )
 
-// order is a record on its way into the log: a write, a maintainer's return or a fence.
+// order is a record to be logged: a write, a maintainer's return or a fence.
 type order struct {
 	record  Record
-	waiting []waiter    // who is answered when it is durable
-	done    func(error) // what else is done then, or when there was no room
+	waiting []waiter    // requests answered when the record is durable
+	done    func(error) // also called when the record is durable, or did not fit
 }
 
-// register orders a write whose fragment is durable: its record goes into the log, and when that is
-// synced into the table (step 4 of figure 8; creates are ordered by their receipt, section V.B).
+// register orders a write with a durable fragment. Its record goes into the log, and after the sync
+// into the table (step 4 of figure 8; creates are ordered by their receipt, section V.B).
 func (a *Agent) register(from Peer, m Message) {
 	problem := a.checkRange(m)
 	if problem == "" {
@@ -83,7 +83,7 @@ func (a *Agent) checkTargets(targets []Node) string {
 	return ""
 }
 
-// settled answers a request to order a write that was ordered, given up, or is being ordered.
+// settled answers a request for a write that is ordered, given up, or being ordered.
 func (a *Agent) settled(from Peer, m Message) bool {
 	if a.config.Break == OrderTwice {
 		return false
@@ -115,7 +115,7 @@ func (a *Agent) orderedReply(w waiter, stamp uint64) {
 	a.answer(w.from, w.m, Message{Kind: RegisterReply, Stamp: stamp})
 }
 
-// append has a record written to the log.
+// append queues a record for the log.
 func (a *Agent) append(o *order) {
 	if w := o.record.Note.Write; w != (WriteID{}) {
 		a.book.session(w.Client).underWay[w.Seq] = o
@@ -134,7 +134,7 @@ func (a *Agent) append(o *order) {
 	a.sync()
 }
 
-// sync makes what was appended durable, all at once; what comes meanwhile waits for the next.
+// sync makes the queued records durable together; later records wait for the next sync.
 func (a *Agent) sync() {
 	if len(a.writing) > 0 || a.compacting {
 		return
@@ -143,7 +143,7 @@ func (a *Agent) sync() {
 		a.compact()
 		return
 	}
-	if !a.book.founded && a.queue[0].record.Note.Kind != ClusterIs { // there was no room for it before
+	if !a.book.founded && a.queue[0].record.Note.Kind != ClusterIs { // the log had no space for it before
 		a.queue = slices.Insert(a.queue, 0, a.founding())
 	}
 	n, sums := 0, 0
@@ -159,7 +159,7 @@ func (a *Agent) sync() {
 	a.do(DiskOp{Kind: WriteLog, Records: records}, 0, 0, a.synced)
 }
 
-// synced applies and answers what is durable now.
+// synced applies and answers the records that are now durable.
 func (a *Agent) synced(d DiskDone) {
 	orders := a.writing
 	a.writing = nil
@@ -178,14 +178,14 @@ func (a *Agent) synced(d DiskDone) {
 	a.sync()
 }
 
-// compact replaces a log of which most is dead by a snapshot, when nothing waits for it.
+// compact replaces a mostly dead log with a snapshot when nothing waits for the log.
 func (a *Agent) compact() {
 	if a.config.CompactAbove == 0 || a.logged <= a.config.CompactAbove || a.failed != nil {
 		return
 	}
 	records := a.book.snapshot()
 	if 2*len(records) > a.logged {
-		a.config.CompactAbove = 2 * a.logged // most of it is live: not again soon
+		a.config.CompactAbove = 2 * a.logged // most is live: not again soon
 		return
 	}
 	a.compacting = true
@@ -200,7 +200,7 @@ func (a *Agent) compact() {
 	})
 }
 
-// apply makes the change of a durable record, and drops the fragments that nobody needs by it.
+// apply applies a durable record, and drops the fragments that it makes unnecessary.
 func (a *Agent) apply(o *order) {
 	dead, err := a.book.apply(o.record)
 	if err != nil {
@@ -220,7 +220,7 @@ func (a *Agent) apply(o *order) {
 	}
 }
 
-// acknowledge tells those who wait for a record that it is durable, or that there was no room.
+// acknowledge answers the requests waiting for a record: it is durable, or did not fit.
 func (a *Agent) acknowledge(o *order, err error) {
 	if o.done != nil {
 		o.done(err)
@@ -242,7 +242,7 @@ func (a *Agent) refuseFenced(w waiter) {
 	a.refuse(w.from, w.m, RegisterReply, Fenced, "write %v of %q was given up; write it anew", w.m.Write, w.m.Object)
 }
 
-// dropAt removes a fragment from where it is.
+// dropAt removes a fragment from its targets.
 func (a *Agent) dropAt(f Dead) {
 	for _, target := range f.Targets {
 		m := Message{Kind: Drop, Object: f.Object, Write: f.Write}
@@ -258,7 +258,7 @@ func beyond(m Message, size uint64) string {
 	return fmt.Sprintf("range %d to %d is beyond object %q, which has %d bytes", m.From, m.To, m.Object, size)
 }
 
-// query answers where a range is (steps a and b of figure 8).
+// query answers with the location of a range (steps a and b of figure 8).
 func (a *Agent) query(from Peer, m Message) {
 	problem := a.checkRange(m)
 	if problem == "" {
@@ -288,7 +288,7 @@ func (a *Agent) query(from Peer, m Message) {
 		Epoch: a.config.Epoch, Gen: o.gen})
 }
 
-// getBase reads the base, unless that range was written since the reader asked where it is.
+// getBase reads the base, unless the range was written since the reader's query.
 func (a *Agent) getBase(from Peer, m Message) {
 	if problem := a.checkRange(m); problem != "" {
 		a.refuse(from, m, Data, Refused, "%s", problem)
@@ -300,7 +300,7 @@ func (a *Agent) getBase(from Peer, m Message) {
 	}
 	op := DiskOp{Kind: ReadBase, Object: m.Object, From: m.From, To: m.To, Sums: a.sums(m.Object, m.From, m.To)}
 	a.do(op, 0, int64(m.To-m.From), func(d DiskDone) {
-		// What is next to a range that was written since may have other sums by now.
+		// A write next to the range may have changed the sums meanwhile.
 		if a.changed(m) && d.Err == nil || d.Err != nil && m.Gen != a.book.asked(m.Object).gen {
 			a.refuse(from, m, Data, Changed, "the base of %q was written since", m.Object)
 			return
@@ -309,7 +309,7 @@ func (a *Agent) getBase(from Peer, m Message) {
 	})
 }
 
-// sums are those of a base that have a byte of a range.
+// sums returns the base's sums that overlap a range.
 func (a *Agent) sums(object string, from, to uint64) []Sum {
 	sums := a.book.asked(object).sums
 	begin, end := overlapping(sums, from, to)
@@ -325,16 +325,16 @@ func (a *Agent) changed(m Message) bool {
 		return true
 	}
 	if o.gen-m.Gen > uint64(len(o.bases)) {
-		return true // it is not remembered any more what was written since
+		return true // writes that old are no longer remembered
 	}
 	return slices.ContainsFunc(o.bases, func(b baseWrite) bool {
 		return b.gen > m.Gen && b.from < m.To && m.From < b.to
 	}) || o.gen > m.Gen && slices.ContainsFunc(a.book.pieces(m.Object, m.From, m.To), func(p Piece) bool {
-		return len(p.Targets) > 0 // what was overwritten since has no sums any more
+		return len(p.Targets) > 0 // overwritten ranges no longer have sums
 	})
 }
 
-// writesBase remembers that a range of the base is being written.
+// writesBase records that a range of the base is being written.
 func (o *object) writesBase(from, to uint64) {
 	o.gen++
 	o.bases = append(o.bases, baseWrite{o.gen, from, to})
@@ -343,8 +343,8 @@ func (o *object) writesBase(from, to uint64) {
 	}
 }
 
-// fence tells a store whether a fragment is needed there. A write that was never ordered never will
-// be, once this is answered.
+// fence answers if a store still needs a fragment. After the answer, a write that was not ordered
+// can never be ordered.
 func (a *Agent) fence(from Peer, m Message) {
 	reply := Message{Kind: FenceReply, Object: m.Object, Write: m.Write}
 	if a.checkRange(m) != "" || a.checkHome(m) != "" {

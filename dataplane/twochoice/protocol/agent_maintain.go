@@ -7,8 +7,8 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// pull is a maintainer's work in progress (section V.C): read from the fragment, written to the base,
-// recorded.
+// pull is a maintainer's work in progress (section V.C): read from the fragment, write to the base,
+// record.
 type pull struct {
 	twochoice.Pull
 	maintainer *twochoice.Maintainer
@@ -16,13 +16,13 @@ type pull struct {
 	from       Peer
 	since      time.Duration
 	data       []byte
-	ranges     []twochoice.Range // that are written
-	sums       [][]Sum           // of each of them
+	ranges     []twochoice.Range // being written
+	sums       [][]Sum           // of each range
 	left       int               // ranges being written, then returns being recorded
-	failed     bool              // a part of it
+	failed     bool              // in part
 }
 
-// idle says whether a node has so little to do that data may be moved there.
+// idle reports whether a node is idle enough to move data there.
 func (a *Agent) idle(s twochoice.Server) bool {
 	if n := a.book.node(s); n != a.config.Node {
 		return a.now >= a.busy[n]
@@ -31,7 +31,7 @@ func (a *Agent) idle(s twochoice.Server) bool {
 	return operations <= int64(a.config.IdleOps)
 }
 
-// maintain begins pulls while there is nothing else to do, and gives up those that hang.
+// maintain begins pulls while the node is idle, and gives up pulls that hang.
 func (a *Agent) maintain() {
 	for _, p := range a.pullsInOrder() {
 		if p.data == nil && a.now-p.since > a.config.Patience {
@@ -48,7 +48,7 @@ func (a *Agent) maintain() {
 	}
 }
 
-// Pause stops the maintainer (true), which may have pulls under way, or lets it work.
+// Pause stops the maintainer (true), even with pulls in progress, or resumes it.
 func (a *Agent) Pause(paused bool) { a.paused = paused }
 
 func (a *Agent) pullsInOrder() []*pull {
@@ -59,7 +59,7 @@ func (a *Agent) pullsInOrder() []*pull {
 	return out
 }
 
-// begin reads a pull's data, here or from another node if that is idle.
+// begin reads a pull's data, locally or from another idle node.
 func (a *Agent) begin(p *pull) {
 	a.pullNumber++
 	p.call = a.pullNumber
@@ -86,7 +86,7 @@ func (a *Agent) begin(p *pull) {
 	})
 }
 
-// pulled takes the answer to a get of the maintainer's in.
+// pulled handles the answer to a maintainer's get.
 func (a *Agent) pulled(from Peer, m Message) {
 	p := a.pulls[m.Call]
 	if p == nil || p.data != nil || from != p.from {
@@ -102,8 +102,8 @@ func (a *Agent) pulled(from Peer, m Message) {
 	a.refused(p, m.Code)
 }
 
-// refused gives up a pull. Where it was a disk that refused, for want of room or because it cannot read, it
-// would do so again: nothing is pulled for a while then, and the next pull is of other data.
+// refused gives up a pull. If a disk refused (no space, or unreadable), it would refuse again. So
+// pulls rest for a while, and the next pull takes other data.
 func (a *Agent) refused(p *pull, why Code) {
 	if why == Full || why == Failed {
 		a.rests = a.now + a.config.Patience
@@ -111,7 +111,7 @@ func (a *Agent) refused(p *pull, why Code) {
 	a.giveUp(p)
 }
 
-// yield gives up pulls that are only being read when there is other work ("the running threads can
+// yield gives up pulls that are still being read when there is other work ("the running threads can
 // be stopped").
 func (a *Agent) yield() {
 	if len(a.pulls) == 0 || a.idle(twochoice.Server(a.config.Node)) {
@@ -129,7 +129,7 @@ func (a *Agent) giveUp(p *pull) {
 	delete(a.pulls, p.call)
 }
 
-// land writes to the base what of the data is still the entry's.
+// land writes the data that still belongs to the entry to the base.
 func (a *Agent) land(p *pull, data []byte) {
 	p.data = data
 	var err error
@@ -142,18 +142,18 @@ func (a *Agent) land(p *pull, data []byte) {
 	switch cut := o.cutBy(p.ranges); {
 	case len(cut) == 0 || a.config.Break == NoSplit:
 		a.write(p)
-	case o.splitting: // one at a time: the other changes the same sums
+	case o.splitting: // one at a time, because both change the same sums
 		a.giveUp(p)
 	default:
 		o.splitting = true
-		for _, r := range p.ranges { // it loses its sums before it is written
+		for _, r := range p.ranges { // the range loses its sums before the write
 			o.writesBase(r.Start, r.End)
 		}
 		a.split(p, o, cut)
 	}
 }
 
-// cutBy returns the sums that are of bytes of the ranges and of others too.
+// cutBy returns the sums that cover bytes both inside and outside the ranges.
 func (o *object) cutBy(ranges []twochoice.Range) []Sum {
 	var out []Sum
 	for _, r := range ranges {
@@ -167,9 +167,9 @@ func (o *object) cutBy(ranges []twochoice.Range) []Sum {
 	return out
 }
 
-// split makes sums of what is next to the ranges that a pull is about to write, durably. A crash in the
-// middle of that write leaves bytes for which the sums that it cuts are wrong; nobody reads these, but
-// those next to them have to be verified.
+// split durably replaces sums next to the ranges that a pull will write. A crash during that write
+// invalidates the cut sums. Nobody reads the written range then, but its neighbours must stay
+// verifiable.
 func (a *Agent) split(p *pull, o *object, cut []Sum) {
 	end := func(err error) {
 		o.splitting = false
@@ -184,7 +184,7 @@ func (a *Agent) split(p *pull, o *object, cut []Sum) {
 		return
 	}
 	s := cut[0]
-	if !slices.Contains(o.sums, s) || !a.someAtHome(string(p.Object), s.From, s.To) { // nobody reads anything of it
+	if !slices.Contains(o.sums, s) || !a.someAtHome(string(p.Object), s.From, s.To) { // nobody reads these bytes
 		a.split(p, o, cut[1:])
 		return
 	}
@@ -234,7 +234,7 @@ func (a *Agent) write(p *pull) {
 	}
 }
 
-// landed records that the data is at home, as of the receipt at which the pull started (figure 10).
+// landed records that the data is at home, as of the receipt at the pull's start (figure 10).
 func (a *Agent) landed(p *pull) {
 	if p.failed {
 		a.refused(p, Full)
@@ -265,7 +265,7 @@ func (a *Agent) landed(p *pull) {
 	}
 }
 
-// returned ends a pull when all of it is recorded.
+// returned ends a pull when all of its returns are recorded.
 func (a *Agent) returned(p *pull, err error) {
 	p.failed = p.failed || err != nil
 	if p.left--; p.left > 0 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A disk that has no room, or cannot read, is not asked again at each tick: a pull takes data from another
-// node's disk and the network for nothing.
+// A disk that is full or unreadable must not be asked at each tick: each pull would load another
+// node's disk and the network in vain.
 func TestAMaintainerRestsWhenADiskRefuses(t *testing.T) {
 	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 3, Targets: []Node{1}, Low: 1}
 	for what, refuse := range map[string]func(b *bench, get Message){
@@ -46,7 +46,7 @@ func TestAMaintainerRestsWhenADiskRefuses(t *testing.T) {
 	}
 }
 
-// A node that is busy, or has dropped the fragment meanwhile, keeps a maintainer from nothing else.
+// A busy node, or one that dropped its fragment meanwhile, must not block other pulls.
 func TestAMaintainerGoesOnWhenANodeIsBusy(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	for node := range Node(2) {
@@ -65,8 +65,8 @@ func TestAMaintainerGoesOnWhenANodeIsBusy(t *testing.T) {
 	}
 }
 
-// A log that does not say how large its cluster is would be opened in another one, where objects are at home
-// elsewhere: no room for that record when the agent began must not leave it out for good.
+// Every log must record its cluster's size: in another cluster objects have other homes. If the
+// record finds no space at the start, it must be written later.
 func TestNothingIsOrderedInALogWithoutItsCluster(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	config := b.a.config
@@ -99,8 +99,8 @@ func TestNothingIsOrderedInALogWithoutItsCluster(t *testing.T) {
 	}
 }
 
-// A reader that asked where the bytes are before a pull must not see what the pull writes to the base, be it
-// half there: neither when it reads while that is written, nor when it began to read before.
+// A reader that queried before a pull must not see the pull's write to the base, not even in part.
+// This holds for reads during the write and for reads that began before.
 func TestABaseThatIsBeingWrittenIsNotRead(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 6, Targets: []Node{1}, Low: 1}
@@ -110,7 +110,7 @@ func TestABaseThatIsBeingWrittenIsNotRead(t *testing.T) {
 	get := one(t, b.run())
 	b.held = true
 	read := Message{Kind: GetBase, Object: "o", From: 2, To: 4, Epoch: 7, Gen: 0}
-	b.do(client, read) // its disk operation is under way from here on
+	b.do(client, read) // its disk operation starts here
 	b.do(1, Message{Kind: Data, Call: get.Call, Data: []byte("abcdef")})
 	if len(b.ops) != 2 || b.ops[0].Kind != ReadBase || b.ops[1].Kind != WriteBase {
 		t.Fatalf("%+v", b.ops)
@@ -131,8 +131,8 @@ func TestABaseThatIsBeingWrittenIsNotRead(t *testing.T) {
 	}
 }
 
-// What is at home next to a range that is being brought home can be verified, also when a crash leaves that
-// range half-written; and sums that only half-written bytes have in common with it hold nothing up.
+// Data next to a range that is being brought home stays verifiable, even if a crash leaves the
+// range half-written. A sum that covers only redirected bytes must not delay the pull.
 func TestWhatIsNextToAPullCanBeVerified(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	home := func(seq, from uint64, text string) {
@@ -154,7 +154,7 @@ func TestWhatIsNextToAPullCanBeVerified(t *testing.T) {
 	if got := read(0, 100); !slices.Equal(got, SumsOf(10, []byte("abcdefghij"))) {
 		t.Fatalf("%v", got)
 	}
-	b.base["o"] = []byte("abcdefghij") // what the split reads
+	b.base["o"] = []byte("abcdefghij") // the split reads this
 	home(2, 14, "XY")
 	want := slices.Concat(SumsOf(10, []byte("abcd")), SumsOf(14, []byte("XY")), SumsOf(16, []byte("ghij")))
 	if got := read(0, 100); !slices.Equal(got, want) || b.a.Stats().Entries != 0 {
@@ -163,7 +163,7 @@ func TestWhatIsNextToAPullCanBeVerified(t *testing.T) {
 	if got := b.restarted(nil, b.a.book.snapshot()...).a.sums("o", 0, 100); !slices.Equal(got, want) {
 		t.Errorf("after a restart: %v", got)
 	}
-	// All of abcd is redirected: its sum is of no use to anybody when a part of it comes home.
+	// All of abcd is redirected, so nobody needs its sum when a part comes home.
 	one(t, b.do(client, Message{Kind: Register, Object: "o", Write: WriteID{5, 3}, From: 10, To: 14, Targets: []Node{2}, Low: 1}))
 	b.base["o"] = []byte("rubbish")
 	home(4, 12, "uv")

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// recount is what a home knows of the fragments on all stores since the tail of its log was cut off. The
-// cut frame was never acknowledged unless both of its copies are lost; so as not to remove acknowledged
-// bytes then either, before anybody has noticed, no fragment is given up until all agents have reported.
+// recount is a home's survey of all stores' fragments after its log's tail was cut off. A cut frame
+// was acknowledged only if both of its copies are lost. To protect acknowledged bytes even then, no
+// fragment is given up until all agents have reported.
 type recount struct {
 	asked   time.Duration
-	after   map[Node]WriteID // agents that have not reported all, and the last fragment that they have
-	unnamed []WriteID        // of writes that the log does not have
+	after   map[Node]WriteID // agents with an incomplete report, and their last reported fragment
+	unnamed []WriteID        // of writes that are not in the log
 }
 
-// mostReported is how many fragments one message reports.
+// mostReported is the maximum number of fragments in a message.
 const mostReported = 4096
 
-// recount asks the agents that have not reported yet, after a cut.
+// askReports asks the agents that have not yet reported, after a cut.
 func (a *Agent) askReports() {
 	if !a.book.cut || a.recount != nil && (len(a.recount.after) == 0 || a.now-a.recount.asked < a.config.Patience) {
 		return
@@ -47,7 +47,7 @@ func (a *Agent) askReport(n Node) {
 	}
 }
 
-// report answers which fragments of a home are here, in the order of their names.
+// report returns this store's fragments of a home, in the order of their names.
 func (a *Agent) report(m Message) Message {
 	reply := Message{Kind: ReportReply, Epoch: m.Epoch, Write: m.Write}
 	for _, f := range a.fragments {
@@ -66,7 +66,7 @@ func byName(x, y WriteID) int {
 	return cmp.Or(cmp.Compare(x.Client, y.Client), cmp.Compare(x.Seq, y.Seq))
 }
 
-// reported takes a report in; when it is the last, fragments may be given up again.
+// reported handles a report; after the last one fragments may be given up again.
 func (a *Agent) reported(from Peer, m Message) {
 	if a.recount == nil || m.Epoch != a.config.Epoch || from >= FirstClient {
 		return
@@ -108,7 +108,7 @@ func (a *Agent) recounted(err error) {
 	a.recount = nil
 }
 
-// Notices are sentences for the operator, each once.
+// Notices returns messages for the operator, each once.
 func (a *Agent) Notices() []string {
 	out := a.notices
 	a.notices = nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// restarted is an agent of the same node that begins with these fragments and records.
+// restarted returns a restarted agent of the same node with these fragments and records.
 func (b *bench) restarted(fragments []Fragment, records ...Record) *bench {
 	b.t.Helper()
 	config := b.a.config
@@ -22,7 +22,7 @@ func (b *bench) restarted(fragments []Fragment, records ...Record) *bench {
 	return out
 }
 
-// at lets time pass and returns what is sent.
+// at advances time and returns the messages sent.
 func (b *bench) at(now time.Duration) []Send {
 	b.a.Tick(now)
 	return b.run()
@@ -45,7 +45,7 @@ func TestNothingIsGivenUpAfterACutBeforeAllFragmentsAreReported(t *testing.T) {
 	if more.Kind != Report || more.Write != (WriteID{9, 2}) {
 		t.Fatalf("it does not ask for the rest: %+v", more)
 	}
-	// A snapshot keeps that it is not over, and so does a death.
+	// The recount continues after a snapshot and after an agent's death.
 	b = b.restarted([]Fragment{mine}, b.a.book.snapshot()...)
 	if asked = b.at(2 * time.Second); len(asked) != 2 {
 		t.Fatalf("after a restart: %+v", asked)
@@ -65,7 +65,7 @@ func TestNothingIsGivenUpAfterACutBeforeAllFragmentsAreReported(t *testing.T) {
 	if again := b.at(4 * time.Second); len(again) != 1 || again[0].To != 1 {
 		t.Fatalf("an agent that does not answer is asked again: %+v", again)
 	}
-	if now := b.at(time.Hour); len(now) != 1 || b.a.Stats().Fragments != 1 { // old enough, were it not for the cut
+	if now := b.at(time.Hour); len(now) != 1 || b.a.Stats().Fragments != 1 { // old enough, except for the cut
 		t.Fatalf("%+v, %+v", now, b.a.Stats())
 	}
 	b.do(1, reply)
@@ -104,7 +104,7 @@ func TestAStoreReportsTheFragmentsOfAHome(t *testing.T) {
 	}
 }
 
-// A fragment whose header is damaged is named to readers, kept from the sweep, and replaced or dropped as others.
+// A fragment with a damaged header is named to readers, kept by the sweep, and replaceable.
 func TestAFragmentWithADamagedHeaderIsNamed(t *testing.T) {
 	damaged := Fragment{Write: WriteID{5, 1}, Damage: "the fragment f.5.1 is damaged"}
 	begin := func() *bench {

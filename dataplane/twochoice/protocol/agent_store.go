@@ -12,17 +12,17 @@ type fragmentKey struct {
 	write  WriteID
 }
 
-// held is a fragment that a store has or is about to have.
+// held is a fragment that a store has or will soon have.
 type held struct {
 	fragmentKey
 	home     Node
 	from, to uint64
 	durable  bool
-	gone     bool   // being dropped, or it never came
-	damage   string // why its header cannot be read
+	gone     bool   // being dropped, or never stored
+	damage   string // reason that its header is unreadable
 	since    time.Duration
-	asked    time.Duration // when its home was last asked about it
-	waiting  []waiter      // for it to be durable
+	asked    time.Duration // time of the last question to its home
+	waiting  []waiter      // for durability
 }
 
 // waiter is a request that waits for a disk operation.
@@ -39,7 +39,7 @@ func (a *Agent) find(object string, w WriteID) *held {
 	return a.fragments[fragmentKey{"", w}]
 }
 
-// put stores a fragment. A fragment that is there is not written again, whoever asks.
+// put stores a fragment; an existing fragment is never written again.
 func (a *Agent) put(from Peer, m Message) {
 	a.config.Detector.Tell(a.now, readings(m.Loads))
 	problem := a.checkRange(m)
@@ -72,7 +72,7 @@ func (a *Agent) put(from Peer, m Message) {
 		}
 		f.since = a.now
 		switch {
-		case f.gone: // a late duplicate; a client that still waits asks again
+		case f.gone: // a late duplicate; a waiting client asks again
 		case f.durable:
 			a.stored(w)
 		case len(f.waiting) < 4:
@@ -91,7 +91,7 @@ func (a *Agent) put(from Peer, m Message) {
 	}
 }
 
-// putDone tells those who wait for a fragment.
+// putDone answers the requests that wait for a fragment.
 func (a *Agent) putDone(f *held, d DiskDone) {
 	waiting := f.waiting
 	f.waiting = nil
@@ -104,14 +104,14 @@ func (a *Agent) putDone(f *held, d DiskDone) {
 		return
 	}
 	f.durable = true
-	delete(a.fragments, fragmentKey{"", f.write}) // a damaged one, which it has replaced
+	delete(a.fragments, fragmentKey{"", f.write}) // it replaces any damaged fragment
 	a.ages = append(a.ages, f)
 	for _, w := range waiting {
 		a.stored(w)
 	}
 }
 
-// stored answers a put whose fragment is durable, or goes on to order it.
+// stored answers a put with a durable fragment, or continues with ordering it.
 func (a *Agent) stored(w waiter) {
 	if w.m.Register {
 		w.m.Targets = []Node{a.config.Node}
@@ -155,22 +155,22 @@ func (a *Agent) read(from Peer, m Message, d DiskDone) {
 	a.answer(from, m, Message{Kind: Data, Data: d.Data})
 }
 
-// drop removes a fragment that its home needs no longer.
+// drop removes a fragment that its home no longer needs.
 func (a *Agent) drop(m Message) {
 	if f := a.find(m.Object, m.Write); f != nil && f.durable && !f.gone {
 		a.remove(f)
 	}
 }
 
-// remove keeps the name taken until the fragment is gone: nothing else may touch it meanwhile.
+// remove reserves the name until the fragment is gone, because nothing else may touch it.
 func (a *Agent) remove(f *held) {
 	f.gone = true
 	op := DiskOp{Kind: DropFragment, Object: f.object, Write: f.write, Node: f.home}
 	a.do(op, 0, 0, func(DiskDone) { delete(a.fragments, f.fragmentKey) })
 }
 
-// Tick lets time pass: pulls that hang are given up, orphans are asked about, and a maintainer begins
-// to pull if it may.
+// Tick advances time: it gives up hanging pulls, asks about orphans, and begins new pulls if
+// allowed.
 func (a *Agent) Tick(now time.Duration) {
 	a.now = max(a.now, now)
 	if a.failed != nil {
@@ -181,13 +181,13 @@ func (a *Agent) Tick(now time.Duration) {
 	a.maintain()
 }
 
-// Bounds of one tick of the sweep: fragments looked at, and questions.
+// Limits of one sweep tick: fragments examined, and questions.
 const (
 	lookedAtAtOnce = 512
 	askedAtOnce    = 32
 )
 
-// sweep asks the homes of fragments that have been here for long whether anybody needs them.
+// sweep asks the homes of old fragments if the fragments are still needed.
 func (a *Agent) sweep() {
 	asked := 0
 	for range min(len(a.ages), lookedAtAtOnce) {
@@ -197,7 +197,7 @@ func (a *Agent) sweep() {
 			continue
 		}
 		a.ages = append(a.ages, f)
-		if f.since == 0 { // it was there when the agent started
+		if f.since == 0 { // it existed at the agent's start
 			f.since = a.now
 		}
 		if asked >= askedAtOnce || a.now-max(f.since, f.asked) < a.config.Orphans {
@@ -214,7 +214,7 @@ func (a *Agent) sweep() {
 	}
 }
 
-// fenced removes a fragment that nobody needs.
+// fenced removes a fragment that its home does not need.
 func (a *Agent) fenced(m Message) {
 	if f := a.fragments[fragmentKey{m.Object, m.Write}]; f != nil && f.durable && !f.gone &&
 		m.Code == OK && !m.Needed {

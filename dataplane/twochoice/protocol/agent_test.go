@@ -9,7 +9,7 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// bench is an agent whose disk does at once what it is asked for, unless it is held.
+// bench is an agent with a disk that completes operations at once, unless held.
 type bench struct {
 	t      *testing.T
 	a      *Agent
@@ -40,7 +40,7 @@ func newAgent(t *testing.T, node Node, nodes int) *bench {
 	return b
 }
 
-// do hands a message in and returns what is sent.
+// do passes a message in and returns the messages sent.
 func (b *bench) do(from Peer, m Message) []Send {
 	b.t.Helper()
 	b.a.Receive(0, from, m)
@@ -155,7 +155,7 @@ func TestAWriteIsAcknowledgedOnceItIsDurableAndDoneOnce(t *testing.T) {
 	if sends := b.do(client, put(1, 0, "abc")); len(sends) > 0 || len(b.ops) != 1 || b.ops[0].Kind != PutFragment {
 		t.Fatalf("before the fragment is durable: %+v %+v", sends, b.ops)
 	}
-	b.do(client, put(1, 0, "abc")) // doubled
+	b.do(client, put(1, 0, "abc")) // a duplicate
 	op := b.ops[0]
 	b.ops = nil
 	b.a.DiskDone(0, b.carryOut(op))
@@ -191,7 +191,7 @@ func TestARepeatedRequestIsAnsweredAndNotDoneAgain(t *testing.T) {
 	if len(got.Pieces) != 3 || got.Pieces[1].Write.Seq != 2 || got.Stamp != later.Stamp || got.Size != 3 {
 		t.Errorf("%+v", got)
 	}
-	// The client wants nothing below 3 any more: what comes late is not done, and not answered.
+	// The client wants nothing below 3: late requests are neither done nor answered.
 	m := put(3, 0, "z")
 	m.Low = 3
 	one(t, b.do(client, m))
@@ -320,7 +320,7 @@ func TestAnAgentsQuestionsAreNumberedAnewAfterARestart(t *testing.T) {
 	}
 }
 
-// What is asked about objects that nobody wrote leaves nothing behind.
+// Requests about unwritten objects must not use memory.
 func TestObjectsThatThereAreNotTakeNoMemory(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	for i := range 100 {
@@ -333,7 +333,7 @@ func TestObjectsThatThereAreNotTakeNoMemory(t *testing.T) {
 	}
 }
 
-// Without a name of its own a write cannot be done at most once.
+// A write without its own name cannot be done at most once.
 func TestAWriteWithoutANameIsRefused(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	for _, w := range []WriteID{{}, {Client: 5}, {Seq: 1}} {
@@ -346,8 +346,8 @@ func TestAWriteWithoutANameIsRefused(t *testing.T) {
 	}
 }
 
-// A base that was written since its reader asked where the bytes are is not read, not even where so much was
-// written since that the home does not remember what.
+// A base written since the reader's query must not be read, even after more writes than the home
+// remembers.
 func TestABaseThatWasWrittenSinceIsNotRead(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	one(t, b.do(client, put(1, 0, "abc")))

@@ -8,37 +8,37 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// NoteKind says what a note is.
+// NoteKind is the kind of a note.
 type NoteKind uint8
 
 // The notes.
 const (
 	NoNote NoteKind = iota
-	// OfWrite: whose write the record is, and in Second where its second copy is.
+	// OfWrite: the record's write, and in Second the node of its second copy.
 	OfWrite
 	// OfFence: the write will never be ordered.
 	OfFence
-	// SettledAt: the write was ordered at stamp Value. Only snapshots have it.
+	// SettledAt: the write was ordered at stamp Value. Only in snapshots.
 	SettledAt
-	// LowIs: the client wants nothing below Value. Only snapshots have it.
+	// LowIs: the client wants nothing below Value. Only in snapshots.
 	LowIs
-	// ObjectIs: the object has Value bytes, and Sums are of its base, in the place of those that they
+	// ObjectIs: the object has Value bytes, and Sums of its base replace the sums that they
 	// overlap.
 	ObjectIs
-	// LastIs ends a snapshot: the last receipt and time that were given. Only snapshots have it.
+	// LastIs ends a snapshot with the last given receipt and time. Only in snapshots.
 	LastIs
-	// ClusterIs: there are Value agents. Another number would put objects at home elsewhere.
+	// ClusterIs: there are Value agents. With another number objects would have other homes.
 	ClusterIs
-	// CutIs: the log's tail was cut off (Value 1), or all agents have reported their fragments since (0).
+	// CutIs: the log's tail was cut off (1), or all agents have reported their fragments (0).
 	CutIs
 	noteKinds
 )
 
-// Note is what a record says besides its change of the table.
+// Note is the part of a record outside its table change.
 type Note struct {
 	Kind   NoteKind
 	Write  WriteID
-	Second Node // plus 1; 0: none
+	Second Node // node plus 1; 0: none
 	Value  uint64
 	Sums   string // encoded
 }
@@ -50,7 +50,7 @@ type Record struct {
 	Note   Note
 }
 
-// writes says whether it orders a write.
+// writes reports whether the record orders a write.
 func (r Record) writes() bool { return r.Note.Kind == OfWrite && r.Change.Kind == twochoice.Redirected }
 
 func (r Record) ordered(again bool) Ordered {
@@ -58,22 +58,22 @@ func (r Record) ordered(again bool) Ordered {
 		Write: r.Note.Write, Stamp: uint64(r.Change.Receipt), Again: again}
 }
 
-// CutRecord takes the place of a log's torn tail.
+// CutRecord returns the record that replaces a log's torn tail.
 func CutRecord() Record { return Record{Note: Note{Kind: CutIs, Value: 1}} }
 
 func fenceRecord(w WriteID) Record { return Record{Note: Note{Kind: OfFence, Write: w}} }
 
-// fencedStamp is the stamp of what was given up.
+// fencedStamp is the stamp of a write that was given up.
 const fencedStamp = 0
 
-// session is what the home remembers of a client process, so that each write is done at most once.
+// session is the home's memory of a client process, so that each write is done at most once.
 type session struct {
 	low      uint64            // the client wants nothing below
 	settled  map[uint64]uint64 // count to stamp, from low on
 	underWay map[uint64]*order
 }
 
-// forget drops what the client wants no answer to any more.
+// forget drops answers that the client no longer wants.
 func (s *session) forget(low uint64) {
 	if low <= s.low {
 		return
@@ -86,24 +86,24 @@ func (s *session) forget(low uint64) {
 	}
 }
 
-// place is where a live entry's fragment is.
+// place is the location of a live entry's fragment.
 type place struct {
 	write   WriteID
 	targets []Node
 }
 
-// Dead is a fragment that no entry needs any more.
+// Dead is a fragment that no entry needs.
 type Dead struct {
 	Object  string
 	Write   WriteID
 	Targets []Node
 }
 
-// book is what the home knows: the redirect table, whose entries are whose writes, and what was done
-// for which client. It is what its log amounts to.
+// book is the home's state: the redirect table, the writes of its entries, and the completed writes
+// of each client. It summarizes its log.
 //
-// In the table the server numbered Nodes stands for the home's own fragments: bytes that are at home,
-// but not yet in the base.
+// In the table, server number Nodes means the home's own fragments: bytes that are at home, but not
+// yet in the base.
 type book struct {
 	nodes    int
 	self     Node
@@ -112,8 +112,8 @@ type book struct {
 	sessions map[uint64]*session
 	objects  map[string]*object
 	dead     []twochoice.Entry
-	founded  bool // the log says of how many agents the cluster is
-	cut      bool // the log's tail was cut off, and not all agents have reported their fragments since
+	founded  bool // the log records the number of agents
+	cut      bool // the log's tail was cut off, and the recount is incomplete
 }
 
 func newBook(c AgentConfig) (*book, error) {
@@ -134,7 +134,7 @@ func (b *book) session(client uint64) *session {
 	return s
 }
 
-// asked is an object that is only asked about: nothing is remembered of one that nobody wrote.
+// asked returns an object for a request, without creating state for an unwritten one.
 func (b *book) asked(name string) *object {
 	if o := b.objects[name]; o != nil {
 		return o
@@ -151,7 +151,7 @@ func (b *book) object(name string) *object {
 	return o
 }
 
-// server is a node as the table numbers it.
+// server returns a node's number in the table.
 func (b *book) server(n Node) twochoice.Server {
 	if n == b.self {
 		return twochoice.Server(b.nodes)
@@ -159,7 +159,7 @@ func (b *book) server(n Node) twochoice.Server {
 	return twochoice.Server(n)
 }
 
-// node is the inverse.
+// node is the inverse of server.
 func (b *book) node(s twochoice.Server) Node {
 	if int(s) == b.nodes {
 		return b.self
@@ -167,7 +167,7 @@ func (b *book) node(s twochoice.Server) Node {
 	return Node(s)
 }
 
-// write prepares the record of a write that is durable on its targets.
+// write prepares the record of a write with durable copies on its targets.
 func (b *book) write(now time.Duration, m Message) (Record, error) {
 	change, err := b.table.Redirect(now, twochoice.Object(m.Object), twochoice.Range{Start: m.From, End: m.To},
 		twochoice.Location{Server: b.server(m.Targets[0])})
@@ -182,7 +182,7 @@ func (b *book) write(now time.Duration, m Message) (Record, error) {
 	return Record{change, note}, nil
 }
 
-// apply makes a durable record's change, and names the fragments that nobody needs by it.
+// apply applies a durable record, and returns the fragments that it makes unnecessary.
 func (b *book) apply(r Record) ([]Dead, error) {
 	var out []Dead
 	if r.Change.Kind != 0 {
@@ -243,7 +243,7 @@ func (b *book) settle(w WriteID, stamp uint64) {
 	}
 }
 
-// pieces are where a range is.
+// pieces returns the locations of a range.
 func (b *book) pieces(name string, from, to uint64) []Piece {
 	found, err := b.table.Query(twochoice.Object(name), twochoice.Range{Start: from, End: to}, nil)
 	if err != nil {
@@ -261,14 +261,14 @@ func (b *book) pieces(name string, from, to uint64) []Piece {
 	return out
 }
 
-// needs says whether some byte of a fragment on a node is what a reader would be sent to.
+// needs reports whether readers may need a byte of a fragment on a node.
 func (b *book) needs(m Message) bool {
 	return slices.ContainsFunc(b.pieces(m.Object, m.From, m.To), func(p Piece) bool {
 		return p.Write == m.Write && slices.Contains(p.Targets, m.Node)
 	})
 }
 
-// snapshot is the records of a log from which all of this can be made again.
+// snapshot returns log records that can rebuild the book.
 func (b *book) snapshot() []Record {
 	out := []Record{{Note: Note{Kind: ClusterIs, Value: uint64(b.nodes)}}}
 	_ = b.table.Snapshot(func(r twochoice.Record) error {
@@ -302,7 +302,7 @@ func (b *book) snapshot() []Record {
 	return append(out, Record{Change: twochoice.Record{Receipt: last, Time: now}, Note: Note{Kind: LastIs}})
 }
 
-// mostSums is how many sums a record has.
+// mostSums is the maximum number of sums in a record.
 const mostSums = 4096
 
 func objectRecord(name string, size uint64, sums []Sum) Record {

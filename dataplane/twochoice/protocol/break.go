@@ -2,20 +2,20 @@ package protocol
 
 import "hotbed/dataplane/twochoice"
 
-// Break is a way in which the protocol can be broken on purpose. The fault simulation has to find each
-// of them: a comparison with a model that finds nothing proves nothing.
+// Break is a deliberate defect of the protocol. The fault simulation must find each defect, because
+// a model comparison that finds nothing proves nothing.
 type Break uint8
 
-// The breakages.
+// The defects.
 const (
 	Sound Break = iota
-	// AckBeforeSync answers a register when its record is in the log's buffer.
+	// AckBeforeSync answers a register while its record is still in the log's buffer.
 	AckBeforeSync
-	// AckBeforeFragment answers a put when its bytes are on their way to the disk.
+	// AckBeforeFragment answers a put before its bytes are on the disk.
 	AckBeforeFragment
-	// ForgetRedirect acknowledges one register in eight that it does not record.
+	// ForgetRedirect acknowledges one register in eight without a record.
 	ForgetRedirect
-	// IgnoreTimestamps logs a maintainer's delete as of its end and not of its start (figure 10).
+	// IgnoreTimestamps logs a maintainer's delete as of its end, not its start (figure 10).
 	IgnoreTimestamps
 	// TwoMaintainers lets several maintainers work on one object.
 	TwoMaintainers
@@ -23,23 +23,23 @@ const (
 	DropEarly
 	// OrderTwice orders a repeated register again.
 	OrderTwice
-	// NoFence removes a fragment that nobody registered without making that final.
+	// NoFence removes a fragment that nobody registered without fencing its write.
 	NoFence
-	// StaleBase answers reads of the base whatever was written there since the query.
+	// StaleBase answers reads of the base despite writes since the query.
 	StaleBase
 	// ReadUnsynced shows writes to readers before their record is durable.
 	ReadUnsynced
-	// TrustMinMax answers queries outside [Min, Max] with "at home", as section V.B has it.
+	// TrustMinMax answers queries outside [Min, Max] with "at home", as in section V.B.
 	TrustMinMax
-	// BaseUnwritten takes what found no room in the base for written.
+	// BaseUnwritten treats a base write that found no space as done.
 	BaseUnwritten
-	// StuckWhenFull writes no record any more once there was no room to rewrite the log.
+	// StuckWhenFull writes no more records after a log rewrite found no space.
 	StuckWhenFull
-	// NoSplit writes over a part of what a sum of the base is of, and leaves the sum.
+	// NoSplit overwrites a part of a base sum's range without splitting the sum.
 	NoSplit
 	// OneLogCopy leaves the second copy of the log unwritten.
 	OneLogCopy
-	// UncheckedBase compares what is read of a base with nothing.
+	// UncheckedBase does not verify what is read from a base.
 	UncheckedBase
 	breaks
 )
@@ -51,7 +51,7 @@ var breakNames = [breaks]string{"sound", "ack-before-sync", "ack-before-fragment
 
 func (b Break) String() string { return breakNames[b] }
 
-// Breaks are all of them, without Sound.
+// Breaks returns all defects, without Sound.
 func Breaks() []Break {
 	var out []Break
 	for b := Sound + 1; b < breaks; b++ {
@@ -60,8 +60,8 @@ func Breaks() []Break {
 	return out
 }
 
-// minMax is the Min/Max pair as section V.B has it, for TrustMinMax: a delete moves Min to the end of
-// its range, though a later entry may be in it. The table's own hint is exact.
+// minMax is the Min/Max pair of section V.B, for TrustMinMax: a delete moves Min to the end of its
+// range, even past a later entry. The table's own hint is exact.
 type minMax struct {
 	min, max uint64
 	set      bool
@@ -80,7 +80,7 @@ func (p *minMax) remove(r twochoice.Range) {
 	}
 }
 
-// query answers "at home" for what is outside the pair.
+// query answers "at home" for ranges outside the pair.
 func (p *minMax) query(m Message, pieces []Piece) []Piece {
 	if !p.set || m.To > p.min && m.From < p.max {
 		return pieces

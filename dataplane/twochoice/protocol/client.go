@@ -9,37 +9,37 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// ClientConfig is what a client works with.
+// ClientConfig configures a client.
 type ClientConfig struct {
-	// ID is the client process's number; no other process, earlier or later, has it.
+	// ID is the client process's number; no other process may ever use it.
 	ID uint64
-	// Nodes is the number of agents, Home tells an object's.
+	// Nodes is the number of agents; Home returns an object's home.
 	Nodes int
 	Home  func(object string) Node
-	// Copies of a fragment, 1 or 2.
+	// Copies is the number of copies of a fragment, 1 or 2.
 	Copies int
-	// Batch is how many pending writes one collaborative probe serves; 1 probes for each alone.
+	// Batch is the number of writes that share a collaborative probe; 1 means separate probes.
 	Batch int
-	// Attempts is how many requests of one operation may time out before it is given up.
+	// Attempts is the number of timeouts after which an operation is given up.
 	Attempts int
-	// Scheduler places writes; Servers are those that it knows, numbered as the agents.
+	// Scheduler places writes; its servers are numbered like the agents.
 	Scheduler twochoice.Scheduler
 }
 
-// Finished is an operation's end.
+// Finished is the result of an operation.
 type Finished struct {
 	Op     uint64
 	Data   []byte // of a read
 	Stamp  uint64 // place in the object's order
 	Write  WriteID
-	Target Node // of a write: where its first copy went
-	// Err is one sentence. Decided says of a write with an error that it was not done and never will be.
+	Target Node // of a write: node of its first copy
+	// Err is one sentence. Decided means that a failed write was not done and never will be.
 	Err     error
 	Decided bool
 }
 
-// Client is the client's state machine. Its driver sends what Take yields, calls Timeout for each
-// sent request that it finds unanswered, and learns of the ends from Take too.
+// Client is the client's state machine. Its driver sends the output of Take, calls Timeout for each
+// unanswered request, and gets results from Take too.
 type Client struct {
 	config ClientConfig
 	seq    uint64 // of the last write
@@ -47,7 +47,7 @@ type Client struct {
 	number uint64 // of the last operation
 	ops    map[uint64]*operation
 	calls  map[uint64]*exchange
-	live   []uint64 // counts of writes under way, ascending
+	live   []uint64 // counts of writes in progress, ascending
 
 	waiting []*operation // for a probe
 	probing *probe
@@ -56,14 +56,14 @@ type Client struct {
 	finished []Finished
 }
 
-// exchange is a request without an answer yet.
+// exchange is an unanswered request.
 type exchange struct {
 	op    *operation // nil: a probe's
 	group *probe
 	send  Send
-	piece int // of a read; of a probe or a put its place among them
+	piece int // of a read; of a probe or a put its index
 	tries int
-	bad   []Node // of a piece's targets, which answered that they cannot give it
+	bad   []Node // targets that cannot give the piece
 }
 
 type phase uint8
@@ -76,7 +76,7 @@ const (
 	fetching
 )
 
-// operation is a write or read under way.
+// operation is a write or read in progress.
 type operation struct {
 	number   uint64
 	read     bool
@@ -92,10 +92,10 @@ type operation struct {
 	id      WriteID
 	targets []Node
 	stored  []bool
-	bad     []Node // that have no room or do not answer
-	asked   bool   // the home was asked to order it, under its present name
-	ticket  uint64 // of what the first target preassigned
-	loads   []Load // that the targets are told
+	bad     []Node // full or unresponsive nodes
+	asked   bool   // the home was asked to order it under its current name
+	ticket  uint64 // of the first target's preassignment
+	loads   []Load // loads to report to the targets
 
 	// of a read
 	stamp  uint64
@@ -111,7 +111,7 @@ type copyOf struct {
 	on    Peer
 }
 
-// NewClient returns a client with nothing under way.
+// NewClient returns a client with nothing in progress.
 func NewClient(c ClientConfig) (*Client, error) {
 	switch {
 	case c.ID == 0 || c.Home == nil || c.Scheduler == nil:
@@ -125,17 +125,17 @@ func NewClient(c ClientConfig) (*Client, error) {
 	return &Client{config: c, ops: map[uint64]*operation{}, calls: map[uint64]*exchange{}}, nil
 }
 
-// Take hands over what is to be sent and what has ended, once.
+// Take returns, once, the messages to send and the ended operations.
 func (c *Client) Take() ([]Send, []Finished) {
 	sends, finished := c.sends, c.finished
 	c.sends, c.finished = nil, nil
 	return sends, finished
 }
 
-// Waiting says whether a request is still without its answer.
+// Waiting reports whether a request is unanswered.
 func (c *Client) Waiting(call uint64) bool { return c.calls[call] != nil }
 
-// Request returns a request that is still without its answer, for its driver to send again.
+// Request returns an unanswered request, for its driver to resend.
 func (c *Client) Request(call uint64) (Send, bool) {
 	if x := c.calls[call]; x != nil {
 		return x.send, true
@@ -181,7 +181,7 @@ func (c *Client) begin(object string, from, n uint64) (*operation, error) {
 	return o, nil
 }
 
-// name gives a write its name, or another one after a fence.
+// name gives a write a name, a new name after a fence.
 func (c *Client) name(o *operation) {
 	c.forget(o.id)
 	c.seq++
@@ -196,7 +196,7 @@ func (c *Client) forget(id WriteID) {
 	}
 }
 
-// low is the count below which this client wants nothing any more.
+// low returns the count below which this client wants no answers.
 func (c *Client) low() uint64 {
 	if len(c.live) > 0 {
 		return c.live[0]
@@ -204,7 +204,7 @@ func (c *Client) low() uint64 {
 	return c.seq + 1
 }
 
-// Name is the name under which a write is under way; after a fence it is another one.
+// Name returns the current name of a write in progress; a fence changes it.
 func (c *Client) Name(op uint64) (WriteID, bool) {
 	o := c.ops[op]
 	if o == nil || o.read {
@@ -223,7 +223,7 @@ func (c *Client) ask(o *operation, to Node, piece int, m Message) {
 	c.sends = append(c.sends, x.send)
 }
 
-// hush forgets the operation's requests: their answers are of no interest any more.
+// hush forgets the operation's requests, so that their answers are ignored.
 func (c *Client) hush(o *operation) {
 	for _, call := range o.calls {
 		delete(c.calls, call)
@@ -245,7 +245,7 @@ func (c *Client) finish(o *operation, f Finished) {
 	c.finished = append(c.finished, f)
 }
 
-// Cancel gives an operation up. A write that may be under way at its home is then undecided.
+// Cancel gives up an operation. A write that the home may still order is then undecided.
 func (c *Client) Cancel(op uint64, why error) {
 	o := c.ops[op]
 	if o == nil {
@@ -258,8 +258,8 @@ func (c *Client) Cancel(op uint64, why error) {
 	c.finish(o, Finished{Err: why, Decided: o.read || !o.asked})
 }
 
-// Receive takes an answer in. Answers that nobody waits for are ignored, but for a probe's: who answered
-// too late to be chosen is told so, or it would expect the write until what it preassigned expires.
+// Receive handles an answer. It ignores unexpected answers, except a late probe answer. Its server
+// must learn that it was not chosen, or it would wait until the preassignment expires.
 func (c *Client) Receive(now time.Duration, from Peer, m Message) {
 	x := c.calls[m.Call]
 	if x == nil && m.Kind == ProbeReply && len(m.Loads) > 0 && m.Loads[0].Ticket != 0 {
@@ -293,13 +293,13 @@ func (c *Client) Receive(now time.Duration, from Peer, m Message) {
 	}
 }
 
-// Timeout tells that a request was not answered in the time that the driver has for it.
+// Timeout records that a request was not answered within the driver's limit.
 func (c *Client) Timeout(now time.Duration, call uint64) {
 	x := c.calls[call]
 	if x == nil {
 		return
 	}
-	if x.op == nil { // a probe: who does not answer is slow, and is not chosen
+	if x.op == nil { // a node that does not answer a probe is slow, and not chosen
 		delete(c.calls, call)
 		if x.group == c.probing {
 			c.probing.left--
@@ -319,13 +319,13 @@ func (c *Client) Timeout(now time.Duration, call uint64) {
 	case o.phase == storing && x.tries >= 2 && !(c.withHome(o)):
 		c.retarget(o, Node(x.send.To))
 	case o.phase == fetching && x.tries >= 2:
-		c.query(o) // the range may be elsewhere by now
+		c.query(o) // the range may have moved
 	default:
 		c.again(x)
 	}
 }
 
-// again repeats a request, a read of a fragment at its other copy.
+// again repeats a request; a fragment read goes to its other copy.
 func (c *Client) again(x *exchange) {
 	if x.op.read && x.send.Kind == Get {
 		for _, other := range x.op.pieces[x.piece].Targets {

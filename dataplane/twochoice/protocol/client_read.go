@@ -2,7 +2,7 @@ package protocol
 
 import "fmt"
 
-// query asks the home where the range is (steps a and b of figure 8), from the beginning.
+// query asks the home for the range's location (steps a and b of figure 8), from the start.
 func (c *Client) query(o *operation) {
 	c.hush(o)
 	o.phase = asking
@@ -34,7 +34,7 @@ func (c *Client) located(o *operation, m Message) {
 	}
 }
 
-// whole checks that the pieces are the range, in order and without gaps.
+// whole checks that the pieces cover the range, in order and without gaps.
 func whole(o *operation, pieces []Piece) error {
 	at := o.from
 	for _, p := range pieces {
@@ -50,11 +50,11 @@ func whole(o *operation, pieces []Piece) error {
 	return nil
 }
 
-// mostGone is how often a fragment may be gone that the home was asked about since. Once would do: the
-// home names no fragment that it let go.
+// mostGone limits how often a fragment may be gone although the home named it again. Once would
+// suffice: the home names no fragment that it released.
 const mostGone = 3
 
-// lost counts that a fragment is gone, and says whether it is lost rather than no longer needed.
+// lost counts a missing fragment, and reports whether it is lost rather than no longer needed.
 func (o *operation) lost(w WriteID, from Peer) bool {
 	if o.gone == nil {
 		o.gone = map[copyOf]int{}
@@ -63,7 +63,7 @@ func (o *operation) lost(w WriteID, from Peer) bool {
 	return o.gone[copyOf{w, from}] > mostGone
 }
 
-// fetched takes a piece's bytes in.
+// fetched handles a piece's bytes.
 func (c *Client) fetched(o *operation, x *exchange, m Message) {
 	p := o.pieces[x.piece]
 	switch {
@@ -75,7 +75,7 @@ func (c *Client) fetched(o *operation, x *exchange, m Message) {
 		}
 	case m.Code == Changed || m.Code == Gone && !o.lost(p.Write, x.send.To):
 		c.query(o)
-	case m.Code != OK && len(p.Targets) > len(x.bad)+1: // there is another copy, though it may have been slow
+	case m.Code != OK && len(p.Targets) > len(x.bad)+1: // another copy exists, though it may have been slow
 		x.bad = append(x.bad, Node(x.send.To))
 		c.calls[x.send.Call] = x
 		c.again(x)

@@ -32,8 +32,7 @@ func sent(c *Client) []Send {
 	return out
 }
 
-// answer answers everything that a client sends as agents would that hold nothing against it, and
-// yields what it sent.
+// answer answers all of a client's messages as well-behaved agents would, and returns the messages.
 func answer(t *testing.T, c *Client, until Kind) []Send {
 	t.Helper()
 	var all []Send
@@ -167,7 +166,7 @@ func TestAFullTargetIsReplacedByAnother(t *testing.T) {
 	if len(ended) != 1 || ended[0].Err == nil || !strings.Contains(ended[0].Err.Error(), "no agent took 4 bytes") {
 		t.Fatalf("%+v", ended)
 	}
-	// The home was asked to order it too, so that a late copy of that request may yet be done.
+	// The home was asked to order the write too, so a late copy of the request may still order it.
 	if ended[0].Decided {
 		t.Error("a write that may be ordered late was called decided")
 	}
@@ -177,7 +176,7 @@ func TestACancelledWriteIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
 	for _, until := range []Kind{Put, Register} {
 		c := newClient(t, twochoice.TwoChoice, 3, 1)
 		var op uint64
-		for { // until it goes elsewhere than home
+		for { // until it is placed away from home
 			var err error
 			if op, err = c.Write(0, "o", 0, []byte("data")); err != nil {
 				t.Fatal(err)
@@ -204,7 +203,7 @@ func TestAFencedWriteIsWrittenUnderAnotherName(t *testing.T) {
 	}
 	sends := answer(t, c, Register)
 	last := sends[len(sends)-1]
-	if last.Kind != Register { // it went home, where a put is a register too
+	if last.Kind != Register { // it went home, and a put at home registers too
 		last = sends[0]
 	}
 	c.Receive(0, last.To, Message{Kind: RegisterReply, Call: last.Call, Code: Fenced, Text: "given up"})
@@ -247,7 +246,7 @@ func TestAReadAsksTheHomeAgainWhenAPieceIsGone(t *testing.T) {
 	if len(again) != 1 || again[0].Kind != Query || again[0].Call == query.Call {
 		t.Fatalf("%+v", again)
 	}
-	// An answer with a gap is no answer.
+	// An answer with a gap is invalid.
 	c.Receive(0, 0, Message{Kind: QueryReply, Call: again[0].Call, Pieces: []Piece{{From: 0, To: 2}}})
 	_, ended := c.Take()
 	if len(ended) != 1 || ended[0].Err == nil {
@@ -286,7 +285,7 @@ func TestAFragmentThatIsLostIsAnErrorUnlessThereIsAnotherCopy(t *testing.T) {
 	}
 }
 
-// One copy was slow once and the other is damaged: the slow one has to be asked again.
+// One copy was slow once and the other is damaged: the slow copy must be asked again.
 func TestACopyThatWasSlowIsAskedAgainWhenTheOtherIsDamaged(t *testing.T) {
 	c := newClient(t, twochoice.Uniform, 3, 2)
 	if _, err := c.Read("o", 0, 2); err != nil {
@@ -317,9 +316,9 @@ func TestACopyThatWasSlowIsAskedAgainWhenTheOtherIsDamaged(t *testing.T) {
 	}
 }
 
-// The home had no room, and a late copy of what it was asked may yet be ordered; then a store refuses.
+// The home was full, and a late copy of its request may still be ordered. Then a store refuses.
 func TestAWriteThatAStoreRefusesIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
-	for _, copies := range []int{1, 2} { // with two the home is asked when both are stored
+	for _, copies := range []int{1, 2} { // with two copies the home is asked after both are stored
 		c := newClient(t, twochoice.Fixed, 3, copies)
 		if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
 			t.Fatal(err)

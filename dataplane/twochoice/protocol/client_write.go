@@ -9,24 +9,24 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// probe is a group of writes that is being placed, with what was asked for it (collaborative probe,
-// section III.B). One is under way at a time; writes that come meanwhile share the next.
+// probe is a group of writes being placed, with its probes (collaborative probe, section III.B).
+// Only one probe is in progress; writes that arrive meanwhile share the next.
 type probe struct {
 	writes   []*operation
 	wanted   []twochoice.Write
 	probes   []twochoice.Probe
 	readings []twochoice.Reading // by probe
-	cached   []twochoice.Reading // of other servers, that servers passed on
+	cached   []twochoice.Reading // of other servers, passed on by servers
 	left     int
 }
 
 func (p *probe) drop(o *operation) {
 	if i := slices.Index(p.writes, o); i >= 0 {
-		p.writes[i] = nil // it keeps its place: probes name writes by their index
+		p.writes[i] = nil // keep the position: probes name writes by index
 	}
 }
 
-// startProbe asks for the loads that the waiting writes need, unless a probe is under way.
+// startProbe probes for the waiting writes, unless a probe is in progress.
 func (c *Client) startProbe(now time.Duration) {
 	for c.probing == nil && len(c.waiting) > 0 {
 		n := min(len(c.waiting), c.config.Batch)
@@ -57,17 +57,17 @@ func (c *Client) startProbe(now time.Duration) {
 	}
 }
 
-// reading is what a load says at time now.
+// reading converts a load to a reading.
 func reading(l Load) twochoice.Reading {
 	return twochoice.Reading{Server: twochoice.Server(l.Node), Answered: true, InFlight: int32(l.InFlight),
 		Load: l.Load, Latency: time.Duration(l.Latency), Ticket: twochoice.Ticket(l.Ticket)}
 }
 
-// probed takes the answer to a probe in.
+// probed handles the answer to a probe.
 func (c *Client) probed(now time.Duration, x *exchange, m Message) {
 	p := x.group
 	if len(m.Loads) == 0 || Peer(m.Loads[0].Node) != x.send.To {
-		m.Loads = nil // no answer to this question
+		m.Loads = nil // not an answer to this question
 	}
 	var cached []twochoice.Reading
 	for i, l := range m.Loads {
@@ -77,7 +77,7 @@ func (c *Client) probed(now time.Duration, x *exchange, m Message) {
 			cached = append(cached, r)
 		}
 	}
-	if p != c.probing { // it was placed without waiting
+	if p != c.probing { // placed without waiting
 		c.config.Scheduler.Heard(now, p.readings[x.piece:x.piece+1])
 		return
 	}
@@ -86,7 +86,7 @@ func (c *Client) probed(now time.Duration, x *exchange, m Message) {
 	c.placeWhenProbed(now)
 }
 
-// placeWhenProbed places the writes once every probed node answered or was too slow.
+// placeWhenProbed places the writes once every probed node answered or timed out.
 func (c *Client) placeWhenProbed(now time.Duration) {
 	p := c.probing
 	if p.left > 0 {
@@ -96,7 +96,7 @@ func (c *Client) placeWhenProbed(now time.Duration) {
 	c.placed(now, placements, err)
 }
 
-// placed begins to store, and tells the nodes that were not chosen.
+// placed begins to store, and informs the nodes that were not chosen.
 func (c *Client) placed(now time.Duration, placements []twochoice.Placement, err error) {
 	p := c.probing
 	c.probing = nil
@@ -127,7 +127,7 @@ func (c *Client) placed(now time.Duration, placements []twochoice.Placement, err
 	c.startProbe(now)
 }
 
-// loads are those that were answered, for the servers to cache.
+// loads returns the answered loads, for the servers to cache.
 func (p *probe) loads() []Load {
 	var out []Load
 	for _, r := range p.readings {
@@ -139,8 +139,8 @@ func (p *probe) loads() []Load {
 	return out
 }
 
-// withCopies adds the second copy's node: the least loaded of the others that answered, else the home,
-// else the first's neighbour.
+// withCopies adds the second copy's node: the least loaded other node that answered, else the home,
+// else the first node's neighbour.
 func (c *Client) withCopies(first Node, o *operation, loads []Load) []Node {
 	if c.config.Copies == 1 {
 		return []Node{first}
@@ -157,12 +157,12 @@ func (c *Client) withCopies(first Node, o *operation, loads []Load) []Node {
 	return []Node{first, second}
 }
 
-// withHome says whether the write is stored and ordered by one message to its home.
+// withHome reports whether one message to the home both stores and orders the write.
 func (c *Client) withHome(o *operation) bool {
 	return len(o.targets) == 1 && o.targets[0] == o.home
 }
 
-// store sends the bytes (step 3 of figure 8) to the targets that do not have them.
+// store sends the bytes (step 3 of figure 8) to the targets that lack them.
 func (c *Client) store(o *operation) {
 	o.phase = storing
 	o.stored = make([]bool, len(o.targets))
@@ -181,7 +181,7 @@ func (c *Client) put(o *operation, i int) {
 	c.ask(o, o.targets[i], i, m)
 }
 
-// putDone takes the answer to a put in.
+// putDone handles the answer to a put.
 func (c *Client) putDone(o *operation, x *exchange, m Message) {
 	switch {
 	case m.Code == Refused && x.send.To != Peer(o.home):
@@ -198,8 +198,8 @@ func (c *Client) putDone(o *operation, x *exchange, m Message) {
 	}
 }
 
-// retarget gives up on a target that has no room, has failed or does not answer, and stores elsewhere:
-// at the home, or at the first node after it that is left.
+// retarget replaces a target that is full, failed or unresponsive. The new target is the home, or
+// the first remaining node after the home.
 func (c *Client) retarget(o *operation, from Node) {
 	i := slices.Index(o.targets, from)
 	o.bad = append(o.bad, from)
@@ -218,7 +218,7 @@ func (c *Client) retarget(o *operation, from Node) {
 		o.object, from)})
 }
 
-// hushTarget forgets what was asked of target i.
+// hushTarget forgets the requests to target i.
 func (c *Client) hushTarget(o *operation, i int) {
 	o.calls = slices.DeleteFunc(o.calls, func(call uint64) bool {
 		x := c.calls[call]
@@ -237,7 +237,7 @@ func (c *Client) register(o *operation) {
 		Targets: o.targets, Low: c.low()})
 }
 
-// registered ends a write (step 5), or begins it anew after a fence.
+// registered ends a write (step 5), or restarts it after a fence.
 func (c *Client) registered(o *operation, m Message) {
 	switch m.Code {
 	case OK:

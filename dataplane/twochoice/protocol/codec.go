@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// The encoding of a message: kind, flags, unsigned varints in the order of encode, and the data last.
-// Nothing depends on the machine. Decode accepts exactly what Append produces.
+// The encoding of a message: kind, flags, unsigned varints in the order of encode, and the data
+// last. The encoding is machine-independent. Decode accepts exactly what Append produces.
 
 var errShort = errors.New("the message ends early")
 
@@ -17,7 +17,7 @@ const (
 	flagNeeded
 )
 
-// Append encodes m behind b, without m.Data: of that only the length is told, and the bytes follow.
+// Append appends m's encoding to b without m.Data: only its length is encoded, the bytes follow.
 func (m *Message) Append(b []byte) []byte {
 	var flags byte
 	if m.Register {
@@ -64,7 +64,7 @@ func appendNodes(b []byte, nodes []Node) []byte {
 	return b
 }
 
-// Decode reads a message that is the whole of b; its Data are a part of b.
+// Decode reads a message that fills b; its Data are a part of b.
 func Decode(b []byte) (Message, error) {
 	m, n, d := decodeHead(b)
 	if n > 0 {
@@ -79,13 +79,13 @@ func Decode(b []byte) (Message, error) {
 	return m, nil
 }
 
-// DecodeHead reads a message without its Data; b holds the beginning of the message.
+// DecodeHead reads a message without its Data; b starts with the message.
 func DecodeHead(b []byte) (Message, error) {
 	m, _, d := decodeHead(b)
 	return m, d.err
 }
 
-// decodeHead reads all but the data, and how many bytes these are.
+// decodeHead reads all but the data, and returns the data's length.
 func decodeHead(b []byte) (m Message, data int, d decoder) {
 	d.rest = b
 	head := d.take(3)
@@ -121,7 +121,7 @@ func decodeHead(b []byte) (m Message, data int, d decoder) {
 	return m, d.count(MaxData, 0), d
 }
 
-// decoder reads from the front of rest; after an error it yields zeros.
+// decoder reads from the front of rest; after an error it returns zeros.
 type decoder struct {
 	rest []byte
 	err  error
@@ -165,7 +165,7 @@ func (d *decoder) uint32() uint32 {
 	return uint32(v)
 }
 
-// count reads a number of things that are at least size bytes each.
+// count reads a number of elements with at least size bytes each.
 func (d *decoder) count(most, size int) int {
 	v := d.uint()
 	switch {

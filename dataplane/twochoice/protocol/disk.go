@@ -2,31 +2,31 @@ package protocol
 
 import "errors"
 
-// DiskKind is what a disk operation does.
+// DiskKind is the kind of a disk operation.
 type DiskKind uint8
 
-// The disk operations. The agent never has two under way that change the same bytes,
-// and at most one of the log's.
+// The disk operations. An agent never runs two at once that change the same bytes, and at most one
+// on the log.
 const (
 	// PutFragment makes Data durable as the fragment of Write: Object, Node (its home), From, To.
 	PutFragment DiskKind = iota + 1
 	// GetFragment reads From to To of the object out of the fragment of Write.
 	GetFragment
-	// DropFragment removes it; it need not be durable.
+	// DropFragment removes the fragment; the removal need not be durable.
 	DropFragment
-	// WriteBase makes Data durable in the object's base, in place from From on. What a crash leaves of
-	// it, in that range, is anything.
+	// WriteBase makes Data durable in the object's base, in place from From on. After a crash the
+	// content of the range is undefined.
 	WriteBase
-	// ReadBase reads From to To of the object's base. Sums are all that have a byte of it: what was
-	// written is compared with them, and what none is of is zeros.
+	// ReadBase reads From to To of the object's base. Sums are all sums that overlap the range, to
+	// verify the bytes. Bytes without a sum are zeros.
 	ReadBase
 	// WriteLog appends Records to the log and makes them durable: all of them or, on ErrFull, none.
 	WriteLog
-	// CompactLog replaces the log by Records, durably; on ErrFull the old one stays.
+	// CompactLog replaces the log with Records, durably; on ErrFull the old log stays.
 	CompactLog
 )
 
-// DiskOp is a disk operation that an agent wants; it ends with a DiskDone of the same number.
+// DiskOp is an agent's disk operation; it ends with a DiskDone of the same number.
 type DiskOp struct {
 	Op       uint64
 	Kind     DiskKind
@@ -43,25 +43,25 @@ type DiskOp struct {
 type DiskDone struct {
 	Op   uint64
 	Data []byte
-	Sums []Sum // of what a WriteBase wrote
-	Err  error // one sentence; it wraps ErrFull, ErrGone or ErrDamaged when that is what it is
+	Sums []Sum // of the bytes of a WriteBase
+	Err  error // one sentence; wraps ErrFull, ErrGone or ErrDamaged if applicable
 }
 
-// What a disk operation may fail with. After any other error the agent stops: what is on the disk is
-// not known.
+// The expected errors of disk operations. After any other error the agent stops, because the disk's
+// content is unknown.
 var (
 	ErrFull    = errors.New("no space left")
 	ErrGone    = errors.New("there is no such fragment")
 	ErrDamaged = errors.New("what was written cannot be read back")
 )
 
-// Fragment is what a store has, as it finds it when it starts.
+// Fragment is a fragment that a store finds when it starts.
 type Fragment struct {
 	Object   string
 	Write    WriteID
 	Node     Node // its home
 	From, To uint64
-	// Damage says why nothing but Write, which its file's name tells, is known of it; else empty.
+	// Damage is empty, or the reason why only Write, from the file's name, is known.
 	Damage string
 }
 

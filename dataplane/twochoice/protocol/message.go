@@ -1,91 +1,91 @@
-// Package protocol is the two-choice scheduler's protocol (Dai et al., "Two-Choice Randomized Dynamic
-// I/O Scheduler for Object Storage Systems", SC 2014, sections IV and V): what clients and agents say
-// to each other, and the state machines that say it.
+// Package protocol is the two-choice scheduler's protocol (Dai et al., "Two-Choice Randomized
+// Dynamic I/O Scheduler for Object Storage Systems", SC 2014, sections IV and V): the messages of
+// clients and agents, and their state machines.
 //
-// The machines are pure: no clock, no I/O, no goroutine, no randomness of their own. A message, the
-// end of a disk operation or a time-out goes in; messages and disk operations come out. The object
+// The machines are pure: no clock, no I/O, no goroutine, no randomness of their own. Messages,
+// completed disk operations and timeouts go in; messages and disk operations come out. The object
 // server (dataplane/twochoice/server) drives them on sockets and files, the fault simulation
-// (dataplane/twochoice/faults) on virtual time: the same code. What a reader may see is written down
-// in docs/twochoice-consistency.md.
+// (dataplane/twochoice/faults) on virtual time, with the same code. docs/twochoice-consistency.md
+// specifies what a reader may see.
 //
-// Data are written out of place: every write is a fragment, never changed, that is named by the
-// write's identity. The object's home agent alone orders writes, by making a record durable.
+// Data is written out of place: every write is an immutable fragment, named by the write's
+// identity. Only the object's home agent orders writes, by making a record durable.
 package protocol
 
 import "fmt"
 
-// Version of the protocol. Peers of another version are refused by name.
+// Version is the protocol version. Peers of another version are refused.
 const Version = 2
 
-// Limits of what an agent accepts; longer is refused, never cut.
+// Limits of accepted messages; longer messages are refused, never truncated.
 const (
 	MaxName    = 255       // bytes of an object's name
 	MaxData    = 64 << 20  // bytes of one write or read
 	MaxOffset  = 1<<63 - 1 // an object's end
-	MaxLoads   = 4096      // loads told in one message
+	MaxLoads   = 4096      // loads in one message
 	MaxTargets = 2         // copies of a fragment
 	MaxPieces  = 1 << 16   // pieces of one answer
 )
 
-// Node is an agent, by its number from 0.
+// Node is an agent's number, from 0.
 type Node uint32
 
-// WriteID names a write for good: the client's number, which no two client processes share, and a
-// count from 1. The fragment that holds its bytes has the same name.
+// WriteID names a write permanently: the client's number, unique to a client process, and a count
+// from 1. The fragment with its bytes has the same name.
 type WriteID struct{ Client, Seq uint64 }
 
 func (w WriteID) String() string { return fmt.Sprintf("%016x.%d", w.Client, w.Seq) }
 
-// Kind tells messages apart.
+// Kind is the type of a message.
 type Kind uint8
 
 // The messages, requests before their answers. Call is the requester's number for the exchange;
 // the answer repeats it.
 const (
-	// Hello opens a connection: Version, Node whom the client means to reach.
+	// Hello opens a connection: Version, and Node that the client wants to reach.
 	Hello Kind = iota + 1
 	// Welcome accepts it: Version, Node, Epoch.
 	Welcome
 	// Probe asks for the load before a write of Size bytes.
 	Probe
-	// ProbeReply: Loads, the answering node's own first, then what it has cached.
+	// ProbeReply: Loads, the answering node's own first, then its cached loads.
 	ProbeReply
-	// Decide tells a probed node that it was not chosen: Ticket of what it preassigned (section III.C),
-	// and Loads of other nodes (collaborative probe, section III.B).
+	// Decide informs a probed node that it was not chosen: Ticket of its preassignment (section
+	// III.C), and Loads of other nodes (collaborative probe, section III.B).
 	Decide
-	// Put stores a fragment: Object, Write, From, To, Data, Node; Ticket and Loads as in Decide. With
-	// Register the node, which is the home, orders the write too as soon as the fragment is durable.
+	// Put stores a fragment: Object, Write, From, To, Data, Node; Ticket and Loads as in Decide.
+	// With Register the node, which is the home, also orders the write after it is durable.
 	Put
 	// PutReply: the fragment is durable.
 	PutReply
-	// Register orders a write whose fragment is durable on Targets: Object, Write, From, To, Low.
+	// Register orders a write with a durable fragment on Targets: Object, Write, From, To, Low.
 	Register
 	// RegisterReply: the write is durable and readable at Stamp.
 	RegisterReply
-	// Query asks the home where a range is.
+	// Query asks the home for the location of a range.
 	Query
 	// QueryReply: Pieces in order and without gaps, as of Stamp; Epoch and Gen for reads of the base.
 	QueryReply
-	// Get reads From to To of fragment Write. With Register a maintainer asks: only if the node is idle.
+	// Get reads From to To of fragment Write. With Register a maintainer asks: only if idle.
 	Get
 	// GetBase reads From to To of the base; Epoch and Gen are those of the QueryReply.
 	GetBase
-	// Data answers both.
+	// Data answers Get and GetBase.
 	Data
-	// Drop: the home needs fragment Write no longer.
+	// Drop: the home no longer needs fragment Write.
 	Drop
-	// Fence asks the home whether it needs fragment Write; if it never was ordered it never will be.
+	// Fence asks the home if it needs fragment Write. A write not yet ordered then never will be.
 	Fence
 	// FenceReply: Needed.
 	FenceReply
-	// Status asks what an agent has.
+	// Status asks for an agent's counts.
 	Status
 	// StatusReply: Data are AgentStats as JSON.
 	StatusReply
-	// Report asks for the fragments whose home is Node, behind Write in the order of their names; Epoch
+	// Report asks for the fragments with home Node, after Write in the order of their names; Epoch
 	// is the home's.
 	Report
-	// ReportReply: Pieces; Needed where there are more. Epoch and Write are those of the question.
+	// ReportReply: Pieces; Needed if there are more. Epoch and Write repeat the question's.
 	ReportReply
 	kinds
 )
@@ -101,41 +101,41 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Code is why a request was refused.
+// Code is the reason of a refusal.
 type Code uint8
 
 // The codes.
 const (
 	OK Code = iota
-	// Full: no room for the fragment or the record; nothing was done.
+	// Full: no space for the fragment or the record; nothing was done.
 	Full
-	// Gone: the fragment is not here (any more): ask the home again.
+	// Gone: the fragment is not here (any more). Ask the home again.
 	Gone
-	// Changed: the base was written since the query: ask the home again.
+	// Changed: the base was written since the query. Ask the home again.
 	Changed
-	// Fenced: this write was given up and its fragment removed: write anew under another name.
+	// Fenced: the write was given up and its fragment removed. Write again under a new name.
 	Fenced
-	// Refused: the request is wrong; Text is one sentence. Asking again is no use.
+	// Refused: the request is wrong; Text is one sentence. Do not retry.
 	Refused
-	// Busy: a maintainer asked a node that is not idle, or the node has no memory for the request now.
-	// Nothing was done.
+	// Busy: a maintainer asked a node that is not idle, or the node has no memory for the request
+	// now. Nothing was done.
 	Busy
-	// Failed: the node's disk failed it, or holds what it did not write.
+	// Failed: the node's disk failed, or returned damaged data.
 	Failed
 )
 
-// Load is a node's load as its detector sees it (section V.D): what a twochoice.Reading says.
+// Load is a node's load from its detector (section V.D), like a twochoice.Reading.
 type Load struct {
 	Node     Node
 	InFlight uint32
 	Load     float64
-	Latency  uint64 // nanoseconds that a write is expected to take, 0: not known
-	Age      uint64 // nanoseconds since it was read
-	Ticket   uint64 // of what was preassigned, 0: nothing
+	Latency  uint64 // expected latency of a write in nanoseconds, 0: unknown
+	Age      uint64 // nanoseconds since the reading
+	Ticket   uint64 // of the preassignment, 0: none
 }
 
-// Piece is where part of a range is: the fragment of Write on Targets, or, without targets, the home's
-// base. The fragment's bytes begin at offset Origin of the object.
+// Piece is the location of a part of a range: the fragment of Write on Targets, or, without
+// targets, the home's base. The fragment's bytes begin at offset Origin of the object.
 type Piece struct {
 	From, To uint64
 	Write    WriteID
@@ -144,8 +144,8 @@ type Piece struct {
 	Targets  []Node
 }
 
-// Message is any message; which fields count is said at its Kind. Ranges are half open: From <= x < To.
-// Data and the slices belong to the receiver and are never changed after sending.
+// Message is any message; its Kind defines the relevant fields. Ranges are half open: From <= x <
+// To. Data and the slices belong to the receiver and are never changed after sending.
 type Message struct {
 	Kind     Kind
 	Call     uint64
@@ -162,7 +162,7 @@ type Message struct {
 	Stamp    uint64
 	Gen      uint64
 	Ticket   uint64
-	Size     uint64 // Probe: bytes to be written; QueryReply: the object's size
+	Size     uint64 // Probe: bytes to write; QueryReply: the object's size
 	Loads    []Load
 	Pieces   []Piece
 	Data     []byte
@@ -170,7 +170,7 @@ type Message struct {
 	Text     string
 }
 
-// Err is the refusal in an answer, nil if there is none.
+// Err returns the refusal in an answer, or nil.
 func (m *Message) Err() error {
 	if m.Code == OK {
 		return nil
@@ -186,14 +186,14 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// Peer is an end of a conversation as its driver numbers it. Agents are their node's number; clients,
-// and agents that asked us, have numbers from FirstClient on.
+// Peer is the driver's number of a conversation partner. Agents have their node's number. Clients,
+// and agents that connected to us, have numbers from FirstClient on.
 type Peer uint64
 
 // FirstClient is the lowest number of a peer that is not an agent.
 const FirstClient Peer = 1 << 32
 
-// Send is a message that goes out.
+// Send is an outgoing message.
 type Send struct {
 	To Peer
 	Message

@@ -9,7 +9,7 @@ import (
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
-// Entry is how a record is written to a journal: its note is a kind and unsigned varints.
+// Entry returns the journal form of a record: its note is a kind and unsigned varints.
 func (r Record) Entry() redirectlog.Entry {
 	e := redirectlog.Entry{Record: r.Change}
 	if n := r.Note; n.Kind != NoNote {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// HomeOf is the home of an object on so many agents: stripe number k of a file, the object "file/k", is
-// at home k agents after the file's start, which a hash of the file's name tells (round robin from a
-// random start, as in section VI.B). Any other name is a file's of one stripe.
+// HomeOf returns the home of an object on this many agents. Stripe k of a file, the object
+// "file/k", is at home k agents after the file's start. A hash of the file's name gives the start
+// (round robin from a random start, as in section VI.B). Any other name is a file of one stripe.
 func HomeOf(object string, nodes int) Node {
 	file, stripe := object, uint64(0)
 	if i := strings.LastIndexByte(object, '/'); i >= 0 {

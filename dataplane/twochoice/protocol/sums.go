@@ -7,19 +7,19 @@ import (
 	"sort"
 )
 
-// Sum is the CRC-32C of bytes From to To of an object's base. The home keeps it in its log, apart from
-// the base, so that a write that the disk has lost or put elsewhere is found too.
+// Sum is the CRC-32C of bytes From to To of an object's base. The home keeps sums in its log, apart
+// from the base, to detect lost and misplaced writes too.
 type Sum struct {
 	From, To uint64
 	CRC      uint32
 }
 
-// summed is the most bytes that one sum is of.
+// summed is the maximum number of bytes per sum.
 const summed = 64 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// SumsOf returns the sums of the bytes of a base from an offset on, in order and without gaps.
+// SumsOf returns the sums of a base's bytes from an offset on, in order and without gaps.
 func SumsOf(from uint64, data []byte) []Sum {
 	var out []Sum
 	for len(data) > 0 {
@@ -33,7 +33,7 @@ func SumsOf(from uint64, data []byte) []Sum {
 // Of reports whether data has the checksum.
 func (s Sum) Of(data []byte) bool { return crc32.Checksum(data, castagnoli) == s.CRC }
 
-// overlapping returns where the sums begin and end that have a byte of a range. Sums are in order and
+// overlapping returns the index range of the sums that overlap a range. Sums are in order and
 // disjoint.
 func overlapping(sums []Sum, from, to uint64) (int, int) {
 	begin := sort.Search(len(sums), func(i int) bool { return sums[i].To > from })
@@ -41,10 +41,10 @@ func overlapping(sums []Sum, from, to uint64) (int, int) {
 	return begin, end
 }
 
-// inserted returns sums with more, which replace those that they overlap.
+// inserted returns sums with more inserted in place of the sums that they overlap.
 func inserted(sums, more []Sum) []Sum {
 	for len(more) > 0 {
-		n := 1 // those that follow each other without a gap are inserted at once
+		n := 1 // insert contiguous sums at once
 		for n < len(more) && more[n].From == more[n-1].To {
 			n++
 		}
@@ -55,7 +55,7 @@ func inserted(sums, more []Sum) []Sum {
 	return sums
 }
 
-// encodeSums is the form that sums have in a note.
+// encodeSums returns the encoding of sums in a note.
 func encodeSums(sums []Sum) string {
 	var b []byte
 	for _, s := range sums {

@@ -11,8 +11,8 @@ import (
 // LogName is the name of an agent's redirect log.
 const LogName = filestore.LogName
 
-// OpenDisk opens what an agent has in its pool, or begins it in an empty one. A pool with objects that are
-// no agent's is refused and left as it is.
+// OpenDisk opens an agent's data in its pool, or initializes an empty pool. A pool with foreign
+// objects is refused and left unchanged.
 func OpenDisk(pool Pool, node protocol.Node) (*filestore.Disk, filestore.Found, error) {
 	return openDisk(pool, node, openAtOnce)
 }

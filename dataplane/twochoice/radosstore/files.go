@@ -13,21 +13,21 @@ import (
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
-// chunkSize is how much of a file one object holds.
+// chunkSize is the maximum number of a file's bytes in one object.
 const chunkSize = 4 << 20
 
-// files are the log's files, for redirectlog: each a row of objects "l.<number>.<chunk>". Which name
-// belongs to which number stands in one object, which is replaced as a whole: a renaming is one
-// operation. Whatever is written is durable at once, so that there is nothing to sync.
+// files implements the log's files for redirectlog: each file is a row of objects
+// "l.<number>.<chunk>". One object maps names to numbers and is replaced as a whole, so a rename is
+// one operation. Every write is durable at once, so syncs do nothing.
 type files struct {
 	pool Pool
-	// numbers are the files by their names, as they stand in the pool.
+	// numbers holds the file numbers by name, as stored in the pool.
 	numbers map[string]uint64
 	next    uint64
 }
 
-// openFiles reads which files there are, and removes what a crash left of others. Files without the object
-// of names, which is older than all of them, and a file with a hole are damage and refused.
+// openFiles reads the list of files, and removes leftovers of a crash. Files without the object of
+// names, which is older than all files, and a file with a hole are damage and refused.
 func openFiles(pool Pool, objects []string) (*files, error) {
 	f := &files{pool: pool, numbers: map[string]uint64{}, next: 1}
 	there, err := f.read()
@@ -71,10 +71,10 @@ func openFiles(pool Pool, objects []string) (*files, error) {
 
 func chunkName(number, chunk uint64) string { return fmt.Sprintf("l.%x.%x", number, chunk) }
 
-// The object of names is text: a line "<number> <name>" for each file, then one of their CRC-32C.
+// The object of names is text: a line "<number> <name>" for each file, then a CRC-32C of the lines.
 const namesMax = 4096
 
-// read reads the names, and says whether they are there.
+// read reads the names, and reports whether they exist.
 func (f *files) read() (bool, error) {
 	b := make([]byte, namesMax)
 	n, err := f.pool.Read(namesName, b, 0)
@@ -105,7 +105,7 @@ func sumLine(text string) string {
 	return fmt.Sprintf("%08x\n", crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// change replaces the names, and then removes the file that has none any more.
+// change replaces the names, and then removes the file without a name.
 func (f *files) change(names map[string]uint64, orphan uint64) error {
 	var text strings.Builder
 	for _, name := range redirectlog.FileNames(LogName) {
@@ -118,13 +118,13 @@ func (f *files) change(names map[string]uint64, orphan uint64) error {
 	}
 	f.numbers = names
 	if orphan != 0 {
-		// Only room is lost where this fails; opening tries again.
+		// A failure here only wastes space; opening tries again.
 		_ = f.drop(orphan, 0)
 	}
 	return nil
 }
 
-// drop removes a file's objects from a chunk on.
+// drop removes a file's objects from a chunk onward.
 func (f *files) drop(number, from uint64) error {
 	for chunk := from; ; chunk++ {
 		err := f.pool.Remove(chunkName(number, chunk))
@@ -149,7 +149,7 @@ func (f *files) absent(what, name string) error {
 	return fmt.Errorf("%s %s: %w", what, f.Path(name), fs.ErrNotExist)
 }
 
-// Open opens a file that exists.
+// Open opens an existing file.
 func (f *files) Open(name string) (redirectlog.File, error) {
 	number := f.numbers[name]
 	if number == 0 {
@@ -168,7 +168,7 @@ func (f *files) Open(name string) (redirectlog.File, error) {
 	}
 }
 
-// Create makes an empty file; one of that name loses it.
+// Create creates an empty file; an existing file loses its name.
 func (f *files) Create(name string) (redirectlog.File, error) {
 	names := f.copied()
 	number, old := f.next, names[name]
@@ -180,7 +180,7 @@ func (f *files) Create(name string) (redirectlog.File, error) {
 	return &file{f, number, 0}, nil
 }
 
-// Rename gives a file another name and replaces a file of that name, atomically.
+// Rename renames a file and replaces any file of that name, atomically.
 func (f *files) Rename(from, to string) error {
 	names := f.copied()
 	number, old := names[from], names[to]
@@ -203,20 +203,20 @@ func (f *files) Remove(name string) error {
 	return f.change(names, number)
 }
 
-// SyncFolder has nothing to do.
+// SyncFolder does nothing: writes are durable.
 func (f *files) SyncFolder() error { return nil }
 
-// Path is what a file is called in messages.
+// Path returns a file's name for messages.
 func (f *files) Path(name string) string { return f.pool.Path(name) }
 
-// file is an open file. One goroutine has it.
+// file is an open file, for one goroutine.
 type file struct {
 	files  *files
 	number uint64
 	size   int64
 }
 
-// each does something with each chunk that a range touches; the number of bytes done before an error.
+// each calls `do` for each chunk in a range. It returns the number of bytes done before an error.
 func (o *file) each(b []byte, offset int64, do func(name string, b []byte, offset uint64) error) (int, error) {
 	done := 0
 	for done < len(b) {
@@ -230,7 +230,7 @@ func (o *file) each(b []byte, offset int64, do func(name string, b []byte, offse
 	return done, nil
 }
 
-// ReadAt reads as io.ReaderAt does.
+// ReadAt implements io.ReaderAt.
 func (o *file) ReadAt(b []byte, offset int64) (int, error) {
 	wanted := len(b)
 	b = b[:max(0, min(int64(wanted), o.size-offset))]
@@ -247,7 +247,7 @@ func (o *file) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// WriteAt writes, durably; objects follow each other without holes.
+// WriteAt writes durably; a file's objects must follow each other without holes.
 func (o *file) WriteAt(b []byte, offset int64) (int, error) {
 	if offset > o.size && offset/chunkSize > (o.size+chunkSize-1)/chunkSize {
 		return 0, errors.New("a file of a log grows at its end only")
@@ -257,7 +257,7 @@ func (o *file) WriteAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Truncate cuts the file.
+// Truncate truncates the file.
 func (o *file) Truncate(size int64) error {
 	first := uint64(size+chunkSize-1) / chunkSize
 	if err := o.files.drop(o.number, first); err != nil {
@@ -272,11 +272,11 @@ func (o *file) Truncate(size int64) error {
 	return nil
 }
 
-// Size is the file's length.
+// Size returns the file's length.
 func (o *file) Size() (int64, error) { return o.size, nil }
 
-// Sync has nothing to do.
+// Sync does nothing: writes are durable.
 func (o *file) Sync() error { return nil }
 
-// Close has nothing to do.
+// Close does nothing.
 func (o *file) Close() error { return nil }

@@ -1,11 +1,10 @@
-// Package radosstore keeps an object server's data in a pool of RADOS: fragments of the two-choice
-// protocol, the base of the objects that are at home there, and the redirect log. The pool lies on one
-// OSD alone, whose agent this is: where the paper's object server has a disk (section VI), this one has
-// an OSD.
+// Package radosstore keeps an object server's data in a RADOS pool: fragments of the two-choice
+// protocol, the base of the objects that are at home there, and the redirect log. The pool is on
+// one OSD, which this agent serves: it replaces the disk of the paper's object server (section VI).
 //
-// RADOS does an operation on one object wholly or not at all, and answers when it is durable. So a
-// fragment is one operation, there is nothing to sync, and what a crash leaves half done is only what
-// takes several objects: a rewritten log, and a base's range over a border of its pieces.
+// RADOS operations on one object are atomic, and durable when they answer. So a fragment is one
+// operation and nothing needs a sync. A crash can interrupt only changes of several objects: a log
+// rewrite, or a base range across a piece border.
 package radosstore
 
 import (
@@ -15,38 +14,38 @@ import (
 	"io/fs"
 )
 
-// Pool is a pool that nobody else writes to. Each call is one operation on one object, durable when it
-// returns without an error. Errors that wrap fs.ErrNotExist and syscall.ENOSPC mean what they do in the
-// standard library, and that nothing was changed; after others it is not known what was. Its methods
-// may be called from many goroutines.
+// Pool is a pool with a single writer. Each call is one operation on one object, durable if it
+// returns no error. Errors that wrap fs.ErrNotExist and syscall.ENOSPC have their standard meaning,
+// and nothing was changed; after other errors the outcome is unknown. Methods are safe for
+// concurrent use.
 type Pool interface {
-	// WriteFull makes an object of these parts, one behind the other, or replaces one.
+	// WriteFull creates or replaces an object with the concatenation of these parts.
 	WriteFull(name string, parts ...[]byte) error
-	// Write writes at an offset of an object, which is made when it is not there.
+	// Write writes at an offset of an object, and creates the object if it does not exist.
 	Write(name string, b []byte, offset uint64) error
-	// Read reads from an offset on; fewer bytes than asked for where the object ends.
+	// Read reads from an offset; it returns fewer bytes at the object's end.
 	Read(name string, b []byte, offset uint64) (int, error)
-	// Truncate cuts an object.
+	// Truncate truncates an object.
 	Truncate(name string, size uint64) error
-	// Size is an object's length.
+	// Size returns an object's length.
 	Size(name string) (uint64, error)
 	// Remove removes an object.
 	Remove(name string) error
-	// List names all objects, in any order.
+	// List returns the names of all objects, in any order.
 	List() ([]string, error)
-	// Path is what an object is called in messages.
+	// Path returns an object's name for messages.
 	Path(name string) string
 }
 
-// object is an object as it is read; its beginning may have been read ahead.
+// object is an object being read; its beginning may have been read ahead.
 type object struct {
 	pool  Pool
 	name  string
 	begin []byte
-	whole bool // begin is all that there is
+	whole bool // begin holds the complete object
 }
 
-// readAhead opens an object by reading so many bytes of it.
+// readAhead opens an object by reading its first n bytes.
 func readAhead(pool Pool, name string, n int) (*object, error) {
 	b := make([]byte, n)
 	read, err := pool.Read(name, b, 0)
@@ -56,7 +55,7 @@ func readAhead(pool Pool, name string, n int) (*object, error) {
 	return &object{pool, name, b[:read], read < n}, nil
 }
 
-// ReadAt reads as io.ReaderAt does.
+// ReadAt implements io.ReaderAt.
 func (o *object) ReadAt(b []byte, offset int64) (int, error) {
 	have := int64(len(o.begin))
 	if o.whole || offset+int64(len(b)) <= have {
@@ -76,10 +75,10 @@ func (o *object) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// missing says whether an object was not there.
+// missing reports whether an error means that an object does not exist.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// remove removes an object that may be gone already.
+// remove removes an object that may not exist.
 func remove(pool Pool, name string) error {
 	if err := pool.Remove(name); err != nil && !missing(err) {
 		return fmt.Errorf("%s cannot be removed: %w", pool.Path(name), err)

@@ -110,7 +110,7 @@ func (m *memory) Path(name string) string { return "pool/" + name }
 
 func newMemory() *memory { return &memory{objects: map[string][]byte{}} }
 
-// inMemory is a disk on a pool in memory, which nothing has to be given back of.
+// inMemory is a disk on a pool in memory, without resources to release.
 type inMemory struct{ *filestore.Disk }
 
 func (inMemory) Abandon() error { return nil }
@@ -230,7 +230,7 @@ func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 	pool := newMemory()
 	d := opened(t, pool)
 	must(t, d, put([]byte("bytes")))
-	var long []protocol.Record // of three pieces of the log
+	var long []protocol.Record // three chunks of the log
 	for i := range 40_000 {
 		object := twochoice.Object(fmt.Sprintf("%0250d", i))
 		long = append(long, protocol.Record{Change: twochoice.Record{Object: object},
@@ -311,7 +311,7 @@ func TestAFullPoolIsToldAndLosesNothing(t *testing.T) {
 	}
 }
 
-// What an OSD cannot read is lost, and no reason for an agent to stop.
+// Bytes that an OSD cannot read are lost, but an agent must not stop.
 func TestAnUnreadableObjectIsDamaged(t *testing.T) {
 	pool := newMemory()
 	d := opened(t, pool)
@@ -341,7 +341,7 @@ func TestAWholeFragmentIsReadInOneOperation(t *testing.T) {
 	}
 }
 
-// removing is a pool of which an object is removed between two reads of it.
+// removing is a pool that loses an object between two reads of it.
 type removing struct {
 	*memory
 	after int // reads
@@ -355,8 +355,8 @@ func (r *removing) Read(name string, b []byte, offset uint64) (int, error) {
 	return n, err
 }
 
-// A fragment is dropped while it is read in several operations: it is gone, and nothing is the matter with
-// the disk.
+// A fragment is removed while several operations read it. The fragment is gone, but the disk is
+// fine.
 func TestAFragmentThatIsDroppedWhileItIsReadIsGone(t *testing.T) {
 	pool := &removing{memory: newMemory()}
 	d := opened(t, pool)

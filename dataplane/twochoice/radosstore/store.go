@@ -10,27 +10,27 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Names of objects: a fragment is "f.<client>.<count>" as in a folder; a base is "b.<hash>.<number>" for
-// each pieceSize bytes of the object that have any; "l.<file>.<number>" are the log's; ownerName is locked
-// by the agent, namesName says what the log's files are.
+// Names of objects: a fragment is "f.<client>.<count>" as in a folder. A base is
+// "b.<hash>.<number>" for each non-empty pieceSize bytes of the object. The log's objects are
+// "l.<file>.<number>". The agent locks ownerName; namesName lists the log's files.
 const (
 	pieceSize = 4 << 20
-	// headerAhead is what is read of a fragment of which nothing is known: most headers whole.
+	// headerAhead is the number of bytes first read of an unknown fragment: most headers fit.
 	headerAhead = 4096
-	// openAtOnce is how many headers are read at a time when a store is opened.
+	// openAtOnce is the number of headers read concurrently when a store is opened.
 	openAtOnce = 16
-	// OwnerName is the object by whose lock an agent has a pool.
+	// OwnerName is the object that an agent locks to own a pool.
 	OwnerName = "owner"
 	namesName = "log.names"
 )
 
-// Store is a store on a pool. Its methods may be called from many goroutines, but not two at a time that
-// write the same fragment or the same bytes of a base.
+// Store is a store on a pool. Methods are safe for concurrent use, except two writes of the same
+// fragment or the same base bytes.
 type Store struct {
 	pool Pool
 
 	mu sync.Mutex
-	// spans are the ranges of the fragments, by which a header's length is known before it is read.
+	// spans holds the fragments' ranges, which determine a header's length before it is read.
 	spans map[protocol.WriteID]span
 }
 
@@ -68,7 +68,7 @@ func open(pool Pool, names []string, atOnce int) (*Store, []protocol.Fragment, e
 	return s, out, nil
 }
 
-// header reads the header of a fragment that was found.
+// header reads the header of an existing fragment.
 func (s *Store) header(name string) (protocol.Fragment, error) {
 	path := s.pool.Path(name)
 	file, err := readAhead(s.pool, name, headerAhead)
@@ -79,7 +79,7 @@ func (s *Store) header(name string) (protocol.Fragment, error) {
 	return filestore.Listed(name, path, h, err)
 }
 
-// Do carries a disk operation of an agent's out, other than those of its log.
+// Do carries out an agent's disk operation, except log operations.
 func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	done := protocol.DiskDone{Op: op.Op}
 	switch op.Kind {
@@ -102,8 +102,8 @@ func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	return done
 }
 
-// put writes a fragment, header and bytes in one operation: an object with its name is whole. One that is
-// there has the same bytes, since a write's name is given once.
+// put writes a fragment, header and bytes, in one operation, so an object with its name is
+// complete. An existing fragment has the same bytes, because each write's name is used once.
 func (s *Store) put(op protocol.DiskOp) error {
 	h := filestore.HeaderOf(op)
 	if err := s.pool.WriteFull(h.Name(), h.Encode(), op.Data); err != nil {
@@ -115,7 +115,7 @@ func (s *Store) put(op protocol.DiskOp) error {
 	return nil
 }
 
-// get reads a part of a fragment: in one operation where the part is at its beginning.
+// get reads a part of a fragment: in one operation if the part is at its beginning.
 func (s *Store) get(op protocol.DiskOp) ([]byte, error) {
 	name := filestore.FragmentName(op.Write)
 	s.mu.Lock()
@@ -130,13 +130,13 @@ func (s *Store) get(op protocol.DiskOp) ([]byte, error) {
 		}
 	}
 	data, err := s.read(name, ahead, op)
-	if missing(err) { // before it was read, or while it was
+	if missing(err) { // before or during the read
 		return nil, protocol.ErrGone
 	}
 	return data, err
 }
 
-// read reads a part of a fragment of which so many bytes are read ahead.
+// read reads a part of a fragment after reading `ahead` bytes of it first.
 func (s *Store) read(name string, ahead int, op protocol.DiskOp) ([]byte, error) {
 	file, err := readAhead(s.pool, name, ahead)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Store) drop(op protocol.DiskOp) error {
 	return remove(s.pool, filestore.FragmentName(op.Write))
 }
 
-// pieces does something with each piece of a base that a range touches; data are the range's bytes.
+// pieces calls `do` for each piece of a base in a range; data are the range's bytes.
 func (s *Store) pieces(op protocol.DiskOp, do func(name string, b []byte, offset uint64) error) error {
 	base := filestore.BaseName(op.Object)
 	data := op.Data

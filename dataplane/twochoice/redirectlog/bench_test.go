@@ -10,10 +10,10 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// liveEntries is at how many live entries the log is measured.
+// liveEntries is the number of live entries for the log's measurements.
 const liveEntries = 100_000
 
-// filled is a store on the operating system's files with live entries of 1000 objects.
+// filled returns a store on real files with live entries of 1000 objects.
 func filled(b *testing.B) (*Folder, *Store, func() Change) {
 	b.Helper()
 	folder, err := OpenFolder(b.TempDir())
@@ -59,7 +59,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkCompact rewrites a log of 100,000 live entries, BenchmarkOpen reads it.
+// BenchmarkCompact rewrites a log of 100,000 live entries.
 func BenchmarkCompact(b *testing.B) {
 	_, s, _ := filled(b)
 	b.ResetTimer()
@@ -95,12 +95,12 @@ func BenchmarkOpen(b *testing.B) {
 	report(b, before)
 }
 
-// report tells the processor time of an operation: what others on the machine do does not count.
+// report reports processor time per operation, which other processes do not affect.
 func report(b *testing.B, before time.Duration) {
 	b.ReportMetric(1e3*(processor()-before).Seconds()/float64(b.N), "cpu-ms/op")
 }
 
-// processor is the processor time that this process has taken.
+// processor returns this process's processor time.
 func processor() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

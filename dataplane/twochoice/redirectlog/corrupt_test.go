@@ -16,8 +16,8 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// written is a log of some commits after a snapshot, its table after each commit, and where each
-// frame begins. The last commit is longer than two sectors.
+// written returns a log of several commits after a snapshot, its table after each commit, and each
+// frame's start. The last commit is longer than two sectors.
 func written(t testing.TB, snapshot bool) (log []byte, tables [][]twochoice.Entry, starts []int64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(5, 5))
@@ -49,7 +49,7 @@ func written(t testing.TB, snapshot bool) (log []byte, tables [][]twochoice.Entr
 	return logOf(d), tables, starts
 }
 
-// logOf is the log of a file: its first copies, without the padding.
+// logOf returns the log in a file: its first copies, without the padding.
 func logOf(d *disk) []byte {
 	s, _, err := load(&handle{d, d.names[file]}, file)
 	if err != nil {
@@ -62,7 +62,7 @@ func logOf(d *disk) []byte {
 	return found.log
 }
 
-// twice is the file of a log.
+// twice returns the file of a log.
 func twice(log []byte) []byte { return appendPairs(nil, log) }
 
 func with(content []byte) *disk {
@@ -72,7 +72,7 @@ func with(content []byte) *disk {
 	return d
 }
 
-// reopens checks that a log opens with a table, can be written to, and is whole afterwards.
+// reopens checks that a log opens with the wanted table, accepts writes, and is intact afterwards.
 func reopens(t *testing.T, d *disk, want []twochoice.Entry) Recovery {
 	t.Helper()
 	s, recovery, err := open(d, Options{})
@@ -94,7 +94,7 @@ func reopens(t *testing.T, d *disk, want []twochoice.Entry) Recovery {
 	return recovery
 }
 
-// refuses checks that a log is refused at the frame that begins at a byte of the log, and left as it is.
+// refuses checks that a log is refused at the frame starting at a byte, and left unchanged.
 func refuses(t *testing.T, content []byte, start int64) {
 	t.Helper()
 	d := with(content)
@@ -108,7 +108,7 @@ func refuses(t *testing.T, content []byte, start int64) {
 	}
 }
 
-// sectors are those in which two files differ, the shorter one continued by zeros.
+// sectors returns the sectors in which two files differ; the shorter file continues with zeros.
 func sectors(a, b []byte) []int {
 	var out []int
 	for at := 0; at < max(len(a), len(b)); at += sectorSize {
@@ -122,7 +122,7 @@ func sectors(a, b []byte) []int {
 	return out
 }
 
-// Each sector of an append reaches the disk or not, before a crash: it is there wholly or cut off.
+// Each sector of an append reaches the disk or not: the append is complete or cut off.
 func TestATornTailIsCutOff(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		log, tables, starts := written(t, snapshot)
@@ -155,7 +155,7 @@ func TestATornTailIsCutOff(t *testing.T) {
 	}
 }
 
-// faults are what a disk may make of one sector of a file: others is what it has elsewhere.
+// faults returns possible corruptions of one sector of a file; others holds other files.
 func faults(content []byte, at int, others [][]byte) [][]byte {
 	var out [][]byte
 	put := func(sector []byte) {
@@ -177,13 +177,13 @@ func faults(content []byte, at int, others [][]byte) [][]byte {
 	return out
 }
 
-// One damaged sector, whichever it is and however it is damaged, loses nothing, and is repaired.
+// Any damage to any one sector loses nothing, and is repaired.
 func TestADamagedSectorIsRepaired(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		log, tables, starts := written(t, snapshot)
 		other, _, _ := written(t, !snapshot)
 		content := twice(log)
-		// Stale sectors are among them: those of the file before its last commit.
+		// These include stale sectors: the file before its last commit.
 		others := [][]byte{content, twice(log[:starts[len(starts)-1]]), twice(other)}
 		repaired := 0
 		for at := 0; at < len(content); at += sectorSize {
@@ -202,7 +202,7 @@ func TestADamagedSectorIsRepaired(t *testing.T) {
 	}
 }
 
-// Any sectors may be damaged as long as the other copy of each is whole.
+// Any sectors may be damaged as long as the other copy of each is intact.
 func TestAFrameIsPutTogetherFromBothCopies(t *testing.T) {
 	log, tables, _ := written(t, false)
 	content := twice(log)
@@ -216,7 +216,7 @@ func TestAFrameIsPutTogetherFromBothCopies(t *testing.T) {
 	}
 }
 
-// A frame that is damaged in both copies is not torn, not even the last: it is there to its full length.
+// A frame damaged in both copies is not torn, not even the last frame: it has its full length.
 func TestAFrameThatIsDamagedInBothCopiesIsRefused(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		log, _, starts := written(t, snapshot)
@@ -239,8 +239,8 @@ func TestAFrameThatIsDamagedInBothCopiesIsRefused(t *testing.T) {
 	}
 }
 
-// A crash tears the last commit while the disk has spoilt both copies of the one before it, which was
-// acknowledged: that neither can be read does not make both the tail.
+// A crash tears the last commit, and the disk has damaged both copies of the acknowledged commit
+// before it. The two unreadable commits together must not count as the tail.
 func TestASpoiltCommitBeforeATornOneIsRefused(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		log, _, starts := written(t, snapshot)
@@ -260,12 +260,12 @@ func TestALostStretchIsRefused(t *testing.T) {
 	for i := 1; i+1 < len(starts); i++ { // a whole frame is missing
 		refuses(t, twice(slices.Concat(log[:starts[i]], log[starts[i+1]:])), starts[i])
 	}
-	// More is unreadable than one commit can be.
+	// More is unreadable than one commit can contain.
 	refuses(t, twice(append(slices.Clone(log), bytes.Repeat([]byte{1}, 2*maxPayload)...)), int64(len(log)))
-	for end := range starts[1] { // within the snapshot, which was durable before it had its name
+	for end := range starts[1] { // within the snapshot, which was durable before it got its name
 		content := twice(log[:end])
 		if slices.Equal(content, twice(log[:starts[1]])) {
-			continue // but for its padding
+			continue // equal except for its padding
 		}
 		_, _, err := open(with(content), Options{})
 		var corrupt *CorruptError
@@ -342,7 +342,7 @@ func TestAFolderIsOneAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = folder.Close() }()
-	// What a crash left of a rewrite is removed.
+	// Leftovers of a crashed rewrite are removed.
 	if err := os.WriteFile(folder.Path(file+suffix), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -355,8 +355,8 @@ func TestAFolderIsOneAgents(t *testing.T) {
 	}
 }
 
-// FuzzOpen opens logs that are anything: none makes it panic, one that is refused is left as it is,
-// and one that is opened gives the same table again.
+// FuzzOpen opens arbitrary logs. No log causes a panic, a refused log stays unchanged, and an
+// opened log gives the same table again.
 func FuzzOpen(f *testing.F) {
 	for _, snapshot := range []bool{false, true} {
 		log, _, _ := written(f, snapshot)
@@ -366,7 +366,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte{}, uint32(0), []byte{0x90}, uint32(0))
 	f.Fuzz(func(t *testing.T, content []byte, at uint32, payload []byte, flip uint32) {
 		if len(payload) > 0 && int(at) < len(content) && at >= headerSize {
-			// A frame with this payload and a right checksum, at the end of a stretch.
+			// A frame with this payload and a correct checksum, at 8-byte alignment.
 			h, problem := decodeHeader(content)
 			if problem == "" && len(payload) <= maxPayload {
 				b := beginFrame(slices.Clone(content[:at&^7]))
@@ -397,7 +397,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// What an older file of the log left on the disk is no record of the one in its place, though its number follows.
+// A leftover of an older log file is not a record of the new file, even if its number fits.
 func TestARecordOfAnOlderFileIsNotTaken(t *testing.T) {
 	old, _, starts := written(t, false)
 	d := with(twice(old))

@@ -8,8 +8,8 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// CorruptError tells of a log that is damaged elsewhere than a crash can have torn it. It is not
-// opened: what it cannot tell may be where acknowledged data is.
+// CorruptError reports a log damaged in a way that no crash explains. The log is not opened,
+// because its unreadable part may locate acknowledged data.
 type CorruptError struct {
 	File    string
 	Offset  int64
@@ -22,8 +22,8 @@ func (e *CorruptError) Error() string {
 		"move it and the data beside it away if all of that may be lost", e.File, e.Offset, e.Problem)
 }
 
-// RecordError tells of a record that is whole, but cannot be of this table: it names an unknown OSD,
-// goes beyond its object, or does not follow the one before it.
+// RecordError reports an intact record that does not fit the table: it names an unknown OSD,
+// exceeds its object, or does not follow the previous record.
 type RecordError struct {
 	File   string
 	Offset int64 // of its frame
@@ -38,7 +38,7 @@ func (e *RecordError) Error() string {
 
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// VersionError tells of a log that another version wrote.
+// VersionError reports a log that another version wrote.
 type VersionError struct {
 	File         string
 	Found, Known uint32
@@ -49,7 +49,7 @@ func (e *VersionError) Error() string {
 		"left as it is: start the agent that wrote it", e.File, e.Found, e.Known)
 }
 
-// OwnerError tells of a log that is another server's.
+// OwnerError reports a log that belongs to another server.
 type OwnerError struct {
 	File         string
 	Owner, Asked twochoice.Server
@@ -60,7 +60,7 @@ func (e *OwnerError) Error() string {
 		"agent the folder of its own OSD", e.File, e.Owner, e.Asked)
 }
 
-// MissingError tells of a log that is not there though it should be.
+// MissingError reports that an expected log does not exist.
 type MissingError struct{ File string }
 
 func (e *MissingError) Error() string {
@@ -68,7 +68,7 @@ func (e *MissingError) Error() string {
 		"copy, or move the data beside it away too if all of that may be lost", e.File)
 }
 
-// FullError tells of a full disk. The table is as before, and works again when there is room.
+// FullError reports a full disk. The table is unchanged, and works again when there is space.
 type FullError struct {
 	File string
 	Err  error
@@ -81,8 +81,8 @@ func (e *FullError) Error() string {
 
 func (e *FullError) Unwrap() error { return e.Err }
 
-// WriteError tells of a change that could not be written and surely is not in the log. The table is
-// as before, and the log can be used.
+// WriteError reports a change that could not be written and surely is not in the log. The table is
+// unchanged, and the log is usable.
 type WriteError struct {
 	File string
 	Err  error
@@ -94,7 +94,7 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// FailedError tells that nothing can be changed any more: see Store.Failed.
+// FailedError reports that no further change is possible: see Store.Failed.
 type FailedError struct {
 	File string
 	Err  error
@@ -107,12 +107,12 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// full says whether an error is a full disk or an exhausted quota.
+// full reports whether an error means a full disk or an exhausted quota.
 func full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// unwritten is the error for what is surely not in the log.
+// unwritten returns the error for data that surely is not in the log.
 func unwritten(file string, err error) error {
 	if full(err) {
 		return &FullError{file, err}

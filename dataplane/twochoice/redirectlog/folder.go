@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// Folder is an FS that is a folder of the operating system. One process has it at a time.
+// Folder is an FS on an operating system folder. Only one process can own it.
 type Folder struct {
 	path string
 	dir  *os.File
 }
 
-// OpenFolder takes a folder, which is made when it is not there; Close gives it back, as does the
-// end of the process. A folder that another process has is an error.
+// OpenFolder locks a folder, and creates it if it does not exist. Close or the end of the process
+// releases it. A folder that another process owns is an error.
 func OpenFolder(path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -35,13 +35,13 @@ func OpenFolder(path string) (*Folder, error) {
 	return &Folder{path, dir}, nil
 }
 
-// Open opens a file that exists.
+// Open opens an existing file.
 func (f *Folder) Open(name string) (File, error) { return f.open(name, 0) }
 
-// Create makes an empty file, or empties one.
+// Create creates an empty file, or truncates an existing one.
 func (f *Folder) Create(name string) (File, error) { return f.open(name, os.O_CREATE|os.O_TRUNC) }
 
-// Ensure opens a file, which is made when it is not there, and leaves what it holds.
+// Ensure opens a file with its content, and creates it if it does not exist.
 func (f *Folder) Ensure(name string) (File, error) { return f.open(name, os.O_CREATE) }
 
 func (f *Folder) open(name string, flags int) (File, error) {
@@ -52,7 +52,7 @@ func (f *Folder) open(name string, flags int) (File, error) {
 	return osFile{file}, nil
 }
 
-// Rename replaces a file by another, atomically.
+// Rename renames a file and replaces any file of that name, atomically.
 func (f *Folder) Rename(from, to string) error { return os.Rename(f.Path(from), f.Path(to)) }
 
 // Remove removes a file.
@@ -61,10 +61,10 @@ func (f *Folder) Remove(name string) error { return os.Remove(f.Path(name)) }
 // SyncFolder makes names durable.
 func (f *Folder) SyncFolder() error { return f.dir.Sync() }
 
-// Path is what a file is called in messages.
+// Path returns a file's name for messages.
 func (f *Folder) Path(name string) string { return filepath.Join(f.path, name) }
 
-// Close gives the folder back.
+// Close releases the folder.
 func (f *Folder) Close() error { return f.dir.Close() }
 
 type osFile struct{ *os.File }

@@ -10,12 +10,12 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// Version is that of the format.
+// Version is the version of the format.
 //
-// A log is a header and frames, little endian, at multiples of 8 bytes. A frame holds the entries of
-// one append, and is written when the one before is durable: of all frames only the last can be torn
-// by a crash. Those that the file was begun with were durable before it had its name. Checksums are
-// CRC-32C.
+// A log is a header and frames, little endian, at multiples of 8 bytes. A frame holds the entries
+// of one append, and is written only when the previous frame is durable. So a crash can tear only
+// the last frame. The file's initial frames were durable before the file got its name. Checksums
+// are CRC-32C.
 //
 //	header  0 magic (8)  8 version (4)  12 OSD (4)  16 generation (8)  24 frames that the file was
 //	        begun with (8)  32 reserved (20)  52 checksum (4)
@@ -27,24 +27,24 @@ import (
 //	        time (zigzag); redirected: OSD, fragment; returned: as of; held: OSD, fragment,
 //	        start and length of the whole entry
 //
-// The file holds each 4 KiB of the log twice, one copy behind the other, the last padded by zeros. An
-// append writes both copies of the blocks that it touches by one call and one sync: the second copy
-// proves how far the log was durable when a sector of the first one is damaged, and the other way
-// round. A disk writes a sector of 512 bytes wholly or not at all, and what was not written is zeros.
+// The file holds each 4 KiB of the log in two consecutive copies, the last padded by zeros. An
+// append writes both copies of its blocks with one call and one sync. If a sector of one copy is
+// damaged, the other copy proves how far the log was durable. A disk writes a sector of 512 bytes
+// wholly or not at all, and unwritten bytes are zeros.
 const Version = 2
 
 const (
 	headerSize  = 56
 	frameHeader = 24
-	frameNamed  = 16 // of it, with magic, length and number
-	// maxPayload bounds a frame; what is torn is no longer than one.
+	frameNamed  = 16 // prefix with magic, length and number
+	// maxPayload limits a frame; a torn tail is no longer than one frame.
 	maxPayload = 1 << 20
 	frameMagic = 0x4d524652 // "RFRM"
 	blockSize  = 4096
 	sectorSize = 512
 )
 
-// appendPairs appends each block of a stretch of the log that begins with a block, twice.
+// appendPairs appends each block of a block-aligned part of the log twice.
 func appendPairs(out, log []byte) []byte {
 	for len(log) > 0 {
 		n := min(len(log), blockSize)
@@ -59,7 +59,7 @@ func appendPairs(out, log []byte) []byte {
 
 var zeros [blockSize]byte
 
-// inFile is the offset in the file of the first copy of a byte of the log.
+// inFile returns the file offset of the first copy of a log byte.
 func inFile(offset int64) int64 { return 2*offset - offset%blockSize }
 
 var magic = [8]byte{'H', 'B', 'R', 'E', 'D', 'I', 'R', '\n'}
@@ -73,7 +73,7 @@ type header struct {
 	version    uint32
 	owner      twochoice.Server
 	generation uint64
-	first      uint64 // frames that the file was begun with
+	first      uint64 // frames that the file began with
 }
 
 func (h header) encode() []byte {
@@ -87,7 +87,7 @@ func (h header) encode() []byte {
 	return out
 }
 
-// decodeHeader reads a header; the problem is empty when it is whole.
+// decodeHeader reads a header; the problem is empty if the header is intact.
 func decodeHeader(b []byte) (h header, problem string) {
 	switch {
 	case len(b) < headerSize:
@@ -105,20 +105,20 @@ func decodeHeader(b []byte) (h header, problem string) {
 	}, ""
 }
 
-// frame is one that was read.
+// frame is a frame that was read.
 type frame struct {
 	number  uint64
 	kind    uint32
 	payload []byte
-	raw     []byte // all of it
+	raw     []byte // the whole frame
 }
 
 func padded(n int) int { return (n + 7) &^ 7 }
 
-// beginFrame leaves room for a frame's header.
+// beginFrame reserves space for a frame's header.
 func beginFrame(b []byte) []byte { return append(b, make([]byte, frameHeader)...) }
 
-// endFrame completes a frame that beginFrame began at `from` and whose payload was appended.
+// endFrame completes a frame that beginFrame began at `from`, after its payload was appended.
 func endFrame(b []byte, from int, generation, number uint64, kind uint32) []byte {
 	length := len(b) - from - frameHeader
 	b = append(b, make([]byte, padded(length)-length)...)
@@ -131,8 +131,8 @@ func endFrame(b []byte, from int, generation, number uint64, kind uint32) []byte
 	return b
 }
 
-// frameSum is a frame's checksum. The generation is in it, so that what an older file left on the
-// disk is no frame of this one.
+// frameSum returns a frame's checksum. It includes the generation, so that leftovers of an older
+// file on the disk are not taken for frames.
 func frameSum(f []byte, generation uint64) uint32 {
 	var g [8]byte
 	binary.LittleEndian.PutUint64(g[:], generation)
@@ -140,7 +140,7 @@ func frameSum(f []byte, generation uint64) uint32 {
 	return crc32.Update(sum, castagnoli, f[frameHeader:])
 }
 
-// decodeFrame reads the frame that begins b; the problem is empty when it is whole.
+// decodeFrame reads the frame at the start of b; the problem is empty if the frame is intact.
 func decodeFrame(b []byte, generation uint64) (f frame, problem string) {
 	if len(b) < frameHeader {
 		return f, "the header of a record is cut off"
@@ -175,7 +175,7 @@ func appendEntry(b []byte, e *Entry) []byte {
 	return appendRecord(b, &e.Record)
 }
 
-// nextEntry reads the entry that begins b and returns what follows it.
+// nextEntry reads the entry at the start of b and returns the rest.
 func nextEntry(b []byte) (Entry, []byte, error) {
 	r := &reader{b: b}
 	length := r.number()
@@ -218,7 +218,7 @@ func appendRange(b []byte, r twochoice.Range) []byte {
 
 var errRecord = errors.New("a record has an impossible form")
 
-// reader reads numbers until there is one that is not whole.
+// reader reads numbers up to the first incomplete number.
 type reader struct {
 	b   []byte
 	bad bool
@@ -261,7 +261,7 @@ func (r *reader) location() twochoice.Location {
 	return twochoice.Location{Server: twochoice.Server(server), Fragment: r.number()}
 }
 
-// nextRecord reads the record that begins b and returns what follows it.
+// nextRecord reads the record at the start of b and returns the rest.
 func nextRecord(b []byte) (twochoice.Record, []byte, error) {
 	out := twochoice.Record{Kind: twochoice.Kind(b[0])}
 	r := &reader{b: b[1:]}

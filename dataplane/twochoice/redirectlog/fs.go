@@ -1,25 +1,25 @@
 // Package redirectlog keeps a redirect table (dataplane/twochoice) on disk: an append-only file of
-// checksummed frames that is read again after a crash, and rewritten when most of it is dead.
+// checksummed frames. It is read again after a crash, and rewritten when mostly dead.
 //
-// It goes through a small interface of files (FS), so that a simulation can put faults under it.
+// It uses a small file interface (FS), so that a simulation can inject faults.
 package redirectlog
 
-// FS is a folder of files. Errors that wrap fs.ErrNotExist and syscall.ENOSPC mean what they do in
-// the standard library. What Sync has not confirmed may be lost or half there after a crash, in any
-// order; names that SyncFolder has not confirmed may be as before.
+// FS is a folder of files. Errors that wrap fs.ErrNotExist and syscall.ENOSPC have their standard
+// meaning. Writes without a Sync may be lost or partial after a crash, in any order. Name changes
+// without a SyncFolder may be lost.
 type FS interface {
-	// Open opens a file that exists, for reading and writing.
+	// Open opens an existing file, for reading and writing.
 	Open(name string) (File, error)
-	// Create makes an empty file, or empties one.
+	// Create creates an empty file, or truncates an existing one.
 	Create(name string) (File, error)
-	// Rename gives a file another name and replaces a file of that name, atomically. Open files stay
-	// open: the one that was renamed under its new name, the one replaced without any.
+	// Rename renames a file and replaces any file of that name, atomically. Open files stay open:
+	// the renamed file under its new name, the replaced file without a name.
 	Rename(from, to string) error
 	// Remove removes a file.
 	Remove(name string) error
 	// SyncFolder makes names durable.
 	SyncFolder() error
-	// Path is what a file is called in messages.
+	// Path returns a file's name for messages.
 	Path(name string) string
 }
 
@@ -29,7 +29,7 @@ type File interface {
 	WriteAt(p []byte, offset int64) (int, error)
 	Truncate(size int64) error
 	Size() (int64, error)
-	// Sync makes what was written durable. After an error it is not known what is.
+	// Sync makes all writes durable. After an error, it is unknown which writes are durable.
 	Sync() error
 	Close() error
 }

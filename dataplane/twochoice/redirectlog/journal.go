@@ -9,17 +9,17 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// Entry is a record of a journal: a change of a table (or none, when Kind is 0), and a note that
-// whoever writes it understands.
+// Entry is a record of a journal: a change of a table (none if Kind is 0), and a note for the
+// writer's own use.
 type Entry struct {
 	Record twochoice.Record
 	Note   []byte
 }
 
 // Journal is the file of a log: entries in frames, appended durably, read again after a crash, and
-// rewritten when most of them are dead. Store keeps a table by it; an agent that has a table of its
-// own writes and syncs away from the table, and lets it change afterwards. Append and Replace may be
-// called from another goroutine than the table's, one at a time.
+// rewritten when mostly dead. Store keeps a table with it. An agent with its own table writes and
+// syncs first, and changes the table afterwards. Append and Replace may run in another goroutine
+// than the table, one at a time.
 type Journal struct {
 	fsys       FS
 	name, path string
@@ -29,30 +29,30 @@ type Journal struct {
 	generation uint64
 	number     uint64 // of the last frame
 	end        int64  // of the log
-	tail       []byte // the log's bytes in its last block, if that is not full
+	tail       []byte // the log's bytes in its last, partial block
 	entries    uint64 // in the file
 	buffer     []byte
 	pairs      []byte
 	failed     error
 }
 
-// Recovery tells what was found when a log was opened.
+// Recovery reports what was found when a log was opened.
 type Recovery struct {
 	Created   bool  // there was no file
-	Records   int   // that were read
+	Records   int   // records read
 	Size      int64 // of the log, bytes
-	TornAt    int64 // where in the file a torn tail was cut off; 0 when there was none
-	TornBytes int64 // how long it was
-	Repaired  int   // blocks that were damaged in one copy and written again from the other
+	TornAt    int64 // file offset at which a torn tail was cut off; 0 if none
+	TornBytes int64 // length of the torn tail
+	Repaired  int   // blocks damaged in one copy and rewritten from the other
 	Leftover  bool  // an unfinished rewrite was removed
 }
 
-// OpenJournal reads a journal, or begins one when there is none and there need not be one (else that is
-// a *MissingError): `take` gets its entries in their order, and its error is returned as a *RecordError.
-// What is damaged in one copy is written again from the other. A torn tail (the rest of the last append
-// after a crash, which was not acknowledged) is cut off, and the entries of `cut` take its place, so that
-// the log keeps that it was cut. Anything else that is wrong is refused, and the file left as it is:
-// *CorruptError, *VersionError, *OwnerError and *RecordError.
+// OpenJournal reads a journal, or begins a new one if none exists (if mustExist, that is a
+// *MissingError). `take` gets the entries in order; its error is returned as a *RecordError. Blocks
+// damaged in one copy are rewritten from the other. A torn tail (the rest of an unacknowledged last
+// append after a crash) is cut off. The entries of `cut` replace the tail, so that the log records
+// the cut. Any other defect is refused and the file left unchanged: *CorruptError, *VersionError,
+// *OwnerError and *RecordError.
 func OpenJournal(fsys FS, name string, owner twochoice.Server, mustExist bool, cut []Entry,
 	take func(Entry) error) (*Journal, Recovery, error) {
 	j := &Journal{fsys: fsys, name: name, path: fsys.Path(name), owner: owner}
@@ -87,8 +87,8 @@ func OpenJournal(fsys FS, name string, owner twochoice.Server, mustExist bool, c
 	return j, recovery, nil
 }
 
-// Append writes entries behind the others, durably: all of them or, on a *FullError or a *WriteError,
-// none. After a *FailedError it is not known which, and nothing can be written any more.
+// Append appends entries durably: all of them or, on a *FullError or a *WriteError, none. After a
+// *FailedError the outcome is unknown, and nothing more can be written.
 func (j *Journal) Append(entries []Entry) error {
 	if j.failed != nil {
 		return j.failed
@@ -109,8 +109,8 @@ func (j *Journal) Append(entries []Entry) error {
 	return nil
 }
 
-// write appends a frame, durably. When it fails, the frame is surely not in the file, or the journal
-// has failed.
+// write appends a frame durably. On failure the frame surely is not in the file, or the journal has
+// failed.
 func (j *Journal) write(frame []byte) error {
 	blocks := append(slices.Clip(j.tail), frame...)
 	j.pairs = appendPairs(j.pairs[:0], blocks)
@@ -124,8 +124,8 @@ func (j *Journal) write(frame []byte) error {
 			return nil
 		}
 		if !full(err) {
-			// What is durable now is unknown, and asking again would not tell: the system may have
-			// dropped what it could not write.
+			// Now it is unknown what is durable, and a second sync would not show it: the system
+			// may have dropped what it could not write.
 			return j.fail(err)
 		}
 	}
@@ -135,7 +135,7 @@ func (j *Journal) write(frame []byte) error {
 	return unwritten(j.path, err)
 }
 
-// undo makes the file end again as it did, from the last block on.
+// undo restores the file's old end, from the last block on.
 func (j *Journal) undo(at int64, written bool) error {
 	j.pairs = appendPairs(j.pairs[:0], j.tail)
 	if written && len(j.tail) > 0 {
@@ -154,11 +154,11 @@ func (j *Journal) fail(err error) error {
 	return j.failed
 }
 
-// Failed is why nothing can be written any more until the log is opened again (a *FailedError); nil
-// while all is well. See Store.Failed for what its server has to do then.
+// Failed returns the reason (a *FailedError) why nothing can be written until the log is reopened,
+// or nil. See Store.Failed for the server's duties then.
 func (j *Journal) Failed() error { return j.failed }
 
-// Size is the log's length in bytes.
+// Size returns the log's length in bytes.
 func (j *Journal) Size() int64 { return j.end }
 
 // Close closes the log.

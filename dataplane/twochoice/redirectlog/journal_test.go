@@ -12,8 +12,8 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// TestWhatAKilledProcessLeftLastsOnceItWasRead kills the process at every call, so that what it wrote
-// without a sync is still in memory, opens the log, and then takes the power away, at once or after a commit.
+// TestWhatAKilledProcessLeftLastsOnceItWasRead kills the process at every call, so that unsynced
+// writes are still in memory. It opens the log, and then cuts the power, at once or after a commit.
 func TestWhatAKilledProcessLeftLastsOnceItWasRead(t *testing.T) {
 	for seed := range uint64(4) {
 		killed(t, seed, false)
@@ -104,7 +104,7 @@ func TestAJournalKeepsNotes(t *testing.T) {
 	}
 }
 
-// broken is a file that cannot be read.
+// broken is an unreadable file.
 type broken struct{ File }
 
 func (b broken) ReadAt(p []byte, offset int64) (int, error) {

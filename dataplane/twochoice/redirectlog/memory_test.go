@@ -11,13 +11,13 @@ import (
 
 var errCrash = errors.New("the machine crashed")
 
-// disk is a folder in memory that can crash at any call, and be full.
+// disk is a folder in memory that can crash at any call, and can be full.
 type disk struct {
 	names, durable map[string]*inode
 	calls          int
-	crashAt        int // the call that fails, and all after it; 0: none
-	room           int // bytes that may still be written; negative: any number
-	syncFails      int // the next Syncs fail with syncError
+	crashAt        int // the first failing call; all later calls fail too; 0: none
+	room           int // remaining bytes; negative: unlimited
+	syncFails      int // this many Syncs fail with syncError
 	syncError      error
 }
 
@@ -29,7 +29,7 @@ func newDisk() *disk {
 	return &disk{names: map[string]*inode{}, durable: map[string]*inode{}, room: -1}
 }
 
-// call counts a call; the one that is crashed at may have had part of its effect.
+// call counts a call; the crashing call may have a partial effect.
 func (d *disk) call() error {
 	d.calls++
 	if d.crashAt > 0 && d.calls >= d.crashAt {
@@ -38,8 +38,8 @@ func (d *disk) call() error {
 	return nil
 }
 
-// crash loses what was not durable: each sector that was written since is there or not, as is the
-// file's new length, and names that were changed are changed or not.
+// crash loses data that is not durable: each sector written since may survive or not, and so may
+// the file's new length and each name change.
 func (d *disk) crash(random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		d.names = map[string]*inode{}

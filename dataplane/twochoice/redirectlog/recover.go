@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// window is how much of a file is read, or of a log written, at once.
+// window is the size of one read of a file, or of one write of a log.
 const window = 1 << 20
 
-// scanner has the two copies of a log as they were read, equally long.
+// scanner holds the two copies of a log as read, of equal length.
 type scanner struct {
 	path   string
 	copies [2][]byte
-	unread [2]map[int]bool // sectors that the disk cannot read, by their first byte; zeros stand for them
-	lost   error           // why
+	unread [2]map[int]bool // unreadable sectors, by their first byte; zeros replace them
+	lost   error           // reason
 }
 
 // load reads both copies.
@@ -54,7 +54,7 @@ func unreadable(path string, at int64, err error) error {
 	return fmt.Errorf("the redirect log %s cannot be read at byte %d: %w", path, at, err)
 }
 
-// readSectors reads what can be read.
+// readSectors reads all readable sectors.
 func (s *scanner) readSectors(file File, b []byte, start int64) error {
 	for i := 0; i < len(b); i += sectorSize {
 		sector := b[i:min(i+sectorSize, len(b))]
@@ -81,7 +81,7 @@ func readFull(file File, b []byte, offset int64) error {
 	return err
 }
 
-// corrupt is the error for what is wrong in both copies at a byte of the log.
+// corrupt returns the error for a defect in both copies at a byte of the log.
 func (s *scanner) corrupt(offset int, problem string) error {
 	if s.lost != nil {
 		return s.lost
@@ -89,16 +89,16 @@ func (s *scanner) corrupt(offset int, problem string) error {
 	return &CorruptError{s.path, inFile(int64(offset)), problem}
 }
 
-// scanned is what was read of a log.
+// scanned is the result of reading a log.
 type scanned struct {
 	header header
 	frames []frame
 	log    []byte // the header and the frames
 }
 
-// scan reads the header and all frames that are whole in one of the copies. Where the copies have
-// different headers (a sector of another file was misdirected, or an old one is there still), the one
-// counts that more sectors agree with, then the newer.
+// scan reads the header and all frames that are intact in one copy. The copies' headers may differ,
+// for example after a misdirected write of another file or with a stale sector. Then the header
+// that more sectors agree with wins, and after that the newer.
 func (s *scanner) scan(j *Journal) (*scanned, error) {
 	var best *scanned
 	var problem error
@@ -135,7 +135,7 @@ func (s *scanner) scan(j *Journal) (*scanned, error) {
 	return best, nil
 }
 
-// agree is how many sectors of both copies are those of a log.
+// agree returns the number of sectors of both copies that match a log.
 func (s *scanner) agree(found *scanned) int {
 	n := 0
 	for _, b := range s.copies {
@@ -148,7 +148,7 @@ func (s *scanner) agree(found *scanned) int {
 	return n
 }
 
-// frames reads frames up to the first that is whole in neither copy.
+// frames reads frames up to the first that is intact in neither copy.
 func (s *scanner) frames(out *scanned) {
 	for {
 		f, ok := s.frame(len(out.log), out.header.generation, uint64(len(out.frames))+1)
@@ -160,10 +160,10 @@ func (s *scanner) frames(out *scanned) {
 	}
 }
 
-// mostMixed is how many sectors may differ between the copies of a frame that is put together from both.
+// mostMixed limits the differing sectors of a frame that is combined from both copies.
 const mostMixed = 8
 
-// frame reads a frame from either copy or, when both are damaged in different sectors, from both.
+// frame reads a frame from either copy, or combines both if different sectors are damaged.
 func (s *scanner) frame(at int, generation, number uint64) (frame, bool) {
 	whole := func(b []byte) (frame, bool) {
 		f, problem := decodeFrame(b, generation)
@@ -200,8 +200,8 @@ func (s *scanner) frame(at int, generation, number uint64) (frame, bool) {
 	return frame{}, false
 }
 
-// claimed is how long the frame that begins b says that it is, whether or not that can be believed; 0
-// when it does not say.
+// claimed returns the length that the frame at the start of b claims, plausible or not; 0 if there
+// is no claim.
 func claimed(b []byte) int {
 	if len(b) < 8 || binary.LittleEndian.Uint32(b) != frameMagic {
 		return 0
@@ -209,9 +209,9 @@ func claimed(b []byte) int {
 	return min(len(b), frameHeader+padded(int(min(binary.LittleEndian.Uint32(b[4:]), maxPayload))))
 }
 
-// torn is how many bytes behind the last whole frame a crash has left of an append. That was not
-// acknowledged only if one of its copies is not there to its full length, as the second is written
-// before an append is acknowledged, and if nothing was appended later. Otherwise it is rotten: a
+// torn returns the number of bytes that a crashed append left after the last intact frame. The
+// append was unacknowledged only if one copy is incomplete, because both copies are written before
+// the acknowledgement, and if no later append exists. Otherwise the frame is damaged: a
 // *CorruptError.
 func (s *scanner) torn(out *scanned) (int64, error) {
 	at, next := len(out.log), uint64(len(out.frames))+1
@@ -221,7 +221,7 @@ func (s *scanner) torn(out *scanned) (int64, error) {
 		n := len(bytes.TrimRight(rest, "\x00"))
 		left = max(left, n)
 		if s.damagedAt(c, out.log) {
-			continue // what follows in that sector proves nothing
+			continue // the rest of a damaged sector proves nothing
 		}
 		if n > frameHeader+maxPayload {
 			return 0, s.corrupt(at, "more is unreadable than one append can be")
@@ -239,15 +239,15 @@ func (s *scanner) torn(out *scanned) (int64, error) {
 	return int64(left), nil
 }
 
-// damagedAt reports whether a copy of the sector that a log ends in is known to be damaged.
+// damagedAt reports whether a copy's sector at the log's end is known to be damaged.
 func (s *scanner) damagedAt(c int, log []byte) bool {
 	from := len(log) - len(log)%sectorSize
 	return s.unread[c][from] || !bytes.Equal(s.copies[c][from:len(log)], log[from:])
 }
 
-// follows reports whether a later frame than the one that begins b is in it: a whole one, or the header
-// of the next. Either proves that the one before was acknowledged; the header only where it is in both
-// copies, since it may be a misdirected one of another file.
+// follows reports whether b contains a frame after its first: a whole frame, or the next frame's
+// header. Either proves that the first was acknowledged. A header must be in both copies, because
+// one may be misdirected from another file.
 func follows(b []byte, generation, number uint64) (whole, begun bool) {
 	for at := 8; at+frameNamed <= len(b); at += 8 {
 		if binary.LittleEndian.Uint32(b[at:]) != frameMagic {
@@ -260,8 +260,8 @@ func follows(b []byte, generation, number uint64) (whole, begun bool) {
 	return whole, begun
 }
 
-// isPartial reports whether a crash can have left b, the rest of a copy from a byte of the log on, of
-// the append of a frame: a sector of it was not written, and those that were are as written.
+// isPartial reports whether a crash can have left b, the rest of a copy from a log byte on, during
+// a frame's append: one sector is unwritten, and the written sectors are intact.
 func isPartial(b []byte, at int, number uint64) bool {
 	missing := func(from, to int) bool {
 		return len(bytes.TrimLeft(b[min(from, len(b)):min(to, len(b))], "\x00")) == 0
@@ -283,7 +283,7 @@ func isPartial(b []byte, at int, number uint64) bool {
 	return false
 }
 
-// take hands on the entries of all frames.
+// take passes on the entries of all frames.
 func (s *scanner) take(frames []frame, out *Recovery, take func(Entry) error) error {
 	at := headerSize
 	for _, f := range frames {
@@ -305,7 +305,7 @@ func (s *scanner) take(frames []frame, out *Recovery, take func(Entry) error) er
 	return nil
 }
 
-// read takes in the file, replaces its torn tail by the entries of `cut`, and repairs damaged copies.
+// read reads the file, replaces its torn tail with the entries of `cut`, and repairs copies.
 func (j *Journal) read(cut []Entry, take func(Entry) error) (Recovery, error) {
 	s, size, err := load(j.file, j.path)
 	if err != nil {
@@ -334,8 +334,8 @@ func (j *Journal) read(cut []Entry, take func(Entry) error) (Recovery, error) {
 	if err := s.take(found.frames, &out, take); err != nil {
 		return out, err
 	}
-	// What was read may be in memory only, of a process that was killed before it was durable. From
-	// here on it counts, so it has to last; so has the log's name.
+	// The bytes read may exist only in memory, written by a process that was killed before syncing.
+	// They count from now on, so they must be durable; so must the log's name.
 	if err = j.repair(s, found.log, size, &out); err == nil {
 		err = j.file.Sync()
 	}
@@ -352,7 +352,7 @@ func (j *Journal) read(cut []Entry, take func(Entry) error) (Recovery, error) {
 	return out, nil
 }
 
-// misses reports whether some sector of a block cannot be read.
+// misses reports whether a sector of a block is unreadable.
 func (s *scanner) misses(c, block int) bool {
 	for at := block; at < block+blockSize; at += sectorSize {
 		if s.unread[c][at] {
@@ -362,7 +362,7 @@ func (s *scanner) misses(c, block int) bool {
 	return false
 }
 
-// repair writes the blocks of a log that a copy has otherwise, and cuts the file off behind them.
+// repair rewrites blocks in which a copy differs from the log, and cuts the file off after them.
 func (j *Journal) repair(s *scanner, log []byte, size int64, out *Recovery) error {
 	block := make([]byte, blockSize)
 	for at := 0; at < len(log); at += blockSize {
@@ -383,7 +383,7 @@ func (j *Journal) repair(s *scanner, log []byte, size int64, out *Recovery) erro
 	if size <= end {
 		return nil
 	}
-	if err := j.file.Sync(); err != nil { // or a crash could leave nothing of the cut
+	if err := j.file.Sync(); err != nil { // without it a crash could lose the cut
 		return err
 	}
 	return j.file.Truncate(end)

@@ -5,19 +5,18 @@ import (
 	"slices"
 )
 
-// snapshotPayload is about how long the frames of a rewritten log are.
+// snapshotPayload is the approximate frame length of a rewritten log.
 const snapshotPayload = 64 << 10
 
-// suffix is what an unfinished rewrite is called in addition.
+// suffix marks the file of an unfinished rewrite.
 const suffix = ".new"
 
-// FileNames are the names that the files of a log of this name may have, for an FS that has no others.
+// FileNames returns the possible file names of a log, for an FS with no other files.
 func FileNames(name string) []string { return []string{name, name + suffix} }
 
-// Replace puts a new journal of these entries in the place of the old one, when it is durable, so
-// that there is a whole one at any time. On an error the old one is in use, and the error is a
-// *FullError or a *WriteError; or the journal has failed (a *FailedError), when it is not known which
-// of the two is in use.
+// Replace replaces the journal with a new journal of these entries once the new one is durable, so
+// that an intact journal always exists. On a *FullError or a *WriteError the old journal is in use.
+// After a *FailedError it is unknown which journal is in use.
 func (j *Journal) Replace(entries []Entry) error {
 	if j.failed != nil {
 		return j.failed
@@ -30,8 +29,7 @@ func (j *Journal) Replace(entries []Entry) error {
 	})
 }
 
-// replace writes the entries that `all` hands to its argument to a file of a temporary name, and gives
-// it the journal's.
+// replace writes the entries from `all` to a temporary file, and renames the file to the journal.
 func (j *Journal) replace(all func(write func(*Entry)) error) error {
 	w := &rewriter{generation: j.generation + 1, log: make([]byte, headerSize)}
 	if err := all(w.entry); err != nil {
@@ -56,14 +54,14 @@ func (j *Journal) replace(all func(write func(*Entry)) error) error {
 		return err
 	}
 	if j.file != nil {
-		_ = j.file.Close() // the old one, whose name is gone
+		_ = j.file.Close() // the old file, now without a name
 	}
 	j.file, j.generation, j.number, j.entries = file, w.generation, w.frames, w.entries
 	j.endAt(w.log)
 	return nil
 }
 
-// endAt takes over where a log ends.
+// endAt sets the journal's end to the end of a log.
 func (j *Journal) endAt(log []byte) {
 	j.end = int64(len(log))
 	j.tail = slices.Clone(log[len(log)-len(log)%blockSize:])
@@ -84,11 +82,11 @@ func (j *Journal) adopt() error {
 	return nil
 }
 
-// rewriter puts entries in the frames of a new log.
+// rewriter packs entries into the frames of a new log.
 type rewriter struct {
 	generation uint64
 	log        []byte
-	from       int // where the frame under way begins; 0: none is
+	from       int // start of the current frame; 0: none
 	frames     uint64
 	entries    uint64
 }
@@ -114,7 +112,7 @@ func (w *rewriter) flush() {
 	w.from = 0
 }
 
-// write writes the log, a stretch at a time.
+// write writes the log in parts.
 func (w *rewriter) write(file File) error {
 	var pairs []byte
 	for at := 0; at < len(w.log); at += window {

@@ -8,12 +8,12 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// Options are those of a store.
+// Options configures a store.
 type Options struct {
-	// CompactAbove: the file is rewritten by Commit when it is larger than this many bytes and than
-	// twice what a rewritten one would be. 0 stands for 1 MiB; negative: only Compact rewrites it.
+	// CompactAbove: Commit rewrites the file if larger than this many bytes and than twice the
+	// estimated rewritten size. 0 means 1 MiB; negative: only Compact rewrites it.
 	CompactAbove int64
-	// MustExist refuses to begin a new log where there is none (*MissingError).
+	// MustExist refuses to create a missing log (*MissingError).
 	MustExist bool
 }
 
@@ -26,30 +26,30 @@ type Change struct {
 	AsOf     twochoice.Receipt  // Returned
 }
 
-// Store is a table with its journal: a change is durable before it is made. Not safe for concurrent
-// use.
+// Store is a table with its journal: a change is durable before it is applied. Not safe for
+// concurrent use.
 type Store struct {
 	journal *Journal
 	table   *twochoice.Table
 	o       Options
 
-	retry    int64 // size from which a rewrite that failed is tried again
+	retry    int64 // minimum size to retry a failed rewrite
 	rewrites uint64
-	rewrite  error // why the last rewrite by Commit failed
+	rewrite  error // error of Commit's last rewrite
 }
 
 // Stats counts what a store did.
 type Stats struct {
 	Size       int64  // of the file, bytes
-	Generation uint64 // counts rewrites of the log
-	Rewrites   uint64 // since it was opened
-	// RewriteError is why the last rewrite by Commit failed; the log goes on without it.
+	Generation uint64 // number of rewrites of the log
+	Rewrites   uint64 // since opening
+	// RewriteError is the error of Commit's last rewrite; the log continues without the rewrite.
 	RewriteError error
 }
 
-// Open reads a log and makes its table again, or makes an empty one when there is none. Torn tails,
-// and what is refused, are as in OpenJournal. A record that the table cannot hold (of an unknown OSD,
-// beyond the object) is a *RecordError with the table's own error in it.
+// Open reads a log and rebuilds its table, or creates an empty log if none exists. Torn tails and
+// defects are handled as in OpenJournal. A record that the table cannot hold (of an unknown OSD,
+// beyond the object) is a *RecordError that wraps the table's error.
 func Open(fsys FS, name string, home twochoice.Server, servers *twochoice.Servers, size uint64,
 	o Options) (*Store, Recovery, error) {
 	table, err := twochoice.NewTable(home, servers, size)
@@ -85,25 +85,24 @@ func (s *Store) take(e Entry) error {
 
 var errNote = errors.New("a note has a form that a table's log does not have")
 
-// Stats are the counts so far.
+// Stats returns the counts so far.
 func (s *Store) Stats() Stats {
 	return Stats{s.journal.end, s.journal.generation, s.rewrites, s.rewrite}
 }
 
-// Table is the table, to be queried; changes go through the store.
+// Table returns the table for queries; changes must go through the store.
 func (s *Store) Table() *twochoice.Table { return s.table }
 
-// Failed is why nothing can be changed any more until the store is opened again (a *FailedError);
-// nil while all is well. It is set when the disk left open whether a change is durable: the table is
-// as before, but after a restart that change may be there. A server whose store has failed must
-// answer no write at all, not even one at home that needs no record (the change might shadow it
-// later), and has to start again.
+// Failed returns the reason (a *FailedError) why nothing can be changed until the store is
+// reopened, or nil. It is set if a change may or may not be durable: the table is unchanged, but
+// the change may appear after a restart. A server with a failed store must answer no write and must
+// restart. That includes home writes without a record, because the change might shadow them later.
 func (s *Store) Failed() error { return s.journal.failed }
 
-// Commit makes changes durable, all of them or none, and then applies them in their order. It returns
-// their records, and the entries that are dead by them, whose fragments can be removed. On an error
-// the table is as before: a *FullError, a *WriteError, a *FailedError (see Failed), or what is wrong
-// with a change.
+// Commit makes changes durable, all of them or none, and then applies them in order. It returns
+// their records, and the dead entries, so that their fragments can be removed. On an error the
+// table is unchanged: a *FullError, a *WriteError, a *FailedError (see Failed), or an invalid
+// change.
 func (s *Store) Commit(now time.Duration, changes []Change) ([]twochoice.Record, []twochoice.Entry,
 	error) {
 	if s.journal.failed != nil {
@@ -147,7 +146,7 @@ func (s *Store) prepare(now time.Duration, c Change) (twochoice.Record, error) {
 		Allowed: "redirected, home or returned"}
 }
 
-// Compact rewrites the log with what is live. Its errors are those of Journal.Replace.
+// Compact rewrites the log with the live entries. Its errors are those of Journal.Replace.
 func (s *Store) Compact() error {
 	if s.journal.failed != nil {
 		return s.journal.failed
@@ -159,7 +158,7 @@ func (s *Store) Compact() error {
 		}); err != nil {
 			return err
 		}
-		// Receipts that were given are not given again, even if nothing is left of them.
+		// Receipts must not be reused, even if nothing of them is left.
 		_, now := s.table.Last()
 		note := binary.AppendVarint(binary.AppendUvarint(nil, uint64(s.table.Issued())), int64(now))
 		write(&Entry{Note: note})
@@ -171,9 +170,8 @@ func (s *Store) Compact() error {
 	return err
 }
 
-// mayCompact rewrites a log that has grown beyond its bounds. That the change before is durable does
-// not depend on it: an error is kept for Stats, and it is tried again when the log has grown by a
-// quarter.
+// mayCompact rewrites a log that exceeds its limits. An error does not affect the previous durable
+// change. Stats reports the error, and the rewrite is retried when the log has grown by a quarter.
 func (s *Store) mayCompact() {
 	above, end := s.o.CompactAbove, s.journal.end
 	if above == 0 {
@@ -182,7 +180,7 @@ func (s *Store) mayCompact() {
 	if above < 0 || end <= max(above, s.retry) {
 		return
 	}
-	// The pieces that are live take about what the entries of the file do.
+	// Live pieces need about as much space as the file's entries.
 	each := float64(end-headerSize) / float64(max(s.journal.entries, 1))
 	if live := float64(float64(s.table.Pieces())*each) + headerSize; float64(end) <= 2*live {
 		return

@@ -31,7 +31,7 @@ func mustOpen(t *testing.T, d *disk, o Options) (*Store, Recovery) {
 	return s, recovery
 }
 
-// randomChanges are those of one commit.
+// randomChanges returns the changes of one commit.
 func randomChanges(random *rand.Rand, table *twochoice.Table) []Change {
 	out := make([]Change, 1+random.IntN(3))
 	for i := range out {
@@ -52,7 +52,7 @@ func randomChanges(random *rand.Rand, table *twochoice.Table) []Change {
 	return out
 }
 
-// view is where everything is, without receipts: those that a crash left out are given again.
+// view returns all locations without receipts, because receipts lost in a crash are reused.
 func view(t *testing.T, table *twochoice.Table) []twochoice.Piece {
 	t.Helper()
 	var out []twochoice.Piece
@@ -69,7 +69,7 @@ func view(t *testing.T, table *twochoice.Table) []twochoice.Piece {
 	return out
 }
 
-// model is a table without a log.
+// model returns a table without a log.
 func model(t *testing.T) *twochoice.Table {
 	t.Helper()
 	table, err := twochoice.NewTable(0, twochoice.Numbered(8), size)
@@ -101,8 +101,8 @@ func TestAnAcknowledgedChangeSurvivesACrashAtEveryCall(t *testing.T) {
 	}
 }
 
-// crashAt runs commits on a disk that crashes at a call, several times over, and says whether it came
-// so far.
+// crashAt runs commits on a disk that crashes at a call, repeatedly, and reports whether the call
+// was reached.
 func crashAt(t *testing.T, seed uint64, at int) bool {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, uint64(at)))
@@ -115,7 +115,7 @@ func crashAt(t *testing.T, seed uint64, at int) bool {
 			d.crashAt = 1 + random.IntN(2*at)
 		}
 		s, _, err := open(d, o)
-		var unsure []twochoice.Record // of the commit that was on its way
+		var unsure []twochoice.Record // of the unfinished commit
 		if err == nil {
 			began = true
 			if got, want := view(t, s.Table()), view(t, reference); !slices.Equal(got, want) {
@@ -139,12 +139,12 @@ func crashAt(t *testing.T, seed uint64, at int) bool {
 		began = true
 		got := view(t, s.Table())
 		if !slices.Equal(got, view(t, reference)) {
-			applyAll(t, reference, unsure) // it may be there, as a whole
+			applyAll(t, reference, unsure) // the commit may be there, completely
 			if want := view(t, reference); !slices.Equal(got, want) {
 				t.Errorf("life %d left %v, and acknowledged was %v", life, got, want)
 			}
 		}
-		// Receipts of what was lost are given again.
+		// Receipts of lost records are reused.
 		reference = model(t)
 		if err := s.Table().Snapshot(func(r twochoice.Record) error {
 			_, err := reference.Apply(r, nil)
@@ -157,7 +157,7 @@ func crashAt(t *testing.T, seed uint64, at int) bool {
 	return crashed
 }
 
-// live commits until the disk crashes or a while is over; what was on its way then is returned.
+// live commits until the disk crashes or for a while; it returns the unfinished records.
 func live(t *testing.T, s *Store, reference *twochoice.Table, random *rand.Rand) ([]twochoice.Record,
 	error) {
 	t.Helper()
@@ -237,7 +237,7 @@ func TestAStoreWhoseDiskMayHaveWrittenOrNotFails(t *testing.T) {
 	if err := s.Compact(); !errors.As(err, &failed) {
 		t.Fatalf("a store that failed is rewritten: %v", err)
 	}
-	// A full disk that says so when it is asked to be durable is no such case.
+	// A full disk that reports so at the sync is different.
 	s, _ = mustOpen(t, newDisk(), Options{})
 	d = s.journal.file.(*handle).d
 	d.syncFails, d.syncError = 1, syscall.ENOSPC
@@ -250,7 +250,7 @@ func TestAStoreWhoseDiskMayHaveWrittenOrNotFails(t *testing.T) {
 	}
 }
 
-// Whoever was told that there was no room was told that nothing was changed: that lasts.
+// A commit that failed for lack of space changed nothing, also after a crash.
 func TestWhatThereWasNoRoomForIsNotThereAfterACrash(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 9))

@@ -13,8 +13,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Client is a client node: the processes on it share its probes. Its methods may be called from many
-// goroutines.
+// Client is a client node: its processes share its probes. Methods are safe for concurrent use.
 type Client struct {
 	cluster Cluster
 	links   *links
@@ -28,11 +27,11 @@ type Client struct {
 	last    error // of an agent that refused us
 	told    *Oracle
 	steps   *steps
-	busy    map[uint64]time.Duration // pauses of requests that agents have no memory for
-	refused int                      // answers that said so
+	busy    map[uint64]time.Duration // pauses of requests for which agents have no memory
+	refused int                      // Busy answers
 }
 
-// Pauses before a request is sent again that an agent has no memory for.
+// Pauses before a request is resent to an agent without memory for it.
 const (
 	firstBusy = 20 * time.Millisecond
 	longBusy  = time.Second
@@ -44,7 +43,7 @@ type Written struct {
 	Target protocol.Node
 }
 
-// UndecidedError is a write's that may or may not have been done.
+// UndecidedError reports a write with an unknown outcome.
 type UndecidedError struct{ Err error }
 
 func (e *UndecidedError) Error() string {
@@ -53,7 +52,7 @@ func (e *UndecidedError) Error() string {
 
 func (e *UndecidedError) Unwrap() error { return e.Err }
 
-// Connect makes a client of a cluster. Connections are made when they are needed.
+// Connect creates a client of a cluster. It opens connections on demand.
 func Connect(c Cluster) (*Client, error) { return connect(c, nil) }
 
 func connect(c Cluster, told *Oracle) (*Client, error) {
@@ -97,8 +96,8 @@ func connect(c Cluster, told *Oracle) (*Client, error) {
 	return client, nil
 }
 
-// Ready connects to all agents before anything is asked of them, so that what is measured afterwards
-// holds no handshakes. Its error names an agent that there is no connection to.
+// Ready connects to all agents in advance, so that measurements include no handshakes. The error
+// names an unreachable agent.
 func (c *Client) Ready(ctx context.Context) error {
 	if err := c.links.connect(ctx); err != nil {
 		return c.explained(err)
@@ -106,7 +105,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	return nil
 }
 
-// step lets the machine do something, and does what it wants.
+// step lets the machine act, and carries out its output.
 func (c *Client) step(do func(now time.Duration)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +131,8 @@ func (c *Client) step(do func(now time.Duration)) {
 	}
 }
 
-// later sends a request again after a pause. Its patience runs meanwhile: an agent that is busy for too long counts as
-// silent.
+// later resends a request after a pause. The request's patience continues: an agent that is busy
+// for too long counts as silent.
 func (c *Client) later(call uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +150,7 @@ func (c *Client) later(call uint64) {
 	})
 }
 
-// late tells the machine of a request without an answer.
+// late reports an unanswered request to the machine.
 func (c *Client) late(call uint64) {
 	c.mu.Lock()
 	late := c.machine.Waiting(call)
@@ -192,11 +191,11 @@ func (c *Client) do(ctx context.Context, begin func(now time.Duration) (uint64, 
 	return <-end, nil
 }
 
-// Write writes data at an offset of an object; when it returns without an error the bytes survive any
-// crash, and the caller may change them. An *UndecidedError means that the write may yet be seen;
-// after any other error it never will. After an error data must not be changed any more: a request may
-// still be on its way. (After success it may too, to an agent that was too slow; but no record names
-// the fragment there, and a fragment that is there is never written again.)
+// Write writes data at an offset of an object. After success the bytes survive any crash, and the
+// caller may change data. An *UndecidedError means that the write may still become visible; after
+// any other error it never will. After an error data must not be changed, because a request may
+// still be in transit. After success a request to a slow agent may be in transit too. But no record
+// names its fragment, and an existing fragment is never rewritten.
 func (c *Client) Write(ctx context.Context, object string, offset uint64, data []byte) (Written, error) {
 	f, err := c.do(ctx, func(now time.Duration) (uint64, error) { return c.machine.Write(now, object, offset, data) })
 	if err != nil {
@@ -225,7 +224,7 @@ func (c *Client) Read(ctx context.Context, object string, offset, n uint64) ([]b
 	return f.Data, nil
 }
 
-// explained adds why an agent refused us, when one did.
+// explained adds the reason of an agent's refusal, if any.
 func (c *Client) explained(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,14 +235,14 @@ func (c *Client) explained(err error) error {
 	return errors.Join(err, c.last)
 }
 
-// Stats are what the scheduler did.
+// Stats returns the scheduler's counts.
 func (c *Client) Stats() twochoice.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats()
 }
 
-// Close ends the client; what is under way ends with an error.
+// Close ends the client; operations in progress end with an error.
 func (c *Client) Close() {
 	c.mu.Lock()
 	select {

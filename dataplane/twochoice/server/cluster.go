@@ -17,49 +17,49 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Cluster is what agents and clients agree on: the same file on all nodes.
+// Cluster is the shared configuration of agents and clients: the same file on all nodes.
 type Cluster struct {
-	// Agents are the addresses of the agents, "host:port", in the order of their numbers.
+	// Agents lists the agents' addresses, "host:port", in the order of their numbers.
 	Agents []string `json:"agents"`
-	// KeyFile holds the secret that they share.
+	// KeyFile holds the shared secret.
 	KeyFile string `json:"key_file"`
-	// Copies of redirected data, 1 or 2.
+	// Copies is the number of copies of redirected data, 1 or 2.
 	Copies int `json:"copies"`
-	// ObjectSize is the most bytes that an object may have.
+	// ObjectSize is the maximum size of an object in bytes.
 	ObjectSize uint64 `json:"object_size"`
-	// Scheduler are the parameters of schedulers and load detectors.
+	// Scheduler configures schedulers and load detectors.
 	Scheduler twochoice.Parameters `json:"scheduler"`
-	// Batch is how many writes of a client node one collaborative probe may serve.
+	// Batch is the maximum number of a client node's writes in one collaborative probe.
 	Batch int `json:"batch"`
-	// Maintainer is how an agent brings data home.
+	// Maintainer configures how an agent brings data home.
 	Maintainer Maintainer `json:"maintainer"`
-	// Patience is how long a client waits for an answer, ProbePatience for one to a probe, before it asks
-	// again or elsewhere; Attempts is how often.
+	// Patience is a client's wait for an answer before it retries, ProbePatience the wait for a
+	// probe. Attempts limits the retries.
 	Patience      twochoice.Span `json:"patience"`
 	ProbePatience twochoice.Span `json:"probe_patience"`
 	Attempts      int            `json:"attempts"`
-	// Memory is how many bytes an agent has for requests, what its disk does for them, and answers. Beyond
-	// it requests are answered with Busy. 0 is two fifths of GOMEMLIMIT, or 256 MiB without it.
+	// Memory is an agent's memory in bytes for requests, their disk operations, and answers. Excess
+	// requests get Busy. 0 means two fifths of GOMEMLIMIT, or 256 MiB without it.
 	Memory int64 `json:"memory"`
-	// Connections is how many connections of clients and other agents an agent may have.
+	// Connections is an agent's maximum number of connections from clients and agents.
 	Connections int `json:"connections"`
 }
 
-// Maintainer are the parameters of metadata maintainers (section V.C) and of the sweep.
+// Maintainer configures metadata maintainers (section V.C) and the sweep.
 type Maintainer struct {
 	twochoice.MaintainerParameters
 	Off bool `json:"off"`
-	// IdleOps is the most operations in flight with which a node is idle.
+	// IdleOps is the maximum operations in flight of an idle node.
 	IdleOps int `json:"idle_ops"`
-	// Orphans is how old a fragment is before its store asks whether anybody needs it.
+	// Orphans is the age of a fragment at which its store asks if it is still needed.
 	Orphans twochoice.Span `json:"orphans"`
 }
 
-// leastMemory is the least memory for requests that can be asked for.
+// leastMemory is the minimum memory for requests.
 const leastMemory = 16 << 20
 
-// RequestMemory returns the memory for requests of an agent in this process. Its error is a sentence: there
-// would be no room for the rest.
+// RequestMemory returns the memory for requests of an agent in this process. The error is one
+// sentence: the rest of the process would lack memory.
 func (c Cluster) RequestMemory() (int64, error) {
 	limit := debug.SetMemoryLimit(-1)
 	switch {
@@ -72,7 +72,7 @@ func (c Cluster) RequestMemory() (int64, error) {
 	return cmp.Or(c.Memory, limit/5*2), nil
 }
 
-// DefaultCluster is a cluster without agents.
+// DefaultCluster returns a cluster without agents.
 func DefaultCluster() Cluster {
 	return Cluster{Copies: 1, ObjectSize: 1 << 40, Scheduler: twochoice.Defaults(twochoice.Both), Batch: 64,
 		Maintainer: Maintainer{MaintainerParameters: twochoice.DefaultMaintainer(), Orphans: twochoice.Span(10 * time.Minute)},
@@ -80,7 +80,7 @@ func DefaultCluster() Cluster {
 		Connections: 512}
 }
 
-// LoadCluster reads a cluster file; what is left out has its default. The error is one sentence.
+// LoadCluster reads a cluster file; missing fields have defaults. The error is one sentence.
 func LoadCluster(path string) (Cluster, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -101,7 +101,7 @@ func LoadCluster(path string) (Cluster, error) {
 	return c, nil
 }
 
-// Check says what is wrong, in one sentence.
+// Check returns the first defect, in one sentence.
 func (c Cluster) Check() error {
 	seen := map[string]bool{}
 	for i, address := range c.Agents {
@@ -138,5 +138,5 @@ func (c Cluster) Check() error {
 	return c.Scheduler.Validate()
 }
 
-// Home is the home of an object.
+// Home returns the home of an object.
 func (c Cluster) Home(object string) protocol.Node { return protocol.HomeOf(object, len(c.Agents)) }

@@ -24,7 +24,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// asAgent makes the test's own program an agent on a folder, with so many descriptors.
+// asAgent makes the test program an agent on a folder, with this many descriptors.
 const asAgent = "TWOCHOICE_TEST_DESCRIPTORS"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveFolder is agent 0 of the cluster in a folder, on a disk that stands still while a file is there.
+// serveFolder runs agent 0 of the cluster in a folder; its disk stalls while a file exists.
 func serveFolder(path string) error {
 	c, err := LoadCluster(filepath.Join(path, "cluster.json"))
 	if err != nil {
@@ -78,12 +78,12 @@ func (s stalling) Do(op protocol.DiskOp) protocol.DiskDone {
 	}
 }
 
-// agentProcess is an agent that runs as a process of its own.
+// agentProcess is an agent in its own process.
 type agentProcess struct {
 	Cluster
 	t         *testing.T
 	folder    string
-	memoryMax int // as the role's units have it
+	memoryMax int // as in the role's units
 	command   *exec.Cmd
 	log       bytes.Buffer
 }
@@ -127,7 +127,7 @@ func (a *agentProcess) start(descriptors int) {
 	}
 }
 
-// kill ends the agent as the kernel does that has no memory for it.
+// kill kills the agent like the kernel's out-of-memory killer.
 func (a *agentProcess) kill() {
 	_ = a.command.Process.Kill()
 	_ = a.command.Wait()
@@ -155,14 +155,14 @@ func (a *agentProcess) client() *Client {
 	return c
 }
 
-// refusals are how often agents had no memory for a client's requests.
+// refusals returns how often agents lacked memory for a client's requests.
 func refusals(c *Client) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refused
 }
 
-// peak is the most memory that the agent has had, in bytes.
+// peak returns the agent's peak memory in bytes.
 func (a *agentProcess) peak() int {
 	a.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.command.Process.Pid))
@@ -176,13 +176,13 @@ func (a *agentProcess) peak() int {
 	return kilobytes << 10
 }
 
-// packet is a message as it is on a connection, without its last bytes.
+// packet returns a message's connection format, without its last bytes.
 func packet(m protocol.Message, without int) []byte {
 	text := append(m.Append(nil), m.Data...)
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text[:len(text)-without]...)
 }
 
-// peer is a client with the key that keeps to the protocol as it likes. It gets the agent's welcome and reads nothing more.
+// peer returns a client with the key for any misuse. It reads only the agent's welcome.
 func (a *agentProcess) peer() (conn *tls.Conn, welcome protocol.Message) {
 	a.t.Helper()
 	key, err := LoadKey(a.KeyFile)
@@ -199,7 +199,7 @@ func (a *agentProcess) peer() (conn *tls.Conn, welcome protocol.Message) {
 	return conn, welcome
 }
 
-// hostile are peers that take all that they can get: each sends its bytes again and again, until it is closed.
+// hostile returns greedy peers: each resends its bytes until it is closed.
 func (a *agentProcess) hostile() map[string][]byte {
 	_, welcome := a.peer()
 	big := uint64(a.memoryMax / 10)
@@ -240,8 +240,8 @@ func (a *agentProcess) flood(connections int) (stop func()) {
 	})
 }
 
-// overload lets clients write to a disk that stands still while hostile and slow peers send what they can.
-// The agent stays within its memory. Then it is killed amid the load, and what it acknowledged is there.
+// overload lets clients write to a stalled disk while hostile and slow peers send all they can. The
+// agent stays within its memory. Then it is killed under load, and all acknowledged data survives.
 func overload(t *testing.T, memoryMax, hostile, writes, size int) {
 	a := startAgentProcess(t, 1024, memoryMax)
 	const before = 5

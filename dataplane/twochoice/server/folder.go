@@ -8,8 +8,7 @@ import (
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
-// folder is a folder that can be listed, and whose names are made durable for all who wait for it at
-// once.
+// folder is a listable folder that makes names durable for all concurrent callers with one sync.
 type folder struct {
 	*redirectlog.Folder
 	path string
@@ -17,9 +16,9 @@ type folder struct {
 	mu      sync.Mutex
 	ended   sync.Cond
 	wanted  uint64 // calls so far
-	durable uint64 // those of them that a sync began after
+	durable uint64 // calls covered by a later sync
 	running bool
-	err     error // for good: it is not known what is durable
+	err     error // permanent: it is unknown what is durable
 }
 
 func openFolder(path string) (*folder, error) {
@@ -32,7 +31,7 @@ func openFolder(path string) (*folder, error) {
 	return f, nil
 }
 
-// List names all files.
+// List returns the names of all files.
 func (f *folder) List() ([]string, error) {
 	dir, err := os.Open(f.path)
 	if err != nil {

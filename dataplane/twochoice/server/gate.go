@@ -7,9 +7,9 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// gate is an agent's budget of memory for requests, for what the disk does for them and for answers. What
-// a request will take is taken before it is read to its end; a request that finds no room is answered
-// with Busy, and one that never can is refused. A nil gate, a client's, lets everything in.
+// gate is an agent's memory budget for requests, their disk operations and answers. A request's
+// memory is reserved before the request is read completely. Without memory now the answer is Busy;
+// a request that never fits is refused. A nil gate, a client's, admits everything.
 type gate struct {
 	bytes admission.Bytes
 	most  int64
@@ -17,14 +17,14 @@ type gate struct {
 }
 
 const (
-	// smallPacket is the longest message that is read before anything is taken for it.
+	// smallPacket is the maximum size of a message read without a reservation.
 	smallPacket = 4 << 10
-	// messageBytes is about what a message, a record or a disk operation takes without its data.
+	// messageBytes is the memory of a message, a record or a disk operation without data.
 	messageBytes = 2 << 10
 	fewAnswers   = 16 * messageBytes
 )
 
-// weight is about how much memory a message takes.
+// weight returns the approximate memory of a message.
 func weight(m protocol.Message) int {
 	return messageBytes + len(m.Data) + len(m.Object) + len(m.Text) + 64*len(m.Loads) + 96*len(m.Pieces)
 }
@@ -35,14 +35,14 @@ func (g *gate) add(n int) {
 	}
 }
 
-// crowds returns true if a peer is not to be listened to until it has taken some of the answers that wait for
-// it: they are many, or there is no memory for them.
+// crowds reports whether a peer must take its pending answers before it may send more: they are
+// many, or there is no memory for them.
 func (g *gate) crowds(pending int) bool {
 	return g != nil && pending > fewAnswers && (int64(pending) > g.most/4 || g.bytes.Used() > g.most)
 }
 
-// takePacket takes what a long message takes: a quarter is left to those without data, so that bytes that
-// a disk does not take leave room for what is asked of it.
+// takePacket reserves memory for a long message. It leaves a quarter for messages without data, so
+// that data waiting for a slow disk does not block other requests.
 func (g *gate) takePacket(n int) protocol.Code {
 	switch {
 	case g == nil:
@@ -54,8 +54,7 @@ func (g *gate) takePacket(n int) protocol.Code {
 	return protocol.OK
 }
 
-// takeRequest takes what a request of n bytes takes beyond what was taken for it, and returns how much it
-// is in all.
+// takeRequest reserves the additional memory of a request of n bytes, and returns its total.
 func (g *gate) takeRequest(m protocol.Message, n int, taken int64) (cost int64, refused protocol.Code) {
 	if g == nil {
 		return 0, protocol.OK
@@ -67,7 +66,7 @@ func (g *gate) takeRequest(m protocol.Message, n int, taken int64) (cost int64, 
 			more += int64(m.To - m.From)
 		}
 	case protocol.Put, protocol.Register, protocol.Query, protocol.Probe, protocol.Fence, protocol.Report:
-	default: // they take nothing for longer than a moment, or give something back
+	default: // short-lived, or they free memory
 		g.bytes.Add(more)
 		return taken + more, protocol.OK
 	}
@@ -80,12 +79,12 @@ func (g *gate) takeRequest(m protocol.Message, n int, taken int64) (cost int64, 
 	return taken + more, protocol.OK
 }
 
-// answers are the replies to requests that are refused with a reason. A probe without an answer says as
-// much, and the other requests come again.
+// answers maps requests to replies that can carry a refusal. An unanswered probe is a refusal
+// itself, and the other requests are repeated.
 var answers = map[protocol.Kind]protocol.Kind{protocol.Put: protocol.PutReply, protocol.Register: protocol.RegisterReply,
 	protocol.Query: protocol.QueryReply, protocol.Get: protocol.Data, protocol.GetBase: protocol.Data}
 
-// refusal is the answer to a request that was not let in, and true if it gets one.
+// refusal returns the answer to a request that was not admitted, and true if it gets one.
 func (g *gate) refusal(m protocol.Message, code protocol.Code) (protocol.Message, bool) {
 	kind, asked := answers[m.Kind]
 	text := fmt.Sprintf("agent %d has no memory for it now", g.node)

@@ -13,8 +13,8 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Agents of little memory are asked for more than they have room for at a time, and for more than they ever
-// have room for.
+// Agents with little memory get requests that do not fit at the moment, and requests that never
+// fit.
 func TestRequestsThatFindNoMemoryComeAgainAndThoseThatNeverWillAreRefused(t *testing.T) {
 	b := newTestbed(t, 2, func(c *Cluster) {
 		c.Memory, c.Attempts = leastMemory, 1000

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// Key is the secret that agents and clients of a cluster share. Both ends of a connection prove that
-// they have it, by TLS 1.3 with certificates of a key pair that is derived from it; what they say is
-// encrypted. The secret itself never leaves the file.
+// Key is the shared secret of a cluster's agents and clients. Both ends of a connection prove that
+// they have it, by TLS 1.3 with certificates of a key pair derived from it. Traffic is encrypted.
+// The secret itself never leaves the file.
 type Key struct{ certificate tls.Certificate }
 
 // Lengths of a key in bytes.
@@ -28,7 +28,7 @@ const (
 	mostKey  = 4096
 )
 
-// LoadKey reads a key file: 32 to 4096 bytes that others than its owner cannot read.
+// LoadKey reads a key file: 32 to 4096 bytes that only its owner can read.
 func LoadKey(path string) (*Key, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,14 +58,14 @@ func LoadKey(path string) (*Key, error) {
 	return NewKey(secret)
 }
 
-// NewKey makes a key of a secret.
+// NewKey derives a key from a secret.
 func NewKey(secret []byte) (*Key, error) {
 	seed, err := hkdf.Key(sha256.New, secret, nil, "hotbed two-choice, version 1", ed25519.SeedSize)
 	if err != nil {
 		return nil, fmt.Errorf("no key can be derived: %w", err)
 	}
 	private := ed25519.NewKeyFromSeed(seed)
-	// The certificate is only there to carry the public key; who has another key is not trusted.
+	// The certificate only carries the public key; any other key is not trusted.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hotbed two-choice"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
@@ -75,14 +75,14 @@ func NewKey(secret []byte) (*Key, error) {
 	return &Key{tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: private}}, nil
 }
 
-// config is that of both ends of a connection.
+// config returns the TLS configuration of both ends of a connection.
 func (k *Key) config() *tls.Config {
 	own := k.certificate.PrivateKey.(ed25519.PrivateKey).Public().(ed25519.PublicKey)
 	return &tls.Config{
 		Certificates: []tls.Certificate{k.certificate},
 		MinVersion:   tls.VersionTLS13,
 		ClientAuth:   tls.RequireAnyClientCert,
-		// Names and dates say nothing here; that the peer has our private key says all.
+		// Names and dates do not matter here; only possession of our private key does.
 		InsecureSkipVerify:     true,
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(s tls.ConnectionState) error {

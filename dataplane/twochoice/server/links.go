@@ -12,14 +12,14 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// links are connections to agents, one each, made when there is something to send and made again when
-// they break. What is sent while there is none is lost: whoever sends repeats what matters.
+// links holds one connection per agent, opened on demand and reopened after a failure. Messages
+// sent without a connection are lost: the sender repeats what matters.
 type links struct {
 	addresses []string
 	config    *tls.Config
 	gate      *gate // of an agent
 	receive   func(from protocol.Node, m protocol.Message, cost int64)
-	// refused hears of agents that refuse us (another version, another node).
+	// refused is called for agents that refuse us (another version, another node).
 	refused func(node protocol.Node, err error)
 
 	ctx    context.Context
@@ -33,7 +33,7 @@ type links struct {
 type link struct {
 	wire    *wire
 	dialing bool
-	waiting []protocol.Message // for the connection that is being made
+	waiting []protocol.Message // for the connection being opened
 	retry   time.Time
 	pause   time.Duration
 }
@@ -53,7 +53,7 @@ func newLinks(addresses []string, key *Key, g *gate, receive func(protocol.Node,
 		cancel: cancel, links: make([]link, len(addresses))}
 }
 
-// send sends a message to an agent, if there is a connection or can be one.
+// send sends a message to an agent, if there is a connection or one can be opened.
 func (l *links) send(to protocol.Node, m protocol.Message) {
 	if int(to) >= len(l.addresses) {
 		return
@@ -76,7 +76,7 @@ func (l *links) send(to protocol.Node, m protocol.Message) {
 	}
 }
 
-// serve makes a connection and reads from it until it breaks.
+// serve opens a connection and reads from it until it fails.
 func (l *links) serve(to protocol.Node) {
 	defer l.done.Done()
 	w, err := l.dial(to)
@@ -104,7 +104,7 @@ func (l *links) serve(to protocol.Node) {
 		w.write()
 	}()
 	err = w.read(func(m protocol.Message, cost int64, refused protocol.Code) error {
-		if refused == protocol.OK { // else whoever waits for the answer asks again
+		if refused == protocol.OK { // otherwise the waiting sender asks again
 			l.receive(to, m, cost)
 		}
 		return nil
@@ -115,7 +115,7 @@ func (l *links) serve(to protocol.Node) {
 	l.mu.Unlock()
 }
 
-// connect makes a connection to every agent, and says which there is none to when ctx is done.
+// connect connects to every agent, and names a missing one when ctx is done.
 func (l *links) connect(ctx context.Context) error {
 	again := time.NewTicker(firstPause)
 	defer again.Stop()
@@ -173,7 +173,7 @@ func (l *links) dial(to protocol.Node) (*wire, error) {
 	return w, nil
 }
 
-// close ends all connections and waits for them.
+// close closes all connections and waits for them.
 func (l *links) close() {
 	l.mu.Lock()
 	l.cancel()

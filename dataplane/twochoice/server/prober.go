@@ -10,8 +10,8 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Prober asks agents for their loads and does nothing with them, to time probes (figure 11), and for
-// what they have.
+// Prober probes agents for their loads only to time the probes (figure 11), and queries their
+// status.
 type Prober struct {
 	links   *links
 	wait    time.Duration
@@ -20,7 +20,7 @@ type Prober struct {
 	waiting map[uint64]chan protocol.Message
 }
 
-// NewProber makes one of a cluster.
+// NewProber creates a Prober for a cluster.
 func NewProber(c Cluster) (*Prober, error) {
 	key, err := LoadKey(c.KeyFile)
 	if err != nil {
@@ -38,8 +38,8 @@ func NewProber(c Cluster) (*Prober, error) {
 	return p, nil
 }
 
-// Probe asks all of the nodes at once, waits for their answers (or as long as the cluster's clients
-// do), and says how many came.
+// Probe probes all nodes at once, waits for their answers (at most as long as the cluster's
+// clients), and returns the number of answers.
 func (p *Prober) Probe(ctx context.Context, nodes []protocol.Node, size uint64) (int, error) {
 	done := p.ask(nodes, protocol.Message{Kind: protocol.Probe, Size: size})
 	late := time.NewTimer(p.wait)
@@ -70,7 +70,7 @@ func (p *Prober) ask(nodes []protocol.Node, m protocol.Message) chan protocol.Me
 	return done
 }
 
-// Status is what an agent has.
+// Status returns an agent's counts.
 func (p *Prober) Status(ctx context.Context, node protocol.Node) (protocol.AgentStats, error) {
 	var out protocol.AgentStats
 	late := time.NewTimer(p.wait)
@@ -86,11 +86,11 @@ func (p *Prober) Status(ctx context.Context, node protocol.Node) (protocol.Agent
 	}
 }
 
-// Close ends it.
+// Close closes all connections.
 func (p *Prober) Close() { p.links.close() }
 
-// Query asks an agent where a range of an object that is at home there is: what a read begins with. It
-// says of how many pieces the range is.
+// Query asks an agent for the location of a range of an object at home there: the first step of a
+// read. It returns the number of pieces.
 func (p *Prober) Query(ctx context.Context, node protocol.Node, object string, from, to uint64) (int, error) {
 	late := time.NewTimer(p.wait)
 	defer late.Stop()

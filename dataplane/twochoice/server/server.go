@@ -1,6 +1,6 @@
-// Package server is the second backend of the two-choice scheduler: an object server on local files
-// with its agent, and the client library. It drives the state machines of dataplane/twochoice/protocol
-// on sockets, files and the machine's clock, and adds no rule of its own.
+// Package server is the two-choice scheduler's second backend: an object server on local files with
+// its agent, and the client library. It drives the state machines of dataplane/twochoice/protocol
+// on sockets, files and the machine's clock, and adds no rules of its own.
 package server
 
 import (
@@ -23,79 +23,79 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Store is where an agent's bytes are: fragments, bases and the log. filestore.Disk is one; another
-// may keep fragments in pools of RADOS.
+// Store holds an agent's bytes: fragments, bases and the log. filestore.Disk is one implementation;
+// another may keep fragments in RADOS pools.
 type Store interface {
-	// Do carries out a disk operation. It is called from many goroutines, for the log from one.
+	// Do carries out a disk operation. Many goroutines call it, but only one for the log.
 	Do(op protocol.DiskOp) protocol.DiskDone
 	Close() error
 }
 
-// Server is an object server that runs.
+// Server is a running object server.
 type Server struct {
 	node     protocol.Node
 	cluster  Cluster
 	log      *log.Logger
 	store    Store
-	after    func() error        // gives back what Start took
-	listener *admission.Listener // of connections that are not let in yet
-	places   int                 // connections that are
+	after    func() error        // releases what Start acquired
+	listener *admission.Listener // of connections without the key so far
+	places   int                 // maximum number of connections with the key
 	config   *tls.Config
 	links    *links
 	gate     *gate
 	start    time.Time
-	epoch    time.Duration // what the agent's clock says at start
+	epoch    time.Duration // the agent's clock at start
 
 	agent  *protocol.Agent
 	events chan event
 	disk   chan protocol.DiskOp // for the store's workers
-	logs   chan protocol.DiskOp // for the log's
+	logs   chan protocol.DiskOp // for the log's worker
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	// of the loop
+	// Owned by the loop.
 	peers   map[protocol.Peer]*wire
 	next    protocol.Peer
-	ops     map[uint64]int // bytes of the disk operations under way
-	backlog int            // bytes of what the agent waits for
+	ops     map[uint64]int // bytes of the disk operations in progress
+	backlog int            // bytes of the agent's pending operations
 
 	mu  sync.Mutex
 	err error
 }
 
-// event is something that happened: exactly one of its parts is there.
+// event is an event for the loop: exactly one of its parts is set.
 type event struct {
 	from    protocol.Peer
 	message *protocol.Message
-	cost    int64 // taken for the message
+	cost    int64 // reserved for the message
 	disk    *protocol.DiskDone
 	joined  *wire
 	left    *wire
 	ask     func()
 }
 
-// workers is how many operations of the store are under way at a time: the disk's queue orders them.
+// workers is the number of concurrent store operations: the disk's queue orders them.
 const workers = 32
 
 const (
 	tick = 50 * time.Millisecond
-	// pullPatience is how long to wait for data that a maintainer pulls, and how long a busy node is
-	// left alone, or a disk that refused.
+	// pullPatience is the wait for a maintainer's data, and the rest time for a busy node or a disk
+	// that refused.
 	pullPatience = 2 * time.Second
 	compactAbove = 50_000 // records
-	// keptDescriptors are for all but connections of peers: a file for each worker, the log, the folder's
-	// lock, the listener and the process's own. Connections to other agents come on top.
+	// keptDescriptors is the number for all but peer connections: a file for each worker, the log,
+	// the folder's lock, the listener and the process. Connections to other agents are additional.
 	keptDescriptors = workers + 16
-	// mostUnproven is how many connections may be without the key; a further one takes the place of the
-	// oldest of the address that has most.
+	// mostUnproven limits connections without the key. A further connection replaces the oldest one
+	// of the address that has most.
 	mostUnproven = 128
-	// mostSurplus is how many connections with the key, beyond those that the agent has, may be there
-	// until they have heard so.
+	// mostSurplus limits connections with the key that exceed the agent's limit and wait for their
+	// refusal.
 	mostSurplus = 4
 )
 
-// shares returns how many connections may be with and without the key in so many descriptors.
+// shares splits this many descriptors into connections with and without the key.
 func (c Cluster) shares(descriptors int) (proven, unproven int, err error) {
 	places := descriptors - keptDescriptors - len(c.Agents)
 	unproven = min(places/4, mostUnproven)
@@ -127,7 +127,7 @@ func Start(c Cluster, node protocol.Node, path string, out io.Writer) (*Server, 
 	return s, nil
 }
 
-// StartOn serves what was found on a store, which Wait closes. On an error the store is as it was.
+// StartOn serves data found on a store, which Wait closes. On an error the store is unchanged.
 func StartOn(c Cluster, node protocol.Node, store Store, found filestore.Found, out io.Writer) (*Server, error) {
 	if int(node) >= len(c.Agents) {
 		return nil, fmt.Errorf("agent %d is not one of the cluster's %d; their numbers begin at 0", node, len(c.Agents))
@@ -165,7 +165,7 @@ func StartOn(c Cluster, node protocol.Node, store Store, found filestore.Found, 
 	return s, nil
 }
 
-// recover makes the agent of what is on the disk.
+// recover creates the agent from the disk's content.
 func (s *Server) recover(found filestore.Found) error {
 	r := found.Recovery
 	if r.TornBytes > 0 {
@@ -198,16 +198,16 @@ func (s *Server) recover(found filestore.Found) error {
 		return err
 	}
 	s.agent.Pause(m.Off)
-	// Between starts the wall clock tells the time, afterwards one that is never set; and a wall clock
-	// that went back while the agent was down does not make its time go back.
+	// The wall clock gives the time at a start, then a clock that is never set. If the wall clock
+	// went back while the agent was down, the agent's time must not.
 	s.start, s.epoch = time.Now(), max(time.Duration(time.Now().UnixNano()), s.agent.Now())
 	return nil
 }
 
-// now is the agent's time.
+// now returns the agent's time.
 func (s *Server) now() time.Duration { return s.epoch + time.Since(s.start) }
 
-// post hands an event to the loop, unless the server ends.
+// post passes an event to the loop, unless the server ends.
 func (s *Server) post(e event) {
 	select {
 	case s.events <- e:
@@ -248,11 +248,11 @@ func (s *Server) work(ops chan protocol.DiskOp) {
 	}()
 }
 
-// loop is the only goroutine that touches the agent.
+// loop is the only goroutine that uses the agent.
 func (s *Server) loop() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	waiting := []protocol.DiskOp{} // for room in s.disk
+	waiting := []protocol.DiskOp{} // for space in s.disk
 	for {
 		var next protocol.DiskOp
 		var room chan protocol.DiskOp
@@ -284,7 +284,7 @@ func (s *Server) loop() {
 		s.account(ops, e)
 		for _, op := range ops {
 			if op.Kind >= protocol.WriteLog {
-				s.logs <- op // at most one is under way
+				s.logs <- op // at most one is in progress
 			} else {
 				waiting = append(waiting, op)
 			}
@@ -340,20 +340,20 @@ func (s *Server) take(e event) {
 		e.ask()
 	case e.from < protocol.FirstClient:
 		s.agent.Receive(s.now(), e.from, *e.message)
-	case s.peers[e.from] == nil: // one that was refused
+	case s.peers[e.from] == nil: // refused earlier
 	case s.peers[e.from].surplus:
 		s.send(protocol.Send{To: e.from, Message: protocol.Message{Kind: protocol.Welcome, Code: protocol.Refused,
 			Text: fmt.Sprintf("agent %d has %d connections, which is all that it may have: raise `connections` in the cluster "+
 				"file, or the limit of open files", s.node, s.places)}})
 	case s.gate.bytes.Used() > s.gate.most && (e.message.Kind == protocol.Query || e.message.Kind == protocol.Report):
-		// Nobody knows how long the answer would be.
+		// The answer's length is unknown.
 		s.refuse(s.peers[e.from], *e.message, protocol.Busy)
 	default:
 		s.agent.Receive(s.now(), e.from, *e.message)
 	}
 }
 
-// refuse answers a request that is not let in.
+// refuse answers a request that is not admitted.
 func (s *Server) refuse(w *wire, m protocol.Message, code protocol.Code) {
 	if answer, asked := s.gate.refusal(m, code); asked {
 		w.send(answer)
@@ -375,14 +375,14 @@ func (s *Server) send(m protocol.Send) {
 	}
 }
 
-// accept takes connections.
+// accept accepts connections.
 func (s *Server) accept() {
 	for {
 		conn, err := s.listener.Accept()
 		if err != nil {
 			if s.ctx.Err() == nil {
 				s.log.Printf("cannot accept: %v", err)
-				time.Sleep(100 * time.Millisecond) // such as when there are no file descriptors left
+				time.Sleep(100 * time.Millisecond) // for example without free file descriptors
 				continue
 			}
 			return
@@ -402,7 +402,7 @@ func (s *Server) accept() {
 	}
 }
 
-// serve hands a peer's messages to the loop; the first has to be a hello.
+// serve passes a peer's messages to the loop; the first must be a hello.
 func (s *Server) serve(peer protocol.Peer, w *wire) {
 	defer s.done.Done()
 	stop := context.AfterFunc(s.ctx, func() { w.close(net.ErrClosed) })
@@ -438,7 +438,7 @@ func (s *Server) fail(err error) {
 	s.cancel()
 }
 
-// Wait waits until the server ends: by Stop, or because its disk failed it, which is the error.
+// Wait waits until the server ends: by Stop, or by a disk failure, which it returns.
 func (s *Server) Wait() error {
 	<-s.ctx.Done()
 	_ = s.listener.Close()
@@ -452,10 +452,10 @@ func (s *Server) Wait() error {
 // Stop ends the server; Wait then returns.
 func (s *Server) Stop() { s.cancel() }
 
-// Address is where it listens.
+// Address returns the listening address.
 func (s *Server) Address() net.Addr { return s.listener.Addr() }
 
-// Stats are the agent's counts.
+// Stats returns the agent's counts.
 func (s *Server) Stats() protocol.AgentStats {
 	answer := make(chan protocol.AgentStats, 1)
 	s.post(event{ask: func() { answer <- s.agent.Stats() }})

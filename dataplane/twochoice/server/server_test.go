@@ -30,7 +30,7 @@ func keyFile(t *testing.T, secret string) string {
 	return path
 }
 
-// testbed is a cluster on loopback, its agents in this process.
+// testbed is a cluster on loopback with its agents in this process.
 type testbed struct {
 	Cluster
 	t       *testing.T
@@ -47,7 +47,7 @@ func newTestbed(t *testing.T, n int, change func(*Cluster)) *testbed {
 	b.Scheduler.Choices = twochoice.RandomRandom
 	b.Patience = twochoice.Span(time.Second)
 	for range n {
-		// A port that was free a moment ago: the address has to be known before the agents start.
+		// Use a port that was free a moment ago: the address must be known before the agents start.
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func newTestbed(t *testing.T, n int, change func(*Cluster)) *testbed {
 	}
 	t.Cleanup(func() {
 		for i, s := range b.servers {
-			for n := 0; n < 500 && s != nil && s.gate.bytes.Used() != 0; n++ { // clients are gone: nothing is under way
+			for n := 0; n < 500 && s != nil && s.gate.bytes.Used() != 0; n++ { // clients are gone: nothing is in progress
 				time.Sleep(10 * time.Millisecond)
 			}
 			if s != nil && s.gate.bytes.Used() != 0 {
@@ -107,7 +107,7 @@ func (b *testbed) client() *Client {
 }
 
 func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
-	// At random, three writes of four are redirected, however busy the machine is.
+	// At random, three of four writes are redirected, however busy the machine is.
 	b := newTestbed(t, 4, func(c *Cluster) { c.Scheduler.Scheduler = twochoice.Uniform })
 	ctx := t.Context()
 	sums := map[string]uint32{}
@@ -289,7 +289,7 @@ func TestWhoHasAnotherKeyIsNotLetIn(t *testing.T) {
 	if _, err := c.Write(t.Context(), "o", 0, []byte("x")); err == nil {
 		t.Error("a client with another key wrote")
 	}
-	// Nor is who has no key.
+	// A client without a key is refused too.
 	conn, err := tls.Dial("tcp", b.Agents[0], &tls.Config{InsecureSkipVerify: true})
 	if err == nil {
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))

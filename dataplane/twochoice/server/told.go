@@ -9,32 +9,32 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Oracle knows the bytes that the clients of one process have on their way to each agent, without
-// asking: what the oracle (join the shortest queue) goes by. Clients with other schedulers may tell
-// it what they write too. It knows nothing of what other processes do, nor of what an agent's disk is
-// busy with otherwise. A write that failed counts for good: its run says nothing anyway.
+// Oracle knows, without probes, the bytes in transit from this process's clients to each agent,
+// which the oracle scheduler (join the shortest queue) needs. Clients with other schedulers may
+// report their writes too. It does not know of other processes, nor of other load on an agent's
+// disk. A failed write counts forever: its run is invalid anyway.
 type Oracle struct {
 	mu     sync.Mutex
 	queues *twochoice.Queues
 }
 
-// NewOracle returns one that knows of nothing on its way to so many agents.
+// NewOracle returns an Oracle for this many agents, with no bytes in transit.
 func NewOracle(agents int) *Oracle {
 	return &Oracle{queues: twochoice.NewQueues(twochoice.Numbered(agents))}
 }
 
-// Connect makes a client that tells the oracle what it writes, and asks it where the cluster's
+// Connect creates a client that reports its writes to the oracle, and uses it if the cluster's
 // scheduler is the oracle.
 func (o *Oracle) Connect(c Cluster) (*Client, error) { return connect(c, o) }
 
-// InFlight are the bytes on their way to an agent.
+// InFlight returns the bytes in transit to an agent.
 func (o *Oracle) InFlight(node protocol.Node) float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.queues.Length(twochoice.Server(node))
 }
 
-// checkFor is Check for a client that may ask an oracle.
+// checkFor is Check for a client that may use an oracle.
 func (c Cluster) checkFor(o *Oracle) error {
 	if c.Scheduler.Scheduler != twochoice.Oracle {
 		return c.Check()
@@ -48,7 +48,7 @@ func (c Cluster) checkFor(o *Oracle) error {
 	return errors.Join(c.Check(), asked.Validate())
 }
 
-// scheduler is the cluster's, that tells the oracle if there is one.
+// scheduler returns the cluster's scheduler, wrapped to report to the oracle if there is one.
 func (o *Oracle) scheduler(c Cluster, random twochoice.Random) (twochoice.Scheduler, error) {
 	servers := twochoice.Numbered(len(c.Agents))
 	if o == nil {
@@ -61,7 +61,7 @@ func (o *Oracle) scheduler(c Cluster, random twochoice.Random) (twochoice.Schedu
 	return &telling{inner, o, c.Scheduler.Scheduler == twochoice.Oracle}, nil
 }
 
-// done tells that a write is done.
+// done reports that a write is done.
 func (o *Oracle) done(target protocol.Node, bytes int) {
 	if o == nil {
 		return
@@ -71,14 +71,14 @@ func (o *Oracle) done(target protocol.Node, bytes int) {
 	o.queues.Add(twochoice.Server(target), -float64(bytes))
 }
 
-// telling is a scheduler that tells an oracle of its placements; the oracle itself does so anyway.
+// telling reports a scheduler's placements to an oracle; the oracle scheduler does so itself.
 type telling struct {
 	twochoice.Scheduler
 	oracle *Oracle
 	itself bool
 }
 
-// Place decides, and tells.
+// Place decides, and reports the placements.
 func (t *telling) Place(now time.Duration, writes []twochoice.Write, probes []twochoice.Probe, readings,
 	cached []twochoice.Reading, into []twochoice.Placement) ([]twochoice.Placement, error) {
 	t.oracle.mu.Lock()
@@ -94,7 +94,7 @@ func (t *telling) Place(now time.Duration, writes []twochoice.Write, probes []tw
 	return placed, nil
 }
 
-// steps are the times of a client's requests, by kind: when each was first sent, and how long its answer took.
+// steps holds the times of a client's requests by kind: the first send and the time to the answer.
 type steps struct {
 	sent map[uint64]sent
 	took map[protocol.Kind][]time.Duration
@@ -105,15 +105,15 @@ type sent struct {
 	at   time.Duration
 }
 
-// TimeSteps makes the client remember how long each of its requests took. Call it before the first one.
+// TimeSteps makes the client record the duration of each request. Call it before the first request.
 func (c *Client) TimeSteps() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.steps = &steps{sent: map[uint64]sent{}, took: map[protocol.Kind][]time.Duration{}}
 }
 
-// Steps are the times that the client's requests of a kind took, in the order of their answers: none
-// without TimeSteps.
+// Steps returns the durations of the client's requests of a kind, in answer order; none without
+// TimeSteps.
 func (c *Client) Steps(kind protocol.Kind) []time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *Client) Steps(kind protocol.Kind) []time.Duration {
 	return append([]time.Duration(nil), c.steps.took[kind]...)
 }
 
-// asked notes a request; one that is repeated counts from its first time on.
+// asked records a request; a repeated request counts from its first send.
 func (s *steps) asked(now time.Duration, m protocol.Message) {
 	if s == nil || m.Call == 0 {
 		return
@@ -133,7 +133,7 @@ func (s *steps) asked(now time.Duration, m protocol.Message) {
 	}
 }
 
-// answered notes the first answer to a request.
+// answered records the first answer to a request.
 func (s *steps) answered(now time.Duration, m protocol.Message) {
 	if s == nil {
 		return

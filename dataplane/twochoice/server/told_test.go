@@ -36,7 +36,7 @@ func TestAnOracleIsToldOfWritesAndOfTheirEnds(t *testing.T) {
 			t.Errorf("%v bytes are on their way to agent %d when all is written", left, node)
 		}
 	}
-	// What is known to be on its way keeps the oracle off.
+	// The oracle avoids agents with bytes in transit.
 	oracle.done(0, -1<<20)
 	oracle.done(1, -1<<20)
 	client, err := oracle.Connect(asking)

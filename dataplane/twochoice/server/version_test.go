@@ -47,7 +47,7 @@ func TestPeersOfAnotherVersionOrNodeAreRefusedByName(t *testing.T) {
 	}
 }
 
-// A peer of another version does not wait for its welcome: what it says behind its hello is not heard.
+// A peer of another version does not wait for its welcome: messages after its hello are ignored.
 func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 	b := newTestbed(t, 2, nil)
 	key, err := LoadKey(b.KeyFile)
@@ -76,7 +76,7 @@ func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 				heard++
 				return io.EOF
 			}
-			return nil // until the agent ends the connection
+			return nil // until the agent closes the connection
 		})
 		_ = conn.Close()
 		if fragments := b.servers[1].Stats().Fragments; heard != want || fragments != want {
@@ -85,7 +85,7 @@ func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 	}
 }
 
-// An agent of another version may welcome us, or answer what this version cannot read: its clients are told.
+// An agent of another version may welcome us, or send an unreadable answer: clients must see it.
 func TestAnAgentOfAnotherVersionIsNamed(t *testing.T) {
 	newer := protocol.Message{Kind: protocol.Welcome, Version: protocol.Version + 1}
 	for name, answer := range map[string][]byte{"welcome": newer.Append(nil), "unknown": {0xff, 0, 0}} {

@@ -14,39 +14,39 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// A packet is a message behind its length (4 bytes, big endian).
+// A packet is a message after its length (4 bytes, big endian).
 const (
 	mostHeader = 4 << 20 // a message without its data
-	// bufferSize is a record of TLS: data goes past buffers that it does not fit in, and a machine may
-	// have thousands of connections.
+	// bufferSize is a TLS record: larger data bypasses the buffer, and a machine may have thousands
+	// of connections.
 	bufferSize = 16 << 10
-	// mostQueued bounds the bytes that wait for a peer; one that reads no faster is given up.
+	// mostQueued limits the bytes queued for a peer; a slower peer is given up.
 	mostQueued = 512 << 20
-	// handshake bounds how long a peer may take to prove that it has the key, and then to say hello.
+	// handshake limits the time of a peer to prove the key, and then to say hello.
 	handshake = 3 * time.Second
 )
 
-// patience is how long so many bytes may take to come or to go.
+// patience returns the time limit for receiving or sending this many bytes.
 func patience(bytes int) time.Duration {
 	const least, perByte = 15 * time.Second, 250 * time.Nanosecond // 4 MB/s
 	return least + time.Duration(bytes)*perByte
 }
 
-// wire is one connection: it sends messages, those without data before those with, and hands over those
-// that come. The protocol needs no order.
+// wire is one connection. It sends messages, those without data first, and delivers received
+// messages. The protocol needs no order.
 type wire struct {
 	conn *tls.Conn
 	gate *gate // of an agent
 
 	mu      sync.Mutex
 	wake    sync.Cond
-	taken   sync.Cond          // of what was queued
-	first   []protocol.Message // without data: a probe does not wait behind what others write
+	taken   sync.Cond          // signals that queued messages were sent
+	first   []protocol.Message // without data: a probe must not wait behind writes
 	queue   []protocol.Message
-	calls   map[uint64]bool // of those with data
-	queued  int             // bytes, with those that are being sent
-	last    bool            // close after what is queued
-	surplus bool            // one connection more than the agent has
+	calls   map[uint64]bool // of messages with data
+	queued  int             // bytes, including those being sent
+	last    bool            // close after the queue is sent
+	surplus bool            // exceeds the agent's connection limit
 	err     error
 }
 
@@ -56,8 +56,8 @@ func newWire(conn *tls.Conn, g *gate) *wire {
 	return w
 }
 
-// listen waits until a peer that asks may ask more. Whom we ask we always listen to: two agents that wait
-// for each other's memory would not end.
+// listen waits until a requesting peer may send more. We always read from agents that we ask: two
+// agents waiting for each other's memory would deadlock.
 func (w *wire) listen() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,8 +67,8 @@ func (w *wire) listen() error {
 	return w.err
 }
 
-// send queues a message; it never waits. Data that are queued already are not queued again, such as those
-// of a write that is repeated because the connection is slow.
+// send queues a message without waiting. It skips data already queued, for example of a write
+// repeated because the connection is slow.
 func (w *wire) send(m protocol.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +93,7 @@ func (w *wire) send(m protocol.Message) {
 	w.wake.Signal()
 }
 
-// finish closes the connection when all that is queued is sent.
+// finish closes the connection when the queue is sent.
 func (w *wire) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,10 +119,10 @@ func (w *wire) fail(err error) {
 	}
 }
 
-// idle says whether there is nothing to send, and more may come; the lock is held.
+// idle reports whether there is nothing to send and more may come; the lock is held.
 func (w *wire) idle() bool { return len(w.first)+len(w.queue) == 0 && w.err == nil && !w.last }
 
-// next takes the next message off the queues, if the connection is to send one; the lock is held.
+// next removes the next message from the queues, if it should be sent; the lock is held.
 func (w *wire) next() (protocol.Message, bool) {
 	from := &w.first
 	if len(*from) == 0 {
@@ -137,7 +137,7 @@ func (w *wire) next() (protocol.Message, bool) {
 	return m, true
 }
 
-// sent gives back what a message took that is sent.
+// sent releases the memory of a sent message.
 func (w *wire) sent(m protocol.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *wire) sent(m protocol.Message) {
 	}
 }
 
-// write sends what is queued until the connection ends.
+// write sends queued messages until the connection ends.
 func (w *wire) write() {
 	out := bufio.NewWriterSize(w.conn, bufferSize)
 	var head []byte
@@ -191,8 +191,8 @@ func (w *wire) write() {
 	}
 }
 
-// read hands messages over, each with what the gate took for it or its refusal, and returns why the
-// connection ended.
+// read delivers messages, each with its reserved memory or its refusal, and returns the reason why
+// the connection ended.
 func (w *wire) read(take func(m protocol.Message, cost int64, refused protocol.Code) error) error {
 	in := bufio.NewReaderSize(w.conn, bufferSize)
 	for {
@@ -221,13 +221,13 @@ func (w *wire) read(take func(m protocol.Message, cost int64, refused protocol.C
 	}
 }
 
-// packet reads a message of n bytes: of a long one that is refused the head alone.
+// packet reads a message of n bytes; of a refused long message only the head.
 func (w *wire) packet(in *bufio.Reader, n int) (m protocol.Message, cost int64, refused protocol.Code, err error) {
 	if n > smallPacket {
 		if refused = w.gate.takePacket(n); refused != protocol.OK {
-			head, _ := in.Peek(min(n, bufferSize)) // an error comes again
+			head, _ := in.Peek(min(n, bufferSize)) // the error occurs again
 			if m, err = protocol.DecodeHead(head); err != nil {
-				m = protocol.Message{} // a head longer than that; whoever waits for an answer asks again
+				m = protocol.Message{} // the head is longer; a waiting sender asks again
 			}
 			_, err = in.Discard(n)
 			return m, 0, refused, err
@@ -248,12 +248,12 @@ func (w *wire) packet(in *bufio.Reader, n int) (m protocol.Message, cost int64, 
 	return m, cost, refused, err
 }
 
-// quiet says whether an error only says that a connection ended.
+// quiet reports whether an error only means that a connection ended.
 func quiet(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// errForeign says that a first answer is none of this version's protocol.
+// errForeign means that a first answer does not belong to this protocol version.
 var errForeign = errors.New("it is not understood")
 
 // greet sends a first message and returns its answer.

@@ -1,5 +1,5 @@
-// Command memnfs serves NFS version 3 from memory, for benchmarks and to try the proxy and the
-// replayer on. It trusts every client: let it listen on loopback.
+// Command memnfs serves NFS version 3 from memory, for benchmarks and for trying the proxy and the
+// replayer. It trusts every client, so it should listen on loopback.
 //
 //	memnfs --listen 127.0.0.1:0 [--work 50us]    prints the address that it serves at
 package main

@@ -1,6 +1,6 @@
-// Command memswift is an object store in memory that answers as Swift does, for benchmarks and to try the
-// COSBench driver on. Anybody who reaches it is let in as test:tester with the key testing: let it listen
-// on loopback.
+// Command memswift is an in-memory object store that answers as Swift does, for benchmarks and for
+// trying the COSBench driver. Anyone who can reach it may log in as test:tester with the key
+// testing, so it should listen on loopback.
 //
 //	memswift --listen 127.0.0.1:0    prints the URL at which one logs in
 package main
