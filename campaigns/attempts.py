@@ -1,7 +1,7 @@
-"""AttemptRecords at cells: their folders and records, and the ways to make one.
+"""Attempts at cells: folders, records, and runners.
 
 `AttemptRecords` keeps the records. A runner makes a cell: `CellProcess` in a process of its own,
-`InProcess` in the engine's. `OneAtATime` joins the two to an executor of the engine;
+`InProcess` in the engine's process. `OneAtATime` is an executor of the engine that uses both.
 `campaigns.dask_workers` has the executor for many attempts in parallel.
 """
 
@@ -31,12 +31,12 @@ from schemas.run import Provenance, Run, RunStatus
 
 PAPERMILL_CELL = (sys.executable, "-m", "campaigns.papermill_cell")
 GRACE_S = 90.0
-"""Time for an interrupted cell to put the testbed back."""
+"""Time for an interrupted cell to restore the testbed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """End of one attempt. `fatal`: no other cell can fare better (a full disk)."""
+    """End of one attempt. `fatal`: no other cell can succeed either (a full disk)."""
 
     status: RunStatus
     reason: str | None = None
@@ -46,36 +46,36 @@ class Outcome:
 
 
 class Executor(Protocol):
-    """Makes attempts, several in parallel if `width` allows."""
+    """Maker of attempts, several in parallel if `width` allows."""
 
     @property
     def width(self) -> int:
-        """Number of attempts that may be under way; it may change."""
+        """Number of attempts that may run in parallel; it may change."""
 
     def start(self, cell: Cell) -> None:
         """Begin an attempt at `cell`."""
 
     def finished(self) -> tuple[Cell, Outcome]:
-        """Wait until an attempt ends, its record written. Something must be under way. Does not
-        raise for a failed cell."""
+        """Wait until an attempt ends and its record is written. At least one attempt must be under
+        way. A failed cell does not raise."""
 
     def interrupt(self) -> None:
-        """End every attempt under way cleanly (from a signal handler): the testbed is put back.
-        `finished` then reports each as interrupted."""
+        """End every attempt under way cleanly (from a signal handler), so that the testbed is
+        restored. `finished` then reports each attempt as interrupted."""
 
     def kill(self) -> None:
         """End every attempt under way at once."""
 
 
 class Runner(Protocol):
-    """Makes one cell in its folder."""
+    """Maker of one cell in its folder."""
 
     def run(self, folder: Path, limit_s: float) -> str | None:
-        """Run the cell of the job in `folder` to its end, and leave what it raised there. Return
-        the reason if it was ended for taking longer than `limit_s` seconds."""
+        """Run the cell of the job in `folder` to its end, and record an error that it raises there.
+        Return the reason if the cell was ended because it took longer than `limit_s` seconds."""
 
     def interrupt(self) -> None:
-        """End the cell cleanly; also the next one, if none runs."""
+        """End the cell cleanly; if no cell runs, end the next one."""
 
     def kill(self) -> None:
         """End the cell at once."""
@@ -83,7 +83,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting that all attempts of a call share."""
+    """Settings that all attempts of a call share."""
 
     testbed: str
     notebook: Path
@@ -92,13 +92,13 @@ class Setting:
     model: Path | None = None
     osd_count: int | None = None
     controllers_dir: Path | None = None
-    timeout_s: float | None = None  # instead of the estimate's
-    lease: Lease | None = None  # of the testbed, where it ends
+    timeout_s: float | None = None  # overrides the estimate's timeout
+    lease: Lease | None = None  # the testbed's lease, if it has one
 
 
 @dataclass(frozen=True)
 class Begun:
-    """An attempt that has its folder and its job."""
+    """An attempt with its folder and its job."""
 
     cell: Cell
     job: Job
@@ -106,11 +106,11 @@ class Begun:
 
 
 class AttemptRecords:
-    """Folders and records of a campaign's attempts. An attempt's folder is committed whatever
-    happens to the process that makes it.
+    """Folders and records of a campaign's attempts. An attempt's folder is committed even if the
+    process of the attempt dies.
 
     Attributes:
-        interrupted, killed: set by an executor that ends its attempts: it changes their status.
+        interrupted, killed: set by an executor that ends its attempts; they change the status.
     """
 
     def __init__(self, plan: Plan, store: RunStore, ledger: Ledger, setting: Setting) -> None:
@@ -123,7 +123,7 @@ class AttemptRecords:
         self._reserve = Reserve(store.folder)
 
     def recover(self) -> int:
-        """Close the attempts that a dead engine left: adopt whole ones, mark the others as
+        """Close the attempts that a dead engine left: adopt complete ones, mark the others as
         interrupted. Return the number of adopted runs."""
         adopted = 0
         for run_id, attempt, partial in list(self.store.leftovers()):
@@ -141,7 +141,7 @@ class AttemptRecords:
         return adopted
 
     def begin(self, cell: Cell) -> Begun | Outcome:
-        """Make the next attempt's folder and job; return the outcome if the disk is full."""
+        """Make the folder and job of the next attempt; return the outcome if the disk is full."""
         if nearly_full(self.store.folder):
             return self.full()
         try:
@@ -157,7 +157,7 @@ class AttemptRecords:
         return Begun(cell, job, partial)
 
     def conclude(self, begun: Begun, why: str | None, seconds: float) -> Outcome:
-        """Write what is missing of the attempt's record, and commit it."""
+        """Complete the attempt's record and commit it."""
         cell, job, partial = begun.cell, begun.job, begun.folder
         run = self._excused(self._record(job, partial, why))
         full = nearly_full(partial) or _says_full(run.reason)
@@ -173,7 +173,7 @@ class AttemptRecords:
                 raise
             return self.full(seconds, job.attempt)
         failed = run.status == "failed"
-        # Code of every cell that is left, not of a controller alone.
+        # Code that all pending cells share, not the code of one controller.
         changed = (run.reason or "").startswith(CHANGED) and job.code[0].changed
         reason = self._full_sentence() if full and failed else run.reason
         return Outcome(run.status, reason, seconds, job.attempt, fatal=failed and (full or changed))
@@ -212,7 +212,7 @@ class AttemptRecords:
         error = _read_error(partial)
         broke = error is not None and error[0] != "KeyboardInterrupt" and why is None
         if run is not None and run.status == "done" and error is not None and broke:
-            # (Interrupted after its record was written, a run is as whole as any.)
+            # (A run that was interrupted after its record was written is complete.)
             return amended(run, status="failed", reason=f"the notebook failed: {error[1]}")
         if run is not None and not (run.status == "interrupted" and why is not None):
             return run
@@ -230,7 +230,7 @@ class AttemptRecords:
         return job.record(status, reason, phases)
 
     def _excused(self, run: Run) -> Run:
-        """A cell whose testbed went has not failed: it was interrupted."""
+        """Return `run`, marked as interrupted if it failed because its lease ended."""
         lease = self.setting.lease
         if lease is None or run.status not in {"failed", "interrupted"}:
             return run
@@ -238,9 +238,9 @@ class AttemptRecords:
         return run if gone is None else amended(run, status="interrupted", reason=gone)
 
     def full(self, seconds: float = 0.0, attempt: int | None = None) -> Outcome:
-        """Return the outcome of an attempt for which the disk has no room."""
+        """Return the outcome of an attempt on a full disk."""
         self._reserve.release()
-        # If even this does not fit, it is said on the terminal alone.
+        # If this entry does not fit either, only the terminal shows the error.
         with contextlib.suppress(OSError):
             self.ledger.append("failed", reason=self._full_sentence())
         return Outcome("failed", self._full_sentence(), seconds, attempt, fatal=True)
@@ -253,7 +253,7 @@ class AttemptRecords:
 
 
 class OneAtATime:
-    """An `Executor` that makes one attempt after the other, when its end is waited for."""
+    """An `Executor` that makes one attempt after the other, inside `finished`."""
 
     width = 1
 
@@ -297,12 +297,11 @@ class OneAtATime:
 
 
 class CellProcess:
-    """A `Runner`: each cell is a process of its own, by default papermill with the campaign's
-    notebook.
+    """A `Runner` with one process per cell, by default papermill with the campaign's notebook.
 
     Args:
-        command: the process; the attempt's folder is its last argument.
-        held: locks that the process keeps while it lives.
+        command: the process; its last argument is the attempt's folder.
+        held: locks that the process holds while it lives.
         grace_s: seconds between SIGTERM and SIGKILL.
     """
 
@@ -328,11 +327,11 @@ class CellProcess:
                 stderr=subprocess.STDOUT,
                 cwd=Path(__file__).resolve().parents[1],
                 env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"},
-                start_new_session=True,  # Ctrl-C reaches it through us, once
+                start_new_session=True,  # Ctrl-C reaches it only through the engine, once
                 pass_fds=self._held,
             )
         process = self._process
-        if self._interrupted:  # between the engine's last look and now
+        if self._interrupted:  # between the engine's last check and now
             _signal(process, signal.SIGTERM)
         why = None
         try:
@@ -362,12 +361,12 @@ class CellProcess:
 
 
 class InProcess:
-    """A `Runner` in the engine's own process: for simulated cells, of which hundreds are wanted and
-    which leave nothing to clean up, and for cells that only wait for a testbed.
+    """A `Runner` in the engine's process: for hundreds of simulated cells that need no cleaning up,
+    and for cells that only wait for a testbed.
 
-    A cell ends by itself: the simulator and a controller from outside have time limits of their
-    own. A signal raises KeyboardInterrupt in the cell, which then closes its simulator, or puts
-    back what it changed on the testbed.
+    A cell ends by itself: the simulator and an outside controller have their own time limits. A
+    signal raises KeyboardInterrupt in the cell. The cell then closes its simulator, or undoes its
+    changes of the testbed.
     """
 
     def __init__(self, make: Make) -> None:
@@ -376,7 +375,7 @@ class InProcess:
         self._interrupted = False
 
     def run(self, folder: Path, limit_s: float) -> str | None:
-        """See `Runner.run`; there is no limit."""
+        """See `Runner.run`; `limit_s` is not used."""
         job = read_job(folder)
         assert job is not None
         try:
@@ -398,7 +397,7 @@ class InProcess:
     def kill(self) -> None:
         """See `Runner.kill`."""
         if self._running:
-            self._running = False  # once: the cell must be let close what it opened
+            self._running = False  # only once: the cell must be able to close its files
             raise KeyboardInterrupt
 
 
@@ -449,7 +448,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _kill_tree(pid: int) -> None:
-    """SIGKILL `pid` and all below it: kernels leave their parent's session."""
+    """SIGKILL `pid` and its descendants, because kernels leave their parent's session."""
     for process in [pid, *_descendants(pid)]:
         try:
             os.kill(process, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A machine that is kept awake while a campaign measures on it."""
+"""Keep a machine awake while a campaign measures on it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from testbed.sites.contract import AwakeSite, Site
 
 @contextmanager
 def kept_awake(site: Site | None, say: Callable[[str], None]) -> Iterator[bool | None]:
-    """Keep the machine of `site` awake, where it is one that falls asleep.
+    """Keep the machine of `site` awake, if it can fall asleep.
 
     Args:
-        site: where the testbed is; None for one that is computed.
-        say: is told when processors are kept awake.
+        site: the testbed's site; None for a simulated testbed.
+        say: called with a message when processors are kept awake.
 
     Returns:
-        Whether they are; None for a site of which it is not known whether its machines sleep.
+        True if the CPUs are kept awake, False if not, None if the site cannot tell.
 
     Raises:
-        UserError: HOTBED_AWAKE says what it may not.
+        UserError: HOTBED_AWAKE has a value that is not allowed.
     """
     if not isinstance(site, AwakeSite):
         yield None
@@ -34,5 +34,5 @@ def kept_awake(site: Site | None, say: Callable[[str], None]) -> Iterator[bool |
 
 
 def site_of(ground: Ground) -> Site | None:
-    """The site of a ground's testbed; None where nothing is real."""
+    """Return the site of a ground's testbed; None without real machines."""
     return ground.site if isinstance(ground, LiveGround) else None

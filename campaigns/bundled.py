@@ -1,8 +1,8 @@
-"""Files behind the runs of a campaign, as a bundle takes them, and the campaign run again.
+"""Files behind the runs of a campaign, for a bundle, and the request for running it again.
 
-`sources` collects campaign files, specs, notebooks, controllers, constants and profiles; a spec
-leaves without names of machines and people. `again` is the request that `hotbed run` would get for
-a campaign of an unpacked bundle. The runs themselves are those of `analysis.bundle`.
+`sources` collects campaign files, specs, notebooks, controllers, constants and profiles. Specs are
+packed without names of machines and people. `again` returns the request for `hotbed run` on a
+campaign of an unpacked bundle. `analysis.bundle` packs the runs themselves.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Sources:
 
     Attributes:
         files: name in the bundle -> file.
-        hide: folders of this machine, and the word that stands for each.
+        hide: folders of this machine, each with its placeholder.
         notes: sentences for the appendix.
-        version: of Hotbed.
-        commit: None outside a clone.
-        authors: those of CITATION.cff.
-        names: of machines, users and projects that were left out of specs.
+        version: Hotbed's version.
+        commit: Hotbed's commit; None outside a clone.
+        authors: the authors in CITATION.cff.
+        names: names of machines, users and projects that were removed from specs.
     """
 
     files: Mapping[str, Path]
@@ -65,10 +65,10 @@ class _Found:
     names: list[str] = field(default_factory=list)
 
     def add(self, name: str, file: Path) -> None:
-        """Take a file.
+        """Add a file.
 
         Raises:
-            UserError: another one of that name is in the bundle, with other contents.
+            UserError: the bundle has a file of the same name with other contents.
         """
         there = self.files.setdefault(name, file)
         if there != file and there.read_bytes() != file.read_bytes():
@@ -83,11 +83,11 @@ def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
 
     Args:
         campaigns: folders of runs.
-        scratch: an empty folder for files that are written first.
+        scratch: an empty folder for generated files.
 
     Raises:
-        UserError: a campaign's record cannot be read, its folder has another name, a file that it
-            names is gone, or two of them name different files that would have one name.
+        UserError: a campaign's record cannot be read, its folder has another name, or a file that
+            it names is missing. Also if two different files would get the same name.
     """
     found = _Found(hide={str(ROOT): "$HOTBED", str(Path.home()): "$HOME"})
     for name in LOCKS:
@@ -136,7 +136,7 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
         own.add((str(job.get("controllers_dir") or ""), str(parameters.get("controller"))))
         profiles.add(str(parameters.get("profile") or ""))
     for model in sorted(models - {""}):
-        if Path(model).is_file():  # else the bundle is refused: it could not be run again
+        if Path(model).is_file():  # else the bundle is refused, because it could not be run again
             found.add(f"models/{Path(model).name}", Path(model))
     for place, controller in sorted(own):
         if place:
@@ -146,7 +146,7 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
 
 
 def _leaving(found: _Found, spec: Path, campaign: object, scratch: Path) -> Path:
-    """Return a spec without files next to it, machines and people."""
+    """Return a copy of `spec` that names no machines or people and needs no other files."""
     alone = _alone(spec, scratch)
     made = portable_spec(alone, spec.parent, campaign)
     found.names += made.names
@@ -160,8 +160,8 @@ def _leaving(found: _Found, spec: Path, campaign: object, scratch: Path) -> Path
 
 
 def _alone(spec: Path, scratch: Path) -> Path:
-    """Return a spec without files next to it: the profile of its store is written into it, and so
-    are the values of YAML aliases, which readers of a bundle refuse."""
+    """Return a copy of `spec` that needs no other files. The copy contains the store's profile and
+    the values of YAML aliases, because readers of a bundle refuse aliases."""
     body = read_mapping(spec, "a spec is a mapping with name, groups and store")
     store = body.get("store")
     charged = isinstance(store, dict) and isinstance(store.get("profile"), str)
@@ -184,7 +184,7 @@ def _changed(spec: Path, digest: str) -> Iterator[str]:
 
 
 def _add_controller(found: _Found, own: Path, controller: str) -> None:
-    """Add a controller from outside Hotbed."""
+    """Add the code of a controller from outside Hotbed."""
     try:
         known = available((own,)).get(controller)
     except UserError:
@@ -199,7 +199,7 @@ def _add_controller(found: _Found, own: Path, controller: str) -> None:
 
 
 def _add_profiles(found: _Found, names: set[str]) -> None:
-    """Add measured points that cells name (`hotbed mos profile --keep`)."""
+    """Add the measured points that cells name (`hotbed mos profile --keep`)."""
     for name in sorted(names):
         try:
             found.add(f"profiles/{name}.json", place_of(name))
@@ -219,11 +219,11 @@ def jobs(attempts: Iterable[Path]) -> Iterator[Job]:
 
 
 def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job]) -> Path | None:
-    """Return the file that a campaign names as its `key`, or None if it names none: the place where
-    the latest runs found it, or (runs of earlier code do not say) that of Hotbed's own campaigns.
+    """Return the file that a campaign names as its `key`, or None if it names none. The path is
+    from the latest runs, or (older runs do not record it) from Hotbed's own campaigns.
 
     Raises:
-        UserError: the file is gone.
+        UserError: the file is missing.
     """
     name = str(body.get(key) or "")
     if not name:
@@ -233,7 +233,7 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
     told = dict.fromkeys(str(job.get(key) or "") for job in latest)
     places = [Path(one) for one in told if PurePosixPath(one).name == last]
     places += [ROOT / name, FILES / name]
-    # Of runs that lay in a bundle, or were made again from one.
+    # For runs that were in a bundle, or were made again from a bundle.
     ours = [one for one in (name, *told) if one.startswith("$HOTBED/")]
     places += [ROOT / one.removeprefix("$HOTBED/") for one in ours]
     if name == f"../specs/{last}":
@@ -251,7 +251,7 @@ def recorded(folder: Path) -> dict[str, Any]:
     """Read ``campaign.json`` of a folder of runs.
 
     Raises:
-        UserError: there is none, or it cannot be read.
+        UserError: the file is missing or cannot be read.
     """
     path = folder / "campaign.json"
     try:
@@ -266,7 +266,7 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 def portable(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a campaign's file with its spec and notebook at their places in a bundle."""
+    """Return a campaign's file with the bundle's paths of its spec and notebook."""
     changed = dict(body)
     for key, place in (("spec", "specs"), ("notebook", "notebooks")):
         name = str(body.get(key) or "")
@@ -276,7 +276,7 @@ def portable(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stated(bundle: Path, campaign: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a campaign's file in an unpacked bundle, which `again` runs, and the campaign in the
+    """Return a campaign's file in an unpacked bundle, which `again` runs, and the campaign from the
     record of its runs.
 
     Raises:
@@ -316,8 +316,8 @@ _SHORTEST = 3
 
 @dataclass(frozen=True)
 class PortableSpec:
-    """A spec for a bundle. `text` is None if the file may leave as it is. `names` are those of
-    machines, users and projects in the options that were left out."""
+    """A spec for a bundle. `text` is None if the file needs no change. `names` are names of
+    machines, users and projects in the removed options."""
 
     text: str | None
     names: tuple[str, ...]
@@ -325,17 +325,17 @@ class PortableSpec:
 
 
 def portable_spec(spec: Path, folder: Path, campaign: object) -> PortableSpec:
-    """Return a spec without the options that name machines and people: results do not depend on
-    them (`TestbedSpec.digest`).
+    """Return a spec without the options that name machines and people. Results do not depend on
+    these options (`TestbedSpec.digest`).
 
     Args:
         spec: the file.
-        folder: the folder of files that the spec names.
-        campaign: the campaign's record. Words of the campaign and of the rest of the spec are no
-            `names`: runs would be unreadable without them.
+        folder: the folder of the files that the spec names.
+        campaign: the campaign's record. Words of the campaign and of the rest of the spec are not
+            `names`, because runs would be unreadable without them.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the spec cannot be read.
     """
     body = read_mapping(spec, "a spec is a mapping with name, groups and store")
     site = body.get("site")
@@ -370,7 +370,7 @@ def portable_spec(spec: Path, folder: Path, campaign: object) -> PortableSpec:
 
 
 def lacks_options(spec: Path) -> bool:
-    """True if a bundled spec was left without options that named machines."""
+    """Return True if options that name machines were removed from a bundled spec."""
     try:
         return spec.read_text().startswith(LEFT_OUT)
     except (OSError, UnicodeDecodeError):
@@ -391,7 +391,7 @@ def _within(value: object) -> Iterator[str]:
 
 
 def _names(texts: Iterable[str]) -> Iterator[str]:
-    """Yield users, machines, and names of machines without their domain."""
+    """Yield users, machines, and machines without their domain."""
     for text in texts:
         user, _, host = text.strip().rpartition("@")
         host = re.sub(r":\d+$", "", host) if host.count(":") == 1 else host
@@ -416,7 +416,7 @@ def _identifies(name: str, words: set[str]) -> bool:
 
 
 def _words(value: object) -> Iterator[str]:
-    """Yield the words of a record. A path is no word: it may contain a person's name."""
+    """Yield the words of a record, except paths: a path may contain a person's name."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _words(str(key))
@@ -435,7 +435,7 @@ def _words(value: object) -> Iterator[str]:
 @contextmanager
 def profiles_of(bundle: Path) -> Iterator[None]:
     """Have cells plan with the measured points of an unpacked bundle, not with Hotbed's points of
-    the same name; other processes of this one too."""
+    the same name. Child processes do so too."""
     folder = bundle / "profiles"
     before = os.environ.get(ELSEWHERE)
     if folder.is_dir():
@@ -471,23 +471,23 @@ def again(
     """Return the campaign `campaign` of an unpacked bundle, for a run into `artifacts`.
 
     Args:
-        bundle: the unpacked bundle; it must exist until the campaign has run. The paths in its
-            campaign's file are changed to its own files.
-        campaign: its name.
+        bundle: the unpacked bundle; it must exist until the campaign has run. Paths in the
+            campaign's file are replaced with paths in the bundle.
+        campaign: the campaign's name.
         artifacts: a folder without the original runs.
-        figure: only the cells that feed it.
+        figure: run only the cells of this figure.
         spec: a testbed's file instead of the bundle's.
         site: a kind of site instead of the spec's, without options.
         testbed: a testbed's name instead of the spec's.
         ground: a ground of real machines instead of the campaign's.
 
     Raises:
-        UserError: a file is missing, or simulated runs would be compared with measured ones.
+        UserError: a file is missing, or simulated runs would be compared with measured runs.
     """
     file = bundle / "campaigns" / f"{campaign}.yaml"
     if not file.is_file():
         raise UserError(f"the bundle holds no file of the campaign {campaign}.")
-    # Only files of the bundle: a path would name those of this machine.
+    # Use only files of the bundle: an absolute path would name a file of this machine.
     body = portable(read_mapping(file, "a campaign is a mapping with name, grids and more"))
     made_on = str(body.get("ground", "sim"))
     if ground not in (None, made_on) and "sim" in (ground, made_on):
@@ -502,7 +502,7 @@ def again(
     if site is not None:
         body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), site))
     ours = ROOT / "notebooks" / Path(str(body.get("notebook") or "none")).name
-    if ours.is_file():  # a stranger's notebook is not run where Hotbed has it itself
+    if ours.is_file():  # Hotbed's own notebook is preferred to the bundle's untrusted one
         body["notebook"] = str(ours)
     file.write_text(dump(body))
     made = _jobs(bundle, campaign)
@@ -519,7 +519,7 @@ def again(
 
 
 def _jobs(bundle: Path, campaign: str) -> list[Job]:
-    """Return the jobs of a campaign's runs: other campaigns may have other constants and
+    """Return the jobs of one campaign's runs: other campaigns may use other constants and
     controllers."""
     return list(jobs(sorted((bundle / "artifacts" / campaign).glob("*/attempt-*"))))
 
@@ -532,10 +532,10 @@ def _controllers(bundle: Path, made: Sequence[Job]) -> Path | None:
 
 
 def _constants(bundle: Path, campaign: str, made: Sequence[Job]) -> Path | None:
-    """Return the model's constants behind a campaign's runs; None for the usual ones.
+    """Return the model's constants of a campaign's runs; None for the default constants.
 
     Raises:
-        UserError: they are not in the bundle, or there are several.
+        UserError: the constants are not in the bundle, or the runs used several.
     """
     names = sorted({Path(str(job["model"])).name for job in made if job.get("model")})
     files = [bundle / "models" / name for name in names]
@@ -558,7 +558,7 @@ def _constants(bundle: Path, campaign: str, made: Sequence[Job]) -> Path | None:
 
 
 def missing(bundle: Path, campaign: str) -> Iterator[str]:
-    """Yield files that a bundled campaign names and the bundle lacks.
+    """Yield the files that a bundled campaign names and the bundle lacks.
 
     Raises:
         UserError: the campaign's file cannot be read.
@@ -573,10 +573,10 @@ def missing(bundle: Path, campaign: str) -> Iterator[str]:
 
 
 def require(bundle: Path, campaign: str) -> None:
-    """Require that a campaign can be run again from a bundle.
+    """Raise unless a campaign can be run again from a bundle.
 
     Raises:
-        UserError: says why it cannot.
+        UserError: the reason why it cannot be run.
     """
     loaded = load_campaign(bundle / "campaigns" / f"{campaign}.yaml")
     for name in missing(bundle, campaign):
@@ -587,7 +587,7 @@ def require(bundle: Path, campaign: str) -> None:
 
 
 def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
-    """Write the spec with another site into the bundle's folder."""
+    """Write the spec with another site into the bundle's folder, and return its path."""
     if not spec:
         raise UserError(f"--site {site}: {campaign.stem} needs no testbed: leave it out.")
     body = read_mapping(resolve(spec, campaign), "a spec is a mapping with name, groups and store")
@@ -599,8 +599,8 @@ def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
 
 
 def is_exact(asked: Again) -> bool:
-    """True if the results must equal those of the bundle to the bit: they are simulated and contain
-    no seconds of this machine."""
+    """Return True if the results must equal the bundle's bit by bit: they are simulated and contain
+    no times of this machine."""
     from campaigns.kinds.kind import Computed
     from campaigns.kinds.registry import kind_of
 

@@ -17,15 +17,15 @@ FILES = Path(__file__).resolve().parent / "files"
 
 
 def campaign_names() -> list[str]:
-    """Names of the campaigns that come with Hotbed."""
+    """Return the names of the campaigns that come with Hotbed."""
     return sorted(path.stem for path in FILES.glob("*.yaml"))
 
 
 def find_campaign(name: str) -> Path:
-    """Path of the campaign called `name`: one of ours, or a path to a YAML file.
+    """Return the path of the campaign `name`: one of Hotbed's, or the path of a YAML file.
 
     Raises:
-        UserError: there is none; names those there are.
+        UserError: there is no such campaign; the message lists the known ones.
     """
     path = Path(name)
     if path.suffix in {".yaml", ".yml"} or "/" in name:
@@ -42,10 +42,10 @@ def find_campaign(name: str) -> Path:
 
 
 def load_campaign(path: Path) -> Campaign:
-    """Read a campaign file and hold it against the schema (not yet each cell: see `validate`).
+    """Read a campaign file and check it against the schema (`validate` checks each cell).
 
     Raises:
-        UserError: one sentence: file, key, what is wrong.
+        UserError: one sentence with the file, the key and the error.
     """
     from pydantic import ValidationError
 
@@ -61,7 +61,7 @@ def load_campaign(path: Path) -> Campaign:
 
 
 def resolve(name: str, beside: Path) -> Path:
-    """Path of a file that a campaign file names: beside it, or below the repository's root."""
+    """Return the path of a file that a campaign file names: next to it, or below Hotbed's root."""
     for base in (beside.resolve().parent, ROOT):
         candidate = base / name
         if candidate.is_file():
@@ -72,7 +72,7 @@ def resolve(name: str, beside: Path) -> Path:
 
 
 def _named(place: Place, data: Mapping[str, object]) -> Place:
-    """A grid is named, not numbered."""
+    """Return `place` with the grid's name instead of its number."""
     grids = data.get("grids")
     if place[:1] == ("grids",) and len(place) > 1 and isinstance(grids, list):
         entry = grids[int(place[1])]

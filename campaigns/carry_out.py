@@ -1,4 +1,4 @@
-"""A prepared campaign, once its locks are held: recover, choose who makes the attempts, run."""
+"""Carry out a prepared campaign with its locks held: recover, choose the executor, run."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from schemas.run import Run
 CAMPAIGN_FILE = "campaign.json"
 LEDGER_FILE = "ledger.jsonl"
 AROUND_S = 60.0
-"""More than a cell's process takes before and after its phases."""
+"""Upper bound of the seconds that a cell's process needs before and after its phases."""
 
 
 @dataclass(frozen=True)
 class OnWorkers:
-    """Cells are made by `recipe` on Dask workers, which are started if there is a cell to make."""
+    """Dask workers that make cells by `recipe`; they are started only if a cell is pending."""
 
     workers: Workers
     recipe: Recipe
@@ -47,13 +47,13 @@ class OnWorkers:
 def make_cells(
     prepared: Prepared, setting: Setting, how: Runner | OnWorkers, shown: Progress
 ) -> CampaignResult:
-    """Recover what a dead engine left, and make every cell that is still to be made.
+    """Recover the attempts of a dead engine, and make every pending cell.
 
     Args:
-        prepared: the campaign, whose locks are held.
-        setting: shared by its attempts.
-        how: makes the cells.
-        shown: reports the progress.
+        prepared: the campaign; its locks are held.
+        setting: the settings that its attempts share.
+        how: the maker of the cells.
+        shown: the progress display.
     """
     store, plan = prepared.store, prepared.plan
     ledger = Ledger(store.folder / LEDGER_FILE)
@@ -86,7 +86,7 @@ def make_cells(
 
 
 def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:
-    """Correct the estimate by the runs that are there."""
+    """Correct the estimate with the finished runs."""
     cells = {cell.run_id: cell for cell in plan.cells}
     for run in store.runs():
         if run.status == "done" and run.run_id in cells:
@@ -94,8 +94,8 @@ def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:
 
 
 def took_s(run: Run) -> float:
-    """Return how many seconds a run took. Its start and end are times of the wall clock; if they
-    do not fit its phases, the clock was set in between, and the phases count."""
+    """Return the duration of a run in seconds. Start and end are wall-clock times. If they do not
+    fit the run's phases, the clock was set meanwhile, and the sum of the phases is returned."""
     start = datetime.datetime.fromisoformat(run.started_at)
     elapsed = (datetime.datetime.fromisoformat(run.ended_at) - start).total_seconds()
     phases = sum(run.phases_s.values())
@@ -103,13 +103,13 @@ def took_s(run: Run) -> float:
 
 
 def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
-    """Folders of some finished attempts, to learn their size from."""
+    """Return folders of at most `most` finished attempts, for estimating their size."""
     return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
 
 
 def _description(prepared: Prepared) -> str:
-    """What is kept of a campaign beside its runs: `cells` are all that it holds as of now, so
-    that runs of an earlier code or file can be told from them."""
+    """Return the text of campaign.json. `cells` are all current cells of the campaign, so that runs
+    of earlier code or an earlier file can be recognized."""
     identity = prepared.plan.identity
     body = {
         "campaign": prepared.campaign.model_dump(mode="json"),

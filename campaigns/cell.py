@@ -1,7 +1,7 @@
-"""One cell: clean, settle, disturb, control, measure, put back, judge, write.
+"""One cell: clean, settle, disturb, control, measure, restore, judge, write.
 
-What the notebook calls. The order is the design's ("Clean before, honest after"); everything that
-is started is stopped in reverse order, also on an error or Ctrl-C.
+The notebook calls this module. The design sets the order ("Clean before, honest after"). Whatever
+is started is stopped in reverse order, also after an error or Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from schemas.run import Run, RunStatus, Summary
 
 @dataclass(frozen=True)
 class CellContext:
-    """Where and as what a cell runs. `sleep` takes the place of `Services.wait`, so that tests
-    need not wait."""
+    """Job, ground and folder of a cell. `sleep` replaces `Services.wait`, so that tests need not
+    wait."""
 
     job: Job
     ground: Ground
@@ -35,11 +35,11 @@ class CellContext:
 
     @property
     def parameters(self) -> DlrCell:
-        """The job's parameters, typed."""
+        """The job's parameters as a `DlrCell`."""
         return DLR.check(self.job.parameters, f"run {self.job.run_id}")
 
     def setting(self, parameters: DlrCell) -> CellSetting:
-        """The cell as the services see it."""
+        """Return the cell's settings for the services."""
         extra = self.job.controllers_dir
         return CellSetting(
             parameters=parameters,
@@ -53,23 +53,23 @@ class CellContext:
 
 
 def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContext) -> Run:
-    """Run one cell and write its folder; `run.json` comes last.
+    """Run one cell and write its folder, `run.json` last.
 
     Args:
-        parameters: the cell's; None takes the job's.
-        context: from `campaigns.cell_context.open_cell`, or made by hand.
+        parameters: the cell's parameters; None uses the job's.
+        context: from `campaigns.cell_context.open_cell`, or constructed by hand.
 
     Returns:
-        The record, of status ``done`` or ``spoiled``; ``failed`` if the code changed meanwhile.
+        The record, with status ``done``, ``spoiled``, or ``failed`` if the code changed meanwhile.
 
     Raises:
-        HotbedError: the cell failed; its record says why. KeyboardInterrupt likewise.
+        HotbedError: the cell failed; its record has the reason. KeyboardInterrupt likewise.
     """
     typed = _typed(parameters, context)
     phases = Phases()
     job = context.job
     try:
-        if not job.provenance.hosts:  # run by hand: no engine has asked
+        if not job.provenance.hosts:  # run by hand: no engine has asked for the facts
             with phases("facts"):
                 facts = context.ground.facts()
             osds = typed.osds or facts.osd_count
@@ -96,7 +96,7 @@ def make_cell(ground: Ground, job: Job, folder: Path) -> Run:
 
 
 def _end(error: BaseException) -> tuple[RunStatus, str]:
-    """Status and reason of a cell that raised."""
+    """Return the status and reason of a cell that raised `error`."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", "interrupted"
     if isinstance(error, HotbedError):
@@ -105,18 +105,18 @@ def _end(error: BaseException) -> tuple[RunStatus, str]:
 
 
 def summary_of(run_folder: Path) -> Summary:
-    """The summary that a cell left in its folder."""
+    """Return the summary in a cell's folder."""
     return Summary.model_validate_json((run_folder / "summary.json").read_bytes())
 
 
 def _measure(parameters: DlrCell, context: CellContext, services: Services, phases: Phases) -> None:
-    """Everything between a clean testbed and a clean testbed."""
+    """Clean the testbed, run the workload under disturbance and control, and stop everything."""
     with phases("clean"):
         services.clean()
     if parameters.op == "write":
         with phases("restore"):
             services.restore()
-        # A restored store is as it was frozen, its manager's settings included.
+        # A restored store has the settings that its manager had when it was frozen.
         with phases("clean"):
             services.clean()
     else:
@@ -130,7 +130,7 @@ def _measure(parameters: DlrCell, context: CellContext, services: Services, phas
         started.enter_context(services.recorder())
         wait, scale = context.sleep or services.wait, context.job.time_scale
         with phases("lead"):
-            if isinstance(parameters, OpenLoop):  # the load is the disturbance: it is there before
+            if isinstance(parameters, OpenLoop):  # the load is the disturbance: it starts earlier
                 wait(parameters.called_s(scale))
             started.enter_context(services.controller())
             wait(parameters.lead_s(scale))
@@ -139,14 +139,14 @@ def _measure(parameters: DlrCell, context: CellContext, services: Services, phas
 
 
 def _collect(parameters: DlrCell, context: CellContext, services: Services) -> Load:
-    """Check that the store is as it was found, and write what was measured."""
+    """Raise if the controller left the store changed; otherwise write the measurements."""
     left = services.not_restored()
     if left:
         raise HotbedError(
             f"the controller {parameters.controller} left the store changed: {left[0]}"
         )
     collected = services.collect()
-    load = services.load()  # after it: the recording tells of it too
+    load = services.load()  # after collect(), because the recording contributes to the load
     summary = collected.model_copy(update={"usage": load.as_summary()})
     write_file(context.folder / "summary.json", summary.model_dump_json(indent=2) + "\n")
     return load
@@ -154,7 +154,7 @@ def _collect(parameters: DlrCell, context: CellContext, services: Services) -> L
 
 @contextmanager
 def _undone(phases: Phases) -> Iterator[ExitStack]:
-    """Leaves what was entered in reverse order, undisturbed by a further Ctrl-C."""
+    """Yield a stack and close it in reverse order; a second Ctrl-C does not disturb the closing."""
     stack = ExitStack()
     try:
         yield stack
@@ -165,10 +165,10 @@ def _undone(phases: Phases) -> Iterator[ExitStack]:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Ctrl-C waits: the testbed must be put back. (The engine kills after its grace time.)"""
+    """Ignore Ctrl-C while the testbed is restored. The engine kills after its grace time."""
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # not the main thread: no signal reaches us
+    except ValueError:  # not the main thread, which alone gets signals
         yield
         return
     try:

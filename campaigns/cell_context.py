@@ -1,4 +1,4 @@
-"""A notebook's way to its cell: the engine's job, or one made up when it is run by hand."""
+"""Open a notebook's cell: the engine's job, or a new job if the notebook is run by hand."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def open_cell(
     ground: str = "local",
     artifacts: Path | str = "artifacts",
 ) -> CellContext:
-    """The context of one cell.
+    """Return the context of one cell.
 
     Args:
         parameters: the cell's parameters by name (see `schemas.cells.dlr`).
-        testbed: name of a testbed that is up and deployed; on the ground sim that of a spec, or
-            its path.
-        run_folder: the attempt's folder that the engine made; empty when the notebook is run by
-            hand: then a new one below `artifacts`/by-hand is made.
-        seed, block, time_scale: the engine's; used when run by hand.
-        ground: where the testbed is, when run by hand; ``sim`` needs none.
-        artifacts: where results go, when run by hand; a relative path begins at Hotbed's folder.
+        testbed: name of a testbed that is up and deployed; on the ground sim, name or path of a
+            spec.
+        run_folder: the attempt's folder that the engine made. If it is empty, the notebook is run
+            by hand, and a new folder is made below `artifacts`/by-hand.
+        seed, block, time_scale: used only when run by hand; else the engine's values apply.
+        ground: the ground when run by hand; ``sim`` needs no testbed.
+        artifacts: folder of results when run by hand; relative paths start at Hotbed's folder.
 
     Raises:
         UserError: a parameter is wrong, or there is no such testbed.
@@ -79,7 +79,7 @@ def open_cell(
 
 
 def close_cell(context: CellContext) -> Path:
-    """Give a by-hand run its final name; the engine does so for its own. Returns the folder."""
+    """Give a by-hand run its final name, and return its folder. The engine renames its own runs."""
     if context.job.campaign != BY_HAND or not context.folder.name.startswith("."):
         return context.folder
     return RunStore(context.folder.parents[1]).commit(context.folder)

@@ -1,8 +1,8 @@
-"""`hotbed compare`: a campaign in which every controller meets every other, block by block.
+"""`hotbed compare`: a campaign that runs every controller in every block.
 
-The campaign is made in memory and run by the ordinary engine: its runs lie in
-`artifacts/compare-<ground>/`, are resumed and never overwritten, and one that is there already
-(same cell, same code) is used. One more controller, block or operation runs only what is new.
+The campaign is made in memory, and the engine runs it like any other. Its runs are in
+`artifacts/compare-<ground>/`; they are resumed and never overwritten. A finished run (same cell,
+same code) is reused. An added controller, block or operation runs only new cells.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOTEBOOK = "notebooks/dlr_experiment.ipynb"
 TIME_SCALE = 1 / 6
 SIM_BLOCKS = 6
 BLOCKS = 3
-"""A block on a real testbed takes minutes, on `sim` seconds."""
+"""A block takes minutes on a real testbed and seconds on `sim`."""
 
 _VARIED = ("controller", "op", "scenario")
 _OPTIONS = {"op": "--op", "scenario": "--scenario", "controller": "--controllers"}
@@ -48,12 +48,12 @@ _OPTIONS = {"op": "--op", "scenario": "--scenario", "controller": "--controllers
 
 @dataclass(frozen=True)
 class Ask:
-    """What is compared, where and how often. Times are the paper's.
+    """Request for a comparison. Times are the paper's.
 
-    `controllers`: names, or ``all`` for every one that the ground's store offers what it needs.
-    `parameters`: of every cell (`schemas.cells.dlr`), where not the default.
-    `blocks`: None takes 6 on the ground sim and 3 elsewhere.
-    `model`: a file of constants of the ground sim.
+    `controllers`: names, or ``all`` for every controller that the ground's store can serve.
+    `parameters`: for every cell (`schemas.cells.dlr`), where they differ from the default.
+    `blocks`: None means 6 on the ground sim and 3 elsewhere. `model`: a file of constants of the
+    ground sim.
     """
 
     controllers: tuple[str, ...] = (ALL,)
@@ -75,7 +75,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Planned:
-    """A comparison that is validated and laid out; nothing has been started or written."""
+    """A comparison that is validated and planned; nothing has been started or written."""
 
     comparison: Comparison
     prepared: Prepared
@@ -83,14 +83,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison after the engine's turn: `folder` holds the runs."""
+    """A comparison after the engine has run it; `folder` has the runs."""
 
     comparison: Comparison
     result: CampaignResult
     folder: Path
 
     def runs_of(self, controller: str) -> list[Path]:
-        """Folders of the finished runs of `controller`, by block."""
+        """Return the folders of the finished runs of `controller`, by block."""
         store = RunStore(self.folder)
         cells = [cell for cell in self.comparison.cells if cell.controller == controller]
         found = [(cell, store.attempts(cell.run_id).done) for cell in cells]
@@ -106,22 +106,22 @@ class Compared:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Who takes part, in order, with what each needs; and who does not, and why."""
+    """Controllers in order with their needs, and the excluded controllers with the reasons."""
 
     needs: Mapping[str, Needs]
     left_out: Mapping[str, str]
-    by_name: frozenset[str]  # asked for by name, not by `all`
+    by_name: frozenset[str]  # named one by one, not through `all`
 
 
 def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
-    """Validate everything and lay the comparison out.
+    """Validate the request and plan the comparison.
 
     Args:
-        ask: what is asked for.
-        need_ground: whether the testbed must be up; without it every controller is planned.
+        ask: the request.
+        need_ground: True if the testbed must be up; if False, every controller is planned.
 
     Raises:
-        UserError: one sentence on the first thing that is wrong.
+        UserError: one sentence about the first error.
     """
     chosen = _choose(ask)
     prepared = _prepare(ask, chosen, need_ground)
@@ -159,7 +159,7 @@ def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
 
 
 def dry_run(ask: Ask, *, workers: Workers | None = None) -> DryRunReport:
-    """The cells that would run, the time they would take and what is done. Writes nothing."""
+    """Return the cells that would run, their time and the finished cells. Write nothing."""
     planned = plan(ask, need_ground=False)
     report = session.dry_run_prepared(planned.prepared, workers=workers)
     left_out = (f"left out: {why}" for why in planned.comparison.left_out.values())
@@ -173,13 +173,13 @@ def compare(
     command: tuple[str, ...] = PAPERMILL_CELL,
     workers: Workers | None = None,
 ) -> Compared:
-    """Run or resume the comparison. A controller that fails fails its own cells. Simulated cells
-    run in this process, hundreds take minutes; or, with `workers`, beside each other on those:
-    the results are the same.
+    """Run or resume the comparison. If a controller fails, only its own cells fail. Simulated cells
+    run in this process, where hundreds take minutes, or in parallel on `workers`. The results are
+    the same.
 
     Raises:
-        UserError: something is wrong with what is asked, the testbed, the workers or the disk; or
-            another engine works on this comparison or testbed.
+        UserError: the request, the testbed, the workers or the disk is unsuitable, or another
+            engine works on this comparison or testbed.
     """
     planned = plan(ask)
     result = session.run_prepared(
@@ -233,7 +233,7 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
         "notebook": str(ROOT / NOTEBOOK),
         "time_scale": ask.time_scale,
         "seed": ask.seed,
-        # What is simulated fails the same way every time.
+        # A simulated cell fails the same way every time.
         "retries": 0 if ask.ground == "sim" else 1,
         "limits": ask.limits.model_dump(),
         "parameters": dict(ask.parameters),
@@ -248,12 +248,12 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
     }
     try:
         return Campaign.model_validate(body)
-    except ValidationError as error:  # what a person can get wrong was told above
+    except ValidationError as error:  # the checks above report a user's mistakes
         raise UserError(mistake(error, Campaign).sentence("compare")) from error
 
 
 def _choose(ask: Ask) -> _Chosen:
-    """Who was asked for, the baseline first; who cannot even be created is told."""
+    """Return the requested controllers, baseline first; leave out those that cannot be created."""
     dirs = () if ask.controllers_dir is None else (ask.controllers_dir.resolve(),)
     known = available(dirs)
     if ask.baseline.strip() == ALL:
@@ -262,7 +262,7 @@ def _choose(ask: Ask) -> _Chosen:
         _known(name, known) for name in (ask.baseline, *ask.controllers) if name.strip() != ALL
     ]
     if ALL in (name.strip() for name in ask.controllers):
-        # One's own last: the built-in ones are what they are compared with.
+        # Outside controllers come last, because they are compared with the built-in ones.
         everyone = sorted(known, key=lambda name: (known[name].outside, name))
     elif ask.controllers:
         everyone = []
@@ -291,7 +291,7 @@ def _known(name: str, known: Mapping[str, Controller]) -> str:
 
 
 def _offered(chosen: _Chosen, offers: Needs, ground: str) -> _Chosen:
-    """Those that the store offers what they need; one that was asked for by name is refused."""
+    """Leave out controllers that the store cannot serve; raise for one that was named."""
     needs: dict[str, Needs] = {}
     left_out = dict(chosen.left_out)
     for name, wanted in chosen.needs.items():
@@ -314,5 +314,5 @@ def _list(values: Iterable[str], option: str) -> list[str]:
 
 
 def _within(option: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # also refuses what is not a number
+    if not low <= value <= high:  # also refuses NaN
         raise UserError(f"{option} {value:g}: allowed are {low:g} to {high:g}.")

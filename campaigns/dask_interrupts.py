@@ -1,8 +1,8 @@
-"""Preloaded by workers of this machine: a terminal's Ctrl-C goes to every process of its group, and
-what runs is ended by the command that started the workers, not by each of them with a traceback.
+"""Ignore Ctrl-C in this machine's workers, which preload this module.
 
-Ignored, not handled: the simulators that a worker starts ignore it too, and end with their worker.
-"""
+A terminal sends Ctrl-C to every process of its group. The command that started the workers ends
+them, without tracebacks. SIGINT is ignored, not handled: simulators inherit that, and end with
+their worker."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ import signal
 
 
 def dask_setup(worker: object) -> None:
-    """Called by Dask in the worker's main thread before it takes work."""
+    """Ignore SIGINT; Dask calls this in the worker's main thread before the worker starts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,15 +1,15 @@
-"""Simulated cells on Dask workers: a cluster of this machine's own, or one that is there.
+"""Simulated cells on Dask workers: a cluster of this machine, or an existing cluster.
 
-Folders, ledger and records are made by the engine's one process; a worker gets a task and gives
-back files. Nothing is shared with it but Hotbed's code: the job, the recipe and the files of a
-controller of one's own come with the task. A worker that dies has its cell made again by another
-one, by Dask, three times at most. Dask counts a death against every cell that the worker had been
-given, also one that only waited there: so a cell that is given up is tried once more with no other
-cell under way. An error that a cell itself raised is its failure, as everywhere.
+The engine's process alone writes folders, ledger and records; a worker gets a task and returns
+files. They share only Hotbed's code: job, recipe and files of an outside controller are part of the
+task. If a worker dies, Dask has other workers make its cell, at most three times. Dask counts a
+death against every cell assigned to the worker, even a cell that only waited there. A cell that
+Dask gives up is therefore tried once more with no other cell under way. An error that a cell itself
+raised is its failure, as everywhere.
 
-A result is at its worker until it is fetched, and a worker may die with it: then Dask has the cell
-made again, and the fetch waits for it. Each result is therefore fetched in a thread of its own, so
-that interrupts and the loss of all workers are noticed meanwhile.
+A result stays at its worker until it is fetched. If the worker dies first, Dask has the cell made
+again, and the fetch waits for it. Each result is therefore fetched in its own thread, so that
+interrupts and the loss of all workers are noticed meanwhile.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _Files = tuple[str, Mapping[str, bytes]]  # a folder's name, and its files by relative path
-_LEVEL = 1  # journals of large stores are megabytes of JSON: the fastest is enough
+_LEVEL = 1  # fastest level: journals of large stores are megabytes of JSON
 
 WIDTH_S = 5.0
-"""Seconds for which a count of the workers is believed."""
+"""Seconds for which a count of the workers is valid."""
 
 ALONE_S = 300.0
-"""Seconds without a worker after which nobody waits for one any more; to start again one that has
-died takes some, minutes on a machine that is busy."""
+"""Seconds without a worker after which the executor gives up. Restarting a dead worker takes
+seconds, or minutes on a busy machine."""
 
 LOCALHOST = "127.0.0.1"
 CONNECT_S = 10.0
 WORKERS_S = 30.0
-"""Seconds until a cluster must have a worker."""
+"""Seconds within which a cluster must have a worker."""
 
 LOCAL: Mapping[str, Any] = {
     "distributed.scheduler.http.routes": [],  # no dashboard
     "distributed.worker.http.routes": [],
-    # By default a worker that is not there again 15 s after its death is given up for good, with
-    # the nanny that is starting it: on a busy machine all of them, one after the other.
+    # By default Dask gives up a worker that is not back 15 s after its death, and the nanny that
+    # restarts it. On a busy machine that happens to all workers, one after the other.
     "distributed.deploy.lost-worker-timeout": "1000 days",
     "distributed.worker.preload": ["campaigns.dask_interrupts"],
 }
@@ -74,13 +74,13 @@ LOCAL: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Task:
-    """A cell to be made on a worker.
+    """A cell for a worker.
 
     Attributes:
-        job: the attempt's, as JSON.
+        job: the attempt's job, as JSON.
         recipe: makes the cell.
-        code: code and libraries that the result must be computed with.
-        controller: name and files of the controller's folder, where it is not one of Hotbed's own.
+        code: code and libraries that the worker must have.
+        controller: name and files of the controller's folder, if it is not one of Hotbed's own.
     """
 
     job: str
@@ -91,7 +91,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Made:
-    """Files of a cell's folder, packed, by relative path; and the seconds that it took."""
+    """Compressed files of a cell's folder by relative path, and the seconds that the cell took."""
 
     files: Mapping[str, bytes]
     seconds: float
@@ -115,10 +115,10 @@ class Made:
 
 
 def run_task(task: Task) -> Made:
-    """Make the cell in a folder of its own; an error that it raised is in the file `error.json`.
+    """Make the cell in its own folder; if it raises, the error is in the file `error.json`.
 
     Raises:
-        WrongWorker: this worker computes with something else.
+        WrongWorker: this worker has other code or libraries.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hotbed-cell-", dir=_scratch()) as name:
@@ -139,8 +139,8 @@ def run_task(task: Task) -> Made:
 
 
 def _scratch() -> str | None:
-    """Return the worker's own folder, which is removed with it also when it is killed."""
-    if "distributed" not in sys.modules:  # called by hand, and it takes seconds to import
+    """Return the worker's own folder, which Dask removes with the worker, even a killed one."""
+    if "distributed" not in sys.modules:  # called by hand; the import takes seconds
         return None
     from distributed import get_worker
 
@@ -151,7 +151,7 @@ def _scratch() -> str | None:
 
 
 def _pack_folder(folder: Path) -> _Files:
-    """Pack a controller's folder as `Task.controller`, without what Python has compiled."""
+    """Pack a controller's folder as `Task.controller`, without Python's compiled files."""
     files = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -170,14 +170,14 @@ def _unpack(target: Path, name: str, files: Mapping[str, bytes]) -> Path:
 
 @contextmanager
 def open_cluster(workers: Workers, same: Sameness) -> Iterator[Client]:
-    """A client of the workers; those of this machine end with it.
+    """Yield a client of the workers; workers of this machine end with it.
 
-    Processes of this machine are one thread each, listen on 127.0.0.1 alone, have no dashboard, and
-    take work only from who has the certificate that is made for them here.
+    Workers of this machine have one thread each, listen only on 127.0.0.1 and have no dashboard.
+    They take work only from clients with a certificate that is made here for the cluster.
 
     Raises:
-        UserError: nobody answers at the address, no worker is there, or one of them computes with
-            something else than we do.
+        UserError: no scheduler answers at the address, there is no worker, or a worker has other
+            code or libraries than this process.
     """
     with ExitStack() as stack:
         stack.enter_context(_quiet())
@@ -202,7 +202,7 @@ def _local(processes: int, stack: ExitStack) -> Client:
         host=LOCALHOST,
         protocol="tls://",
         security=Security.temporary(),
-        dashboard_address=f"{LOCALHOST}:0",  # its pages are taken away above
+        dashboard_address=f"{LOCALHOST}:0",  # LOCAL removes its pages
         silence_logs=logging.CRITICAL,
         local_directory=scratch,
         memory_limit=0,
@@ -236,10 +236,10 @@ def _remote(address: str, stack: ExitStack) -> Client:
 
 
 def refuse_others(client: Client, ours: Code, same: Sameness) -> None:
-    """Refuse workers that compute with something else than we do.
+    """Raise if a worker has other code or libraries than this process.
 
     Raises:
-        UserError: names the first of them, and what differs.
+        UserError: the first such worker, and the difference.
     """
     if ours.problem is not None:
         raise UserError(f"this machine {ours.problem}.")
@@ -259,7 +259,7 @@ def _no_code(error: object) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask tells its own story of every lost worker; ours is told by the engine."""
+    """Silence Dask's messages about lost workers, because the engine reports them."""
     logger = logging.getLogger("distributed")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -282,11 +282,11 @@ _Ended = tuple[_Underway, Made | BaseException]
 
 
 class DaskExecutor:
-    """An `Executor`; everything but the workers' part happens in the caller's thread.
+    """An `Executor` on Dask workers; everything but the cells runs in the caller's thread.
 
     Attributes:
         recipe: makes a cell on a worker.
-        client: of the workers.
+        client: a client of the workers.
     """
 
     def __init__(self, attempts: AttemptRecords, recipe: Recipe, client: Client) -> None:
@@ -295,17 +295,17 @@ class DaskExecutor:
         self._client = client
         self._underway: dict[str, _Underway] = {}  # by run id
         self._suspects: deque[_Underway] = deque()  # given up while others were under way
-        self._ended: SimpleQueue[_Ended | None] = SimpleQueue()  # None: look at the flags
+        self._ended: SimpleQueue[_Ended | None] = SimpleQueue()  # None: check the flags
         self._told: deque[tuple[Cell, Outcome]] = deque()
         self._packed: dict[str, _Files | None] = {}
         self._width, self._counted = 1, -math.inf
-        self._seen = time.monotonic()  # a worker, last
+        self._seen = time.monotonic()  # when a worker was last seen
 
     @property
     def width(self) -> int:
-        """One more than the workers have threads, so that none of them waits for us."""
+        """Number of the workers' threads plus one, so that no worker waits for the engine."""
         if time.monotonic() - self._counted > WIDTH_S and not self._attempts.interrupted:
-            with contextlib.suppress(OSError, TimeoutError):  # then the futures tell
+            with contextlib.suppress(OSError, TimeoutError):  # then the futures report it
                 self._width = 1 + sum(self._client.nthreads().values())
             self._counted = time.monotonic()
         return self._width
@@ -329,7 +329,7 @@ class DaskExecutor:
         future.add_done_callback(lambda _: self._fetch(attempt))
 
     def _fetch(self, attempt: _Underway) -> None:
-        """Take the result of an attempt that has ended (called in a thread of Dask's)."""
+        """Fetch the result of an ended attempt (called in a thread of Dask's)."""
 
         def take() -> None:
             came: Made | BaseException
@@ -339,7 +339,7 @@ class DaskExecutor:
                 came = error
             self._ended.put((attempt, came))
 
-        if self._is_underway(attempt):  # else it was given up
+        if self._is_underway(attempt):  # else the attempt was given up
             threading.Thread(target=take, name="hotbed-result", daemon=True).start()
 
     def _is_underway(self, attempt: _Underway) -> bool:
@@ -348,7 +348,7 @@ class DaskExecutor:
     def finished(self) -> tuple[Cell, Outcome]:
         """See `Executor.finished`."""
         while not self._told:
-            if self._suspects and not self._underway:  # nothing is started while we are in here
+            if self._suspects and not self._underway:  # no cell is started during this call
                 suspect = self._suspects.popleft()
                 self._submit(suspect.begun, suspect.task, alone=True)
             ended = self._next()
@@ -371,12 +371,12 @@ class DaskExecutor:
 
         del self._underway[attempt.begun.cell.run_id]
         if isinstance(came, KilledWorker) and not attempt.alone:
-            self._suspects.append(attempt)  # the deaths may have been another cell's doing
+            self._suspects.append(attempt)  # another cell may have caused the deaths
         else:
             self._told.append((attempt.begun.cell, self._taken(attempt, came)))
 
     def _next(self) -> _Ended | None:
-        """What ends next; None after a while without anything, or when it is to end."""
+        """Return the next ended attempt; None after `WIDTH_S` seconds or on an interrupt."""
         if self._attempts.interrupted:
             return None
         try:
@@ -385,14 +385,14 @@ class DaskExecutor:
             return None
 
     def _alone_s(self) -> float:
-        """For how long there has been no worker."""
+        """Return the seconds since a worker was last seen."""
         if self.width > 1:
             self._seen = time.monotonic()
         return time.monotonic() - self._seen
 
     def interrupt(self) -> None:
-        """See `Executor.interrupt`. A worker of a cluster ends the cell it is at; nobody takes its
-        result. (Those of this machine end with the cluster.)"""
+        """See `Executor.interrupt`. A worker of a remote cluster finishes its cell, and the result
+        is discarded. Workers of this machine end with the cluster."""
         self._attempts.interrupted = True
         self._ended.put(None)
 
@@ -402,8 +402,8 @@ class DaskExecutor:
         self.interrupt()
 
     def _controller(self, cell: Cell) -> _Files | None:
-        """Return the files of a controller from outside; None for one of ours, which workers
-        have."""
+        """Return the files of an outside controller; None for one of Hotbed's, because workers have
+        it."""
         name, folder = cell.parameters.controller, self._attempts.setting.controllers_dir
         if folder is None:
             return None
@@ -413,7 +413,7 @@ class DaskExecutor:
         return self._packed[name]
 
     def _give_up(self, kind: str, why: str, *, fatal: bool = False) -> None:
-        """Every attempt under way ends without a result."""
+        """End every attempt under way without a result."""
         attempts, self._underway = [*self._underway.values(), *self._suspects], {}
         self._suspects.clear()
         if not self._attempts.killed:
@@ -424,7 +424,7 @@ class DaskExecutor:
             self._told.append((attempt.begun.cell, outcome))
 
     def _taken(self, attempt: _Underway, came: Made | BaseException) -> Outcome:
-        """How an attempt ended, its files in its folder."""
+        """Unpack an attempt's files into its folder, and return its outcome."""
         if isinstance(came, BaseException):
             kind, message, fatal = _failure(came)
             return self._without(attempt, kind, message, fatal=fatal)
@@ -439,17 +439,16 @@ class DaskExecutor:
     def _without(
         self, attempt: _Underway, kind: str, message: str, *, fatal: bool = False
     ) -> Outcome:
-        """An attempt that brought nothing."""
+        """Return the outcome of an attempt without a result."""
         error = json.dumps({"kind": kind, "message": message}) + "\n"
-        with contextlib.suppress(OSError):  # a full disk: the outcome says so
+        with contextlib.suppress(OSError):  # if the disk is full, the outcome reports it
             (attempt.begun.folder / ERROR_FILE).write_text(error)
         outcome = self._attempts.conclude(attempt.begun, None, time.monotonic() - attempt.started)
         return replace(outcome, fatal=outcome.fatal or fatal)
 
 
 def _failure(error: BaseException) -> tuple[str, str, bool]:
-    """Kind and sentence of what an attempt brought instead of a result, and whether no other cell
-    can fare better."""
+    """Return the kind and sentence of an attempt's error, and True if no other cell can succeed."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
 
@@ -468,5 +467,5 @@ def _failure(error: BaseException) -> tuple[str, str, bool]:
             "from here."
         )
         return "ConnectionError", why, True
-    text = " ".join(str(error).split())[:300]  # what Dask itself makes of a task
+    text = " ".join(str(error).split())[:300]  # Dask's own error with a task
     return name, f"the worker failed: {text}", False

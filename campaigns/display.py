@@ -1,4 +1,4 @@
-"""How runs and campaigns show themselves in Jupyter."""
+"""Jupyter views of runs and campaigns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.quantities import format_s
 
 @dataclass(frozen=True)
 class RunView:
-    """A run with its summary, good to look at."""
+    """View of a run with its summary."""
 
     run: Run
     summary: Summary | None
@@ -41,7 +41,7 @@ class RunView:
 
 @dataclass(frozen=True)
 class CampaignView:
-    """All attempts of a campaign."""
+    """View of all attempts of a campaign."""
 
     name: str
     runs: tuple[Run, ...]
@@ -63,17 +63,17 @@ class CampaignView:
 
 
 def _label(run: Run) -> str:
-    """Return the cell in words; parameters that are no longer allowed as they are."""
+    """Return the cell's label; if its parameters are no longer allowed, return them as text."""
     with contextlib.suppress(UserError):
         return str(cells_of(run.kind, run.ground).check(run.parameters, "run").label())
     return ", ".join(f"{name}={value}" for name, value in run.parameters.items())
 
 
 def show_run(folder: Path | str) -> RunView:
-    """The run in `folder` (``.../attempt-N``).
+    """Return a view of the run in `folder` (``.../attempt-N``).
 
     Raises:
-        UserError: there is none.
+        UserError: the folder has no run.
     """
     path = Path(folder)
     run = read_run(path)
@@ -85,11 +85,11 @@ def show_run(folder: Path | str) -> RunView:
 
 
 def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignView:
-    """All attempts of the campaign called `name` below `artifacts`, which begins at Hotbed's
-    folder if it is relative.
+    """Return a view of all attempts of the campaign `name` below `artifacts`. A relative path
+    starts at Hotbed's folder.
 
     Raises:
-        UserError: it has none.
+        UserError: the campaign has no attempts.
     """
     folder = ROOT / artifacts / name
     runs = tuple(sorted(RunStore(folder).runs(), key=lambda run: run.started_at))

@@ -1,4 +1,4 @@
-"""What `hotbed run --dry-run` tells: the cells that would run, their time, whether it suffices."""
+"""Report of `hotbed run --dry-run`: the cells that would run, their time, and the lease."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from testbed.html import table
 from testbed.quantities import format_s
 
 ASSUMED_VARIATION = 0.05
-"""Standard deviation of a run's throughput over its mean, run to run."""
+"""Coefficient of variation of the throughput between runs (standard deviation over mean)."""
 
 
 @dataclass(frozen=True)
 class DryRunReport:
-    """What would run. Seconds are planned ones."""
+    """Cells that would run. Seconds are planned seconds."""
 
     campaign: str
     testbed: str
@@ -33,11 +33,11 @@ class DryRunReport:
     power: Mapping[str, str]
     notes: tuple[str, ...] = field(default_factory=tuple)
     planned_s: Mapping[str, float] = field(default_factory=dict)
-    lease: Outlook | None = None  # of the testbed, where it is up and ends
+    lease: Outlook | None = None  # the testbed's lease, if it is up and its lease ends
     run_ids: tuple[str, ...] = ()  # of every cell, in the plan's order
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the report for programs."""
         pending = {cell.run_id for cell in self.pending}
         return {
             "campaign": self.campaign,
@@ -96,13 +96,13 @@ def report_of(
     beside_s: float = 0.0,
     lease: Lease | None = None,
 ) -> DryRunReport:
-    """What is told of a campaign of which `cells` are still to be made, `width` at a time.
+    """Return the report on a campaign with the pending `cells`, `width` at a time.
 
     Args:
-        estimator: of the cells' seconds; the runs that are there correct it.
-        resolves: the smallest effect that the repetitions resolve is told too.
-        beside_s: seconds that pass beside the cells.
-        lease: of the testbed, where it is up and ends.
+        estimator: estimates the cells' seconds; finished runs correct it.
+        resolves: True if the report includes the smallest effect that the repetitions resolve.
+        beside_s: estimated time in addition to the pending cells, in seconds.
+        lease: the testbed's lease, if it is up and its lease ends.
     """
     learn(estimator, prepared.plan, prepared.store)
     found = {name for cell in prepared.plan.cells for name in cell.grids} if resolves else set()
@@ -131,8 +131,8 @@ def report_of(
 def smallest_effect(n: int, variation: float = ASSUMED_VARIATION) -> float | None:
     """Return half the width of the 95 % t interval of the mean log-ratio of `n` pairs.
 
-    Both members of a pair vary by `variation`, independently: a log-ratio has the standard
-    deviation sqrt(2) times that. About 0.17 for n = 3, 0.07 for n = 6; None for n below 2.
+    Both members of a pair vary independently by `variation`, so a log-ratio has the standard
+    deviation sqrt(2) * `variation`. About 0.17 for n = 3 and 0.07 for n = 6; None for n below 2.
     """
     if n < 2:
         return None
@@ -143,7 +143,7 @@ def smallest_effect(n: int, variation: float = ASSUMED_VARIATION) -> float | Non
 
 
 def power_sentence(n: int, variation: float = ASSUMED_VARIATION) -> str:
-    """Return the smallest effect that `n` blocks resolve, in words."""
+    """Return a sentence about the smallest effect that `n` blocks resolve."""
     effect = smallest_effect(n, variation)
     if effect is None:
         return f"n = {n} gives no interval: no effect of any size can be shown"

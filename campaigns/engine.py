@@ -1,4 +1,4 @@
-"""The engine: which cells are still to be made, in which order, how often, and when to give up."""
+"""Engine of a campaign: it chooses pending cells, their order, retries, and when to give up."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from campaigns.run_store import RunStore
 from schemas.campaign import Campaign
 
 GIVE_UP_AFTER = 3
-"""Cells in a row that came to nothing: the testbed may be broken, not the cells."""
+"""Failed cells in a row after which the testbed, not the cells, may be broken."""
 
 SPOILED_IN_A_ROW = 9
-"""Spoiled attempts in a row: the machine is not quiet and will not be soon."""
+"""Spoiled attempts in a row after which the machine is not expected to become quiet soon."""
 
 ENOUGH = 3
-"""Runs of the same that are wanted first when time is short: the interval of two is too wide to
-show anything (t is 12.7, of three 4.3)."""
+"""Runs of each measurement that come first when time is short. The interval of two runs is too wide
+to show anything (t is 12.7; for three runs it is 4.3)."""
 
 OUT_OF_TIME = "spoiled attempts at others took its time"
-"""Why there is no run of a cell that was not begun."""
+"""Reason why a cell that was not started has no run."""
 
 DOES_NOTHING = "default"
-"""The controller whose cells fail with the testbed alone."""
+"""Controller that does nothing: if its cells fail, the testbed is the cause."""
 
 
 @dataclass
@@ -45,33 +45,33 @@ class _Tally:
     spoiled: int = 0
     failed: int = 0
     streak: list[str] = field(default_factory=list)  # controllers of the last cells, all failed
-    noise: int = 0  # spoiled attempts since one was not
+    noise: int = 0  # spoiled attempts in a row
     gave_up: str | None = None
     began: float = 0.0
-    again: dict[str, str] = field(default_factory=dict)  # spoiled, to be made again: why
+    again: dict[str, str] = field(default_factory=dict)  # reasons of spoiled cells to redo
     last: str = ""  # run id of the last attempt
     missing: dict[str, str] = field(default_factory=dict)
-    forgone: set[str] = field(default_factory=set)  # those of `missing` that noise cost
+    forgone: set[str] = field(default_factory=set)  # those of `missing` lost to noise
     budgets: dict[str, Counter[str]] = field(default_factory=dict)  # by run id
 
     def budget(self, cell: Cell, campaign: Campaign) -> Counter[str]:
-        """How many more attempts at `cell` there may be, by how the last one ended."""
+        """Return the attempts left for `cell`, by the status of its last attempt."""
         whole = Counter[str]({"failed": campaign.retries, "spoiled": campaign.spoiled_retries})
         return self.budgets.setdefault(cell.run_id, whole)
 
 
 def _what(cell: Cell) -> str:
-    """What a cell measures, the same in every block."""
+    """Return a key of the cell's measurement, the same in every block."""
     return json.dumps(cell.parameters.model_dump(mode="json"), sort_keys=True)
 
 
 def pending(plan: Plan, store: RunStore) -> list[Cell]:
-    """Cells of a plan without a finished run, in its order."""
+    """Return the plan's cells without a finished run, in the plan's order."""
     return [cell for cell in plan.cells if store.attempts(cell.run_id).done is None]
 
 
 class Engine:
-    """Runs a plan with an executor. It decides; executor and store do what touches the disk."""
+    """Runner of a plan. It only decides; executor and store touch the disk."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         lease: Lease | None = None,
     ) -> None:
-        """`lease`: of the testbed, where it ends."""
+        """Set up; `lease` is the testbed's lease, if it ends."""
         self._plan = plan
         self._store = store
         self._executor = executor
         self._progress = progress
         self._clock = clock
         self._lease = lease
-        self._leave: str | None = None  # why no further cell is begun: the lease
+        self._leave: str | None = None  # why no further cell begins: the lease
         self.estimator = Estimator(
             plan.campaign.time_scale, simulated=plan.campaign.ground == "sim"
         )
@@ -98,11 +98,11 @@ class Engine:
         self._controllers = {cell.parameters.controller for cell in plan.cells}
 
     def pending(self) -> list[Cell]:
-        """Cells without a finished run, in the plan's order."""
+        """Return the cells without a finished run, in the plan's order."""
         return pending(self._plan, self._store)
 
     def run(self) -> CampaignResult:
-        """Make every pending cell; a failed or spoiled one again as the campaign file says."""
+        """Make every pending cell; repeat failed or spoiled cells as the campaign file allows."""
         started = self._clock()
         pending = self.pending()
         done_before = len(self._plan.cells) - len(pending)
@@ -116,7 +116,7 @@ class Engine:
         return result
 
     def stop(self) -> None:
-        """Stop cleanly: what runs is ended and marked; a second call kills it."""
+        """Stop cleanly: the running cell is ended and marked; a second call kills it."""
         if self._stop:
             self._progress.message("stopping at once; `hotbed control stop` cleans up by hand")
             self._executor.kill()
@@ -126,13 +126,13 @@ class Engine:
         self._executor.interrupt()
 
     def lease_over(self, why: str) -> None:
-        """The lease ends under the running cell: it is ended and marked; none is begun any more.
-        May be called from another thread."""
+        """End and mark the running cell because the lease ends; begin no other cell. May be called
+        from another thread."""
         self._leave = why
         self._executor.interrupt()
 
     def _work(self, pending: Sequence[Cell], tally: _Tally) -> None:
-        """Attempts at every cell, as many beside each other as the executor takes."""
+        """Make attempts at every cell, as many in parallel as the executor allows."""
         waiting, running = deque(pending), dict[str, Cell]()
         while True:
             while waiting and len(running) < self._executor.width and not self._ending(tally):
@@ -156,19 +156,18 @@ class Engine:
                 waiting.insert(self._place(cell, outcome, waiting, tally), cell)
 
     def _refused(self, cell: Cell, others: Sequence[Cell]) -> bool:
-        """Whether the lease does not let `cell` begin. It ends the call: a shorter cell that still
-        fits would change the order, which is drawn at random."""
+        """Return True if the lease does not let `cell` begin. The call then ends: choosing a
+        shorter cell that still fits would change the random order."""
         if self._lease is not None:
             rest = self.estimator.left([cell, *others], self._executor.width)
             self._leave = self._leave or self._lease.refuses(self.estimator.left([cell]), rest)
         return self._leave is not None
 
     def _next(self, waiting: deque[Cell], tally: _Tally) -> Cell | None:
-        """The next cell to make; None when there is none left.
+        """Return the next cell to make; None if there is none left.
 
-        Where the file says how long a campaign may take that is disturbed (`spoiled_within_s`),
-        and time no longer suffices for all that is left, the cells go first that are worth most,
-        and those are done without for which there is no time.
+        If `spoiled_within_s` is set, a cell was spoiled and the remaining cells no longer fit, the
+        most valuable cells run first. The rest is skipped.
         """
         within = self._plan.campaign.spoiled_within_s
         if within is None or not tally.again:
@@ -187,9 +186,9 @@ class Engine:
         return None
 
     def _worth(self, cell: Cell, tally: _Tally) -> tuple[bool, int, bool, int, int]:
-        """What is smallest is worth most: what too few blocks have measured; the file's first
-        grids; what was not spoiled just now, as noise lasts; what completes a comparison within
-        its block; what was tried least."""
+        """Return a sort key, smallest for the most valuable cell. The order is: cells measured in
+        too few blocks, early grids of the file, cells not spoiled just now (noise lasts), cells
+        that complete a comparison in their block, cells tried least."""
         campaign = self._plan.campaign
         names = [grid.name for grid in campaign.grids]
         beside = (
@@ -206,16 +205,16 @@ class Engine:
         )
 
     def _measured(self, cell: Cell) -> int:
-        """How many finished runs measured the same as `cell` does."""
+        """Return the number of finished runs that measured the same as `cell`."""
         return sum(_what(other) == _what(cell) and self._done(other) for other in self._plan.cells)
 
     def _done(self, cell: Cell) -> bool:
         return self._store.attempts(cell.run_id).done is not None
 
     def _place(self, cell: Cell, outcome: Outcome, waiting: Sequence[Cell], tally: _Tally) -> int:
-        """Where in the queue another attempt goes. A failed cell is next. What spoils runs lasts
-        for minutes, so a spoiled cell comes after its block, still near what it is compared with,
-        and when that did not help after everything else."""
+        """Return the queue position of another attempt. A failed cell is next. Noise lasts for
+        minutes, so a spoiled cell comes after its block, near the cells that it is compared with.
+        If it is spoiled there too, it goes to the end."""
         if outcome.status != "spoiled":
             return 0
         campaign = self._plan.campaign
@@ -227,7 +226,7 @@ class Engine:
         return self._stop or self._leave is not None or tally.gave_up is not None
 
     def _count(self, cell: Cell, outcome: Outcome, tally: _Tally) -> bool:
-        """Take an attempt's outcome into account; whether another one is to be made."""
+        """Count an attempt's outcome; return True if the cell needs another attempt."""
         spoiled = outcome.status == "spoiled"
         tally.noise = tally.noise + 1 if spoiled else 0
         if outcome.status == "done":
@@ -238,7 +237,7 @@ class Engine:
         tally.failed += outcome.status == "failed"
         why = outcome.reason or outcome.status
         if self._lease is not None and outcome.status != "spoiled" and not self._stop:
-            # Nothing is counted against a cell whose testbed went; the executor has looked.
+            # A lost testbed does not count against a cell; the executor has checked the lease.
             self._leave = self._leave or self._lease.known_over
             if self._leave is not None:
                 tally.missing[cell.run_id] = self._leave
@@ -269,8 +268,8 @@ class Engine:
         return False
 
     def _broken(self, streak: list[str]) -> bool:
-        """Whether failed cells in a row speak against the testbed. Those of a controller that
-        has no finished run speak against the controller, and do not stop the others."""
+        """Return True if the failed cells in a row indicate a broken testbed. If their controllers
+        have no finished run, the controllers are the cause, and other cells still run."""
         if len(streak) < GIVE_UP_AFTER:
             return False
         failing = set(streak)
@@ -285,8 +284,8 @@ class Engine:
     def _result(
         self, pending: list[Cell], done_before: int, tally: _Tally, seconds: float
     ) -> CampaignResult:
-        # The store, not the tally, says what is done: an attempt may have been committed
-        # although the engine was told to stop while it ended.
+        # The store, not the tally, knows the finished cells: an attempt may have been committed
+        # although the engine was stopped while the attempt ended.
         reasons = tally.missing
         never = "not started"
         without = [
@@ -318,8 +317,8 @@ class Engine:
         )
 
     def _forgone(self, without: Sequence[Cell], tally: _Tally) -> set[str]:
-        """Which cells without a run can be done without: lost to noise, and measured in another
-        block. None when the campaign was given up or stopped."""
+        """Return the ids of skippable cells: lost to noise, but measured in another block. Return
+        none if the campaign was given up or stopped."""
         if self._ending(tally):
             return set()
         lacking = {cell.run_id for cell in without}
@@ -332,7 +331,7 @@ class Engine:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM stop cleanly while cells run."""
+        """Stop cleanly on Ctrl-C and SIGTERM while cells run."""
 
         def handler(_number: int, _frame: FrameType | None) -> None:
             self.stop()
@@ -341,7 +340,7 @@ class Engine:
             before = {
                 number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)
             }
-        except ValueError:  # not the main thread: whoever owns it calls stop()
+        except ValueError:  # not the main thread: its owner calls stop()
             yield
             return
         try:

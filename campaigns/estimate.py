@@ -1,4 +1,4 @@
-"""How long cells take: first by plan, then corrected by the cells that have finished."""
+"""Estimates of the cells' times: planned first, then corrected by finished cells."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from campaigns.plan import Cell
 from schemas.cells.dlr import DlrCell
 
 CLEAN_S = 3.0
-RESTORE_S = 20.0  # a filled snapshot brought back up to HEALTH_OK
-OPEN_LOOP_S = 30.0  # what is in flight at its end, and data that was moved is moved back
-GATEWAY_S = 10.0  # the driver brought to its node and started, its archive fetched
-STEADY_S = 3.0  # fio up to its steady rate
-COLLECT_S = 4.0  # load and controller stopped, files fetched
+RESTORE_S = 20.0  # a filled snapshot is restored up to HEALTH_OK
+OPEN_LOOP_S = 30.0  # requests in flight end, and moved data is moved back
+GATEWAY_S = 10.0  # the driver is copied to its node and started, its archive fetched
+STEADY_S = 3.0  # fio reaches its steady rate
+COLLECT_S = 4.0  # load and controller are stopped, files fetched
 ENGINE_S = 5.0  # notebook process, kernel, imports
-SIMULATED_S = 1.0  # of a small testbed's minute; the cells that are done correct it
-SIZED_CELL_S = 1.0  # of a simulated cell of its own size, beside
-OSD_MINUTE_S = 0.009  # a processor's seconds for one OSD's virtual minute
+SIMULATED_S = 1.0  # for a virtual minute of a small testbed; finished cells correct it
+SIZED_CELL_S = 1.0  # for a simulated cell with its own number of OSDs, in addition
+OSD_MINUTE_S = 0.009  # CPU seconds for one OSD's virtual minute
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 
 
 def planned_s(parameters: DlrCell, time_scale: float) -> float:
-    """Wall time of one cell, seconds, cleaning and settling included."""
+    """Return the wall time of one cell in seconds, with cleaning and settling."""
     total = CLEAN_S + COLLECT_S + ENGINE_S + parameters.lead_s(time_scale)
     total += parameters.duration_s * time_scale
     if parameters.scenario != "none":
@@ -37,12 +37,12 @@ def planned_s(parameters: DlrCell, time_scale: float) -> float:
 
 
 def timeout_s(parameters: DlrCell, time_scale: float) -> float:
-    """When a cell is taken for hung."""
+    """Return the seconds after which a cell counts as hung."""
     return TIMEOUT_FACTOR * planned_s(parameters, time_scale) + TIMEOUT_SLACK_S
 
 
 def experiment(cell: Cell) -> DlrCell:
-    """The parameters of a cell of the experiment on a store."""
+    """Return the parameters of a cell of the experiment on a store."""
     assert isinstance(cell.parameters, DlrCell), cell.parameters
     return cell.parameters
 
@@ -55,17 +55,17 @@ def cell_timeout_s(cell: Cell, time_scale: float) -> float:
 
 
 class Estimator:
-    """Time left, from the plan and from the cells finished so far."""
+    """Estimator of the time left, from the plan and the finished cells."""
 
     def __init__(self, time_scale: float, *, simulated: bool = False) -> None:
-        """`simulated`: the cells' own time is virtual and costs next to nothing."""
+        """Set up; `simulated`: the cells' time is virtual and costs little real time."""
         self._time_scale = time_scale
         self._simulated = simulated
         self._planned = 0.0
         self._actual = 0.0
 
     def planned(self, cell: Cell) -> float:
-        """Planned seconds of one cell."""
+        """Return the planned seconds of one cell."""
         if cell.planned_s is not None:
             return cell.planned_s
         parameters = experiment(cell)
@@ -78,13 +78,13 @@ class Estimator:
         return planned_s(parameters, self._time_scale)
 
     def observe(self, cell: Cell, seconds: float) -> None:
-        """A cell took `seconds`."""
+        """Correct the estimate: `cell` took `seconds`."""
         self._planned += self.planned(cell)
         self._actual += seconds
 
     def left(self, cells: Iterable[Cell], width: int = 1) -> float:
-        """Seconds that `cells` will take, `width` at a time."""
+        """Return the seconds that `cells` will take, `width` at a time."""
         each = [self.planned(cell) for cell in cells]
         ratio = self._actual / self._planned if self._planned > 0 else 1.0
-        # However many run beside each other, the longest takes its time.
+        # The longest cell bounds the time, however many cells run in parallel.
         return max(sum(each) / max(1, width), max(each, default=0.0)) * ratio

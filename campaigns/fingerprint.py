@@ -1,7 +1,7 @@
 """Identity of a run: a hash of everything that can change its result.
 
-The commit is not part of it: a changed comment reruns nothing, a changed controller its cells.
-"""
+The commit is not part of the identity: a changed comment reruns nothing, a changed controller only
+its cells."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from schemas.run import SCHEMA_VERSION
 from testbed.closure import Closure
 
 _IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs", "hotbedsim", "deployer")
-"""Versions that are part of a run's identity; python's and the kernel's are only recorded. A
-deployer is named where it is not the project's own."""
+"""Tools with versions that are part of a run's identity; versions of Python and the kernel are only
+recorded. A deployer has a version only if it is not Hotbed's own."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What all cells of a campaign on a testbed share."""
+    """Facts that all cells of a campaign on a testbed share."""
 
     spec_digest: str
     ground: str
@@ -33,18 +33,18 @@ class Identity:
 
 
 def identifying_versions(versions: Mapping[str, str]) -> dict[str, str]:
-    """The versions of stores and load tools among `versions`."""
+    """Return the versions of stores and load tools among `versions`."""
     return {name: versions[name] for name in _IDENTIFYING_TOOLS if name in versions}
 
 
 def run_id(
     identity: Identity, parameters: Mapping[str, Any], *, seed: int, block: int, controller: str
 ) -> str:
-    """Twelve hex digits.
+    """Return the run's id, twelve hex digits.
 
     Args:
-        identity: what the campaign's cells share.
-        parameters: as JSON.
+        identity: the facts that the campaign's cells share.
+        parameters: the cell's parameters, as JSON.
         seed: the block's seed.
         block: number of the block, from 0.
         controller: digest of the controller's code.

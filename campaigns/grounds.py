@@ -1,4 +1,4 @@
-"""Grounds of real nodes, and the choice of the ground that a campaign names."""
+"""Grounds of real nodes, and the function that opens a campaign's ground."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from testbed.sites.contract import Site, Testbed
 from testbed.stores.contract import Needs
 
 FAKE_GROUND = "HOTBED_FAKE_GROUND"
-"""Environment variable: a Python file with ``open_ground(testbed: str) -> Ground``, for tests."""
+"""Environment variable for tests: a Python file with ``open_ground(testbed: str) -> Ground``."""
 
 
 class LiveGround:
-    """A `Ground`: a deployed testbed on real nodes, reached through its admin node by ssh alone."""
+    """A `Ground`: a deployed testbed on real nodes, reached only by ssh to its admin node."""
 
     def __init__(self, site: str, name: str) -> None:
-        """Raise UserError if `site` has no testbed called `name`, or it is not up."""
+        """Raise UserError if `site` has no testbed called `name`, or if the testbed is not up."""
         from testbed.choose import ready
         from testbed.sites import open_site
 
@@ -81,19 +81,19 @@ def open_ground(
     spec: Path | None = None,
     model: Path | None = None,
 ) -> Ground:
-    """The ground `kind` on the testbed called `testbed`, which must be up and deployed; for `sim`
-    nothing has to be.
+    """Return the ground `kind` on the testbed `testbed`, which must be up and deployed, except for
+    `sim`.
 
     Args:
         kind: a campaign's `ground`.
         testbed: the testbed's name.
         site: kind of the site; by default the ground's.
-        spec: the testbed's file, which is all that `sim` is made of; without it `testbed` names one
-            (see `campaigns.sim_ground.open_sim`).
-        model: constants of `sim`'s model, where not the default.
+        spec: the testbed's file, the only input of `sim`; without it, `testbed` names a spec (see
+            `campaigns.sim_ground.open_sim`).
+        model: constants of `sim`'s model, if not the default.
 
     Raises:
-        UserError: there is no such testbed; says what to do.
+        UserError: there is no such testbed; the message has the next step.
     """
     if model is not None and kind != "sim":
         raise UserError(f"a model belongs to the ground sim, not to {kind}: leave out --model.")

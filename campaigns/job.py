@@ -1,4 +1,4 @@
-"""The engine's job for a cell (`job.json` in the attempt's folder), and the cell's record."""
+"""Job of a cell from the engine (`job.json` in the attempt's folder), and the cell's record."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ ERROR_FILE = "error.json"
 RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
 REPLAY_S, REPLAY_SHARE = 1.0, 0.05
-"""Seconds, and share of a cell's time, after which its replay stops: whichever is longer. Only
-policies that decide for many seconds (MOS++, dlr-pg on 1,000 OSDs) need more."""
+"""Limits of a cell's replay, in seconds and as a share of the cell's time; the longer one applies.
+Only policies that decide for many seconds (MOS++, dlr-pg on 1,000 OSDs) need more."""
 CHANGED = "the code changed while the campaign ran"
-"""Begins the reason of an attempt that other code than the plan's may have made."""
+"""Start of the reason if code other than the plan's may have made an attempt."""
 
 
 class Job(Model):
-    """Everything that an attempt is, before it is made.
+    """All facts of an attempt before it runs.
 
     Attributes:
-        code: the planned code that cells share, and that of this cell's controller; empty for a
+        code: the planned code that cells share, and the code of this cell's controller; empty for a
             cell that is run by hand.
     """
 
@@ -53,8 +53,8 @@ class Job(Model):
     time_scale: float
     testbed: str
     notebook: str
-    spec: str | None = None  # the testbed's file, for a ground that is made of nothing else
-    model: str | None = None  # constants of the ground sim, where not the default
+    spec: str | None = None  # the testbed's file, for a ground that needs nothing else
+    model: str | None = None  # constants of the ground sim, if not the default
     timeout_s: float
     started_at: str
     limits: Limits = Limits()
@@ -65,8 +65,8 @@ class Job(Model):
     code: tuple[Closure, ...] = ()
 
     def with_settings(self, settings: Mapping[str, Any]) -> Job:
-        """Return the job with what was read of the nodes' settings (by path in the calibration,
-        ``groups.osd.disk.bandwidth``) in place of the spec's."""
+        """Return the job with settings read from the nodes instead of the spec's. Keys are paths in
+        the calibration, such as ``groups.osd.disk.bandwidth``."""
         calibration = copy.deepcopy(self.provenance.calibration)
         for path, value in settings.items():
             *above, last = path.split(".")
@@ -80,7 +80,7 @@ class Job(Model):
     def record(
         self, status: RunStatus, reason: str | None, phases_s: dict[str, float] | None = None
     ) -> Run:
-        """A record; see `ended` for one that counts."""
+        """Return a record with this status; `ended` checks a finished cell first."""
         return Run.model_validate(
             {
                 **self.model_dump(
@@ -109,11 +109,11 @@ class Job(Model):
 
 
 Make = Callable[[Job, Path], object]
-"""Makes a cell and writes its folder, `run.json` last; raises what goes wrong."""
+"""Function that makes a cell and writes its folder, `run.json` last; it raises on failure."""
 
 
 class Phases:
-    """Seconds of each phase; a phase met twice adds up."""
+    """Seconds of each phase; repeated phases add up."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -130,8 +130,8 @@ class Phases:
 
 
 def ended(job: Job, folder: Path, why_spoiled: str | None, phases: Phases) -> Run:
-    """Return the record of a cell that came to its end: done or spoiled, or failed if other code
-    than the plan's may have made it, or if a decision differs when it is replayed."""
+    """Return the record of a finished cell: done, spoiled, or failed. A cell fails if code other
+    than the plan's may have made it, or if a replayed decision differs."""
     wrong = _changed(job)
     if wrong is None and (folder / JOURNAL_FILE).exists():
         limit_s = max(REPLAY_S, REPLAY_SHARE * sum(phases.seconds.values()))
@@ -144,7 +144,7 @@ def ended(job: Job, folder: Path, why_spoiled: str | None, phases: Phases) -> Ru
 
 
 def _changed(job: Job) -> str | None:
-    """The reason if the code is no longer the plan's."""
+    """Return a reason if the code is no longer the plan's."""
     for each in job.code:
         if each.changed:
             last = closure.newest(each.entries)
@@ -153,7 +153,7 @@ def _changed(job: Job) -> str | None:
 
 
 def _unlike_its_journal(job: Job, path: Path, limit_s: float) -> str | None:
-    """The reason if the journal is of other code, or a decision in it is not repeatable."""
+    """Return a reason if the journal is of other code or a decision is not repeatable."""
     journal = read_journal(path)
     dirs = [Path(d) for d in [job.controllers_dir] if d]
     controller = find(journal.header["policy"], dirs)
@@ -174,20 +174,20 @@ def _unlike_its_journal(job: Job, path: Path, limit_s: float) -> str | None:
 
 
 def write_job(folder: Path, job: Job) -> Path:
-    """Write the job into the attempt's folder; returns the file."""
+    """Write the job into the attempt's folder, and return the file."""
     path = folder / JOB_FILE
     write_file(path, job.model_dump_json(indent=2) + "\n")
     return path
 
 
 def write_error(folder: Path, error: BaseException) -> None:
-    """Write what a cell raised into its folder, where the engine looks for it."""
+    """Write the error of a cell into its folder, where the engine reads it."""
     body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
     (folder / ERROR_FILE).write_text(json.dumps(body) + "\n")
 
 
 def read_job(folder: Path) -> Job | None:
-    """The job in `folder`; None when there is none, or none that is whole."""
+    """Return the job in `folder`; None if there is none or it is incomplete."""
     from pydantic import ValidationError
 
     try:
@@ -197,10 +197,10 @@ def read_job(folder: Path) -> Job | None:
 
 
 def write_run(folder: Path, run: Run) -> None:
-    """Write the record; it comes last, and says that everything else is there."""
+    """Write the record; it comes last, so its presence means that the folder is complete."""
     write_file(folder / RUN_FILE, run.model_dump_json(indent=2) + "\n")
 
 
 def utc_now() -> str:
-    """ISO 8601, UTC, milliseconds."""
+    """Return the current time: ISO 8601, UTC, milliseconds."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Was the machine quiet enough for a run to count?"""
+"""Judge of a run: was the machine quiet enough?"""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from statistics import median
 from campaigns.services import Load
 from schemas.campaign import Limits
 
-_GAP = 1.5  # intervals between two samples that are a gap; on a quiet machine 1.4 was the most seen
+_GAP = 1.5  # a gap is longer than this many intervals; on a quiet machine 1.4 was the maximum
 
 
 def spoiled(load: Load, limits: Limits) -> str | None:
-    """Why the run is spoiled; None when it counts. What cannot be told does not spoil."""
+    """Return why the run is spoiled; None if it counts. An unknown value does not spoil a run."""
     if load.steal is not None and load.steal > limits.steal:
         return (
             f"{100 * load.steal:.1f} % of the machine's time was stolen "
@@ -38,16 +38,16 @@ def spoiled(load: Load, limits: Limits) -> str | None:
 
 
 def stalled(walls: Sequence[float], interval_s: float) -> float | None:
-    """Share 0..1 of a recording that lies in its gaps; None where there are no two samples.
+    """Return the share (0..1) of a recording that is gaps; None with fewer than two samples.
 
-    A machine whose disk or hypervisor stands still for seconds shows in neither steal nor
-    processor time, while everything that waits for it is late: hotspots were once moved 19 s after
-    their time, and the store's placement groups peered for 9 s. The recorder is late too.
+    If a machine's disk or hypervisor stops for seconds, steal and CPU time do not show it.
+    Everything that waits for the machine is late: hotspots once moved 19 s late, and the store's
+    placement groups peered for 9 s. The recorder is late too.
 
     Args:
-        walls: when samples were written, in seconds, ascending.
-        interval_s: how far apart they should be. Where looking itself takes longer, as over a slow
-            network, the median distance counts instead; a gap is more than 1.5 times that.
+        walls: times of the samples, in seconds, ascending.
+        interval_s: planned distance of the samples. If sampling itself takes longer, as over a slow
+            network, the median distance counts instead. A gap is more than 1.5 times the distance.
     """
     if len(walls) < 2 or walls[-1] <= walls[0]:
         return None

@@ -1,9 +1,9 @@
-"""A campaign on a testbed that ends: what still fits, extensions, and knowing when it is over.
+"""Lease of a campaign's testbed: cells that still fit, extensions, and the end.
 
-The one rule: no cell is begun that is expected to end later than the lease, less a margin in which
-an interrupted cell puts the testbed back and its files are fetched. Where it may, a campaign that
-does not fit asks for more time (`Tenure.extend`) before every cell until it is granted.
-"""
+The main rule: a cell does not begin if it is expected to end after the lease minus a margin. In the
+margin, an interrupted cell restores the testbed and its files are fetched. If a campaign does not
+fit and may extend the lease, it asks for more time (`Tenure.extend`) before every cell until the
+site grants it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from testbed.sites.contract import Site, SiteError, State, Status
 from testbed.spec import TestbedSpec
 
 LOOK_S = 60.0
-"""A lease is looked at again when what is known of it is older."""
+"""Age after which the lease's status is polled again."""
 
 AGAIN_S = 5.0
-"""... and no sooner than this: sites allow a poll every 5 s."""
+"""Least seconds between two polls: sites allow a poll every 5 s."""
 
 CLOSING_SHARE = 0.5
-"""Of the margin: what a cell that runs into it is left to end in."""
+"""Share of the margin that is left for a late cell to end in."""
 
 ROUND_S = 600.0
-"""Extensions are asked for in steps of this: not another one for every late cell."""
+"""Step of extensions, so that not every late cell asks for another one."""
 
 LEAST_S = 60.0
-"""What is granted beyond this counts as an extension."""
+"""Least gain in seconds that counts as an extension."""
 
 
 class Tenure(Protocol):
-    """Until when a testbed is ours. Errors are HotbedError: it cannot be told, or is refused."""
+    """Tenure of a testbed. HotbedError: its end is unknown, or an extension is refused."""
 
     def status(self) -> Status:
         """See `Site.status`."""
@@ -48,7 +48,7 @@ class Tenure(Protocol):
 
 @dataclass(frozen=True)
 class SiteTenure:
-    """A `Tenure`: the testbed called `name` on `site`."""
+    """A `Tenure` of the testbed `name` on `site`."""
 
     site: Site
     name: str
@@ -64,8 +64,8 @@ class SiteTenure:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Whether a campaign fits what is left of a lease. Times in seconds, points in time since the
-    epoch; `fitting` of `cells` cells would be made, in the plan's order, without an extension."""
+    """Forecast: does a campaign fit into the rest of a lease? Times are in seconds, points in time
+    since the epoch. `fitting` of `cells` cells fit without an extension, in the plan's order."""
 
     now_s: float
     ends_at_s: float
@@ -77,32 +77,32 @@ class Outlook:
 
     @property
     def left_s(self) -> float:
-        """What may be used of the lease."""
+        """Usable seconds of the lease."""
         return max(0.0, self.ends_at_s - self.now_s - self.margin_s)
 
     @property
     def short_s(self) -> float:
-        """What is missing; 0 when everything fits."""
+        """Missing seconds; 0 if everything fits."""
         return max(0.0, self.needed_s - self.left_s)
 
     @property
     def fits(self) -> bool:
-        """Whether every cell can be made."""
+        """True if every cell can be made."""
         return self.short_s == 0
 
     @property
     def extension_s(self) -> float:
-        """What would be asked for."""
+        """Seconds of the extension that would be requested."""
         return rounded_up(self.short_s)
 
     @property
     def extended_end_s(self) -> float:
-        """When the lease would end with that."""
+        """End of the lease after that extension."""
         return self.ends_at_s + self.extension_s
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """The forecast as a sentence."""
         text = (
             f"the lease ends {moment(self.ends_at_s)}, in {format_s(self.ends_at_s - self.now_s)}"
         )
@@ -121,7 +121,7 @@ class Outlook:
         )
 
     def as_json(self) -> dict[str, object]:
-        """For programs."""
+        """Return the forecast for programs."""
         return {
             "ends_at_s": round(self.ends_at_s, 1),
             "left_s": round(self.left_s, 1),
@@ -139,17 +139,17 @@ class Outlook:
 
 
 class Lease:
-    """What a campaign knows of its testbed's lease, looked at seldom and from any thread.
+    """Status of the testbed's lease, polled rarely and usable from any thread.
 
     Args:
-        tenure: who knows, and who is asked for more.
-        status: what it said just now; its `ends_at_s` is the lease's end.
-        rules: the campaign's.
-        say: told of extensions, refused ones, and of looks that failed; each failure once.
-        clock: seconds since the epoch. A lease ends at a time that the site knows too, so a step of
-            the wall clock moves what is left of it.
-        ticks: seconds that no step moves, for how old a look is and when to ask again.
-        pause: waits so many seconds.
+        tenure: reports the status and grants extensions.
+        status: the tenure's latest status; its `ends_at_s` is the lease's end.
+        rules: the campaign's lease rules.
+        say: reports extensions, refusals and failed polls; each failure once.
+        clock: seconds since the epoch. The site knows the lease's end as a wall-clock time, so a
+            step of the wall clock changes the time left.
+        ticks: monotonic seconds, for the age of the status and the time of the next request.
+        pause: waits for a number of seconds.
     """
 
     def __init__(
@@ -171,15 +171,15 @@ class Lease:
         self._mutex = threading.RLock()
         self._status = status
         self._looked_at = ticks()
-        self._not_before = -math.inf  # no extension is asked for until then
-        self._most_s = math.inf  # nor a longer one than this
-        self._refused = False  # whether one was, for good
+        self._not_before = -math.inf  # no extension is requested until then
+        self._most_s = math.inf  # longest extension to request
+        self._refused = False  # True if an extension was refused for good
         self._said: set[str] = set()
         self._over: str | None = None
 
     @property
     def ends_at_s(self) -> float:
-        """End of the lease, as last seen."""
+        """End of the lease at the last poll."""
         with self._mutex:
             ends = self._status.ends_at_s
             return math.inf if ends is None else ends
@@ -190,11 +190,11 @@ class Lease:
         return self.ends_at_s - self._rules.margin_s - self._clock()
 
     def outlook(self, cells_s: Sequence[float], needed_s: float | None = None) -> Outlook:
-        """Whether cells that take so many seconds each fit, one after another, in this order.
+        """Forecast how many cells with these durations fit, one after another, in this order.
 
         Args:
-            cells_s: seconds of each.
-            needed_s: seconds of all, where it is not their sum.
+            cells_s: seconds of each cell.
+            needed_s: seconds of all cells, if not the sum.
         """
         with self._mutex:
             usable, spent, fitting = self.usable_s, 0.0, 0
@@ -214,19 +214,19 @@ class Lease:
             )
 
     def refuses(self, cell_s: float, rest_s: float) -> str | None:
-        """Why a cell must not begin now; None when it may.
+        """Return why a cell must not begin now; None if it may.
 
         Args:
             cell_s: seconds that the cell is expected to take.
-            rest_s: seconds of all that is still to be made, the cell included: where the campaign
-                may and they do not fit, more time is asked for first.
+            rest_s: seconds of all pending cells, including `cell_s`. If they do not fit and the
+                campaign may extend the lease, more time is requested first.
         """
         with self._mutex:
             if self._judged(LOOK_S) is not None:
                 return self._over
             if self._rules.extend:
                 self._extend(cell_s, rest_s)
-            # Somebody may have extended it meanwhile.
+            # Someone else may have extended the lease meanwhile.
             if cell_s > self.usable_s and self._judged(AGAIN_S) is not None:
                 return self._over
             if cell_s <= self.usable_s:
@@ -238,9 +238,9 @@ class Lease:
             )
 
     def over(self) -> str | None:
-        """Why there is no testbed any more, or none to work on; None while there is one. Asked
-        when a cell has failed: the lease may have ended under it, so what was seen before does
-        not count. Waits until the site may be asked."""
+        """Return why the testbed is lost or not ready; None if it is ready. Called after a cell
+        failed. The lease may have ended meanwhile, so the site is polled again, after a wait until
+        it allows a poll."""
         with self._mutex:
             early_s = self._looked_at + AGAIN_S - self._ticks()
             if self._over is None and early_s > 0:
@@ -249,12 +249,12 @@ class Lease:
 
     @property
     def known_over(self) -> str | None:
-        """What was said last of why there is no testbed; the site is not asked."""
+        """Latest reason for the loss of the testbed; the site is not polled."""
         return self._over
 
     def due(self) -> str | None:
-        """Why the cell that runs must be ended now; None when it may go on. For a watch that asks
-        every few seconds: the site itself is asked once a minute, and at the end."""
+        """Return why the running cell must end now; None if it may continue. A watch calls this
+        every few seconds; the site is polled once a minute, and at the end."""
         with self._mutex:
             closing = CLOSING_SHARE * self._rules.margin_s
             if self._judged(LOOK_S) is None and self.ends_at_s - self._clock() <= closing:
@@ -267,7 +267,7 @@ class Lease:
             return self._over
 
     def _judged(self, older_than_s: float) -> str | None:
-        """As `over`, by what is known, which is not older than that."""
+        """Return the same as `over`, from a status that is at most `older_than_s` old."""
         if self._over is None:
             self._look(older_than_s)
             self._over = self._ended()
@@ -281,7 +281,7 @@ class Lease:
         return None
 
     def _look(self, older_than_s: float) -> None:
-        """Ask the site, if what it said is older than this; a failed look changes nothing."""
+        """Poll the site if the status is older than this; a failed poll changes nothing."""
         if self._ticks() - self._looked_at < older_than_s:
             return
         try:
@@ -291,7 +291,7 @@ class Lease:
         self._looked_at = self._ticks()  # now, not before: an answer may take a minute
 
     def _extend(self, cell_s: float, rest_s: float) -> None:
-        """Ask for more time; again for less where that is refused and the next cell needs it."""
+        """Request more time; after a refusal request less, if the next cell needs it."""
         while rest_s > self.usable_s and self._most_s > 0 and self._ticks() >= self._not_before:
             self._ask(rest_s - self.usable_s)
             if cell_s <= self.usable_s:
@@ -303,7 +303,7 @@ class Lease:
             self._status = self._tenure.extend(seconds)
         except HotbedError as error:
             retry = error.retry_after_s if isinstance(error, SiteError) else None
-            if retry is None:  # a policy or somebody's reservation: less may be allowed
+            if retry is None:  # a policy or another reservation: less time may be allowed
                 self._most_s = seconds // 2 // ROUND_S * ROUND_S
             else:
                 self._not_before = self._ticks() + max(retry, AGAIN_S)
@@ -337,10 +337,10 @@ def open_lease(
     ticks: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Lease | None:
-    """The lease of a testbed; None where it never ends.
+    """Return the lease of a testbed; None if it never ends.
 
     Raises:
-        HotbedError: the site cannot tell.
+        HotbedError: the site cannot report its status.
     """
     if tenure is None:
         return None
@@ -351,8 +351,8 @@ def open_lease(
 
 
 def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None:
-    """Whether cells of `needed_s` seconds fit the lease that the spec of a testbed that is not up
-    asks for, in a sentence; None where there would be no lease, or it cannot be told."""
+    """Return a sentence: do cells of `needed_s` seconds fit the lease in the spec of a testbed that
+    is not up? None if there would be no lease or its length is unknown."""
     from testbed.sites import open_site
 
     try:
@@ -373,5 +373,5 @@ def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None
 
 
 def rounded_up(seconds: float) -> float:
-    """To whole steps of `ROUND_S`."""
+    """Return the seconds rounded up to whole steps of `ROUND_S`."""
     return math.ceil(seconds / ROUND_S) * ROUND_S

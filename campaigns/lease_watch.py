@@ -1,4 +1,4 @@
-"""Looks after a lease while a cell runs, which may take longer than the lease does."""
+"""Watch a lease while a cell runs, because the cell may take longer than the lease."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from campaigns.lease import AGAIN_S, Lease
 
 GRACE_S = 90.0
-"""Time for an interrupted cell to put the testbed back, as after Ctrl-C."""
+"""Time for an interrupted cell to restore the testbed, as after Ctrl-C."""
 
 
 @contextmanager
 def watching(
     lease: Lease | None, over: Callable[[str], None], kill: Callable[[], None]
 ) -> Iterator[None]:
-    """While the block runs, call `over` with the reason, once, when the lease is due to end or the
-    testbed is gone; and `kill`, when the block has not ended long after that: a cell may hang on
-    machines that are not there any more. Both are called in a thread of its own; without a lease
-    never."""
+    """Watch the lease while the block runs. If the lease is about to end or the testbed is lost,
+    call `over` once with the reason. If the block has not ended `GRACE_S` later, call `kill`: a
+    cell may hang on lost machines. A separate thread makes the calls; without a lease there are
+    none."""
     if lease is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""An append-only record of what the engine did: one JSON line an event.
+"""Append-only record of the engine's actions: one JSON line per event.
 
-The run folders are the truth about results; the ledger tells the story beside them (attempts
-started, spoiled, failed, interrupted, adopted), also of attempts that left nothing else.
+The run folders are the truth about results. The ledger records the attempts (started, spoiled,
+failed, interrupted, adopted), including attempts that left nothing else.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Event = Literal[
 
 
 class Ledger:
-    """`ledger.jsonl` of one campaign. One writer at a time: the holder of the campaign's lock."""
+    """`ledger.jsonl` of one campaign. Its only writer is the holder of the campaign's lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, event: Event, **facts: Any) -> None:
-        """Write one line and see it on the disk.
+        """Write one line and sync it to the disk.
 
         Raises:
-            OSError: it cannot be written; the file is as it was.
+            OSError: the line cannot be written; the file is unchanged.
         """
         record = {"at": _now(), "event": event, **facts}
         line = json.dumps(record, sort_keys=True, allow_nan=False).encode() + b"\n"
         append_line(self.path, line)
 
     def records(self) -> Iterator[Mapping[str, Any]]:
-        """Every whole record, oldest first; torn lines are skipped."""
+        """Yield every complete record, oldest first; skip torn lines."""
         if not self.path.is_file():
             return
         for line in self.path.read_bytes().split(b"\n"):

@@ -1,7 +1,7 @@
-"""One engine a campaign, and one command a testbed that measures on it or changes it.
+"""Locks: one engine per campaign, and one measuring or changing command per testbed.
 
-The lock is the kernel's (flock): it goes away with its last holder, however that ended. The engine
-passes it on to each cell's process, so that after a kill -9 of the engine the next one waits until
+A lock is the kernel's (flock): it ends with its last holder, even a killed one. The engine passes
+the lock on to each cell's process. After a kill -9 of the engine, the next engine thus waits until
 the orphaned cell has cleaned the testbed.
 """
 
@@ -28,17 +28,16 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
 
 ORPHAN_WAIT_S = 120.0
-"""Time that a cell without an engine, or a command that was interrupted, may take to put the
-testbed back."""
-_MOST_BYTES = 4096  # of what a holder writes about itself
+"""Time for an orphaned cell or an interrupted command to restore the testbed."""
+_MOST_BYTES = 4096  # length limit of a holder's description of itself
 
 
 @dataclass(frozen=True)
 class Holder:
     """A process that holds a lock.
 
-    `started` is its start in clock ticks since boot: a later process can have the same id. It is
-    None in a lock of an older Hotbed.
+    `started` is its start in clock ticks since boot, because a later process can have the same id.
+    It is None in the lock of an older Hotbed.
     """
 
     pid: int
@@ -47,12 +46,12 @@ class Holder:
 
     @classmethod
     def of_this_process(cls) -> Holder:
-        """Return this process, with its command line."""
+        """Return this process with its command line."""
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         return cls(os.getpid(), _started(os.getpid()), command[:200])
 
     def alive(self) -> bool:
-        """True if the process still runs."""
+        """Return True if the process still runs."""
         started = _started(self.pid)
         return started is not None and self.started in (None, started)
 
@@ -74,7 +73,7 @@ class Lock:
     """An exclusive lock on the file `path`; use it as a context manager.
 
     Args:
-        path: the file, made if it is missing.
+        path: the file; it is created if missing.
         what: the locked thing, for messages.
         orphan_wait_s: see `ORPHAN_WAIT_S`.
         say: gets a sentence before each wait.
@@ -103,7 +102,7 @@ class Lock:
 
     @property
     def handle(self) -> int:
-        """The locked file descriptor, to be passed on to a child."""
+        """Locked file descriptor, for passing to a child."""
         assert self._handle is not None, "the lock is not held"
         return self._handle
 
@@ -126,7 +125,7 @@ class Lock:
         trace: TracebackType | None,
     ) -> None:
         if self._handle is not None:
-            # No unlocking by hand: a child that still cleans up keeps the lock.
+            # No explicit unlocking: a child that still cleans up keeps the lock.
             os.close(self._handle)
             self._handle = None
 
@@ -181,13 +180,13 @@ def _interrupt(what: str, holder: Holder) -> None:
 
 
 def _started(pid: int) -> str | None:
-    """Return when the process began, in clock ticks since boot; None if it has ended."""
+    """Return the process's start in clock ticks since boot; None if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
-    # A zombie holds nothing any more.
+    # A zombie no longer holds locks.
     return None if fields[0] in {"Z", "X"} else fields[19]
 
 
@@ -199,7 +198,7 @@ def path_in(folder: Path) -> Path:
 def alone(
     testbed: Testbed, say: Callable[[str], None] = lambda text: None
 ) -> AbstractContextManager[object]:
-    """Return the lock of a testbed: every command that measures on it or changes it holds it."""
+    """Return the lock of a testbed, for every command that measures on it or changes it."""
     return alone_in(testbed.directory, testbed.name, say)
 
 
@@ -210,12 +209,12 @@ def alone_in(
     *,
     end_holder: bool = False,
 ) -> AbstractContextManager[object]:
-    """Return the lock of the testbed `name`, also of one that is partly there.
+    """Return the lock of the testbed `name`, even if the testbed is incomplete.
 
     Args:
-        folder: the testbed's; without one nobody can be working on the testbed. One that belongs to
-            another user is not locked: the command itself is refused there.
-        say, end_holder: as `Lock`'s.
+        folder: the testbed's folder; without a folder, no process can work on the testbed. A folder
+            of another user is not locked, because the command itself is refused there.
+        say, end_holder: as in `Lock`.
     """
     if not os.access(folder, os.W_OK):
         return nullcontext()

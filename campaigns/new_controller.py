@@ -1,4 +1,4 @@
-"""`hotbed new controller`: a controller of one's own that works, with a test, to start from."""
+"""`hotbed new controller`: write a working controller with a test, as a starting point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 
 TEMPLATE = Path(__file__).parent / "templates" / "controller"
-"""Itself a working controller, called new-controller."""
+"""A working controller itself, called new-controller."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 40
@@ -21,7 +21,7 @@ _RESERVED = {"all", "common"}
 
 @dataclass(frozen=True)
 class NewController:
-    """What was written; `directory` is what --controllers-dir takes."""
+    """Written files; `directory` is the argument for --controllers-dir."""
 
     name: str
     directory: Path
@@ -30,14 +30,14 @@ class NewController:
 
 
 def new_controller(name: str, directory: Path) -> NewController:
-    """Write `directory`/<name>/policy.py and a test beside the folder.
+    """Write `directory`/<name>/policy.py, and a test next to the folder.
 
     Args:
-        name: the controller's; lower-case letters, digits and - (_ is taken for it).
-        directory: where one's controllers are; made when it is not there.
+        name: the controller's name: lower-case letters, digits and - (_ becomes -).
+        directory: folder of the user's controllers; created if missing.
 
     Raises:
-        UserError: the name is no name or taken, or the folder cannot be written. Nothing is
+        UserError: the name is invalid or taken, or the folder cannot be written. No file is
             overwritten.
     """
     name = name.replace("_", "-")
@@ -67,7 +67,7 @@ def new_controller(name: str, directory: Path) -> NewController:
 
 
 def _named(template: Path, name: str) -> str:
-    """The template with every form of its name replaced."""
+    """Return the template with every form of its name replaced."""
     words = name.split("-")
     return (
         template.read_text()

@@ -1,4 +1,4 @@
-"""Kernels of the interpreter that runs us, whatever kernelspecs a machine has."""
+"""Kernels of the running interpreter, independent of a machine's kernelspecs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from jupyter_client.manager import KernelManager
 
 
 class OwnKernel(KernelManager):
-    """Starts our own interpreter under every kernel's name."""
+    """Manager that starts the running interpreter under every kernel name."""
 
     @property
     def kernel_spec(self) -> KernelSpec:
-        """A spec that no file can change."""
+        """Kernelspec that no file can change."""
         return KernelSpec(**get_kernel_dict())

@@ -1,9 +1,9 @@
-"""The process of one cell: `python -m campaigns.papermill_cell ATTEMPT_FOLDER`.
+"""Process of one cell: `python -m campaigns.papermill_cell ATTEMPT_FOLDER`.
 
-Runs the job's notebook through papermill, alone in its process: notebooks that share one clash on
-ZMQ ports. Exit code 0 when every notebook cell ran, else 1 with the reason in `error.json`
-(papermill's own exit code has been wrong). SIGTERM, SIGINT and the engine's death interrupt the
-kernel, so that the experiment puts the testbed back before the process ends.
+Runs the job's notebook through papermill, alone in its process, because notebooks that share a
+process clash on ZMQ ports. Exit code 0 if every notebook cell ran, else 1 with the reason in
+`error.json` (papermill's own exit code has been wrong). SIGTERM, SIGINT and the engine's death
+interrupt the kernel, so that the experiment restores the testbed before the process ends.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _KERNEL_START_S = 60
 
 
 class _Running:
-    """What the signal handler must reach."""
+    """State for the signal handler."""
 
     manager: Any = None  # of the kernel
     interrupted = False
 
 
 def main(folder: Path) -> int:
-    """Run the job in `folder`; the exit code."""
+    """Run the job in `folder`, and return the exit code."""
     _die_with(os.getppid())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
@@ -54,7 +54,7 @@ def main(folder: Path) -> int:
 
 
 def notebook_parameters(job: Job, folder: Path) -> dict[str, Any]:
-    """What the notebook's `parameters` cell gets: the cell's and the engine's."""
+    """Return the values for the notebook's `parameters` cell: the cell's and the engine's."""
     return {
         **job.parameters,
         "seed": job.seed,
@@ -69,14 +69,14 @@ def notebook_parameters(job: Job, folder: Path) -> dict[str, Any]:
 def _execute(job: Job, folder: Path) -> None:
     root = str(Path(__file__).resolve().parents[1])
     with _kernel(root) as manager:
-        # Imported while the kernel starts: each takes a second of its own.
+        # Imported while the kernel starts, because each takes about a second.
         _import_papermill()
         import papermill
         from papermill.clientwrap import PapermillNotebookClient
         from papermill.engines import NBClientEngine, papermill_engines
 
         class Client(PapermillNotebookClient):  # type: ignore[misc]
-            """Starts no further cell once interrupted: an idle kernel ignores SIGINT."""
+            """Client that stops after an interrupt: an idle kernel ignores SIGINT."""
 
             def execute_cell(self, *arguments: Any, **named: Any) -> Any:
                 if _Running.interrupted:
@@ -84,7 +84,7 @@ def _execute(job: Job, folder: Path) -> None:
                 return super().execute_cell(*arguments, **named)
 
         class Engine(NBClientEngine):  # type: ignore[misc]
-            """nbclient's engine with the kernel that runs already."""
+            """nbclient's engine with the running kernel."""
 
             @classmethod
             def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: Any) -> None:
@@ -105,11 +105,11 @@ def _execute(job: Job, folder: Path) -> None:
 
 @contextmanager
 def _kernel(root: str) -> Iterator[Any]:
-    """A kernel of our own, reached through unix sockets that nobody else can open. It runs no
-    startup files of somebody's IPython: they may replace what a cell imports."""
+    """Yield a kernel behind unix sockets that no other user can open. It skips IPython startup
+    files, which may replace a cell's imports."""
     from campaigns.own_kernel import OwnKernel
 
-    # The kernel imports this repository wherever the notebook lies.
+    # The kernel must import this repository from any notebook folder.
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory(prefix="hotbed-kernel-") as sockets:
         manager = OwnKernel(kernel_name=_KERNEL, transport="ipc", ip=f"{sockets}/k")
@@ -132,7 +132,7 @@ def _kernel(root: str) -> Iterator[Any]:
 
 
 def _import_papermill() -> None:
-    """Without pyarrow, which papermill only needs to read notebooks from HDFS."""
+    """Import papermill without pyarrow, which it needs only to read notebooks from HDFS."""
     absent = "pyarrow" not in sys.modules
     if absent:
         sys.modules["pyarrow"] = None  # type: ignore[assignment]
@@ -153,7 +153,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _explain(error: BaseException) -> tuple[str, str]:
-    """Name and message of what went wrong in the notebook."""
+    """Return the name and message of the notebook's error."""
     kind = getattr(error, "ename", type(error).__name__)
     message = str(getattr(error, "evalue", error)).strip()
     if _Running.interrupted or isinstance(error, KeyboardInterrupt) or kind == "KeyboardInterrupt":
@@ -164,7 +164,7 @@ def _explain(error: BaseException) -> tuple[str, str]:
 
 
 def _leave(folder: Path, kind: str, message: str) -> None:
-    """Tell the engine; standard error is the fallback on a full disk."""
+    """Write the error for the engine, and to standard error in case the disk is full."""
     print(f"{kind}: {message}", file=sys.stderr)
     try:
         (folder / ERROR_FILE).write_text(json.dumps({"kind": kind, "message": message}) + "\n")
@@ -173,11 +173,11 @@ def _leave(folder: Path, kind: str, message: str) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel for a SIGTERM when the engine ends, however it ends."""
+    """Ask the kernel for a SIGTERM on any end of the engine."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # the engine ended before the request
         os.kill(os.getpid(), signal.SIGTERM)
 
 

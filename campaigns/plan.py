@@ -1,4 +1,4 @@
-"""From a campaign file to the cells to run: products of grids, randomized blocks, run ids."""
+"""Plan of a campaign file's cells: products of grids, randomized blocks, run ids."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ PLAN_COLUMNS = ("run", "block", "figures", "cell")
 
 
 class Parameters(Protocol):
-    """What the engine needs to know of a cell's parameters, whatever the experiment is."""
+    """Interface of a cell's parameters that the engine needs, for any experiment."""
 
     @property
     def controller(self) -> str:
-        """Whose doing the result is: a controller, or a planner's method."""
+        """Name of the policy under test: a controller or a planner's method."""
 
     def model_dump(self, *, mode: str) -> dict[str, Any]:
-        """JSON-able: hashed, stored and handed on."""
+        """Return the parameters as JSON, for hashing and storing."""
 
     def label(self) -> str:
-        """A short text for people."""
+        """Return a short label for people."""
 
     def contents(self) -> str:
-        """What cells share that follow each other in a block, such as the objects in a store."""
+        """Return a key of shared contents, such as objects in a store; equal keys run in a row."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run to be made. Two grids that ask for the same cell share it. `planned_s`: seconds that
-    it should take, where its parameters do not tell by the experiment's rules (`estimate`).
-    `code`: what cells share, and what makes the results of this cell's controller."""
+    """One planned run. Grids that ask for the same cell share it. `planned_s`: planned seconds, if
+    the experiment's rules (`estimate`) do not apply. `code`: code that cells share, and code behind
+    the results of this cell's controller."""
 
     run_id: str
     parameters: Parameters
     block: int
     seed: int
-    order: int  # place in the block's random order, from 0
+    order: int  # position in the block's random order, from 0
     grids: tuple[str, ...]
     figures: tuple[str, ...]
     planned_s: float | None = None
@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every cell of a campaign, in the order in which they run."""
+    """All cells of a campaign, in the order in which they run."""
 
     campaign: Campaign
     identity: Identity
@@ -69,7 +69,7 @@ class Plan:
 
 
 def raw_cells(campaign: Campaign, grid: Grid) -> Iterator[dict[str, Any]]:
-    """The product of `vary` over `fixed`, minus `exclude`; parameters as the file has them."""
+    """Yield the product of `vary` over `fixed`, minus `exclude`, with the file's parameters."""
     base = {**campaign.parameters, **grid.fixed}
     names = list(grid.vary)
     for values in itertools.product(*(grid.vary[name] for name in names)):
@@ -79,7 +79,7 @@ def raw_cells(campaign: Campaign, grid: Grid) -> Iterator[dict[str, Any]]:
 
 
 def block_seed(campaign_seed: int, block: int) -> int:
-    """The seed that every cell of a block shares: hot nodes, moves and arrivals are paired."""
+    """Return the seed of all cells of a block: hot nodes, moves and arrivals are paired."""
     text = f"hotbed block {campaign_seed} {block}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
@@ -91,14 +91,14 @@ def make_plan(
     own: Callable[[Any], Closure],
     planned_s: Callable[[Any], float] | None = None,
 ) -> Plan:
-    """Lay validated cells out in randomized blocks.
+    """Arrange validated cells in randomized blocks.
 
     Args:
-        campaign: the file.
-        cells: typed cells by grid name (`validate.validate`), only of the grids wanted.
-        identity: what all cells share.
-        own: code of a cell's controller, by the cell's parameters.
-        planned_s: seconds of a cell by its parameters, see `Cell`.
+        campaign: the campaign file.
+        cells: typed cells by grid name (`validate.validate`), only of the wanted grids.
+        identity: the facts that all cells share.
+        own: returns the code of a cell's controller from the cell's parameters.
+        planned_s: returns a cell's seconds from its parameters, see `Cell`.
     """
     grids = [grid for grid in campaign.grids if grid.name in cells]
     planned: list[Cell] = []
@@ -137,14 +137,14 @@ def make_plan(
 
 
 def block_order(cells: Mapping[str, Cell], seed: int) -> list[str]:
-    """Run ids in a random order in which cells that need the same objects in the store follow
-    each other: reads of one object size share the objects, writes start from an empty store.
+    """Return run ids in random order, with cells that share objects in the store in a row.
 
-    Cells that are compared with each other are of one such group, so their order is random.
+    Reads of one object size share objects; writes start from an empty store. Cells that are
+    compared with each other are in one group, so their order is random.
     """
     draw = random.Random(seed)
     groups: dict[str, list[str]] = {}
-    # Sorted first: the order must depend on the seed alone, not on the file's lay-out.
+    # Sorted first: the order must depend only on the seed, not on the file's layout.
     for key in sorted(cells):
         groups.setdefault(cells[key].parameters.contents(), []).append(key)
     names = sorted(groups)

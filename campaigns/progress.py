@@ -1,4 +1,4 @@
-"""What people see while a campaign runs: a bar with the time left, or plain lines."""
+"""Progress of a running campaign: a bar with the time left, or plain lines."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Told by the engine what happens; times are in seconds."""
+    """Receiver of the engine's events; times are in seconds."""
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
-        """The campaign starts with `done` cells finished before."""
+        """Show that the campaign starts; `done` cells were finished before."""
 
     def cell_started(self, cell: Cell, planned_s: float) -> None:
-        """An attempt starts."""
+        """Show that an attempt starts."""
 
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
-        """An attempt ended; `left_s` is what the rest of the campaign will take."""
+        """Show that an attempt ended; `left_s` is the time left for the campaign."""
 
     def message(self, text: str) -> None:
-        """Something that people should know."""
+        """Show a message."""
 
     def end(self, result: CampaignResult) -> None:
-        """The campaign ended."""
+        """Show that the campaign ended."""
 
 
 class Silent:
-    """Tells nobody."""
+    """A `Progress` without output."""
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
         """See `Progress.begin`."""
@@ -55,7 +55,7 @@ class Silent:
 
 
 class Lines:
-    """One line an event: logs, pipes, CI."""
+    """One line per event, for logs, pipes and CI."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -148,14 +148,14 @@ class Bar:
 
 
 def opening(total: int, done: int, left_s: float) -> str:
-    """What is ahead, in words."""
+    """Return the planned work as text."""
     if done:
         return f"{total} cells, {done} done before; about {format_s(left_s)} left"
     return f"{total} cells; about {format_s(left_s)}"
 
 
 def describe(cell: Cell, outcome: Outcome) -> str:
-    """One attempt in words."""
+    """Return one attempt as text."""
     text = f"block {cell.block} {cell.parameters.label()}: {outcome.status}"
     if outcome.attempt is not None and outcome.attempt > 1:
         text += f" (attempt {outcome.attempt})"
@@ -165,6 +165,6 @@ def describe(cell: Cell, outcome: Outcome) -> str:
 
 
 def suitable(stream: TextIO | None = None) -> Progress:
-    """A bar on a terminal, lines elsewhere."""
+    """Return a bar on a terminal, lines elsewhere."""
     target = stream or sys.stderr
     return Bar() if target.isatty() else Lines(target)

@@ -1,4 +1,4 @@
-"""Where a run came from: code, tools, machines."""
+"""Provenance of a run: code, tools, machines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from testbed.closure import ROOT
 
 
 def provenance(facts: Facts, awake: bool | None = None) -> Provenance:
-    """The record of `facts` and of the code that runs. What is not known is None.
+    """Return the record of `facts` and of the running code. Unknown values are None.
 
     Args:
-        facts: of store and machines.
-        awake: whether the machine's processors are kept awake meanwhile.
+        facts: facts of store and machines.
+        awake: True if the machine's processors are kept awake meanwhile.
     """
     commit, dirty = code_state()
     return Provenance(
@@ -33,7 +33,7 @@ def provenance(facts: Facts, awake: bool | None = None) -> Provenance:
 
 
 def hotbed_version() -> str:
-    """The installed package's version."""
+    """Return the installed package's version."""
     try:
         return metadata.version("hotbed")
     except metadata.PackageNotFoundError:
@@ -41,7 +41,7 @@ def hotbed_version() -> str:
 
 
 def code_state() -> tuple[str | None, bool | None]:
-    """The commit and whether files differ from it; None outside a git clone."""
+    """Return the commit, and True if files differ from it; None outside a git clone."""
     commit = _git("rev-parse", "HEAD")
     if commit is None:
         return None, None

@@ -1,4 +1,4 @@
-"""What a call of the engine came to."""
+"""Result of a call of the engine."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from testbed.html import table
 
 @dataclass(frozen=True)
 class CampaignResult:
-    """What a call of the engine came to."""
+    """Result of a call of the engine."""
 
     campaign: str
     planned: int
     already_done: int
     ran: int
-    missing: tuple[tuple[str, str], ...] = ()  # (cell in words, why there is no run of it)
-    forgone: tuple[tuple[str, str], ...] = ()  # the same of cells done without; see `ok`
+    missing: tuple[tuple[str, str], ...] = ()  # (cell as text, reason why it has no run)
+    forgone: tuple[tuple[str, str], ...] = ()  # the same for skipped cells, see `ok`
     spoiled: int = 0
     failed_attempts: int = 0
     interrupted: bool = False
     gave_up: str | None = None
-    lease: str | None = None  # why the testbed's lease ended the call before its last cell
+    lease: str | None = None  # why the lease ended the call before its last cell
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """Whether every planned cell has a finished run, and there is at least one.
+        """True if every planned cell has a finished run, and at least one cell was planned.
 
-        A cell that something else on the machine spoiled as often as it was made, or for which
-        spoiled attempts left no time, does not count against it, if the very same was measured in
-        another block: the figures rest on a run less there, and say so.
+        A forgone cell does not count as missing. It was spoiled in every attempt, or spoiled
+        attempts left no time for it, but another block measured the same. The figures use one run
+        less there and report it.
         """
         return self.planned > 0 and not self.missing and not self.interrupted
 
     @property
     def sentence(self) -> str:
-        """The outcome in words."""
+        """The result as a sentence."""
         if self.planned == 0:
             return f"{self.campaign}: no cell was planned, so nothing ran."
         finished = self.planned - len(self.missing) - len(self.forgone)

@@ -1,6 +1,6 @@
-"""The run folders of one campaign: `artifacts/<campaign>/<run-id>/attempt-N/`.
+"""Run folders of one campaign: `artifacts/<campaign>/<run-id>/attempt-N/`.
 
-An attempt is made in `.attempt-N.partial` and renamed when it is whole: a folder without the
+An attempt is made in `.attempt-N.partial` and renamed when it is complete. A folder without the
 leading dot is finished and never changes again.
 """
 
@@ -22,7 +22,7 @@ _PARTIAL = re.compile(r"\.attempt-(\d+)\.partial")
 
 @dataclass(frozen=True)
 class Attempts:
-    """What is known of one run id. `done` is the number of its first finished attempt."""
+    """Statuses of one run id's attempts. `done` is the number of its first finished attempt."""
 
     statuses: dict[int, RunStatus] = field(default_factory=dict)
 
@@ -31,22 +31,22 @@ class Attempts:
         return next((n for n, status in sorted(self.statuses.items()) if status == "done"), None)
 
     def count(self, status: RunStatus) -> int:
-        """Attempts that ended as `status`."""
+        """Return the number of attempts with this status."""
         return sum(1 for found in self.statuses.values() if found == status)
 
 
 class RunStore:
-    """Where one campaign's results lie."""
+    """Store of one campaign's results."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def prepare(self) -> None:
-        """Make the folder."""
+        """Create the folder."""
         make_folder(self.folder)
 
     def attempts(self, run_id: str) -> Attempts:
-        """Statuses of the finished attempts of one run."""
+        """Return the statuses of the finished attempts of one run."""
         statuses: dict[int, RunStatus] = {}
         for number, path in self._numbered(run_id, _ATTEMPT):
             run = read_run(path)
@@ -54,7 +54,7 @@ class RunStore:
         return Attempts(statuses)
 
     def begin(self, run_id: str) -> tuple[int, Path]:
-        """Number and (new, empty) working folder of the next attempt."""
+        """Return the number and the new, empty working folder of the next attempt."""
         taken = [number for number, _ in self._numbered(run_id, _ATTEMPT)]
         taken += [number for number, _ in self._numbered(run_id, _PARTIAL)]
         number = max(taken, default=0) + 1
@@ -63,7 +63,7 @@ class RunStore:
         return number, partial
 
     def commit(self, partial: Path) -> Path:
-        """Give a whole attempt its final name."""
+        """Give a complete attempt its final name."""
         match = _PARTIAL.fullmatch(partial.name)
         assert match is not None, partial
         final = partial.parent / f"attempt-{match.group(1)}"
@@ -71,12 +71,12 @@ class RunStore:
         return final
 
     def close(self, partial: Path, run: Run) -> Path:
-        """Write `run` as the attempt's record (over one that the cell left) and commit it."""
+        """Write `run` as the attempt's record (over the cell's record, if any) and commit it."""
         write_run(partial, run)
         return self.commit(partial)
 
     def leftovers(self) -> Iterator[tuple[str, int, Path]]:
-        """(run id, attempt, folder) of attempts that an engine's death left unfinished."""
+        """Yield (run id, attempt, folder) of the unfinished attempts of a dead engine."""
         if not self.folder.is_dir():
             return
         for run_folder in sorted(self.folder.iterdir()):
@@ -85,7 +85,7 @@ class RunStore:
                     yield run_folder.name, number, path
 
     def runs(self) -> Iterator[Run]:
-        """The record of every finished attempt."""
+        """Yield the record of every finished attempt."""
         if not self.folder.is_dir():
             return
         for run_folder in sorted(self.folder.iterdir()):
@@ -104,7 +104,7 @@ class RunStore:
 
 
 def read_run(folder: Path) -> Run | None:
-    """The record in `folder`; None when there is none, or none that is whole."""
+    """Return the record in `folder`; None if there is none or it is incomplete."""
     from pydantic import ValidationError
 
     try:
@@ -114,5 +114,5 @@ def read_run(folder: Path) -> Run | None:
 
 
 def amended(run: Run, **changes: Any) -> Run:
-    """`run` with some fields changed, validated again."""
+    """Return `run` with changed fields, validated again."""
     return Run.model_validate(run.model_dump() | changes)

@@ -1,4 +1,4 @@
-"""Comparison of code and libraries: a worker that has the same gives the same results."""
+"""Comparison of code and libraries: workers with the same ones give the same results."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ OTHER_SIMULATOR = (
 
 
 class WrongWorker(HotbedError):
-    """A worker whose results need not be ours."""
+    """A worker with results that may differ from this machine's."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """Digests of what decides a result, short enough to be shown.
+    """Digests of everything that decides a result, short enough to show.
 
     Attributes:
-        python: as ``3.11``.
-        libraries: versions by name of those that decide a result, or write the files of a run.
-        sources: of Hotbed's code, a simulator's included.
-        problem: why this process cannot compute, as the end of a sentence about a worker (a
-            simulator that was built from other sources, say); None where it can.
-        probe: of something small that it has computed, the same on every machine whose arithmetic
-            is ours.
+        python: such as ``3.11``.
+        libraries: versions by name of libraries that decide a result or write a run's files.
+        sources: digest of Hotbed's code, including a simulator's.
+        problem: why this process cannot compute, as the end of a sentence about a worker; None if
+            it can. For example, its simulator was built from other sources.
+        probe: digest of a small computation; it is equal on every machine with the same arithmetic.
     """
 
     python: str
@@ -47,15 +46,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Sameness:
-    """Requirements on a worker whose results count. Functions must be a module's: they travel by
-    name.
+    """Requirements on a worker. Functions must be module-level, because they are sent by name.
 
     Attributes:
         code: entry points of a cell's code (`testbed.closure`).
-        libraries: those whose versions must be ours.
-        program: the simulator in use.
-        probe: digest of something small that is computed.
-        probed: the end of a sentence about a worker with another probe.
+        libraries: libraries that must have the same versions on the worker.
+        program: name of the simulator.
+        probe: returns the digest of a small computation.
+        probed: end of a sentence about a worker with another probe.
     """
 
     code: tuple[str, ...]
@@ -65,26 +63,26 @@ class Sameness:
     probed: str = OTHER_SIMULATOR
 
     def versions(self) -> dict[str, str]:
-        """Versions of what computes, for a run's record."""
+        """Return the versions of the libraries and the simulator, for a run's record."""
         found = library_versions(self.libraries)
         return found | ({self.program: sources.digest(self.program)[:24]} if self.program else {})
 
     def ready(self) -> None:
-        """Check that the simulator, if any, was built from the sources that there are.
+        """Check that the simulator, if any, was built from the present sources.
 
         Raises:
-            StoreError: it was not, or is not there.
+            StoreError: the simulator is missing or was built from other sources.
         """
         if self.program is not None:
             sources.require(self.program)
 
     def here(self) -> Code:
-        """Code and libraries of this process, read once: its imports stay as they were."""
+        """Return code and libraries of this process, read once because imports do not change."""
         return _here(self)
 
     def difference(self, ours: Code, theirs: Code) -> str | None:
-        """Why results of `theirs` need not be ours, as the end of a sentence about a worker; None
-        if they are the same."""
+        """Return why results of `theirs` may differ from those of `ours`, as the end of a sentence
+        about a worker; None if they are the same."""
         if theirs.sources != ours.sources:
             return OTHER_CODE
         if theirs.problem is not None:
@@ -100,10 +98,10 @@ class Sameness:
         return self.probed if theirs.probe != ours.probe else None
 
     def require(self, ours: Code, job: Job) -> None:
-        """Refuse to make a cell in this process with other code than the plan's.
+        """Raise if this process would make a cell with other code than the plan's.
 
         Raises:
-            WrongWorker: says what differs.
+            WrongWorker: the difference.
         """
         why = self.difference(ours, self.here())
         if why is None and any(each != closure.first(each.entries) for each in job.code):
@@ -114,7 +112,7 @@ class Sameness:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a cell on a worker: `make` is a function of a module, since it is sent by name."""
+    """Recipe of a cell on a worker. `make` must be module-level, because it is sent by name."""
 
     make: Make
     same: Sameness
@@ -138,7 +136,7 @@ def _here(same: Sameness) -> Code:
 
 
 def library_versions(names: Iterable[str]) -> dict[str, str]:
-    """Versions by name; ``none`` for what is not installed."""
+    """Return versions by name; ``none`` for a missing library."""
     return {name: _version(name) for name in names}
 
 

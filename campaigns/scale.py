@@ -1,7 +1,7 @@
-"""`hotbed scale`: the sweeps of the campaign dlr-scale, along the axes that one asks for.
+"""`hotbed scale`: the sweeps of the campaign dlr-scale along the requested axes.
 
-They are the campaign's own grids with other values on their axes, run by the ordinary engine in the
-campaign's own folder: a cell that is there already is used, whoever asked for it.
+The sweeps are the campaign's own grids with other values on their axes. The engine runs them in the
+campaign's own folder, so a finished cell is reused, whatever sweep made it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ask:
-    """What is swept; None leaves an axis as the campaign has it.
+    """Request for sweeps; None keeps the campaign's values of an axis.
 
     Attributes:
         osds: numbers of OSDs.
-        hot: shares of the nodes that are hot, above 0 to 1.
+        hot: shares of hot nodes, above 0 to 1.
         move: seconds after which the hotspots move.
-        controllers: names, or ``all``; default Ceph always takes part.
+        controllers: names, or ``all``; default Ceph is always included.
         ops: write, seq, rand.
         blocks: repetitions of every cell.
-        figure: osds, hot or move alone.
-        quick: the small sweep of minutes.
+        figure: only osds, hot or move.
+        quick: True for the small sweep, which takes minutes.
     """
 
     osds: Sequence[int] | None = None
@@ -58,11 +58,11 @@ class Ask:
 
 
 def request(ask: Ask) -> session.Request:
-    """The campaign as asked for, ready for `session.run` or `session.dry_run`.
+    """Return the requested campaign for `session.run` or `session.dry_run`.
 
     Raises:
-        UserError: an axis is empty, or a value of the wrong kind. (What a cell may be is told by
-            `session.prepare`.)
+        UserError: an axis is empty, or a value has the wrong type. (`session.prepare` checks the
+            cells.)
     """
     campaign = load_campaign(find_campaign(QUICK if ask.quick else CAMPAIGN))
     return session.Request(
@@ -74,11 +74,11 @@ def request(ask: Ask) -> session.Request:
 
 
 def vary(campaign: Campaign, ask: Ask) -> Campaign:
-    """`campaign` with the values of `ask` on the axes of its grids.
+    """Return `campaign` with the values of `ask` on the axes of its grids.
 
-    A grid keeps those of its own values that are asked for; one that no grid of a figure has joins
-    the one with the nearest value, whose duration and blocks suit it best. A grid without a value
-    left is left out. Controllers, ops and blocks are those of every grid.
+    A grid keeps its own requested values. A value that no grid of a figure has joins the grid with
+    the nearest value, because its duration and blocks fit best. A grid without values is dropped.
+    Controllers, ops and blocks apply to every grid.
     """
     grids = list(campaign.grids)
     for option, name, wanted in (
@@ -105,7 +105,7 @@ def vary(campaign: Campaign, ask: Ask) -> Campaign:
 
 
 def _along(grids: Sequence[Grid], name: str, wanted: Sequence[float]) -> list[Grid]:
-    """Grids with `wanted` on the axis `name`."""
+    """Return the grids with `wanted` on the axis `name`."""
     kept: dict[str, list[float]] = {}
     for figure in dict.fromkeys(figure for grid in grids for figure in grid.figures):
         having = [grid for grid in grids if figure in grid.figures and name in grid.vary]
@@ -123,9 +123,9 @@ def _along(grids: Sequence[Grid], name: str, wanted: Sequence[float]) -> list[Gr
 
 
 def _distance(values: Sequence[float], value: float) -> float:
-    """How far `value` is from the nearest of `values`, as a ratio."""
+    """Return the ratio (as a logarithm) of `value` to the nearest of `values`."""
     if not (value > 0 and math.isfinite(value)):
-        return 0.0  # not allowed anyway: the cell says so
+        return 0.0  # not allowed: the cell's check raises
     return min(abs(math.log(value / own)) for own in values)
 
 
@@ -140,7 +140,7 @@ def _with(grid: Grid, values: dict[str, Any]) -> Grid:
 
 
 def _controllers(ask: Ask) -> list[str]:
-    """Those asked for, default Ceph first; `all` is every one that there is."""
+    """Return the requested controllers, default Ceph first; `all` means every controller."""
     dirs = () if ask.controllers_dir is None else (ask.controllers_dir.resolve(),)
     assert ask.controllers is not None
     names: list[str] = [BASELINE]
@@ -150,7 +150,7 @@ def _controllers(ask: Ask) -> list[str]:
 
 
 def _of_ceph(dirs: Sequence[Path]) -> list[str]:
-    """Controllers but the built-in ones for microstores, which this simulation has none of."""
+    """Return all controllers except the built-in ones for microstores (not simulated here)."""
     return [
         name
         for name, controller in available(dirs).items()

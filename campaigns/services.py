@@ -1,4 +1,4 @@
-"""What a cell needs of its ground, as small pieces that a fake can stand in for."""
+"""Interfaces between a cell and its ground, small enough for fakes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a deployed testbed: a run's provenance, and part of its identity."""
+    """Facts about a deployed testbed: a run's provenance, and part of its identity."""
 
     site: str
     versions: Mapping[str, str]
@@ -30,8 +30,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class CellSetting:
-    """One cell as the services see it: `parameters` in the paper's time, and everything drawn from
-    `seed` (hot nodes, moves) the same for every cell of the block."""
+    """One cell's settings for the services. `parameters` are in the paper's time. Draws from `seed`
+    (hot nodes, moves) are the same for every cell of a block."""
 
     parameters: DlrCell
     seed: int
@@ -43,23 +43,23 @@ class CellSetting:
 
     @property
     def duration_s(self) -> float:
-        """The workload's duration in real time."""
+        """The workload's duration in real time, in seconds."""
         return self.parameters.duration_s * self.time_scale
 
     @property
     def interval_s(self) -> float:
-        """The control interval in real time."""
+        """The control interval in real time, in seconds."""
         return self.parameters.interval_s * self.time_scale
 
 
 @dataclass(frozen=True)
 class Load:
-    """Load seen while the workload ran; None where it cannot be told.
+    """Load while the workload ran; None if unknown.
 
-    `outside_cores`: cores used by what is not the testbed's; `steal`: share 0..1 of the machine's
-    time; `client_share`: the load generator's use of its CPU share, 0..1; `stalled`: share 0..1 of
-    the time in which the recorder, which looks every second, was kept from it; `settings`: those of
-    the nodes as read back, by path in a run's calibration, where the site can."""
+    `outside_cores`: cores used outside the testbed. `steal`: share 0..1 of the machine's time.
+    `client_share`: the load generator's use of its CPU share, 0..1. `stalled`: share 0..1 of the
+    time in which the recorder missed its one-second samples. `settings`: the nodes' settings as
+    read back, by path in a run's calibration, if possible."""
 
     outside_cores: float | None = None
     steal: float | None = None
@@ -68,7 +68,7 @@ class Load:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def as_summary(self) -> dict[str, float]:
-        """The values that are known."""
+        """Return the known values."""
         values = {
             "outside_cores": self.outside_cores,
             "steal": self.steal,
@@ -79,71 +79,71 @@ class Load:
 
 
 class Services(Protocol):
-    """Every step of one cell. Errors are HotbedError; context managers undo what they did, also
-    after an error, and may be left twice."""
+    """Steps of one cell. Errors are HotbedError. Context managers undo their changes, also after an
+    error, and may be left twice."""
 
     def signal(self) -> str | None:
-        """Name of the signal that the controller gets, as a run records it."""
+        """Return the name of the controller's signal, for the run's record."""
 
     def clean(self) -> None:
-        """Weights and affinities 1, no upmaps, all PGs active+clean, deletions finished, our own
-        load stopped. Load that is not ours is refused with its node and process id."""
+        """Clean the store: weights and affinities 1, no upmaps, all PGs active+clean, deletions
+        finished, Hotbed's load stopped. Raise for other load, with its node and process id."""
 
     def restore(self) -> bool:
-        """Put the store back to its snapshot; False when the site has none."""
+        """Restore the store's snapshot; return False if the site has none."""
 
     def prefill(self) -> None:
-        """Make sure that there are enough objects to read."""
+        """Ensure that there are enough objects to read."""
 
     def drop_caches(self) -> None:
-        """Empty the page caches of the nodes and the store's own."""
+        """Empty the page caches of the nodes and the store's own caches."""
 
     def disturbance(self) -> AbstractContextManager[None]:
-        """Starts the scenario's load; entered when it runs at its steady rate."""
+        """Run the scenario's load; the block begins when the load has its steady rate."""
 
     def recorder(self) -> AbstractContextManager[None]:
-        """Records the nodes' counters once a second."""
+        """Record the nodes' counters once a second."""
 
     def controller(self) -> AbstractContextManager[None]:
-        """The controller on the admin node; leaving it puts the store back as found."""
+        """Run the controller on the admin node; on exit, restore the store as it was found."""
 
     def wait(self, seconds: float) -> None:
         """Let `seconds` of the ground's own time pass."""
 
     def usage(self) -> AbstractContextManager[None]:
-        """Measures `Load` between entering and leaving."""
+        """Measure `Load` inside the block."""
 
     def workload(self) -> None:
         """Run the benchmark to its end."""
 
     def load(self) -> Load:
-        """What `usage` saw, and what `collect`, which comes before, found in the recording."""
+        """Return the load from `usage` and from the recording, which `collect` reads before."""
 
     def not_restored(self) -> list[str]:
-        """What the controller left changed in the store, in words."""
+        """Return the controller's remaining changes of the store, as text."""
 
     def collect(self) -> Summary:
-        """Write samples, latency, journal and raw output into the folder; what they come to."""
+        """Write samples, latency, journal and raw output into the folder; return their summary."""
 
 
 class Ground(Protocol):
-    """A testbed that carries cells."""
+    """A testbed that runs cells."""
 
     name: str
 
     def facts(self) -> Facts:
-        """Versions and hosts, asked of the nodes."""
+        """Read versions and hosts from the nodes."""
 
     def offers(self) -> Needs:
-        """What the ground's store can sense and change (`Store.offers`): which controllers can
-        run here."""
+        """Return the signals and actions of the ground's store (`Store.offers`); they decide which
+        controllers can run here."""
 
     def services(self, setting: CellSetting) -> Services:
-        """The steps of one cell."""
+        """Return the steps of one cell."""
 
     def lock_path(self) -> Path | None:
-        """A file that stands for the testbed: one campaign at a time; None where campaigns do not
+        """Return a lock file of the testbed for one campaign at a time; None if campaigns do not
         disturb each other."""
 
     def tenure(self) -> Tenure | None:
-        """Until when the testbed is ours, and who is asked for more; None where it stays."""
+        """Return the testbed's tenure, which may be extended; None if the testbed never ends."""

@@ -1,4 +1,4 @@
-"""Runs a campaign of any kind, resumes it, or reports the cells that would run."""
+"""Run or resume a campaign of any kind, or report the cells that would run."""
 
 from __future__ import annotations
 
@@ -49,33 +49,32 @@ from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
 
 OF_SITES = frozenset({"chameleon", "inventory", "local"})
-"""Grounds that are testbeds of the site of the same name."""
+"""Grounds that are testbeds of the site with the same name."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for: a campaign by name or file, or one made in memory."""
+    """Request of the command line: a campaign by name or file, or one made in memory."""
 
     campaign: str | Campaign
     figure: str | None = None
     testbed: str | None = None
     artifacts: Path = Path("artifacts")
     controllers_dir: Path | None = None
-    ground: str | None = None  # instead of the campaign's; the results go beside, not among, its
+    ground: str | None = None  # overrides the campaign's; results get their own folder
     model: Path | None = None  # constants of the ground sim
-    extend_lease: bool | None = None  # instead of the campaign's `lease.extend`
+    extend_lease: bool | None = None  # overrides the campaign's `lease.extend`
 
 
 def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
-    """Validate everything and lay out the plan. Nothing is started or written.
+    """Validate everything and make the plan. Nothing is started or written.
 
     Args:
-        request: what is asked for.
-        need_ground: False for a dry run, which goes without a testbed and loads no code of a
-            stranger's.
+        request: the request.
+        need_ground: False for a dry run, which needs no testbed and loads no untrusted code.
 
     Raises:
-        UserError: one sentence on the first mistake.
+        UserError: one sentence about the first mistake.
     """
     file, campaign = asked(request.campaign)
     kind = kind_of(campaign)
@@ -169,8 +168,8 @@ def _cells(
 
 
 def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
-    """The campaign and its file; of one made in memory its name stands for the file: in messages,
-    and for what lies beside it (the current folder)."""
+    """Return the campaign and its file. A campaign made in memory has its name as its file, in
+    messages and for relative paths (in the current folder)."""
     if isinstance(campaign, Campaign):
         return Path(campaign.name), campaign
     file = find_campaign(campaign)
@@ -184,10 +183,10 @@ def declared(campaign: Campaign) -> tuple[Kind[Any], Ground[Any]]:
 
 
 def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
-    """Typed cells by grid name, of all grids: a file is right or it is not.
+    """Return typed cells by grid name for all grids, because a file must be valid as a whole.
 
     Raises:
-        UserError: file, grid, key, what is allowed.
+        UserError: file, grid, key, and the allowed values.
     """
     cells = cells_of(campaign.kind, campaign.ground)
     found = {}
@@ -201,8 +200,8 @@ def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
 
 
 def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
-    """`campaign` on another ground than its own, under a name of its own (``dlr-quick-sim``): runs
-    of different grounds lie in different folders.
+    """Return `campaign` on another ground, with another name (``dlr-quick-sim``), so that runs of
+    different grounds are in different folders.
 
     Raises:
         UserError: there is no such ground.
@@ -224,14 +223,14 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
 
 
 def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
-    """Return the ground that the spec's site is, where the campaign is for another site: a campaign
-    runs where its testbed is. None: the campaign's own."""
+    """Return the ground of the spec's site if the campaign names another site, because a campaign
+    runs on its testbed. None keeps the campaign's ground."""
     grounds = {campaign.ground, spec.site.kind}
     return spec.site.kind if grounds <= OF_SITES else None
 
 
 def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
-    """Return the cells that would run, the time they would take and what is done. Write nothing."""
+    """Return the cells that would run, their time and the finished cells. Write nothing."""
     return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
 
 
@@ -293,18 +292,18 @@ def run(
     """Run or resume a campaign.
 
     Args:
-        request: what is asked for.
-        progress: shows it; by default on the terminal.
-        command: the process of one cell, for a kind whose cells have a notebook.
-        in_process: run such cells in this process, without the notebook, where the ground lets
-            them (`sim`): seconds less a cell, the same files but for `notebook.ipynb`.
-        workers: Dask workers that compute cells in parallel; the results are the same. Kinds that
-            are computed always have some: a process for each of this machine's processors, or one
-            where a cell's seconds are part of its result.
+        request: the request.
+        progress: the progress display; by default on the terminal.
+        command: the process of one cell, for a kind with notebooks.
+        in_process: run such cells in this process, without the notebook, if the ground allows it
+            (`sim`). That saves seconds per cell; the files are the same except `notebook.ipynb`.
+        workers: Dask workers that compute cells in parallel; the results are the same. Computed
+            kinds always use workers: one process per processor of this machine, or one if a cell's
+            seconds are part of its result.
 
     Raises:
-        UserError: something is wrong with the file, the testbed, the memory, the disk or the
-            workers; or another engine works on this campaign or testbed.
+        UserError: the file, the testbed, the memory, the disk or the workers are unsuitable, or
+            another engine works on this campaign or testbed.
         HotbedError: cells cannot be computed here.
     """
     return run_prepared(
@@ -324,7 +323,7 @@ def run_prepared(
     in_process: bool = False,
     workers: Workers | None = None,
 ) -> CampaignResult:
-    """See `run`; the ground must be there (`prepare` with `need_ground`)."""
+    """See `run`; the ground must be open (`prepare` with `need_ground`)."""
     kind, ground = declared(prepared.campaign)
     store, shown = prepared.store, progress or suitable()
     who = _workers(prepared.campaign, ground, workers)
@@ -390,20 +389,20 @@ def _on_store(prepared: Prepared, stack: ExitStack, shown: Progress) -> Setting:
 
 
 def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -> Lease | None:
-    """Return the lease of the testbed, where it ends.
+    """Return the lease of the testbed, if it ends.
 
     Raises:
-        HotbedError: the site cannot tell.
+        HotbedError: the site cannot report its status.
     """
     tenure = None if prepared.ground is None else prepared.ground.tenure()
     return open_lease(tenure, prepared.campaign.lease, say=say)
 
 
 def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None) -> Workers | None:
-    """Return the workers that compute the cells; None where a testbed or this process does.
+    """Return the workers that compute the cells; None if a testbed or this process makes them.
 
     Raises:
-        UserError: workers were asked for and there is one testbed.
+        UserError: workers were requested, but there is one testbed.
     """
     if isinstance(ground, Computed):
         return asked_for or Workers(count=1 if ground.seconds_count else None)
@@ -413,11 +412,11 @@ def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None)
 
 
 def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
-    """Refuse cells that this machine's memory does not hold, as many in parallel as there will be.
-    (The memory of a cluster's machines is not known here.)
+    """Raise if this machine's memory is too small for the cells that will run in parallel. The
+    memory of a cluster's machines is unknown here.
 
     Raises:
-        UserError: names the largest, what it needs and what there is.
+        UserError: the largest cell, its memory and the free memory.
     """
     processes = 0 if workers is None else workers.processes
     typed = (cell.parameters for cell in cells if isinstance(cell.parameters, CellParameters))
@@ -437,10 +436,10 @@ def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
 def _refuse_what_cannot_be(
     kind: Kind[Any], prepared: Prepared, cells: Sequence[Cell], workers: Workers | None
 ) -> None:
-    """Refuse cells whose files cannot be used. (A cluster's machines have their own.)
+    """Raise if files of the cells are unusable. A cluster's machines have their own files.
 
     Raises:
-        UserError: one sentence on the first.
+        UserError: one sentence about the first file.
     """
     if workers is None or workers.processes:
         kind.require(cells, prepared.campaign)
@@ -462,7 +461,7 @@ def _refuse_options(request: Request, campaign: Campaign, kind: Kind[Any]) -> No
 
 
 def last_versions(folder: Path) -> Mapping[str, str]:
-    """Store and tool versions that the last call of the engine saw; empty when there was none."""
+    """Return the store and tool versions of the engine's last call; empty if there was none."""
     try:
         data = json.loads((folder / CAMPAIGN_FILE).read_text())
         return {str(key): str(value) for key, value in data["identity"]["versions"].items()}

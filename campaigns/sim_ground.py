@@ -1,13 +1,13 @@
-"""The ground `sim`: a testbed that is modelled on virtual time. It needs no testbed, root or Ceph.
+"""The ground `sim`: a testbed modelled on virtual time. It needs no testbed, root or Ceph.
 
-A spec is all that it is made of, and of a cell that names another number of OSDs a store of that
-size of the same nodes; every cell gets a modelled store of its own, fresh and at rest, so
-there is nothing to deploy, to clean or to lock, and cells may run beside each other.
+A spec is its only input. If a cell names another number of OSDs, its store has that size with the
+same nodes. Every cell gets its own modelled store, new and idle. Nothing needs deploying, cleaning
+or locking, and cells may run in parallel.
 
     ground = SimGround(load_spec(Path("testbed/specs/dlr.yaml")))
     ground.services(setting)                     # the steps of one cell
 
-Everything made here says `simulated` (the kind of site in a run's provenance).
+Results have the site kind `simulated` in a run's provenance.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from testbed.stores.contract import Needs
 
 KIND = "sim"
 SITE = "simulated"
-"""What stands for the kind of site in a run's provenance."""
+"""Site kind in a run's provenance."""
 
 SPECS = ROOT / "testbed" / "specs"
 CODE = (
     *("campaigns/cell.py", "campaigns/steps/simulated.py", "campaigns/steps/simulated_open.py"),
     "dataplane/cmd/hotbedsim",
 )
-"""Entry points of what runs in a cell (`testbed.closure`), besides the controller."""
+"""Entry points of a cell's code (`testbed.closure`), without the controller."""
 
 
 @dataclass
 class SimGround:
-    """A `Ground`. Two with the same fields are the same; it can be sent to another process.
+    """A `Ground`. Equal fields mean equal grounds; a ground can be sent to another process.
 
     Attributes:
         spec: nodes, disks, links and pools.
-        name: the testbed's; by default the spec's.
-        model: constants of the model beside the spec.
+        name: the testbed's name; by default the spec's.
+        model: constants of the model in addition to the spec.
 
     Raises:
-        UserError: the spec cannot be simulated; no OSD, say.
+        UserError: the spec cannot be simulated, for example without an OSD.
     """
 
     spec: TestbedSpec
@@ -76,7 +76,7 @@ class SimGround:
 
         Raises:
             UserError: the simulator has not been built.
-            StoreError: it was built from other sources than there are.
+            StoreError: the simulator was built from other sources than the present ones.
         """
         if not PROGRAM.is_file():
             raise UserError(f"the simulator {PROGRAM} is not there: build it with `make setup`.")
@@ -113,15 +113,15 @@ class SimGround:
         return SimServices(spec, self.model, setting)
 
     def lock_path(self) -> Path | None:
-        """See `Ground.lock_path`: there is nothing that two campaigns could disturb."""
+        """See `Ground.lock_path`: two campaigns cannot disturb each other."""
         return None
 
     def tenure(self) -> None:
-        """See `Ground.tenure`: a model stays."""
+        """See `Ground.tenure`: a model never ends."""
         return None
 
     def _version(self) -> str:
-        """The model's version; other constants than its own make another one."""
+        """Return the model's version; changed constants change the version."""
         text = f"model {MODEL_VERSION}, protocol {PROTOCOL}"
         if self.model == ModelParameters():
             return text
@@ -130,11 +130,11 @@ class SimGround:
 
 
 def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) -> SimGround:
-    """The ground on the spec in the file `spec`; without one `testbed` names a spec that comes
-    with Hotbed (``dlr``) or is a spec's path. `model` is a file of constants (`load_parameters`).
+    """Return the ground on the spec in the file `spec`. Without `spec`, `testbed` is a spec's path
+    or the name of a spec of Hotbed (``dlr``). `model` is a file of constants (`load_parameters`).
 
     Raises:
-        UserError: there is no such spec or model, or it cannot be simulated.
+        UserError: the spec or model is missing, or cannot be simulated.
     """
     named = Path(testbed)
     is_path = named.suffix in {".yaml", ".yml"}
@@ -152,7 +152,7 @@ def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) 
 
 
 def _probe() -> str:
-    """A digest of a small simulation with everything in it that a cell has."""
+    """Return a digest of a small simulation that contains every part of a cell."""
     with SimulatedCeph(load_spec(SPECS / "dlr.yaml"), seed=7) as ceph:
         ceph.prefill(200, 2**22)
         ceph.start_disturbance([(0.0, {ceph.nodes[0]: None}), (1.0, {ceph.nodes[1]: 0.5})])
@@ -168,4 +168,4 @@ SIMULATIONS = Sameness(
     program="hotbedsim",
     probe=_probe,
 )
-"""The libraries' versions are written into the files of a run, or make them."""
+"""The libraries write a run's files, or their versions are in the files."""

@@ -1,4 +1,4 @@
-"""Every parameter of every cell is checked before anything starts."""
+"""Validation of every cell's parameters before anything starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testbed.spec import TestbedSpec
 P = TypeVar("P")
 
 SIZED_GROUND = "sim"
-"""The ground on which a cell may say how many OSDs its store has."""
+"""Ground on which a cell may set the number of OSDs."""
 
 
 def validate(
@@ -30,18 +30,18 @@ def validate(
     spec: TestbedSpec | None = None,
     trust_code: bool = True,
 ) -> dict[str, list[DlrCell]]:
-    """Typed cells by grid name, of all grids: a file is right or it is not.
+    """Return typed cells by grid name for all grids, because a file must be valid as a whole.
 
     Args:
         campaign: the campaign.
-        file: its file, for errors.
-        controllers: all that there are, by name.
-        spec: of the testbed, if the cells are checked against it.
-        trust_code: False if no controller that came with a bundle may be loaded; its parameters
-            are then not checked.
+        file: the campaign's file, for errors.
+        controllers: all available controllers, by name.
+        spec: the testbed's spec, if the cells are checked against it.
+        trust_code: False if no controller from a bundle may be loaded; its parameters are then not
+            checked.
 
     Raises:
-        UserError: file, grid, key and what is allowed.
+        UserError: file, grid, key, and the allowed values.
     """
     _refuse_unknown(campaign, file, controllers)
     cells: dict[str, list[DlrCell]] = {}
@@ -71,19 +71,19 @@ def validate(
 
 
 def figures_of(campaign: Campaign) -> list[str]:
-    """Every figure that the campaign feeds, in the file's order."""
+    """Return the campaign's figures in the file's order."""
     return list(dict.fromkeys(figure for grid in campaign.grids for figure in grid.figures))
 
 
 def select(
     campaign: Campaign, cells: Mapping[str, list[P]], figure: str, file: Path
 ) -> dict[str, list[P]]:
-    """The cells of the grids that feed `figure` (``6`` means 6a to 6c), or of the grid so named.
+    """Return the cells of the grids for `figure` (``6`` means 6a to 6c), or of the grid named so.
 
     Raises:
-        UserError: no grid feeds it; names the figures there are.
+        UserError: no grid has this figure; the message lists the figures.
     """
-    # "1" asks for 1a to 1d, "fig6" for 6a to 6c; a grid's own name works too.
+    # "1" means 1a to 1d, "fig6" means 6a to 6c; a grid's own name works too.
     wanted = figure.lower().removeprefix("figure").removeprefix("fig").strip(" .")
     chosen = {
         grid.name: cells[grid.name]
@@ -118,8 +118,8 @@ def _with_controller(
     accepted: set[str],
     unread: Collection[str],
 ) -> DlrCell:
-    """`parameters` with the controller's own name, once it has accepted its parameters;
-    `accepted` keeps which have been asked, and those in `unread` are not."""
+    """Return `parameters` with the controller's canonical name, after the controller has accepted
+    its parameters. `accepted` caches accepted ones; controllers in `unread` are not asked."""
     name = parameters.controller.replace("_", "-")
     if name not in known:
         raise UserError(
@@ -137,9 +137,8 @@ def _with_controller(
 
 
 def _with_size(parameters: DlrCell, campaign: Campaign) -> DlrCell:
-    """Return `parameters` with the controller's parameters that grow with the store: those for each
-    OSD, times the cell's OSDs. A cell of the testbed's own size stays as it is, and the cell's own
-    parameters come first."""
+    """Return `parameters` with the controller's parameters per OSD, multiplied by the cell's OSDs.
+    A cell with the testbed's own size is unchanged. The cell's own parameters take precedence."""
     shares = campaign.controller_parameters_per_osd.get(parameters.controller.replace("_", "-"))
     if parameters.osds is None or not shares:
         return parameters
@@ -198,5 +197,5 @@ def _check_scaled(spec: TestbedSpec, osds: int, where: str) -> None:
 
 
 def _osd_nodes(spec: TestbedSpec) -> int:
-    """OSD nodes of a spec."""
+    """Return the number of OSD nodes of a spec."""
     return sum(group.count for group in spec.groups if "osd" in group.roles)

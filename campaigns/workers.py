@@ -1,4 +1,4 @@
-"""Who computes simulated cells: processes of this machine, or the workers of a Dask cluster."""
+"""Workers for simulated cells: processes of this machine, or workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1
 
 @dataclass(frozen=True)
 class Workers:
-    """`scheduler` is the address of a Dask scheduler; without one `count` processes of this machine
-    do the work, by default one for each of its processors.
+    """Workers for cells. `scheduler` is the address of a Dask scheduler. Without it, `count`
+    processes of this machine do the work, by default one per processor.
 
     Raises:
-        UserError: the address is none, or the count.
+        UserError: the address or the count is invalid.
     """
 
     scheduler: str | None = None
@@ -42,14 +42,14 @@ class Workers:
 
     @property
     def processes(self) -> int:
-        """Processes on this machine; 0 where a cluster does the work."""
+        """Number of processes on this machine; 0 if a cluster does the work."""
         if self.scheduler is not None:
             return 0
         return self.count or len(os.sched_getaffinity(0))
 
 
 def available_mib() -> float | None:
-    """Return the memory that programs can still have on this machine, MiB; None if unknown."""
+    """Return the available memory of this machine in MiB; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -61,7 +61,7 @@ def available_mib() -> float | None:
 
 
 def one_testbed(campaign: Campaign, instead: str = "") -> UserError:
-    """Why workers that were asked for cannot make a campaign's cells; `instead` tells what can."""
+    """Return the error for a campaign without use for workers; `instead` names a ground."""
     return UserError(
         f"{campaign.name}: on the ground {campaign.ground} cells run one after another on one "
         f"testbed: --workers and --scheduler are for simulated ones{instead}."

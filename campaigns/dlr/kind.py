@@ -19,17 +19,17 @@ CODE = (
     *("campaigns/cell.py", "campaigns/steps/live.py", "campaigns/steps/live_open.py", *bundle.CODE),
     *(f"playbooks/roles/{name}" for name in ("base", "scratch", "fio", "ceph")),
 )
-"""Entry points of what runs in a cell on a deployed testbed (`testbed.closure`), besides the
-controller and the site."""
+"""Entry points of a cell's code on a deployed testbed (`testbed.closure`), without the controller
+and the site."""
 
 GATEWAY_CODE = (
     *("campaigns/steps/live_gateway.py", "dataplane/cmd/cosdrive", "playbooks/roles/radosgw"),
 )
-"""Those of cells with an object gateway, in addition."""
+"""Additional entry points of cells with an object gateway."""
 
 
 def code(cells: Mapping[str, Sequence[Any]], site: str) -> tuple[str, ...]:
-    """Return the entry points of what runs in cells on a testbed."""
+    """Return the entry points of the code of cells on a testbed."""
     gateway = any(parameters.op == "s3" for typed in cells.values() for parameters in typed)
     of_site = sites.code_of(site) if site in sites.kinds() else ()
     return (*CODE, *(GATEWAY_CODE if gateway else ()), *of_site)

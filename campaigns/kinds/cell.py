@@ -1,4 +1,4 @@
-"""Files of a cell of another kind."""
+"""Files of a cell of a kind without a Ceph testbed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def write_cell(
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Write what a cell came to into its folder: `summary.json` and, last, `run.json`.
+    """Write a cell's results into its folder: `summary.json` and, last, `run.json`.
 
     Args:
-        folder: the attempt's.
-        job: the attempt's.
+        folder: the attempt's folder.
+        job: the attempt's job.
         values: numbers of the summary, by name.
-        phases: how long each took.
-        spoiled: why it does not count, if it does not.
-        hosts: what made it, by name, where seconds are part of the result.
-        settings: of the nodes, as read back (`Load.settings`).
+        phases: seconds of each phase.
+        spoiled: reason if the run does not count.
+        hosts: the computing machines by name, if seconds are part of the result.
+        settings: the nodes' settings, as read back (`Load.settings`).
     """
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(values))
     (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n")
@@ -38,6 +38,6 @@ def write_cell(
         told = job.provenance.model_copy(update={"hosts": named})
         job = job.model_copy(update={"provenance": told})
     record = ended(job.with_settings(settings or {}), folder, spoiled, phases)
-    # On the disk it is when the engine commits the folder.
+    # The engine syncs the file to the disk when it commits the folder.
     (folder / RUN_FILE).write_text(record.model_dump_json(indent=2) + "\n")
     return record

@@ -1,4 +1,4 @@
-"""What a paper says of its campaigns, and all that it has to say."""
+"""Declaration of a paper's campaigns."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Prepared:
     """A campaign that is validated and planned; nothing has been started or written.
 
     Attributes:
-        file: the campaign's.
-        plan, whole: cells that are asked for, and all that the file holds.
-        spec, spec_file: the testbed's, where there is one.
+        file: the campaign's file.
+        plan, whole: the requested cells, and all cells of the file.
+        spec, spec_file: the testbed's spec and its file, if there is a testbed.
         notebook: runs a cell; the campaign's file for a kind without notebooks.
-        ground, facts: of the kinds whose ground must be there before cells are planned; None if it
-            is not up.
-        controllers_dir, model: absolute; see `campaigns.session.Request`.
+        ground, facts: for kinds with a ground that must be open before planning; None if it is not
+            up.
+        controllers_dir, model: absolute paths; see `campaigns.session.Request`.
     """
 
     campaign: Campaign
@@ -62,19 +62,19 @@ def _no_seconds(_cells: Sequence[Cell], _store: RunStore) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Computed(Generic[P]):
-    """A ground on which cells are computed, beside each other, on Dask workers.
+    """A ground on which Dask workers compute cells in parallel.
 
     Attributes:
-        site: stands for the kind of site in a run's provenance and identity.
-        code: entry points of what runs in a cell (`testbed.closure`), part of a run's identity.
-        own: further ones by a cell's parameters, such as those of its controller: when they
-            change, the results of others stay.
-        libraries: those whose versions are part of a run's identity.
-        planned_s: seconds that a cell takes, roughly; the cells that are done correct them.
-        recipe: how a worker makes a cell.
-        calibration: for the record, what a model was fitted to.
-        seconds_count: a cell's seconds are part of its result: one at a time, with all of this
-            machine's processors, unless something else is asked for.
+        site: site kind in a run's provenance and identity.
+        code: entry points of a cell's code (`testbed.closure`), part of a run's identity.
+        own: further entry points by a cell's parameters, such as its controller's. If they change,
+            results of other cells stay valid.
+        libraries: libraries with versions that are part of a run's identity.
+        planned_s: estimated seconds of a cell; finished cells correct the estimate.
+        recipe: recipe of a cell on a worker.
+        calibration: the data to which a model was fitted, for the record.
+        seconds_count: True if a cell's seconds are part of its result. Cells then run one at a time
+            with all of this machine's processors, unless workers are requested.
     """
 
     site: str
@@ -89,13 +89,13 @@ class Computed(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class OnTestbed(Generic[P]):
-    """A ground on which cells run one after another, on the testbed of the campaign's spec. They
-    are made in the engine's process, which only waits for it.
+    """A ground on which cells run one after another, on the testbed of the campaign's spec. The
+    engine's process makes the cells, because it only waits for the testbed.
 
     Attributes:
-        code, own, planned_s: as of `Computed`.
-        open: the testbed for the time of a call: its facts, and what makes a cell on it.
-        beside_s: seconds that pass beside the cells that are still to be made.
+        code, own, planned_s: as in `Computed`.
+        open: opens the testbed for a call, and yields its facts and the maker of a cell.
+        beside_s: estimated time in addition to the pending cells, in seconds.
     """
 
     code: tuple[str, ...]
@@ -107,16 +107,16 @@ class OnTestbed(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class OnStore:
-    """A ground whose cells are steps on a store (`campaigns.services`), each in a process of its
-    own with the campaign's notebook.
+    """A ground with cells that are steps on a store (`campaigns.services`). Each cell has its own
+    process with the campaign's notebook.
 
     Attributes:
-        code: entry points of what runs in the cells (by grid) on a kind of site; the controller's
-            and the notebook's come in addition.
+        code: entry points of the cells' code (by grid) on a kind of site, without those of the
+            controller and the notebook.
         open: opens the ground: (testbed, site, spec file, file of the model's constants).
         validate: checks the campaign's cells against controllers and spec; returns them by grid.
-        same: requirements on workers, where cells may also run in the engine's own process or on
-            workers, since nothing of theirs outlives it.
+        same: requirements on workers, if cells may also run on workers or in the engine's process,
+            because nothing of the cells outlives the process.
     """
 
     code: Callable[[Mapping[str, Sequence[Any]], str], tuple[str, ...]]
@@ -129,7 +129,7 @@ Ground = Computed[P] | OnTestbed[P] | OnStore
 
 
 def _require_nothing(_pending: Sequence[Cell], _campaign: Campaign) -> None:
-    """Every cell can be made."""
+    """Accept every cell."""
 
 
 def _no_notes(_pending: Sequence[P], _campaign: Campaign) -> Sequence[str]:
@@ -138,16 +138,15 @@ def _no_notes(_pending: Sequence[P], _campaign: Campaign) -> Sequence[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(Generic[P]):
-    """Campaigns of a kind.
+    """A kind of campaigns.
 
     Attributes:
-        does: what such a campaign does, for sentences: ``replays traces``.
-        grounds: by name, those on which it may run.
-        require: raises where cells that are still to be made cannot be, as files that they name are
-            not what they need.
-        notes: what a dry run tells of the cells that are still to be made, in sentences.
-        resolves: a dry run also tells the smallest effect that the repetitions resolve.
-        options: those of `hotbed run` that it takes in addition to what every kind takes.
+        does: the activity of such a campaign, for sentences: ``replays traces``.
+        grounds: the allowed grounds by name.
+        require: raises if pending cells cannot be made because files that they name are unsuitable.
+        notes: sentences of a dry run about the pending cells.
+        resolves: True if a dry run reports the smallest effect that the repetitions resolve.
+        options: options of `hotbed run` that the kind takes in addition to the common ones.
     """
 
     does: str

@@ -1,4 +1,4 @@
-"""The kinds of campaigns: which file is of which, and what it declares."""
+"""Registry of the kinds of campaigns, by a key of the campaign's file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Registered:
-    """A kind: a campaign's file says ``key: value``, `schema` is what else it may say, and the
-    module has a `campaigns.kinds.kind.Kind` called ``KIND``. (It is imported when it is needed:
-    most of them take long to.)"""
+    """A kind: its campaigns' files contain ``key: value``, and `schema` is the schema of the files.
+    The module has a `campaigns.kinds.kind.Kind` called ``KIND``. The module is imported on demand,
+    because most of them take long to import."""
 
     key: str
     value: str
@@ -41,14 +41,14 @@ KINDS: tuple[Registered, ...] = (
     Registered("system", "mos", MosCampaign, "campaigns.mos.kind"),
     Registered("objects", "twochoice", ObjectCampaign, "campaigns.twochoice.live.kind"),
 )
-"""Every kind but dlr (`campaigns.dlr.kind`), whose files have no such key."""
+"""Every kind except dlr (`campaigns.dlr.kind`), which has no such key."""
 
 
 def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
-    """What a campaign's file is held against.
+    """Return the schema of a campaign's file.
 
     Raises:
-        UserError: its kind is none; names those there are.
+        UserError: the kind is unknown; the message lists the known kinds.
     """
     for key in dict.fromkeys(one.key for one in KINDS if one.key in data):
         known = {one.value: one.schema for one in KINDS if one.key == key}
@@ -62,7 +62,7 @@ def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
 
 
 def kind_of(campaign: Campaign) -> Kind[Any]:
-    """Return what a campaign's kind declares."""
+    """Return the declaration of a campaign's kind."""
     modules = {one.schema.kind: one.module for one in KINDS}
     module = modules.get(campaign.kind, "campaigns.dlr.kind")
     kind: Kind[Any] = importlib.import_module(module).KIND

@@ -1,4 +1,4 @@
 """MOS and its rivals: microstores of object storage under COSBench's workloads (``system: mos``).
 
-`live` carries cells out on a testbed of real Swift; `simulated` computes them with COSPerf.
+`live` runs cells on a testbed of real Swift; `simulated` computes them with COSPerf.
 """

@@ -1,9 +1,9 @@
-"""How the load of two tenants changes over time (section 8.1, figures 11 and 12), and how that is
-made of workers that each run without a break.
+"""Load of two tenants over time (section 8.1, figures 11 and 12), as layers of workers that each
+run without a break.
 
-Stage 1 is dominated by large objects (workload C). At 40 minutes small ones (A) spike and then
-shift down until about 200 minutes, while C drops and slowly rises again. At 230 minutes A spikes
-once more and C drops by half. The paper gives no numbers of processes: these are ours.
+Large objects (workload C) dominate stage 1. At 40 minutes small objects (A) spike and then shift
+down until about 200 minutes, while C drops and slowly rises again. At 230 minutes A spikes once
+more and C drops by half. The paper gives no numbers of processes: these are Hotbed's.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 Steps = Sequence[tuple[float, int]]
-"""Minutes of the paper, rising from 0, and workers from then on."""
+"""Minutes of the paper, rising from 0, each with the number of workers from then on."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """How many workers A and C have, and when the stages begin, in the paper's minutes."""
+    """Numbers of workers of A and C, and the beginnings of the stages, in the paper's minutes."""
 
     steps: Mapping[str, Steps]
     stages: tuple[float, float, float]
@@ -43,14 +43,14 @@ COURSES: Mapping[str, Course] = {
         ends=42,
     ),
 }
-"""``paper`` has its stages' lengths; ``short`` leaves out most of what does not change in them. A's
-first spike lasts three epochs of 3 minutes: a controller sees it in one of them, and the second
-half of it is measured."""
+"""``paper`` has the paper's lengths of stages; ``short`` omits most of the time without changes.
+A's first spike lasts three epochs of 3 minutes. A controller sees the spike in one of them, and its
+second half is measured."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Workers that begin and end together; minutes of the paper."""
+    """Workers that begin and end together; times are minutes of the paper."""
 
     workers: int
     begins: float
@@ -58,10 +58,10 @@ class Layer:
 
 
 def layers(steps: Steps, ends: float) -> tuple[Layer, ...]:
-    """The fewest sets of workers that begin and end together and whose number is as `steps` say.
+    """Return the fewest layers of workers with the numbers of workers in `steps`.
 
     Raises:
-        ValueError: steps do not begin at 0 or do not rise.
+        ValueError: `steps` do not begin at 0 or do not rise.
     """
     times = [at for at, _ in steps] + [ends]
     if not steps or times[0] != 0 or any(b <= a for a, b in pairwise(times)):
@@ -74,7 +74,7 @@ def layers(steps: Steps, ends: float) -> tuple[Layer, ...]:
 
 
 def _stretches(steps: Steps, ends: float, level: int) -> list[tuple[float, float]]:
-    """Where there are at least `level` workers."""
+    """Return the periods with at least `level` workers."""
     found: list[tuple[float, float]] = []
     since: float | None = None
     for at, count in steps:
@@ -87,5 +87,5 @@ def _stretches(steps: Steps, ends: float, level: int) -> list[tuple[float, float
 
 
 def workers_at(steps: Steps, minute: float) -> int:
-    """How many there are at a minute."""
+    """Return the number of workers at a minute."""
     return next(count for at, count in reversed(steps) if at <= minute)

@@ -1,8 +1,8 @@
-"""How the pool is divided between the two microstores: every setup of sections 1, 3 and 8.1.
+"""Division of the pool between the two microstores: every setup of sections 1, 3 and 8.1.
 
-One microstore serves the tenant of small objects (workloads A and B), one that of large ones (C
-and D). In the layout ``default`` there is one store of everything: each tenant is served by all
-proxies, which keep their own shares. Where a controller works, this is what it begins with.
+One microstore serves the tenant of small objects (workloads A and B), the other serves the tenant
+of large objects (C and D). The layout ``default`` has one store of everything: all proxies serve
+each tenant and keep their own shares. A controller starts from the division.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from campaigns.mos.loads import TENANT
 from schemas.cells.mos import Alone, Disks, MosCell, OneWorkload, Setups, TwoStores
 
 MEGABIT = 125_000.0
-"""Bytes."""
+"""A megabit in bytes."""
 SMALL, LARGE = "small", "large"
 TOGETHER, APART = "default", "static"
-"""Layouts: every tenant on all proxies, or each on its microstore's own."""
+"""Layouts: all proxies serve every tenant, or each tenant has its microstore's proxies."""
 
 STATIC_CPU, STATIC_NETWORK = 0.75, 0.30
-"""Of the pool, what the small objects' store has in section 8.1's Static; the rest is the
-other's."""
+"""Shares of the pool for the small objects' store in section 8.1's Static; the other store has the
+rest."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a microstore holds, in all: cores of its proxies, cores of its storage servers, bytes a
-    second between its proxies and clients; and worker processes of each proxy."""
+    """Total resources of a microstore: cores of its proxies and storage servers, bytes a second
+    between its proxies and clients, and worker processes of each proxy."""
 
     proxy_cores: float
     storage_cores: float
@@ -37,9 +37,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Pool:
-    """What there is to divide, the smallest part of each, how many storage servers each microstore
-    has, and disks each of them. `machines`: what each microstore begins with where whole machines
-    are handed out instead of shares."""
+    """Resources to divide, the smallest step of each, storage servers of each microstore, and disks
+    of each server. `machines`: each microstore's first resources, if whole machines are assigned
+    instead of shares."""
 
     total: Share = Share(0.8, 0.8, 400 * MEGABIT)
     step: Share = Share(0.1, 0.1, 20 * MEGABIT)
@@ -50,21 +50,21 @@ class Pool:
 
 @dataclass(frozen=True)
 class Disk:
-    """A class of disks: mean time to a random place, seconds, and bytes a second."""
+    """A class of disks: mean positioning time in seconds, and bandwidth in bytes a second."""
 
     positioning: float
     bandwidth: float
 
 
 SSD, HDD = Disk(0.0002, 15e6), Disk(0.012, 3e6)
-"""What section 3 has, SATA SSDs and HDDs of about 500 and 100 MB/s, slowed down as the network is
-(docs/mos-experiments.md); a hard disk still needs its head."""
+"""Disks of section 3: SATA SSDs and HDDs of about 500 and 100 MB/s, slowed down like the network
+(docs/mos-experiments.md). A hard disk still has its positioning time."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """A layout, each microstore's share, and the classes of the disks of every storage server;
-    without any they are as the spec says."""
+    """A layout, each microstore's share, and the classes of the disks of every storage server.
+    Without classes, the disks are as in the spec."""
 
     layout: str
     shares: Mapping[str, Share]
@@ -72,7 +72,7 @@ class Division:
 
 
 def division_of(parameters: MosCell, pool: Pool) -> Division:
-    """What a cell begins with."""
+    """Return the initial division of a cell."""
     if pool.machines:
         return Division(APART, pool.machines)
     if isinstance(parameters, Setups):
@@ -84,7 +84,7 @@ def division_of(parameters: MosCell, pool: Pool) -> Division:
 
 
 def _section_1(parameters: Setups, pool: Pool) -> Division:
-    """Figure 1: storage always the same, one proxy with many cores and one with a fast link."""
+    """Return figure 1's division: equal storage, one proxy with many cores, one fast link."""
     storage = parameters.storage_cores * pool.storage_servers
     slim = Share(parameters.slim_cores, storage, parameters.slim_mbit * MEGABIT)
     wide = Share(parameters.wide_cores, storage, parameters.wide_mbit * MEGABIT)
@@ -95,14 +95,14 @@ def _section_1(parameters: Setups, pool: Pool) -> Division:
 
 
 def even(pool: Pool) -> Division:
-    """Section 8.1's Default: one store of everything, its proxies alike."""
+    """Return section 8.1's Default: one store of everything with equal proxies."""
     total = pool.total
     half = Share(total.proxy_cores / 2, total.storage_cores / 2, total.network / 2)
     return Division(TOGETHER, {SMALL: half, LARGE: half})
 
 
 def static(pool: Pool) -> Division:
-    """Section 8.1's Static: the best division by the rules of thumb, and what MOS begins with."""
+    """Return section 8.1's Static: the best division by rules of thumb; MOS starts from it."""
     total = pool.total
 
     def of(cpu: float, network: float) -> Share:
@@ -119,7 +119,7 @@ def static(pool: Pool) -> Division:
 
 
 def _alone(parameters: Alone, pool: Pool) -> Division:
-    """Section 3: one workload and nobody else. A second proxy is the other microstore's."""
+    """Return section 3's division: one workload alone. A second proxy is the other microstore's."""
     storage = parameters.storage_cores * pool.storage_servers
     one = Share(
         parameters.proxy_cores,
@@ -139,7 +139,7 @@ def _alone(parameters: Alone, pool: Pool) -> Division:
 
 
 def unfit(parameters: MosCell, pool: Pool) -> str | None:
-    """Why a cell is not for a pool of machines, or of shares; None where it is."""
+    """Return why a cell does not fit a pool of machines or of shares; None if it fits."""
     if not pool.machines:
         if not isinstance(parameters, TwoStores) or parameters.setup != "mos":
             return None
@@ -156,10 +156,10 @@ def unfit(parameters: MosCell, pool: Pool) -> str | None:
 
 
 def problem(division: Division, pool: Pool, *, whole: bool) -> str | None:
-    """Why a pool cannot be divided so; None where it can.
+    """Return why a pool cannot be divided like this; None if it can.
 
     Args:
-        whole: the shares come out of the pool; else they are just what an experiment asks for.
+        whole: True if the shares must fit into the pool; else they are an experiment's own.
     """
     if division.disks and len(division.disks) != pool.disks:
         return f"{len(division.disks)} disks of each storage server are asked for, not {pool.disks}"

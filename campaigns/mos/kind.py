@@ -1,4 +1,4 @@
-"""Campaigns of microstores (``system: mos``), as `campaigns.kinds` runs them."""
+"""Campaigns of microstores (``system: mos``), declared for `campaigns.kinds`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from testbed.agent import bundle
 SIM, LOCAL = "sim", "local"
 
 BESIDE_S = 14.0
-"""Seconds of a cell beside its load: cleaning, dividing, starting, what is under way at the end,
-collecting. Seen: 7 to 18, on a busy machine."""
+"""Seconds of a cell in addition to its load: cleaning, dividing, starting, finishing requests,
+collecting. Measured: 7 to 18, on a busy machine."""
 CONTROLLER_S = 3.0
 
 
 def planned_s(parameters: MosCell) -> float:
-    """Seconds of a cell on a testbed, roughly; the cells that are done correct them."""
+    """Return the estimated seconds of a cell on a testbed; finished cells correct the estimate."""
     return BESIDE_S + length_s(parameters) + (CONTROLLER_S if parameters.controlled else 0.0)
 
 
 def own(parameters: MosCell) -> tuple[str, ...]:
-    """Code of the controller, and the points that MOS++ plans with."""
+    """Return the code of the controller, and the points that MOS++ plans with."""
     if not isinstance(parameters, TwoStores):
         return ()
     points = (_points(parameters.profile),)  # refuses an unknown profile in any setup
@@ -44,7 +44,7 @@ def own(parameters: MosCell) -> tuple[str, ...]:
 
 
 def own_of_simulated(parameters: PerfCell) -> tuple[str, ...]:
-    """Code of the controller, and the points that judge and model consist of."""
+    """Return the code of the controller, and the points for judge and model."""
     controllers = (_folder(parameters.policy),) if parameters.policy != "static" else ()
     return (_points(parameters.profile), *controllers)
 
@@ -59,7 +59,7 @@ def _folder(controller: str) -> str:
 
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
-    """The campaign's testbed, with nobody else measuring on it."""
+    """Open the campaign's testbed for exclusive measurements."""
     from campaigns.mos.live.cell import Maker
     from campaigns.mos.live.ground import open_swift
 
@@ -69,7 +69,7 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
 
 
 def notes(_pending: Sequence[Any], campaign: Campaign) -> Sequence[str]:
-    """What a dry run tells of a testbed's time."""
+    """Return a dry run's notes on a testbed's time."""
     if campaign.ground == SIM:
         return ()
     return ("objects are written before the first cell that reads them",)

@@ -1,4 +1,4 @@
-"""What the tenants of a cell send, and what they find: objects, workers and times."""
+"""Load of a cell's tenants: objects, workers and times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from campaigns.mos.course import COURSES, layers
 from schemas.cells.mos import Adaptation, Alone, MosCell, Setups, Sizes, SteadyLoad
 
 TENANT = {"A": "small", "B": "small", "C": "large", "D": "large"}
-"""By workload, whose objects they are."""
+"""Tenant of each workload."""
 MIX = {"A": (90, 5, 5), "B": (5, 90, 5), "C": (90, 5, 5), "D": (5, 90, 5)}
 """Table 1: percent of GET, PUT and DELETE."""
 SMALL_KB = 128
@@ -18,8 +18,8 @@ KB, MB = 1000, 1_000_000
 
 @dataclass(frozen=True)
 class Objects:
-    """What one workload reads: `containers` of `each` objects, of `least` to `most` bytes, drawn
-    evenly; their names begin with `prefix`."""
+    """Objects that one workload reads: `containers` of `each` objects of `least` to `most` bytes,
+    uniformly distributed; their names begin with `prefix`."""
 
     letter: str
     tenant: str
@@ -31,14 +31,14 @@ class Objects:
 
     @property
     def mean(self) -> float:
-        """Bytes."""
+        """Mean size in bytes."""
         return (self.least + self.most) / 2
 
 
 @dataclass(frozen=True)
 class Load:
-    """One run of a driver: so many workers of a workload, from `begins_s` on for `rampup_s` that
-    do not count and `seconds` that do. `mix` is in percent: reads, writes, deletions."""
+    """One run of a driver: `workers` of a workload. From `begins_s` on, `rampup_s` do not count,
+    and the next `seconds` do. `mix` is in percent: reads, writes, deletions."""
 
     name: str
     objects: Objects
@@ -50,17 +50,17 @@ class Load:
 
     @property
     def letter(self) -> str:
-        """The workload of Table 1."""
+        """Workload letter of Table 1."""
         return self.objects.letter
 
     @property
     def ends_s(self) -> float:
-        """When its workers end."""
+        """Second at which the workers end."""
         return self.begins_s + self.rampup_s + self.seconds
 
 
 def objects_of(parameters: MosCell, letter: str) -> Objects:
-    """What a workload reads."""
+    """Return the objects that a workload reads."""
     tenant = TENANT[letter]
     small = tenant == "small"
     count = parameters.small_objects if small else parameters.large_objects
@@ -77,13 +77,13 @@ def objects_of(parameters: MosCell, letter: str) -> Objects:
 
 
 def fixed_count(parameters: Sizes) -> int:
-    """How many objects of one size there are in figure 2: at most 200, and 64 MB of them."""
+    """Return the number of objects of one size in figure 2: at most 200, and at most 64 MB."""
     fit = 64 * MB // (parameters.object_kb * KB)
     return int(max(4, min(parameters.small_objects, fit)))
 
 
 def loads_of(parameters: MosCell) -> tuple[Load, ...]:
-    """Every driver of a cell."""
+    """Return the load of every driver of a cell."""
     if isinstance(parameters, Adaptation):
         return _over_time(parameters)
     assert isinstance(parameters, Setups | SteadyLoad | Alone)
@@ -113,7 +113,7 @@ def loads_of(parameters: MosCell) -> tuple[Load, ...]:
 
 
 def _over_time(parameters: Adaptation) -> tuple[Load, ...]:
-    """Figure 11's: workers that come and go; what their start takes counts."""
+    """Return figure 11's load: workers that come and go; their starting time counts."""
     course, minute = COURSES[parameters.course], parameters.minute_s
     return tuple(
         Load(
@@ -131,11 +131,11 @@ def _over_time(parameters: Adaptation) -> tuple[Load, ...]:
 
 
 def length_s(parameters: MosCell) -> float:
-    """How long the load of a cell takes."""
+    """Return the seconds of a cell's load."""
     return max(load.ends_s for load in loads_of(parameters))
 
 
 def measured(parameters: MosCell) -> tuple[float, float]:
-    """From when to when a cell is measured, seconds from the load's start."""
+    """Return begin and end of a cell's measured time, in seconds from the load's start."""
     loads = loads_of(parameters)
     return max(min(load.begins_s + load.rampup_s for load in loads), 0.0), length_s(parameters)

@@ -1,8 +1,8 @@
 """The ground ``sim`` of MOS's campaigns: a cell of COSPerf, from its job to its folder.
 
-The judge and the model that MOS++ plans with are made of disjoint halves of the same measurements:
-one half gives the simulator its constants; the other gives those of a second simulator, on which
-cospurf is profiled. Pool, loads, halves and errors are drawn from the block's seed."""
+The judge and the model that MOS++ plans with come from disjoint halves of the same measurements.
+One half gives the simulator's constants, the other those of a second simulator that profiles
+cospurf. The block's seed draws pool, loads, halves and errors."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from testbed.stores.microstores import Resources
 
 SERIES_FILE = "microstores.json"
 CONFIGURATIONS = 12
-"""Of each workload, drawn at random, on which cospurf is held against the judge."""
+"""Random configurations of each workload on which cospurf is compared with the judge."""
 
-# Seconds of a cell, roughly.
+# Approximate seconds of a cell.
 FIXED_S = 1.5
 EPOCH_S = {"static": 0.005, "mos": 0.012, "mos-pp": 0.02}
 
@@ -80,24 +80,24 @@ def make(job: Job, folder: Path) -> Run:
 def _constants(profile: str, side: int) -> tuple[Constants, Constants]:
     points = reference(profile)
     first, second = (calibrated(half, points.replicas) for half in halves(points.runs, side))
-    # The pool's objects have three replicas whatever was measured.
+    # The pool's objects have three replicas, whatever the measured store had.
     return tuple(one.model_copy(update={"replicas": 3}) for one in (first, second))  # type: ignore[return-value]
 
 
 def constants(profile: str, runs: str, seed: int) -> tuple[Constants, Constants]:
-    """The judge's constants, and those of the simulator that cospurf is profiled on."""
+    """Return the judge's constants, and those of the simulator for profiling cospurf."""
     judge, other = _constants(profile, seed % 2)
     return judge, judge if runs == "same" else other
 
 
 def profiled(model: Constants, pool: Resources, seed: int) -> PiecewiseLinear:
-    """The cospurf that runs on a simulator come to."""
+    """Return the cospurf from runs on a simulator."""
     runs = simulated_runs(model, pool, seed)
     return fit(runs, pool, f"{len(runs)} runs on a simulator made of measured ones")
 
 
 def made_wrong(cospurf: PiecewiseLinear, error: float, seed: int) -> PiecewiseLinear:
-    """Every curve `error` too high or too low, as drawn from `seed`; the same at every error."""
+    """Return curves that are `error` too high or too low; `seed` draws the signs for all errors."""
     if not error:
         return cospurf
     rng = random.Random(f"error-{seed}")
@@ -117,9 +117,9 @@ def simulate(
     seed: int,
     folder: Path,
 ) -> None:
-    """Run all stages, under the policy's real control loop where it has one."""
+    """Run all stages, under the policy's real control loop if the policy has one."""
     ends_s = 60 * parameters.minutes
-    # The monitors have seen an epoch when the first decision is made.
+    # The monitors must have seen an epoch before the first decision.
     store.advance_to(parameters.epoch_s)
     if parameters.policy == "static":
         while store.now_s < ends_s:
@@ -153,8 +153,8 @@ def simulate(
 def policy_parameters(
     store: SimulatedMicrostores, parameters: PerfCell, cospurf: PiecewiseLinear
 ) -> dict[str, Any]:
-    """What the policy is told: MOS++ its model and what tenants were promised, a part of what
-    their load would get of an idle pool: a latency (A, B), a bandwidth a worker (C, D)."""
+    """Return the policy's parameters. MOS++ gets its model and the tenants' SLAs: a part of their
+    result on an idle pool, as a latency (A, B) or a bandwidth per worker (C, D)."""
     if not isinstance(parameters, Modelled):
         return {}
     learning = {} if parameters.learns else {"learn": 0.0}
@@ -178,8 +178,8 @@ def _sla(store: SimulatedMicrostores, tenant: str, part: float) -> dict[str, Any
 
 
 def averages(series: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of the summary: by tenant requests and bytes a second and mean latency over all
-    stages, and requests a second by stage."""
+    """Return numbers of the summary by tenant: requests and bytes a second and mean latency over
+    all stages, and requests a second by stage."""
     seconds = series["seconds"]
     stages = [
         stage_of((end - each / 2) / 60, series["minutes"])
@@ -203,8 +203,8 @@ def averages(series: Mapping[str, Any]) -> dict[str, float]:
 def errors(
     cospurf: PiecewiseLinear, judge: Constants, pool: Resources, seed: int
 ) -> dict[str, float]:
-    """By workload, the median relative error of cospurf against the judge on configurations that
-    it was not made of."""
+    """Return the median relative error of cospurf against the judge by workload, on configurations
+    that cospurf was not fitted to."""
     rng = random.Random(f"held-out-{seed}")
     found = {}
     for letter in CLASSES:
@@ -218,6 +218,6 @@ def errors(
 
 
 def planned_s(parameters: PerfCell) -> float:
-    """Seconds that a cell takes, roughly."""
+    """Return the estimated seconds of a cell."""
     epochs = 60 * parameters.minutes / parameters.epoch_s
     return FIXED_S + epochs * EPOCH_S[parameters.policy] * (1 + 0.3 * (parameters.pools - 1))

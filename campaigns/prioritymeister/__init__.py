@@ -1,1 +1,1 @@
-"""PriorityMeister's studies: topologies, their traces, and the plans made of them."""
+"""PriorityMeister's studies: topologies, their traces, and their plans."""

@@ -1,4 +1,4 @@
-"""What workloads have alone, each measured once: what SLOs are made of."""
+"""Latencies of workloads that run alone, each measured once; SLOs are based on them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from schemas.errors import HotbedError, UserError
 from workloads.traces.reader import TraceReader
 
 LONGEST = "100"
-"""The percentile that the longest latency is."""
+"""Percentile of the longest latency."""
 MOST = 256
-"""Measurements that are remembered at a time."""
+"""Number of measurements kept in memory."""
 ATTEMPTS = 3
-"""At a measurement, while others are spoiled."""
+"""Attempts at a measurement while attempts are spoiled."""
 
 
 _LONGER = "give longer traces (seconds) or a lower slo_percentile."
 
 
 def needed(percent: float) -> int:
-    """Requests that have ten beyond a percentile; one for the longest latency."""
+    """Return the requests that give ten beyond a percentile; one for the longest latency."""
     return math.ceil(BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
 
 
 def require_requests(experiment: Experiment, percent: float, where: str) -> None:
-    """See, before anything is measured, whether an experiment's one workload sends enough requests
-    in the half that counts.
+    """Raise if an experiment's one workload sends too few requests in the half that counts; call
+    this before measuring.
 
     Args:
         experiment: of a workload alone.
-        percent: what its SLO is made of.
-        where: begins the sentence.
+        percent: the percentile of its SLO.
+        where: start of the error's sentence.
 
     Raises:
         UserError: it sends too few.
@@ -55,23 +55,23 @@ def require_requests(experiment: Experiment, percent: float, where: str) -> None
 
 
 class Alone:
-    """Percentiles of workloads alone by experiment, remembered in memory and, where a folder is
-    given, on disk: on a real testbed each takes as long as a run."""
+    """Percentiles of workloads alone, by experiment. They are kept in memory and, with a folder, on
+    disk, because a measurement on a real testbed takes as long as a run."""
 
     def __init__(
         self, folder: Path | None = None, *, tell: Callable[[str], None] = lambda _: None
     ) -> None:
-        """`tell`: is told in a sentence of each that is about to be measured."""
+        """Set up; `tell` is called with a sentence before each measurement."""
         self._folder = folder
         self._tell = tell
         self._known: dict[str, dict[str, float]] = {}
 
     def percentile(self, ground: Ground, experiment: Experiment, percent: float) -> float:
-        """Seconds that `percent` of the requests of an experiment with one workload stay below.
+        """Return the latency, in seconds, at a percentile of an experiment with one workload.
 
         Raises:
-            UserError: it has too few requests for this percentile.
-            HotbedError: it could not be measured.
+            UserError: there are too few requests for this percentile.
+            HotbedError: the measurement failed.
         """
         (name,) = experiment.replays
         key = f"{ground.name}-{experiment.digest()}"

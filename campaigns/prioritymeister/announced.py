@@ -1,8 +1,8 @@
-"""Whether workloads that do not keep to their traces still send no larger requests than announced.
+"""Check of misbehaving workloads: requests must not be larger than announced.
 
-A misbehaving workload is held to its token buckets, and takes no bound away from the others
-(section 3.2). A request that is larger than any that was announced does: it is not interrupted for
-longer than `bound_blocking` counts, and passes a bucket that is smaller than it.
+A misbehaving workload is limited by its token buckets, and breaks no bound of other workloads
+(section 3.2). A request larger than any announced request can break a bound. It holds the device
+longer than `bound_blocking` assumes, and passes a bucket that is smaller than the request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workloads.traces.reader import TraceReader
 
 
 def larger(mix: Mix) -> str | None:
-    """A workload that sends larger reads or writes than in the trace that it announced; None: there
+    """Return a workload that sends larger reads or writes than its announced trace; None if there
     is none."""
     for load in mix.loads:
         announced = mix.base / load.trace
@@ -27,7 +27,7 @@ def larger(mix: Mix) -> str | None:
 
 
 def _largest(trace: Path) -> tuple[int, int]:
-    """Bytes of the largest read and write of a trace, 0 where it has none."""
+    """Return the bytes of a trace's largest read and write; 0 if there is none."""
     read = write = 0
     for block in TraceReader(trace):
         read = max(read, int(block.size[block.read].max(initial=0)))

@@ -1,7 +1,7 @@
-"""A plan on a running testbed: `hotbed pm apply`.
+"""`hotbed pm apply`: apply a plan to a running testbed.
 
-The topology's hosts are the testbed's nodes. What is put into force is kept in the testbed's
-folder, so that it can be looked at later (`--check`).
+The topology's hosts are the testbed's nodes. The applied parameters are kept in the testbed's
+folder for a later check (`--check`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _FILE = "pm-applied.json"
 
 @dataclass(frozen=True)
 class Applied:
-    """What is in force: by server its workloads, by host the flows that it sends.
+    """Applied parameters: each server's workloads, and the number of flows of each host.
 
-    `met`: whether the plan meets all SLOs; None without a plan. `restarted` are servers whose proxy
-    started anew, for another device profile. `differences` by node is empty when all is in force.
-    """
+    `met`: True if the plan meets all SLOs; None without a plan. `restarted`: servers with a
+    restarted proxy, because their device profile changed. `differences` by node is empty if all is
+    applied."""
 
     testbed: str
     policy: str
@@ -53,7 +53,7 @@ class Applied:
     differences: Mapping[str, list[str]] = field(default_factory=dict)
 
     def sentence(self) -> str:
-        """For people."""
+        """Return the result as a sentence."""
         if self.differences:
             where, said = next(iter(self.differences.items()))
             return f"{self.testbed}: {where}: {said[0]}"
@@ -77,21 +77,21 @@ def apply(
     network: bool = True,
     tell: Tell = lambda _: None,
 ) -> Applied:
-    """Plan a topology, put the plan into force, and look whether it is.
+    """Plan a topology, apply the plan, and check it.
 
     Args:
-        testbed: deployed; its nodes are called as the topology's hosts.
-        spec: what it was made from.
+        testbed: a deployed testbed; its nodes have the names of the topology's hosts.
+        spec: the testbed's spec.
         file: the topology.
-        policy: of the enforcer.
-        mode: of pm.
-        depth: requests at a device at a time; by default the spec's.
-        network: whether hosts enforce too.
-        tell: called with what a person should know.
+        policy: the enforcer's policy.
+        mode: mode of the policy pm.
+        depth: concurrent requests at a device; by default the spec's.
+        network: True if hosts enforce too.
+        tell: called with messages for the user.
 
     Raises:
         UserError: topology and testbed do not fit, in one sentence.
-        StoreError: a node refuses; its sentence.
+        StoreError: a node refuses, with the node's sentence.
     """
     store = _store(spec)
     topology = load_topology(file)
@@ -128,7 +128,7 @@ def apply(
 
 
 def check(testbed: Testbed) -> Applied:
-    """What was applied last, and how the testbed differs from it.
+    """Return the last applied parameters, and the testbed's differences from them.
 
     Raises:
         UserError: nothing was applied.
@@ -146,10 +146,10 @@ def check(testbed: Testbed) -> Applied:
 
 
 def remove(testbed: Testbed) -> None:
-    """Default parameters everywhere, and a network without enforcement; checked.
+    """Set default parameters everywhere and a network without enforcement, and check it.
 
     Raises:
-        StoreError: something is left.
+        StoreError: enforcement remains.
     """
     enforcement = Enforcement(testbed)
     enforcement.remove()
@@ -161,8 +161,8 @@ def remove(testbed: Testbed) -> None:
 
 
 def storage_differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """In words, where a proxy's parameters are not the wanted ones. What the proxy leaves out of
-    its answer is 0, empty or the default."""
+    """Return sentences on a proxy's parameters that differ from the wanted ones. A value missing in
+    the proxy's answer is 0, empty or the default."""
     said = []
     for key in ("policy", "depth"):
         if wanted[key] != found.get(key):
@@ -201,10 +201,10 @@ def _same(a: object, b: object) -> bool:
 
 
 def check_fits(topology: Topology, spec: TestbedSpec, file: Path) -> None:
-    """Whether a testbed of this spec can carry the topology.
+    """Raise if a testbed of this spec does not fit the topology.
 
     Raises:
-        UserError: the first thing that does not fit.
+        UserError: the first mismatch.
     """
     groups = {name: group for group in spec.groups for name in group.node_names()}
     for name, host in topology.hosts.items():
@@ -251,11 +251,11 @@ def check_fits(topology: Topology, spec: TestbedSpec, file: Path) -> None:
 def links_on(
     topology: Topology, spec: TestbedSpec, file: Path, tell: Tell = lambda _: None
 ) -> Links:
-    """What a plan on a testbed of this spec counts with: the topology's `links`, or where it has
-    none what the testbed keeps.
+    """Return the links for a plan on a testbed of this spec: the topology's `links`, or the
+    testbed's if the topology has none.
 
     Raises:
-        UserError: the topology counts with more than the testbed keeps.
+        UserError: the topology assumes more than the testbed can keep.
     """
     keeps = htb_links(frame_of(spec.mtu))
     written = f"links: {{share: {keeps.share:.4g}, mtu: {spec.mtu}, enforcer: htb}}"

@@ -1,13 +1,13 @@
 """One cell, from its parameters to the files of its run folder, on any ground.
 
-``summary.json`` holds, for each workload w: ``w_requests``, ``w_misses``, ``w_unfinished``,
-``w_slo_s``, ``w_alone_s``, ``w_p50_s`` to ``w_p99.99_s`` (where ten requests are slower),
-``w_max_s``, ``w_max_whole_s``, ``w_within`` (share within the SLO), of a copy ``w_bytes_s`` and
-``w_required_bytes_s``; with a plan ``w_priority``, ``w_bound_s``, ``w_bound_blocking_s`` and, where
-the bound is proven of what was measured, ``w_bound_ratio`` (longest latency by bound). Beside the
-bound real machines tell ``w_late_s`` (of its load generator, at most: added to the bound),
-``w_behind_s`` and ``w_allowed_s`` (of its server, in the run and in the bound), ``w_network_kept``
-(1 where the network was enforced as planned) and ``w_unanswered``; see `outcome.Conditions`.
+``summary.json`` has for each workload w: ``w_requests``, ``w_misses``, ``w_unfinished``,
+``w_slo_s``, ``w_alone_s``, ``w_p50_s`` to ``w_p99.99_s`` (only with ten slower requests),
+``w_max_s``, ``w_max_whole_s``, ``w_within`` (share within the SLO). A copy has ``w_bytes_s`` and
+``w_required_bytes_s``. A plan adds ``w_priority``, ``w_bound_s``, ``w_bound_blocking_s`` and, if
+the bound is proven for the run, ``w_bound_ratio`` (longest latency by bound). Real machines add
+``w_late_s`` (its load generator's maximum, added to the bound), ``w_behind_s`` and ``w_allowed_s``
+(its server, in the run and in the bound). They also add ``w_network_kept`` (1 if enforced as
+planned) and ``w_unanswered``; see `outcome.Conditions`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CURVE_POINTS = 400
 
 
 class Maker:
-    """Makes cells on a ground; remembers traces, and what workloads have alone."""
+    """Maker of cells on a ground; it keeps traces, and latencies of workloads alone."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Maker:
         remembered: Path | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`remembered`: a folder for what workloads have alone, where measuring takes long;
-        `tell`: is told of each that is about to be measured."""
+        """Set up. `remembered`: folder for latencies of workloads alone, if measuring takes long;
+        `tell`: called before each measurement."""
         self._ground = ground
         self._alone = Alone(remembered, tell=tell)
         self._mixes: OrderedDict[tuple[object, ...], tuple[Any, Mix]] = OrderedDict()
@@ -75,11 +75,11 @@ class Maker:
             self._drop()
 
     def foresee(self, cells: Iterable[Cell]) -> None:
-        """See whether the traces of cells have the requests that their SLOs need, before any of
-        them runs: on a testbed each workload alone takes as long as a cell.
+        """Check the traces of cells for the requests that their SLOs need, before any cell runs. On
+        a testbed, measuring a workload alone takes as long as a cell.
 
         Raises:
-            UserError: a cell's do not, or cannot be made; names block and workload.
+            UserError: a cell's traces have too few or cannot be made; with block and workload.
         """
         seen = set()
         for cell in cells:
@@ -97,11 +97,11 @@ class Maker:
                 require_requests(alone, percent, f"block {cell.block} of {told.scenario}")
 
     def make(self, job: Job, folder: Path) -> Run:
-        """Carry a cell out and write its files into `folder`; `run.json` comes last.
+        """Run a cell and write its files into `folder`, `run.json` last.
 
         Raises:
-            UserError: the cell cannot be: too short traces, say.
-            HotbedError: the ground could not carry it out.
+            UserError: the cell is impossible, for example because its traces are too short.
+            HotbedError: the ground could not run the cell.
         """
         parameters = PM.check(job.parameters, f"run {job.run_id}")
         phases = Phases()
@@ -148,7 +148,7 @@ class Maker:
             yield name, self._alone.percentile(self._ground, alone, percent)
 
     def _mix(self, parameters: PmCell, seed: int, block: int) -> Mix:
-        """The traces of a cell: cells of a block that share them follow each other."""
+        """Return the traces of a cell; cells of a block with the same traces run in a row."""
         shared = parameters.model_dump(exclude={*_OF_POLICY})
         key = (json.dumps(shared, sort_keys=True), seed, block)
         if key not in self._mixes:
@@ -168,7 +168,7 @@ class Maker:
 
 _OF_POLICY = {"policy", "mode", "k", "slo_percentile", "permutation", "estimator", "limiters"}
 _OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame", "blocking"}
-"""Parameters that make no difference to the traces."""
+"""Parameters that do not affect the traces."""
 
 
 def numbers(
@@ -178,7 +178,7 @@ def numbers(
     outcome: Outcome,
     promised: Mapping[str, float],
 ) -> dict[str, float]:
-    """The numbers of the run's summary."""
+    """Return the numbers of the run's summary."""
     found = dict(outcome.extra)
     half = experiment.seconds - experiment.measured_from_s
     for load in mix.loads:
@@ -216,7 +216,7 @@ def _latencies(result: Result) -> dict[str, float]:
 def _proven(
     parameters: PmCell, mix: Mix, experiment: Experiment, outcome: Outcome
 ) -> dict[str, float]:
-    """The plan, and the longest latency of the whole run over what was proven of it."""
+    """Return the plan's numbers, and the ratios of longest latencies (whole run) to bounds."""
     assert experiment.plan is not None
     found: dict[str, float] = {"plan_met": float(experiment.plan.met)}
     ratios = []
@@ -257,12 +257,12 @@ def _told(name: str, conditions: Conditions) -> dict[str, float]:
 
 
 def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions = MODELLED) -> bool:
-    """Whether the plan's bound is proven of what a workload does: every bucket of everybody is
-    enforced, at the disk and in the network, requests cost what the planner thinks, and it sends
-    what it announced.
+    """Return True if the plan's bound is proven for a workload's run. Every bucket of every
+    workload must be enforced, at the disk and in the network. Requests must cost as planned, and
+    the workload must send its announced trace.
 
-    That another one misbehaves makes no difference as long as its requests are no larger than
-    announced (`announced.larger`): it is held to its buckets.
+    Misbehaviour of another workload does not matter if its requests are no larger than announced
+    (`announced.larger`), because its buckets limit it.
     """
     load = mix.load(name)
     return (
@@ -278,8 +278,8 @@ def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions 
 
 
 def write_tables(folder: Path, experiment: Experiment, outcome: Outcome) -> None:
-    """`latency.parquet`: histograms of the measured half; `samples.parquet`: requests that arrived
-    and those that missed their SLO, by window of the whole run. `t_s` counts from the start."""
+    """Write `latency.parquet` (histograms of the measured half) and `samples.parquet` (arrived
+    requests and SLO misses by window of the whole run). `t_s` counts from the start."""
     parts, rows = [], []
     for name, result in outcome.results.items():
         parts.append(
@@ -307,8 +307,8 @@ _SERIES = ("requests", "misses")
 
 
 def curve(parameters: PmCell, mix: Mix) -> dict[str, list[Any]]:
-    """Figure 4a: the border of the eligible pairs of B from its mean rate to the whole device, and
-    the single buckets that it may have instead of all."""
+    """Return figure 4a: the border of B's eligible pairs from its mean rate to the whole device,
+    and B's possible single buckets."""
     exact = rule.curve_alone(mix, labels_of(parameters)[0])
     rates = np.linspace(exact.mean_rate, 1.0, CURVE_POINTS)
     single = {name: list(rule.single_bucket(name, exact)) for name in ("fast", "slow")}
@@ -316,7 +316,7 @@ def curve(parameters: PmCell, mix: Mix) -> dict[str, list[Any]]:
 
 
 def described(mix: Mix) -> dict[str, float]:
-    """Table 2's columns of every trace of a mix, as shares; the storage load where it has one."""
+    """Return Table 2's columns of a mix's traces, as shares; with the storage load if any."""
     found: dict[str, float] = {}
     for load in mix.loads:
         host = mix.hosts[load.server]

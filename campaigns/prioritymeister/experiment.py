@@ -1,5 +1,5 @@
-"""An experiment: machines, what workloads send, and how they are told apart. Any ground carries it
-out: simulated (`sim`), or a real NFS server and real links (`local`)."""
+"""An experiment: machines, replays and enforcement. Any ground can run it: simulated (`sim`), or a
+real NFS server and real links (`local`)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from controllers.prioritymeister.plan import Plan
 
 @dataclass(frozen=True)
 class Replay:
-    """What a workload really sends.
+    """Requests that a workload really sends.
 
     Attributes:
-        name: the workload's, as in the topology.
+        name: the workload's name in the topology.
         file: requests in the format ``plain`` with offsets, times from 0.
         requests: lines of the file.
-        seconds: time of the last one.
-        span: bytes that are touched; offsets lie in [0, span).
-        closed: 0 for an open loop: each request at its time (section 5.1). Else so many in flight,
-            the file's requests in turn, over and over until the end (workload L).
+        seconds: time of the last request.
+        span: bytes that are touched; offsets are in [0, span).
+        closed: 0 for an open loop, each request at its time (section 5.1). Otherwise the number of
+            requests in flight: the file's requests in turn, repeated until the end (workload L).
     """
 
     name: str
@@ -38,14 +38,14 @@ class Replay:
 
 @dataclass(frozen=True)
 class Enforcement:
-    """A policy (section 5.3) and its parameters, as of `campaigns.prioritymeister.parameters`.
+    """A policy (section 5.3) and its parameters, see `campaigns.prioritymeister.parameters`.
 
     Attributes:
         policy: pm, ps, cake, edf, byslo, mclock or none.
-        mode: of pm.
-        depth: requests that a device is given at a time.
-        cake: parameters of Cake that are not the usual ones.
-        reservations: of mClock, seconds of the device per second, by workload.
+        mode: mode of pm.
+        depth: concurrent requests at a device.
+        cake: parameters of Cake that differ from the default.
+        reservations: mClock's, in seconds of the device per second, by workload.
     """
 
     policy: str
@@ -57,23 +57,23 @@ class Enforcement:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that runs at once.
+    """An experiment: everything that runs at once.
 
     Attributes:
-        name: for people and folders.
-        topology: hosts, links, workloads with their SLOs, and devices with the profile by which
-            planner and enforcers charge requests.
-        base: folder that the topology's file names are relative to.
+        name: name for people and folders.
+        topology: hosts, links, workloads with their SLOs, and devices with the profile that planner
+            and enforcers charge requests by.
+        base: folder for the topology's relative file names.
         replays: by workload.
-        enforcement: how they are told apart.
-        plan: priorities and token buckets; None where the policy has none.
-        serves: the profile by which a device really serves, by queue (``s0:disk``), where it is not
-            the topology's (figure 10).
-        seconds: length; what would arrive later does not.
+        enforcement: the policy that enforces the workloads' shares.
+        plan: priorities and token buckets; None if the policy has no plan.
+        serves: a device's real profile by queue (``s0:disk``), if it is not the topology's (figure
+            10).
+        seconds: length; later arrivals are dropped.
         measured_from_s: requests that arrive from then on count (section 5.3: the second half).
-        window_s: of the time series (figure 1).
+        window_s: window of the time series (figure 1).
         frame: bytes of the largest packets.
-        seed: of whatever is random on the ground.
+        seed: seed of the ground's random draws.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Experiment:
     seed: int = 0
 
     def alone(self, name: str) -> Experiment:
-        """A workload alone on the same machines, first come first served: what SLOs are made of."""
+        """Return a workload alone on the same machines, first come first served, for SLOs."""
         workload = next(one for one in self.topology.workloads if one.name == name)
         return replace(
             self,
@@ -102,9 +102,9 @@ class Experiment:
         )
 
     def digest(self) -> str:
-        """Sixteen hex digits of all that can change the result; contents of files, not names."""
+        """Return sixteen hex digits of all that can change the result: file contents, not names."""
         hosts = self.topology.model_dump(mode="json", exclude={"workloads"})
-        if self.topology.links is None:  # as it was before topologies could tell
+        if self.topology.links is None:  # keeps digests from before `links` existed
             del hosts["links"]
         body: dict[str, Any] = {
             "hosts": hosts,

@@ -1,4 +1,4 @@
-"""What is seen of a campaign's real traces before anything runs."""
+"""Check of a campaign's real traces before anything runs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from workloads.traces.standins import TABLE2
 
 
 def require_windows(cells: Iterable[Cell], disk: Path | None) -> None:
-    """See whether real traces are long enough for the blocks that have consecutive windows of
-    them. Each is read once.
+    """Check that real traces are long enough for the blocks with consecutive windows. Each trace is
+    read once.
 
     Args:
-        cells: those that are to run.
-        disk: profile of the ground's disk; None on a testbed, which measures it. There traces that
-            are played until they load the disk are looked at when it has (`cell.Maker.foresee`),
-            and so are figure 9's, which another device than the disk may have.
+        cells: the pending cells.
+        disk: profile of the ground's disk; None on a testbed, which measures it. A testbed checks
+            traces that play until they load the disk only after measuring (`cell.Maker.foresee`).
+            The same holds for figure 9's traces, because they may be on another device.
 
     Raises:
-        UserError: one is too short, or cannot be read.
+        UserError: a trace is too short or cannot be read.
     """
     known: dict[tuple[Path, Path | None], Whole] = {}
     for (folder, label, profile, load, seconds), blocks in _asked(cells, disk).items():
@@ -42,7 +42,7 @@ _Asked = tuple[str, str, Path | None, float | None, float]
 
 
 def _asked(cells: Iterable[Cell], disk: Path | None) -> dict[_Asked, int]:
-    """Blocks by folder, workload, profile (where the load counts), load and seconds."""
+    """Return blocks by folder, workload, profile (if the load counts), load and seconds."""
     found: dict[_Asked, int] = {}
     for cell in cells:
         told = cell.parameters
@@ -55,7 +55,7 @@ def _asked(cells: Iterable[Cell], disk: Path | None) -> dict[_Asked, int]:
             continue
         for label in _labels(told):
             load = TABLE2[label].storage_load if label in TABLE2 else None
-            if load is None:  # on no disk: a stand-in, whatever files there are
+            if load is None:  # not on a disk: a stand-in in any case
                 continue
             key: _Asked = (told.traces, label, profile, load, told.seconds)
             if own:
@@ -65,6 +65,6 @@ def _asked(cells: Iterable[Cell], disk: Path | None) -> dict[_Asked, int]:
 
 
 def _labels(told: PmCell) -> dict[str, None]:
-    """A cell's workloads, and those whose latency alone its SLOs are made of."""
+    """Return a cell's workloads, and those measured alone for its SLOs."""
     mixes = [told, *(where for _, where in measured_alone(told))]
     return dict.fromkeys(label for where in mixes for label in labels_of(where))

@@ -1,4 +1,4 @@
-"""Grounds that carry experiments out: the simulator, and whatever else has the same method."""
+"""Grounds that run experiments: the simulator, and anything else with the same method."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ TOPOLOGY_FILE = "topology.yaml"
 
 
 class Ground(Protocol):
-    """Where experiments are carried out."""
+    """A ground for experiments."""
 
     @property
     def name(self) -> str:
-        """``sim``, ``local``."""
+        """Name: ``sim`` or ``local``."""
 
     @property
     def machines(self) -> Machines:
-        """What there is to run on."""
+        """The ground's machines."""
 
     def carry_out(self, experiment: Experiment) -> Outcome:
-        """Run it to its end.
+        """Run an experiment to its end.
 
         Raises:
-            HotbedError: it could not be carried out.
+            HotbedError: the experiment could not run.
         """
 
 
 class SimGround:
-    """Virtual time: the enforcers themselves on a modelled disk and network."""
+    """Virtual time: the real enforcers on a modelled disk and network."""
 
     name = "sim"
     machines = Machines()
@@ -77,7 +77,7 @@ class SimGround:
 
 
 def outcome_of(results: Results, window_s: float) -> Outcome:
-    """What the simulator tells, in the form of every ground."""
+    """Return the simulator's results in the form of every ground."""
     found = {
         one.name: result_of(one.model_dump(mode="json"), window_s) for one in results.workloads
     }
@@ -90,7 +90,7 @@ def outcome_of(results: Results, window_s: float) -> Outcome:
 
 
 def result_of(told: Mapping[str, Any], window_s: float) -> Result:
-    """A workload as the simulator tells it."""
+    """Return a workload's result from the simulator's."""
     half, whole = told["second_half"], told["whole"]
     latency = half["latency"]
     buckets = np.array(latency["buckets"], np.int64).reshape(-1, 3)
@@ -110,6 +110,6 @@ def result_of(told: Mapping[str, Any], window_s: float) -> Result:
 
 
 def _windows(rows: Sequence[Sequence[float]], window_s: float) -> tuple[tuple[int, int], ...]:
-    """Requests and misses of every window from 0 on; one that is not told had none."""
+    """Return requests and misses of every window from 0 on; a missing window had none."""
     told = {round(row[0] / window_s): (int(row[1]), int(row[2])) for row in rows}
     return tuple(told.get(index, (0, 0)) for index in range(max(told, default=-1) + 1))

@@ -1,4 +1,4 @@
-"""Campaigns that replay traces (``system: prioritymeister``), as `campaigns.kinds` runs them:
+"""Campaigns that replay traces (``system: prioritymeister``), declared for `campaigns.kinds`:
 simulated, or on a testbed of NFS servers."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testbed.agent import bundle
 
 SIM, LOCAL = "sim", "local"
 ALONE_FOLDER = ".alone"
-"""Next to the runs of a real testbed: what workloads have alone, by the code that measured it."""
+"""Folder next to a real testbed's runs: latencies of workloads alone, by measuring code."""
 
 LIVE_CODE = (
     *(f"campaigns/prioritymeister/{name}.py" for name in ("cell", "local_ground")),
@@ -39,18 +39,18 @@ LIVE_CODE = (
     *("playbooks/roles/replay", "playbooks/roles/netenforcer"),
 )
 
-# Seconds of a cell, roughly.
+# Approximate seconds of a cell.
 FIXED_S = 0.5
 REQUEST_S = {"network": 15e-6, "levels": 15e-6}
 OTHER_REQUEST_S = 5e-6
 RATES = {"disk": 400, "burst": 230, "misbehave": 180, "network": 1500, "levels": 1500}
 SETTLE_S = 20.0
-"""On a testbed, beside the traces' time."""
+"""Seconds on a testbed in addition to the traces' time."""
 
 
 @cache
 def _maker() -> Maker:
-    """This worker's, with the traces and measurements that it made last."""
+    """Return this worker's maker, with its latest traces and measurements."""
     maker = Maker(SimGround())
     atexit.register(maker.close)
     return maker
@@ -62,7 +62,7 @@ def make(job: Job, folder: Path) -> Run:
 
 
 def planned_s(parameters: PmCell) -> float:
-    """Seconds that a simulated cell takes, roughly, its share of the traces included."""
+    """Return the estimated seconds of a simulated cell, including its share of the traces."""
     requests = RATES.get(parameters.scenario, 300) * parameters.seconds
     if parameters.policy == INPUTS:
         return FIXED_S + 2000 * parameters.seconds * OTHER_REQUEST_S
@@ -70,13 +70,13 @@ def planned_s(parameters: PmCell) -> float:
 
 
 def live_s(parameters: PmCell) -> float:
-    """Seconds of a cell on a testbed, without what workloads have alone."""
+    """Return the seconds of a cell on a testbed, without measurements of workloads alone."""
     return SETTLE_S + parameters.seconds
 
 
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
-    """The campaign's testbed, with nobody else measuring on it; see `local_testbed.open_ground`.
+    """Open the campaign's testbed for exclusive measurements; see `local_testbed.open_ground`.
 
     Raises:
         UserError: the testbed is not the campaign's, or a cell's traces are too short on it.
@@ -101,12 +101,12 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
 
 
 def _remembered(store: RunStore) -> Path:
-    """Folder of what workloads had alone, as measured by the present code."""
+    """Return the folder of latencies of workloads alone, as measured by the present code."""
     return store.folder / ALONE_FOLDER / closure.first(LIVE_CODE).digest[:12]
 
 
 def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
-    """Seconds on a testbed in which workloads run alone, each once a block: nobody else's SLO."""
+    """Return the seconds on a testbed for measuring workloads alone, each once per block."""
     known = _remembered(store)
     if known.is_dir() and any(known.iterdir()):
         return 0.0
@@ -120,12 +120,12 @@ def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
 
 
 def require(cells: Sequence[Cell], campaign: Campaign) -> None:
-    """See whether real traces have the windows that cells ask for."""
+    """Check that real traces have the windows that the cells need."""
     require_windows(cells, SimGround.machines.disk if campaign.ground == SIM else None)
 
 
 def notes(_pending: Sequence[PmCell], campaign: Campaign) -> Sequence[str]:
-    """What a dry run tells of a testbed's time."""
+    """Return a dry run's notes on a testbed's time."""
     if campaign.ground == SIM:
         return ()
     return ("each workload also runs alone once a block, before the first cell that needs it",)

@@ -1,9 +1,9 @@
-"""What a network keeps of a plan: the share of its links that is left for workloads, its frames,
-and the token buckets that its hosts can have.
+"""Links of a network for a plan: the share of its links left for workloads, its frames, and its
+hosts' possible token buckets.
 
-A plan for machines goes by what they keep. The numbers are a topology's (`links:`), those of a
-testbed (`htb_links`) or those of a ground of experiments (`machines.Machines`); all of them reach
-the planner by `study.planned`.
+A plan for machines uses their real limits. The numbers are a topology's (`links:`), a testbed's
+(`htb_links`) or those of a ground of experiments (`machines.Machines`). `study.planned` passes them
+to the planner.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from testbed.stores.nfs.shaping import MANAGEMENT_SHARE, bucket
 
 NETWORK_STAGES = ("network-in", "network-out")
 LINK_SHARE = 1 - MANAGEMENT_SHARE - 0.005
-"""Of a testbed's link: what ssh leaves, and the little that HTB guarantees to every class."""
+"""Share of a testbed's link that remains after ssh and HTB's small guarantee to every class."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """What a plan counts with; as it stands, links and enforcers that keep all of it.
+    """Limits that a plan assumes; by default ideal links and enforcers.
 
     Attributes:
-        share: of every link, what is left for workloads at the worst.
-        frame: bytes of the largest frame, as it keeps a link busy.
+        share: share of every link that is always left for workloads.
+        frame: bytes of the largest frame, by the time that it occupies a link.
         overshoot: bytes that a token bucket lets through beyond its burst.
-        bucket: the token bucket (bytes per second, bytes) that is kept where a plan wants another;
-            None where any is. It lets more through, never less.
+        bucket: the token bucket (bytes per second, bytes) that replaces a planned one; None if any
+            bucket is possible. The replacement lets more through, never less.
     """
 
     share: float = 1.0
@@ -44,7 +44,7 @@ class Links:
     bucket: Callable[[float, float], tuple[float, float]] | None = None
 
     def kept(self, tenant: Tenant) -> Tenant:
-        """A workload with the token buckets that the network can keep."""
+        """Return a workload with the token buckets that the network can keep."""
         if self.bucket is None:
             return tenant
         limiters = dict(tenant.limiters)
@@ -57,22 +57,22 @@ class Links:
 
 
 def htb_links(frame: int) -> Links:
-    """What a testbed's hosts and switch keep (`testbed.stores.nfs.shaping`).
+    """Return the limits of a testbed's hosts and switch (`testbed.stores.nfs.shaping`).
 
-    HTB charges a packet when it has gone: with any token left it lets a whole one through.
+    HTB charges a packet after sending it: with any token left it lets a whole packet through.
 
     Args:
-        frame: most bytes of a frame of its links.
+        frame: bytes of the links' largest frame.
     """
     return Links(LINK_SHARE, frame, float(frame), partial(bucket, frame=frame))
 
 
 class LinkSettings(BaseModel):
-    """A topology's `links`: what its network keeps of a plan.
+    """A topology's `links`: limits of its network for a plan.
 
-    `enforcer` says whose token buckets hosts have: `exact` keeps any; `htb`, the kernel's, has a
-    frame of burst at least, 270 s of its rate at most, and lets a frame more through. `overshoot`
-    replaces that frame, or the none of `exact`.
+    `enforcer`: the hosts' token buckets. `exact` keeps any bucket. `htb`, the kernel's, has a burst
+    of at least a frame and at most 270 s of its rate, and lets one more frame through. `overshoot`
+    replaces that frame, or the zero of `exact`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -83,7 +83,7 @@ class LinkSettings(BaseModel):
     enforcer: Literal["exact", "htb"] = "exact"
 
     def kept(self) -> Links:
-        """As the planner takes it."""
+        """Return the limits for the planner."""
         frame = frame_of(self.mtu)
         made = htb_links(frame) if self.enforcer == "htb" else Links(frame=frame)
         if self.overshoot is not None:

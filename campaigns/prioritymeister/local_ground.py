@@ -1,9 +1,9 @@
 """The ground `local`, and any other with real nodes: PriorityMeister's experiments on a deployed
 testbed.
 
-Before a run: nothing of ours runs, the servers' proxies are idle, caches are empty, the policy's
-parameters are in force at proxies and network and have been read back. Then all replayers begin at
-one instant. After it, whatever happened, the parameters are removed.
+Before a run, none of Hotbed's load runs, the servers' proxies are idle and caches are empty. The
+policy's parameters are applied at proxies and network and read back. Then all replayers begin at
+one instant. The parameters are always removed after the run.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from testbed.ssh import Shell
 
 LEAST_WAIT_S = 5.0
 MOST_WAIT_S = 30.0
-"""After the last arrival replies are waited for three times the loosest SLO, within these."""
+"""Bounds of the waiting time for replies after the last arrival: three times the loosest SLO."""
 IDLE_S = 60.0
-"""How long a server may take to answer what is left from the run before."""
+"""Seconds within which a server must answer the rest of an earlier run."""
 
 
 class Enforcing(Protocol):
-    """What is used of `testbed.enforcement.Enforcement`: proxies by node, and the network."""
+    """The used part of `testbed.enforcement.Enforcement`: proxies by node, and the network."""
 
     def apply(self, parameters: Mapping[str, Any]) -> object: ...
 
@@ -66,15 +66,15 @@ class Enforcing(Protocol):
 
 @runtime_checkable
 class DiskSite(Protocol):
-    """A site whose disks tell what they did."""
+    """A site that reports its disks' counters."""
 
     def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
-        """Counters of a node's disk."""
+        """Return counters of a node's disk."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """A testbed that is up and deployed, and what it is told through."""
+    """A testbed that is up and deployed, with its agent, enforcement and shells."""
 
     site: Site
     testbed: Testbed
@@ -89,8 +89,8 @@ class LocalGround:
 
     Args:
         reached: the testbed.
-        machines: what traces are made for.
-        limits: what spoils a run.
+        machines: the machines that traces are made for.
+        limits: limits beyond which a run is spoiled.
     """
 
     name = "local"
@@ -105,8 +105,8 @@ class LocalGround:
         """See `Ground.carry_out`.
 
         Raises:
-            UserError: the testbed does not have what the experiment needs.
-            HotbedError: a node, a server or a replayer failed; the testbed is left as found.
+            UserError: the testbed lacks something that the experiment needs.
+            HotbedError: a node, a server or a replayer failed; the testbed is left as it was found.
         """
         client_nodes(experiment.topology, self._testbed)
         loads = self._loads(experiment)
@@ -170,7 +170,7 @@ class LocalGround:
         ]
 
     def _clean(self) -> None:
-        """Nothing of an earlier run is left, and nobody else's load runs."""
+        """Remove everything of an earlier run, and raise if other load runs."""
         for node, units in self._agent.units().items():
             for unit in units:
                 self._agent.unit_stop(node, unit)
@@ -200,7 +200,7 @@ class LocalGround:
 
     @contextmanager
     def _enforced(self, experiment: Experiment) -> Iterator[dict[str, str]]:
-        """The policy's parameters are in force; yields what is to be kept of them."""
+        """Apply the policy's parameters around the block; yield their logs."""
         told = parameters_on(experiment, self._testbed)
         logs = {"parameters.json": told.model_dump_json(indent=1) + "\n"}
         try:
@@ -217,7 +217,7 @@ class LocalGround:
             self._enforcement.remove()
 
     def _check(self, told: Parameters) -> None:
-        """What is in force is what was told."""
+        """Raise if the applied parameters differ from `told`."""
         for queue, wanted in told.storage.items():
             server = queue.split(":", 1)[0]
             found = self._enforcement.parameters(server)
@@ -232,7 +232,7 @@ class LocalGround:
                 raise HotbedError(f"the network of node {node} is not as told: {differences[0]}")
 
     def _seen(self, experiment: Experiment) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """What the proxies counted, before their parameters are removed: by server, and as logs."""
+        """Return the proxies' counts by server and as logs, before parameters are removed."""
         servers = sorted({workload.server or "" for workload in experiment.topology.workloads})
         statuses, found = {}, {}
         for server in servers:
@@ -242,8 +242,8 @@ class LocalGround:
         return statuses, found
 
     def _work(self, experiment: Experiment) -> dict[str, float]:
-        """Seconds that each server's requests were charged so far, and those that its disk really
-        took, where the site can tell: the bound is of charged ones."""
+        """Return each server's charged seconds so far, and the seconds that its disk really took if
+        the site can report them. The bound is about charged seconds."""
         found: dict[str, float] = {}
         for server in sorted({workload.server or "" for workload in experiment.topology.workloads}):
             status = self._enforcement.status(server)
@@ -260,7 +260,7 @@ class LocalGround:
 
 
 def parameters_on(experiment: Experiment, testbed: Testbed) -> Parameters:
-    """What proxies and network are told in an experiment on a testbed's nodes."""
+    """Return the parameters of proxies and network for an experiment on a testbed's nodes."""
     enforcement, topology = experiment.enforcement, experiment.topology
     addresses = {node.name: [node.address] for node in testbed.nodes}
     return Parameters(
@@ -286,6 +286,6 @@ def parameters_on(experiment: Experiment, testbed: Testbed) -> Parameters:
 
 
 def wait_s(experiment: Experiment) -> float:
-    """How long after the last arrival replies are waited for."""
+    """Return the seconds of waiting for replies after the last arrival."""
     slos = [workload.slo.latency or 0.0 for workload in experiment.topology.workloads]
     return min(max(3 * max(slos, default=0.0), LEAST_WAIT_S), MOST_WAIT_S)

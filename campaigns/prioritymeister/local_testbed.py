@@ -1,4 +1,4 @@
-"""The testbed of the ground `local`: opened, its files laid out and its disks measured."""
+"""The testbed of the ground `local`: opening it, its files and its disks' measurements."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Tell = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    """A `Tell` that tells nobody."""
+    """Ignore the message: a `Tell` without output."""
 
 
 def laid_out(
     reached: Reached, tell: Tell = silent, servers: Collection[str] | None = None
 ) -> Machines:
-    """The machines that traces are made for: files are laid out and disks measured, once in a
+    """Return the machines that traces are made for. Files are made and disks measured once in a
     testbed's life.
 
     Args:
         reached: the testbed.
-        tell: told what takes long.
-        servers: those that are asked for anything; None: all.
+        tell: called before a long step.
+        servers: the servers that get requests; None means all.
     """
     places, testbed = reached.places, reached.testbed
     spec = spec_of(testbed)
@@ -66,7 +66,7 @@ def laid_out(
 def _complete(
     path: Path, reached: Reached, server: replays.Server, *, size: int, link: float, tell: Tell
 ) -> None:
-    """Measure what fio does not tell: what requests take on the live path."""
+    """Measure the times of requests on the live path, which fio cannot measure."""
     profile = json.loads(path.read_text())
     if "overhead" in profile:
         return
@@ -88,7 +88,7 @@ def _complete(
 
 
 def facts_of(ground: LocalGround) -> Facts:
-    """What the ground's testbed is: provenance of its runs, measured profiles included."""
+    """Return the facts of the ground's testbed, including measured profiles, for its runs."""
     reached = ground.reached
     found = read_facts(reached.site, reached.testbed, reached.agent)
     paths = {node: profile_path(reached.testbed, node) for node in reached.places.servers}
@@ -105,17 +105,17 @@ def open_ground(
     limits: Limits | None = None,
     tell: Tell = silent,
 ) -> Iterator[LocalGround]:
-    """The ground on a testbed that is up and deployed; nobody else measures on it meanwhile.
+    """Open the ground on a testbed that is up and deployed, and lock the testbed meanwhile.
 
     Args:
-        testbed: its name.
-        spec_file: the spec that the campaign names: it must have been made from it.
-        cells: what is to run: only servers that one of them asks are measured; None: all.
-        limits: what spoils a run.
-        tell: told what takes long.
+        testbed: the testbed's name.
+        spec_file: the campaign's spec; the testbed must have been made from it.
+        cells: the cells to run; only servers that they use are measured. None means all.
+        limits: limits beyond which a run is spoiled.
+        tell: called before a long step.
 
     Raises:
-        UserError: there is no such testbed, it is another one, or it is not deployed.
+        UserError: the testbed is missing, does not match the spec, or is not deployed.
     """
     from testbed.agent.client import agent_client
     from testbed.choose import choose_ready

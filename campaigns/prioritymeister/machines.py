@@ -1,4 +1,4 @@
-"""The machines of a ground: what a mix of workloads runs on."""
+"""Machines of a ground that a mix of workloads runs on."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ RAMDISK_PROFILE = {
 
 @dataclass(frozen=True)
 class Machines:
-    """Where workloads run and store.
+    """Hosts, links and devices of workloads.
 
     Attributes:
-        link: of every host, bits per second (the paper's: 1 Gbit/s).
-        other_links: of hosts whose link is another.
-        disk, ramdisk: profiles; the paper's disk is a 7200 RPM one.
+        link: bits per second of every host's link (the paper's: 1 Gbit/s).
+        other_links: links of hosts with another speed.
+        disk, ramdisk: profiles; the paper's disk has 7200 RPM.
         server: host with the disk that workloads share.
-        network: host and kind of device of each workload of figure 9, where not all devices are
-            `server`'s own.
-        clients: hosts of workloads, in turn; without any, each has one of its own.
-        links: what the network keeps of a plan; None where it is modelled, keeps all of it, and has
-            the frames of the experiment.
+        network: host and kind of device of each workload of figure 9, if not all devices are
+            `server`'s.
+        clients: hosts of workloads, in turn; if empty, each workload has its own host.
+        links: the network's limits for a plan; None if the network is modelled, which keeps every
+            plan and has the experiment's frames.
     """
 
     link: float = 1e9
@@ -49,20 +49,20 @@ class Machines:
     links: Links | None = None
 
     def client(self, name: str, index: int) -> str:
-        """The host that a workload runs on."""
+        """Return the host that a workload runs on."""
         return self.clients[index % len(self.clients)] if self.clients else f"c-{name}"
 
     def kept(self, frame: float) -> Links:
-        """What the network keeps; its frames are of `frame` bytes where it is modelled."""
+        """Return the network's limits; a modelled network has frames of `frame` bytes."""
         return Links(frame=frame) if self.links is None else self.links
 
     def link_of(self, host: str) -> float:
-        """Bits per second of a host's link."""
+        """Return the bits per second of a host's link."""
         return self.other_links.get(host, self.link)
 
 
 def write_profiles(machines: Machines, folder: Path, disk: Path | None = None) -> None:
-    """Put the devices' profiles into a mix's folder; `disk` instead of the ground's own."""
+    """Write the devices' profiles into a mix's folder; `disk` replaces the ground's own."""
     (folder / DISK_FILE).write_text((disk or machines.disk).read_text())
     ramdisk = machines.ramdisk
     text = json.dumps(RAMDISK_PROFILE) if ramdisk is None else ramdisk.read_text()
@@ -72,7 +72,7 @@ def write_profiles(machines: Machines, folder: Path, disk: Path | None = None) -
 def hosts_of(
     machines: Machines, clients: list[str], devices: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Host]:
-    """Hosts by name: every client, and every server with its devices' profiles."""
+    """Return hosts by name: every client, and every server with its devices' profiles."""
     hosts: dict[str, Host] = {name: Host(link=machines.link_of(name)) for name in clients}
     for name, profiles in devices.items():
         own: dict[str, Any] = {key: Device(profile=file) for key, file in profiles.items()}

@@ -1,7 +1,7 @@
-"""Which workloads share what in each experiment of section 6.
+"""Mixes: the workloads of each experiment of section 6, and the resources that they share.
 
 Traces are stand-ins with the loads and burstiness of Table 2 (docs/prioritymeister.md), or real
-ones where a folder of them is given; all are for the ground's own device and links.
+ones from a folder. All are made for the ground's own device and links.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ONE_CLIENT = "c-all"
 
 @dataclass(frozen=True)
 class Mix:
-    """Workloads on machines, without SLOs yet; `base` holds the files."""
+    """Workloads on machines, without SLOs yet; `base` is the folder of the files."""
 
     base: Path
     hosts: Mapping[str, Host]
@@ -39,15 +39,15 @@ class Mix:
 
     @property
     def sensitive(self) -> tuple[str, ...]:
-        """Workloads that are promised a latency."""
+        """Workloads with a latency SLO."""
         return tuple(load.name for load in self.loads if load.completion_s is None)
 
     def load(self, name: str) -> Load:
-        """The workload called so."""
+        """Return the workload with this name."""
         return next(load for load in self.loads if load.name == name)
 
     def topology(self, slos: Mapping[str, float], parameters: PmCell) -> Topology:
-        """With SLOs in seconds by workload; a copy has its own."""
+        """Return the topology with SLOs in seconds by workload; a copy has its own SLO."""
         workloads = tuple(
             Workload(
                 name=load.name,
@@ -77,14 +77,14 @@ def build(
     """Make the traces of a cell's scenario and write them into `folder`.
 
     Args:
-        parameters: the cell's; policy and k make no difference.
-        seed: of the block: every policy has the same traces.
-        machines: the ground's.
-        folder: empty.
-        block: of the campaign, from 0: which window of a real trace, where they are consecutive.
+        parameters: the cell's parameters; policy and k do not matter.
+        seed: the block's seed, so that every policy has the same traces.
+        machines: the ground's machines.
+        folder: an empty folder.
+        block: the campaign's block, from 0; it selects one of consecutive windows of a real trace.
 
     Raises:
-        UserError: a real trace cannot be read, or the device cannot be loaded so.
+        UserError: a real trace cannot be read, or the device cannot get this load.
     """
     profile = None if parameters.device_profile is None else Path(parameters.device_profile)
     write_profiles(machines, folder, profile)
@@ -102,7 +102,7 @@ def build(
 
 
 def labels_of(parameters: PmCell) -> tuple[str, ...]:
-    """Workloads of a scenario, a copy left out; of figure 4 by falling priority."""
+    """Return the workloads of a scenario without a copy; for figure 4 by falling priority."""
     return {
         "disk": ("A", "B", "C"),
         "burst": (parameters.burst if isinstance(parameters, OneBurst) else "",),
@@ -115,7 +115,7 @@ def labels_of(parameters: PmCell) -> tuple[str, ...]:
 
 
 def _on_the_disk(maker: TraceMaker, parameters: PmCell) -> list[Load]:
-    """All on the one disk."""
+    """Return the loads, all on the one disk."""
     return [
         maker.load(label, maker.machines.client(label, index))
         for index, label in enumerate(labels_of(parameters))
@@ -123,19 +123,19 @@ def _on_the_disk(maker: TraceMaker, parameters: PmCell) -> list[Load]:
 
 
 def _misbehave(maker: TraceMaker, parameters: Misbehave) -> list[Load]:
-    """Figure 8: C, and D, which sends what E does when it misbehaves."""
+    """Return figure 8's loads: C, and D, which sends E's trace if it misbehaves."""
     good, bad = _on_the_disk(maker, parameters)
     return [good, maker.sends(bad, "E") if parameters.misbehaves else bad]
 
 
 def _buckets(maker: TraceMaker, parameters: Buckets) -> list[Load]:
-    """Figure 4: B goes first and sends 40 s of far more than it announced."""
+    """Return figure 4's loads: B has the highest priority, and floods for 40 s."""
     first, *rest = _on_the_disk(maker, parameters)
     return [maker.floods(first) if parameters.misbehaves else first, *rest]
 
 
 def _network(maker: TraceMaker, parameters: Network) -> list[Load]:
-    """Figure 9: a device each; all on one server, or all from one client host."""
+    """Return figure 9's loads, each with its own device: on one server, or from one client host."""
     egress, machines = parameters.bottleneck == "egress", maker.machines
     loads = []
     for index, label in enumerate(labels_of(parameters)):
@@ -149,7 +149,7 @@ def _network(maker: TraceMaker, parameters: Network) -> list[Load]:
 
 
 def _levels(maker: TraceMaker, parameters: PmCell) -> list[Load]:
-    """Twelve workloads, each on a ramdisk of its own, that share the server's link out."""
+    """Return twelve loads with their own ramdisks that share the server's outgoing link."""
     server = maker.machines.server
     return [
         maker.load(label, maker.machines.client(label, index), (server, f"{RAMDISK}-{label}"))

@@ -1,4 +1,4 @@
-"""What a ground tells of an experiment, and percentiles that are told only where they are known."""
+"""Results of one experiment. A percentile is reported only with enough requests beyond it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 
 BEYOND = 10
-"""A percentile is told when so many requests are slower."""
+"""Least number of slower requests for reporting a percentile."""
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A workload: those of its requests that arrived in the measured half (of a closed loop: that
-    were done in it).
+    """Requests of a workload that arrived in the measured half (in a closed loop: that ended in
+    it).
 
     Attributes:
-        requests: how many.
-        misses: of them slower than the SLO, counted one by one; None where there is no SLO.
+        requests: number of requests.
+        misses: number of requests slower than the SLO, counted one by one; None without an SLO.
         mean_s, max_s: latency from the trace's time on.
-        max_whole_s: the longest of the whole run.
+        max_whole_s: longest latency of the whole run.
         low_ns, high_ns, count: histogram [k] of the latencies, intervals rising.
-        bytes: carried in the measured half.
-        series: by window, of the whole run: requests that arrived, and those of them that missed.
-        unfinished: never answered: they count as missed, and as longer than anything.
+        bytes: bytes carried in the measured half.
+        series: arrived requests and SLO misses by window, of the whole run.
+        unfinished: requests without an answer; they count as missed and as infinitely long.
     """
 
     requests: int
@@ -46,8 +46,8 @@ class Result:
     unfinished: int = 0
 
     def percentile(self, percent: float) -> float | None:
-        """Latency in seconds that `percent` of the requests do not exceed, to the histogram's
-        width; infinite where they were not answered; None with fewer than ten beyond it."""
+        """Return the latency in seconds that `percent` of the requests do not exceed, to the
+        histogram's width. Infinite without answers, None with fewer than ten requests beyond it."""
         if self.requests * (1 - percent / 100) < BEYOND * (1 - 1e-9):
             return None
         rank = math.ceil(self.requests * percent / 100 * (1 - 1e-12))
@@ -58,7 +58,7 @@ class Result:
 
     @property
     def within(self) -> float | None:
-        """Share of the requests that met the SLO."""
+        """Share of the requests within the SLO."""
         if self.misses is None or not self.requests:
             return None
         return 1.0 - self.misses / self.requests
@@ -66,18 +66,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What real machines kept of what a plan's bound of a workload assumes; a model keeps all.
+    """Conditions of a workload's bound that real machines kept; a model keeps all.
 
     Attributes:
-        why_not: what was not kept, so that nothing is proven of this run; None: all was kept.
-        late_s: by how much its load generator was late at most. A latency counts from the trace's
-            time, and a request that is sent later may be answered later by as much, no more: token
-            buckets let what came too late pass at once, and hold nothing up that is not early.
-        behind_s: the most by which its server was behind what it was charged; None: unknown.
-        allowed_s: how far the bound lets it be behind, its profile's ``overhead.latency``.
-        network: whether the network stage was enforced as planned.
-        unanswered: requests of the whole run that had no reply when it ended.
-        width: of the intervals that latencies are told in, as a share of the latency.
+        why_not: the condition that was not kept, so that this run proves nothing; None if all were.
+        late_s: largest delay of the load generator. A latency counts from the trace's time. A
+            request sent later is answered at most as much later. Token buckets pass late requests
+            at once and hold up only early ones.
+        behind_s: largest delay of the server relative to its charges; None if unknown.
+        allowed_s: the delay that the bound allows, the profile's ``overhead.latency``.
+        network: True if the network stage was enforced as planned.
+        unanswered: requests of the whole run without a reply at its end.
+        width: width of the latencies' intervals, as a share of the latency.
     """
 
     why_not: str | None = None
@@ -89,25 +89,25 @@ class Conditions:
     width: float = 0.0
 
     def ratio(self, longest_s: float, bound_s: float) -> float:
-        """The longest latency by the most that it may be, both in seconds."""
+        """Return the ratio of the longest latency to its limit, both in seconds."""
         return longest_s * (1 - self.width) / (bound_s + self.late_s)
 
 
 MODELLED = Conditions()
-"""Of a simulation: nothing is late, and the network is enforced as planned."""
+"""Conditions of a simulation: nothing is late, and the network is enforced as planned."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An experiment as it went.
+    """Results of a finished experiment.
 
     Attributes:
-        results: by workload.
-        spoiled: why it tells nothing, such as a load generator that was late.
+        results: results by workload.
+        spoiled: why the results do not count, such as a late load generator.
         extra: numbers for the run's summary.
         logs: texts for the run's folder, by name.
-        conditions: of real machines, by workload.
-        settings: of their nodes, as read back (`campaigns.services.Load`).
+        conditions: conditions on real machines, by workload.
+        settings: the nodes' settings, as read back (`campaigns.services.Load`).
     """
 
     results: Mapping[str, Result]
@@ -119,8 +119,8 @@ class Outcome:
 
 
 def histogram(latencies_ns: Integers, *, digits: int = 3) -> tuple[Integers, Integers, Integers]:
-    """Latencies in intervals that are narrower than `digits` significant digits tell: low, high
-    (the largest that occurred in it) and count, intervals rising."""
+    """Return a histogram of latencies with intervals narrower than `digits` significant digits:
+    low, high (the largest latency in it) and count, intervals rising."""
     if not len(latencies_ns):
         empty = np.zeros(0, np.int64)
         return empty, empty, empty

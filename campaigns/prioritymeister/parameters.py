@@ -1,7 +1,7 @@
-"""From a plan to what enforcers are told: at devices, at hosts and at the switch's ports.
+"""Parameters of enforcers from a plan: at devices, at hosts and at the switch's ports.
 
-Pure but for `load_addresses`. The same numbers go to the NFS proxy and the network of a real
-testbed, and to the simulator.
+The functions are pure, except `load_addresses`. The same numbers go to the NFS proxy and the
+network of a real testbed, and to the simulator.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from controllers.prioritymeister.plan import Plan, StagePlan
 from schemas.errors import UserError
 
 POLICIES = ("pm", "ps", "cake", "edf", "byslo", "mclock", "none")
-"""Of the enforcer (section 5.3, mClock, and first come first served)."""
+"""Policies of the enforcer (section 5.3, mClock, and first come first served)."""
 PLANNED = frozenset({"pm", "mclock"})
-"""Those whose parameters come from a plan."""
+"""Policies that take parameters from a plan."""
 MODES = ("hold", "best-effort")
 
 NetworkMode = Literal["priority", "levels", "fifo"]
 NETWORK_OF: Mapping[str, NetworkMode] = {"pm": "priority", "byslo": "levels"}
-"""What a policy has of network enforcement; the others have none (section 5.3)."""
+"""Network enforcement by policy; the others have none (section 5.3)."""
 
 _CLASSES = 7  # class selectors above best effort: cs1 to cs7
-_DEEPEST = 65536  # what the enforcer takes
+_DEEPEST = 65536  # the enforcer's limit
 _MOST_LEVELS = 63  # DSCP has six bits, and 0 is best effort
 _ANY: Mapping[str, Sequence[str]] = {}
 
@@ -38,7 +38,7 @@ class _Frozen(BaseModel):
 
 
 class Level(_Frozen):
-    """A level of the network, 1 the first, and how its packets are marked."""
+    """A level of the network, 1 is the first, and the mark of its packets."""
 
     level: int
     dscp: int
@@ -46,10 +46,10 @@ class Level(_Frozen):
 
 
 class NetworkFlow(_Frozen):
-    """What a workload sends from a host: its requests (``network-in``) or its server's replies.
+    """Messages of a workload from a host: its requests (``network-in``) or its server's replies.
 
-    `pairs` are (bytes per second, bytes) of token buckets, all in force at once; none: no limit.
-    `source` and `destination` are addresses, empty where they are not known.
+    `pairs` are (bytes per second, bytes) of token buckets that all apply; empty means no limit.
+    `source` and `destination` are addresses, empty if unknown.
     """
 
     workload: str
@@ -63,7 +63,7 @@ class NetworkFlow(_Frozen):
 
 
 class HostNetwork(_Frozen):
-    """A host's way out: the queue, its rate in bytes per second, and the flows that leave by it."""
+    """Outgoing link of a host: its queue, rate in bytes per second, and flows."""
 
     queue: str
     rate: float
@@ -73,8 +73,8 @@ class HostNetwork(_Frozen):
 class NetworkParameters(_Frozen):
     """Network enforcement (section 4.6) at every host that sends, and at switch ports.
 
-    `ports` are the queues after the first of every way and their rates in bytes per second: they
-    serve by strict priority of `dscp` and limit nothing.
+    `ports` are the queues after the first of every route, with their rates in bytes per second.
+    They serve by strict priority of `dscp` and limit nothing.
     """
 
     policy: str
@@ -85,7 +85,7 @@ class NetworkParameters(_Frozen):
 
 
 class Parameters(_Frozen):
-    """Everything: by device queue what the NFS proxy takes as ``parameters``, and the network's."""
+    """All parameters: the NFS proxy's ``parameters`` by device queue, and the network's."""
 
     policy: str
     storage: dict[str, dict[str, Any]]
@@ -93,7 +93,7 @@ class Parameters(_Frozen):
 
 
 def check_policy(policy: str, mode: str, plan: Plan | None) -> None:
-    """UserError where there is no such policy or mode, or the policy needs a plan."""
+    """Raise UserError if the policy or mode is unknown, or the policy needs a plan."""
     if policy not in POLICIES:
         raise UserError(f"policy {policy!r}: there are {', '.join(POLICIES)}.")
     if mode not in MODES:
@@ -103,10 +103,10 @@ def check_policy(policy: str, mode: str, plan: Plan | None) -> None:
 
 
 def load_addresses(path: Path) -> dict[str, tuple[str, ...]]:
-    """Addresses by host or workload, from a JSON file: ``{name: [address, ...]}``.
+    """Return addresses by host or workload from a JSON file: ``{name: [address, ...]}``.
 
     Raises:
-        UserError: it cannot be read, or is something else.
+        UserError: the file cannot be read, or has other content.
     """
     try:
         text = json.loads(path.read_text())
@@ -120,12 +120,12 @@ def load_addresses(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def device_queue(topology: Topology, workload: Workload) -> str:
-    """The name of the queue of a workload's device, ``server:device``."""
+    """Return the name of the queue of a workload's device, ``server:device``."""
     return topology.routes(workload)["storage"][0]
 
 
 def device_queues(topology: Topology) -> tuple[str, ...]:
-    """Devices that workloads use, in the order of the workloads."""
+    """Return the devices that workloads use, in the order of the workloads."""
     used = (device_queue(topology, w) for w in topology.workloads if w.server is not None)
     return tuple(dict.fromkeys(used))
 
@@ -139,10 +139,10 @@ def parameters_of(
     depth: int = 1,
     addresses: Mapping[str, Sequence[str]] = _ANY,
 ) -> Parameters:
-    """The parameters of all devices and of the network; see the two functions below.
+    """Return the parameters of all devices and of the network; see the two functions below.
 
     Raises:
-        UserError: `depth` is out of range, or the plan is of other workloads.
+        UserError: `depth` is out of range, or the plan is for other workloads.
     """
     if not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth}: write 0 (any number) to {_DEEPEST}.")
@@ -179,25 +179,25 @@ def storage_parameters(
     slos: Mapping[str, float] | None = None,
     only: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """What the enforcer before a device is told: the ``parameters`` of nfsproxy's configuration.
+    """Return the ``parameters`` of nfsproxy's configuration, for the enforcer of a device.
 
     Args:
-        topology: with the workloads' SLOs; a completion SLO is none to a scheduler of requests.
-        plan: priorities and token buckets (pm) and mean rates (mclock); None is fine elsewhere.
+        topology: with the workloads' SLOs; schedulers of requests ignore a completion SLO.
+        plan: priorities and token buckets (pm) and mean rates (mclock); other policies accept None.
         device: queue of the device, ``server:device``.
-        policy: of `POLICIES`.
-        mode: of `MODES`, for pm.
-        depth: requests at the device at a time; 0 is any number.
-        addresses: of clients, by workload or by host; a workload's own win.
-        cake: Cake's own (interval, percentile, step, upper, floor).
-        weights: by workload, 1 where nothing is said.
-        reservations: of mclock by workload, seconds per second; by default the rate of the
-            slowest bucket, which is the workload's mean.
+        policy: one of `POLICIES`.
+        mode: one of `MODES`, for pm.
+        depth: concurrent requests at the device; 0 means any number.
+        addresses: clients' addresses, by workload or by host; a workload's own take precedence.
+        cake: Cake's own parameters (interval, percentile, step, upper, floor).
+        weights: weights by workload, by default 1.
+        reservations: mclock's by workload, seconds per second; by default the rate of the slowest
+            bucket, which is the workload's mean.
         slos: latency SLOs in seconds that replace the topology's.
         only: leave out all other workloads.
 
     Raises:
-        UserError: there is no such policy, mode or device, or a plan is needed.
+        UserError: the policy, mode or device is unknown, or a plan is needed.
     """
     check_policy(policy, mode, plan)
     found = []
@@ -242,11 +242,11 @@ def network_parameters(
     slos: Mapping[str, float] | None = None,
     only: Collection[str] | None = None,
 ) -> NetworkParameters:
-    """What hosts and switch ports are told.
+    """Return the parameters of hosts and switch ports.
 
-    Levels and token buckets of pm are the plan's, of each direction by itself. byslo has levels by
-    SLO and no limits; all other policies leave the network alone (section 5.3), which `mode` may
-    change. Arguments as of `storage_parameters`.
+    Levels and token buckets of pm are the plan's, separate for each direction. byslo has levels by
+    SLO and no limits. All other policies do not enforce in the network (section 5.3); `mode` may
+    change that. Arguments are as in `storage_parameters`.
 
     Raises:
         UserError: a plan is needed, or there are more levels than DSCP has values.
@@ -322,8 +322,8 @@ def _reservation(plan: Plan | None, workload: str, given: Mapping[str, float] | 
 
 
 def _levels_by_slo(topology: Topology, slos: Mapping[str, float]) -> dict[str, int]:
-    """bySLO's levels: those of one SLO share one, without a latency SLO the last; evenly cut where
-    there are more SLOs than levels."""
+    """Return bySLO's levels: equal SLOs share a level, and workloads without a latency SLO get the
+    last. If there are more SLOs than levels, SLOs are distributed evenly."""
     infinite = float("inf")
     each = {
         w.name: slos.get(w.name, infinite if w.slo.latency is None else w.slo.latency)
@@ -336,7 +336,7 @@ def _levels_by_slo(topology: Topology, slos: Mapping[str, float]) -> dict[str, i
 
 
 def _marks(most: int) -> tuple[Level, ...]:
-    """DSCP of levels 1 to `most`: cs7, cs6, .. cs1, or 63, 62, .. where these are too few."""
+    """Return the DSCP of levels 1 to `most`: cs7, cs6, .. cs1, or 63, 62, .. for more levels."""
     if most > _MOST_LEVELS:
         raise UserError(
             f"{most} network levels are more than DSCP can tell apart: write network_levels: "

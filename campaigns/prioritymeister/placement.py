@@ -1,4 +1,4 @@
-"""Can a workload be added, and where: the admission test, and first-fit placement on servers."""
+"""Placement: the admission test for a workload, and first-fit placement on servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.errors import UserError
 
 @dataclass(frozen=True)
 class Place:
-    """Where a workload is: its server and device, or neither where none can take it."""
+    """Place of a workload: its server and device, or None for both if no device can take it."""
 
     workload: str
     server: str | None
@@ -24,7 +24,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where every workload is, and the plan of those that have a place."""
+    """Places of all workloads, and the plan of the placed workloads."""
 
     placed: bool
     places: tuple[Place, ...]
@@ -37,21 +37,21 @@ def place(
     tell: Tell = lambda _: None,
     progress: Callable[[str, float], None] = lambda _name, _share: None,
 ) -> Placement:
-    """Workloads in the order of the file, each on the first device where all SLOs hold.
+    """Place workloads in the order of the file, each on the first device where all SLOs hold.
 
-    Those that have a server stay there. A workload is admitted to a device when, with it, every
-    workload placed so far meets its SLO by its bound; if no device can take it, it has no place,
-    and those after it are tried without it.
+    Workloads with a server stay there. A device admits a workload if, with it, every workload
+    placed so far meets its SLO by its bound. If no device admits it, it has no place, and later
+    workloads are tried without it.
 
     Args:
         topology: checked.
-        file: where it was read from.
+        file: the topology's file.
         tell: see `Measured`.
-        progress: called with a workload's name and the share of workloads that is done.
+        progress: called with a workload's name and the share of workloads that are done.
 
     Raises:
-        UserError: a file is wrong, no host has a device that is asked for, or the workloads that
-            have a server do not meet their SLOs.
+        UserError: a file is wrong, no host has a requested device, or the workloads with a server
+            do not meet their SLOs.
     """
     known = sorted({device for host in topology.hosts.values() for device in host.devices})
     for workload in topology.workloads:
@@ -89,7 +89,7 @@ def place(
 
 
 def _fitting(topology: Topology, tenants: list[Tenant]) -> Plan | None:
-    """The plan when all SLOs hold, else None."""
+    """Return the plan if all SLOs hold, else None."""
     try:
         plan = planned(topology, tenants)
     except UserError:  # loaded above 100 %
@@ -98,7 +98,7 @@ def _fitting(topology: Topology, tenants: list[Tenant]) -> Plan | None:
 
 
 def _candidates(topology: Topology, workload: Workload) -> Iterator[Workload]:
-    """The workload on every device that it can reach, in the order of the file."""
+    """Yield the workload on every device that it can reach, in the order of the file."""
     for name, host in topology.hosts.items():
         for device in host.devices:
             if workload.device not in {None, device}:

@@ -1,4 +1,4 @@
-"""Runs fio on a device, here or on a testbed's node, and keeps what it tells as a profile."""
+"""Run fio on a device, here or on a testbed's node, and keep its results as a profile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ except OSError as error:
     found["error"] = None if found["used"] else f"cannot be opened ({error.strerror})"
 print(json.dumps(found))
 """
-"""Looks at a device; runs where the device is."""
+"""Script that examines a device; it runs on the device's machine."""
 
 
 def profile_device(
@@ -56,10 +56,10 @@ def profile_device(
     Args:
         device: a block device or a large file.
         out: a new file on this machine.
-        shell: of the machine that has the device; None for this one.
+        shell: shell of the machine with the device; None for this machine.
 
     Raises:
-        UserError: the device, an option or `out` is not fit; nothing has been measured then.
+        UserError: the device, an option or `out` is unsuitable; nothing has been measured.
         WorkloadError: fio failed.
         RemoteError: the node cannot be reached.
     """
@@ -90,10 +90,10 @@ def profile_device(
 
 
 def capacity(shell: Shell, device: str, name: str, *, writes: bool) -> int:
-    """Bytes of a block device or file.
+    """Return the bytes of a block device or file.
 
     Raises:
-        UserError: it is neither, cannot be opened, or is to be written to while it is in use.
+        UserError: the path is neither, cannot be opened, or would be written while in use.
     """
     how = "writes" if writes else "reads"
     found = json.loads(shell.run(["python3", "-c", _LOOK, device, how]).text)

@@ -1,4 +1,4 @@
-"""Windows of real traces in place of stand-ins: a folder with a file for each workload it has."""
+"""Windows of real traces instead of stand-ins, from a folder with one file per workload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz")
 
 
 def file_of(folder: Path, label: str) -> Path | None:
-    """The folder's trace of a workload: ``A.csv``, ``A.txt.gz``; None where it has none.
+    """Return the folder's trace of a workload: ``A.csv``, ``A.txt.gz``; None if there is none.
 
     Raises:
         UserError: there is no such folder.
@@ -40,20 +40,20 @@ def window(
     seed: int,
     place: int | None = None,
 ) -> RequestBlock | None:
-    """`seconds` of a real trace; None where there is no file.
+    """Return `seconds` of a real trace; None if there is no file.
 
-    The trace is played faster or slower until all of it loads the device as Table 2 says; that
-    leaves C_A^2 as it is. Read twice, so that no more than the window is kept of a long one.
+    The trace is played faster or slower until all of it loads the device as in Table 2, which does
+    not change C_A^2. It is read twice, so that only the window of a long trace is kept in memory.
 
     Args:
-        folder: of the traces.
-        label: the workload's.
-        costs: of the device.
-        load: share of the device; None: the trace's own speed.
+        folder: folder of the traces.
+        label: the workload's label.
+        costs: costs of the device.
+        load: share of the device; None means the trace's own speed.
         seconds: length of the window.
-        seed: of a random place; beyond the trace's end it begins anew, after a mean gap.
-        place: 0 for the first `seconds` of the trace, 1 for those that follow and so on: none
-            overlaps another. None: a random place.
+        seed: seed of a random place; the trace repeats after its end and a mean gap.
+        place: 0 for the first `seconds` of the trace, 1 for the next, and so on, without overlap.
+            None means a random place.
 
     Raises:
         UserError: the trace cannot be read, is too short to have a rate, or has no such window.
@@ -89,8 +89,8 @@ def window(
 
 @dataclass(frozen=True)
 class Whole:
-    """All of a trace: its file, requests, seconds of the device (None: of none), and time of the
-    first and until the last."""
+    """A whole trace: its file, requests, seconds of the device (None without a device), first time
+    and duration."""
 
     path: Path
     count: int
@@ -99,23 +99,23 @@ class Whole:
     span_ns: int
 
     def slower(self, load: float | None) -> float:
-        """By what its times are multiplied, so that all of it is `load` of the device, which it
-        must have been measured of; None: its own speed."""
+        """Return the factor for the trace's times so that all of it is `load` of the device, on
+        which it must have been measured. None means its own speed."""
         if load is None:
             return 1.0
         assert self.work is not None, self.path
         return self.work / (self.span_ns * 1e-9) / load
 
     def require(self, count: int, *, load: float | None, seconds: float) -> None:
-        """See whether there are `count` windows of `seconds` one after the other.
+        """Raise unless there are `count` consecutive windows of `seconds`.
 
         Args:
-            count: of windows, one for each block of a campaign.
+            count: number of windows, one for each block of a campaign.
             load: see `slower`.
-            seconds: of a window.
+            seconds: length of a window.
 
         Raises:
-            UserError: there are fewer.
+            UserError: there are fewer windows.
         """
         lasts_ns = self.span_ns * self.slower(load)
         there = int(lasts_ns // (seconds * 1e9))
@@ -128,10 +128,10 @@ class Whole:
 
 
 def measured(path: Path, costs: Costs | None) -> Whole:
-    """Read a trace once; `costs` are those of its device.
+    """Read a trace once; `costs` are its device's.
 
     Raises:
-        UserError: it cannot be read, or is too short to have a rate.
+        UserError: the trace cannot be read, or is too short to have a rate.
     """
     estimator = None if costs is None else costs.estimator("storage")
     count, work, begin, end = 0, 0.0, 0, 0
@@ -149,7 +149,7 @@ def measured(path: Path, costs: Costs | None) -> Whole:
 def _from(
     path: Path, whole: Whole, slower: float, start: float, limit: float
 ) -> tuple[RequestBlock, Floats]:
-    """Requests within `limit` nanoseconds of `start`, the trace going round; and when after it."""
+    """Return requests within `limit` ns after `start` in the repeating trace, and their times."""
     period = whole.span_ns * slower * (1 + 1 / whole.count)
     blocks: list[RequestBlock] = []
     times: list[Floats] = [np.empty(0)]

@@ -1,12 +1,12 @@
-"""The rule that SLOs come from, fixed before anything ran, and what each policy is told.
+"""Rule for SLOs, fixed before any run, and the parameters of each policy.
 
 The SLO of a workload is k times its own 99.9th percentile alone: the same trace on the same
-machines, nobody else there, requests that arrive in the second half. k is swept. Two experiments
-of the paper have another base:
+machines, only requests that arrive in the second half. k is swept. Two experiments of the paper
+have another base:
 
-- figure 7 holds one SLO while the burstiness grows: k times what F, the least bursty, has alone;
+- figure 7 keeps one SLO while the burstiness grows: k times the percentile of F, the least bursty;
 - figure 11 gives three SLO numbers to three workloads in all six orders: k times 1, 2 and 4 times
-  the largest that A, B and C have alone, so that each order can be met by somebody.
+  the largest percentile of A, B and C alone. Some workload can thus meet each order.
 
 The twelve workloads of the scenario `levels` have SLOs 1 to 8 times as loose, in turn.
 """
@@ -31,28 +31,28 @@ from workloads.traces.reader import TraceReader
 
 SHARED_SLO = ("F", "G", "H")
 REFERENCE_BURST = "F"
-"""Figure 7: whose latency alone the SLO of F, G and H is made of."""
+"""Figure 7: workload with the latency alone that the SLO of F, G and H is based on."""
 FAST_RATE = 0.9
-"""Figure 4: the rate of the bucket that is fast and shallow; the slow and deep one has the
-workload's mean rate."""
+"""Figure 4: rate of the fast and shallow bucket; the slow and deep bucket has the workload's mean
+rate."""
 PLACEHOLDER_S = 1.0
-"""An SLO where nobody looks at it: of a workload alone."""
+"""SLO of a workload alone, which no policy uses."""
 LOOSEST = 8.0
 
 
 def measured_alone(parameters: PmCell) -> list[tuple[str, PmCell]]:
-    """The workloads that must have run alone before a cell has SLOs, and the cell in whose mix
-    each is: of figure 7 F counts, whatever runs."""
+    """Return the workloads that must have run alone before a cell has SLOs, each with the cell of
+    its mix. For figure 7 this is always F."""
     if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
         return [(REFERENCE_BURST, parameters.model_copy(update={"burst": REFERENCE_BURST}))]
     return [(label, parameters) for label in labels_of(parameters)]
 
 
 def slos(parameters: PmCell, alone: Mapping[str, float]) -> dict[str, float]:
-    """SLOs in seconds of a cell's latency-sensitive workloads.
+    """Return the SLOs in seconds of a cell's latency-sensitive workloads.
 
     Args:
-        parameters: the cell's.
+        parameters: the cell's parameters.
         alone: percentile `slo_percentile` of the latency of each of `measured_alone`, seconds.
     """
     k, labels = parameters.k, labels_of(parameters)
@@ -75,7 +75,7 @@ def slos(parameters: PmCell, alone: Mapping[str, float]) -> dict[str, float]:
 def alone_experiment(
     parameters: PmCell, mix: Mix, machines: Machines, seed: int, name: str
 ) -> Experiment:
-    """What measures a workload alone, the trace being what it announced."""
+    """Return the experiment that measures a workload alone, with its announced trace."""
     load = mix.load(name)
     told = replace(load.replay, file=mix.base / load.trace)
     whole = _experiment(
@@ -92,10 +92,10 @@ def alone_experiment(
 def experiment(
     parameters: PmCell, mix: Mix, promised: Mapping[str, float], machines: Machines, seed: int
 ) -> Experiment:
-    """A cell's experiment: SLOs in place, planned where the policy plans.
+    """Return a cell's experiment with its SLOs, and with a plan if the policy plans.
 
     Raises:
-        UserError: it cannot be planned for.
+        UserError: no plan is possible.
     """
     topology = mix.topology(promised, parameters)
     if parameters.constant:
@@ -132,8 +132,8 @@ def _experiment(
 
 
 def enforcement(parameters: PmCell, mix: Mix) -> Enforcement:
-    """The policy with its parameters. mClock reserves for each workload what it asks for on
-    average; the rest goes by equal weights. Shares of ps are equal."""
+    """Return the policy with its parameters. mClock reserves each workload's mean demand and
+    divides the rest by equal weights. Shares of ps are equal."""
     reserved = {load.name: min(load.storage_load, 1.0) for load in mix.loads if load.device == DISK}
     return Enforcement(
         policy=parameters.policy,
@@ -145,10 +145,9 @@ def enforcement(parameters: PmCell, mix: Mix) -> Enforcement:
 
 
 def plan_of_cell(parameters: PmCell, mix: Mix, topology: Topology, machines: Machines) -> Plan:
-    """PriorityMeister's plan of the traces that the workloads announced, for what the machines
-    keep of it.
+    """Return PriorityMeister's plan for the announced traces, within the machines' limits.
 
-    Figure 4's has the given order of priorities, and may have one bucket of B alone.
+    Figure 4's plan has the given order of priorities, and may have a single bucket for B.
     """
     known = Measured(mix.base)
     tenants = [known.tenant(topology, one) for one in topology.workloads]
@@ -167,7 +166,7 @@ def plan_of_cell(parameters: PmCell, mix: Mix, topology: Topology, machines: Mac
 
 
 def curve_alone(mix: Mix, name: str) -> Curve:
-    """The exact r-b curve of a workload at its device (figure 4a)."""
+    """Return the exact r-b curve of a workload at its device (figure 4a)."""
     load = mix.load(name)
     device = mix.hosts[load.server].devices[load.device]
     costs = load_profile(mix.base / device.profile)
@@ -176,7 +175,7 @@ def curve_alone(mix: Mix, name: str) -> Curve:
 
 
 def single_bucket(limiters: str, curve: Curve) -> tuple[float, float]:
-    """The one bucket that B has instead of all of its own: rate and burst on the border."""
+    """Return the one bucket that B has instead of all its own: rate and burst on the border."""
     rate = FAST_RATE if limiters == "fast" else curve.mean_rate
     return rate, float(curve.burst([rate])[0])
 
@@ -189,7 +188,7 @@ def _limited(workload: WorkloadPlan, pair: tuple[float, float]) -> WorkloadPlan:
 
 
 def _charged_by(topology: Topology, profile: str) -> Topology:
-    """The same machines, requests of whose disks are estimated by another profile."""
+    """Return the same machines with disk requests charged by another profile."""
     hosts = {
         name: host.model_copy(
             update={

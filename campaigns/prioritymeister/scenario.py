@@ -1,4 +1,4 @@
-"""From a topology and a plan to a scenario of the simulator (dataplane/nfssim)."""
+"""Scenario of the simulator (dataplane/nfssim), from a topology and a plan."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NETWORKS = ("auto", "priority", "levels", "fifo", "off")
 
 @dataclass(frozen=True)
 class Closed:
-    """Closed loop, as workload L's: so many requests in flight whatever the trace's times; with
-    `repeat` from the trace's begin again and again until the duration is over."""
+    """Closed loop like workload L's: `in_flight` requests in flight, whatever the trace's times.
+    With `repeat`, the trace repeats until the duration is over."""
 
     in_flight: int = 1
     repeat: bool = True
@@ -41,7 +41,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class DiskModel:
-    """The disk of dataplane/service, which the queue disk of a testbed is: mean positioning time in
+    """The disk of dataplane/service, which a testbed's queue disk is: mean positioning time in
     seconds over random offsets, bytes per second, and size in bytes."""
 
     positioning_mean_s: float
@@ -51,7 +51,7 @@ class DiskModel:
 
 @dataclass(frozen=True)
 class Service:
-    """What a device takes in truth: a profile's work, `speed` times as fast, or a disk's."""
+    """Real service of a device: a profile's work, `speed` times as fast, or a disk's."""
 
     profile: Path | None = None
     speed: float = 1.0
@@ -60,8 +60,8 @@ class Service:
 
 @dataclass(frozen=True)
 class Proof:
-    """A workload's bound: the paper's, that of whole requests and packets, whether it is of the
-    whole trace (a completion SLO), and why it does not apply (None: it does)."""
+    """A workload's bound: the paper's, and the bound with whole requests and packets. `completion`
+    is True for a bound of the whole trace (a completion SLO). `why_not` is None if it applies."""
 
     proven_s: float
     blocking_s: float
@@ -71,32 +71,32 @@ class Proof:
 
 @dataclass(frozen=True)
 class Setting:
-    """How a topology is simulated.
+    """Settings for simulating a topology.
 
     Attributes:
-        policy: of the storage enforcers.
-        mode: of pm: ``hold`` or ``best-effort``.
-        depth: requests at a device at a time; 0 is any number.
-        network: ``priority`` (levels and token buckets of the plan), ``levels`` (by SLO),
-            ``fifo``, ``off`` (messages take no time); ``auto`` is what the policy has.
-        seed: of noise, and of offsets where a disk needs some and a trace has none.
-        duration_s: nothing arrives from then on; what is there is served to its end.
+        policy: policy of the storage enforcers.
+        mode: mode of pm: ``hold`` or ``best-effort``.
+        depth: concurrent requests at a device; 0 means any number.
+        network: ``priority`` (levels and token buckets of the plan), ``levels`` (by SLO), ``fifo``,
+            ``off`` (messages take no time); ``auto`` means the policy's own.
+        seed: seed of noise, and of offsets if a disk needs them and a trace has none.
+        duration_s: end of arrivals; requests in the system are still served.
         window: seconds [from, until) of every trace, moved to 0.
         closed: workloads that are replayed in a closed loop.
-        traces: files replayed in place of those that were planned with (figures 4 and 8).
-        service: by device queue what devices take; by default what they are planned with. The
-            enforcer always charges what was planned with (figure 10).
-        positioning: ``stream``: a device whose work depends on distance sees every workload's
-            requests as if it were alone; ``device``: its head is where the last request of any
-            workload left it.
-        noise_cv: coefficient of variation of a lognormal factor, of mean 1, of service times.
-        frame: bytes of a packet, infinite for whole messages; None: those of the topology's links.
+        traces: replayed files instead of the planned ones (figures 4 and 8).
+        service: real service by device queue; by default the planned one. The enforcer always
+            charges the planned one (figure 10).
+        positioning: ``stream``: a device with distance-dependent work treats each workload's
+            requests as if alone; ``device``: its head is where the last request of any workload
+            left it.
+        noise_cv: coefficient of variation of a lognormal factor, with mean 1, of service times.
+        frame: bytes of a packet, infinite for whole messages; None means the topology's frames.
         series_s: length of the windows of `WorkloadResult.series`; 0 for none.
-        only: workloads that are simulated; None for all.
-        cake: Cake's own parameters, by the names of the enforcer.
-        weights: by workload, of ps, cake and mclock.
-        reservations: by workload, of mclock; by default mean rates.
-        slos: latency SLOs in seconds in place of the topology's.
+        only: workloads to simulate; None means all.
+        cake: Cake's own parameters, by the enforcer's names.
+        weights: weights of ps, cake and mclock, by workload.
+        reservations: mclock's, by workload; by default mean rates.
+        slos: latency SLOs in seconds instead of the topology's.
     """
 
     policy: str = "pm"
@@ -122,7 +122,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Trace:
-    """A workload's trace as a topology names it: file, format and disk."""
+    """A workload's trace in a topology: file, format and disk."""
 
     path: Path
     format: str = "auto"
@@ -131,9 +131,9 @@ class Trace:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the simulator is given: its JSON but for the traces' files, which `simulate` fills in.
+    """Input of the simulator: its JSON, except the traces' files, which `simulate` fills in.
 
-    `proofs` are the bounds of workloads, by name; none where nothing was planned.
+    `proofs` are bounds by workload, empty without a plan.
     """
 
     document: dict[str, Any]
@@ -146,18 +146,18 @@ class Scenario:
 
 
 def scenario_of(topology: Topology, file: Path, plan: Plan | None, setting: Setting) -> Scenario:
-    """The scenario of a topology.
+    """Return the scenario of a topology.
 
     Args:
         topology: checked; workloads without a server are left out.
-        file: where it was read from: names in it are relative to its folder.
-        plan: of the topology, or of one that has these workloads too; needed by pm and mclock, and
-            by network ``priority``. With one, results hold bounds.
+        file: the topology's file; names in it are relative to its folder.
+        plan: plan of the topology, or of one that includes these workloads; pm, mclock and network
+            ``priority`` need it. With a plan, results have bounds.
         setting: see `Setting`.
 
     Raises:
-        UserError: a name or number in the setting is not known or out of range, or a profile
-            cannot be read.
+        UserError: a name or number in the setting is unknown or out of range, or a profile cannot
+            be read.
     """
     _check(topology, setting)
     check_policy(setting.policy, setting.mode, plan)
@@ -216,10 +216,10 @@ def scenario_of(topology: Topology, file: Path, plan: Plan | None, setting: Sett
 
 
 def closed_from(texts: Sequence[str], *, repeat: bool) -> dict[str, Closed]:
-    """Closed loops as given on the command line, ``WORKLOAD=N``.
+    """Return closed loops from the command line's ``WORKLOAD=N``.
 
     Raises:
-        UserError: one is not of that form.
+        UserError: a text has another form.
     """
     found = {}
     for text in texts:
@@ -241,7 +241,7 @@ class _Profiles:
         self.texts: dict[str, Any] = {}
 
     def name(self, path: Path) -> str:
-        """The name that stands for a profile's file; UserError when it is none."""
+        """Return the name of a profile's file in the document; raise UserError if it is invalid."""
         if str(path) not in self.texts:
             document = read_document(path)
             parse_profile(document, f"profile {path}")
@@ -304,7 +304,7 @@ def _devices(
 def _links(
     topology: Topology, network: NetworkParameters, workloads: list[Workload]
 ) -> list[dict[str, Any]]:
-    """Every link that a message passes: a host's with token buckets, and ports by level alone."""
+    """Return every link that a message passes: hosts with token buckets, ports only with levels."""
     flows: dict[tuple[str, str], tuple[str, NetworkFlow]] = {
         (flow.workload, flow.stage): (host.queue, flow)
         for host in network.hosts.values()
@@ -418,10 +418,10 @@ def proofs(
     network: str,
     workloads: list[Workload],
 ) -> dict[str, Proof]:
-    """By workload; see `Proof`.
+    """Return the bounds by workload; see `Proof`.
 
-    A bound holds for a workload that keeps to its trace, whatever the others do (section 3.2), as
-    long as their requests are no larger than those they were planned with.
+    A bound holds for a workload that keeps to its trace, if the requests of the other workloads are
+    no larger than planned. The others may do anything else (section 3.2).
     """
     planned = {w.name: w for w in plan.workloads}
     general = _general(topology, setting, network) or _larger(topology, base, setting, workloads)
@@ -442,7 +442,7 @@ def proofs(
 
 
 def _general(topology: Topology, setting: Setting, network: str) -> str | None:
-    """What takes the proof from all workloads."""
+    """Return a reason why no workload has a proven bound."""
     if setting.policy != "pm":
         return f"policy {setting.policy} proves nothing"
     if setting.mode != "hold":
@@ -462,7 +462,7 @@ def _general(topology: Topology, setting: Setting, network: str) -> str | None:
 def _own(
     topology: Topology, base: Path, setting: Setting, workload: Workload, plan: WorkloadPlan
 ) -> str | None:
-    """What takes the proof from one workload."""
+    """Return a reason why one workload has no proven bound."""
     if workload.name in setting.traces:
         return "it replays another trace than was planned with"
     if workload.name in setting.closed:
@@ -481,7 +481,7 @@ def _own(
 def _larger(
     topology: Topology, base: Path, setting: Setting, workloads: list[Workload]
 ) -> str | None:
-    """A workload that replays another trace, with larger requests than were planned with."""
+    """Return a reason if a workload replays another trace with larger requests than planned."""
     for workload in workloads:
         if workload.name not in setting.traces:
             continue

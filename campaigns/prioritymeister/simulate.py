@@ -1,4 +1,4 @@
-"""Runs a scenario in the simulator (dataplane/cmd/pmsim) and reads what it came to."""
+"""Run a scenario in the simulator (dataplane/cmd/pmsim), and read its results."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def simulate(
     limit_s: float = LIMIT_S,
     program: Path | None = None,
 ) -> Results:
-    """Simulate. The same scenario gives the same results, but for the time that it took.
+    """Simulate a scenario. Equal scenarios give equal results, except for real times.
 
     Args:
         scenario: see `scenario_of`.
-        progress: called now and then with the share of the arrivals' time that is done.
-        limit_s: real seconds that it may take.
+        progress: called regularly with the finished share of the arrivals' time.
+        limit_s: limit in real seconds.
         program: the simulator; by default the one that `make setup` builds.
 
     Raises:
         UserError: a trace or a number of the scenario is wrong.
-        StoreError: the simulator is not built, from other sources, died or took too long.
+        StoreError: the simulator is missing, was built from other sources, died or took too long.
     """
     if program is None:
         program = PROGRAM
@@ -77,13 +77,13 @@ def simulate_topology(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _share: None,
 ) -> Results:
-    """Plan a topology, where no plan is given, and simulate it.
+    """Simulate a topology; plan it first if no plan is given.
 
-    Without a plan there are no bounds; a policy that needs none is simulated all the same where a
-    queue is loaded above what can be planned for.
+    Without a plan there are no bounds. A policy without need for a plan is simulated even if a
+    queue's load is too high for planning.
 
     Raises:
-        UserError: as of `plan_of`, `scenario_of` and `simulate`.
+        UserError: as in `plan_of`, `scenario_of` and `simulate`.
     """
     made = plan
     if made is None:
@@ -97,7 +97,7 @@ def simulate_topology(
 
 
 def _plain_files(traces: Mapping[str, Trace], folder: Path) -> dict[str, Path]:
-    """A file in the format that the simulator reads for each workload, converted where needed."""
+    """Return a file for each workload in the simulator's format, converted if necessary."""
     converted: dict[Trace, Path] = {}
     for trace in traces.values():
         if trace in converted:
@@ -136,11 +136,11 @@ def _run(program: Path, text: str, progress: Progress, limit_s: float) -> dict[s
         out, said = _talk(process, text, progress)
     finally:
         timer.cancel()
-        process.kill()  # interrupted: it computes for nobody
+        process.kill()  # after an interrupt it would compute in vain
         process.wait()
     if late.is_set():
         raise StoreError(f"the simulation did not end within {limit_s:g} s of real time.")
-    if process.returncode == 2 and said.startswith("pmsim: "):  # a Go program that crashes exits so
+    if process.returncode == 2 and said.startswith("pmsim: "):  # a crashed Go program also ends so
         raise UserError(f"{said.removeprefix('pmsim: ').rstrip('.')}.")
     try:
         answer = json.loads(out)
@@ -154,7 +154,7 @@ def _run(program: Path, text: str, progress: Progress, limit_s: float) -> dict[s
 
 
 def _talk(process: subprocess.Popen[str], text: str, progress: Progress) -> tuple[str, str]:
-    """What the simulator wrote, and the last line that it complained in."""
+    """Return the simulator's output, and its last error line."""
     assert process.stdin and process.stdout and process.stderr
     said = ""
     out: list[str] = []
@@ -165,7 +165,7 @@ def _talk(process: subprocess.Popen[str], text: str, progress: Progress) -> tupl
         process.stdin.write(text)
         process.stdin.close()
     except BrokenPipeError:
-        pass  # it says why
+        pass  # the simulator's stderr has the reason
     for line in process.stderr:
         if line.startswith("progress "):
             progress(float(line.split()[1]))

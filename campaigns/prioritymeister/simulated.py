@@ -1,4 +1,4 @@
-"""What a simulation of PriorityMeister's system came to. Times are in seconds, sizes in bytes."""
+"""Results of a simulation of PriorityMeister's system. Times are in seconds, sizes in bytes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class _Frozen(BaseModel):
 
 
 class Latencies(_Frozen):
-    """Latencies of some requests; `buckets` are [from, below, count] in nanoseconds, where asked.
+    """Latencies of some requests; `buckets` are [from, below, count] in nanoseconds, if requested.
 
     Percentiles are the middle of a bucket, which is at most 1/64 of its value wide; `mean` and
-    `max` are exact. All are 0 when there are none.
+    `max` are exact. All are 0 without requests.
     """
 
     count: int
@@ -32,7 +32,7 @@ class Latencies(_Frozen):
     buckets: tuple[tuple[int, int, int], ...] = ()
 
     def quantile(self, q: float) -> float | None:
-        """The latency of rank ceil(q n), from the buckets; None without any."""
+        """Return the latency of rank ceil(q n), from the buckets; None without buckets."""
         total = sum(count for _, _, count in self.buckets)
         rank, seen = max(1, math.ceil(q * total)), 0
         for low, high, count in self.buckets:
@@ -54,15 +54,15 @@ class Part(_Frozen):
 
     @property
     def met_share(self) -> float | None:
-        """The share of requests that met the SLO; None without an SLO or without requests."""
+        """Share of requests that met the SLO; None without an SLO or without requests."""
         if self.slo_misses is None or not self.requests:
             return None
         return 1 - self.slo_misses / self.requests
 
 
 class Enforced(_Frozen):
-    """What the device's enforcer counted: requests that found no room in a bucket when they came,
-    that were dispatched out of profile, seconds charged, and the weight at the end."""
+    """Counts of the device's enforcer: requests without room in a bucket on arrival, requests
+    dispatched out of profile, seconds charged, and the weight at the end."""
 
     held: int
     out_of_profile: int
@@ -71,11 +71,11 @@ class Enforced(_Frozen):
 
 
 class Bound(_Frozen):
-    """The proven latency beside the measured maximum.
+    """The proven latency and the measured maximum.
 
-    `proven_s` is the paper's bound (fluid), `blocking_s` that of whole requests and packets, which
-    a measurement is held against. `applies` is False where nothing is proven, and `why_not` says
-    why. Of a completion SLO, `measured_s` is when the last reply came.
+    `proven_s` is the paper's bound (fluid). `blocking_s` is the bound with whole requests and
+    packets, to which a measurement is compared. `applies` is False if nothing is proven, and
+    `why_not` is the reason. For a completion SLO, `measured_s` is the time of the last reply.
     """
 
     proven_s: float
@@ -86,15 +86,15 @@ class Bound(_Frozen):
 
     @property
     def held(self) -> bool | None:
-        """Whether the bound held; None where it does not apply."""
+        """True if the bound held; None if it does not apply."""
         if not self.applies:
             return None
-        # A bucket takes 1e-9 of its burst more, and every queue rounds to a nanosecond.
+        # A bucket allows 1e-9 of its burst more, and every queue rounds to a nanosecond.
         return self.measured_s <= self.blocking_s * (1 + 1e-8) + 1e-8
 
 
 class TraceRead(_Frozen):
-    """What was read of a workload's trace."""
+    """Reader's report on a workload's trace."""
 
     requests: int
     last_arrival_s: float
@@ -103,14 +103,13 @@ class TraceRead(_Frozen):
 
 
 class WorkloadResult(_Frozen):
-    """What became of a workload.
+    """Results of a workload.
 
-    A latency counts from the trace's time to the last byte of the reply (closed loop: from when
-    the request was sent). `second_half` are those that arrived (closed loop: were answered) from
-    `half_s` on. `stages` splits
-    latencies by stage; of the storage stage, `device_wait` is what was spent before the device and
-    `device_service` what the device took. A row of `series` is the begin of a window, requests
-    that arrived in it, misses among these, and their longest latency.
+    A latency counts from the trace's time to the last byte of the reply (closed loop: from the time
+    of sending). `second_half` are requests that arrived (closed loop: were answered) from `half_s`
+    on. `stages` splits latencies by stage. In the storage stage, `device_wait` is the time before
+    the device and `device_service` the time in it. A row of `series` has the begin of a window, its
+    arrived requests, their misses, and their longest latency.
     """
 
     name: str
@@ -130,16 +129,16 @@ class WorkloadResult(_Frozen):
     trace: TraceRead
 
     def met(self, q: float, *, whole: bool = False) -> bool | None:
-        """Whether a share `q` of the requests (0.999, say) met the latency SLO; None without."""
+        """Return True if a share `q` of the requests (say 0.999) met the SLO; None without one."""
         share = (self.whole if whole else self.second_half).met_share
         return None if share is None else share >= q
 
 
 class DeviceResult(_Frozen):
-    """A device. `utilisation` is the share of the time until arrivals ended that it was busy,
+    """Results of a device. `utilisation` is its busy share of the time until arrivals ended,
     `charged_s` the estimated work, `max_queue` the most requests waiting or served at a time.
-    `lag_s` is the most that it was behind what it was charged (docs/prioritymeister.md, "What a
-    profile leaves out"): a bound that counts it as its profile's ``overhead.latency`` holds."""
+    `lag_s` is its largest delay relative to its charges (docs/prioritymeister.md, "What a profile
+    leaves out"). A bound with this delay as the profile's ``overhead.latency`` holds."""
 
     name: str
     requests: int
@@ -151,7 +150,7 @@ class DeviceResult(_Frozen):
 
 
 class LinkResult(_Frozen):
-    """One direction of a link; as of a device, in frames and bytes."""
+    """Results of one direction of a link, as for a device, in frames and bytes."""
 
     name: str
     frames: int
@@ -162,7 +161,7 @@ class LinkResult(_Frozen):
 
 
 class Results(_Frozen):
-    """All of a simulation. Only `cpu_s` and `wall_s` differ when it is run again."""
+    """All results of a simulation. Only `cpu_s` and `wall_s` differ between equal simulations."""
 
     schema_version: int = RESULTS_SCHEMA
     policy: str
@@ -179,7 +178,7 @@ class Results(_Frozen):
     links: tuple[LinkResult, ...]
 
     def workload(self, name: str) -> WorkloadResult:
-        """The workload of that name; KeyError when there is none."""
+        """Return the workload with this name; raise KeyError if there is none."""
         for one in self.workloads:
             if one.name == name:
                 return one
@@ -187,7 +186,7 @@ class Results(_Frozen):
 
     @property
     def broken_bounds(self) -> tuple[str, ...]:
-        """Workloads whose proven bound was exceeded: there are none unless something is wrong."""
+        """Workloads with an exceeded proven bound; it is empty unless there is an error."""
         return tuple(
             w.name for w in self.workloads if w.bound is not None and w.bound.held is False
         )

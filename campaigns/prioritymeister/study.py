@@ -1,4 +1,4 @@
-"""Traces, profiles and topologies brought together: what `hotbed pm` prints."""
+"""Studies of traces, profiles and topologies: results that `hotbed pm` prints."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Curves:
-    """The r-b curve asked for: corners, or the exact burst of each rate."""
+    """Requested r-b curve: its corners, or the exact burst of each rate."""
 
     rates: tuple[float, ...]
     bursts: tuple[float, ...]
 
 
 def curve_of(demand: Demand, stage: str, rates: Sequence[float] = ()) -> Curves:
-    """The corners of a measured trace's curve, or the bursts of `rates`."""
+    """Return the corners of a measured trace's curve, or the bursts of `rates`."""
     curve: Curve = demand.curves[stage]
     if rates:
         return Curves(tuple(rates), tuple(curve.burst(list(rates)).tolist()))
@@ -39,10 +39,10 @@ def curve_of(demand: Demand, stage: str, rates: Sequence[float] = ()) -> Curves:
 
 
 def parse_rates(text: str | None) -> tuple[float, ...]:
-    """Rates as given on the command line, separated by commas.
+    """Return the rates of the command line, which are separated by commas.
 
     Raises:
-        UserError: one is not a number of 0 or more.
+        UserError: a rate is not a number of 0 or more.
     """
     found = []
     for part in filter(None, (text or "").split(",")):
@@ -59,7 +59,7 @@ def parse_rates(text: str | None) -> tuple[float, ...]:
 
 
 def costs_of(profile: Path | None, stage: str) -> Costs:
-    """Estimators of a stage; UserError when there is no such stage, or it needs a profile."""
+    """Return the estimators of a stage; raise UserError if it is unknown or needs a profile."""
     costs = Costs(None) if profile is None else load_profile(profile)
     try:
         costs.estimator(stage)
@@ -71,7 +71,7 @@ def costs_of(profile: Path | None, stage: str) -> Costs:
 def measure_trace(
     reader: TraceReader, costs: Costs, stages: Sequence[str] = STAGES, *, curves: bool = True
 ) -> tuple[Demand, Report]:
-    """Read a trace once; UserError names its file, and where it holds no request says why."""
+    """Read a trace once; a UserError has its file, and the reason if there is no request."""
     try:
         demand = measure(reader, costs, stages, curves=curves)
     except UserError as error:
@@ -87,8 +87,8 @@ class Measured:
     """Traces at the devices of a topology, each read once.
 
     Args:
-        base: folder that names of files are relative to.
-        tell: called with what a person should know (malformed rows that were left out).
+        base: folder for relative file names.
+        tell: called with messages for the user (about malformed rows that were skipped).
     """
 
     def __init__(self, base: Path, tell: Tell = lambda _: None) -> None:
@@ -98,7 +98,7 @@ class Measured:
         self._known: dict[tuple[object, ...], Demand] = {}
 
     def tenant(self, topology: Topology, workload: Workload) -> Tenant:
-        """A workload of a topology, placed; UserError when a file is wrong."""
+        """Return a placed workload of a topology; raise UserError if a file is wrong."""
         device = topology.device_of(workload)
         if device.profile not in self._profiles:
             self._profiles[device.profile] = load_profile(self._base / device.profile)
@@ -117,16 +117,16 @@ class Measured:
 def plan_of(
     topology: Topology, file: Path, tell: Tell = lambda _: None, *, links: Links | None = None
 ) -> Plan:
-    """Read every trace and profile that a topology names, and plan.
+    """Read every trace and profile of a topology, and return its plan.
 
     Args:
         topology: checked.
-        file: where it was read from: names in it are relative to its folder.
+        file: the topology's file; names in it are relative to its folder.
         tell: see `Measured`.
         links: see `planned`.
 
     Raises:
-        UserError: a file is wrong, a workload has no server, or a queue is loaded above 100 %.
+        UserError: a file is wrong, a workload has no server, or a queue's load is above 100 %.
     """
     homeless = [w.name for w in topology.workloads if w.server is None]
     if homeless:
@@ -149,13 +149,13 @@ def planned(
     order: Sequence[str] | None = None,
     links: Links | None = None,
 ) -> Plan:
-    """The plan of some workloads on a topology's machines.
+    """Return the plan of some workloads on a topology's machines.
 
     Args:
         topology: hosts and links.
-        tenants: workloads as they announce themselves.
+        tenants: workloads with their announced traces.
         order: see `make_plan`.
-        links: what the network keeps of it, where that is not the topology's own `links`.
+        links: the network's limits for the plan, if not the topology's own `links`.
     """
     kept = topology.kept if links is None else links
     devices = {f"{name}:{d}" for name, host in topology.hosts.items() for d in host.devices}
@@ -172,9 +172,9 @@ def planned(
 
 
 def tenant_of(topology: Topology, workload: Workload, demand: Demand, speed: float = 1.0) -> Tenant:
-    """A workload with its token buckets.
+    """Return a workload with its token buckets.
 
-    A throughput SLO's trace that comes at one instant is taken to come once in its time.
+    If the trace of a throughput SLO arrives at one instant, its span is the SLO's time.
     """
     limiters, largest = {}, {}
     span = workload.duration or demand.seconds or workload.slo.completion

@@ -1,4 +1,4 @@
-"""The topology of a plan: hosts, links, devices, and workloads with SLOs, from one YAML file."""
+"""Topology of a plan: hosts, links, devices, and workloads with SLOs, from one YAML file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemas.yaml_file import read_mapping
 from testbed.quantities import BitsPerSecond, Seconds
 
 SWITCH = "switch"
-"""The name of the switch where a topology names none."""
+"""Name of the switch if a topology names none."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -30,8 +30,8 @@ class _Strict(BaseModel):
 
 
 class Slo(_Strict):
-    """One of both: `latency`, the longest that a request may take; `completion`, the time in which
-    all of the trace is to be done (a throughput SLO, section 3.2)."""
+    """Either `latency`, the longest time of a request, or `completion`, the time for the whole
+    trace (a throughput SLO, section 3.2)."""
 
     latency: Seconds | None = Field(default=None, gt=0)
     completion: Seconds | None = Field(default=None, gt=0)
@@ -44,17 +44,17 @@ class Slo(_Strict):
 
 
 class Device(_Strict):
-    """A storage device: a profile's file, beside the topology file, and how many times as fast as
-    profiled it is."""
+    """A storage device: the file of its profile, next to the topology file, and its speed relative
+    to the profile."""
 
     profile: str
     speed: float = Field(default=1.0, gt=0)
 
 
 class Host(_Strict):
-    """A machine with a full-duplex link to a switch, and what stores data in it.
+    """A machine with a full-duplex link to a switch, and its storage devices.
 
-    `link` is the rate of both directions; `egress` and `ingress` replace it in one.
+    `link` is the rate of both directions; `egress` and `ingress` replace it in one direction.
     """
 
     link: BitsPerSecond = Field(default=1e9, gt=0)
@@ -66,7 +66,7 @@ class Host(_Strict):
     @field_validator("devices", mode="before")
     @classmethod
     def _short(cls, devices: object) -> object:
-        """`ssd0: profile.json` stands for `ssd0: {profile: profile.json}`."""
+        """Expand `ssd0: profile.json` to `ssd0: {profile: profile.json}`."""
         if not isinstance(devices, dict):
             return devices
         return {k: {"profile": v} if isinstance(v, str) else v for k, v in devices.items()}
@@ -80,14 +80,12 @@ class Trunk(_Strict):
 
 
 class Workload(_Strict):
-    """Whose requests these are, how they look, and what they are promised.
+    """A workload: its client, its trace, and its SLO.
 
-    Without `server` it is still to be placed (`hotbed pm place`).
-
-    `trace` is a file beside the topology file, `format` as of the trace reader, `disk` one of a
-    trace of several; `duration` replaces the time between its first and last arrival as what its
-    mean rate is taken over. `route` names the switches from client to server, where that is not
-    one switch.
+    A workload without `server` must still be placed (`hotbed pm place`). `trace` is a file next to
+    the topology file, `format` is as in the trace reader, `disk` selects one disk of a trace.
+    `duration` replaces the time between the first and the last arrival for the mean rate. `route`
+    names the switches from client to server, if there is more than one.
     """
 
     name: str
@@ -110,8 +108,8 @@ class Workload(_Strict):
 
 
 class Topology(_Strict):
-    """All of it; `buckets` is how many token buckets a workload has at a stage at most, `links`
-    what the network keeps of a plan (None: all of it)."""
+    """A whole topology; `buckets` is the maximum of token buckets of a workload at a stage. `links`
+    are the network's limits for a plan (None means no limits)."""
 
     hosts: dict[str, Host] = Field(min_length=1)
     trunks: tuple[Trunk, ...] = ()
@@ -141,7 +139,7 @@ class Topology(_Strict):
         return self
 
     def _check_names(self) -> None:
-        """Queues are called by hosts, switches and devices: no two may have one name."""
+        """Raise for invalid or clashing names: hosts, switches and devices name the queues."""
         for end in {end for trunk in self.trunks for end in trunk.between}:
             if not _NAME.fullmatch(end):
                 raise ValueError(
@@ -159,11 +157,11 @@ class Topology(_Strict):
 
     @property
     def kept(self) -> Links:
-        """What its network keeps of a plan."""
+        """The network's limits for a plan."""
         return Links() if self.links is None else self.links.kept()
 
     def switches(self) -> frozenset[str]:
-        """All switches that hosts are on, and those without a host that several trunks join."""
+        """Return the switches of hosts, and switches without a host that several trunks join."""
         joins = Counter(end for trunk in self.trunks for end in trunk.between)
         between = {name for name, count in joins.items() if count > 1}
         return frozenset(between | {host.switch or SWITCH for host in self.hosts.values()})
@@ -173,15 +171,15 @@ class Topology(_Strict):
         return workload.server, self.hosts[workload.server]
 
     def device_name(self, workload: Workload) -> str:
-        """The device's name at its server."""
+        """Return the device's name at its server."""
         return workload.device or next(iter(self._server(workload)[1].devices))
 
     def device_of(self, workload: Workload) -> Device:
-        """The device of a workload that has a server."""
+        """Return the device of a workload that has a server."""
         return self._server(workload)[1].devices[self.device_name(workload)]
 
     def queues(self) -> dict[str, float]:
-        """Bandwidth of every queue: bytes per second of a link's direction, 1 of a device."""
+        """Return every queue's bandwidth: bytes per second of a link's direction, 1 of a device."""
         found: dict[str, float] = {}
         for name, host in self.hosts.items():
             switch = host.switch or SWITCH
@@ -194,7 +192,7 @@ class Topology(_Strict):
         return found
 
     def routes(self, workload: Workload) -> dict[str, tuple[str, ...]]:
-        """The queues that a workload's requests pass at each stage."""
+        """Return the queues that a workload's requests pass at each stage."""
         switches = workload.route or (self.hosts[workload.client].switch or SWITCH,)
         server = self._server(workload)[0]
         nodes = (workload.client, *switches, server)
@@ -204,7 +202,7 @@ class Topology(_Strict):
         return {"network-in": there, "storage": (device,), "network-out": back}
 
     def check(self, workload: Workload) -> None:
-        """ValueError for what a workload names and this topology does not have."""
+        """Raise ValueError if a workload names something that this topology lacks."""
         where = f"workload {workload.name}"
         _known((workload.client,), self.hosts, f"{where}: client", "host")
         if workload.server is None:
@@ -260,10 +258,10 @@ def _known(
 
 
 def load_topology(path: Path) -> Topology:
-    """Read and check a topology file; no trace is opened yet.
+    """Read and check a topology file; traces are not opened yet.
 
     Raises:
-        UserError: one sentence: file, place, what is wrong.
+        UserError: one sentence with the file, the place and the error.
     """
     data = read_mapping(path, "a topology is a mapping with hosts and workloads")
     try:

@@ -1,4 +1,4 @@
-"""Makes the traces of a block, each from a seed of its own, as files of a mix."""
+"""Maker of a block's traces, each with its own seed, as files of a mix."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from workloads.traces.requests import RequestBlock, save
 
 COPY = "L"
 COPY_SLACK = 1.25
-"""The copy's throughput SLO: its trace's work in so many times its length."""
+"""The copy's throughput SLO: its trace's work within this multiple of its length."""
 COPY_LINK = 0.4
-"""Most of a link that the copy asks for."""
+"""Largest share of a link for the copy."""
 FLOOD_S = 40.0
-"""Figure 4: how long B sends more than it announced, from the middle of the trace on."""
+"""Figure 4: seconds for which B sends more than announced, from the trace's middle on."""
 FLOOD_LOAD = 1.5
-"""Of the device, which it then asks for."""
+"""Share of the device that B then needs."""
 TICK_NS = 1000
 TENANT_LOAD = 0.07
 TENANT_C2 = (1.0, 4.0, 16.0)
-"""Of a link, and burstiness: the workloads of the scenario `levels`, in turn."""
+"""Share of a link, and burstiness, of the workloads of the scenario `levels`, in turn."""
 
 Place = tuple[str, str]
 """Host and device."""
@@ -46,9 +46,9 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Load:
-    """A workload of a mix: what it announces (`trace`, beside the topology), what it sends, where
-    it stores, and what it asks of the device on average, as a share. `completion_s` is the
-    throughput SLO of a copy, `required` the bytes per second that it comes to."""
+    """A workload of a mix: its announced trace (`trace`, next to the topology), its replay, its
+    device, and its mean load as a share. `completion_s` is the throughput SLO of a copy, `required`
+    the resulting bytes per second."""
 
     name: str
     client: str
@@ -62,7 +62,7 @@ class Load:
 
 
 class TraceMaker:
-    """Traces of one block on a ground's machines."""
+    """Maker of one block's traces on a ground's machines."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class TraceMaker:
         self._on_disk: list[tuple[float, int, int]] = []  # work, bytes, requests
 
     def row(self, label: str) -> standins.Row:
-        """Of Table 2, or of the tenants of `levels`."""
+        """Return a row of Table 2, or of the tenants of `levels`."""
         if label in standins.TABLE2:
             return self._varied(standins.TABLE2[label])
         c2 = TENANT_C2[int(label[1:]) % len(TENANT_C2)]
         return standins.Row(label, "Synthetic tenant", None, TENANT_LOAD, c2)
 
     def _varied(self, row: standins.Row) -> standins.Row:
-        """Table 2's row, with what the cell varies of it."""
+        """Return Table 2's row with the cell's changes."""
         told = self._parameters
         if isinstance(told, OneBurst) and told.access == "mixed":
             row = replace(row, random=False)
@@ -98,8 +98,8 @@ class TraceMaker:
     def standin(
         self, row: standins.Row, costs: Costs, server: str | None = None
     ) -> standins.StandIn:
-        """A trace like `row`, of this block, for the link of `server` (by default, of the one with
-        the shared disk)."""
+        """Return a stand-in like `row` for this block and the link of `server` (by default the
+        server with the shared disk)."""
         told, arrive = self._parameters, standins.balanced
         if isinstance(told, OneBurst) and told.gaps == "sharp":
             arrive = partial(standins.sharp, sharpness=told.sharpness)
@@ -114,7 +114,7 @@ class TraceMaker:
         )
 
     def load(self, label: str, client: str, place: Place | None = None) -> Load:
-        """A workload at a device (the shared disk unless said otherwise), its trace written."""
+        """Return a workload at a device (by default the shared disk), and write its trace."""
         server, device = place or (self.machines.server, DISK)
         costs, row = self.disk, self.row(label)
         if device.startswith(RAMDISK):
@@ -136,8 +136,8 @@ class TraceMaker:
         )
 
     def copy(self, client: str) -> Load:
-        """Workload L: a copy, a request after the other for ever, which announces `copy_share` of
-        the disk and is promised that work in `COPY_SLACK` times the time."""
+        """Return workload L, a copy: one request after the other without end. It announces
+        `copy_share` of the disk, and its SLO is that work in `COPY_SLACK` times the time."""
         assert isinstance(self._parameters, Copied)
         size, seconds = self._parameters.copy_kib << 10, self._parameters.seconds
         probe = arrivals.file_copy(64 * size, size, 1e9)
@@ -159,12 +159,12 @@ class TraceMaker:
         )
 
     def sends(self, load: Load, label: str) -> Load:
-        """A workload that sends what another one does, with the trace that it announced."""
+        """Return a workload that announces its own trace but sends another workload's."""
         block = self._cut(self.standin(self.row(label), self.disk).block)
         return replace(load, replay=self._write(load.name, f"{load.name}-sent.csv", block))
 
     def floods(self, load: Load) -> Load:
-        """A workload that sends far more than it announced for a while (section 3.2, figure 4)."""
+        """Return a workload that floods, far above its announcement (section 3.2, figure 4)."""
         made = self.standin(self.row(load.name), self.disk)
         block, seconds = self._cut(made.block), self._parameters.seconds
         each = float(self.disk.estimator("storage").work(block).mean())
@@ -183,8 +183,8 @@ class TraceMaker:
         return replace(load, replay=self._write(load.name, f"{load.name}-sent.csv", both))
 
     def write_constant(self) -> None:
-        """Figure 10's estimator: one base time for all requests, such that together they take as
-        long as they do; it errs on each of them alone."""
+        """Write figure 10's estimator. It has one base time for all requests, so that the sum of
+        estimates is right; single estimates are wrong."""
         if not self._on_disk:
             return
         probe = RequestBlock.of([(i, 1 << 20, True, i << 20) for i in range(64)])
@@ -213,8 +213,8 @@ class TraceMaker:
         )
 
     def _cut(self, block: RequestBlock) -> RequestBlock:
-        """Of the experiment's length; arrivals in whole microseconds, as production traces tell
-        them: two requests some nanoseconds apart would ask for buckets faster than any link."""
+        """Return requests of the experiment's length, with arrivals in whole microseconds, as in
+        production. Requests some ns apart would need buckets faster than any link."""
         kept = block.chosen(block.time_ns < np.int64(self._parameters.seconds * 1e9))
         return replace(kept, time_ns=kept.time_ns // TICK_NS * TICK_NS)
 
@@ -231,5 +231,5 @@ class TraceMaker:
 
 
 def seed_of(seed: int, what: str) -> int:
-    """A seed of its own for each thing of a block."""
+    """Return a separate seed for each thing of a block."""
     return int.from_bytes(hashlib.sha256(f"pm {seed} {what}".encode()).digest()[:4], "big")

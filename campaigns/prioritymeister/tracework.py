@@ -1,4 +1,4 @@
-"""Table 2's columns of any trace, and stand-ins for its workloads."""
+"""Table 2's columns for any trace, and stand-ins for its workloads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workloads.traces.reader import Report, TraceReader
 from workloads.traces.requests import RequestBlock, save
 
 REFERENCE = Path(profiles.__file__).with_name("disk7200.json")
-"""A 7200 RPM disk like those of the paper's testbed, for stand-ins where no profile is given."""
+"""A 7200 RPM disk like the paper's, for stand-ins without a given profile."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """A row of Table 2. Loads are shares: of the device, and of the link in the direction that
-    carries more; None where there is no profile, or all requests come at one instant."""
+    """A row of Table 2. Loads are shares of the device, and of the link in its busier direction.
+    They are None without a profile, or if all requests arrive at one instant."""
 
     trace: str
     format: str
@@ -40,7 +40,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class MadeTrace:
-    """A stand-in that was written: the loads and C_A^2 that it has."""
+    """A written stand-in with its actual loads and C_A^2."""
 
     workload: str
     file: str
@@ -54,14 +54,14 @@ class MadeTrace:
 
 
 def link_rate(link: float) -> float:
-    """Return the bytes per second of a link of so many bits; UserError if it has none."""
+    """Return the bytes per second of a link of `link` bits; raise UserError if it has none."""
     if not link > 0:
         raise UserError(f"--link {link:g}: a link's rate is above 0.")
     return link / 8
 
 
 def statistics(reader: TraceReader, profile: Path | None, link: float) -> tuple[Statistics, Report]:
-    """Read a trace once, in bounded memory.
+    """Read a trace once, in bounded memory, and return its statistics.
 
     Raises:
         UserError: the file, the profile or the link is wrong.
@@ -91,7 +91,7 @@ def statistics(reader: TraceReader, profile: Path | None, link: float) -> tuple[
 
 
 def check_new(out: Path) -> None:
-    """UserError where a file cannot be made, before anything is worked out for it."""
+    """Raise UserError if a file cannot be created, before any work is done for it."""
     if out.exists():
         raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
     if not out.parent.is_dir():
@@ -104,7 +104,7 @@ def _check_seed(seed: int) -> None:
 
 
 def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
-    """Write a new trace, all of it or nothing; how many requests it has."""
+    """Write a new trace completely or not at all, and return its number of requests."""
     try:
         return save(blocks, out)
     except BaseException as error:
@@ -115,9 +115,9 @@ def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
 
 
 def convert(reader: TraceReader, out: Path) -> tuple[int, Report]:
-    """Write a trace of any format in the format ``plain``, which the replayer reads: times from the
-    first request's, offsets where they are known; gzip when `out` ends in ``.gz``. A block of
-    requests is in memory at a time. Returns how many requests, and what the reader left out.
+    """Write a trace of any format in the replayer's format ``plain``, and return the number of
+    requests and the reader's report. Times start at the first request; known offsets are kept;
+    `out` is compressed if it ends in ``.gz``. One block of requests is in memory at a time.
 
     Raises:
         UserError: the trace is wrong, or `out` exists or cannot be written.
@@ -127,7 +127,7 @@ def convert(reader: TraceReader, out: Path) -> tuple[int, Report]:
 
 
 def _from_zero(blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
-    """The same, times counted from the first request."""
+    """Yield the same blocks, with times from the first request on."""
     zero: int | None = None
     for block in blocks:
         if zero is None and len(block):
@@ -151,13 +151,13 @@ def make_trace(
     """Write requests of one size that arrive by a process; see `workloads.traces.arrivals`.
 
     Args:
-        process: ``poisson``, ``hyperexponential``, ``interrupted`` or ``copy``, which reads or
-            writes (`read_share` 0.5 or more, or less) `count` requests, `rate` a second, in a row.
+        process: ``poisson``, ``hyperexponential``, ``interrupted`` or ``copy``. A copy reads
+            (`read_share` of 0.5 or more) or writes `count` requests in a row, `rate` a second.
         out: a new file.
 
     Raises:
-        UserError: there is no such process, the file exists or cannot be written, or a number is
-            out of range.
+        UserError: the process is unknown, the file exists or cannot be written, or a number is out
+            of range.
     """
     check_new(out)
     _check_seed(seed)
@@ -194,8 +194,8 @@ def make_standin(
     """Write a stand-in for a workload of Table 2.
 
     Raises:
-        UserError: there is no such workload, the file exists or cannot be written, or this device
-            cannot be loaded so.
+        UserError: the workload is unknown, the file exists or cannot be written, or the device
+            cannot get this load.
     """
     check_new(out)
     _check_seed(seed)

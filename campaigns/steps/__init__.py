@@ -1,1 +1,1 @@
-"""The steps of a cell on a live testbed."""
+"""Steps of a cell on a live testbed."""

@@ -1,4 +1,4 @@
-"""A testbed on which nothing of ours runs, and nothing of anybody else's."""
+"""Cleaning of a testbed: no load of Hotbed's or of other users may run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CACHES_S = 120.0
 
 
 def at_once(*calls: Callable[[], object]) -> None:
-    """Make independent calls side by side: each costs an ssh session and an interpreter.
+    """Make independent calls in parallel, because each needs an ssh session and an interpreter.
 
     Raises:
-        HotbedError: the first that failed, once all have ended.
+        HotbedError: the first failed call, raised after all have ended.
     """
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
@@ -26,7 +26,7 @@ def at_once(*calls: Callable[[], object]) -> None:
 
 
 def stop_everything(agent: Agent) -> None:
-    """Stop what a killed cell may have left: controller, disturbance, recorder, load units."""
+    """Stop the remains of a killed cell: controller, disturbance, recorder, load units."""
     at_once(
         lambda: remote.stop(agent),
         lambda: agent.call("disturb-stop", {}, timeout_s=CACHES_S),
@@ -38,10 +38,10 @@ def stop_everything(agent: Agent) -> None:
 
 
 def refuse_strays(agent: Agent) -> None:
-    """Load that is not ours would be measured with ours.
+    """Raise if load that is not Hotbed's runs, because it would affect the measurements.
 
     Raises:
-        HotbedError: names node and process.
+        HotbedError: the node and the process.
     """
     strays = agent.strays()
     for node, processes in strays.items():
@@ -56,16 +56,16 @@ def refuse_strays(agent: Agent) -> None:
 
 
 def put_right(agent: Agent) -> list[str]:
-    """Affinities, weights, upmaps and balancer as at the start; what differed, in words.
+    """Reset affinities, weights, upmaps and balancer, and return the differences as text.
 
-    Returns when every placement group is active+clean and every deletion has finished.
+    The function returns when every placement group is active+clean and all deletions have finished.
     """
     answer = agent.call("clean", {"caches": False, "timeout_s": CLEAN_S}, timeout_s=CLEAN_S + 60)
     return [str(words) for words in answer["put_right"]]
 
 
 def drop_caches(agent: Agent) -> None:
-    """Empty the nodes' page caches and the OSDs' own.
+    """Empty the nodes' page caches and the OSDs' own caches.
 
     Raises:
         HotbedError: an OSD kept its cache.

@@ -1,4 +1,4 @@
-"""From what was measured to `samples.parquet` and a summary."""
+"""Collection of measurements into `samples.parquet` and a summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workloads import collect as tidied
 from workloads.rados_bench import BenchResult
 
 STEADY_AFTER_INTERVALS = CONTROLLER_LEAD_INTERVALS
-"""The steady part of a run leaves out this many control intervals at its start."""
+"""Control intervals at the start of a run that its steady part excludes."""
 
 
 def collect(
@@ -26,15 +26,15 @@ def collect(
     recording: Sequence[Mapping[str, Any]],
     disturbance: Mapping[str, Any],
 ) -> Summary:
-    """Write `samples.parquet` (and `latency.parquet` where a tool reports a distribution: rados
-    bench does not) and say what the run came to.
+    """Write `samples.parquet` (and `latency.parquet` if a tool reports a distribution; rados bench
+    does not), and return the run's summary.
 
     Args:
-        setting: the cell; its journal is in its folder already.
-        testbed: its OSD nodes are those whose pressure is averaged.
-        result: of the workload.
+        setting: the cell; its journal must already be in its folder.
+        testbed: the testbed; the pressure of its OSD nodes is averaged.
+        result: result of the workload.
         recording: the recorder's samples.
-        disturbance: what the verb disturb-log answered.
+        disturbance: answer of the verb disturb-log.
     """
     tidied.tidy(result, recording).to_parquet(setting.folder / "samples.parquet", index=False)
     from_s = min(STEADY_AFTER_INTERVALS * setting.interval_s, setting.duration_s / 2)
@@ -53,7 +53,7 @@ def collect(
 
 
 def controller_summary(journal: Journal) -> dict[str, float]:
-    """Steps, actions and failures in number; times of a step in seconds, mean and largest."""
+    """Return the numbers of steps, actions and failures, and mean and maximum seconds of a step."""
     steps = journal.steps
     effects = [effect for step in steps for effect in step["effects"]]
     summary = {
@@ -75,10 +75,10 @@ def controller_summary(journal: Journal) -> dict[str, float]:
 
 
 def is_inert(journal: Journal) -> bool | None:
-    """Whether a controller that reweights has changed no weight at all.
+    """Return True if a controller that reweights has changed no weight.
 
-    None for the others: a controller that acts otherwise and found no reason to act has given its
-    answer, and leaving such runs out would flatter it.
+    Return None for other controllers: if such a controller found no reason to act, that is its
+    answer, and excluding such runs would flatter it.
     """
     if REWEIGHT_BY_UTILIZATION not in journal.header["needs"]["acts"]:
         return None

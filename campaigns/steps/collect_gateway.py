@@ -1,4 +1,4 @@
-"""From a workload of COSBench on the object gateway to the files of a run folder."""
+"""Collection of a COSBench workload on the object gateway into a run folder's files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workloads.cosbench.archive import Archive, Measured, Second
 
 OP = "s3"
 TIMED = ("read", "write")
-"""Operations whose latency counts: a deletion moves no data."""
+"""Operations with a latency that counts: a deletion moves no data."""
 Row = tuple[float, str, str, float]
 
 
@@ -32,17 +32,17 @@ def collect(
     *,
     nodes: Sequence[str],
 ) -> Summary:
-    """Write samples and latencies into the run's folder; what the run came to.
+    """Write samples and latencies into the run's folder, and return the run's summary.
 
     Args:
-        setting: the cell; its journal is in its folder already.
-        archive: of cosdrive, one measuring stage.
+        setting: the cell; its journal must already be in its folder.
+        archive: cosdrive's, with one measuring stage.
         recording: the recorder's samples.
-        disturbance: what the verb disturb-log answered.
-        nodes: those with OSDs.
+        disturbance: answer of the verb disturb-log.
+        nodes: nodes with OSDs.
 
     Raises:
-        HotbedError: nothing was done in the measured time.
+        HotbedError: no operation ended in the measured time.
     """
     done = [one for one in archive.measured if one.operations]
     if not done or not any(one.op in TIMED for one in done):
@@ -73,12 +73,12 @@ def collect(
 
 
 def whole(done: Sequence[Measured], every: Sequence[Measured], seconds: float) -> OpSummary:
-    """All operations together: bytes of reads and writes by the measured time, and the mean
-    latency of these.
+    """Return the summary of all operations: bytes of reads and writes per measured time, and the
+    mean latency of reads and writes.
 
     Args:
-        done: operations that there were some of.
-        every: also those of which all failed.
+        done: kinds of operations with at least one success.
+        every: all kinds, including those that only failed.
         seconds: measured time.
     """
     timed = [one for one in done if one.op in TIMED]
@@ -99,10 +99,10 @@ def whole(done: Sequence[Measured], every: Sequence[Measured], seconds: float) -
 
 
 def steady(archive: Archive, began: float, from_s: float) -> OpSummary:
-    """The same from `from_s` seconds after `began` (epoch) on, from the driver's seconds.
+    """Return the same from `from_s` seconds after `began` (epoch) on, from the driver's seconds.
 
     Raises:
-        HotbedError: nothing was measured after it.
+        HotbedError: nothing was measured after that time.
     """
     rows = [(t_s, one) for t_s, one in _measured(archive, began) if t_s >= from_s - 1e-6]
     span = float(len({t_s for t_s, _ in rows}))
@@ -128,7 +128,7 @@ def steady(archive: Archive, began: float, from_s: float) -> OpSummary:
 
 
 def _measured(archive: Archive, began: float) -> Iterator[tuple[float, Second]]:
-    """The driver's seconds that count, with when they began, from `began` on."""
+    """Yield the driver's measured seconds with their begins, counted from `began`."""
     driver = archive.driver
     zero = driver.started_at if driver is not None else began
     for one in archive.seconds:
@@ -137,7 +137,7 @@ def _measured(archive: Archive, began: float) -> Iterator[tuple[float, Second]]:
 
 
 def _client_rows(archive: Archive, began: float) -> Iterator[Row]:
-    """A row stands for the second that ends at its time, as rados bench's do."""
+    """Yield rows for the second that ends at each row's time, like rados bench's."""
     by_second: dict[float, list[Second]] = {}
     for t_s, one in _measured(archive, began):
         by_second.setdefault(t_s, []).append(one)

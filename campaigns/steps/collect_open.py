@@ -1,7 +1,7 @@
-"""From open-loop writes to the files of a run folder, and what rebalancing came to.
+"""Collection of open-loop writes into a run folder's files, and results of rebalancing.
 
-Beside the files that every run has there is ``requests.parquet``: t_s (intended start, float64),
-latency_s (float64, NaN where the write was never done), pg (string).
+In addition to every run's files there is ``requests.parquet``: t_s (intended start, float64),
+latency_s (float64, NaN if the write never ended), pg (string).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def collect(
     nodes: Sequence[str],
     extra: Mapping[str, float] | None = None,
 ) -> Summary:
-    """Write samples, latencies and requests into the run's folder; what the run came to.
+    """Write samples, latencies and requests into the run's folder, and return the summary.
 
     Args:
-        setting: the cell; its journal is in its folder already.
-        result: of the writer.
+        setting: the cell; its journal must already be in its folder.
+        result: the writer's result.
         recorded: the recorder's samples, see `recorded_rows`.
-        nodes: those with OSDs.
+        nodes: nodes with OSDs.
         extra: further numbers of the summary.
     """
     folder = setting.folder
@@ -77,17 +77,17 @@ def collect(
 
 
 def called_at_s(setting: CellSetting) -> float:
-    """When the controller decides, seconds from the load's start ('L' in figure 12)."""
+    """Return the controller's decision time in seconds from the load's start ('L' in figure 12)."""
     return open_load.cell_of(setting).balance_after_s * setting.time_scale
 
 
 def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
-    """Counts, and the settling times (absent when response times never became stable).
+    """Return counts and settling times (absent if response times never became stable).
 
-    They count from the call. `settled_s`: the store stays stable for `HOLD_S` from then on, 99 % of
-    the writes, see `schemas.settling`; `settled_good_s`: to the end of the run;
-    `settled_strict_s`: that, and not one slow write from then on. The latter two depend on for how
-    long one looks.
+    Settling times count from the call. `settled_s`: the store then stays stable for `HOLD_S`, for
+    99 % of the writes, see `schemas.settling`. `settled_good_s`: until the end of the run.
+    `settled_strict_s`: the same without any slow write afterwards. The last two depend on the
+    length of the run.
     """
     found = {
         "called_s": called_s,
@@ -110,10 +110,10 @@ def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
 
 
 def decided(journal: Journal) -> dict[str, float]:
-    """What the controllers `ursa` and `htoc` decided in all, and how well they predicted.
+    """Return all decisions of the controllers `ursa` and `htoc`, and their prediction errors.
 
-    Empty for the others. `decided_s` is when the first decision fell, on the controller's clock.
-    """
+    Empty for other controllers. `decided_s` is the time of the first decision on the controller's
+    clock."""
     decisions = []
     checks = []
     before: Any = None
@@ -145,7 +145,7 @@ def decided(journal: Journal) -> dict[str, float]:
 
 
 def _recovered(journal: Journal) -> dict[str, float]:
-    """When the last PG was seen on its way, and when the last action was given, same clock."""
+    """Return the times of the last moving PG and of the last action, on the same clock."""
     acted = [float(step["t_s"]) for step in journal.steps if step["actions"]]
     if not acted:
         return {}
@@ -167,7 +167,7 @@ def _load_facts(folder: Path) -> dict[str, float]:
 
 
 def _summary(result: OpenLoopResult, from_s: float, setting: CellSetting) -> OpSummary:
-    """Totals of what was meant to start from `from_s` on and was done."""
+    """Return totals of the writes that should start from `from_s` on and ended."""
     done = [late for at, late, _ in result.requests if late is not None and at >= from_s]
     seconds = max(setting.duration_s - from_s, 1e-9)
     size = open_load.cell_of(setting).object_size
@@ -202,8 +202,8 @@ def _client_rows(result: OpenLoopResult) -> Iterator[Row]:
 
 
 def recorded_rows(result: OpenLoopResult, recording: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-    """(t_s, node, metric, value) of a recorder's samples, {"wall": epoch, "values": {node: {metric:
-    value}}}; times count from the load's start."""
+    """Yield (t_s, node, metric, value) of a recorder's samples, {"wall": epoch, "values": {node:
+    {metric: value}}}; times count from the load's start."""
     for line in recording:
         t_s = float(line["wall"]) - result.started_wall
         for node, metrics in line["values"].items():

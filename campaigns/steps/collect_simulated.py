@@ -1,9 +1,9 @@
-"""From a modelled benchmark to the files of a run folder: those of a live run, and the latencies'
-distribution, which the simulator knows and rados bench does not print.
+"""Collection of a modelled benchmark into a run folder's files. They are a live run's files and the
+distribution of latencies, which rados bench does not print.
 
-On the testbed's own size throughput counts as rados bench counts it, until the last operation has
-ended: such a run stands beside real ones. A store of a size of its own has thousands of operations
-in flight, and the slowest end long after the rest: there throughput is what was served within the
+On the testbed's own size, throughput counts like rados bench's, until the last operation has ended,
+so that the run is comparable to real runs. A store with its own size has thousands of operations in
+flight, and the slowest end long after the others. Its throughput counts the operations within the
 benchmark's own time (`in_own_time`).
 """
 
@@ -26,7 +26,7 @@ from workloads.rados_bench import BenchResult, RadosBench, Segment
 from workloads.rados_output import Sample as Second
 
 TENANT = "bench"
-BEYOND = 10  # requests beyond a percentile, or it is not told
+BEYOND = 10  # least requests beyond a reported percentile
 
 
 def collect(
@@ -38,15 +38,15 @@ def collect(
     statistics: Mapping[str, float],
     detail_nodes: int,
 ) -> Summary:
-    """Write `samples.parquet` and `latency.parquet`; what the run came to.
+    """Write `samples.parquet` and `latency.parquet`, and return the run's summary.
 
     Args:
-        setting: the cell; its journal is in its folder already.
-        result: of the benchmark.
-        samples: of the recorder and the benchmark.
-        fio_s: virtual seconds for which each node was loaded.
-        statistics: the simulator's own.
-        detail_nodes: of more nodes than these only means are kept.
+        setting: the cell; its journal must already be in its folder.
+        result: result of the benchmark.
+        samples: samples of the recorder and the benchmark.
+        fio_s: virtual seconds of load on each node.
+        statistics: the simulator's statistics.
+        detail_nodes: with more nodes, only means are kept.
     """
     folder = setting.folder
     sample_table(samples).to_parquet(folder / "samples.parquet", index=False)
@@ -75,14 +75,14 @@ def collect(
 
 
 def sample_table(samples: Sequence[Sample]) -> pd.DataFrame:
-    """Columns t_s (float64), node, metric (strings), value (float64), as `workloads.collect.tidy`
-    makes them."""
+    """Return columns t_s (float64), node, metric (strings), value (float64), like
+    `workloads.collect.tidy`."""
     frame = pd.DataFrame(sorted(samples), columns=list(tidied.COLUMNS))
     return frame.astype({"t_s": "float64", "node": "str", "metric": "str", "value": "float64"})
 
 
 def latency_table(result: BenchmarkResult) -> pd.DataFrame:
-    """The whole run's histogram: one row a bucket, `t_s` 0."""
+    """Return the whole run's histogram: one row per bucket, `t_s` 0."""
     low, high, count = zip(*result.histogram, strict=True) if result.histogram else ((), (), ())
     rows = len(low)
     return pd.DataFrame(
@@ -99,7 +99,7 @@ def latency_table(result: BenchmarkResult) -> pd.DataFrame:
 
 
 def as_rados_bench(result: BenchmarkResult) -> BenchResult:
-    """The result as rados bench's, so that both are summed up by the same code."""
+    """Return the result as rados bench's, so that the same code summarizes both."""
     benchmark = result.benchmark
     return BenchResult(
         bench=RadosBench(
@@ -128,13 +128,13 @@ def as_rados_bench(result: BenchmarkResult) -> BenchResult:
 
 
 def in_own_time(bench: BenchResult, operations: int) -> BenchResult:
-    """`bench` with the throughput of its own duration: `operations` are those that finished in it.
+    """Return `bench` with the throughput of its own duration, in which `operations` finished.
 
-    Latencies stay those of every operation: without the late ones they would be too short. The
-    series ends with the last second that began within the duration.
+    Latencies remain those of all operations, because without late operations they would be too
+    short. The series ends with the last second that began within the duration.
     """
     duration_s = bench.bench.duration_s
-    # A second's time is its end, and the last one is shorter.
+    # A second's time is its end, and the last second is shorter.
     seconds = math.ceil(duration_s - 1e-6)
     return replace(
         bench,
@@ -147,7 +147,7 @@ def in_own_time(bench: BenchResult, operations: int) -> BenchResult:
 
 
 def with_percentiles(summary: OpSummary, result: BenchmarkResult) -> OpSummary:
-    """With the median and the 99th percentile, where enough requests lie beyond them."""
+    """Return the summary with median and 99th percentile, if enough requests are beyond them."""
     found = {
         name: result.quantile_s(q)
         for name, q in (("latency_p50_s", 0.5), ("latency_p99_s", 0.99))
@@ -157,7 +157,7 @@ def with_percentiles(summary: OpSummary, result: BenchmarkResult) -> OpSummary:
 
 
 def pressure_mean(samples: Sequence[Sample], seconds: float) -> dict[str, float]:
-    """Mean of each node's signal over the measured time, percent."""
+    """Return the mean of each node's signal over the measured time, in percent."""
     values: dict[str, list[float]] = {}
     for sample in samples:
         wanted = sample.metric == tidied.PRESSURE and 0 <= sample.t_s <= seconds

@@ -1,4 +1,4 @@
-"""The scenario's load: drawn from the block's seed, up to its steady rate before anything else."""
+"""Load of the scenario: drawn from the block's seed, and steady before anything else runs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ CAPACITY_FILE = "capacity.json"
 
 
 def plan_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbancePlan:
-    """What is done to which node when; the same for every controller of the block. Open-loop
-    writes are a load of their own: nothing is done to the nodes besides."""
+    """Return the plan of loads by node and time, the same for every controller of the block.
+    Open-loop writes are the load themselves, so their plan is empty."""
     parameters = setting.parameters
     scenario, every_s = "none", setting.duration_s
     if isinstance(parameters, Disturbed):
@@ -58,9 +58,9 @@ def disturbed(
     capacity_iops: Mapping[str, float],
     max_s: float,
 ) -> Iterator[None]:
-    """Runs `plan`; entered when every load that is on from the start is steady.
+    """Run `plan`; the block begins when every initial load is steady.
 
-    Its moves count from the verb disturb-go, which the workload's start gives.
+    Its moves count from the verb disturb-go, which the start of the workload sends.
     """
     if all(not stretch.loads for stretch in plan.stretches):
         yield
@@ -78,7 +78,7 @@ def disturbed(
 
 
 def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """Wait until every load runs at its rate; where that cannot be told, until all are alive.
+    """Wait until every load has its rate; if rates are unknown, until all are alive.
 
     Raises:
         HotbedError: a load ended, or is not steady in time.
@@ -105,8 +105,8 @@ def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) ->
 def capacity(
     agent: Agent, testbed: Testbed, disk: DiskSpec, plan: DisturbancePlan
 ) -> dict[str, float]:
-    """Random reads a second of each node's disk, where the plan has offered loads: measured once
-    a testbed and kept beside it."""
+    """Return each node's random reads a second, if the plan has offered loads. They are measured
+    once per testbed and kept in its folder."""
     offered = any(
         share is not None for stretch in plan.stretches for share in stretch.loads.values()
     )
@@ -122,9 +122,9 @@ def capacity(
 
 
 def write_log(agent: Agent, plan: DisturbancePlan, folder: Path) -> Mapping[str, Any]:
-    """Keep the plan, the times at which it was carried out, and what fio printed."""
+    """Keep the plan, the times of its steps, and fio's output."""
     log: Mapping[str, Any] = {"state": None, "events": [], "outputs": []}
-    # A cell that disturbs nothing would be told of the cell before it.
+    # Without a disturbance, the log would be the previous cell's.
     if any(stretch.loads for stretch in plan.stretches):
         log = agent.call("disturb-log", {}, timeout_s=START_S)
     body = {

@@ -1,4 +1,4 @@
-"""What runs where, and with which shares and disks."""
+"""Facts of a testbed: versions, hosts, shares and disks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVES_S = 30.0
 
 
 def read_facts(site: Site, testbed: Testbed, agent: Agent) -> Facts:
-    """Asked of the nodes, through the admin node.
+    """Read the facts from the nodes, through the admin node.
 
     Raises:
         HotbedError: a node cannot be reached.
@@ -58,12 +58,12 @@ offers = open_store(load_config(), None).offers()
 print(json.dumps({"senses": sorted(offers.senses), "acts": sorted(offers.acts)}), flush=True)
 os._exit(0)  # a thread that hangs in librados must not keep us
 """
-"""Asks the store on the admin node what it can sense and change."""
+"""Script that asks the store on the admin node for its signals and actions."""
 
 
 def read_offers(testbed: Testbed) -> Needs:
-    """What the testbed's store offers, by its version and clients. Every deployed testbed has
-    sensors for the pressure of its nodes.
+    """Return the signals and actions of the testbed's store, by its version and clients. Every
+    deployed testbed has sensors for the pressure of its nodes.
 
     Raises:
         HotbedError: the admin node or the store does not answer.
@@ -80,11 +80,11 @@ def read_offers(testbed: Testbed) -> Needs:
 
 
 def require_current(testbed: Testbed) -> None:
-    """Refuse a testbed whose admin node carries other code than ours: controllers run there, and
-    a run's identity is the hash of the code here.
+    """Raise if the admin node has other code than this machine. Controllers run there, but a run's
+    identity is the hash of the code here.
 
     Raises:
-        UserError: says to deploy again.
+        UserError: the testbed must be deployed again.
     """
     path = f"{AGENT_ROOT}/{bundle.HASH_FILE}"
     done = shell_to(testbed, testbed.admin).run(["cat", path], check=False)
@@ -97,10 +97,10 @@ def require_current(testbed: Testbed) -> None:
 
 
 def deployed(testbed: Testbed) -> bool:
-    """Whether the testbed has a store that serves, and our present code on its admin node."""
+    """Return True if the store serves and the admin node has the present code."""
     try:
         require_current(testbed)
-        agent_client(testbed).strays()  # the admin node reaches the others
+        agent_client(testbed).strays()  # the admin node reaches the other nodes
         wait_healthy(testbed, timeout_s=SERVES_S)
     except HotbedError:
         return False
@@ -108,15 +108,15 @@ def deployed(testbed: Testbed) -> bool:
 
 
 def deployer(spec: TestbedSpec) -> dict[str, str]:
-    """Who deployed a testbed's store, beside the versions; nothing for the project's own, which
-    left no word in the identity of earlier runs."""
+    """Return the deployer of a testbed's store, for the versions. Hotbed's own deployer is omitted,
+    as in the identity of earlier runs."""
     kind = spec.store.deployer.kind if isinstance(spec.store, CephSpec) else "own"
     return {} if kind == "own" else {"deployer": kind}
 
 
 def calibration(spec: TestbedSpec) -> dict[str, Any]:
-    """Shares, links and disks by group of nodes, the store's pools, and racks and what is asked of
-    the network where there are."""
+    """Return shares, links and disks by group of nodes, the store's pools, and racks and the
+    network's requirements if there are any."""
     groups = {
         group.name: group.model_dump(mode="json", exclude={"name", "roles"})
         for group in spec.groups
@@ -132,7 +132,7 @@ def calibration(spec: TestbedSpec) -> dict[str, Any]:
 
 
 def signal_name(parameter: str, testbed: Testbed) -> str:
-    """The signal that the controller was given, as a run records it."""
+    """Return the name of the controller's signal, for the run's record."""
     if parameter == "osd":
         return "osd_pressure"
     if parameter == "op_r_latency":

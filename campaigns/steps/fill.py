@@ -20,12 +20,12 @@ from workloads.prefill import (
 
 
 def osd_disks(spec: TestbedSpec) -> list[DiskSpec]:
-    """The disk of every OSD."""
+    """Return the disk of every OSD."""
     return list(spec.osd_disks())
 
 
 def fill_plan(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:
-    """How many objects this cell needs."""
+    """Return the plan of the objects that this cell needs."""
     parameters, disks = setting.parameters, osd_disks(spec)
     assert isinstance(parameters, Bench)
     return plan_prefill(
@@ -40,14 +40,14 @@ def fill_plan(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:
 def fill(
     agent: Agent, site: Site, testbed: Testbed, plan: PrefillPlan, *, client: str, pool: str
 ) -> bool:
-    """Make sure that the objects are there; whether any had to be written."""
+    """Write the missing objects; return True if any were missing."""
     with unshaped(site, testbed.name):
         return prefill(agent, client, pool, plan).written
 
 
 @contextmanager
 def unshaped(site: Site, name: str) -> Iterator[None]:
-    """Disks and links without their service times, where the site can."""
+    """Remove the service times of disks and links inside the block, if the site can."""
     if not isinstance(site, ShapingSite):
         yield
         return

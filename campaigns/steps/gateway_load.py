@@ -1,4 +1,4 @@
-"""COSBench's workloads A to D on Ceph's object gateway: what a cell sends, and what it reads."""
+"""COSBench's workloads A to D on Ceph's object gateway: a cell's load and objects."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from testbed.spec import TestbedSpec
 from workloads.cosbench.workload import TABLE_1, S3Storage, Workload, scaled, to_xml
 
 LARGE_SHARE = 1 / 8
-"""Of the upper bound of C's and D's objects: 1 to 16 MB for 1 to 128."""
+"""Scale of C's and D's largest objects: 1 to 16 MB instead of 1 to 128 MB."""
 CONTAINERS = 4
 OBJECTS = {"A": 200, "B": 200, "C": 16, "D": 16}
-"""In each container; writes have as many numbers to themselves, so that the store does not grow
+"""Objects of each container; writes have as many separate numbers, so that the store does not grow
 from cell to cell."""
 RAMPUP_S = 2
 PREPARE_WORKERS = 8
@@ -22,7 +22,7 @@ PREPARING = ("init", "prepare")
 
 
 def workload_of(setting: CellSetting) -> Workload:
-    """What a cell sends through the gateway, without its tenant's keys."""
+    """Return a cell's workload on the gateway, without its tenant's keys."""
     parameters = setting.parameters
     assert isinstance(parameters, Gateway)
     letter = parameters.workload
@@ -42,10 +42,10 @@ def workload_of(setting: CellSetting) -> Workload:
 
 
 def tenant_of(spec: TestbedSpec) -> str:
-    """Who sends it: the first user of the gateway.
+    """Return the tenant of the load: the first user of the gateway.
 
     Raises:
-        UserError: the spec names none.
+        UserError: the spec has no user.
     """
     tenants = spec.ceph().tenants
     if not tenants:
@@ -57,8 +57,8 @@ def tenant_of(spec: TestbedSpec) -> str:
 
 
 def mark_of(workload: Workload) -> str:
-    """Name of the RADOS object that says that all of a workload's objects are there. It goes with
-    them when the store is put back."""
+    """Return the name of the RADOS object that marks a workload's objects as complete. A restore of
+    the store removes it with them."""
     whole = workload.model_copy(update={"workers": 1, "runtime_s": 1})
     text = to_xml(whole, PREPARING, masked=True)
     return f"hotbed-{workload.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -29,7 +29,7 @@ from workloads import rados_bench
 from workloads.rados_bench import BenchResult, RadosBench
 
 SLACK_S = 180.0
-"""How long load and recorder outlive the planned time at most, if the engine is lost."""
+"""Maximum extra time of load and recorder after the planned time, if the engine is lost."""
 
 
 class LiveServices:
@@ -59,7 +59,7 @@ class LiveServices:
         clean.stop_everything(self._agent)
         clean.refuse_strays(self._agent)
         if self._setting.parameters.op == "write" and self._snapshots.fresh_undoes():
-            return  # the restore of a write cell follows; the next call cleans what it brought
+            return  # a write cell restores next; the following call cleans the restored store
         self._snapshots.undo_writes()
         clean.put_right(self._agent)
 
@@ -83,7 +83,7 @@ class LiveServices:
             clean.put_right(self._agent)
 
     def drop_caches(self) -> None:
-        """See `Services.drop_caches`: the last step before load runs, which takes minutes."""
+        """See `Services.drop_caches`; checks settings first, as minutes of load follow."""
         self._usage.require_settings()
         clean.drop_caches(self._agent)
 
@@ -105,7 +105,7 @@ class LiveServices:
 
     @contextmanager
     def controller(self) -> Iterator[None]:
-        """See `Services.controller`. A controller that failed fails the cell."""
+        """See `Services.controller`. A failed controller fails the cell."""
         parameters = self._setting.parameters
         folders = self._setting.controllers_dir
         try:
@@ -169,7 +169,7 @@ class LiveServices:
         return clean.put_right(self._agent)
 
     def fetch_recording(self) -> list[dict[str, Any]]:
-        """The recorder's samples, kept among the run's logs and taken from the admin node."""
+        """Return the recorder's samples; move them from the admin node to the run's logs."""
         payload = {"name": self._recording, "forget": True}
         samples: list[dict[str, Any]] = self._agent.call(
             "recorder-fetch", payload, timeout_s=120.0
@@ -180,7 +180,7 @@ class LiveServices:
         return samples
 
     def fetch_journal(self) -> None:
-        """The controller's journal, into the run's folder."""
+        """Copy the controller's journal into the run's folder."""
         name = self._setting.parameters.controller
         remote.fetch_journal(self._agent, name, self._setting.folder / "journal.jsonl")
 
@@ -212,5 +212,5 @@ class LiveServices:
     def _most_s(self) -> float:
         setting = self._setting
         lead = setting.parameters.lead_s(setting.time_scale)
-        # Sequential reads come in passes, with caches dropped in the gaps.
+        # Sequential reads have several passes; caches are dropped between them.
         return lead + 2 * setting.duration_s + SLACK_S

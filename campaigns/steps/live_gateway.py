@@ -1,7 +1,7 @@
-"""`Services` of a cell with a workload of COSBench on a deployed testbed's object gateway (S3).
+"""`Services` of a cell with a COSBench workload on a deployed testbed's object gateway (S3).
 
-All but the load is as with rados bench: hotspots, recorder, controllers. The objects that are read
-are written once, with disks and links unshaped, and serve every controller.
+Everything except the load is as with rados bench: hotspots, recorder, controllers. The objects to
+read are written once, with disks and links unshaped, and serve every controller.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GatewayServices(LiveServices):
         self._archive: Archive | None = None
 
     def prefill(self) -> None:
-        """See `Services.prefill`: the objects that are read, and the driver on its node."""
+        """See `Services.prefill`; writes the objects to read and installs the driver."""
         shell, mark = self._shell(self._client.name), mark_of(self._workload)
         install(shell)
         where = ["rados", "-p", self._pool]

@@ -1,7 +1,7 @@
 """`Services` of a cell with open-loop writes on a deployed testbed.
 
-The load is the disturbance: it runs before the controller is called and after. What the controller
-moved is moved back at the end with the disks and links unshaped, where the site can do that.
+The load is the disturbance: it runs before and after the controller's call. At the end the
+controller's moves are undone, with disks and links unshaped if the site can.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OpenLoopServices(LiveServices):
             clean.put_right(self._agent)
 
     def prefill(self) -> None:
-        """See `Services.prefill`: the objects that will be overwritten."""
+        """See `Services.prefill`; writes the objects that the load will overwrite."""
         pgs = self._placement()["pgs"]
         if not open_load.lacking(open_load.cell_of(self._setting), pgs):
             return
@@ -71,7 +71,7 @@ class OpenLoopServices(LiveServices):
             stop_open_loop(self._agent, self._client.name)
 
     def workload(self) -> None:
-        """See `Services.workload`: until the load ends."""
+        """See `Services.workload`. Waits until the load ends."""
         assert self._config is not None
         self._written = wait_open_loop(self._agent, self._client.name, self._config)
         if not self._written.done:

@@ -1,4 +1,4 @@
-"""The load of Ursa's section 5.2: open-loop writes, to a few nodes more than to the others."""
+"""Load of Ursa's section 5.2: open-loop writes, more to a few nodes than to the others."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MOST_IN_FLIGHT = 1024
 MOST_IN_FLIGHT_BYTES = 2**30
 FILL_S = 0.5
 TOO_FAR_OFF = 0.05
-"""A load of which some OSD's part is off by more than this is not what was asked for."""
+"""Largest allowed relative error of an OSD's load."""
 
 
 @dataclass(frozen=True)
 class SkewedLoad:
-    """Which OSDs are hot, and the writes a second of each PG.
+    """Hot OSDs, and the writes a second of each PG.
 
-    `off` is by how large a part of its target the worst OSD is off."""
+    `off` is the relative error of the worst OSD's load."""
 
     hot: tuple[int, ...]
     rates: Mapping[str, float]
@@ -42,10 +42,10 @@ def cell_of(setting: CellSetting) -> OpenLoopCell:
 def load_of(
     parameters: OpenLoopCell, placement: Mapping[str, Sequence[int]], seed: int
 ) -> SkewedLoad:
-    """The load of one cell on the PGs of `placement` (OSDs by PG).
+    """Return the load of one cell on the PGs of `placement` (OSDs by PG).
 
     Raises:
-        HotbedError: the groups lie so that no rates come near to what is asked for.
+        HotbedError: with this placement, no rates come near the requested load.
     """
     osds = sorted({osd for members in placement.values() for osd in members})
     hot = hot_osds(osds, parameters.hot_count(len(osds)), seed)
@@ -65,7 +65,7 @@ def load_of(
 
 
 def open_loop(setting: CellSetting, pool: str, rates: Mapping[str, float]) -> OpenLoop:
-    """The writer of one cell; its objects are there already."""
+    """Return the writer of one cell; its objects must exist."""
     parameters = cell_of(setting)
     return OpenLoop(
         pool=pool,
@@ -82,7 +82,7 @@ def open_loop(setting: CellSetting, pool: str, rates: Mapping[str, float]) -> Op
 
 
 def filling(setting: CellSetting, pool: str, pgs: Sequence[str]) -> OpenLoop:
-    """A writer that writes every object once, and next to nothing after that."""
+    """Return a writer that writes every object once, and almost nothing afterwards."""
     whole = open_loop(setting, pool, dict.fromkeys(pgs, 0.01))
     return whole.model_copy(
         update={"duration_s": FILL_S, "prefill": True, "keep_requests": False, "drain_s": 30.0}
@@ -90,24 +90,24 @@ def filling(setting: CellSetting, pool: str, pgs: Sequence[str]) -> OpenLoop:
 
 
 def ballast_per_pg(parameters: OpenLoopCell) -> int:
-    """Objects of a PG that only lie there, see `testbed.agent.openloop.plan`."""
+    """Return a PG's number of unused objects, see `testbed.agent.openloop.plan`."""
     return -(-parameters.ballast_mb * 2**20 // BALLAST_BYTES)
 
 
 def bytes_per_pg(parameters: OpenLoopCell) -> int:
-    """What a PG holds, and moving it moves."""
+    """Return the bytes of a PG, which a move of the PG copies."""
     written = parameters.objects_per_pg * parameters.object_size
     return written + ballast_per_pg(parameters) * BALLAST_BYTES
 
 
 def lacking(parameters: OpenLoopCell, pgs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """PGs that do not hold all their objects yet."""
+    """Return the PGs that lack objects."""
     whole = bytes_per_pg(parameters)
     return sorted(pg for pg, told in pgs.items() if int(told["bytes"]) < whole)
 
 
 def write_load(setting: CellSetting, load: SkewedLoad, placement: Mapping[str, Any]) -> None:
-    """Keep what was asked of the store beside the run."""
+    """Keep the load and the placement with the run."""
     body = {
         "hot_osds": list(load.hot),
         "off": load.off,

@@ -1,8 +1,8 @@
 """`Services` on a modelled store: the same steps in the same order, on virtual time.
 
-Every cell has a simulator of its own that lives as long as its disturbance; what a real testbed has
-to be cleaned of cannot be there. The controller's loop is the real one (controllers/loop.py); its
-clock is the simulation's, so it runs while the benchmark does, in `workload`.
+Every cell has its own simulator, which lives as long as the cell's disturbance, so there is nothing
+to clean. The controller's loop is the real one (controllers/loop.py) with the simulation's clock.
+It therefore runs together with the benchmark, in `workload`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from testbed.simulated.signals import SIGNAL_NAMES
 from testbed.spec import TestbedSpec
 
 STEADY_S = 5.0
-"""Virtual seconds until a load has been at its rate for good: queues fill in tenths of them."""
+"""Virtual seconds until a load has its steady rate: queues fill in tenths of seconds."""
 
 GRACE_S = 60.0
-"""Virtual seconds that a benchmark may take beyond its time, for what is in flight."""
+"""Virtual seconds after a benchmark's time for requests in flight."""
 
 QUEUED = 5.0
-"""For how many times a benchmark's own time that may be on a store of a size of its own: of 2,000
-operations in flight on 1,000 OSDs, ten of them hot, most wait at those ten."""
+"""The same as a multiple of the benchmark's time, on a store with its own size. Of 2,000 operations
+in flight on 1,000 OSDs with ten hot ones, most wait at those ten."""
 
 
 class SimServices:
@@ -73,18 +73,18 @@ class SimServices:
         """See `Services.clean`: the cell's store does not exist yet."""
 
     def restore(self) -> bool:
-        """See `Services.restore`: a new store is as good as a snapshot."""
+        """See `Services.restore`: a new store replaces a snapshot."""
         return True
 
     def prefill(self) -> None:
-        """See `Services.prefill`: done when the store is made."""
+        """See `Services.prefill`: it happens when the store is made."""
 
     def drop_caches(self) -> None:
-        """See `Services.drop_caches`: none are modelled."""
+        """See `Services.drop_caches`: caches are not modelled."""
 
     @contextmanager
     def disturbance(self) -> Iterator[None]:
-        """See `Services.disturbance`. The store lives within it."""
+        """See `Services.disturbance`. The store exists only inside it."""
         parameters = self._setting.parameters
         with SimulatedCeph(
             self._spec,
@@ -94,7 +94,7 @@ class SimServices:
         ) as ceph:
             self._ceph = ceph
             try:
-                # For writes too: the snapshot that a live cell is restored from holds them.
+                # For writes too, because the snapshot of a live cell contains these objects.
                 objects = fill.fill_plan(self._setting, self._spec)
                 ceph.prefill(objects.objects, objects.object_size)
                 found = ceph.save()
@@ -105,7 +105,7 @@ class SimServices:
                 if self._result is not None:
                     self._left = [change.words for change in changes(ceph.save(), found)]
                     self._fio_s = self._loaded_s(began_s, ceph.now_s)
-                    self._result = ceph.result()  # with what fio has read by now
+                    self._result = ceph.result()  # with fio's reads until now
                     self._samples = ceph.samples()
                     self._statistics = dict(ceph.statistics())
             finally:
@@ -120,7 +120,7 @@ class SimServices:
 
     @contextmanager
     def controller(self) -> Iterator[None]:
-        """See `Services.controller`. A controller that failed fails the cell."""
+        """See `Services.controller`. A failed controller fails the cell."""
         name = self._setting.parameters.controller
         dirs = [] if self._setting.controllers_dir is None else [self._setting.controllers_dir]
         try:
@@ -160,15 +160,15 @@ class SimServices:
             decider.close()
 
     def wait(self, seconds: float) -> None:
-        """See `Services.wait`: the benchmark begins so much later."""
+        """See `Services.wait`: the benchmark begins this much later."""
         self._lead_s += seconds
 
     def usage(self) -> AbstractContextManager[None]:
-        """See `Services.usage`: virtual time is nobody's load."""
+        """See `Services.usage`: virtual time has no other load."""
         return nullcontext()
 
     def workload(self) -> None:
-        """See `Services.workload`. The controller, which began earlier, runs with it."""
+        """See `Services.workload`. The controller, which has begun, runs with it."""
         assert self._loop is not None
         ceph, parameters = self._store, self._setting.parameters
         assert isinstance(parameters, Bench), "other operations have services of their own"
@@ -196,7 +196,7 @@ class SimServices:
             raise HotbedError(f"no operation ended within {seconds:g} virtual seconds.")
 
     def load(self) -> Load:
-        """See `Services.load`: nothing to tell."""
+        """See `Services.load`: nothing is known."""
         return Load()
 
     def not_restored(self) -> list[str]:
@@ -224,7 +224,7 @@ class SimServices:
         return self._ceph
 
     def _loaded_s(self, began_s: float, now_s: float) -> dict[str, float]:
-        """For how long each node was loaded; the plan's times count from the benchmark's start."""
+        """Return the seconds of load on each node; the plan's times count from the benchmark."""
         assert self._result is not None
         starts = [began_s] + [
             self._result.started_s + part.t_s for part in self._plan.stretches if part.t_s > 0
@@ -237,7 +237,7 @@ class SimServices:
         return found
 
     def _write_log(self) -> None:
-        """The plan of the disturbance, as beside a live run."""
+        """Write the plan of the disturbance, as in a live run."""
         stretches = [{"t_s": s.t_s, "loads": dict(s.loads)} for s in self._plan.stretches]
         body = {"scenario": self._plan.scenario, "simulated": True, "stretches": stretches}
         file = self._setting.folder / "logs" / "disturbance.json"

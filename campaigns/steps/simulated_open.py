@@ -32,14 +32,14 @@ class SimOpenLoopServices(SimServices):
 
     @contextmanager
     def disturbance(self) -> Iterator[None]:
-        """See `Services.disturbance`. The store lives within it."""
+        """See `Services.disturbance`. The store exists only inside it."""
         parameters = open_load.cell_of(self._setting)
         with SimulatedCeph(
             self._spec, seed=self._setting.seed, parameters=self._model, signal=parameters.signal
         ) as ceph:
             self._ceph = ceph
             try:
-                # The model knows objects of one size: their number and their bytes are right.
+                # The model has one size of objects: their number and total bytes are right.
                 objects = parameters.objects_per_pg + open_load.ballast_per_pg(parameters)
                 ceph.prefill_each(objects, open_load.bytes_per_pg(parameters) // objects)
                 found = ceph.save()
@@ -97,7 +97,7 @@ class SimOpenLoopServices(SimServices):
 
 
 def as_open_loop(result: OpenWritesResult, config: OpenLoop) -> OpenLoopResult:
-    """What the modelled writes came to in the terms of the real writer."""
+    """Return the results of modelled writes as the real writer's."""
     histogram, ages = Histogram(), Histogram()
     end_s = config.duration_s + config.drain_s
     pgs: dict[str, PgLatency] = {}

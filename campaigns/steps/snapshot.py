@@ -1,8 +1,8 @@
-"""Write cells start from a frozen state, and reads never see what a write cell left.
+"""Snapshots for write cells: each starts from a frozen state, and reads never see its writes.
 
-A write cell marks the testbed as written before it starts. Whoever comes next puts it back, so
-that a killed engine leaves nothing unnoticed. Objects that were prefilled after the snapshot was
-taken are frozen with the store before the first write cell, once.
+A write cell marks the testbed as written before it starts. The next cell restores the testbed, even
+if the engine was killed. Objects that were prefilled after the latest snapshot are frozen with the
+store once, before the first write cell.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MARKER = "contents.json"
 
 @dataclass(frozen=True)
 class Contents:
-    """What the store holds beyond its newest snapshot. `written` names the run that wrote."""
+    """Contents of the store beyond its newest snapshot. `written` names the run that wrote."""
 
     written: str | None = None
     prefilled: bool = False
 
 
 class Snapshots:
-    """The frozen states of one testbed, as far as cells use them."""
+    """Snapshots of one testbed for cells."""
 
     def __init__(self, site: Site, testbed: Testbed) -> None:
         self._site = site
@@ -36,27 +36,27 @@ class Snapshots:
         self._marker = testbed.directory / MARKER
 
     def contents(self) -> Contents:
-        """As the marker says."""
+        """Return the contents in the marker file."""
         try:
             return Contents(**json.loads(self._marker.read_text()))
         except (OSError, ValueError, TypeError):
             return Contents()
 
     def mark_written(self, run: str) -> None:
-        """A write cell is about to start."""
+        """Mark the store as written, before a write cell starts."""
         self._mark(Contents(run, self.contents().prefilled))
 
     def mark_prefilled(self) -> None:
-        """Objects to read have been added."""
+        """Mark the store as having additional objects to read."""
         self._mark(Contents(self.contents().written, True))
 
     def undo_writes(self) -> bool:
-        """Put back what an earlier write cell changed; False when there is nothing to undo, or
-        the site cannot."""
+        """Undo the changes of an earlier write cell; return False if there are none or the site
+        cannot."""
         return self.contents().written is not None and self._restore()
 
     def fresh_undoes(self) -> bool:
-        """Whether there are writes that `fresh` is going to put back: no need to do so twice."""
+        """Return True if `fresh` will undo the writes, so that this is not done twice."""
         site = self._site
         return (
             self.contents().written is not None
@@ -65,7 +65,7 @@ class Snapshots:
         )
 
     def fresh(self) -> bool:
-        """A store that has just started from a frozen state; False when the site cannot."""
+        """Start the store from a frozen state; return False if the site cannot."""
         site = self._site
         if not isinstance(site, SnapshotSite):
             return False

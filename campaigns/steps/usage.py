@@ -1,4 +1,4 @@
-"""Conditions under which the workload ran: what else used the machines, and their settings."""
+"""Conditions of the workload: other use of the machines, and the machines' settings."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from testbed.deploy import SPEC_FILE
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, SettingsSite, Site, Testbed, UsageSite
 
-_STEAL = 7  # place in a cpu line of /proc/stat; user and nice hold guest time already
+_STEAL = 7  # position in a cpu line of /proc/stat; user and nice include guest time
 _COUNTED = 8
 
 
 class Usage:
-    """Measures between entering and leaving `measured`; by the site where it can tell, else by
-    each node's /proc/stat. Of several clients the busiest counts. `cores` are those that each node
-    used, if the site reports it.
+    """Measurement of other load in the block of `measured`: by the site if it can, otherwise from
+    each node's /proc/stat. With several clients the busiest counts. `cores` are the cores that each
+    node used, if the site reports them.
 
-    The nodes' settings are read back on both ends, where the site can; `disks` are those that the
-    experiment has chosen (`SettingsSite.settings`)."""
+    The nodes' settings are read back at both ends, if the site can. `disks` are the experiment's
+    disk settings (`SettingsSite.settings`)."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Usage:
         self.cores: Mapping[str, float] = {}
 
     def require_settings(self) -> dict[str, Any]:
-        """Read the nodes' settings back, by path in a run's calibration; a path has a value by
-        node where nodes differ.
+        """Read the nodes' settings back, by path in a run's calibration. If nodes differ, a path
+        has a value by node.
 
         Raises:
-            HotbedError: a setting is not the spec's.
+            HotbedError: a setting differs from the spec.
         """
         if not isinstance(self._site, SettingsSite):
             return {}
@@ -67,10 +67,10 @@ class Usage:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """The time in which the workload runs.
+        """Measure the load while the workload runs in the block.
 
         Raises:
-            HotbedError: a node's setting is not the spec's, before it or after it.
+            HotbedError: a node's setting differs from the spec, before or after the block.
         """
         self.require_settings()
         with self._counted():
@@ -99,7 +99,7 @@ class Usage:
         self.load = load_between(started, ended, *(client.name for client in self._clients))
 
     def _stats(self) -> dict[str, str]:
-        """/proc/stat of every node that answers."""
+        """Return /proc/stat of every node, empty for a node without an answer."""
         nodes = self._testbed.nodes
 
         def read(node: Node) -> str:
@@ -114,7 +114,7 @@ class Usage:
 
 
 def load_between(before: Mapping[str, str], after: Mapping[str, str], *clients: str) -> Load:
-    """The largest steal of any node, and the busiest client's share of all its processors."""
+    """Return the load: the largest steal of any node, and the busiest client's CPU share."""
     steals: list[float] = []
     shares: list[float] = []
     for node, text in after.items():
@@ -132,7 +132,7 @@ def load_between(before: Mapping[str, str], after: Mapping[str, str], *clients: 
 
 
 def _ticks(text: str) -> list[int] | None:
-    """user nice system idle iowait irq softirq steal."""
+    """Return the ticks of user nice system idle iowait irq softirq steal."""
     fields = text.split("\n", 1)[0].split()
     if len(fields) <= _COUNTED or fields[0] != "cpu":
         return None

@@ -1,4 +1,4 @@
-"""What runs on a Dask worker: one cell, from its job to the files of its folder."""
+"""Cell on a Dask worker, from its job to the files of its folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Campaigns of simulated bursts (``simulation: twochoice``), as `campaigns.kinds` runs them. Times
-are virtual: who simulates changes no result."""
+"""Campaigns of simulated bursts (``simulation: twochoice``), declared for `campaigns.kinds`. Times
+are virtual, so the simulating machine changes no result."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from campaigns.twochoice.simulator import PROGRAM, simulate
 from schemas.campaign import Campaign
 from schemas.cells.twochoice import BURSTS, Asking, Burst, Learning
 
-# Seconds of a cell on a 2-core machine, roughly.
+# Approximate seconds of a cell on a 2-core machine.
 FIXED_S = 0.15
 WRITE_S = 0.3e-6
-PROBED_S = 0.5e-6  # more, with a scheduler that asks for loads, and again with one that learns
+PROBED_S = 0.5e-6  # extra, for a scheduler that probes loads, and again for one that learns
 
 
 def planned_s(parameters: Burst) -> float:
-    """Seconds that a cell takes, roughly."""
+    """Return the estimated seconds of a cell."""
     rounds = parameters.rounds
     known = isinstance(parameters, Asking) + isinstance(parameters, Learning)
     if isinstance(parameters, Learning):
@@ -31,7 +31,7 @@ def planned_s(parameters: Burst) -> float:
 
 
 def notes(pending: Sequence[Burst], _campaign: Campaign) -> Sequence[str]:
-    """What a dry run tells: the largest cell."""
+    """Return a dry run's note on the largest cell."""
     largest = max(pending, key=lambda parameters: parameters.memory_mib)
     return (
         f"the largest cell is {largest.size} (servers-processes): about "
@@ -40,7 +40,7 @@ def notes(pending: Sequence[Burst], _campaign: Campaign) -> Sequence[str]:
 
 
 def _probe() -> str:
-    """A digest of a small simulation with everything in it that a cell has."""
+    """Return a digest of a small simulation that contains every part of a cell."""
     parameters = BURSTS.of(
         scheduler="both",
         choices="home+random",

@@ -1,4 +1,4 @@
-"""What a cell's bursts come to: the numbers of a run's summary."""
+"""Numbers of a run's summary, from a cell's bursts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MESSAGES = ("probes", "answers", "decisions", "writes", "acknowledgements", "records")
-"""Kinds of messages: a probe and its answer, what a probed server is told of the decision, the data
-and their acknowledgement, and what a home server is told of a redirected write, both ways."""
+"""Kinds of messages: a probe and its answer, the decision for a probed server, the data and their
+acknowledgement, and a redirected write's record for its home, both ways."""
 
 LEARNING_SHOWN = 200
 
 
 def numbers(answer: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of the summary, by name: means over the bursts that count.
+    """Return the numbers of the summary, by name: means over the bursts that count.
 
-    ``response_s`` is that of the slowest process (figure 3), ``mean_s`` of all of them, ``best_s``
-    what it would have been had the same writes been placed as well as possible at once.
-    ``most`` is how many writes a server was given at most, ``straggler_most`` and
-    ``straggler_writes`` what stragglers were given. Messages are per write.
+    ``response_s`` is the slowest process's (figure 3), ``mean_s`` the mean of all processes.
+    ``best_s`` is the response with the best possible placement of the same writes at once. ``most``
+    is the largest number of writes at a server. ``straggler_most`` and ``straggler_writes`` are the
+    most and the total at stragglers. Messages are per write.
     """
     rounds: Sequence[Mapping[str, Any]] = answer["rounds"]
     found = {
@@ -45,8 +45,8 @@ def numbers(answer: Mapping[str, Any]) -> dict[str, float]:
 
 
 def curves(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What figures need beside the summary: ``loads``, a mapping a load of a server (figure 4),
-    ``history``, P(load), and ``learning``, the response of each burst that did not count."""
+    """Return figures' additional data: ``loads``, one mapping per load of a server (figure 4);
+    ``history``, P(load); ``learning``, the responses of bursts that do not count."""
     learning = [float(one["response_s"]) for one in answer["learning"]]
     return {
         "loads": answer["loads"],

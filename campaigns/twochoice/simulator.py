@@ -16,24 +16,24 @@ LIMIT_S = 3600.0
 """Real seconds that one cell may take."""
 
 ENGINE_ONLY = frozenset({"history"})
-"""Parameters that the program is told in other words."""
+"""Parameters that the program gets in another form."""
 
 
 def simulate(parameters: Burst, seed: int, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
-    """What the bursts of a cell came to.
+    """Return the results of a cell's bursts.
 
     Args:
         parameters: the cell.
-        seed: of servers' loads, stragglers, and every choice.
-        limit_s: real seconds that it may take.
+        seed: seed of servers' loads, stragglers, and every choice.
+        limit_s: limit in real seconds.
 
     Returns:
-        ``rounds`` and ``learning``: a mapping a burst; ``loads``: what servers of each load were
-        given (figure 4); ``history``: P(load); ``cost``: events, processor seconds and memory,
-        which are this machine's. See `dataplane/sim/burst`.
+        ``rounds`` and ``learning``: one mapping per burst; ``loads``: writes by load of the server
+        (figure 4); ``history``: P(load); ``cost``: events, processor seconds and memory, which
+        depend on this machine. See `dataplane/sim/burst`.
 
     Raises:
-        StoreError: the program is not there, refuses, fails, or says something else.
+        StoreError: the program is missing, refuses, fails, or its answer is invalid.
     """
     request = json.dumps(asked(parameters, seed), allow_nan=False)
     try:
@@ -67,7 +67,7 @@ def simulate(parameters: Burst, seed: int, *, limit_s: float = LIMIT_S) -> dict[
 
 
 def asked(parameters: Burst, seed: int) -> Mapping[str, Any]:
-    """The program's request: the cell's parameters and the seed; a cold history is forgotten
+    """Return the program's request: the cell's parameters and the seed. A cold history is forgotten
     before every burst."""
     values = BURSTS.row(parameters.model_dump(mode="json"))
     if not isinstance(parameters, Learning):

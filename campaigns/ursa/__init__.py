@@ -1,5 +1,5 @@
 """The campaign of the planner Ursa: every cell makes an instance, plans for it and checks the plan.
 
-The engine, the run folders, the ledger and the Dask workers are those of every campaign; what is
-Ursa's own is what a cell is (`parameters`), how it is made (`cell`) and who may make it (`code`).
+Engine, run folders, ledger and Dask workers are the same for every campaign. This package has the
+cell's maker (`cell`), its numbers (`measure`) and the declaration of the kind (`kind`).
 """

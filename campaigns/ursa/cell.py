@@ -1,6 +1,6 @@
-"""What runs on a Dask worker: one cell, from its job to the files of its folder.
+"""Cell on a Dask worker, from its job to the files of its folder.
 
-Instances are kept by the worker: cells that share one follow each other in a block.
+The worker keeps instances, because cells that share one run in a row in a block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemas.cells.ursa import INPUTS, URSA, UrsaCell
 from schemas.run import Run
 
 KEPT_MIB = 1024.0
-"""Instances that a worker keeps beside the last one."""
+"""MiB of instances that a worker keeps in addition to the last one."""
 
 PLAN_FILE = "plan.json"
 INPUTS_FILE = "inputs.json"
@@ -54,14 +54,14 @@ def make(job: Job, folder: Path) -> Run:
 
 
 class Kept:
-    """The instances that this process made last."""
+    """The latest instances of this process."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, int], Instance] = OrderedDict()
         self._lock = Lock()
 
     def get(self, parameters: UrsaCell, seed: int) -> Instance:
-        """The instance of a cell; a plan leaves it as it is."""
+        """Return the instance of a cell; a plan does not change it."""
         key = parameters.contents(), seed
         with self._lock:
             if key not in self._made:
@@ -71,7 +71,7 @@ class Kept:
             return self._made[key]
 
     def _make_room(self, mib: float) -> None:
-        """Drop what was used longest ago until the next one fits beside the others."""
+        """Drop the least recently used instances until the next one fits."""
         while self._made and self._held_mib() + mib > KEPT_MIB:
             self._made.popitem(last=False)
 
@@ -83,7 +83,7 @@ KEPT = Kept()
 
 
 def host() -> dict[str, Any]:
-    """What this machine is: seconds are its own."""
+    """Return the facts of this machine, because seconds depend on it."""
     return {
         "processor": _processor(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -95,7 +95,7 @@ def host() -> dict[str, Any]:
 
 
 def forget_peak() -> None:
-    """Let the kernel count this process's most memory anew; where it cannot, all of it counts."""
+    """Reset the kernel's peak of this process's memory; without that, the whole process counts."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -109,7 +109,7 @@ def _processor() -> str:
 
 
 def _shortened(plan: Mapping[str, object]) -> dict[str, object]:
-    """The plan's summary; of many nodes that stay hot the first hundred are named."""
+    """Return the plan's summary with at most a hundred of the nodes that stay hot."""
     still_hot = plan["still_hot"]
     assert isinstance(still_hot, list)
     return {**plan, "still_hot": still_hot[:100]}

@@ -1,4 +1,4 @@
-"""Campaigns of the planner Ursa (``planner: ursa``), as `campaigns.kinds` runs them."""
+"""Campaigns of the planner Ursa (``planner: ursa``), declared for `campaigns.kinds`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from controllers.ursa.run import warm_instances
 from schemas.campaign import Campaign
 from schemas.cells.ursa import INPUTS, Placing, UrsaCell
 
-# Seconds of a cell, roughly.
+# Approximate seconds of a cell.
 FIXED_S = 0.3
-GENERATE_S = 1.5e-6  # a partition
+GENERATE_S = 1.5e-6  # per partition
 CHECK_S = 0.4e-6
 METHOD_S = {"sa": 4e-6, "algorithm1": 1e-6, "joint": 5e-6, "ilp": 1e-6}
 OTHER_METHOD_S = 0.2e-6
 RANDOM_FACTOR = 10.0
-EXACT = {"opt": 0.3}  # part of the time limit that it takes
+EXACT = {"opt": 0.3}  # share of the time limit that it needs
 
 
 def planned_s(parameters: UrsaCell) -> float:
-    """Seconds that a cell takes, roughly; an instance that it shares with others included."""
+    """Return the estimated seconds of a cell, including its share of a shared instance."""
     if parameters.method == INPUTS:
         return FIXED_S + (GENERATE_S + CHECK_S) * parameters.partitions
     each = METHOD_S.get(parameters.method, OTHER_METHOD_S)
@@ -38,7 +38,7 @@ def planned_s(parameters: UrsaCell) -> float:
 
 
 def notes(pending: Sequence[UrsaCell], _campaign: Campaign) -> Sequence[str]:
-    """What a dry run tells: the largest instance, and the time limits."""
+    """Return a dry run's notes on the largest instance and the time limits."""
     largest = max(pending, key=lambda parameters: parameters.memory_mib)
     limits = sorted({f"{p.method} {p.time_limit_s:g} s" for p in pending if p.method != INPUTS})
     return (
@@ -57,8 +57,8 @@ def _probe() -> str:
 
 
 LIBRARIES = ("numpy", "scipy", "numba", "highspy")
-"""Libraries whose versions decide the plans. (Seconds are those of the machine that makes the cell;
-the run's record names it.)"""
+"""Libraries with versions that decide the plans. (Seconds depend on the machine that makes the
+cell; the run's record names it.)"""
 
 SAME = Sameness(
     code=("campaigns/ursa/cell.py",),

@@ -1,4 +1,4 @@
-"""What a cell's instance and plan come to: the numbers of a run's summary."""
+"""Numbers of a run's summary, from a cell's instance and plan."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ROWS = 1 << 20
 SHOWN_NODES = 20_000
 CURVE_POINTS = 200
 THRESHOLD = 0.7
-"""Part of a node's capacity above which it is hot: the thresholds in an instance hold it."""
+"""Part of a node's capacity above which it is hot; an instance's thresholds include it."""
 LIMIT_SHARE = 0.99
-"""A decision that took this part of its time limit was ended by it."""
+"""Share of its time limit from which on a decision counts as ended by the limit."""
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class Outcome:
 
     Attributes:
         values: numbers of the summary, by name.
-        plan: the summary of the plan, as `hotbed ursa plan --json` tells it.
+        plan: the plan's summary, as in `hotbed ursa plan --json`.
     """
 
     values: dict[str, float]
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def make_instance(parameters: UrsaCell, seed: int) -> Instance:
-    """The instance of a cell: of all cells of a block that have the same shape."""
+    """Return the instance of a cell, the same for all cells of a block with this shape."""
     wanted = shape(
         parameters.kind,
         parameters.nodes,
@@ -66,10 +66,10 @@ def make_instance(parameters: UrsaCell, seed: int) -> Instance:
 
 
 def plan_and_check(parameters: UrsaCell, instance: Instance, seed: int, phases: Timed) -> Outcome:
-    """Plan as the cell says, verify the plan by the independent checker, and count.
+    """Plan with the cell's method, verify the plan with the independent checker, and count.
 
     Raises:
-        HotbedError: the plan violates something.
+        HotbedError: the plan violates a constraint.
     """
     with phases("plan"):
         made = plan_instance(
@@ -97,10 +97,10 @@ def plan_and_check(parameters: UrsaCell, instance: Instance, seed: int, phases: 
 
 
 def method_of(parameters: UrsaCell) -> str | Method:
-    """What plans: a method by name, a variant of Algorithm 1, or a method whose moves are all kept.
+    """Return the planning method: by name, a variant of Algorithm 1, or one that keeps all moves.
 
-    Objects selected at random are moved as they are: to leave out moves that turn out not to be
-    needed would be another way to select.
+    Randomly selected objects are all moved, because leaving out unnecessary moves would be another
+    way of selecting.
     """
     if isinstance(parameters, Algorithm1):
         variant = Variant(
@@ -124,14 +124,14 @@ def method_of(parameters: UrsaCell) -> str | Method:
 
 
 def selector_of(parameters: UrsaCell, seed: int) -> Selector:
-    """How objects are chosen by methods that are told."""
+    """Return the selector of objects, for methods with a choice."""
     if isinstance(parameters, Placing) and parameters.selection == "random":
         return partial(random_objects, seed=seed)
     return highest_load_first
 
 
 def describe(instance: Instance) -> dict[str, Any]:
-    """The instance as figures 1 and 3 show it.
+    """Return the instance in the form of figures 1 and 3.
 
     Returns:
         ``ratio``: load over capacity of each node (at most `SHOWN_NODES`), the hottest first;
@@ -159,7 +159,7 @@ def describe(instance: Instance) -> dict[str, Any]:
 
 
 def described_values(instance: Instance, described: dict[str, Any]) -> dict[str, float]:
-    """Numbers of the summary of a cell that plans nothing."""
+    """Return the numbers of the summary of a cell without a plan."""
     ratio = np.array(described["ratio"])
     low, middle, high = np.quantile(ratio, [0.05, 0.5, 0.95])
     return {
@@ -174,7 +174,7 @@ def described_values(instance: Instance, described: dict[str, Any]) -> dict[str,
 
 
 def loads(instance: Instance, where: NDArray[np.integer], column: NDArray[np.integer]) -> Floats:
-    """[N], each partition's primary load where its primary is, the other where the others are."""
+    """Return loads [N]: each partition's primary load at its primary, else its secondary load."""
     found = np.zeros(instance.nodes)
     for first in range(0, instance.partitions, ROWS):
         rows = slice(first, first + ROWS)
@@ -205,11 +205,11 @@ def _values(parameters: UrsaCell, summary: dict[str, Any]) -> dict[str, float]:
 
 
 def _spread(instance: Instance, made: Plan) -> dict[str, float]:
-    """Standard deviations over the nodes, before and after (figure 11d): of loads in units of the
-    mean load, and of load over capacity."""
+    """Return standard deviations over the nodes, before and after (figure 11d): of loads in units
+    of the mean load, and of load over capacity."""
     column = np.zeros(instance.partitions, np.int64)
     before = loads(instance, instance.replica_node, column)
-    column[made.swap_partition] = made.swap_replica  # of several for one the last one stays
+    column[made.swap_partition] = made.swap_replica  # the last swap of a partition counts
     where = instance.replica_node.copy()
     where[made.move_partition, made.move_replica] = made.move_to
     after = loads(instance, where, column)

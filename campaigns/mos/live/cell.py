@@ -1,7 +1,7 @@
 """One cell on real microstores, from its parameters to the files of its run folder.
 
-Begun in this order and ended in reverse: nothing of an earlier run, the objects that are read, the
-pool's division, empty caches, the recorder, the controller where the setup has one, the drivers.
+Steps in order, ended in reverse order: cleaning, objects to read, the pool's division, empty
+caches, recorder, the setup's controller if any, drivers.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ JOURNAL_FILE = "journal.jsonl"
 LOGS = "logs"
 SLACK_S = 180.0
 LATE_S = 1.0
-"""How much later than the others a driver may begin where there is no ramp-up."""
+"""Maximum delay of a driver without a ramp-up."""
 
 Numbers = dict[str, float]
 
 
 class Maker:
-    """Makes cells on a testbed's Swift."""
+    """Maker of cells on a testbed's Swift."""
 
     def __init__(self, swift: Swift) -> None:
         self._swift = swift
@@ -53,10 +53,10 @@ class Maker:
         self._stocked = Stocked(swift)
 
     def make(self, job: Job, folder: Path) -> Run:
-        """Carry a cell out and write its files into `folder`; `run.json` comes last.
+        """Run a cell and write its files into `folder`, `run.json` last.
 
         Raises:
-            UserError: the testbed does not have what the cell needs.
+            UserError: the testbed lacks what the cell needs.
             HotbedError: a node, a store, a driver or a controller failed.
         """
         parameters = MOS.check(job.parameters, f"run {job.run_id}")
@@ -83,7 +83,7 @@ class Maker:
         return write_cell(folder, job, found, phases, spoiled=why, settings=one.usage.load.settings)
 
     def _clean(self) -> None:
-        """Nothing of an earlier run is left, and nobody else's load runs."""
+        """Remove everything of an earlier run, and raise if other load runs."""
         agent = self._reached.agent
         clean.at_once(lambda: remote.stop(agent), lambda: agent.call("recorder-stop", {}))
         for node, units in agent.units().items():
@@ -96,10 +96,10 @@ class Maker:
 
 
 def divided(parameters: MosCell, pool: Pool, testbed: str) -> Division:
-    """What a cell begins with.
+    """Return the initial division of a cell.
 
     Raises:
-        UserError: the testbed's pool cannot be divided so.
+        UserError: the testbed's pool cannot be divided like this.
     """
     why = unfit(parameters, pool)
     if why is not None:
@@ -113,7 +113,7 @@ def divided(parameters: MosCell, pool: Pool, testbed: str) -> Division:
 
 
 class _Running:
-    """The part of a cell in which load runs, and what is made of it."""
+    """The part of a cell in which load runs, and its results."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _Running:
         self._start = 0.0
 
     def run(self) -> None:
-        """Drive the load to its end."""
+        """Run the load to its end."""
         with ExitStack() as stack:
             stack.enter_context(self._recorder())
             stack.enter_context(self._controller())
@@ -157,7 +157,7 @@ class _Running:
 
     @contextmanager
     def _controller(self) -> Iterator[None]:
-        """Controls the store meanwhile; one that failed fails the cell."""
+        """Run the controller around the block; raise if it failed."""
         parameters, agent = self._parameters, self._reached.agent
         if not isinstance(parameters, TwoStores) or not parameters.controlled:
             yield
@@ -180,7 +180,7 @@ class _Running:
             raise HotbedError(f"the controller {parameters.setup} failed: {ended['reason']}")
 
     def collect(self, division: Division, pool: Pool) -> tuple[Numbers, str | None]:
-        """Write the run's tables and report; its numbers, and why it does not count."""
+        """Write the run's tables and report; return its numbers, and why it does not count."""
         parameters, logs = self._parameters, self._folder / LOGS
         length = length_s(parameters)
         sent = results.gather(self._drives, logs, self._start, length)
@@ -192,19 +192,19 @@ class _Running:
             found |= stages.numbers_of(parameters, sent)
             report["course"] = stages.course_of(parameters)
             report["minute_s"] = parameters.minute_s
-            # A's mean latency at most, and C's bytes in each second at least.
+            # Upper bound of A's mean latency, and lower bound of C's bytes in each second.
             promised = stages.promised(parameters).tolist()
             report["sla"] = {"latency_s": parameters.latency_sla_ms / 1e3, "bytes_s": promised}
         samples = self._samples()
         proxies = sorted({one.access.proxy for one in self._drives})
-        if pool.machines:  # they come and go
+        if pool.machines:  # proxies come and go
             proxies = [node.name for node in self._reached.testbed.with_role("proxy")]
         found |= results.usage_of(
             samples,
             (self._start + window[0], self._start + window[1]),
             proxies=proxies,
             storage=self._reached.storage,
-            # What is held changes where machines come and go, or a controller gives shares.
+            # Held resources change if machines come and go or a controller assigns shares.
             held=0.0 if pool.machines or parameters.controlled else self._held(division),
             ops_s=found["qps"],
         )
@@ -223,14 +223,14 @@ class _Running:
         return found, spoiled(load, self._job.limits) or self._late(found["late_s"])
 
     def _late(self, late_s: float) -> str | None:
-        """Why a cell is spoiled whose drivers began when the measured time had begun."""
+        """Return why the cell is spoiled if a driver began after the start of the measured time."""
         allowed = max(LATE_S, min(one.load.rampup_s for one in self._drives))
         if late_s <= allowed:
             return None
         return f"a driver began {late_s:.1f} s late (at most {allowed:g} s)"
 
     def _held(self, division: Division) -> float:
-        """Cores of the proxies that serve the cell's tenants."""
+        """Return the cores of the proxies that serve the cell's tenants."""
         tenants = {one.load.objects.tenant for one in self._drives}
         together = division.layout == "default"
         return sum(

@@ -1,4 +1,4 @@
-"""What a controller is told: the SLAs of both tenants (sections 6 and 8.1), and cospurf."""
+"""Parameters of a controller: the SLAs of both tenants (sections 6 and 8.1), and cospurf."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLENTY = 1e6
 
 
 def controller_parameters(parameters: TwoStores, pool: Share) -> dict[str, Any]:
-    """Parameters of MOS, which knows no SLAs, or of MOS++ on a pool."""
+    """Return the parameters of MOS, which has no SLAs, or of MOS++ on a pool."""
     if parameters.setup == "mos":
         return {}
     bandwidth = {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s, "per_worker": True}
@@ -36,9 +36,9 @@ def controller_parameters(parameters: TwoStores, pool: Share) -> dict[str, Any]:
 
 @cache
 def model(profile: Path, large_mb: int, pool: Share) -> dict[str, Any]:
-    """Cospurf of the points in the file `profile`, disks never a limit, for large objects of 1
-    to so many MB. Curves go on straight to all that the pool has: beyond its last point a table
-    promises nothing, and nobody would be given more than was measured."""
+    """Return cospurf of the points in the file `profile`, for large objects of 1 to `large_mb` MB.
+    Disks are never a limit. Curves are extended linearly to the whole pool. Otherwise a table
+    promises nothing beyond its last point, and no store would get more than was measured."""
     points = read_points(profile).runs
     seen = most_of(points)
     most = replace(
@@ -56,8 +56,8 @@ def model(profile: Path, large_mb: int, pool: Share) -> dict[str, Any]:
 
 
 def sized(large: ClassTable, small: ClassTable, large_mb: float) -> ClassTable:
-    """The table of large objects for such as have 1 to `large_mb` MB. The network carries
-    bytes; what a request costs a core rises with its bytes on the line through both classes."""
+    """Return the table for large objects of 1 to `large_mb` MB. The network carries bytes. The CPU
+    cost of a request rises with its bytes, on the line through both classes."""
     usual = local("C")
     wanted = usual.payload * (1 + large_mb) * 1e6 / (usual.low + usual.high)
     factor = wanted / large.workload.mean_bytes

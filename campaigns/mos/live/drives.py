@@ -1,9 +1,9 @@
-"""COSBench drivers on a testbed's client nodes: a cell's, all begun at one instant.
+"""COSBench drivers on a testbed's client nodes; all drivers of a cell begin at one instant.
 
-One tenant has one client node (two machines in section 8.1). A driver is `cosdrive`, told by a
-workload's XML. A closed loop's worker keeps its connection, so that of a tenant with several
-proxies each gets a driver of its own with its part of the workers, as DNS in turn would deal them
-out. What holds a key is a file of mode 0600 that has lost its name before the driver begins.
+One tenant has one client node (two machines in section 8.1). A driver is `cosdrive` with a
+workload's XML. A closed loop's worker keeps its connection. If a tenant has several proxies, each
+proxy therefore gets its own driver with a part of the workers, as round-robin DNS would assign
+them. A file with a key has mode 0600 and is unlinked before the driver begins.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from workloads.cosbench.workload import (
 FOLDER = "/var/lib/hotbed/mos"
 UNIT = "load-cosdrive"
 LEAD_S = 3.0
-"""From the order to start until the first driver begins."""
+"""Seconds from the start order until the first driver begins."""
 WHOLE_S = 1.0
-"""A driver's stage begins with the first whole second of its run: it is started so much earlier."""
+"""A driver starts this much earlier, because its stage begins with the first whole second."""
 SLACK_S = 60.0
 PREPARE_S = 600.0
 PREPARE_WORKERS = 8
@@ -51,8 +51,8 @@ ShellTo = Callable[[str], Shell]
 
 @dataclass(frozen=True)
 class Access:
-    """How a tenant's client logs in at one proxy. `file`: on the client, the one that names the
-    tenant's proxies as they come and go; else this one is asked alone."""
+    """Login of a tenant's client at one proxy. `file`: a file on the client that names the tenant's
+    proxies as they come and go; without it, only this proxy is used."""
 
     proxy: str
     auth_url: str
@@ -63,7 +63,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Drive:
-    """One driver: a load, the proxy that it asks, and the node that it runs on."""
+    """One driver with its load, its proxy and its node."""
 
     name: str
     load: Load
@@ -72,7 +72,7 @@ class Drive:
 
 
 def split(load: Load, proxies: Sequence[Access], client: str, turn: int) -> tuple[Drive, ...]:
-    """A load's drivers: its workers dealt out to the proxies in turn, from number `turn` on."""
+    """Return a load's drivers; the proxies get its workers in turn, starting at number `turn`."""
     found = []
     for place in range(len(proxies)):
         access = proxies[(place + turn) % len(proxies)]
@@ -86,12 +86,12 @@ def split(load: Load, proxies: Sequence[Access], client: str, turn: int) -> tupl
 def drives_of(
     loads: Sequence[Load], access: Mapping[str, Sequence[Access]], clients: Mapping[str, str]
 ) -> tuple[Drive, ...]:
-    """Every driver of a cell.
+    """Return every driver of a cell.
 
     Args:
-        loads: what is sent.
+        loads: the cell's loads.
         access: by tenant, the proxies that serve it.
-        clients: by tenant, the node that it sends from.
+        clients: by tenant, its client node.
     """
     found: list[Drive] = []
     turns: dict[str, int] = {}
@@ -104,7 +104,7 @@ def drives_of(
 
 
 def workload_of(objects: Objects, access: Access, load: Load | None = None) -> Workload:
-    """COSBench's workload: what is sent or, without a load, what there is to read."""
+    """Return COSBench's workload: the load, or without a load the objects to read."""
     least, most = (size // KB for size in (objects.least, objects.most))
     numbers = Constant(value=least) if least == most else Uniform(low=least, high=most)
     read, write, delete = load.mix if load is not None else (100, 0, 0)
@@ -127,9 +127,9 @@ def workload_of(objects: Objects, access: Access, load: Load | None = None) -> W
     )
 
 
-# Each driver opens its XML, takes its name away, waits for its time and becomes cosdrive. (bash's
-# `wait -n` misses those that have ended before it is called.) Where machines come and go, the proxy
-# to log in at may be another one by then: the tenant's file says which, and sed passes the XML on.
+# Each driver opens its XML, unlinks it, waits for its time and becomes cosdrive. (bash's `wait -n`
+# misses drivers that end before the call.) If machines come and go, the login proxy may change
+# meanwhile. The tenant's file names it, and sed rewrites the XML.
 SCRIPT = """
 cd {folder} || exit 1
 until_us() {{
@@ -167,12 +167,12 @@ pids="$pids $!"
 
 
 def script(drives: Sequence[Drive], start: float, seed: int) -> str:
-    """What runs on one client node: all its drivers, each at its time; one that fails ends all.
+    """Return the script of one client node: all its drivers at their times; one failure ends all.
 
     Args:
-        drives: of the node.
-        start: Unix time of the load's beginning.
-        seed: of what drivers draw.
+        drives: the node's drivers.
+        start: Unix time at which the load begins.
+        seed: seed of the drivers' draws.
     """
     parts = []
     for place, drive in enumerate(drives):
@@ -187,10 +187,10 @@ def script(drives: Sequence[Drive], start: float, seed: int) -> str:
 
 
 def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, access: Access) -> None:
-    """Write what is read, through one proxy.
+    """Write the objects to read, through one proxy.
 
     Raises:
-        HotbedError: the store does not take it.
+        HotbedError: the store does not accept them.
     """
     workload = workload_of(objects, access)
     shell = shell_to(client)
@@ -212,7 +212,7 @@ def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, acce
         raise
     finally:
         clear(shell)
-    # cosdrive ends with 0 also where requests failed: its stages tell.
+    # cosdrive exits with 0 even if requests failed; its stages report failures.
     if not archive.finished:
         kinds = Counter[str]()
         for one in archive.measured:
@@ -226,13 +226,13 @@ def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, acce
 def drive(
     agent: Agent, shell_to: ShellTo, drives: Sequence[Drive], *, seed: int, folder: Path
 ) -> float:
-    """Run all drivers to their ends and bring their archives into `folder`, one a driver.
+    """Run all drivers to their ends, and copy their archives into `folder`, one per driver.
 
     Returns:
-        Unix time of the load's beginning.
+        Unix time at which the load began.
 
     Raises:
-        HotbedError: one failed; one sentence names it and says why. All have ended then.
+        HotbedError: a driver failed; one sentence names it and the reason. All drivers have ended.
     """
     clients = list(dict.fromkeys(one.client for one in drives))
     for client in clients:
@@ -272,7 +272,7 @@ def drive(
 
 
 def clear(shell: Shell) -> None:
-    """An empty folder on a client."""
+    """Empty the folder on a client."""
     shell.run(["sh", "-c", f"rm -rf {FOLDER} && mkdir -p -m 0700 {FOLDER}"])
 
 
@@ -282,7 +282,7 @@ def _bring(shell: Shell, folder: Path, what: str = ".") -> None:
 
 
 def _why(shell: Shell, client: str, drives: Sequence[Drive], done: UnitResult) -> str:
-    """What the first driver that failed said."""
+    """Return the error message of the first driver that failed."""
     if done.exit_code is None:
         return f"the drivers on node {client} were stopped"
     for one in drives:

@@ -19,16 +19,16 @@ Tell = Callable[[str], None]
 
 @contextmanager
 def open_swift(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[Facts, Swift]]:
-    """The microstores of a testbed that is up and deployed; nobody else measures on it meanwhile,
-    and it is left with the layout that was deployed.
+    """Open the microstores of a testbed that is up and deployed, and lock the testbed meanwhile.
+    Restore the deployed layout at the end.
 
     Args:
-        testbed: its name.
-        spec_file: the spec that the campaign names: it must have been made from it.
-        tell: told who is waited for.
+        testbed: the testbed's name.
+        spec_file: the campaign's spec; the testbed must have been made from it.
+        tell: reports a process that the command waits for.
 
     Raises:
-        UserError: there is no such testbed, it is another one, or it is not deployed.
+        UserError: the testbed is missing, does not match the spec, or is not deployed.
     """
     from testbed.agent.client import agent_client
     from testbed.choose import choose_ready
@@ -52,5 +52,5 @@ def open_swift(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[F
         try:
             yield read_facts(site, found, reached.agent), swift
         finally:
-            with suppress(HotbedError):  # a node that is gone is told of by who met it
+            with suppress(HotbedError):  # the failing step has already reported the lost node
                 swift.restore()

@@ -1,4 +1,4 @@
-"""The objects that are read, written once in a testbed's life: every layout finds them."""
+"""Objects to read, written once in a testbed's life, because every layout finds them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from schemas.cells.mos import MosCell
 from schemas.durable import write_file
 
 FILE = "mos-objects.json"
-"""Beside the testbed: what is stored."""
+"""File in the testbed's folder with the list of stored objects."""
 
 
 class Stocked:
-    """What a testbed's store holds of ours."""
+    """Hotbed's objects in a testbed's store."""
 
     def __init__(self, swift: Swift) -> None:
         self._swift = swift
         self._path = swift.reached.testbed.directory / FILE
 
     def ensure(self, parameters: MosCell) -> list[Objects]:
-        """Write what a cell reads and is not there, with disks and links unshaped; what that was.
+        """Write a cell's missing objects, with disks and links unshaped, and return them.
 
         Raises:
-            HotbedError: the store does not take it.
+            HotbedError: the store does not accept them.
         """
         stored = self._stored()
         wanted = [objects_of(parameters, letter) for letter in parameters.letters]
@@ -48,7 +48,7 @@ class Stocked:
         return missing
 
     def forget(self, parameters: MosCell) -> None:
-        """What a cell reads is not there: its next attempt writes it again."""
+        """Forget a cell's objects, because they are gone; its next attempt writes them again."""
         gone = [asdict(objects_of(parameters, letter)) for letter in parameters.letters]
         kept = [one for one in self._stored() if one not in gone]
         write_file(self._path, json.dumps(kept) + "\n")

@@ -1,12 +1,12 @@
-"""From drivers' archives, the recorder's samples and a controller's journal to a run's numbers.
+"""Numbers of a run, from drivers' archives, recorder samples and a controller's journal.
 
-``summary.json`` holds, for each workload w: ``w_qps`` (all operations a second), ``w_mb_s``,
-``w_mean_s``, ``w_p50_s`` to ``w_p99_s`` (of reads where most operations are reads, else of writes;
-where ten are slower), ``w_ops`` and ``w_failed``; ``qps`` and ``mb_s`` of all; ``proxy_busy``
-(share of what they hold), ``proxy_ms_per_op``, ``storage_ms_per_op``, ``disk_busy_mean``;
-``cores.node``. An operation counts in rates by the part of its time that lies within the measured
-one: what takes seconds would else count by chance, as workers that began together end together.
-"""
+``summary.json`` has for each workload w: ``w_qps`` (all operations a second), ``w_mb_s``,
+``w_mean_s``, ``w_p50_s`` to ``w_p99_s``, ``w_ops`` and ``w_failed``. Latencies are of reads if most
+operations are reads, else of writes; quantiles need ten slower requests. It also has ``qps`` and
+``mb_s`` of all, ``proxy_busy`` (share of held cores), ``proxy_ms_per_op``, ``storage_ms_per_op``,
+``disk_busy_mean`` and ``cores.node``. In rates, an operation counts by the part of its time inside
+the measured time. Otherwise long ones would count by chance, because workers that began together
+end together."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from workloads.cosbench.archive import Archive, Second, read_archive
 MEGA = 1e6
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 BEYOND = 10
-"""Requests beyond a quantile that is told."""
+"""Least number of requests beyond a reported quantile."""
 MISSED = 0.02
-"""Share of reads that find nothing, above which objects are taken to be gone: a store that is
-overloaded may miss a few."""
+"""Share of reads without an object, above which the objects count as gone; an overloaded store may
+miss a few."""
 
 Floats = npt.NDArray[np.float64]
 Buckets = dict[tuple[int, int], int]
 
 
 class ObjectsGone(HotbedError):
-    """What was written to be read is there no more."""
+    """Objects that were written for reading are gone."""
 
 
 @dataclass
 class Sent:
-    """What one workload sent, of all its drivers.
+    """Operations of one workload, from all its drivers.
 
-    Arrays are of each second from the load's beginning: operations and bytes, evenly over the time
-    that each took; operations that ended, failures, reads that ended and the sum of their
-    latencies, and the same of writes. `buckets`: measured latencies by operation, (from, to) in
-    nanoseconds. `missing`: reads that found no object; `late_s`: how much later than it should the
-    last driver began.
+    Arrays have one value per second since the load began. `ops` and `bytes` are spread evenly over
+    the time that each operation took. `ended`, `failed`, `reads` and `writes` count ended
+    operations; `read_s` and `write_s` are sums of latencies. `buckets`: measured latencies by
+    operation, (from, to) in nanoseconds. `missing`: reads that found no object; `late_s`: largest
+    delay of a driver.
     """
 
     seconds: int
@@ -68,7 +68,7 @@ class Sent:
             setattr(self, name, np.zeros(self.seconds))
 
     def add(self, archive: Archive, start: float) -> None:
-        """What one driver sent; `start` is the load's beginning, Unix time."""
+        """Add the operations of one driver; `start` is the Unix time at which the load began."""
         driver = archive.driver
         if driver is None:
             raise HotbedError(f"{archive.folder} is not of cosdrive: it has no series.")
@@ -95,7 +95,7 @@ class Sent:
                 self.missing += one.failed.get("not-found", 0)
 
     def _spread(self, t_s: float, second: Second) -> None:
-        """What ended in a second (in the middle of it, on average), over the time that it took."""
+        """Spread the operations that ended in a second (on average mid-second) over their time."""
         ends = t_s + 0.5
         begins = ends - (second.mean_s or 0.0)
         first, last = floor(begins), floor(ends)
@@ -108,11 +108,11 @@ class Sent:
 
     @property
     def main(self) -> str:
-        """What most operations are."""
+        """Most frequent operation."""
         return "read" if self.reads.sum() >= self.writes.sum() else "write"
 
     def mean_s(self, begins: int, ends: int) -> float | None:
-        """Mean latency of the main operation between two seconds; None where none ended."""
+        """Return the mean latency of the main operation between two seconds; None if none ended."""
         count, total = (
             (self.reads, self.read_s) if self.main == "read" else (self.writes, self.write_s)
         )
@@ -120,8 +120,8 @@ class Sent:
         return float(total[begins:ends].sum() / done) if done else None
 
     def quantile_s(self, share: float) -> float | None:
-        """A quantile of the main operation's latency: the upper end of its bucket; None where
-        fewer than ten are slower."""
+        """Return a quantile of the main operation's latency, as the upper end of its bucket; None
+        if fewer than ten operations are slower."""
         buckets = sorted(self.buckets.get(self.main, {}).items())
         total = sum(count for _, count in buckets)
         if total * (1 - share) < BEYOND:
@@ -134,12 +134,12 @@ class Sent:
         return None
 
     def as_json(self) -> dict[str, list[float]]:
-        """The series that figures need."""
+        """Return the series for the figures."""
         names = ("ops", "bytes", "failed", "reads", "read_s")
         return {name: [round(float(v), 6) for v in getattr(self, name)] for name in names}
 
     def latencies(self) -> dict[str, list[list[float]]]:
-        """By operation, (from, to, count), seconds."""
+        """Return (from, to, count) by operation, in seconds."""
         return {
             op: [[low / 1e9, high / 1e9, count] for (low, high), count in sorted(found.items())]
             for op, found in self.buckets.items()
@@ -147,7 +147,7 @@ class Sent:
 
 
 def gather(drives: Sequence[Drive], folder: Path, start: float, seconds: float) -> dict[str, Sent]:
-    """What each workload sent, from the archives that `drives.drive` brought.
+    """Return the operations of each workload, from the archives that `drives.drive` copied.
 
     Raises:
         UserError, HotbedError: an archive is damaged.
@@ -163,11 +163,11 @@ def gather(drives: Sequence[Drive], folder: Path, start: float, seconds: float) 
 
 
 def refuse_lost(sent: Mapping[str, Sent]) -> None:
-    """Refuse what was measured where there was nothing to read.
+    """Raise if too many reads found no object.
 
     Raises:
-        ObjectsGone: names the workload and how many reads found nothing.
-        HotbedError: not one operation of a workload ended.
+        ObjectsGone: the workload, and its number of reads without an object.
+        HotbedError: no operation of a workload ended.
     """
     for letter, one in sent.items():
         if one.missing > MISSED * (one.missing + one.reads.sum()):
@@ -180,7 +180,7 @@ def refuse_lost(sent: Mapping[str, Sent]) -> None:
 
 
 def numbers_of(sent: Mapping[str, Sent], begins_s: float, ends_s: float) -> dict[str, float]:
-    """A run's numbers of what was sent between two times."""
+    """Return a run's numbers for the time between two seconds."""
     begins, ends = round(begins_s), round(ends_s)
     took = ends - begins
     found: dict[str, float] = {"qps": 0.0, "mb_s": 0.0, "failed": 0.0}
@@ -206,8 +206,8 @@ def recorded(
     begins: float,
     ends: float,
 ) -> float | None:
-    """A metric summed over nodes, the mean over the samples between two Unix times; None without
-    one."""
+    """Return a metric summed over nodes, as the mean over the samples between two Unix times; None
+    without samples."""
     values = [
         sum(float(line["values"].get(node, {}).get(name, 0.0)) for node in nodes)
         for line in samples
@@ -225,12 +225,12 @@ def usage_of(
     held: float,
     ops_s: float,
 ) -> dict[str, float]:
-    """Processors, links and disks while it was measured.
+    """Return the use of processors, links and disks in the measured time.
 
     Args:
-        samples: the recorder's.
+        samples: the recorder's samples.
         window: Unix times.
-        proxies: nodes whose proxies serve the workloads.
+        proxies: nodes with the proxies that serve the workloads.
         storage: storage nodes.
         held: cores that the proxies hold together.
         ops_s: operations a second.
@@ -255,8 +255,8 @@ def usage_of(
 
 
 def held_of(steps: Sequence[Mapping[str, Any]], start: float) -> list[dict[str, Any]]:
-    """What microstores held at each of a controller's steps, and how busy they were: what was
-    sensed, and from the actions on what they were given. `t_s` counts from the load's beginning."""
+    """Return the resources and the utilization of microstores at each of a controller's steps:
+    sensed values, with the step's actions applied. `t_s` counts from the load's beginning."""
     found: list[dict[str, Any]] = []
     for step in steps:
         seen = (step.get("observation") or {}).get("microstores")

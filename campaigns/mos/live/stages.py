@@ -1,4 +1,4 @@
-"""Numbers of a load that changes: by stage, at the spike, and how long SLAs were held."""
+"""Numbers of a changing load: by stage, at the spike, and shares of time within SLAs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLA_WINDOW_MINUTES = 2.0
 
 
 def course_of(parameters: Adaptation) -> dict[str, Any]:
-    """When stages begin, when A's first spike ends and when all does, seconds."""
+    """Return the beginnings of the stages, the end of A's first spike and the end, in seconds."""
     course, minute = COURSES[parameters.course], parameters.minute_s
     return {
         "stages": [minute * at for at in course.stages],
@@ -27,15 +27,15 @@ def course_of(parameters: Adaptation) -> dict[str, Any]:
 
 
 def spike_of(parameters: Adaptation) -> tuple[float, float]:
-    """When A's load spikes and when it first shifts down, the paper's minutes."""
+    """Return the beginning of A's spike and of its first shift down, in the paper's minutes."""
     course = COURSES[parameters.course]
     begins = course.stages[1]
     return begins, next(at for at, _ in course.steps["A"] if at > begins)
 
 
 def numbers_of(parameters: Adaptation, sent: Mapping[str, Sent]) -> dict[str, float]:
-    """By stage, A's QPS and mean latency and C's bandwidth; A's in the second half of its spike,
-    which a controller has had the first half to notice; shares of the time in which SLAs held."""
+    """Return A's QPS and mean latency and C's bandwidth by stage, and shares of time within SLAs.
+    A's QPS of the spike is of its second half, after the controller could react."""
     course = course_of(parameters)
     small, large = sent["A"], sent["C"]
     found: dict[str, float] = {}
@@ -61,7 +61,7 @@ def _windows(values: Any, parameters: Adaptation) -> Any:
 
 
 def _latency_held(sent: Sent, parameters: Adaptation) -> float:
-    """Windows whose reads' mean latency is within the SLA; one without a read is not."""
+    """Return the share of windows with reads and a mean read latency within the SLA."""
     total, _ = _windows(sent.read_s, parameters)
     count, _ = _windows(sent.reads, parameters)
     within = (count > 0) & (total <= parameters.latency_sla_ms / 1e3 * count)
@@ -69,7 +69,7 @@ def _latency_held(sent: Sent, parameters: Adaptation) -> float:
 
 
 def promised(parameters: Adaptation) -> Floats:
-    """Bytes that workload C is to get in each second: in proportion to its workers."""
+    """Return the bytes promised to workload C in each second, in proportion to its workers."""
     seconds = np.arange(int(np.ceil(length_s(parameters)))) + 0.5
     workers = np.zeros(len(seconds))
     for load in loads_of(parameters):
@@ -79,7 +79,7 @@ def promised(parameters: Adaptation) -> Floats:
 
 
 def _bandwidth_held(sent: Sent, parameters: Adaptation) -> float:
-    """Windows whose bandwidth reaches what is promised in them."""
+    """Return the share of windows with the promised bandwidth."""
     got, _ = _windows(sent.bytes, parameters)
     wanted, _ = _windows(promised(parameters), parameters)
     return float((got >= wanted).mean())

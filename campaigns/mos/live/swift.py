@@ -1,4 +1,4 @@
-"""A testbed's Swift as a cell needs it: divided as asked, disks of a class, caches empty."""
+"""A testbed's Swift for a cell: its division, disks of a class, empty caches."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LAYOUT_S = 120.0
 CACHES_S = 60.0
 DEVICES = "/srv/hotbed-swift"
 
-# What files have in the page cache is written and dropped: a container may not empty the machine's,
-# and a sync of everything would reach other nodes' disks too.
+# Files are synced and their pages dropped one by one. A container may not drop the machine's
+# caches, and a full sync would reach other nodes' disks too.
 _DROP = f"""
 import os, pathlib, subprocess
 for disk in pathlib.Path({DEVICES!r}).iterdir():
@@ -39,15 +39,15 @@ for path in pathlib.Path({DEVICES!r}).rglob("*"):
 
 @runtime_checkable
 class DisksSite(Protocol):
-    """A site whose disks' service times can be chosen."""
+    """A site that can set its disks' service times."""
 
     def set_disks(self, name: str, node: str, settings: Sequence[tuple[float, float]]) -> None:
-        """Mean positioning time (seconds) and bandwidth (bytes/s) of each of a node's disks."""
+        """Set mean positioning time (seconds) and bandwidth (bytes/s) of each of a node's disks."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """A testbed that is up and deployed, and what it is told through."""
+    """A testbed that is up and deployed, with its agent and shells."""
 
     site: Site
     testbed: Testbed
@@ -57,32 +57,32 @@ class Reached:
 
     @property
     def store(self) -> SwiftSpec:
-        """What the spec says of its Swift."""
+        """The spec's Swift section."""
         assert isinstance(self.spec.store, SwiftSpec)
         return self.spec.store
 
     @property
     def storage(self) -> tuple[str, ...]:
-        """Storage nodes."""
+        """Names of the storage nodes."""
         return tuple(node.name for node in self.testbed.with_role("storage"))
 
     @property
     def proxies(self) -> tuple[str, ...]:
-        """Proxy nodes."""
+        """Names of the proxy nodes."""
         return tuple(node.name for node in self.testbed.with_role("proxy"))
 
     @property
     def clients(self) -> dict[str, str]:
-        """By tenant, the client node that it sends from: one each, as far as there are."""
+        """Client node of each tenant, by tenant; one each if there are enough."""
         nodes = [node.name for node in self.testbed.with_role("client")]
         return {name: nodes[place % len(nodes)] for place, name in enumerate((SMALL, LARGE))}
 
 
 def fitting(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> None:
-    """Refuse a testbed on which these experiments cannot run.
+    """Raise if these experiments cannot run on a testbed.
 
     Raises:
-        UserError: it was made from another spec, or lacks a microstore, a tenant or a proxy.
+        UserError: the testbed was made from another spec, or lacks a microstore, tenant or proxy.
     """
     if load_spec(spec_file).digest() != spec.digest():
         raise UserError(
@@ -102,15 +102,15 @@ def fitting(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> None:
 
 
 class Swift:
-    """What is done with a testbed's Swift."""
+    """Operations on a testbed's Swift."""
 
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
         self.chosen_disks: dict[str, list[tuple[float, float]]] = {}
-        """By node, what its disks were set to: `DisksSite.set_disks`."""
+        """Settings of the disks by node, see `DisksSite.set_disks`."""
 
     def pool(self) -> Pool:
-        """What there is to divide."""
+        """Return the resources to divide."""
         store = self.reached.store
         per_store = {
             len(set(self._nodes_of(microstore.storage))) for microstore in store.microstores
@@ -151,10 +151,10 @@ class Swift:
         return [node for name in names for node in groups.get(name, (name,))]
 
     def divide(self, division: Division) -> None:
-        """Put a division into force, disks included.
+        """Apply a division, including its disks.
 
         Raises:
-            HotbedError: a node does not take it.
+            HotbedError: a node rejects the division.
         """
         self.reached.agent.call("swift-layout", layout_of(division), timeout_s=LAYOUT_S)
         self._set_disks(division.disks or self._deployed_disks())
@@ -180,15 +180,15 @@ class Swift:
             self.chosen_disks[node] = settings
 
     def restore(self) -> None:
-        """The layout that was deployed is in force, and its disks are the spec's."""
+        """Restore the deployed layout and the spec's disks."""
         self.reached.agent.call(
             "swift-layout", {"layout": self.reached.store.layout}, timeout_s=LAYOUT_S
         )
         self._set_disks(self._deployed_disks())
 
     def access(self) -> dict[str, tuple[Access, ...]]:
-        """By tenant, how its client logs in at each proxy that serves it now; at the first one, and
-        where to read of the others, where machines come and go."""
+        """Return the logins of each tenant's client at the proxies that serve it now. If machines
+        come and go, return the first proxy and the file that names the others."""
         found = {}
         moving = self.reached.store.pool.machine is not None
         names = {node.address: node.name for node in self.reached.testbed.nodes}
@@ -208,7 +208,7 @@ class Swift:
         return found
 
     def drop_caches(self) -> None:
-        """What storage nodes have of objects and databases in their page caches is dropped."""
+        """Drop the storage nodes' page caches of objects and databases."""
 
         def drop(node: str) -> None:
             self.reached.shell_to(node).run(["python3", "-c", _DROP], timeout_s=CACHES_S)
@@ -226,7 +226,7 @@ def _node_at(url: str, names: Mapping[str, str]) -> str:
 
 
 def layout_of(division: Division) -> dict[str, Any]:
-    """A division as the admin node is told."""
+    """Return a division as the argument of the admin node's call."""
     shares: Mapping[str, Share] = division.shares
     return {
         "layout": division.layout,

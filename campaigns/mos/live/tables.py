@@ -1,5 +1,5 @@
-"""`samples.parquet` and `latency.parquet` of a run on microstores; `t_s` counts from the load's
-beginning."""
+"""`samples.parquet` and `latency.parquet` of a run on microstores; `t_s` counts from the start of
+the load."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from campaigns.mos.live.results import MEGA, Sent
 def write_samples(
     folder: Path, samples: Sequence[Mapping[str, Any]], sent: Mapping[str, Sent], start: float
 ) -> None:
-    """The recorder's metrics by node, and of ``workload A`` and the others ``requests_s``,
-    ``mb_s``, ``failed_s`` and ``read_mean_s``."""
+    """Write the recorder's metrics by node, and ``requests_s``, ``mb_s``, ``failed_s`` and
+    ``read_mean_s`` of each workload (node ``workload A``)."""
     rows = [
         (float(line["wall"]) - start, node, metric, float(value))
         for line in samples
@@ -45,7 +45,7 @@ def write_samples(
 
 
 def write_latency(folder: Path, sent: Mapping[str, Sent]) -> None:
-    """Measured latencies, a row a bucket; the tenant is the workload's letter."""
+    """Write the measured latencies, one row per bucket; the tenant is the workload's letter."""
     rows = [
         (0.0, op, letter, "", low, high, count)
         for letter, one in sent.items()

@@ -1,2 +1,2 @@
-"""What `hotbed mos profile` does: measured runs become the constants of COSPerf and the optimiser's
-cospurf, each of runs of its own, with the error of what they predict."""
+"""`hotbed mos profile`: measured runs become constants of COSPerf and the optimiser's cospurf. Each
+uses its own runs, and has the error of its predictions."""

@@ -24,7 +24,7 @@ FITTED = (
     "network_efficiency",
 )
 STARTS = (1.0, 4.0, 12.0)
-"""The search begins at so many times `BEFORE`: where nothing limits, nothing tells the way."""
+"""Multiples of `BEFORE` at which the search begins: without a limit there is no gradient."""
 
 BEFORE = {
     "proxy_request_s": 3e-3,
@@ -34,9 +34,9 @@ BEFORE = {
     "network_efficiency": 0.8,
 }
 BELIEF = 0.03
-"""How much a constant `e` times that of `BEFORE` weighs, against a rate `e` times the measured one:
-runs decide wherever they tell anything. Storage servers are taken to need as much CPU as proxies
-(rule R4) where no run tells."""
+"""Weight of a constant `e` times that of `BEFORE`, relative to a rate `e` times the measured one.
+Runs decide wherever they are informative. Otherwise storage servers are assumed to need as much CPU
+as proxies (rule R4)."""
 
 BOUNDS = dict.fromkeys(FITTED, (1e-4, 1.0)) | {
     "proxy_byte_s": (1e-11, 1e-6),
@@ -44,16 +44,15 @@ BOUNDS = dict.fromkeys(FITTED, (1e-4, 1.0)) | {
     "network_efficiency": (0.3, 0.99),
 }
 MANY_WORKERS = 1e4
-"""Of a run of which it is only known that the store was saturated; for each server of it, at
-least."""
+"""Least workers per server in a run that only reports a saturated store."""
 
 
 def calibrated(points: Sequence[Point], replicas: int) -> Constants:
-    """The constants with which the model comes nearest to the runs' rates.
+    """Return the constants with which the model is nearest to the runs' rates.
 
     Args:
         points: measured runs.
-        replicas: of every object there.
+        replicas: replicas of every object.
     """
     from scipy.optimize import least_squares
 
@@ -84,7 +83,7 @@ def _constants(logs: Array, replicas: int) -> Constants:
 
 
 def predict(points: Sequence[Point], constants: Constants) -> Array:
-    """Requests a second that the model gives each run."""
+    """Return the model's requests a second for each run."""
     stations = [
         servers(point.objects, point.resources, _together(point), constants) for point in points
     ]
@@ -102,11 +101,11 @@ def predict(points: Sequence[Point], constants: Constants) -> Array:
 
 
 def _together(point: Point) -> Placed:
-    """All proxies with all of the network."""
+    """Return a placement of all proxies with the whole network."""
     holding = point.resources
     return Placed({"all": holding.proxy_cores}, {"all": holding.network}, holding.network)
 
 
 def relative_error(predicted: float, measured: float) -> float:
-    """Of a prediction, as a part of what was measured; symmetric: half and twice are the same."""
+    """Return the error of a prediction relative to the measurement; half and twice are equal."""
     return math.exp(abs(math.log(predicted / measured))) - 1

@@ -1,4 +1,4 @@
-"""How well a profile predicts configurations that it was not made of."""
+"""Prediction errors of a profile on configurations that it was not fitted to."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RESAMPLES = 2000
 CONFIDENCE = 0.95
 
 Predict = Callable[[Sequence[Point], Sequence[Point]], list[float]]
-"""From runs to fit to and runs to predict: requests a second of the latter."""
+"""Function of runs to fit and runs to predict; returns the latter's requests a second."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors of one workload on held-out configurations: their median, its interval (a
-    bootstrap over configurations; NaN of one alone), the worst, and of how many configurations."""
+    """Relative errors of one workload on held-out configurations: median, its interval (a bootstrap
+    over configurations; NaN for one), worst, and number of configurations."""
 
     workload: str
     median: float
@@ -36,7 +36,7 @@ class Errors:
     configurations: int
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-able; an interval that there is not is null."""
+        """Return the errors as JSON; a missing interval is null."""
         interval = None if math.isnan(self.low) else [self.low, self.high]
         return {
             "workload": self.workload,
@@ -48,13 +48,13 @@ class Errors:
 
 
 def by_cospurf(fitted: Sequence[Point], held_out: Sequence[Point]) -> list[float]:
-    """Predictions of the piecewise linear cospurf."""
+    """Return the predictions of the piecewise linear cospurf."""
     model = fit(fitted, most_of([*fitted, *held_out]), "")
     return [cospurf_rate(model, point) for point in held_out]
 
 
 def by_simulator(replicas: int) -> Predict:
-    """Predictions of COSPerf."""
+    """Return a function for the predictions of COSPerf."""
 
     def predictions(fitted: Sequence[Point], held_out: Sequence[Point]) -> list[float]:
         return [float(rate) for rate in predict(held_out, calibrated(fitted, replicas))]
@@ -63,8 +63,8 @@ def by_simulator(replicas: int) -> Predict:
 
 
 def cospurf_rate(model: PiecewiseLinear, point: Point) -> float:
-    """Requests a second that a cospurf gives a run; one of a workload that it has no table of is
-    predicted by the table most like it."""
+    """Return a cospurf's requests a second for a run. For a workload without a table, the most
+    similar table predicts."""
     objects = point.objects
     workload = WorkloadClass(point.workload, objects.payload, 1 - objects.read)
     table = model.table(workload)
@@ -82,7 +82,7 @@ def cospurf_rate(model: PiecewiseLinear, point: Point) -> float:
 
 
 def most_of(points: Sequence[Point]) -> Resources:
-    """The most that any run had of each resource, of those that were limited."""
+    """Return the most of each resource in any run that limited the resource."""
 
     def most(name: str) -> float:
         return max((float(getattr(p, name)) for p in points if getattr(p, name)), default=1.0)
@@ -97,9 +97,9 @@ def most_of(points: Sequence[Point]) -> Resources:
 
 
 def cross_validated(points: Sequence[Point], predictions: Predict, seed: int = 0) -> list[Errors]:
-    """Errors by workload: every configuration is predicted by a fit to the other folds' runs.
+    """Return errors by workload; each configuration is predicted by a fit to the other folds.
 
-    Folds are of configurations, not of runs: repetitions of one are held out together.
+    Folds consist of configurations, not runs: repetitions of one are held out together.
     """
     runs: dict[tuple[object, ...], list[Point]] = {}
     for point in points:
@@ -115,7 +115,7 @@ def cross_validated(points: Sequence[Point], predictions: Predict, seed: int = 0
         ]
         known = {point.workload for point in rest}
         tested = [point for point in held if point.workload in known]
-        if not tested:  # of its workload nothing is left to predict by
+        if not tested:  # no other run of this workload is left to predict from
             continue
         errors: dict[tuple[object, ...], list[float]] = {}
         for point, rate in zip(tested, predictions(rest, tested), strict=True):

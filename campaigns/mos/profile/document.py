@@ -1,4 +1,4 @@
-"""The profile that `hotbed mos profile` writes: a JSON document."""
+"""Profile that `hotbed mos profile` writes: a JSON document."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from schemas.errors import UserError
 
 SCHEMA = 1
 FEWEST = 4
-"""Configurations with less of which nothing is held out."""
+"""Least number of configurations; with fewer, none can be held out."""
 
 
 def measured(source: str) -> Points:
-    """Points by what a user names: a folder of runs, a JSON file of points, or points that come
-    with Hotbed or were kept.
+    """Return the points of a source: a folder of runs, a JSON file of points, or the name of points
+    that come with Hotbed or were kept.
 
     Raises:
-        UserError: there is nothing of the kind, or too few configurations.
+        UserError: the source does not exist, or has too few configurations.
     """
     path = Path(source)
     if path.is_dir():
@@ -55,15 +55,15 @@ def measured(source: str) -> Points:
 
 
 def document(points: Points, seed: int) -> dict[str, Any]:
-    """The profile: itself a model that controllers and `hotbed mos plan` read, made of all runs,
-    for the very store that was measured.
+    """Return the profile: a model from all runs, for exactly the measured store, which controllers
+    and `hotbed mos plan` can read.
 
-    Beside it ``cospurf``, made of one half of the configurations, and ``simulator``, COSPerf's
-    constants, of the other; ``errors`` are relative ones on configurations held out, by workload.
+    It also has ``cospurf``, from one half of the configurations, and ``simulator``, COSPerf's
+    constants from the other. ``errors`` are relative, on held-out configurations, by workload.
 
     Args:
         points: measured runs.
-        seed: says which half is whose, and how folds are drawn.
+        seed: selects the halves and draws the folds.
     """
     judge, optimiser = halves(points.runs, seed)
     most = most_of(points.runs)
@@ -93,7 +93,7 @@ def _errors(points: Points, predictions: Any, seed: int) -> list[dict[str, Any]]
 
 
 def write(profile: Mapping[str, Any], path: Path) -> None:
-    """Write a profile.
+    """Write a profile to a new file.
 
     Raises:
         UserError: the file exists.

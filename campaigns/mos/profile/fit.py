@@ -1,5 +1,5 @@
-"""The optimiser's cospurf from measured runs: for every workload and resource a concave piecewise
-linear curve of requests a second; a workload gets the least of them (rules R2 to R7)."""
+"""The optimiser's cospurf from measured runs. Every workload and resource has a concave piecewise
+linear curve of requests a second; a workload gets their minimum (rules R2 to R7)."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from testbed.stores.microstores import Resources
 Ints = npt.NDArray[np.int_]
 PARTS = ("proxy_cores", "storage_cores", "network", "disks")
 KNOTS = 3
-"""Breakpoints between nothing and the most, at quantiles of the amounts that were measured."""
+"""Breakpoints between zero and the maximum, at quantiles of the measured amounts."""
 
 ROUNDS = 30
 NEARLY = 0.98
-"""A knot that changes the slope by less is left out."""
+"""A knot that changes the slope by less is removed."""
 
 NEAR_ENOUGH = 0.1
-"""Mean error of curves that are not looked at again."""
+"""Mean error below which curves are not fitted again."""
 CLEARLY = 0.8
-"""Of the error of curves fitted one by one, what those fitted together have at most."""
+"""Largest error of curves fitted together, relative to curves fitted one by one."""
 
 AMPLE = 100.0
-"""A resource that no run limited gives so many times what was ever measured."""
+"""Factor over the highest measured rate, for a resource that limited no run."""
 
 
 def fit(points: Sequence[Point], most: Resources, source: str) -> PiecewiseLinear:
-    """Curves of every workload that there are runs of.
+    """Return curves of every workload with runs.
 
     Args:
         points: measured runs.
-        most: how far curves go on; beyond what was measured straight.
+        most: end of the curves; they are straight beyond the measured amounts.
         source: for the record.
 
     Raises:
-        UserError: no runs.
+        UserError: there are no runs.
     """
     if not points:
         raise UserError("a profile needs measured runs, and there are none.")
     usual = [point for point in points if point.object_bytes is None]
-    # A table is of one size of objects: odd ones count only where there is nothing else.
+    # A table is for one size of objects: other sizes count only without runs of the usual size.
     letters: list[str] = sorted({point.workload for point in points})
     tables = {}
     for letter in letters:
@@ -65,12 +65,12 @@ def _one_size(points: Sequence[Point], letter: str) -> list[Point]:
 
 
 def fit_class(points: Sequence[Point], most: Resources) -> ClassTable:
-    """Curves of one workload.
+    """Return curves of one workload.
 
-    Each run is taken to be limited by the part that predicts least for it; a part's curve is the
-    concave curve nearest to the runs that it limits; both are repeated until nothing changes. A
-    part that limits no run is a straight line that contradicts none. Where that comes to nothing,
-    all curves are fitted together (`together`).
+    Each run is assigned to the part that predicts the least for it. A part's curve is the concave
+    curve nearest to its runs. Both steps repeat until nothing changes. A part without runs gets a
+    straight line that contradicts no run. If the result is poor, all curves are fitted together
+    (`together`).
     """
     objects = points[0].objects
     workload = WorkloadClass(points[0].workload, objects.payload, 1 - objects.read)
@@ -113,10 +113,10 @@ def fit_class(points: Sequence[Point], most: Resources) -> ClassTable:
 
 
 def concave(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64], most: float) -> Curve:
-    """The concave, rising curve from (0, 0) that is nearest to some points, relative to them.
+    """Return the concave, rising curve from (0, 0) that is nearest to the points, relatively.
 
-    It is a sum of min(x, knot) with weights of 0 or more, so every such sum is concave and rises;
-    the weights are a non-negative least squares solution.
+    The curve is a sum of min(x, knot) with non-negative weights; every such sum is concave and
+    rises. The weights are a non-negative least squares solution.
     """
     from scipy.optimize import nnls
 
@@ -130,7 +130,7 @@ def concave(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64], mo
 
 
 def _knots(amounts: Array, most: float) -> Array:
-    """Where a curve may bend, and its end."""
+    """Return the breakpoints of a curve, and its end."""
     inner = np.unique(np.quantile(amounts, np.linspace(0, 1, KNOTS + 2)[1:-1]))
     top = max(most, float(amounts.max()))
     return np.append(inner[inner < top], top)
@@ -146,8 +146,8 @@ def _better(
     rates: Array,
     asked: Array,
 ) -> tuple[dict[str, Curve], Ints]:
-    """`curves`, or those that are found for all parts at once where these are clearly nearer to
-    the runs; and which part then limits each run."""
+    """Return `curves`, or curves fitted for all parts together if they are clearly nearer to the
+    runs; and the part that then limits each run."""
 
     def predicted(by: Mapping[str, Curve]) -> Array:
         return np.array([_values(by[name], amounts[name]) for name in PARTS] + [asked])
@@ -170,7 +170,7 @@ def _better(
 
 
 def _simpler(at: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> Curve:
-    """Without knots that hardly bend the curve."""
+    """Return the curve without knots that hardly bend it."""
     kept = [(0.0, 0.0)]
     for index in range(1, len(at) - 1):
         (x0, y0), x1, y1 = kept[-1], at[index], values[index]
@@ -182,7 +182,7 @@ def _simpler(at: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> Cu
 
 
 def _amounts(points: Sequence[Point], name: str) -> npt.NDArray[np.float64]:
-    """Of a resource, by run; infinite where it was no limit."""
+    """Return the amount of a resource by run; infinite where it was not a limit."""
     found = []
     for point in points:
         held = point.resources
@@ -199,7 +199,7 @@ def _values(curve: Curve, amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.fl
 
 
 def _envelope(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64]) -> float | None:
-    """Requests a second of a unit at least; None where it never was a limit."""
+    """Return the least possible requests a second per unit; None if it never was a limit."""
     limited = np.isfinite(amounts) & (amounts > 0)
     return float((rates[limited] / amounts[limited]).max()) if limited.any() else None
 
@@ -211,9 +211,9 @@ def _line(slope: float | None, most: float, rates: npt.NDArray[np.float64]) -> C
 
 
 def _idle_s(points: Sequence[Point], rates: npt.NDArray[np.float64]) -> float:
-    """The least that one worker alone was seen to wait. Several wait for each other: where no run
-    is of one, it is no more than what a core takes for a request, which errs on the side that an
-    SLA is not taken for one that no resources meet, or nobody asks for."""
+    """Return the least measured wait of a single worker, because several workers wait for each
+    other. Without a run of one worker, return at most a core's seconds per request. This errs low,
+    so that an SLA never counts as impossible to meet or as not requested."""
     alone = [seen for point in points if point.workers == 1 for seen in _waited(point)]
     if alone:
         return min(alone)
@@ -223,7 +223,7 @@ def _idle_s(points: Sequence[Point], rates: npt.NDArray[np.float64]) -> float:
 
 
 def _waited(point: Point) -> list[float]:
-    """Seconds of a request, as measured and by Little's law."""
+    """Return the seconds of a request: measured, and from Little's law."""
     seen = [point.latency_s] if point.latency_s else []
     return seen + ([point.workers / point.rate] if point.workers else [])
 
@@ -234,8 +234,8 @@ def _disks(
     limits: npt.NDArray[np.bool_],
     most: Resources,
 ) -> Mapping[str, Curve]:
-    """Curves of either class. Their speeds are told apart where disks limited runs of both mixes;
-    else a disk is a disk."""
+    """Return curves of both disk classes. The speeds differ if disks limited runs of both mixes;
+    otherwise all disks are equal."""
     from scipy.optimize import nnls
 
     slope = together.value(together.points[-1][0]) / together.points[-1][0]

@@ -1,7 +1,7 @@
-"""A profile of a pool too large to measure: runs on a simulator that was made of measured ones.
+"""Profile of a pool too large to measure: runs on a simulator fitted to measured runs.
 
-As the paper's authors profiled their store "offline using an extensive stress test", but on a model
-of it. The runs that this model is made of are none of those that the judge is made of."""
+The paper's authors profiled their store "offline using an extensive stress test"; here a model of
+the store is profiled. The model and the judge are fitted to different runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from testbed.simulated.cosperf.constants import Constants
 from testbed.stores.microstores import Resources
 
 NOISE = 0.03
-"""Of a rate from run to run."""
+"""Relative noise of a rate from run to run."""
 
 PARTS = (0.02, 0.06, 0.15, 0.35, 0.7, 1.0)
-"""Of all that there is of a resource, while all else is plentiful."""
+"""Shares of a resource's total, while every other resource is plentiful."""
 
 MIXES = 12
-"""Configurations in which everything is limited, drawn at random."""
+"""Configurations with every resource limited, drawn at random."""
 
 FEW = 1.0
 
@@ -32,8 +32,8 @@ FEW = 1.0
 def simulated_runs(
     constants: Constants, pool: Resources, seed: int, letters: Sequence[str] = tuple(CLASSES)
 ) -> list[Point]:
-    """Runs at many configurations of the pool: each resource alone, disks of each class, random
-    mixes of all, and one worker on an idle store."""
+    """Return runs at many configurations of the pool: each resource alone, disks of each class,
+    random mixes, and one worker on an idle store."""
     rng = random.Random(f"profile-{seed}")
     asked = [point for letter in letters for point in configurations(letter, pool, rng)]
     rates = predict(asked, constants) * np.exp([rng.gauss(0, NOISE) for _ in asked])
@@ -56,15 +56,15 @@ def configurations(
     alone: Sequence[float] = PARTS,
     mixes: int = MIXES,
 ) -> Iterator[Point]:
-    """Configurations whose rate is not known yet (it is 1).
+    """Yield configurations with an unknown rate (set to 1).
 
     Args:
         letter: the workload.
-        pool: the most of each resource.
+        pool: the maximum of each resource.
         rng: draws the mixes.
-        alone: parts of each resource while all else is plentiful; without any there is no idle
-            store either.
-        mixes: how many in which everything is limited.
+        alone: shares of each resource while all others are plentiful; if empty, the idle store is
+            omitted too.
+        mixes: number of configurations with every resource limited.
     """
 
     def point(**given: float) -> Point:

@@ -1,4 +1,4 @@
-"""Measured runs as a profile takes them: what a store had, and what a workload got of it."""
+"""Measured runs for a profile: the resources of a store, and a workload's rate."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from testbed.simulated.cosperf.classes import CLASSES, ObjectClass, local
 from testbed.stores.microstores import Resources
 
 PLENTY = Resources(proxy_cores=1e6, storage_cores=1e6, network=1e14, ssds=10**6, hdds=0)
-"""What is not a limit."""
+"""Amounts that are not a limit."""
 
 RESOURCE = ("proxy_cores", "storage_cores", "network", "disks")
 FILES = Path(__file__).parent
-"""Points that come with Hotbed, and those that were kept, are files beside this one."""
+"""Files of points in this folder come with Hotbed or were kept."""
 ELSEWHERE = "HOTBED_PROFILES"
-"""The variable that names a folder of further points, looked at first: a bundle's are."""
+"""Environment variable with a folder of further points, searched first; a bundle sets it."""
 
 
 class _Frozen(BaseModel):
@@ -34,20 +34,20 @@ class _Frozen(BaseModel):
 
 
 class Point(_Frozen):
-    """One run at a configuration. What is left out was not a limit.
+    """One run at a configuration. Omitted resources were not a limit.
 
     Attributes:
         workload: A to D.
-        sizes: ``paper``: objects of Table 1; ``local``: large ones of 1 to 16 MB.
-        object_bytes: all objects are of this size, where they are.
-        reads_only: nothing is written or deleted.
-        workers: of COSBench; None: enough to saturate the store.
-        proxy_cores, storage_cores: of all proxies and storage servers together.
+        sizes: ``paper`` for objects of Table 1; ``local`` for large objects of 1 to 16 MB.
+        object_bytes: size of all objects, if it is equal.
+        reads_only: True if there are no writes or deletions.
+        workers: COSBench's workers; None if they saturate the store.
+        proxy_cores, storage_cores: total of all proxies and of all storage servers.
         network: bytes a second between clients and proxies.
-        ssds, hdds: disks.
-        requests_s, bytes_s: finished a second; one of them at least.
-        latency_s: mean of a request.
-        source: where it was measured; points of one source that repeat a configuration are
+        ssds, hdds: numbers of disks.
+        requests_s, bytes_s: finished per second; at least one is given.
+        latency_s: mean latency of a request.
+        source: place of the measurement; points of one source with equal configurations are
             repetitions.
     """
 
@@ -76,7 +76,7 @@ class Point(_Frozen):
 
     @property
     def objects(self) -> ObjectClass:
-        """What was stored and read."""
+        """Class of the stored objects."""
         one = CLASSES[self.workload] if self.sizes == "paper" else local(self.workload)
         if self.object_bytes is not None:
             one = replace(one, low=self.object_bytes, high=self.object_bytes)
@@ -92,7 +92,7 @@ class Point(_Frozen):
 
     @property
     def resources(self) -> Resources:
-        """What the store had; `PLENTY` of what was not a limit."""
+        """Resources of the store; `PLENTY` where a resource was not a limit."""
         disks = self.ssds is not None or self.hdds is not None
         return Resources(
             PLENTY.proxy_cores if self.proxy_cores is None else self.proxy_cores,
@@ -104,13 +104,13 @@ class Point(_Frozen):
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """What tells configurations apart: runs of one are repetitions of each other."""
+        """Key of the configuration; runs with the same key are repetitions."""
         left = ("requests_s", "bytes_s", "latency_s", "source")
         return tuple(value for name, value in self if name not in left)
 
     @property
     def limited_by(self) -> tuple[str, ...]:
-        """Resources that were limited."""
+        """Names of the resources that were limited."""
         disks = self.ssds is not None or self.hdds is not None
         given = (
             self.proxy_cores is not None,
@@ -122,7 +122,7 @@ class Point(_Frozen):
 
 
 class Points(_Frozen):
-    """Measured runs of one kind of store: `replicas` of every object."""
+    """Measured runs of one kind of store, with `replicas` of every object."""
 
     name: str
     about: str
@@ -131,22 +131,22 @@ class Points(_Frozen):
 
 
 def folders() -> tuple[Path, ...]:
-    """Where points with a name are, what is looked at first first."""
+    """Return the folders of named points, in search order."""
     elsewhere = os.environ.get(ELSEWHERE)
     return (Path(elsewhere), FILES) if elsewhere else (FILES,)
 
 
 def references() -> tuple[str, ...]:
-    """Names of the points that come with Hotbed, of those that were kept, and of those in the
-    folder that the variable `ELSEWHERE` names."""
+    """Return the names of all points: Hotbed's, kept points, and those in the folder that the
+    variable `ELSEWHERE` names."""
     return tuple(sorted({path.stem for folder in folders() for path in folder.glob("*.json")}))
 
 
 def place(name: str) -> Path:
-    """The file of points with this name.
+    """Return the file of the points with this name.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no such file.
     """
     if name not in references():
         raise UserError(
@@ -158,27 +158,26 @@ def place(name: str) -> Path:
 
 
 def reference(name: str) -> Points:
-    """Points that have a name.
+    """Return the points with this name.
 
     Raises:
-        UserError: there are none of this name.
+        UserError: there are no points with this name.
     """
     return read_points(place(name))
 
 
 def keep(points: Points, name: str) -> Path:
-    """Keep measured points under a name that cells' `profile` can have; their file.
+    """Store measured points under a name for cells' `profile`, and return their file.
 
     Raises:
-        UserError: no such name is possible, there are points of this name, or the file cannot be
-            written.
+        UserError: the name is invalid or taken, or the file cannot be written.
     """
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", name):
         raise UserError(
             f"--keep {name}: a name is a small letter, then small letters, digits and - only, 40 "
             "at most."
         )
-    # One point a line, so that a change of the file can be read.
+    # One point per line, so that a diff of the file is readable.
     head = {"name": name, "about": points.about, "replicas": points.replicas}
     runs = (json.dumps(point.model_dump(exclude_defaults=True)) for point in points.runs)
     begin = json.dumps(head, indent=1).removesuffix("\n}")
@@ -192,10 +191,10 @@ def keep(points: Points, name: str) -> Path:
 
 
 def read_points(path: Path) -> Points:
-    """A file of measured points.
+    """Read a file of measured points.
 
     Raises:
-        UserError: file, place in it, what is wrong.
+        UserError: the file, the place in it, and the error.
     """
     try:
         data = json.loads(path.read_text())
@@ -210,11 +209,11 @@ def read_points(path: Path) -> Points:
 
 
 def halves(points: Sequence[Point], seed: int) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """Disjoint halves: one to make the simulator of, one for the optimiser's cospurf.
+    """Return disjoint halves: one for the simulator, one for the optimiser's cospurf.
 
-    Repetitions of a configuration stay together. Both have points of every workload and every
-    limited resource as far as there are two configurations of it; which half gets which is drawn
-    from `seed`.
+    Repetitions of a configuration stay together. Both halves have points of every workload and
+    every limited resource if there are two configurations of it. `seed` decides which half gets
+    which.
     """
     kinds: dict[tuple[object, ...], dict[tuple[object, ...], list[Point]]] = {}
     for point in points:
@@ -231,14 +230,14 @@ def halves(points: Sequence[Point], seed: int) -> tuple[tuple[Point, ...], tuple
 
 
 def _amount(point: Point) -> float:
-    """For an order of configurations."""
+    """Return a sort key for configurations."""
     limits = (point.proxy_cores, point.storage_cores, point.network, point.ssds, point.hdds)
     return math.prod(float(limit) for limit in limits if limit) * (point.workers or 1.0)
 
 
 def from_run_folders(folder: Path) -> Points:
-    """The points of a campaign's finished runs: cells of experiments that vary one store's
-    resources (`schemas/cells/mos.py`) on real microstores.
+    """Return the points of a campaign's finished runs: cells on real microstores of experiments
+    that vary one store's resources (`schemas/cells/mos.py`).
 
     Raises:
         UserError: there is no such run.
@@ -260,7 +259,7 @@ def from_run_folders(folder: Path) -> Points:
 
 PROFILED = ("sizes", "proxy", "storage", "network", "disks")
 DISKS_TOLD = ("network", "disks")
-"""Experiments that say which disks there are; elsewhere they are fast ones and no limit."""
+"""Experiments that specify their disks; in others, disks are fast and not a limit."""
 
 DEFAULT_REPLICAS = 2
 USUAL_LARGE_MB = 16
@@ -304,7 +303,7 @@ def _point_of(record: Path) -> Point | None:
 
 
 def _object_bytes(letter: str, experiment: str, parameters: Mapping[str, Any]) -> float | None:
-    """The size of all objects, or the mean where it is not a class's usual one."""
+    """Return the size of all objects, or the mean if it is not the class's usual size."""
     if experiment == "sizes":
         return 1000.0 * float(parameters["object_kb"])
     largest = float(parameters.get("large_mb", USUAL_LARGE_MB))

@@ -1,10 +1,10 @@
-"""All curves of a cospurf fitted at once, for runs in which several parts are short together.
+"""Joint fit of all curves of a cospurf, for runs that several parts limit together.
 
-`fit.fit_class` says of every run which part limits it, and begins with the best that each part was
-ever seen to give. Where no run lacks one thing alone, and machines are faster in one minute than in
-the next, that choice can go wrong and stay so: real runs of proxies and storage servers with less
-than a core came out at a fifth of what was measured. Here nothing is chosen: a run gets a smooth
-minimum of its parts, and what is nearest to all runs is found by least squares.
+`fit.fit_class` decides which part limits each run, and starts from the best measured rate of each
+part. The decision can be wrong and stay wrong if no run lacks a single resource and machines vary
+in speed from minute to minute. Real runs of proxies and storage servers with less than a core came
+out at a fifth of the measured rates. Here no part is chosen: a run gets a smooth minimum of its
+parts, and least squares finds the curves nearest to all runs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 SHARP = 12.0
-"""Of the smooth minimum (sum of x^-SHARP)^(-1/SHARP): two equal parts give 0.94 of one."""
+"""Exponent of the smooth minimum (sum of x^-SHARP)^(-1/SHARP): two equal parts give 0.94 of one."""
 BELIEF = 0.01
-"""How much a weight `e` times that of the start weighs against a rate `e` times the measured one:
-a part that limits no run stays where it was."""
+"""Weight of a curve weight `e` times that of the start, relative to a rate `e` times the measured
+one. A part that limits no run stays where it was."""
 LITTLE = 1e-3
-"""Of the start's slope, what a knot begins with that does not bend the line yet."""
+"""Initial weight of a knot that does not yet bend the line, relative to the start's slope."""
 STARTS = (1.0, 2.0)
 
 
@@ -33,14 +33,14 @@ def together(
     rates: Array,
     asked: Array,
 ) -> dict[str, Array]:
-    """Values of each part's curve at its knots.
+    """Return the values of each part's curve at its knots.
 
     Args:
-        knots: [k] of each part, rising, the last one its end.
-        amounts: [runs] of each part, infinite where it was no limit.
-        slopes: of each part, requests a second of a unit to begin with.
-        rates: [runs], requests a second that were measured.
-        asked: [runs], requests a second that its workers could ask for.
+        knots: [k] of each part, rising; the last one is its end.
+        amounts: [runs] of each part, infinite where it was not a limit.
+        slopes: initial requests a second per unit, of each part.
+        rates: [runs], measured requests a second.
+        asked: [runs], requests a second that its workers could send.
     """
     from scipy.optimize import least_squares
 
@@ -72,7 +72,7 @@ def together(
 
 
 def error(predicted: Array, rates: Array) -> float:
-    """Mean distance of predictions from rates, in logarithms."""
+    """Return the mean distance of predictions from rates, in logarithms."""
     return float(np.abs(np.log(predicted / rates)).mean())
 
 

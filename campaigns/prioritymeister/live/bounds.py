@@ -1,8 +1,8 @@
-"""Whether a plan's bounds are proven of a run on real machines, and what is missing where not.
+"""Proof of a plan's bounds for a run on real machines, or the reason why there is none.
 
-A bound is of what is enforced: token buckets and priorities at every disk *and* every link, a
-server that keeps up with what it is charged, and requests that come at their traces' times. A run
-tells each of these.
+A bound requires enforcement: token buckets and priorities at every disk *and* every link. The
+server must keep up with its charged load, and requests must come at their traces' times. A run
+reports each of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controllers.prioritymeister.profiles import load_profile
 from testbed.stores.nfs.shaping import FRAME, bucket
 
 HDR_WIDTH = 1e-3
-"""Latencies are told by HDR histograms of three digits, which round up."""
+"""Relative width of HDR histograms of latencies: three digits, rounded up."""
 
 
 def conditions_of(
@@ -30,15 +30,15 @@ def conditions_of(
     switch_levels: int,
     frame: int = FRAME,
 ) -> dict[str, Conditions]:
-    """What was kept, by workload; nothing without a plan that is enforced.
+    """Return the kept conditions by workload; empty without an enforced plan.
 
     Args:
-        experiment: as it was carried out.
-        told: what proxies and hosts were told, read back from them.
-        statuses: of each server's proxy at the end of the run (GET /status).
-        reports: what each replayer printed.
+        experiment: the finished experiment.
+        told: parameters of proxies and hosts, read back from them.
+        statuses: status of each server's proxy at the end of the run (GET /status).
+        reports: output of each replayer.
         switch_levels: priorities of the switch's ports.
-        frame: most bytes of a frame of the links.
+        frame: bytes of the links' largest frame.
     """
     if experiment.plan is None:
         return {}
@@ -63,7 +63,7 @@ def conditions_of(
 
 
 def network_differs(told: Parameters, switch_levels: int, frame: int = FRAME) -> str | None:
-    """In words, where the network stage is not enforced as planned; None: it is."""
+    """Return why the network stage is not enforced as planned; None if it is."""
     if told.network.mode != "priority":
         return "the network is not enforced"
     used = max(
@@ -73,7 +73,7 @@ def network_differs(told: Parameters, switch_levels: int, frame: int = FRAME) ->
         return f"the plan has {used} network levels, and the switch {switch_levels}"
     for name, host in told.network.hosts.items():
         for flow in host.flows:
-            # One as fast as the link is left out: the link itself is what holds it up.
+            # A bucket as fast as the link is left out, because the link itself limits the flow.
             planned = [pair for pair in flow.pairs if pair[0] < host.rate]
             if any(bucket(*pair, frame) != pair for pair in planned):
                 return f"host {name} keeps token buckets of {flow.workload} that let more through"
@@ -103,5 +103,5 @@ def _lost(unanswered: int) -> str | None:
 
 
 def as_text(conditions: Mapping[str, Conditions]) -> str:
-    """JSON for a run's folder: of each workload why nothing is proven of it, or null."""
+    """Return JSON for a run's folder: why nothing is proven for each workload, or null."""
     return json.dumps({name: one.why_not for name, one in conditions.items()}, indent=1) + "\n"

@@ -1,4 +1,4 @@
-"""Which nodes of a testbed are what, and the machines that traces are made for."""
+"""Roles of a testbed's nodes, and the machines that traces are made for."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from testbed.stores.nfs.shaping import FRAME
 
 NFS, CLIENT = "nfs", "client"
 SCRATCH = "/var/lib/hotbed/scratch"
-"""Where a server's disk is mounted; what it exports lies in it by the export's name."""
+"""Mount point of a server's disk; an export is a folder in it with the export's name."""
 FILE_BYTES = 1 << 29
-"""Most of a client's file: seeks within and between files are of the disk's own kind, and what a
-run reads of them is little, so that the server's page cache holds next to nothing of it."""
+"""Largest size of a client's file. Seeks within and between files are typical of the disk. A run
+reads little of the files, so the server's page cache holds almost nothing of them."""
 FILE_SHARE = 0.8
-"""Of a disk, for all clients' files."""
+"""Share of a disk for all clients' files."""
 ON_RAM = ("C", "I", "J", "K")
-"""Workloads of figure 9: here they share one fast disk and not one link, the server's, alone."""
+"""Workloads of figure 9; here they share one fast disk in addition to one link, the server's."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Nodes by what they are.
+    """Nodes by role.
 
     Attributes:
         disk: the NFS server with the disk that workloads share.
-        ram: the one whose disk is no bottleneck; None where there is none.
+        ram: the server with a disk that is no bottleneck; None if there is none.
         clients: nodes that send, one workload each.
         servers: bytes of a client's file on each server.
-        store: how clients reach servers.
-        switch_levels: priorities of the switch's ports; 0 where it has none.
-        frame: most bytes of a frame of its links.
+        store: the store's settings for clients.
+        switch_levels: priorities of the switch's ports; 0 if it has none.
+        frame: bytes of the links' largest frame.
     """
 
     disk: str
@@ -54,20 +54,20 @@ class Places:
 
     @property
     def folder(self) -> str:
-        """Where clients' files lie on a server."""
+        """Folder of clients' files on a server."""
         return f"{SCRATCH}{self.store.export}"
 
     def server(self, testbed: Testbed, name: str) -> Server:
-        """A server as clients reach it."""
+        """Return a server's address and export for clients."""
         address, told = testbed.node(name).address, self.store
         return Server(name, address, told.export, told.port, told.mount_port)
 
 
 def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
-    """The places of a testbed.
+    """Return the places of a testbed.
 
     Raises:
-        UserError: it was made from another spec, or has no NFS server or no client.
+        UserError: the testbed was made from another spec, or lacks an NFS server or a client.
     """
     if load_spec(spec_file).digest() != spec.digest():
         raise UserError(
@@ -96,10 +96,10 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
 
 
 def machines_of(spec: TestbedSpec, places: Places) -> Machines:
-    """What traces are made for; the disks' profiles are those of `Machines` until measured.
+    """Return the machines for traces; the disks' profiles are the defaults until measured.
 
-    Links are as fast as the slowest, but for that of the server whose disk is no bottleneck.
-    """
+    Links are as fast as the slowest, except the link of the server with a disk that is no
+    bottleneck."""
     used = [*_with_role(spec, NFS), *_with_role(spec, CLIENT)]
     rates = {name: float(group.network) for group in used for name in group.node_names()}
     ram = places.ram
@@ -115,14 +115,14 @@ def machines_of(spec: TestbedSpec, places: Places) -> Machines:
 
 
 def server_of(cell: PmCell, places: Places) -> str:
-    """The server that all workloads of a cell ask: figure 9's one without a bottleneck at its disk,
-    where there is one, and the one with the shared disk elsewhere."""
+    """Return the server of all workloads of a cell. For figure 9 it is the one without a bottleneck
+    at its disk, if any, otherwise the one with the shared disk."""
     on_ram = cell.scenario == "network" and set(labels_of(cell)) <= set(ON_RAM)
     return places.ram if on_ram and places.ram is not None else places.disk
 
 
 def client_nodes(topology: Topology, testbed: Testbed) -> dict[str, str]:
-    """The client node of each workload.
+    """Return the client node of each workload.
 
     Raises:
         UserError: the testbed lacks a host of the experiment, or two workloads share a client.

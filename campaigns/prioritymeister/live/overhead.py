@@ -1,13 +1,13 @@
-"""A profile measured where requests are enforced: through the proxy, one request at a time at the
-server (docs/prioritymeister.md, "Live").
+"""Profile measured where requests are enforced: through the proxy, with one request at a time at
+the server (docs/prioritymeister.md, "Live").
 
-fio tells what a disk takes. A request on the live path takes more: the NFS server's way of reading
-and writing (a synchronous write also writes the file's times), processors, the proxy. So made-up
-requests are sent through the proxy in rounds. The first tell what each kind and size took while the
-server was its own (`turns` of the proxy's status). The profile charges a little more than that: how
-far a server is behind that is charged exact means is a random walk without drift, and while it is
-never idle, as beside a copy, that has no bound. The later rounds, of other requests, tell
-``overhead.latency``: how far a server is behind that is charged so (`allowed`).
+fio measures the disk alone. A request on the live path takes longer, because of processors, the
+proxy and the NFS server (its synchronous writes also write the file's times). Made-up requests are
+therefore sent through the proxy in rounds. The first rounds measure how long each kind and size
+held the server (`turns` of the proxy's status). The profile charges a little more. With exact
+means, a server's delay would be a random walk without drift. It has no bound while the server is
+never idle, as with a copy. The later rounds, with other requests, give ``overhead.latency``: the
+delay of a server that is charged this way (`allowed`).
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from workloads.traces.files_profile import FILE_SIZES
 from workloads.traces.requests import RequestBlock
 
 SECONDS = 30.0
-"""Of a round."""
+"""Seconds of a round."""
 WAIT_S = 10.0
 FIRST, LATER = 2, 6
-"""Rounds that tell what requests take, and those that tell how far a server is behind."""
+"""Rounds that measure requests, and rounds that measure the server's delay."""
 TAKES_S = (FIRST + LATER) * (SECONDS + replays.LEAD_S)
-"""All of them, roughly."""
+"""Approximate seconds of all rounds."""
 LOAD = 0.6
-"""Share of the device that the requests of a round ask for, all clients together. (Of a disk that
-was never idle in the later rounds, by two requests of each client at a time, the longest lags were
-0.05 to 0.4 s on a testbed where runs had 0.02 s: bounds that allow for that say nothing useful.)"""
+"""Share of the device that a round's requests need, all clients together. (If two requests of each
+client kept a disk busy all the time, the longest lags were 0.05 to 0.4 s on a testbed with lags of
+0.02 s in runs. Bounds that allow for such lags are useless.)"""
 LINK_SHARE = 0.4
 MOST_PER_S = 150.0
-"""Requests a second at most: more are not the disk's load but the processors'."""
+"""Most requests a second; above this the processors, not the disk, are the limit."""
 MORE = 1.05
-"""What is charged, by the mean that was seen. A modelled disk that is never idle for three
-minutes, whose reads vary by 1 ms and writes by 2.5 ms, was up to 1.4 s behind charges of the means
-of half a minute, and at most 0.03 s behind a twentieth more."""
+"""Charge relative to the measured mean. A modelled disk that is never idle for three minutes has
+reads that vary by 1 ms and writes by 2.5 ms. It was up to 1.4 s behind charges of the means of half
+a minute, and at most 0.03 s behind 5 % more."""
 ENOUGH = 8
-"""Requests of a kind and size from which on their mean is taken; of fewer, what fio told and what
-others of their kind took beyond it."""
+"""Least requests of a kind and size for using their mean. With fewer, fio's value plus the excess
+of other sizes of the kind is used."""
 SPREADS = 2.0
 """See `allowed`."""
 
 
 class Enforcing(Protocol):
-    """What is used of `testbed.enforcement.Enforcement`."""
+    """The used part of `testbed.enforcement.Enforcement`."""
 
     def remove(self) -> object: ...
 
@@ -76,26 +76,26 @@ def measured_on_path(
     enforcement: Enforcing,
     shell_to: ShellTo,
 ) -> dict[str, Any]:
-    """The profile of what requests take where they are enforced.
+    """Return the profile of requests where they are enforced.
 
     Args:
-        profile: measured by fio, by size and kind; tells how much may be asked for at first.
-        server: whose disk it is of; clients' files are laid out there.
+        profile: measured by fio, by size and kind; it limits the first rounds' load.
+        server: the server with the disk; clients' files are on it.
         size: bytes of each client's file.
         clients: nodes that send.
-        link: bits per second of the server's.
+        link: bits per second of the server's link.
         agent, enforcement, shell_to: the testbed's.
 
     Returns:
-        fio's profile where the proxy lets several requests to the server at a time: what one of
-        them takes, and how far a server is behind its charges, can be told of one at a time only.
+        fio's profile if the proxy sends several requests to the server at a time. One request's
+        time and the server's delay can only be measured one at a time.
 
     Raises:
-        HotbedError: a replayer failed, or the proxy answered nothing.
+        HotbedError: a replayer failed, or the proxy answered no request.
     """
     found = {key: value for key, value in profile.items() if key not in ("overhead", "rounds")}
     enforcement.put_profile(server.name, found)
-    enforcement.remove()  # the default parameters: every client may send
+    enforcement.remove()  # default parameters: every client may send
     if enforcement.parameters(server.name)["depth"] != 1:
         return found
 
@@ -119,7 +119,7 @@ def measured_on_path(
     found["bandwidthTable"] = times(table, MORE)
     later = [round_of(found, FIRST + k) for k in range(LATER)]
     rounds = {key: [float(one[key]) for one in later] for key in _KEPT}
-    # What later requests took beyond it is charged too; with more charged, less is behind.
+    # The excess of later requests is charged too; higher charges reduce the delay.
     beyond = MORE * sum(rounds["busy_seconds"]) / sum(rounds["charged_seconds"])
     found["bandwidthTable"] = times(found["bandwidthTable"], max(1.0, beyond))
     latency = allowed(rounds["lag_seconds"])
@@ -130,25 +130,25 @@ _KEPT = ("lag_seconds", "charged_seconds", "busy_seconds")
 
 
 def allowed(lags: Sequence[float]) -> float:
-    """The latency to allow for, from how far a server was behind in rounds of one length: the
-    longest, and `SPREADS` times what lies between the longest and the shortest.
+    """Return the latency to allow for, from a server's delays in rounds of equal length. It is the
+    longest plus `SPREADS` times the difference between longest and shortest.
 
-    A run of six rounds' length stays within it 19 times of 20, if it is like the rounds (the same
-    machines, a disk no busier, charged no less than it takes), and if the
-    longest of a round exceeds any length with a probability that falls at least exponentially
-    (Gumbel's distribution; the longest of eight exponential ones is less than it). Stalls that are
-    rarer than one in a few minutes are not seen here. None of that is trusted: a run in which a
-    server was further behind than this proves nothing, and says so (`bounds.conditions_of`).
+    A run of six rounds' length stays within it 19 times of 20, under two conditions. The run is
+    like the rounds (same machines, disk no busier, charged no less than it takes). The probability
+    that a round's longest delay exceeds a length falls at least exponentially (Gumbel's
+    distribution; the longest of eight exponential ones is smaller). Stalls rarer than one in a few
+    minutes are not covered. Runs check this: a run with a longer delay proves nothing and reports
+    it (`bounds.conditions_of`).
 
     Args:
-        lags: seconds, of two rounds at least.
+        lags: seconds, of at least two rounds.
     """
     longest = max(lags)
     return longest + SPREADS * (longest - min(lags))
 
 
 def times(rows: Sequence[Mapping[str, float]], factor: float) -> list[dict[str, float]]:
-    """A table by which requests take `factor` times as long."""
+    """Return a table by which requests take `factor` times as long."""
     return [
         {key: value if key == "requestSize" else value / factor for key, value in row.items()}
         for row in rows
@@ -158,14 +158,14 @@ def times(rows: Sequence[Mapping[str, float]], factor: float) -> list[dict[str, 
 def table_of(
     rows: Sequence[Mapping[str, float]], turns: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, float]]:
-    """A table of bandwidths by size and kind from what requests took.
+    """Return a table of bandwidths by size and kind, from measured times of requests.
 
     Args:
-        rows: fio's, ``requestSize`` bytes, ``readBandwidth`` and ``writeBandwidth`` bytes a second.
-        turns: of the proxy's status, of all rounds: kind, most bytes, calls and their seconds.
+        rows: fio's table: ``requestSize`` (bytes), ``readBandwidth``, ``writeBandwidth`` (bytes/s).
+        turns: turns of the proxy's status, of all rounds: kind, most bytes, calls and seconds.
 
     Raises:
-        HotbedError: no request of a kind was seen often enough.
+        HotbedError: no size of a kind has enough requests.
     """
     calls, seconds = Counter[tuple[str, float]](), Counter[tuple[str, float]]()
     for turn in turns:
@@ -192,7 +192,7 @@ _READS = np.tile([True, False], len(FILE_SIZES))
 
 
 def _work(profile: Mapping[str, Any]) -> float:
-    """Mean seconds of the disk, of reads and writes of all sizes."""
+    """Return the mean seconds of the disk, over reads and writes of all sizes."""
     nothing = np.zeros(len(_SIZES), np.int64)
     each = RequestBlock(nothing, _SIZES, _READS, nothing)
     return float(parse_profile(profile).estimator("storage").work(each).mean())
@@ -207,7 +207,7 @@ def _loads(
     link: float,
     seed: int,
 ) -> list[ClientLoad]:
-    """Reads and writes of all sizes, anywhere, at any time."""
+    """Return loads of reads and writes of all sizes, at random places and times."""
     random = np.random.default_rng(1 + seed)
     sizes, reads = _SIZES, _READS
     rate = min(LOAD / _work(profile), LINK_SHARE * link / 8 / float(sizes.mean()), MOST_PER_S)

@@ -1,9 +1,9 @@
-"""The measured profile of a testbed's disk: what planner, proxy and stand-ins go by.
+"""Measured profile of a testbed's disk, for planner, proxy and stand-ins.
 
-It is measured on the very files that the clients use, reads and writes of one request at a time:
-random requests over all of them cost what requests of several workloads cost each other, whose
-files lie apart on the one disk. So it goes by size and kind, not by distance: a request of a stream
-costs what it does between others' requests. Writes are synchronous, as the NFS server makes them.
+It is measured on the clients' own files, with one request at a time. Several workloads have files
+in different places of one disk, and random requests over all files cost the same as theirs. The
+profile is therefore by size and kind, not by distance: a stream's request costs as much as it does
+between other requests. Writes are synchronous, as the NFS server makes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SLACK_S = 60.0
 
 
 def profile_path(testbed: Testbed, node: str) -> Path:
-    """Where the profile of a node's disk is kept, as long as the testbed is."""
+    """Return the file of a node's disk profile, which is kept as long as the testbed."""
     return testbed.directory / f"pm-profile-{node}.json"
 
 
@@ -40,18 +40,18 @@ def measured_profile(
     *,
     mtu: int = ETHERNET_MTU,
 ) -> Path:
-    """The profile of a node's disk; measured once in a testbed's life.
+    """Return the profile of a node's disk; it is measured once in a testbed's life.
 
     Args:
-        testbed: up; its folder keeps the profile.
-        shell: of the node, an NFS server.
-        files: paths there; their contents are destroyed.
-        each: bytes of each.
-        tell: told what is being done.
-        mtu: of the links by which requests come, bytes.
+        testbed: a testbed that is up; its folder keeps the profile.
+        shell: shell of the node, an NFS server.
+        files: paths on the node; their contents are destroyed.
+        each: bytes of each file.
+        tell: called with a message about the measurement.
+        mtu: bytes; MTU of the links that requests come by.
 
     Raises:
-        HotbedError: fio is missing there or fails.
+        HotbedError: fio is missing on the node, or fails.
     """
     path = profile_path(testbed, shell.node)
     if path.exists():
@@ -64,7 +64,7 @@ def measured_profile(
 
 
 def measure(plan: FilesPlan, shell: Shell, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
-    """Run fio and make the profile of what it tells."""
+    """Run fio and return the profile from its output."""
     done = shell.run(
         ["fio", "--output-format=json", "-"],
         input=plan.job_file().encode(),
@@ -80,5 +80,5 @@ def measure(plan: FilesPlan, shell: Shell, mtu: int = ETHERNET_MTU) -> dict[str,
 
 
 def digest(path: Path) -> str:
-    """Sixteen hex digits of a profile's contents."""
+    """Return sixteen hex digits of a profile's contents."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

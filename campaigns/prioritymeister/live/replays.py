@@ -1,7 +1,7 @@
-"""Trace replayers on a testbed's client nodes: files and traces laid out, all begun at one instant.
+"""Trace replayers on a testbed's client nodes: files and traces, and a common start.
 
-One node is one client, and one client is one workload, as a virtual machine is in the paper
-(section 5). A replayer is the program `dataplane/cmd/replay`, put there by the role of the clients.
+One node is one client, and one client is one workload, like a virtual machine in the paper (section
+5). A replayer is the program `dataplane/cmd/replay`, installed by the clients' role.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FOLDER = "/var/lib/hotbed/replay"
 UNIT = "load-replay"
 PREPARE_UNIT = "load-prepare"
 LEAD_S = 6.0
-"""From the first order to start until the first request: all replayers are connected by then."""
+"""Seconds from the first start order until the first request; all replayers connect meanwhile."""
 CLOCKS_S = 0.25
-"""Clocks of clients may differ from the engine's by so much and by half a round trip."""
+"""Allowed difference of clients' clocks from the engine's, plus half a round trip."""
 SLACK_S = 120.0
 PREPARE_S = 900.0
 
@@ -34,7 +34,7 @@ ShellTo = Callable[[str], Shell]
 
 
 class Machine(Protocol):
-    """What is needed of a node."""
+    """The needed part of a node."""
 
     @property
     def name(self) -> str: ...
@@ -42,7 +42,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True)
 class Server:
-    """An NFS server as clients reach it."""
+    """Address and export of an NFS server, for clients."""
 
     name: str
     address: str
@@ -51,23 +51,23 @@ class Server:
     mount_port: int = 20048
 
     def flags(self) -> list[str]:
-        """How a replayer is told."""
+        """Return the replayer's flags for this server."""
         nfs, mount = (f"{self.address}:{port}" for port in (self.port, self.mount_port))
         return ["--server", nfs, "--mount", mount, "--export", self.export]
 
 
 @dataclass(frozen=True)
 class ClientLoad:
-    """What one client sends.
+    """Load of one client.
 
     Attributes:
-        workload: its name.
-        client: node that sends.
-        server: who is asked.
+        workload: the workload's name.
+        client: the node that sends.
+        server: the server that gets the requests.
         trace: requests in the format ``plain``.
-        slo_s: latency that counts as a miss, seconds; None where there is none.
-        closed: 0 for an open loop, else how many requests are in flight, the trace over and over.
-        seed: of what the replayer draws.
+        slo_s: latency in seconds above which a request counts as a miss; None without an SLO.
+        closed: 0 for an open loop, else the number of requests in flight while the trace repeats.
+        seed: seed of the replayer's draws.
     """
 
     workload: str
@@ -80,24 +80,24 @@ class ClientLoad:
 
 
 def file_of(client: str) -> str:
-    """The file on the server that a client node reads and writes."""
+    """Return the name of a client node's file on the server."""
     return f"of-{client}"
 
 
 def prepare_command(server: Server, client: str, size: int) -> list[str]:
-    """Makes a client's file, and fills it; leaves one that is long enough."""
+    """Return the command that makes and fills a client's file, unless it is long enough."""
     made = [REPLAY, "prepare", *server.flags(), "--file", file_of(client)]
     return [*made, "--size", f"{size}B"]
 
 
 def run_command(load: ClientLoad, *, start: float, seconds: float, wait_s: float) -> list[str]:
-    """The replayer of one client.
+    """Return the command of one client's replayer.
 
     Args:
-        load: what it sends.
-        start: Unix time of the trace's beginning.
-        seconds: how long requests are sent.
-        wait_s: how long after that replies are waited for.
+        load: the client's load.
+        start: Unix time at which the trace begins.
+        seconds: seconds of sending requests.
+        wait_s: seconds of waiting for replies afterwards.
     """
     made = [REPLAY, "run", *load.server.flags(), "--file", file_of(load.client.name)]
     made += ["--trace", trace_path(load), "--start-at", f"{start:.6f}", "--seed", str(load.seed)]
@@ -110,19 +110,19 @@ def run_command(load: ClientLoad, *, start: float, seconds: float, wait_s: float
 
 
 def trace_path(load: ClientLoad) -> str:
-    """Where a client's trace lies on its node."""
+    """Return the path of a client's trace on its node."""
     return f"{FOLDER}/{load.workload}.csv.gz"
 
 
 def prepare(agent: Agent, files: Sequence[tuple[Server, str, int]]) -> None:
-    """Make and fill files, one after the other; those that are there and long enough cost seconds.
+    """Make and fill files, one after the other; a long enough file takes only seconds.
 
     Args:
-        agent: of the testbed.
-        files: server, client node and bytes of each.
+        agent: the testbed's agent.
+        files: server, client node and bytes of each file.
 
     Raises:
-        HotbedError: a server does not take it; says which.
+        HotbedError: a server, which is named, does not accept the file.
     """
     for server, client, size in files:
         argv = prepare_command(server, client, size)
@@ -137,7 +137,7 @@ def prepare(agent: Agent, files: Sequence[tuple[Server, str, int]]) -> None:
 
 
 def lay_out(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
-    """Put the traces on the clients."""
+    """Copy the traces to the clients."""
     for load in loads:
         shell = shell_to(load.client.name)
         shell.run(["mkdir", "-p", FOLDER])
@@ -145,7 +145,7 @@ def lay_out(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
 
 
 def clear(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
-    """Take the traces away again; a node that is gone has none."""
+    """Remove the traces; skip a lost node."""
     for load in loads:
         try:
             shell_to(load.client.name).run(["rm", "-rf", FOLDER], check=False)
@@ -154,7 +154,7 @@ def clear(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
 
 
 def check_clocks(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
-    """Replayers begin at one instant of their own clocks.
+    """Raise if a client's clock is off, because each replayer begins by its own clock.
 
     Raises:
         UserError: a client's clock is off.
@@ -175,13 +175,13 @@ def check_clocks(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
 def replay(
     agent: Agent, loads: Sequence[ClientLoad], *, seconds: float, wait_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Run all replayers, begun at the same instant, to their ends.
+    """Start all replayers at the same instant, and run them to their ends.
 
     Returns:
-        What each printed, by workload (docs/prioritymeister.md, "Load").
+        The output of each replayer, by workload (docs/prioritymeister.md, "Load").
 
     Raises:
-        HotbedError: one failed; one sentence names it and says why. All have ended then.
+        HotbedError: a replayer failed; one sentence names it and the reason. All have ended.
     """
     start = time.time() + LEAD_S
     most = LEAD_S + seconds + wait_s + SLACK_S
@@ -204,10 +204,10 @@ def replay(
 
 
 def report_of(load: ClientLoad, done: UnitResult) -> dict[str, Any]:
-    """What a replayer printed.
+    """Return the report of a replayer.
 
     Raises:
-        HotbedError: it failed, or requests of it did.
+        HotbedError: the replayer or some of its requests failed.
     """
     who = f"the replayer of {load.workload} on node {load.client.name}"
     if done.exit_code != 0:
@@ -224,7 +224,7 @@ def report_of(load: ClientLoad, done: UnitResult) -> dict[str, Any]:
 
 
 def _until_one_fails(future: Future[Any], futures: Sequence[Future[Any]]) -> None:
-    """Wait for one; raise as soon as any of them has failed."""
+    """Wait for one future; raise as soon as any future has failed."""
     while True:
         for one in futures:
             if one.done():
@@ -235,7 +235,7 @@ def _until_one_fails(future: Future[Any], futures: Sequence[Future[Any]]) -> Non
 
 
 def _stop(agent: Agent, loads: Sequence[ClientLoad]) -> None:
-    """End all replayers, so that who waits for them does not."""
+    """End all replayers, which also ends the waiting for them."""
     for load in loads:
         try:
             agent.unit_stop(load.client.name, UNIT)

@@ -1,4 +1,4 @@
-"""From what replayers printed to an experiment's outcome."""
+"""Outcome of an experiment, from the replayers' reports."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from campaigns.prioritymeister.outcome import Result
 from schemas.errors import HotbedError
 
 LAG_S = 1e-3
-"""A replayer whose 99th percentile of lateness is above this spoils the run."""
+"""A replayer with a 99th percentile of lateness above this spoils the run."""
 
 
 def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> Result:
-    """A workload's result from its replayer's report.
+    """Return a workload's result from its replayer's report.
 
-    Requests without an answer are in the report with the time that they had waited; here they are
-    told apart, as longer than anything.
+    In the report, a request without an answer counts with its waiting time; the result counts it
+    separately, as infinitely long.
 
     Args:
-        report: what `replay run` printed.
-        window_s: of the series, whole bins of the report.
+        report: output of `replay run`.
+        window_s: window of the series, in whole bins of the report.
         seconds: length of the experiment.
     """
     part = report["second_half"]
@@ -49,7 +49,7 @@ def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> Res
 def series_of(
     timeline: Mapping[str, Any], window_s: float, seconds: float
 ) -> tuple[tuple[int, int], ...]:
-    """Requests that arrived and missed their SLO in each window of an experiment (figure 1)."""
+    """Return arrived requests and SLO misses in each window of an experiment (figure 1)."""
     width = float(timeline["bin_s"])
     if window_s < width:
         raise HotbedError(f"the replayer tells stretches of {width:g} s, not of {window_s:g} s")
@@ -62,7 +62,7 @@ def series_of(
 
 
 def late(reports: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Why a run is spoiled by its own replayers; None where they kept the traces' times."""
+    """Return why a run's replayers spoil it; None if they kept the traces' times."""
     for workload, report in reports.items():
         lag = float(report["send_lag"]["p99"])
         if lag > LAG_S:
@@ -74,7 +74,7 @@ def late(reports: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def numbers_of(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """What a run's summary tells of its replayers, by name and workload."""
+    """Return the replayers' numbers for a run's summary, by name and workload."""
     found: dict[str, float] = {}
     for workload, report in reports.items():
         found[f"send_lag_p99_s.{workload}"] = float(report["send_lag"]["p99"])

@@ -1,7 +1,7 @@
-"""new-controller: readers are led away from the OSDs of busy nodes, by primary affinity.
+"""new-controller: directs reads away from the OSDs of busy nodes, by primary affinity.
 
-A starting point that works: `decide` is yours. The rules are in docs/controllers.md; above all it
-must be pure (no clock, no files, no randomness but what `seed` gives).
+This controller works; replace `decide` with your own. The rules are in docs/controllers.md. Most
+important: `decide` must be pure (no clock, no files, no randomness except from `seed`).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Parameters:
 
 
 class NewControllerPolicy:
-    name = "new-controller"  # the folder's, with - for _
+    name = "new-controller"  # the folder's name, with - for _
     needs = Needs(senses=frozenset({PRESSURE, OSDS}), acts=frozenset({PRIMARY_AFFINITY}))
 
     def __init__(self, parameters):
@@ -29,11 +29,11 @@ class NewControllerPolicy:
         return mapping(self._p)
 
     def initial(self):
-        return {"steps": 0}  # the state before the first step: anything that JSON can hold
+        return {"steps": 0}  # the state before the first step: any JSON value
 
     def decide(self, state, observation):
         wanted = {}
-        for osd, pressure in sensed(observation).values():  # up, in, and its node answered
+        for osd, pressure in sensed(observation).values():  # up, in, and the node answered
             if pressure > self._p.busy:
                 wanted[osd.id] = self._p.affinity
             elif pressure < self._p.calm:

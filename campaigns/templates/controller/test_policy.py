@@ -1,7 +1,7 @@
-"""What new-controller decides, without a testbed: `python -m pytest` on this file.
+"""Test of new-controller's decisions without a testbed: `python -m pytest` on this file.
 
-It lies beside the controller's folder, not in it: what is in the folder is the controller's code,
-and a change there makes its runs anew.
+It is next to the controller's folder, not in it. Files in the folder are the controller's code, and
+a change there makes all its runs anew.
 """
 
 from pathlib import Path
@@ -14,13 +14,13 @@ POLICY = create(find("new-controller", [Path(__file__).parent / "new_controller"
 
 
 def decided(pressures, affinities=()):
-    """{osd: new affinity} after one step; an OSD whose pressure is None could not be sensed."""
+    """Return {osd: new affinity} after one step; a pressure of None could not be sensed."""
     osds = [Osd(number, f"node{number}") for number in range(len(pressures))]
     for number, affinity in enumerate(affinities):
         osds[number] = Osd(number, f"node{number}", primary_affinity=affinity)
     seen = {number: value for number, value in enumerate(pressures) if value is not None}
     observation = Observation(t_s=20.0, interval_s=20.0, pressure=seen, osds=tuple(osds))
-    # By way of JSON, as in a run.
+    # Through JSON, as in a run.
     decision = decide(POLICY, initial(POLICY), observation_to_json(observation))
     return {action["osd"]: action["value"] for action in decision.actions}
 

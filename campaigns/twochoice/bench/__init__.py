@@ -1,1 +1,1 @@
-"""`hotbed twochoice bench`: schedulers side by side on agents, on files or before OSDs."""
+"""`hotbed twochoice bench`: a comparison of schedulers on agents, with files or OSDs."""

@@ -1,4 +1,4 @@
-"""A testbed's agents: emptied, given other settings, started; and the load generator on clients."""
+"""Agents of a testbed: emptying, settings, starting; and the load generator on clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EMPTY = 'for f in {folders}; do rm -rf "$f"/*; done; sync'
 class Machines:
     """A deployed testbed with agents.
 
-    `start`, `wait` and `stop` are the control plane's, for a unit on a node.
+    `start`, `wait` and `stop` are the control plane's functions for a unit on a node.
     """
 
     testbed: Testbed
@@ -44,7 +44,7 @@ class Machines:
 
     @property
     def clients(self) -> tuple[Node, ...]:
-        """Nodes on which client processes run."""
+        """Nodes with client processes."""
         return self.testbed.with_role("client")
 
     @property
@@ -54,10 +54,10 @@ class Machines:
 
 
 def machines_of(testbed: Testbed, spec: TestbedSpec) -> Machines:
-    """What the bench needs of a testbed.
+    """Return a testbed's machines for the bench.
 
     Raises:
-        UserError: its spec asks for no agents.
+        UserError: the testbed's spec has no agents.
     """
     from testbed.agent.client import agent_client
     from testbed.reach import shell_to
@@ -81,13 +81,13 @@ def machines_of(testbed: Testbed, spec: TestbedSpec) -> Machines:
 
 
 class Agents:
-    """What is done with a testbed's agents between runs."""
+    """Operations on a testbed's agents between runs."""
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
 
     def fresh(self, settings: Mapping[str, Any]) -> None:
-        """All agents are empty and go by `settings`; nothing of an earlier run is left.
+        """Empty all agents, clean up earlier runs, and start the agents with `settings`.
 
         Raises:
             HotbedError: a node cannot be reached, or an agent does not start.
@@ -106,12 +106,12 @@ class Agents:
         self.status(SERVES_S)
 
     def restore(self) -> None:
-        """The settings that were deployed are back, and the agents are empty."""
+        """Restore the deployed settings, and empty the agents."""
         deployed = twochoice_variables.variables_of(self.machines.testbed, self.machines.store)
         self.fresh(deployed["twochoice_settings"])
 
     def status(self, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        """What every agent has. Raises HotbedError when one does not answer within `wait_s`."""
+        """Return every agent's status. Raise HotbedError if one does not answer within `wait_s`."""
         client = self.machines.clients[0].name
         argv = [BENCH, "status", "--cluster", CLUSTER_FILE, "--wait", f"{wait_s:g}s"]
         done = self.machines.shell_to(client).run(argv, check=False, timeout_s=wait_s + 60)
@@ -159,12 +159,12 @@ class Agents:
 def generate(
     machines: Machines, plans: Sequence[Mapping[str, Any]], max_s: float
 ) -> list[dict[str, Any]]:
-    """Run a plan on each client node, all at the same time; the reports.
+    """Run a plan on each client node, all at the same time, and return the reports.
 
-    Client nodes begin within the time that an ssh connection takes. An interruption stops all.
+    The starts differ by at most the time for an ssh connection. An interruption stops all.
 
     Raises:
-        HotbedError: a load generator failed; its sentence.
+        HotbedError: a load generator failed, with its own message.
     """
     with _running(machines, plans, max_s) as nodes:
         end = time.monotonic() + max_s
@@ -198,7 +198,7 @@ def _running(
 
 def _answer(node: str, done: UnitResult) -> dict[str, Any]:
     try:
-        # Also where writes failed or objects differ: the report says which.
+        # Also parse after failed writes or differing objects, because the report has the details.
         found: dict[str, Any] = json.loads(done.stdout)
         return found
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What `hotbed twochoice bench` is asked for, checked before anything is started."""
+"""Options of `hotbed twochoice bench`, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SCHEDULERS = (
 )
 CHOICES = ("home+random", "random+random")
 MOST_PROCESSES = 2**14
-"""Client processes that the load generator takes (dataplane/internal/apps)."""
+"""Maximum of client processes in the load generator (dataplane/internal/apps)."""
 MAX_SIZE = 64 * 2**20
 """Bytes of the largest write (protocol.MaxData)."""
 PATIENCE_S = 60.0
-"""How long a client waits for an answer: queues of a burst are long."""
+"""Seconds that a client waits for an answer, because queues of a burst are long."""
 SLACK_S = 300.0
 FOREVER = 1_000_000
-"""Writes of a rank that goes on until its time is over."""
+"""Writes of a rank that continues until its time is over."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """`nodes` compute nodes with `processes` client processes each, shared by the testbed's client
-    nodes; each process does `writes` writes of `size` bytes, or writes for `duration_s` seconds."""
+    """`nodes` compute nodes with `processes` client processes each, on the testbed's client nodes.
+    A process does `writes` writes of `size` bytes, or writes for `duration_s` seconds."""
 
     schedulers: tuple[str, ...] = SCHEDULERS
     choices: str = "home+random"
@@ -47,7 +47,7 @@ class Options:
     seed: int = 1
 
     def check(self) -> None:
-        """Raises UserError with one sentence when something cannot be."""
+        """Raise UserError with one sentence if an option is invalid."""
         unknown = [name for name in self.schedulers if name not in SCHEDULERS]
         if unknown or not self.schedulers:
             named = repr(unknown[0]) if unknown else "none"
@@ -78,11 +78,11 @@ class Options:
 
 
 def agent_settings(options: Options, scheduler: str, copies: int) -> dict[str, Any]:
-    """What the cluster file says besides agents and key: agents go by it too, for their load
-    detectors preassign only where the scheduler is one that does (section III.C)."""
+    """Return the cluster file's settings other than agents and key. Agents use them too, because
+    their load detectors preassign only for some schedulers (section III.C)."""
     return {
         "copies": copies,
-        # Agents know no oracle: it asks nobody.
+        # Agents have no oracle, because an oracle probes no server.
         "scheduler": {
             "scheduler": "fixed" if scheduler == "oracle" else scheduler,
             "choices": options.choices,
@@ -93,15 +93,15 @@ def agent_settings(options: Options, scheduler: str, copies: int) -> dict[str, A
 
 
 def shares(nodes: int, machines: int) -> list[int]:
-    """Compute nodes for each client machine, as even as can be; every machine gets one at least."""
+    """Return the compute nodes of each client machine, distributed evenly, at least one each."""
     return [max(1, nodes // machines + (place < nodes % machines)) for place in range(machines)]
 
 
 def plan(options: Options, scheduler: str, machine: int, nodes: int) -> dict[str, Any]:
-    """A plan of `twochoicebench apps` for one client machine.
+    """Return a plan of `twochoicebench apps` for one client machine.
 
-    With a duration the writers are in the background, which ends with a foreground application:
-    that one is a single write of a byte, when the time is over.
+    With a duration, the writers are in the background, which ends with a foreground application.
+    That application is a single write of a byte at the end of the duration.
     """
     work: dict[str, Any] = {
         "name": f"{scheduler}-{machine}",
@@ -127,7 +127,7 @@ def plan(options: Options, scheduler: str, machine: int, nodes: int) -> dict[str
 
 @dataclass(frozen=True)
 class Row:
-    """What a scheduler came to, over all client machines. Times in seconds."""
+    """Result of a scheduler, over all client machines. Times in seconds."""
 
     scheduler: str
     writes: int
@@ -148,10 +148,10 @@ class Row:
 
 
 def row(scheduler: str, reports: Sequence[Mapping[str, Any]]) -> Row:
-    """Client machines' reports as one.
+    """Return client machines' reports as one row.
 
-    Percentiles are those of the machine with the largest: of distributions apart no percentile of
-    all can be made. With one machine they are its own.
+    A percentile is the largest of any machine, because separate distributions do not give a common
+    percentile. With one machine it is exact.
     """
     jobs = [report["apps"][0] for report in reports]
     writes = sum(job["writes"] for job in jobs)

@@ -1,4 +1,4 @@
-"""A bench from beginning to end: each scheduler on empty agents, results kept as they come."""
+"""Run of a bench: each scheduler on empty agents; results are kept as they come."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ GENERATE_S = 3600.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `hotbed twochoice bench` prints. `folder` holds the reports; a scheduler that failed is
-    in `failed` with why."""
+    """Result of `hotbed twochoice bench`. `folder` has the reports; `failed` has each failed
+    scheduler with its reason."""
 
     testbed: str
     backend: str
@@ -44,15 +44,15 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether every scheduler ran, no write failed, and every object was as it was written."""
+        """True if every scheduler ran, no write failed, and every object was read unchanged."""
         return not self.failed and all(not r.failed and not r.bad for r in self.rows)
 
 
 def new_folder(out: Path | None) -> Path:
-    """An empty folder that was not there: `out`, or one named by the time.
+    """Create and return an empty folder: `out`, or one named by the time.
 
     Raises:
-        UserError: `out` is there, or cannot be made.
+        UserError: `out` exists, or cannot be created.
     """
     path = out or Path("artifacts") / f"twochoice-bench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     if path.exists():
@@ -64,7 +64,7 @@ def new_folder(out: Path | None) -> Path:
 
 
 def refuse(machines: agents.Machines, options: Options) -> None:
-    """What cannot be is told before a folder is made or an agent emptied.
+    """Raise if the options are impossible, before a folder is made or an agent emptied.
 
     Raises:
         UserError: an option is wrong, or does not fit the testbed.
@@ -81,8 +81,8 @@ def refuse(machines: agents.Machines, options: Options) -> None:
 def run(machines: agents.Machines, options: Options, folder: Path, progress: Progress) -> Outcome:
     """Run every scheduler, one after another, each on empty agents.
 
-    Each report is written when it is there, so that an interruption keeps what was done; the
-    agents have the settings of their deployment again afterwards, and are empty.
+    Each report is written at once, so that an interruption keeps finished results. Afterwards the
+    agents have their deployed settings again, and are empty.
 
     Raises:
         UserError: the options do not fit the testbed.
@@ -146,7 +146,7 @@ def _backend(machines: agents.Machines) -> str:
 
 
 def _facts(machines: agents.Machines, options: Options) -> dict[str, Any]:
-    """What the results are of."""
+    """Return the facts about the results: testbed, agents, options and versions."""
     facts: dict[str, Any] = {}
     with suppress(HotbedError):
         facts = dict(machines.call("versions", {}, 60.0))

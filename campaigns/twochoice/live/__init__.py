@@ -1,1 +1,1 @@
-"""The two-choice scheduler on real object servers, each on a disk of its own (section VI)."""
+"""The two-choice scheduler on real object servers with their own disks (section VI)."""

@@ -38,25 +38,25 @@ REPORT_FILE = "objects.json"
 JOURNAL_FILE = "journal.jsonl"
 PROBE_S = 600.0
 GENERATE_S = plans.WHOLE_S + 120.0
-"""Bounds the load generator: it ends by itself after `plans.WHOLE_S` and says why."""
+"""Limit of the load generator, which ends by itself after `plans.WHOLE_S` with a reason."""
 SHOWN = ("name", "scheduler", "background", "ranks", "rank_seconds", "server_bytes", "home_bytes")
-"""What figures need of each job."""
+"""Values of each job that figures need."""
 
 Numbers = dict[str, float]
 
 
 class Maker:
-    """Makes cells on the object servers of a testbed."""
+    """Maker of cells on a testbed's object servers."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._reached = servers.reached
 
     def make(self, job: Job, folder: Path) -> Run:
-        """Carry a cell out and write its files into `folder`; `run.json` comes last.
+        """Run a cell and write its files into `folder`, `run.json` last.
 
         Raises:
-            UserError: the testbed does not have what the cell needs.
+            UserError: the testbed lacks something that the cell needs.
             HotbedError: a node, a server, a write or a read failed.
         """
         parameters = OBJECTS.check(job.parameters, f"run {job.run_id}")
@@ -73,7 +73,7 @@ class Maker:
             found |= {f"cores.{node}": used for node, used in usage.cores.items()}
             load = usage.load
             if isinstance(parameters, Probe):
-                # Schedulers that ask again at once are to be busy: that is what is timed.
+                # Schedulers that probe again at once must be busy, because that is measured.
                 load = replace(load, client_share=None)
             why = spoiled(load, job.limits) or too_busy(found.get("processors_busy"))
         return write_cell(folder, job, found, phases, spoiled=why, settings=usage.load.settings)
@@ -95,7 +95,7 @@ class Maker:
             )
 
     def _refuse_pool(self, parameters: Jobs) -> None:
-        """Without a pool, or one with other copies, the comparison would not be one."""
+        """Raise unless there is a pool with the cell's copies, as a fair comparison needs it."""
         store = self._reached.store
         size = store.pools[0].size if isinstance(store, CephSpec) and store.pools else None
         if size != parameters.copies:

@@ -21,24 +21,24 @@ Tell = Callable[[str], None]
 
 @runtime_checkable
 class DisksSite(Protocol):
-    """A site whose disks tell what they did."""
+    """A site that reports its disks' counters."""
 
     def disks_stats(self, name: str, node: str) -> Sequence[Stats]:
-        """Counters of each of a node's disks."""
+        """Return the counters of each of a node's disks."""
 
 
 @contextmanager
 def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[Facts, Servers]]:
-    """The object servers of a testbed that is up and deployed, on files or before OSDs; nobody
-    else measures on it meanwhile, and it is left with the settings that were deployed.
+    """Open the object servers of a testbed that is up and deployed, on files or OSDs, and lock the
+    testbed meanwhile. Restore the deployed settings at the end.
 
     Args:
-        testbed: its name.
-        spec_file: the spec that the campaign names: it must have been made from it.
-        tell: told who is waited for.
+        testbed: the testbed's name.
+        spec_file: the campaign's spec; the testbed must have been made from it.
+        tell: reports a process that the command waits for.
 
     Raises:
-        UserError: there is no such testbed, it is another one, or it is not deployed.
+        UserError: the testbed is missing, does not match the spec, or is not deployed.
     """
     from testbed.agent.client import agent_client
     from testbed.choose import choose_ready
@@ -66,5 +66,5 @@ def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple
         try:
             yield read_facts(site, found, reached.agent), servers
         finally:
-            with suppress(HotbedError):  # a node that is gone is told of by who met it
+            with suppress(HotbedError):  # the failing step has already reported the lost node
                 servers.restore()

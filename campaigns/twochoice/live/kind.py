@@ -1,4 +1,4 @@
-"""Campaigns on real object servers (``objects: twochoice``), as `campaigns.kinds` runs them."""
+"""Campaigns on real object servers (``objects: twochoice``), declared for `campaigns.kinds`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from workloads.burst_applications import TABLE2, bursts_of
 
 CLEAN_S = 25.0
 SMALL_S, TABLE_S = 4.0, 0.0065
-"""A cell of figure 11 or Table I on 16 servers, and an operation of figure 12."""
+"""Seconds of a cell of figure 11 or Table I on 16 servers, and of an operation of figure 12."""
 SERVER_S = 1.2e-6
-"""Seconds of a server for each byte, its disk's seeks included, where it writes 1 MB a second."""
+"""Seconds of a server per byte, including its disk's seeks, if it writes 1 MB a second."""
 SERVERS = 64
 RADOS_CLEAN_S = 45.0
 RADOS_SERVER_S = 0.45e-6
-"""The same of an OSD whose disk writes 3 MB a second."""
+"""The same for an OSD with a disk that writes 3 MB a second."""
 RADOS_SERVERS = 8
 
 
 def planned_s(parameters: ObjectCell) -> float:
-    """Seconds of a cell on a testbed, roughly; the cells that are done correct them."""
+    """Return the estimated seconds of a cell on a testbed; finished cells correct the estimate."""
     if not isinstance(parameters, Jobs):
         operations = parameters.operations if isinstance(parameters, RedirectTable) else 0
         return SMALL_S + TABLE_S * operations
@@ -48,14 +48,14 @@ def planned_s(parameters: ObjectCell) -> float:
 
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
-    """The campaign's testbed, with nobody else measuring on it."""
+    """Open the campaign's testbed for exclusive measurements."""
     assert prepared.spec_file is not None
     with open_servers(prepared.testbed, prepared.spec_file, tell=shown.message) as (facts, servers):
         yield facts, Maker(servers).make
 
 
 def own(parameters: ObjectCell) -> tuple[str, ...]:
-    """Code of the controller of cells that have one."""
+    """Return the code of the cell's controller, if it has one."""
     return ("controllers/dlr",) if parameters.controller == "dlr" else ()
 
 

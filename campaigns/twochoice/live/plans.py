@@ -1,4 +1,4 @@
-"""What the load generator is asked to do in a cell: a plan of ``twochoicebench apps``, or arguments
+"""Inputs of the load generator for a cell: a plan of ``twochoicebench apps``, or arguments
 (docs/twochoice-server.md)."""
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from schemas.cells.twochoice import (
 from workloads.burst_applications import Cluster, applications
 
 MEASURED = "measured"
-"""The job that a burst is about."""
+"""Name of the measured job of a burst."""
 WHOLE_S = 1800.0
-"""Bounds what a cell's applications may take."""
+"""Limit of the seconds of a cell's applications."""
 PATIENCE_S = 600.0
-"""How long a client waits for an answer: queues of a burst are long, and asking again makes them
+"""Seconds that a client waits for an answer. Queues of a burst are long, and retries make them
 longer."""
 EXPECTED_S = 20.0
-"""How long a server expects data for which it was asked: what 512 processes write at once takes two
-processors so long to carry there. What is forgotten earlier is neither counted nor learned from."""
+"""Seconds that a server expects requested data: two processors need them to carry 512 processes'
+writes. Data that is forgotten earlier is neither counted nor learned from."""
 CEPH = {
     "conf": "/etc/ceph/ceph.conf",
     "keyring": "/etc/ceph/ceph.client.admin.keyring",
     "user": "admin",
 }
-"""How a client node gets at its Ceph (role ceph)."""
+"""Access of a client node to its Ceph (role ceph)."""
 STRAGGLER_FILE = "straggler"
-"""What fio writes, in a server's folder."""
+"""File of fio's writes in a server's folder."""
 TABLE_SAMPLES = 50
 TABLE_WRITERS = 8
 
 
 def settings(parameters: ObjectCell) -> dict[str, Any]:
-    """What the cluster file says beside agents and key, for a cell: agents go by it too."""
-    # Agents know no oracle, which asks nobody, and nothing of what is written without them.
+    """Return the cluster file's settings for a cell, other than agents and key (for agents too)."""
+    # Agents have no oracle, because an oracle probes no server, and see no writes that bypass them.
     usual = MeasuredBurst(experiment="burst", maintainers=not isinstance(parameters, RedirectTable))
     jobs = parameters if isinstance(parameters, Jobs) else usual
     unknown = jobs.scheduler in (*PLAIN, "oracle")
@@ -68,14 +68,14 @@ def settings(parameters: ObjectCell) -> dict[str, Any]:
 
 
 def plan(parameters: Jobs, seed: int, servers: int, pool: str | None = None) -> dict[str, Any]:
-    """The plan of a burst or of a balance: the same jobs on the same nodes and files for every
+    """Return the plan of a burst or a balance: the same jobs on the same nodes and files for every
     scheduler of a block.
 
     Args:
-        parameters: the cell's.
-        seed: the block's.
-        servers: how many there are.
-        pool: where writes go that CRUSH places.
+        parameters: the cell's parameters.
+        seed: the block's seed.
+        servers: number of servers.
+        pool: pool for writes that CRUSH places.
     """
     cluster = Cluster(parameters.nodes, parameters.processes, servers)
     found: list[dict[str, Any]] = []
@@ -112,7 +112,7 @@ def plan(parameters: Jobs, seed: int, servers: int, pool: str | None = None) -> 
 
 
 def stragglers(parameters: Jobs, seed: int, servers: int) -> tuple[int, ...]:
-    """The servers on whose disks fio writes: the same for every scheduler of a block."""
+    """Return the servers with fio on their disks, the same for every scheduler of a block."""
     if not isinstance(parameters, MeasuredBurst) or parameters.stragglers != "fio":
         return ()
     count = max(1, round(parameters.straggler_share * servers))
@@ -120,8 +120,8 @@ def stragglers(parameters: Jobs, seed: int, servers: int) -> tuple[int, ...]:
 
 
 def fio_command(folder: str, seconds: float) -> list[str]:
-    """fio on a server's disk, beside the server's data: eight writes of 64 KiB are always on their
-    way, so that whatever the server asks of its disk waits for eight others."""
+    """Return the fio command for a server's disk, in parallel with the server. Eight writes of 64
+    KiB are always in flight, so that each of the server's disk requests waits for eight others."""
     return [
         *("fio", "--name=straggler", f"--filename={folder}/{STRAGGLER_FILE}", "--rw=write"),
         "--bs=64k",
@@ -131,7 +131,7 @@ def fio_command(folder: str, seconds: float) -> list[str]:
 
 
 def probe_arguments(parameters: Asked) -> list[str]:
-    """Figure 11: every scheduler asks as many servers as `pending` writes need."""
+    """Return figure 11's arguments: every scheduler probes the servers for `pending` writes."""
     return [
         *("probe", "--servers", str(2 * parameters.pending)),
         *("--schedulers", str(parameters.schedulers_at_once), "--times", str(parameters.probes)),
@@ -140,7 +140,7 @@ def probe_arguments(parameters: Asked) -> list[str]:
 
 
 def table_arguments(parameters: RedirectTable, seed: int) -> list[str]:
-    """Figure 12."""
+    """Return figure 12's arguments."""
     return [
         *("table", "--writers", str(TABLE_WRITERS), "--writes", str(parameters.operations)),
         *("--samples", str(min(TABLE_SAMPLES, parameters.operations)), "--seed", str(seed)),
@@ -149,7 +149,7 @@ def table_arguments(parameters: RedirectTable, seed: int) -> list[str]:
 
 
 def delay_plan(parameters: Delay, seed: int) -> Mapping[str, Any]:
-    """Table I: `pending` writes at a time of one compute node, placed by nobody."""
+    """Return Table I's plan: `pending` writes at a time of one compute node, unscheduled."""
     app = {
         "name": f"delay-{seed}",
         "scheduler": "fixed",

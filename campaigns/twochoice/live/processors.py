@@ -1,5 +1,5 @@
-"""How busy the processors are of the machine that all nodes of a local testbed share: disks are to
-be what is short, not processors."""
+"""Load of the processors that all nodes of a local testbed share. The disks, not the processors,
+must be the bottleneck."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _COUNTED = 8
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 
 MOST_BUSY = 0.9
-"""Above this share of the processors' time, what was measured is the machine."""
+"""Share of processor time above which a run measures the machine, not the disks."""
 
 
 def ticks(stat: Path = STAT) -> tuple[int, ...]:
-    """What the processors of this machine did so far, by kind, as /proc/stat counts it."""
+    """Return this machine's processor ticks so far, by kind, as in /proc/stat."""
     line = stat.read_text().split("\n", 1)[0]
     return tuple(int(field) for field in line.split()[1 : _COUNTED + 1])
 
 
 def awake_s(site: Site) -> float:
-    """Processor time, in seconds, that went to keeping the site's machine awake so far."""
+    """Return the processor time, in seconds, spent so far on keeping the site's machine awake."""
     return site.awake_s() if isinstance(site, AwakeSite) else 0.0
 
 
 def busy_between(before: Sequence[int], after: Sequence[int], awake_s: float = 0.0) -> float:
-    """Share of the time, 0 to 1, in which the processors worked.
+    """Return the share of the time, 0 to 1, in which the processors worked.
 
     Args:
         before: ticks at the beginning.
-        after: at the end.
-        awake_s: seconds that went to keeping processors awake, which give way to everything: as
-            good as idle.
+        after: ticks at the end.
+        awake_s: seconds spent on keeping processors awake; they count as idle, because that work
+            yields to all other work.
     """
     delta = [b - a for a, b in zip(before, after, strict=True)]
     if sum(delta) <= 0:
@@ -46,8 +46,8 @@ def busy_between(before: Sequence[int], after: Sequence[int], awake_s: float = 0
 
 
 def too_busy(busy: float | None) -> str | None:
-    """Why a run in which the disks were to be short tells nothing; None when it counts, or nobody
-    can tell."""
+    """Return why a run that must be limited by the disks does not count; None if it counts or the
+    load is unknown."""
     if busy is None or busy <= MOST_BUSY:
         return None
     return (

@@ -1,4 +1,4 @@
-"""A testbed's agents before OSDs, and the replicated pool beside them that needs none."""
+"""A testbed's agents with OSDs, and a replicated pool without agents."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from testbed.inventory import SCRATCH_PATH
 from testbed.spec import CephSpec
 
 PURGE_S = 300.0
-# A file of fio would stay beside the OSD for good, and be made in the first cell with fio alone.
+# A file of fio would remain next to the OSD, but exist only from the first cell with fio on.
 STOP = "systemctl stop 'hotbed-twochoice@*.service' && rm -f {file}"
 START = "systemctl start {units}"
 
 
 class RadosServers(Servers):
-    """See `Servers`. A clean state: empty pools, and all else of Ceph as at the start of a run."""
+    """See `Servers`. In a clean state, pools are empty and Ceph is as at the start of a run."""
 
     @property
     def pool(self) -> str | None:
@@ -45,7 +45,7 @@ class RadosServers(Servers):
         if self.pool is not None:
             argv = ["rados", "purge", self.pool, "--yes-i-really-really-mean-it"]
             shell = self.reached.shell_to(self.reached.client.name)
-            # Emptied and not made anew: with another number its groups would lie elsewhere.
+            # Purged, not recreated: with another pool id its groups would be placed elsewhere.
             shell.run(argv, timeout_s=PURGE_S)
         clean.put_right(agent)
         self.everywhere(lambda node: self._serve(node, document))
@@ -61,10 +61,10 @@ class RadosServers(Servers):
 
     @contextmanager
     def controlled(self, name: str, interval_s: float, journal: Path) -> Iterator[None]:
-        """The time in which a controller works; what it saw and did is in `journal`.
+        """Run a controller around the block, and write its journal into `journal`.
 
         Raises:
-            HotbedError: it cannot be started, or it failed.
+            HotbedError: the controller does not start, or failed.
         """
         agent = self.reached.agent
         try:

@@ -1,4 +1,4 @@
-"""From what the load generator printed to the numbers of a run's summary."""
+"""Numbers of a run's summary, from the load generator's report."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ STEPS = ("probe", "put", "register")
 
 
 def numbers_of_apps(report: Mapping[str, Any], slowed: Sequence[int] = ()) -> dict[str, float]:
-    """Numbers of a burst, or of a balance when no job is the measured one: then they are of all.
+    """Return the numbers of a burst, or of all jobs of a balance, which has no measured job.
 
-    ``seconds`` is when the slowest process had ended, ``process_*`` is of all processes (figure
-    14), ``fullest`` and ``emptiest`` are what the server with most and least got of an even
-    share, ``spread`` is the deviation of that over servers (figure 13); ``home_*`` is the same with
-    every write at home. ``slowed_share`` is what the servers in `slowed` got of an even share.
-    Of writes that CRUSH placed nothing tells where they are. Times in seconds.
+    ``seconds`` is the end of the slowest process, ``process_*`` are of all processes (figure 14).
+    ``fullest`` and ``emptiest`` are the most and the least of any server relative to an even share;
+    ``spread`` is its deviation over servers (figure 13). ``home_*`` are the same with every write
+    at home. ``slowed_share`` is the share of the servers in `slowed` relative to an even share. The
+    places of writes by CRUSH are unknown. Times in seconds.
     """
     apps = [app for app in report["apps"] if app["name"].startswith(f"{MEASURED}-")]
     found = of_jobs(apps or report["apps"], slowed)
@@ -37,7 +37,7 @@ def numbers_of_apps(report: Mapping[str, Any], slowed: Sequence[int] = ()) -> di
 
 
 def of_jobs(apps: Sequence[Mapping[str, Any]], slowed: Sequence[int] = ()) -> dict[str, float]:
-    """Numbers of some jobs together."""
+    """Return the numbers of some jobs together."""
     ends = [second for app in apps for second in app["rank_seconds"]]
     written = [sum(column) for column in zip(*(app["server_bytes"] for app in apps), strict=True)]
     at_home = [sum(column) for column in zip(*(app["home_bytes"] for app in apps), strict=True)]
@@ -72,7 +72,7 @@ def of_jobs(apps: Sequence[Mapping[str, Any]], slowed: Sequence[int] = ()) -> di
 
 
 def _scheduled(report: Mapping[str, Any], apps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What the schedulers of these jobs asked; fixed placement asks nobody, CRUSH needs none."""
+    """Return the schedulers' probes for these jobs; fixed placement and CRUSH have none."""
     names = {app["scheduler"] for app in apps} & set(report["schedulers"])
     counts = [report["schedulers"][name] for name in names]
     if not counts:
@@ -86,7 +86,7 @@ def _scheduled(report: Mapping[str, Any], apps: Sequence[Mapping[str, Any]]) -> 
 
 
 def _verified(verified: Mapping[str, Any] | None) -> dict[str, float]:
-    """Reads that follow redirects: how many, and what the step of asking the home took them."""
+    """Return the number of reads that follow redirects, and the seconds of querying the home."""
     if verified is None:
         return {}
     found = {
@@ -103,7 +103,7 @@ def _verified(verified: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def numbers_of_probes(answer: Mapping[str, Any]) -> dict[str, float]:
-    """Figure 11: the slowest answer counts of each probing."""
+    """Return figure 11's numbers: of each probing, the slowest answer counts."""
     found = {
         "probe_mean_s": answer["mean_seconds"],
         "probes": float(answer["probes"]),
@@ -116,7 +116,7 @@ def numbers_of_probes(answer: Mapping[str, Any]) -> dict[str, float]:
 
 
 def numbers_of_table(answer: Mapping[str, Any]) -> dict[str, float]:
-    """Figure 12: the table's length, and what requests to it took a client."""
+    """Return figure 12's numbers: the table's length, and a client's seconds for requests to it."""
     rows = answer["rows"]
     half = rows[len(rows) // 2 :]
     found = {
@@ -142,7 +142,7 @@ def _mean(rows: Sequence[Mapping[str, Any]], count: str, value: str) -> float:
 
 
 def numbers_of_delay(probed: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, float]:
-    """Table I: probing, as a share of the writes that it is for."""
+    """Return Table I's numbers: probing as a share of its writes."""
     write = report["apps"][0]["latency"]["mean"]
     return {
         **numbers_of_probes(probed),

@@ -1,4 +1,4 @@
-"""A testbed's object servers and its client node: where they are, a clean state, what runs."""
+"""A testbed's object servers and its client node: places, clean state, and running units."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ Stats = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Server:
-    """An object server: its number, its node, and a folder on its disk, where fio may write: where
-    servers keep their bytes in files, all that is in it."""
+    """An object server: its number, its node, and a folder on its disk where fio may write. With
+    files as the backend, the folder has all of the server's data."""
 
     number: int
     node: str
@@ -54,10 +54,10 @@ class Server:
 
 @dataclass(frozen=True)
 class Reached:
-    """A testbed that is up and deployed, and what it is told through.
+    """A testbed that is up and deployed, with its agent and shells.
 
-    `disks` are the counters of a node's disks, in the order of its servers; None where the site
-    cannot tell.
+    `disks` are the counters of a node's disks, in the order of its servers; None if the site has
+    none.
     """
 
     site: Site
@@ -71,21 +71,21 @@ class Reached:
 
     @property
     def backend(self) -> str:
-        """``file`` or ``rados``."""
+        """Backend: ``file`` or ``rados``."""
         return "rados" if isinstance(self.store, CephSpec) else "file"
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Nodes of servers, each once, in order."""
+        """Nodes with servers, each once, in order."""
         return tuple(dict.fromkeys(server.node for server in self.servers))
 
 
 def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> tuple[Server, ...]:
-    """The object servers of a testbed.
+    """Return the object servers of a testbed.
 
     Raises:
-        UserError: it was made from another spec, has none, has another number of clients than one,
-            or no room on a disk for what fio writes.
+        UserError: the testbed was made from another spec, has no servers, not exactly one client,
+            or no room on a disk for fio.
     """
     if load_spec(spec_file).digest() != spec.digest():
         raise UserError(
@@ -129,16 +129,16 @@ def _before_osds(testbed: Testbed, store: CephSpec) -> tuple[Server, ...]:
 
 
 class Servers:
-    """What is done with the servers of a testbed."""
+    """Operations on the servers of a testbed."""
 
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
 
     def clean(self, settings: Mapping[str, Any]) -> None:
-        """Nothing of an earlier run is left; every server begins empty, with these settings.
+        """Remove everything of an earlier run, and start every server empty with these settings.
 
         Raises:
-            HotbedError: somebody else's load runs, or a server does not begin.
+            HotbedError: other load runs, or a server does not start.
         """
         reached = self.reached
         self._quiet()
@@ -152,7 +152,7 @@ class Servers:
                 raise HotbedError(f"object server {server['agent']} is not empty when it begins")
 
     def cluster(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The cluster file: agents, key, and what a cell says."""
+        """Return the cluster file: agents, key, and the cell's settings."""
         reached = self.reached
         spec = twochoice_variables.asked(reached.store)
         assert spec is not None
@@ -160,12 +160,12 @@ class Servers:
         return {"agents": peers, "key_file": KEY_FILE, "copies": spec.copies, **settings}
 
     def restore(self) -> None:
-        """The settings that were deployed are back."""
+        """Restore the deployed settings."""
         deployed = twochoice_variables.variables_of(self.reached.testbed, self.reached.store)
         self.clean(deployed["twochoice_settings"])
 
     def _quiet(self) -> None:
-        """Nothing of ours runs beside the servers; HotbedError where something of others does."""
+        """Stop Hotbed's units; raise HotbedError if other load runs."""
         agent = self.reached.agent
         for node, units in agent.units().items():
             for unit in units:
@@ -173,7 +173,7 @@ class Servers:
         refuse_strays(agent)
 
     def _begin(self, document: bytes) -> None:
-        """Every server is empty and has begun with this cluster file."""
+        """Empty every server, and start it with this cluster file."""
         self.everywhere(lambda node: self._empty(node, document))
 
     def _empty(self, node: str, document: bytes) -> None:
@@ -186,12 +186,12 @@ class Servers:
         shell.run(["sh", "-c", START.format(units=units)], timeout_s=SERVES_S)
 
     def status(self) -> list[dict[str, Any]]:
-        """What every server has.
+        """Return every server's status.
 
         Raises:
-            HotbedError: one does not answer.
+            HotbedError: a server does not answer.
         """
-        # The generator's own sentence says who does not answer: it is not cut off before.
+        # The generator reports the silent server, so it must not be cut off earlier.
         answer = self.bench(["status", "--wait", f"{SERVES_S:g}s"], max_s=SERVES_S + SLACK_S)
         found: list[dict[str, Any]] = answer["agents"]
         return found
@@ -199,10 +199,10 @@ class Servers:
     def bench(
         self, arguments: Sequence[str], *, max_s: float, plan: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """What the load generator prints on the client node.
+        """Return the load generator's output on the client node.
 
         Raises:
-            HotbedError: it failed, or writes or reads of it did: one sentence.
+            HotbedError: the generator or some of its writes or reads failed, in one sentence.
         """
         reached = self.reached
         argv = [BENCH, *arguments, "--cluster", CLUSTER_FILE]
@@ -217,8 +217,8 @@ class Servers:
 
     @contextmanager
     def _planned(self, plan: Mapping[str, Any] | None) -> Iterator[list[str]]:
-        """The arguments by which the load generator is told a plan, whose file is there meanwhile;
-        none without a plan."""
+        """Yield the load generator's arguments for a plan in a temporary file; none without a
+        plan."""
         if plan is None:
             yield []
             return
@@ -228,12 +228,12 @@ class Servers:
         try:
             yield ["--plan", PLAN_FILE]
         finally:
-            with suppress(HotbedError):  # what ended the run is what is told
+            with suppress(HotbedError):  # the error that ended the run must be the one raised
                 shell.run(["rm", "-f", PLAN_FILE])
 
     @contextmanager
     def disturbed(self, numbers: Sequence[int], commands: Sequence[list[str]]) -> Iterator[None]:
-        """Commands run on the nodes of some servers, one each, and are stopped at the end."""
+        """Run commands on the nodes of some servers, one each, and stop them at the end."""
         agent, servers = self.reached.agent, self.reached.servers
         started: list[tuple[str, str]] = []
         try:
@@ -251,7 +251,7 @@ class Servers:
                 agent.unit_stop(node, unit)
 
     def disk_counters(self) -> dict[int, Stats]:
-        """The counters of every server's disk, by server; empty where the site cannot tell."""
+        """Return the counters of every server's disk, by server; empty if the site has none."""
         ask, found = self.reached.disks, dict[int, Stats]()
         if ask is None:
             return found
@@ -262,21 +262,21 @@ class Servers:
 
     @property
     def pool(self) -> str | None:
-        """The replicated pool in which CRUSH places what is written without agents."""
+        """Replicated pool in which CRUSH places writes without agents."""
         return None
 
     def everywhere(self, do: Callable[[str], None]) -> None:
-        """Do something on every node of servers, side by side."""
+        """Call `do` for every node with servers, in parallel."""
         with ThreadPoolExecutor(max(1, len(self.reached.nodes))) as pool:
             for future in [pool.submit(do, node) for node in self.reached.nodes]:
                 future.result()
 
 
 def answer_of(verb: str, done: UnitResult) -> dict[str, Any]:
-    """The JSON that the load generator printed.
+    """Return the load generator's JSON output.
 
     Raises:
-        HotbedError: it failed; its own sentence.
+        HotbedError: the generator failed, with its own message.
     """
     if done.exit_code != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""How busy disks and processors are while applications write: counters, read again and again."""
+"""Load of disks and processors while applications write, from counters read repeatedly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERY_S = 2.0
 @dataclass(frozen=True)
 class Sample:
     """Counters at a time, in seconds since the epoch: of the disks by server, of the processors,
-    and the seconds of these that went to keeping them awake."""
+    and the seconds spent on keeping processors awake."""
 
     at: float
     disks: Mapping[int, Stats]
@@ -28,12 +28,12 @@ class Sample:
 
 
 class Watch:
-    """Reads counters from entering `watching` to leaving it, every `every_s`, and once more.
+    """Reader of counters in the block of `watching`: every `every_s`, and once at its end.
 
     Args:
-        read: the disks' counters by server; nothing where the site cannot tell, and then the
-            nodes' processors are not this machine's either.
-        awake_s: tells what keeping the processors awake took so far.
+        read: returns the disks' counters by server. It returns nothing if the site cannot report
+            them; then the nodes' processors are not this machine's either.
+        awake_s: returns the seconds spent so far on keeping the processors awake.
         every_s: seconds between readings.
     """
 
@@ -50,7 +50,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """The time in which counters are read."""
+        """Read counters during the block."""
         thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:
@@ -64,7 +64,7 @@ class Watch:
             over = self._over.wait(self._every_s if self.samples else 0.0)
             try:
                 found = self._read()
-            except HotbedError:  # of a node that is gone the cell tells
+            except HotbedError:  # the cell reports the lost node
                 return
             if not found:
                 return
@@ -73,13 +73,13 @@ class Watch:
                 return
 
     def numbers(self, began: float, seconds: float) -> dict[str, float]:
-        """Shares of the time for which disks were busy, mean, least and most over servers, and
-        the machine's processors, between the readings that are nearest to the beginning and the
-        end; and how late the disks' alarms were at the end, seconds. Empty without two readings.
+        """Return busy shares of the time: mean, least and most of the disks over servers, and the
+        machine's processors. They are between the readings nearest to beginning and end. Also
+        return the disks' mean overshoot at the end, in seconds. Empty without two readings.
 
         Args:
             began: seconds since the epoch.
-            seconds: how long it took.
+            seconds: length of the time.
         """
         if len(self.samples) < 2:
             return {}
