@@ -1,1 +1,1 @@
-"""Analysis: load runs, statistics, figures, claims, report. Reads artifacts, steers nothing."""
+"""Analysis: load runs, compute statistics, draw figures, check claims, write reports."""

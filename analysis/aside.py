@@ -1,9 +1,9 @@
-"""Figures written to files by a process beside this one, while the next ones are drawn.
+"""Writer process for figure files, in parallel with the drawing of the next figures.
 
-Writing a figure takes as long as drawing it, and one Python has one processor. Whoever is free
-writes: a figure goes to the other process when that waits for one, else it is written here. What
-the other could not write (a figure that cannot be sent, a process that was killed) is written here
-at the end, so that nothing depends on it but time.
+Writing a figure takes as long as drawing it, and one Python process uses one processor. The writer
+process takes a figure when it is idle; otherwise the main process writes the figure. A figure that
+the writer process cannot write (unpicklable figure, killed process) is written by the main process
+in the end. So only time depends on the writer process.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _READY = b"."
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def libraries() -> str:
-    """PYTHONPATH of a process of Hotbed's own: as here but for the current folder, which a notebook
-    and a PYTHONPATH with nothing between two colons have among theirs. What lies in it is the
-    user's, whatever its name."""
+    """Return the PYTHONPATH for a process of Hotbed: the current path without the current folder.
+    Notebooks, and a PYTHONPATH with an empty entry, include the current folder. Its files are the
+    user's and must not be imported, whatever their names."""
     root, here = str(Path(__file__).resolve().parents[1]), Path.cwd().resolve()
     told = [path for path in sys.path if path and (Path(path).resolve() != here or path == root)]
     return os.pathsep.join(dict.fromkeys([*told, root]))
@@ -44,7 +44,7 @@ def libraries() -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """A figure, where it goes (`pdf` None: not as PDF), and the settings that it was drawn in."""
+    """A figure, its target files (`pdf` None: no PDF), and the settings that it was drawn with."""
 
     drawn: Figure
     png: Path
@@ -53,19 +53,19 @@ class Job:
 
 
 def job_of(drawn: Figure, png: Path, pdf: Path | None) -> Job:
-    """A job in the settings of now."""
+    """Return a job with the current settings."""
     import matplotlib as mpl
 
     settings: dict[str, Any] = dict(cast(Any, mpl.rcParams.copy()))
-    # Each process's own; and the colours of images to come, which seaborn's style names by a name
-    # that only it knows (those that are drawn have theirs).
+    # The backend is per process. `image.cmap` applies to later images only, and seaborn's style
+    # gives it a name that only seaborn knows.
     for name in ("backend", "image.cmap"):
         settings.pop(name, None)
     return Job(drawn, png, pdf, settings)
 
 
 def write(job: Job) -> None:
-    """Write a figure's files, in the settings of now. It is laid out once: the PDF is the PNG's."""
+    """Write a figure's files in the current settings. Layout runs once: the PDF matches the PNG."""
     job.drawn.savefig(job.png, dpi=DPI)
     if job.pdf is not None:
         job.drawn.set_layout_engine("none")
@@ -73,7 +73,7 @@ def write(job: Job) -> None:
 
 
 def write_later(job: Job) -> None:
-    """As `write`, in the settings that the figure was drawn in."""
+    """Write a figure's files in the settings that the figure was drawn with."""
     import matplotlib as mpl
 
     with mpl.rc_context(cast(Any, dict(job.settings))):
@@ -81,11 +81,11 @@ def write_later(job: Job) -> None:
 
 
 class Aside:
-    """The other process; `settle` where files are needed, `kill` in the end."""
+    """The writer process. Call `settle` where files are needed and `kill` in the end."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            # -P: what lies in the current folder is no library, whatever its name.
+            # -P: files in the current folder must not be imported, whatever their names.
             [sys.executable, "-P", "-c", "from analysis.aside import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -93,19 +93,19 @@ class Aside:
             env={**os.environ, "PYTHONPATH": libraries()},
         )
         self._sent: list[Job] = []
-        self._ready = 0  # times that it has said so: once when it begins, and after each figure
+        self._ready = 0  # ready reports so far: one at the start, then one after each figure
 
     def write(self, job: Job) -> None:
-        """Have a figure written, there or here."""
+        """Write a figure, in the writer process if it is idle, otherwise here."""
         if not self._waits() or not self._send(job):
             write(job)
 
     def settle(self) -> None:
-        """Wait until all files are there."""
+        """Wait until all files are written."""
         descriptor = self._pipes()[1].fileno()
         while self._sent and self._ready <= len(self._sent):
             answer = os.read(descriptor, 4096)
-            if not answer:  # it has ended
+            if not answer:  # the process has ended
                 done = max(0, self._ready - 1)
                 lost, self._sent = self._sent[done:], self._sent[:done]
                 for job in lost:
@@ -114,7 +114,7 @@ class Aside:
             self._ready += len(answer)
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process, whatever its state."""
         self._process.kill()
         self._process.wait()
         for pipe in self._pipes():
@@ -127,7 +127,7 @@ class Aside:
         return self._process.stdin, self._process.stdout
 
     def _waits(self) -> bool:
-        """Whether it has nothing to do."""
+        """Return True if the writer process is idle."""
         descriptor = self._pipes()[1].fileno()
         if select.select([descriptor], [], [], 0)[0]:
             self._ready += len(os.read(descriptor, 4096))
@@ -136,29 +136,29 @@ class Aside:
     def _send(self, job: Job) -> bool:
         try:
             body = pickle.dumps(job)
-        except Exception:  # a formatter that is a lambda, say
+        except Exception:  # for example, a formatter that is a lambda
             return False
         stdin, _ = self._pipes()
         try:
             stdin.write(_LENGTH.pack(len(body)) + body)
             stdin.flush()
-        except OSError:  # it is gone
+        except OSError:  # the process is gone
             return False
         self._sent.append(job)
         return True
 
 
 def main() -> None:
-    """The other process: figures come in, and a byte goes out when the next may come."""
+    """Run the writer process: read figures, and write one byte when ready for the next."""
     import matplotlib.backends.backend_agg
     import matplotlib.backends.backend_pdf  # noqa: F401  # before the first figure is there
 
     answers = sys.stdout.buffer
-    sys.stdout = sys.stderr  # nobody else writes among the answers
+    sys.stdout = sys.stderr  # only answers may go to the pipe
     answers.write(_READY)
     answers.flush()
     while header := sys.stdin.buffer.read(_LENGTH.size):
-        # From the process that started this one, over a pipe of their own.
+        # Pickle is safe here: the data come from the parent process over a private pipe.
         write_later(pickle.loads(sys.stdin.buffer.read(*_LENGTH.unpack(header))))
         answers.write(_READY)
         answers.flush()

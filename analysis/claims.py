@@ -5,15 +5,14 @@ The verdicts (schemas.claim.Verdict):
 - ``reproduced``: the estimate is within tolerance of the paper's value (or beyond it, for
   ``at_least`` and ``at_most``) and the interval excludes no effect.
 - ``direction``: the interval excludes no effect on the paper's side; the size differs, or the
-  ground cannot vouch for sizes (see `size_is_portable`). On the ground sim every claim about
-  machines ends here at best: what is simulated shows what a model does.
-- ``inconclusive``: the interval includes no effect, or there is none (a single run).
+  ground cannot vouch for sizes (see `size_is_portable`). On the ground sim, a claim about machines
+  gets at most this verdict: simulated results show only the behaviour of a model.
+- ``inconclusive``: the interval includes no effect, or there is no interval (a single run).
 - ``not reproduced``: the interval excludes no effect, on the other side.
-- ``not run``: no runs that support it.
+- ``not run``: no run supports the claim.
 
-A claim that two things are the same has the kind ``within``: it is reproduced when the whole
-interval is within tolerance of the paper's value, not reproduced when none of it is, else
-inconclusive.
+A claim that two values are the same has the kind ``within``. It is reproduced if the whole interval
+is within tolerance of the paper's value, not reproduced if none of it is, else inconclusive.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from analysis.stats import Estimate
 from schemas.claim import ClaimResult, Kind, Verdict
 
 NOTE_SEPARATOR = "; "
-"""Between the parts of a claim's note."""
+"""Separator of the parts of a claim's note."""
 SINGLE_RUN = "a single run has no confidence interval"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a claim is computed from: the table of `analysis.load.table` and the runs behind it."""
+    """Input of a claim: the table of `analysis.load.table` and the runs behind it."""
 
     table: pd.DataFrame
     runs: Sequence[LoadedRun]
@@ -43,7 +42,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Measured:
-    """An estimate in the claim's own unit, and where it comes from."""
+    """An estimate in the claim's own unit, and the ground and time scale of its runs."""
 
     estimate: Estimate
     ground: str
@@ -53,21 +52,21 @@ class Measured:
 
 @dataclass(frozen=True)
 class NotRun:
-    """Why a claim has no support."""
+    """Reason why a claim has no support."""
 
     why: str
 
 
 Compute = Callable[[Evidence], Measured | NotRun]
-"""How a claim is computed."""
+"""Function that computes a claim."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One number or comparison. `no_effect` is the value at which there is no effect (1 for a
-    ratio, 0 for a relative change); `larger` tells on which side of it the statement lies.
-    `tolerance` is relative to the effect's size |paper_value - no_effect|; of the kind ``within``
-    to the paper's value."""
+    """One number or comparison. `no_effect` is the value without an effect (1 for a ratio, 0 for a
+    relative change); `larger` is True if the statement is about values above it. `tolerance` is
+    relative to the effect's size |paper_value - no_effect|; for ``within``, to the paper's
+    value."""
 
     id: str
     figure: str
@@ -81,8 +80,8 @@ class Claim:
     no_effect: float = 0.0
     larger: bool = True
     depends_on: tuple[str, ...] = ()
-    size: bool = True  # a size, not only a direction, is claimed
-    machines: bool = True  # about what machines do; False for what an algorithm alone decides
+    size: bool = True  # True if a size, not only a direction, is claimed
+    machines: bool = True  # about the behaviour of machines; False if only an algorithm decides
     paper: str = "dlr"
 
 
@@ -104,9 +103,9 @@ def declared(
     size: bool = True,
     machines: bool = True,
 ) -> Claim:
-    """A claim of a catalogue, which sets what its claims have in common (`functools.partial`).
+    """Return a claim of a catalogue; `functools.partial` sets the common parts of its claims.
 
-    Its id is `prefix` and `name`; a size is claimed only where the paper states a `value`.
+    Its id is `prefix` and `name`; a size is claimed only if the paper states a `value`.
     """
     return Claim(
         id=f"{prefix}-{name}",
@@ -127,18 +126,18 @@ def declared(
 
 
 def size_is_portable(ground: str) -> bool:
-    """Whether a ground vouches for sizes: the calibrated local disk and the simulator do not,
-    unless three disk shapes and two node counts agree (design, idea 8)."""
+    """Return True if a ground vouches for sizes. The calibrated local disk and the simulator do
+    not, unless three disk shapes and two node counts agree (design, idea 8)."""
     return not {"local", "sim", "fake"}.intersection(ground.split("+"))
 
 
 def is_simulated(ground: str) -> bool:
-    """Whether any of the runs was simulated (several grounds are joined by ``+``)."""
+    """Return True if any run was simulated (several grounds are joined by ``+``)."""
     return "sim" in ground.split("+")
 
 
 def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
-    """The verdict on one estimate."""
+    """Return the verdict on one estimate."""
     if claim.kind == "within":
         return _same(claim, estimate, ground)
     if math.isnan(estimate.low) or estimate.low <= claim.no_effect <= estimate.high:
@@ -161,7 +160,7 @@ def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
 
 
 def _same(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
-    """The verdict on a claim of equality."""
+    """Return the verdict on a claim of equality."""
     assert claim.paper_value is not None, claim.id
     room = claim.tolerance * abs(claim.paper_value)
     low, high = claim.paper_value - room, claim.paper_value + room
@@ -188,7 +187,7 @@ def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
 
 
 def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
-    """Compute one claim."""
+    """Compute one claim and its verdict."""
     measured = claim.compute(evidence)
     common = {
         "id": claim.id,

@@ -1,4 +1,4 @@
-"""Estimates from a column of a table of runs (`analysis.load.table` and its like)."""
+"""Estimates from a column of a table of runs (such as `analysis.load.table`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from analysis.stats import Estimate, mean, ratio
 
 
 def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
-    """Mean over runs with a t interval, times `factor`; None without runs that have a value."""
+    """Return the mean over runs with a t interval, times `factor`; None if no run has a value."""
     values = rows[column].dropna().tolist() if column in rows.columns else []
     return mean([factor * value for value in values]) if values else None
 
 
 def difference(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> Estimate | None:
-    """Mean of treated - baseline over the blocks (column ``seed``) that have both; None without
-    such a block."""
+    """Return the mean of treated - baseline over the blocks (column ``seed``) that have both; None
+    without such a block."""
     if column not in treated.columns or column not in baseline.columns:
         return None
     top, bottom = (its.set_index("seed")[column] for its in (treated, baseline))
@@ -26,8 +26,8 @@ def difference(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> Es
 def paired(
     treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
 ) -> Estimate | None:
-    """Geometric mean of treated/baseline over the blocks (column ``seed``) that have both, of
-    positive values; None without such a block."""
+    """Return the geometric mean of treated/baseline over the blocks (column ``seed``) that have
+    both with positive values; None without such a block."""
     if column not in treated.columns or column not in baseline.columns:
         return None
     top, bottom = (dict(zip(its["seed"], its[column], strict=True)) for its in (treated, baseline))

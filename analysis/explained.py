@@ -1,4 +1,4 @@
-"""Claims that say beside another result than the paper's what the best explanation of it is."""
+"""Claims that add the best explanation if the result differs from the paper's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from analysis.stats import Estimate
 
 
 def differs(claim: Claim, estimate: Estimate) -> bool:
-    """Whether an estimate is not what the claim says, whatever its interval."""
+    """Return True if an estimate differs from the claim, whatever its interval."""
     if claim.kind == "within":
         assert claim.paper_value is not None, claim.id
         room = claim.tolerance * abs(claim.paper_value)
@@ -18,8 +18,8 @@ def differs(claim: Claim, estimate: Estimate) -> bool:
 
 
 def explained(claim: Claim, why: str | None) -> Claim:
-    """A claim that says beside another result than the paper's what the best explanation is; the
-    claim itself where there is none."""
+    """Return a claim that notes the best explanation if its result differs from the paper's; return
+    the claim itself if `why` is None."""
     if why is None:
         return claim
 

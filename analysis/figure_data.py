@@ -1,5 +1,5 @@
-"""What a figure shows, as numbers and texts: two drawings of one figure are compared by it, not by
-their pixels, which differ between versions of the drawing library."""
+"""Content of a figure as numbers and texts. Two drawings of one figure are compared by content:
+pixels differ between versions of the drawing library."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def describe(drawn: Figure) -> list[dict[str, Any]]:
-    """A mapping for each of the figure's axes, of JSON types: title, axis labels and scales; lines
-    (label, x, y), bars (x, y, width, height), outlines, points, images and texts. What is not a
-    finite number is null."""
+    """Return a mapping for each of the figure's axes, of JSON types: title, axis labels and scales;
+    lines (label, x, y), bars (x, y, width, height), outlines, points, images and texts. A value
+    that is not a finite number is null."""
     return [_axes(axes) for axes in drawn.axes]
 
 
@@ -45,7 +45,7 @@ def _axes(axes: Axes) -> dict[str, Any]:
 
 
 def _label(label: object) -> str:
-    """A line's name; those that the library makes up are none."""
+    """Return a line's name; empty for names that the library generates."""
     text = str(label)
     return "" if text.startswith("_") else text
 

@@ -1,5 +1,5 @@
-"""A catalogue entry of a figure, what a drawing function returns when runs are missing, and tables
-that stand beside figures."""
+"""Catalogue entries of figures, the result of drawing functions when runs are missing, and tables
+next to figures."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from analysis.stats import Estimate
 
 @dataclass(frozen=True)
 class Missing:
-    """Why a figure could not be drawn: which runs there would have to be."""
+    """Reason why a figure could not be drawn: the runs that are missing."""
 
     runs: str
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a report: texts, a row a tuple as long as `heads`."""
+    """A table of a report: texts; each row is a tuple as long as `heads`."""
 
     id: str
     title: str
@@ -28,17 +28,17 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def as_json(self) -> list[dict[str, str]]:
-        """A mapping a row."""
+        """Return one mapping per row."""
         return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
 
 
 def value_text(found: Estimate | None) -> str:
-    """An estimate's value to three digits as a table's cell; a dash where there is none."""
+    """Format an estimate's value to three digits as a table's cell; a dash for None."""
     return "–" if found is None else f"{found.value:.3g}"
 
 
 def interval_text(found: Estimate | None, digits: int = 3) -> str:
-    """An estimate with its interval as a table's cell; without one of a single run."""
+    """Format an estimate with its interval as a table's cell; no interval for a single run."""
     if found is None:
         return "–"
     value, low, high = (f"{x:.{digits}g}" for x in (found.value, found.low, found.high))
@@ -46,14 +46,14 @@ def interval_text(found: Estimate | None, digits: int = 3) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """``4 MiB``, ``256 KiB``: a number of bytes."""
+    """Format a number of bytes: ``4 MiB``, ``256 KiB``."""
     return f"{count // 2**20} MiB" if count >= 2**20 else f"{count // 2**10} KiB"
 
 
 @dataclass(frozen=True)
 class FigureEntry:
-    """One figure: what it shows, how it is drawn, and what makes the runs it needs. `told` adds to
-    the caption what only the runs tell. `not_simulated`: the reason why simulated runs do not feed
+    """One figure: its content, its drawing function, and the command for its runs. `told` adds
+    facts from the runs to the caption. `not_simulated`: the reason why simulated runs do not feed
     the figure."""
 
     id: str
@@ -61,14 +61,14 @@ class FigureEntry:
     caption: str
     draw: Callable[[Evidence, Path, str], Path | Missing]
     campaign: str  # the grid selector: hotbed run <paper>-full --figure <campaign>
-    command: str | None = None  # what makes its runs, where the paper's command does not
+    command: str | None = None  # command for its runs, if it is not the paper's command
     told: Callable[[Evidence], str] | None = None
     not_simulated: str | None = None
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure as it came out: `path` to the PNG, or what is missing."""
+    """Result of drawing a figure: `path` to the PNG, or the missing runs."""
 
     entry: FigureEntry
     path: Path | None

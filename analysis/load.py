@@ -1,7 +1,7 @@
 """Finished runs from their folders as one tidy table.
 
 Only `run.json` and `summary.json` are read for the table, so that thousands of runs load within
-seconds; samples and journals are read when a figure asks for them.
+seconds. Samples and journals are read when a figure needs them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class LoadedRun:
     folder: Path
 
     def samples(self) -> pd.DataFrame:
-        """samples.parquet: t_s, node, metric, value."""
+        """Return samples.parquet: t_s, node, metric, value."""
         return pd.read_parquet(self.folder / "samples.parquet")
 
     def series(self, metric: str, node: str) -> tuple[Floats, Floats]:
-        """Times (s) and values of one metric of one node in samples.parquet, in its order, shape
-        (samples,) each: much quicker than to look for them in `samples`."""
+        """Return times (s) and values of one metric of one node in samples.parquet, in its order,
+        shape (samples,) each: much quicker than filtering `samples`."""
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
@@ -52,7 +52,7 @@ class LoadedRun:
         return t_s, values
 
     def journal(self) -> list[dict[str, Any]]:
-        """The controller's journal lines, header first; empty without a controller.
+        """Return the controller's journal lines, header first; empty without a controller.
 
         A torn last line (a controller killed while writing) is left out.
         """
@@ -70,23 +70,23 @@ class LoadedRun:
 
 @dataclass(frozen=True)
 class Attempts:
-    """What a campaign's folders hold: usable runs, and attempts that support nothing."""
+    """Contents of a campaign's folders: usable runs, and attempts that support nothing."""
 
     runs: tuple[LoadedRun, ...]
     spoiled: int
     failed: int
     interrupted: int
     unreadable: tuple[str, ...]
-    outdated: int = 0  # done, but of a cell that the campaign no longer holds in that form
+    outdated: int = 0  # done, but the campaign no longer holds the cell in this form
 
 
 def run_folders(campaign: Path) -> Iterator[Path]:
-    """Every attempt folder of a campaign, by run and attempt."""
+    """Yield every attempt folder of a campaign, by run and attempt."""
     yield from sorted(path.parent for path in campaign.glob("*/attempt-*/run.json"))
 
 
 def planned_runs(campaign: Path) -> frozenset[str] | None:
-    """Run ids of the campaign's cells as last planned; None where no plan is kept."""
+    """Return run ids of the campaign's cells as last planned; None if no plan is kept."""
     try:
         plan = json.loads((campaign / "campaign.json").read_bytes())
         return frozenset(str(cell["run_id"]) for cell in plan["cells"])
@@ -95,7 +95,7 @@ def planned_runs(campaign: Path) -> frozenset[str] | None:
 
 
 def ground_of(campaign: Path) -> str | None:
-    """The ground of a campaign's runs: a campaign folder has one. None where nothing tells."""
+    """Return the ground of a campaign's runs (a campaign folder has one), or None if unknown."""
     try:
         return str(json.loads((campaign / "campaign.json").read_bytes())["campaign"]["ground"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -109,7 +109,7 @@ def ground_of(campaign: Path) -> str | None:
 
 
 def paper_of(campaign: Path) -> str | None:
-    """What a campaign's file says it is of; None where no file is kept."""
+    """Return the paper that a campaign's file names; None if no file is kept."""
     try:
         return str(json.loads((campaign / "campaign.json").read_bytes())["campaign"]["paper"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -119,15 +119,15 @@ def paper_of(campaign: Path) -> str | None:
 def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attempts:
     """Load `artifacts/<campaign>`; the last attempt that is done counts for each run id.
 
-    A changed controller, workload or spec gives its cells new run ids: runs of the old ones stay
-    in the folder, are counted as outdated and used for nothing.
+    A changed controller, workload or spec gives its cells new run ids. Runs with old ids stay in
+    the folder, are counted as outdated and are not used.
 
     Args:
         campaign: its folder.
         only: the run ids that count; by default those of the campaign as last planned.
 
     Raises:
-        UserError: when the folder does not exist.
+        UserError: the folder does not exist.
     """
     if not campaign.is_dir():
         raise UserError(f"{campaign}: no such campaign; run it first with hotbed run.")
@@ -157,7 +157,7 @@ def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attemp
 
 
 def last_attempt(campaign: Path, run_id: str) -> Run | None:
-    """The record of the last attempt at a run, however it ended; None when there is none."""
+    """Return the record of the last attempt at a run, with any result; None if there is none."""
     found = None
     for path in sorted((campaign / run_id).glob("attempt-*/run.json"), key=_attempt):
         try:
@@ -176,7 +176,7 @@ def _whole(ops: Sequence[OpSummary], op: str) -> OpSummary | None:
 
 
 def _hot_share(run: Run) -> float | None:
-    """Share of the nodes that were disturbed at a time, where the scenario has hot nodes."""
+    """Return the share of nodes disturbed at a time, or None if the scenario has no hot nodes."""
     share, count = run.parameters.get("hot_share"), run.parameters.get("hot_nodes")
     if run.parameters.get("scenario") not in ("heterogeneity", "interference"):
         return None
@@ -186,7 +186,7 @@ def _hot_share(run: Run) -> float | None:
 
 
 def origin(index: int, run: Run) -> dict[str, Any]:
-    """Columns that tell of a table's row where it is from: index into the runs, run_id, campaign,
+    """Return columns with the origin of a table's row: index into the runs, run_id, campaign,
     block, seed and ground."""
     return {
         "index": index,
@@ -199,7 +199,7 @@ def origin(index: int, run: Run) -> dict[str, Any]:
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row a run.
+    """Return a table with one row per run.
 
     Columns: run_id, campaign, block, ground, time_scale, the cell parameters, ``variant`` (the
     controller's parameters as text), hot_share, throughput_mb_s, iops, latency_s, latency_max_s,

@@ -1,4 +1,4 @@
-"""The one environment that renders pages: a text in a template's expression stays a text.
+"""The only environment that renders pages: a text in a template's expression stays a text.
 
 Only templates hold HTML. The exception is `markupsafe.Markup` for sentences of the project itself.
 """
@@ -13,8 +13,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, shown: Mapping[str, object], **filters: Callable[..., object]) -> str:
-    """Return the page that the file `template` makes of `shown`, as HTML, or as Markdown if its
-    name ends in ``.md.j2``."""
+    """Render the file `template` with the values `shown`, as HTML, or as Markdown if its name ends
+    in ``.md.j2``."""
     from jinja2 import Environment, FileSystemLoader
 
     markdown = template.endswith(".md.j2")
@@ -31,5 +31,5 @@ def render(template: str, shown: Mapping[str, object], **filters: Callable[..., 
 
 
 def in_markdown(text: str) -> str:
-    """Return `text` so that Markdown reads no HTML and no link in it."""
+    """Return `text` escaped so that Markdown finds no HTML and no link in it."""
     return re.sub(r"\](?=[(:\[])", r"]\\", text.replace("<", "&lt;"))

@@ -1,4 +1,4 @@
-"""The papers that a report can be made of."""
+"""The papers that a report can be about."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from schemas.run import Run
 
 @dataclass(frozen=True)
 class Part:
-    """Claims and figures that are made of runs of one kind.
+    """Claims and figures from runs of one kind.
 
     Attributes:
-        kind: the kind of these runs.
-        simulated: True for runs of the ground sim, False for those of the others, None for both.
-        models: those of the runs' cells, where the kind has others too.
-        sized: True for runs on stores of a size of their own, which belong to figures over sizes
-            only; False for the others, None for both.
+        kind: the kind of the runs.
+        simulated: True for runs of the ground sim, False for other runs, None for both.
+        models: models of the runs' cells, if the kind has other models too.
+        sized: True for runs on stores with their own size, which belong to figures over sizes only;
+            False for other runs, None for both.
         tabulate: makes the runs' table.
         tables: makes the tables below the figures.
-        commands: make the runs of claims without a figure, such as those on a table of the paper.
+        commands: make the runs of claims without a figure, such as claims about a paper's table.
     """
 
     claims: tuple[Claim, ...]
@@ -45,7 +45,7 @@ class Part:
     commands: Mapping[str, str] = field(default_factory=dict)
 
     def takes(self, run: Run) -> bool:
-        """True if the claims and figures are about the run."""
+        """Return True if the claims and figures are about the run."""
         simulated = run.ground == SIM
         sized = run.parameters.get("osds") is not None
         if run.kind != self.kind or self.simulated not in (None, simulated):
@@ -54,7 +54,7 @@ class Part:
             return False
         try:
             model = cells_of(run.kind, run.ground).model_of(run.parameters)
-        except ValueError:  # a record that no Hotbed wrote
+        except ValueError:  # a record that Hotbed did not write
             return False
         return issubclass(model, self.models)
 
@@ -64,11 +64,11 @@ class Paper:
     """A paper's claims and figures, or those of a sweep beyond it.
 
     Attributes:
-        command: makes the runs of a figure; `sim_option`: ``--ground sim`` makes simulated ones.
-        by_part: each part has a ground of its own, so that one report holds several, none of
-            them pooled.
-        banner: what is said above a report of simulated runs, instead of the usual; HTML.
-        table_note: what is said below the tables.
+        command: makes the runs of a figure; `sim_option`: ``--ground sim`` makes simulated runs.
+        by_part: True if each part has its own ground, so that one report holds several grounds,
+            never pooled.
+        banner: text above a report of simulated runs, instead of the usual text; HTML.
+        table_note: text below the tables.
     """
 
     short: str
@@ -82,14 +82,14 @@ class Paper:
 
     @property
     def figures(self) -> tuple[FigureEntry, ...]:
-        """Of all parts, in the paper's order."""
+        """The figures of all parts, in the paper's order."""
         return tuple(entry for _, entry in self.figures_by_part())
 
     def commands(self, *, simulated: bool) -> dict[str, str]:
-        """Return the command that makes the runs of each figure or table that claims name, by id.
+        """Return the command that makes the runs of each figure or table named by claims, by id.
 
         Args:
-            simulated: True if the report is of simulated runs.
+            simulated: True if the report is about simulated runs.
         """
         found: dict[str, str] = {}
         for part in self.parts:
@@ -101,7 +101,7 @@ class Paper:
         return found
 
     def figures_by_part(self) -> list[tuple[Part, FigureEntry]]:
-        """Every figure with the part that it belongs to, in the paper's order."""
+        """Return every figure with its part, in the paper's order."""
         found = [(part, entry) for part in self.parts for entry in part.figures]
         return found if len(self.parts) == 1 else sorted(found, key=lambda one: _number(one[1]))
 
@@ -136,12 +136,12 @@ _OTHERS: Mapping[str, tuple[str, str]] = {
         "analysis.mos.catalogue",
     ),
 }
-"""Papers whose parts each have a ground of their own: the title, and the module with ``PARTS`` and
-``BANNER``. The campaign <short name>-full makes the runs of every figure."""
+"""Papers with one ground per part: the title, and the module with ``PARTS`` and ``BANNER``. The
+campaign <short name>-full makes the runs of every figure."""
 
 
 def paper(short: str) -> Paper:
-    """The paper with the short name; UserError names the known ones."""
+    """Return the paper with the short name; raise a UserError that names the known ones."""
     if short == "dlr":
         from analysis.dlr.catalogue import FIGURES
         from analysis.dlr.claims import CLAIMS

@@ -38,7 +38,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Report:
-    """What `build` made."""
+    """Result of `build`."""
 
     path: Path
     claims_path: Path
@@ -46,7 +46,7 @@ class Report:
     figures: tuple[Drawn, ...]
     runs: int
     tables: tuple[Table, ...] = ()
-    paper: str = ""  # its short name
+    paper: str = ""  # short name of the paper
     simulated: bool = False
 
     def _repr_html_(self) -> str:
@@ -62,11 +62,11 @@ class Report:
 def campaign_folders(
     artifacts: Path, name: str, ground: str | None
 ) -> tuple[Paper, list[Path], Path]:
-    """Which campaigns feed the report `name`: a campaign's own name, or a paper's short name for
-    all its campaigns on one ground; and where the report goes.
+    """Return the paper, the campaigns that feed the report `name`, and the folder of the report.
+    `name` is a campaign's name, or a paper's short name for all its campaigns on one ground.
 
     Raises:
-        UserError: there is no such campaign and no such paper, no run, or none of that ground.
+        UserError: there is no such campaign and no such paper, no run, or no run on that ground.
     """
     short, _, profile = name.partition("-")
     folder = artifacts / name
@@ -97,7 +97,7 @@ def campaign_folders(
 
 
 def _unknown(artifacts: Path, name: str) -> str:
-    """The sentence for a name that neither a campaign nor a paper has."""
+    """Return the sentence for a name that is neither a campaign nor a paper."""
     folders = sorted(artifacts.iterdir()) if artifacts.is_dir() else []
     there = [folder.name for folder in folders if _has_runs(folder)]
     runs = f"those with runs there are {', '.join(there)}" if there else "none there has runs"
@@ -108,13 +108,13 @@ def _unknown(artifacts: Path, name: str) -> str:
 
 
 def _paper(campaign: Path, short: str) -> str:
-    """Whose figures a campaign feeds; `short` where it does not say, or names nobody we know."""
+    """Return the paper that a campaign feeds; `short` if its file names no known paper."""
     named = paper_of(campaign)
     return named if named in SHORT_NAMES else short
 
 
 def paper_short_name(campaign: Path) -> str:
-    """Short name of the paper whose figures the campaign in a folder feeds."""
+    """Return the short name of the paper that the campaign in a folder feeds."""
     return _paper(campaign, campaign.name.partition("-")[0])
 
 
@@ -125,8 +125,8 @@ def _has_runs(folder: Path) -> bool:
 def _one_ground(
     artifacts: Path, short: str, there: set[str | None], wanted: str | None
 ) -> str | None:
-    """The ground of a report over several campaigns. Evidence of different grounds is never
-    pooled; what was measured goes before what was simulated."""
+    """Return the ground of a report over several campaigns. Evidence of different grounds is never
+    pooled; measured runs go before simulated runs."""
     if wanted is not None:
         if wanted not in there:
             known = ", ".join(sorted(str(ground) for ground in there))
@@ -147,12 +147,12 @@ def _one_ground(
 def load_evidence(
     folders: Sequence[Path], part: Part | None = None
 ) -> tuple[Evidence, list[tuple[str, Attempts]]]:
-    """Runs of several campaigns as one evidence, and each campaign's attempts.
+    """Load the runs of several campaigns as one evidence, with each campaign's attempts.
 
     Args:
-        folders: the campaigns'.
-        part: which runs are taken; those of the DLR paper where it is not given (runs of stores
-            made in a size of their own stand for themselves).
+        folders: folders of the campaigns.
+        part: selects the runs; by default the runs of the DLR paper (runs on stores with their own
+            size are separate).
 
     Raises:
         UserError: a folder is missing, or the runs are of several grounds.
@@ -162,7 +162,7 @@ def load_evidence(
 
 
 def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -> Evidence:
-    """The runs that a part is made of."""
+    """Return the evidence from a part's runs; raise a UserError if they are of several grounds."""
     runs: list[LoadedRun] = [
         run for _, attempts in loaded for run in attempts.runs if part.takes(run.run)
     ]
@@ -176,12 +176,12 @@ def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -
 
 
 def is_simulated(runs: Sequence[LoadedRun]) -> bool:
-    """True if the runs are of ground sim."""
+    """Return True if the runs are of ground sim."""
     return any(run.run.ground == SIM for run in runs)
 
 
 def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
-    """Draw one figure or say what is missing."""
+    """Draw one figure, or report the missing runs."""
     if entry.not_simulated is not None and is_simulated(evidence.runs):
         return Drawn(entry, None, f"runs on a real ground: {entry.not_simulated}")
     with style.marked("simulated" if is_simulated(evidence.runs) else None):
@@ -201,14 +201,14 @@ def build(
     ground: str | None = None,
     progress: Progress = lambda phase, share: None,
 ) -> Report:
-    """Make the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns
-    on one ground. Those on ground sim have a report of their own, ``dlr-sim``.
+    """Build the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns
+    on one ground. Campaigns on ground sim have a separate report, ``dlr-sim``.
 
     Args:
         artifacts: the folder of campaigns.
         only: draw this figure alone (its id, or a number for all its parts).
-        ground: which one, where there are several.
-        progress: told of each figure.
+        ground: ground of the runs, if there are several.
+        progress: called with each figure.
 
     Raises:
         UserError: no such paper, campaign or figure, or no run in it.
@@ -291,18 +291,18 @@ def _page(
 
 
 def notes_of(claim: ClaimResult) -> list[str]:
-    """A claim's note in its parts."""
+    """Return a claim's note in its parts."""
     return claim.note.split(NOTE_SEPARATOR) if claim.note else []
 
 
 def shared_notes(claims: Sequence[ClaimResult]) -> list[str]:
-    """What more than two claims say: the page says it once, below the table."""
+    """Return notes that more than two claims share: the page shows them once, below the table."""
     counts = Counter(note for claim in claims for note in notes_of(claim))
     return [note for note, count in counts.items() if count > 2]
 
 
 def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
-    """What a reader must know of the runs: where, with what, how scaled."""
+    """Return facts about the runs for the reader: ground, versions, scale."""
     runs = [loaded.run for loaded in loaded_runs]
     versions: dict[str, set[str]] = {}
     for run in runs:
@@ -342,7 +342,7 @@ def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
 
 
 def format_value(value: float | None, unit: str) -> str:
-    """A claim's value as a person writes it: percent for relative changes, x for ratios, times with
+    """Format a claim's value for people: percent for relative changes, x for ratios, times with
     their unit."""
     if value is None:
         return "–"
@@ -355,7 +355,7 @@ def format_value(value: float | None, unit: str) -> str:
 
 
 def format_change(value: float, unit: str) -> str:
-    """By how much a claim's value is another: a factor, or a difference with its sign."""
+    """Format the change between two values of a claim: a factor, or a signed difference."""
     if unit == "ratio":
         return f"{value:.3g}x"
     shown = format_value(value, unit)
@@ -365,7 +365,7 @@ def format_change(value: float, unit: str) -> str:
 
 
 def format_interval(interval: tuple[float, float] | None, unit: str) -> str:
-    """A confidence interval in the same way."""
+    """Format a confidence interval like `format_value`."""
     if interval is None:
         return "–"
     return f"{format_value(interval[0], unit)} … {format_value(interval[1], unit)}"

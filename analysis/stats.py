@@ -23,22 +23,22 @@ class Estimate:
     n: int
 
     def map(self, function: object) -> Estimate:
-        """The estimate after a monotone transformation of value and limits."""
+        """Return the estimate after a monotone transformation of value and limits."""
         assert callable(function)
         ends = sorted((float(function(self.low)), float(function(self.high))))
         return Estimate(float(function(self.value)), ends[0], ends[1], self.n)
 
     @property
     def error(self) -> tuple[float, float]:
-        """Distances from the value to the limits, for error bars; NaN, which draws none, if there
-        is no interval or one without width (runs that do not differ)."""
+        """Distances from the value to the limits, for error bars. NaN (no bar) if there is no
+        interval or its width is zero (runs that do not differ)."""
         if not self.low < self.high:
             return (math.nan, math.nan)
         return (self.value - self.low, self.high - self.value)
 
 
 def counts(found: Iterable[Estimate]) -> str:
-    """``n = 3``, or ``n = 2 to 3``: the number of runs behind each of several estimates."""
+    """Format the number of runs behind several estimates: ``n = 3``, or ``n = 2 to 3``."""
     many = sorted({one.n for one in found}) or [0]
     return f"n = {many[0]}" if many[0] == many[-1] else f"n = {many[0]} to {many[-1]}"
 
@@ -55,7 +55,7 @@ def _t_interval(values: npt.NDArray[np.float64], confidence: float) -> tuple[flo
 
 
 def mean(values: Sequence[float], *, confidence: float = 0.95) -> Estimate:
-    """Mean of runs with a t interval; ValueError without values."""
+    """Return the mean of runs with a t interval; raise ValueError without values."""
     if not len(values):
         raise ValueError("a mean needs at least one run")
     centre, low, high = _t_interval(np.asarray(values, dtype=float), confidence)
@@ -69,17 +69,17 @@ def ratio(
     confidence: float = 0.95,
     comparisons: int = 1,
 ) -> Estimate:
-    """Geometric mean of treated/baseline over pairs, with a t interval on the log-ratios.
+    """Return the geometric mean of treated/baseline over pairs, with a t interval on log-ratios.
 
     Args:
-        treated: one positive value a block.
+        treated: one positive value per block.
         baseline: the same blocks' values, in the same order.
-        confidence: of the interval.
-        comparisons: how many comparisons the reported one was chosen from ("up to"): the
+        confidence: confidence level of the interval.
+        comparisons: number of comparisons that the reported one was chosen from ("up to"): the
             interval is widened by Bonferroni.
 
     Raises:
-        ValueError: for no pair, unequal lengths or a value that is not positive.
+        ValueError: no pair, unequal lengths or a value that is not positive.
     """
     if len(treated) != len(baseline) or not len(treated):
         raise ValueError("a paired ratio needs as many treated as baseline runs, at least one")
@@ -91,9 +91,9 @@ def ratio(
 
 
 def correlation(x: Sequence[float], y: Sequence[float], *, fitted: int = 0) -> Estimate:
-    """Spearman's rank correlation of runs with Fisher's interval (variance 1.06 / (n - 3)).
+    """Return Spearman's rank correlation with Fisher's interval (variance 1.06 / (n - 3)).
 
-    `fitted` values (block means but one) were taken out of the runs before: n is less by as many.
+    `fitted` values (block means but one) were removed from the runs before: n shrinks by `fitted`.
 
     Raises:
         ValueError: fewer than four runs are left, or `x` and `y` differ in length.

@@ -1,4 +1,4 @@
-"""How figures look: one style, one colour a controller, everywhere."""
+"""Style of figures: one style and one colour per controller, everywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
+# Okabe and Ito's palette: colour-blind readers can distinguish its colours.
 COLOURS = {
     "default": "#999999",
     "reweight": "#E69F00",
@@ -26,7 +26,7 @@ COLOURS = {
     "upmap": "#CC79A7",
     "oracle": "#D55E00",
     "none": "#BBBBBB",
-    # Divisions of microstores; those that are compared most are a cold and a warm one.
+    # Divisions of microstores; the most compared ones have a cold and a warm colour.
     "favors-small": "#009E73",
     "favors-large": "#E69F00",
     "static": "#56B4E9",
@@ -44,22 +44,22 @@ LABELS = {
     "oracle": "oracle",
 }
 _SUBDIVIDED = ((0.5, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)), (2.0, (1, 2, 3, 5)), (4.0, (1, 3)))
-"""Ticks within a magnitude, of axes that span fewer magnitudes than said."""
+"""Ticks within a magnitude, for axes that span fewer magnitudes than the given number."""
 _SPARE = ("#F0E442", "#882255", "#44AA99", "#332288", "#AA4499", "#117733")
 
 
 def colour(controller: str) -> str:
-    """The controller's colour; one's own controllers get spare colours, the same every time."""
+    """Return the controller's colour; a user's controllers get stable spare colours."""
     return COLOURS.get(controller, _SPARE[sum(controller.encode()) % len(_SPARE)])
 
 
 def label(controller: str) -> str:
-    """The controller's name in a legend."""
+    """Return the controller's name in a legend."""
     return LABELS.get(controller, controller)
 
 
 def in_order(controllers: Sequence[str]) -> list[str]:
-    """Known controllers first, in the papers' order, then others by name."""
+    """Return known controllers first, in the papers' order, then others by name."""
     known = [name for name in LABELS if name in controllers]
     return known + sorted(set(controllers) - set(known))
 
@@ -70,7 +70,7 @@ _MARK: ContextVar[str | None] = ContextVar("mark", default=None)
 
 @contextmanager
 def marked(text: str | None) -> Iterator[None]:
-    """Every figure saved within it carries `text` in its corner: ``simulated``, say."""
+    """Mark every figure saved in the block with `text` in its corner, such as ``simulated``."""
     token = _MARK.set(text)
     try:
         yield
@@ -84,8 +84,8 @@ _PDF: ContextVar[bool] = ContextVar("pdf", default=True)
 
 @contextmanager
 def recorded(*, pdf: bool = True) -> Iterator[dict[str, Any]]:
-    """What every figure saved within it shows, by the figure's name (see
-    `analysis.figure_data`); without `pdf` figures are saved as PNG alone."""
+    """Record the content of every figure saved in the block, by the figure's name (see
+    `analysis.figure_data`); without `pdf` figures are saved as PNG only."""
     shown: dict[str, Any] = {}
     token, kind = _RECORD.set(shown), _PDF.set(pdf)
     try:
@@ -100,8 +100,8 @@ _ASIDE: ContextVar[aside.Aside | None] = ContextVar("aside", default=None)
 
 @contextmanager
 def shared() -> Iterator[None]:
-    """Figures saved within it are written by two processes, where there are two processors; their
-    files are there after `settle`, and when it ends."""
+    """Let two processes write the figures saved in the block, given two processors. The files exist
+    after `settle`, and at the end of the block."""
     if _ASIDE.get() is not None or aside.processors() < 2:
         yield
         return
@@ -126,8 +126,8 @@ def settle() -> None:
 def figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A styled figure with `rows` x `columns` axes (row by row). It is none of pyplot's, so that
-    drawing a report in a notebook leaves the notebook's own figures alone."""
+    """Create a styled figure with `rows` x `columns` axes (row by row). pyplot does not know the
+    figure, so that a report drawn in a notebook leaves the notebook's own figures alone."""
     import seaborn as sns
     from matplotlib.figure import Figure
 
@@ -138,8 +138,8 @@ def figure(
 
 
 def save(drawn: Figure, folder: Path, name: str) -> Path:
-    """Write `name`.png (160 dpi) and `name`.pdf (see `recorded`); returns the PNG's path. Within
-    `shared` the files are there after `settle`."""
+    """Write `name`.png (160 dpi) and `name`.pdf (see `recorded`); return the PNG's path. Within
+    `shared` the files exist after `settle`."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ def save(drawn: Figure, folder: Path, name: str) -> Path:
 
 
 def paper_marker(axes: Axes, x: float, y: float, *, text: str = "paper's stated value") -> None:
-    """The paper's stated value as a hollow diamond."""
+    """Draw the paper's stated value as a hollow diamond."""
     axes.plot(
         [x],
         [y],
@@ -190,8 +190,8 @@ def paper_marker(axes: Axes, x: float, y: float, *, text: str = "paper's stated 
 
 
 def magnitudes(axes: Axes, which: Literal["x", "y"] = "y") -> None:
-    """A logarithmic axis with plain numbers, some of them also within a single magnitude: the fewer
-    magnitudes it spans when it is drawn, the more."""
+    """Set a logarithmic axis with plain numbers, also within a magnitude: the fewer magnitudes the
+    drawn axis spans, the more numbers."""
     import numpy as np
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -204,7 +204,7 @@ def magnitudes(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set(**{f"{which}scale": "log"})
     axis.set_major_locator(Spaced())
-    # Each number by itself: what tells them apart by their span has 0 for those far below it.
+    # Format each number by itself: formatting by the axis's span would show tiny numbers as 0.
     axis.set_major_formatter(
         FuncFormatter(
             lambda tick, _: np.format_float_positional(
@@ -217,17 +217,17 @@ def magnitudes(axes: Axes, which: Literal["x", "y"] = "y") -> None:
 
 
 WIDEST = 2.0
-"""An interval ends at this many times the tallest value; beyond it hides what it belongs to."""
+"""An interval is cut at this many times the tallest value; a longer one would hide the data."""
 
 
 def limit_intervals(
     axes: Axes, values: Sequence[float], ends: Sequence[tuple[float, float]]
 ) -> None:
-    """Keep the vertical axis readable where few runs make an interval enormous.
+    """Keep the vertical axis readable if few runs make an interval very wide.
 
-    `ends` are (x, upper end) of the intervals. The axis begins at 0; intervals that go on beyond
-    `WIDEST` times the largest of `values` are cut off there, and their end is written beside. Ends
-    that are NaN are of no interval.
+    `ends` are (x, upper end) of the intervals. The axis begins at 0. Intervals beyond `WIDEST`
+    times the largest of `values` are cut off there, and their end is written next to them. A NaN
+    end means no interval.
     """
     ends = [(x, end) for x, end in ends if not math.isnan(end)]
     most = WIDEST * max(values)
@@ -250,7 +250,7 @@ def limit_intervals(
 
 
 def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
-    """One legend above all panels, or below them if the figure has a title; each text once."""
+    """Draw one legend above all panels, or below them if the figure has a title; each text once."""
     handles: dict[str, Artist] = {}
     for panel in axes:
         for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):

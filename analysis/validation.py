@@ -1,9 +1,9 @@
-"""How far the model is from real runs: cells that ran on both grounds with the same seed.
+"""Error of the model against real runs, from cells that ran on both grounds with the same seed.
 
-The same seed means the same hot nodes and moves, so a cell's error is told from pairs of runs: the
-geometric mean of simulated/measured, minus 1, with a t interval on the log-ratios over seeds. That
-is a test of the model and supports no claim about controllers: evidence of the two grounds is never
-paired or pooled for those (analysis/report.py). No run folder is changed.
+The same seed means the same hot nodes and moves, so a cell's error comes from pairs of runs: the
+geometric mean of simulated/measured, minus 1, with a t interval on the log-ratios over seeds. This
+comparison tests the model and supports no claim about controllers: claims never pair or pool
+evidence of the two grounds (analysis/report.py). No run folder is changed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ SCENARIOS = {"heterogeneity": "6", "interference": "8"}
 
 _UNITS = {"throughput_mb_s": "MB/s", "iops": "IOPS", "latency_s": "s"}
 BASELINE = "default"
-_MOST = 200.0  # percent: what two pairs cannot tell needs no room
-_CELL = 0.85  # inches a cell: its error and interval stand below it
+_MOST = 200.0  # percent: estimates from two pairs may exceed it
+_CELL = 0.85  # inches per cell, with its error and interval below it
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Cell:
     """One cell on both grounds, over the seeds that both have run.
 
     Attributes:
-        setting: what else differs from the paper's setting, in words; empty for the paper's.
+        setting: other differences from the paper's setting, in words; empty for the paper's.
         measured, simulated: means over runs with intervals, in the metric's unit.
         error: relative, simulated/measured - 1.
-        effect_measured, effect_simulated: ratio to default Ceph of the same seeds; None for
-            default itself and where no seed has both.
+        effect_measured, effect_simulated: ratio to default Ceph of the same seeds; None for default
+            itself and if no seed has both.
     """
 
     scenario: str
@@ -72,7 +72,7 @@ class Cell:
 
     @property
     def word(self) -> str:
-        """Whether a difference between model and measurement is shown."""
+        """Difference between model and measurement, in words."""
         if math.isnan(self.error.low):
             return "one pair: no interval"
         if self.error.low <= 0 <= self.error.high:
@@ -81,7 +81,7 @@ class Cell:
 
     @property
     def agreement(self) -> str:
-        """Whether both grounds tell the controller's effect on throughput the same way."""
+        """Agreement of both grounds on the controller's effect on throughput, in words."""
         if self.effect_measured is None or self.effect_simulated is None:
             return ""
         signs = [_sign(effect) for effect in (self.effect_measured, self.effect_simulated)]
@@ -91,7 +91,7 @@ class Cell:
 
 
 def _sign(effect: Estimate) -> int:
-    """1 or -1 where the interval excludes no effect, else 0."""
+    """Return 1 or -1 if the interval excludes no effect, else 0."""
     if math.isnan(effect.low) or effect.low <= 1 <= effect.high:
         return 0
     return 1 if effect.value > 1 else -1
@@ -109,7 +109,7 @@ class Validation:
 
     @property
     def sentence(self) -> str:
-        """What it comes to."""
+        """The result in one sentence."""
         told = [c for c in self.cells if c.metric != "latency_s" and not c.setting]
         if not told:
             return f"no cell of figures 6 and 8 ran on both {self.real} and sim with one seed."
@@ -133,7 +133,7 @@ class Validation:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a cell and metric, for tables and programs."""
+        """Return one row per cell and metric, for tables and programs."""
         return [
             {
                 "scenario": c.scenario,
@@ -156,7 +156,7 @@ class Validation:
         ]
 
     def markdown(self) -> str:
-        """The table for a document: throughput, and latency beside it."""
+        """Return the table for a document: throughput, with latency next to it."""
         lines = [
             f"| scenario | operation | controller | n | {self.real} | simulated | error "
             "[95 % interval] | of latency | effect "
@@ -192,7 +192,7 @@ class Validation:
 
 
 def error_text(error: Estimate) -> str:
-    """``+12 % [-3, +29]``."""
+    """Format an error with its interval: ``+12 % [-3, +29]``."""
     text = f"{100 * error.value:+.0f} %"
     if math.isnan(error.low):
         return text
@@ -200,14 +200,14 @@ def error_text(error: Estimate) -> str:
 
 
 def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
-    """Compare every cell that the folders hold of both grounds.
+    """Compare every cell that the folders hold on both grounds.
 
     Args:
-        artifacts: folders of campaigns, or campaigns; each campaign tells its ground.
-        real: the ground that the model is held against.
+        artifacts: folders of campaigns, or campaigns; each campaign states its ground.
+        real: the ground that the model is compared with.
 
     Raises:
-        UserError: there is nothing of one of the grounds, or no cell of both with one seed.
+        UserError: one of the grounds has no runs, or no cell has runs on both with one seed.
     """
     found: dict[str, list[LoadedRun]] = {real: [], SIM: []}
     for folder in artifacts:
@@ -233,14 +233,14 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
 
 
 def _campaigns(folder: Path) -> list[Path]:
-    """The campaigns in a folder, or the folder itself if it is one."""
+    """Return the campaigns in a folder, or the folder itself if it is a campaign."""
     if (folder / "campaign.json").is_file():
         return [folder]
     return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
 def build(artifacts: Sequence[Path], out: Path, *, real: str = "local") -> Validation:
-    """`validate`, then write figures, validation.md, .csv and .json into `out`."""
+    """Call `validate`, then write figures, validation.md, .csv and .json into `out`."""
     made = validate(artifacts, real=real)
     out.mkdir(parents=True, exist_ok=True)
     drawn = [draw(made, scenario, out) for scenario in SCENARIOS]
@@ -258,7 +258,7 @@ def build(artifacts: Sequence[Path], out: Path, *, real: str = "local") -> Valid
 
 
 def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
-    """Write figure 6 or 8 as `fig6-sim-<ground>`.png and .pdf; None without a cell of it.
+    """Write figure 6 or 8 as `fig6-sim-<ground>`.png and .pdf; return None without a cell.
 
     Above: means of runs with 95 % intervals, measured plain and simulated hatched. Below: the
     model's relative error over pairs of runs of the same seed.
@@ -310,7 +310,7 @@ def _bars(axes: Axes, cells: Sequence[Cell], real: str, *, first: bool) -> None:
                 label=name if first and index == 0 else None,
             )
     axes.set_xticks(range(len(cells)), [cell.controller for cell in cells])
-    # Two runs have an interval of ten times the mean: the bars are what is to be seen.
+    # Two runs have an interval of ten times the mean: the axis must show the bars.
     highest = max(max(cell.measured.value, cell.simulated.value) for cell in cells)
     axes.set_ylim(0, 1.6 * highest)
     axes.set_title(OP_NAMES[cells[0].op])
@@ -340,7 +340,7 @@ def _errors(axes: Axes, cells: Sequence[Cell]) -> None:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The means of a cell's runs of one seed on both grounds."""
+    """Means of a cell's runs with one seed on both grounds."""
 
     parameters: dict[str, Any]
     seed: int
@@ -358,7 +358,7 @@ def _pairs(real: Iterable[LoadedRun], simulated: Iterable[LoadedRun]) -> list[_P
 
 
 def _by_cell(runs: Iterable[LoadedRun]) -> dict[str, list[LoadedRun]]:
-    """Runs by everything that makes them the same experiment."""
+    """Return runs grouped by all facts that make them the same experiment."""
     found: dict[str, list[LoadedRun]] = {}
     for loaded in runs:
         run = loaded.run
@@ -429,8 +429,8 @@ def _key(cell: Cell) -> tuple[str, str, str, str]:
 
 
 def _setting(parameters: dict[str, Any]) -> str:
-    """What differs from the paper's setting, in words. Durations do not make another cell: each
-    pair has the same one on both grounds."""
+    """Return differences from the paper's setting, in words. Durations do not make another cell:
+    each pair has the same duration on both grounds."""
     usual = DLR.row({"hot_nodes": HOT_NODES})
     parameters = usual | parameters
     parts = []
@@ -453,7 +453,7 @@ def _setting(parameters: dict[str, Any]) -> str:
 def _effects(
     mine: Sequence[_Pair], base: Sequence[_Pair], metric: str
 ) -> tuple[Estimate | None, Estimate | None]:
-    """The controller's ratio to default Ceph on each ground, over the same seeds."""
+    """Return the controller's ratio to default Ceph on each ground, over the same seeds."""
     baseline = {_block(pair): pair for pair in base if metric in pair.measured}
     both = [(pair, baseline[_block(pair)]) for pair in mine if _block(pair) in baseline]
     if not both:

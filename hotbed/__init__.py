@@ -1,1 +1,1 @@
-"""The command line: one verb a file, no logic."""
+"""The command line: one verb per file, no logic."""

@@ -1,4 +1,4 @@
-"""The lock of a testbed, for verbs that change it: no campaign runs meanwhile."""
+"""The lock of a testbed, for verbs that change it: no campaign runs at the same time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def alone(testbed: Testbed) -> AbstractContextManager[object]:
 
 @contextmanager
 def agent_alone(testbed: str | None, *, whole: bool = True) -> Iterator[AgentClient]:
-    """The agent of a deployed testbed, which is locked (see `alone_on`); `whole`: refuse a testbed
-    of which a part is missing."""
+    """Yield the agent of a deployed testbed, locked (see `alone_on`); `whole`: refuse a testbed
+    with missing parts."""
     from testbed.agent.client import agent_client
     from testbed.choose import choose_partly, choose_ready
 

@@ -1,5 +1,5 @@
-"""Bundles and reruns for the verbs and for notebooks: `analysis.bundle` knows the results of runs,
-`campaigns.bundled` the files behind them."""
+"""Bundles and reruns for the verbs and for notebooks: `analysis.bundle` handles the results of
+runs, `campaigns.bundled` the files behind them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Progress = Callable[[str, float], None]
 
 
 def _quiet(_phase: str, _share: float) -> None:
-    """A `Progress` without an audience."""
+    """Ignore progress."""
 
 
 def bundle(
@@ -44,18 +44,18 @@ def bundle(
     """Bundle a campaign, a comparison or a paper's campaigns.
 
     Args:
-        campaign: as `hotbed report` takes it, or a comparison such as ``compare-sim``.
+        campaign: as in `hotbed report`, or a comparison such as ``compare-sim``.
         out: the archive; by default ``CAMPAIGN.hotbed.zip`` in the current folder.
         artifacts: the folder of campaigns.
-        ground: of the runs, if there are several.
-        about: a YAML file of `schemas.bundle.About`'s fields.
-        hide: host names that must not be in it.
+        ground: ground of the runs, if there are several.
+        about: a YAML file with fields of `schemas.bundle.About`.
+        hide: host names that must not be in the bundle.
         with_logs: True to pack raw logs too.
         progress: called with each phase.
 
     Raises:
-        UserError: there is no such campaign, `out` cannot be written, or something in it must not
-            leave.
+        UserError: there is no such campaign, `out` cannot be written, or the bundle would have
+            content that must not be published.
     """
     from analysis.bundle.build import build, chosen_campaigns
     from analysis.bundle.publish import attempts_of
@@ -78,10 +78,10 @@ def bundle(
 
 
 def _require(stage: Path, campaigns: Iterable[str]) -> None:
-    """Refuse a bundle from which a campaign could not be run again.
+    """Raise if a campaign could not be run again from the bundle.
 
     Raises:
-        UserError: says which and why.
+        UserError: names the campaign and the reason.
     """
     from campaigns.bundled import require
 
@@ -121,14 +121,14 @@ class Asked:
     """A request to run a campaign of a bundle again.
 
     Attributes:
-        campaign: which one, where there are several.
-        figure: only what feeds it.
-        spec: another testbed's file.
+        campaign: name of the campaign, if there are several.
+        figure: only the cells that feed this figure.
+        spec: file of another testbed.
         site: another kind of site than the spec's.
-        testbed: another testbed's name.
+        testbed: name of another testbed.
         ground: another real ground.
-        artifacts: where the new runs go; by default ``artifacts-BUNDLE``.
-        most_gib: how large the bundle may be when it is unpacked.
+        artifacts: folder of the new runs; by default ``artifacts-BUNDLE``.
+        most_gib: maximum size of the unpacked bundle.
     """
 
     bundle: Path
@@ -162,8 +162,8 @@ class Rerun:
 
 
 def foreign_code(manifest: Manifest) -> tuple[Entry, ...]:
-    """Return the programs in a bundle that are a stranger's: controllers, and notebooks that Hotbed
-    does not have itself. Neither `verify` nor a dry run loads them."""
+    """Return the foreign programs in a bundle: controllers, and notebooks that are not part of
+    Hotbed. Neither `verify` nor a dry run loads them."""
     from campaigns.campaign_file import ROOT
 
     return tuple(
@@ -175,7 +175,7 @@ def foreign_code(manifest: Manifest) -> tuple[Entry, ...]:
 
 
 def listed(code: Sequence[Entry]) -> list[str]:
-    """Return each file with its size and hash, a line each."""
+    """Return each file with its size and hash, one line per file."""
     return [f"{one.path}: {one.bytes} bytes, SHA-256 {one.sha256}" for one in code]
 
 
@@ -185,7 +185,7 @@ class Ready:
 
     Attributes:
         bundled: the folder of its runs.
-        again: how it is run again.
+        again: the rerun's request.
         code: see `foreign_code`.
     """
 
@@ -208,21 +208,21 @@ class Ready:
         return "\n".join(lines)
 
     def dry_run(self, workers: Workers | None = None) -> DryRunReport:
-        """Return the cells that would run. Writes nothing."""
+        """Return the cells that would run; write nothing."""
         from campaigns import session
 
         return session.dry_run(self.again.request, workers=workers)
 
     def run(self, workers: Workers | None = None, *, trust_code: bool = False) -> Rerun:
-        """Run it, or resume that, and compare; see `hotbed run`.
+        """Run or resume the campaign, and compare; see `hotbed run`.
 
         Args:
-            workers: who computes the cells.
+            workers: workers that compute the cells.
             trust_code: True if the bundle's own code may run (see `consent`).
 
         Raises:
-            UserError: something is wrong with the testbed, the disk or the workers; or there is
-                code that is not trusted.
+            UserError: the testbed, the disk or the workers have a problem, or there is code that is
+                not trusted.
         """
         if self.code and not trust_code:
             raise UserError(
@@ -242,8 +242,8 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
     """Prepare a bundle's campaign for another run within the block.
 
     Raises:
-        UserError: it is no bundle, or one that should not be opened; it was changed since it was
-            made; it does not hold what is asked for; or its own runs are where the new ones go.
+        UserError: it is no bundle, or unsafe to open; it was changed since it was made; it lacks
+            the requested campaign; or its own runs are in the folder of the new ones.
     """
     from analysis.bundle import archive
     from analysis.bundle.rerun import shares_runs
@@ -287,8 +287,8 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
 
 
 def _for_readers(sentence: str, found: Opened, asked: Asked) -> str:
-    """Return a sentence with the names of files in the bundle instead of the temporary folder, and
-    with the bundle's own spec if it asks for one."""
+    """Return a sentence with bundle file names instead of the temporary folder, and with the
+    bundle's own spec if the sentence asks for a spec."""
     from campaigns.bundled import lacks_options
 
     told = sentence.replace(f"{found.folder}/", f"{asked.bundle.name}: ")

@@ -1,7 +1,7 @@
 """The command `hotbed`: finds the verbs, and turns errors into one sentence and an exit code.
 
-Exit codes: 0 done; 1 it failed; 2 the user's mistake; 75 a lease ended a campaign before its last
-cell; 130 Ctrl-C; 143 terminated.
+Exit codes: 0 done; 1 failed; 2 user error; 75 a lease ended a campaign before its last cell; 130
+Ctrl-C; 143 terminated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from testbed.terminal import cleaned
 
 @cache
 def build() -> typer.Typer:
-    """The application with every verb of `hotbed.verbs` registered, in alphabetical order."""
+    """Return the application with every verb of `hotbed.verbs`, in alphabetical order."""
     app = typer.Typer(
         name="hotbed",
         help="Evaluate storage controllers on real testbeds.",
@@ -47,19 +47,19 @@ def build() -> typer.Typer:
 
 @cache
 def command(app: typer.Typer) -> Any:
-    """The application as Click runs it; made once, for it looks at every option of every verb."""
+    """Return the application as Click runs it; cached, because it inspects all options."""
     return typer.main.get_command(app)
 
 
 def _terminated(_signum: int, _frame: FrameType | None) -> None:
-    # As an exception, so that what a command made is cleaned up on the way out.
+    # An exception, so that the command cleans up on the way out.
     raise SystemExit(EXIT_TERMINATED)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; always ends by SystemExit."""
+    """Run the command line; always end by SystemExit."""
     signal.signal(signal.SIGTERM, _terminated)
-    # A shell starts background commands with SIGINT ignored; `kill -INT` is how others end us.
+    # A shell starts background commands with SIGINT ignored, but `kill -INT` must end us.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with cleaned():
         _run(arguments)
@@ -85,7 +85,7 @@ def _run(arguments: list[str] | None) -> None:
 
 
 def _flush() -> None:
-    """Write out what is buffered; its reader may be gone (`hotbed status | head`).
+    """Flush the output; its reader may be gone (`hotbed status | head`).
 
     Raises:
         OSError: it cannot be written.
@@ -93,7 +93,7 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Python flushes once more at exit: give it somewhere to write to.
+        # Python flushes once more at exit and needs an open descriptor.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             error.filename = "standard output"
@@ -105,7 +105,7 @@ def _say(error: HotbedError) -> None:
 
 
 def _with_hint(error: HotbedError) -> str:
-    """The message, and when to try again where a site says that it helps (`SiteError`)."""
+    """Return the message, with the time of a retry if a site suggests one (`SiteError`)."""
     wait_s = getattr(error, "retry_after_s", None)
     if wait_s is None:
         return str(error)

@@ -1,4 +1,4 @@
-"""Checks a stranger's bundle in a process with limits, so that it cannot exhaust this machine."""
+"""Check of a foreign bundle in a process with limits, so that it cannot exhaust this machine."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Progress = Callable[[str, float], None]
 
 MIB = 2**20
 MEMORY_MIB, MEMORY_FACTOR = 440, 40
-"""Memory that any bundle may take, and times its size that a larger one may in addition."""
+"""Memory that any bundle may take, and additional memory per byte of a bundle."""
 READING_S, READING_S_PER_MIB = 7.0, 2.0
-"""Processor time before anything is computed: unpacking and looking at every file."""
+"""Processor time before anything is computed: unpacking and inspecting every file."""
 DERIVING_S, DERIVING_S_PER_MIB = 120.0, 30.0
-"""Processor time from then on: figures and claims of runs that can be read."""
+"""Processor time after that: figures and claims from readable runs."""
 _MOST_DIFFERENCES, _LONGEST = 10_000, 500
 _READING = ("unpacking",)
 _PR_SET_PDEATHSIG = 1
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# Libraries must not take address space ahead of need, which counts as memory here.
+# Libraries must not reserve address space ahead of need: it counts as memory here.
 _FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 
 
@@ -47,17 +47,17 @@ def verify(
     limited: bool = True,
     progress: Progress = lambda phase, share: None,
 ) -> Verification:
-    """Check a bundle in a process of its own (see `analysis.bundle.verify`).
+    """Check a bundle in a separate process (see `analysis.bundle.verify`).
 
     Args:
         path: the archive.
-        most_gib: how large it may be when it is unpacked.
-        limited: False for a bundle of one's own, which may take what it needs.
-        progress: called with each phase and the share that is done.
+        most_gib: maximum size of the unpacked bundle.
+        limited: False for the user's own bundle, which has no limits.
+        progress: called with each phase and the finished share.
 
     Raises:
-        UserError: it is no bundle, or one that should not be opened; or it takes more memory or
-            time than a bundle of its size should.
+        UserError: it is no bundle, or unsafe to open; or it takes more memory or time than a bundle
+            of its size should.
     """
     from analysis.bundle.differences import Difference
     from analysis.bundle.verify import Check, Verification
@@ -75,7 +75,7 @@ def verify(
 
 
 def look(path: Path, *, most_gib: float, progress: Progress) -> None:
-    """Unpack a bundle and look at every file, as `verify` does first, in a process of its own.
+    """Unpack a bundle and inspect every file in a separate process, like `verify`'s first step.
 
     Raises:
         UserError: see `verify`.
@@ -94,7 +94,7 @@ def _ask(path: Path, asked: Mapping[str, Any], progress: Progress) -> Mapping[st
         one_thread = dict.fromkeys(_ONE_THREAD, "1")
         here = {"PYTHONPATH": libraries(), "TMPDIR": place}
         process = subprocess.Popen(
-            # -P: what lies in the current folder is no library, whatever its name.
+            # -P: files in the current folder must not be imported, whatever their names.
             [sys.executable, "-P", "-c", "from hotbed.contained import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -136,7 +136,7 @@ def _answer(
 
 
 def _unexplained(path: Path, code: int, said: str) -> HotbedError:
-    """The error for a process that ended without an answer."""
+    """Return the error for a process that ended without an answer."""
     if code == -signal.SIGXCPU:
         return _exhausted(path, "processor time")
     if code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
@@ -153,7 +153,7 @@ def _exhausted(path: Path, what: str) -> UserError:
 
 
 class _Budget:
-    """Limits of this process, which grow with the bundle; those on time are set for each phase."""
+    """Limits of this process, which grow with the bundle; time limits are set for each phase."""
 
     def __init__(self, bundle: Path) -> None:
         self._mib = bundle.stat().st_size / MIB
@@ -164,7 +164,7 @@ class _Budget:
         self._allow(READING_S + READING_S_PER_MIB * self._mib)
 
     def derive(self) -> None:
-        """From now on everything is computed from files that were looked at."""
+        """Allow time for the deriving phase, which uses only inspected files."""
         if not self._deriving:
             self._deriving = True
             self._allow(DERIVING_S + DERIVING_S_PER_MIB * self._mib)
@@ -180,7 +180,7 @@ def _limit(what: int, value: int) -> None:
 
 
 def main() -> None:
-    """The process: reads what is asked from standard input, answers in lines of JSON."""
+    """Run the process: read the request from standard input, answer in lines of JSON."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     asked = json.load(sys.stdin)
     answers = os.fdopen(os.dup(1), "w")
@@ -200,7 +200,7 @@ def main() -> None:
 def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, Any]:
     from analysis.bundle import archive
 
-    if asked["whole"]:  # before the time that the bundle is given begins
+    if asked["whole"]:  # imported before the bundle's time starts
         from analysis.bundle.verify import verify as check
     path = Path(asked["path"])
     budget = _Budget(path) if asked["limited"] else None
@@ -229,8 +229,8 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
 
 
 def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
-    """Where the campaigns' files of an unpacked bundle, which are run again, do not say what its
-    runs were, or name files that are not there."""
+    """Yield differences between the campaigns' files of an unpacked bundle, which are run again,
+    and its runs, and missing files that they name."""
     from analysis.bundle.differences import Difference, differences
     from campaigns.bundled import missing, stated
 

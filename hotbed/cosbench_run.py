@@ -1,4 +1,4 @@
-"""`hotbed cosbench run`: by the embedded driver here or on a testbed, or by a real COSBench."""
+"""`hotbed cosbench run`: with the embedded driver here or on a testbed, or a real COSBench."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _drive_options(
 
 @contextmanager
 def _kept(folder: Path) -> Iterator[None]:
-    """Name the folder of the results if the run does not get to its end."""
+    """Print the folder of the results if the run does not finish."""
     try:
         yield
     except BaseException:
@@ -222,7 +222,7 @@ def _real(
         values = from_file(login).values
         user = Login(values.get("username", ""), values.get("password", ""))
     source = _source(archive, testbed)
-    source.sizes()  # before anything is handed in: is it there?
+    source.sizes()  # fail before submitting anything if the archive is missing
     return run(Controller(controller, user), source, xml, folder, report)
 
 

@@ -46,7 +46,7 @@ def _percent(share: float | None) -> str:
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
-    """Return a plan of `cosdrive check` as a table, an operation a line."""
+    """Return a plan of `cosdrive check` as a table, one operation per line."""
     auth, storage = plan["auth"]["type"], plan["storage"]["type"]
     title = f"workload {plan['name']}: storage {storage}, auth {auth}"
     view = _table("stage", "work", "workers", "ends after", "operation", "share", "config")

@@ -1,4 +1,4 @@
-"""What the command's exit codes mean, and which one a campaign ends with."""
+"""Meaning of the command's exit codes, and the exit code of a campaign."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_USER = 2
 EXIT_MISSED = 3
-"""The command did its work, and a goal is missed: a node stays hot, an SLO or SLA is not met."""
+"""The command did its work, but missed a goal: a node stays hot, an SLO or SLA is not met."""
 EXIT_NOT_COMPARED = 4
-"""`hotbed rerun` ran the campaign, and no result could be compared with the bundle."""
+"""`hotbed rerun` ran the campaign, but no result could be compared with the bundle."""
 EXIT_LEASE = 75
 """A lease ended a campaign before its last cell (EX_TEMPFAIL of sysexits.h: try again later)."""
 EXIT_INTERRUPTED = 130
@@ -27,7 +27,7 @@ EXIT_TERMINATED = 143
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Say how to resume if Ctrl-C or SIGTERM ends the block, which is safe to repeat."""
+    """Print the command that resumes if Ctrl-C or SIGTERM ends the block; repeating is safe."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -37,14 +37,14 @@ def resumable() -> Iterator[None]:
 
 
 def stopped(result: CampaignResult) -> int | None:
-    """The exit code of a campaign that was ended before its last cell; None of one that was not."""
+    """Return the exit code of a campaign that ended before its last cell, else None."""
     if result.interrupted:
         return EXIT_INTERRUPTED
     return None if result.lease is None else EXIT_LEASE
 
 
 def end_with(result: CampaignResult) -> None:
-    """Leave the command by the exit code of `result`; return when it is 0."""
+    """Exit with the exit code of `result`; return if it is 0."""
     code = stopped(result)
     if code is not None:
         raise typer.Exit(code)

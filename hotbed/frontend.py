@@ -1,4 +1,4 @@
-"""Whether a notebook's frontend is there to show widgets."""
+"""Detection of a notebook frontend that can show widgets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def has_widgets() -> bool:
-    """Whether this runs in a notebook's kernel, with ipywidgets installed."""
+    """Return True if this runs in a notebook's kernel with ipywidgets installed."""
     shell = sys.modules.get("IPython")
     running: Any = None if shell is None else shell.get_ipython()
     return (
@@ -18,7 +18,7 @@ def has_widgets() -> bool:
 
 
 def show(what: object) -> None:
-    """Display something in the notebook cell that runs."""
+    """Display an object in the running notebook cell."""
     import IPython.display
 
     display: Any = IPython.display.display

@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 Sample = Mapping[str, Any]
 Looks = Callable[[int | None], Generator[Sample, None, None]]
-"""Opens the stream of samples that `hotbed top` shows; so many, or without end."""
+"""Opens the stream of samples of `hotbed top`, with a maximum count or without end."""
 
 WIDTH = 118
-"""Columns of a look: as wide as a notebook's page."""
+"""Width of a view in columns: the width of a notebook's page."""
 PATIENCE_S = 10.0
-"""A stopped view ends with its next look; nobody waits longer for it."""
+"""Maximum wait for a stopped view, which ends with its next sample."""
 _PAGE = '<pre style="font-family:monospace;line-height:1.2;white-space:pre">{code}</pre>'
 
 
 def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1.0) -> LiveView:
-    """The testbed live.
+    """Return a live view of the testbed.
 
-    In a notebook with widgets it follows the testbed for `seconds` (a button ends it or goes on);
-    elsewhere it is one look, and `LiveView.watch` prints more. The first look is taken at once.
+    In a notebook with widgets it follows the testbed for `seconds`; a button stops and resumes it.
+    Elsewhere it is one sample, and `LiveView.watch` prints more. The first sample is taken at once.
 
     Args:
         testbed: deployed; its admin node samples itself and the others.
-        seconds: how long it follows, so that a forgotten notebook does not load a testbed for days.
-        interval_s: between two looks.
+        seconds: time to follow, so that a forgotten notebook does not load a testbed for days.
+        interval_s: time between two samples.
 
     Raises:
-        HotbedError: the testbed cannot be looked at.
+        HotbedError: the testbed cannot be sampled.
     """
     from testbed.agent.client import agent_client
 
@@ -56,11 +56,11 @@ def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1
 
 
 class LiveView:
-    """What was last seen of a testbed, and a thread that may keep it new.
+    """The last sample of a testbed, and a thread that may update it.
 
     Args:
         looks: opens the stream of samples.
-        most: a thread ends after so many.
+        most: maximum number of samples of a thread.
     """
 
     def __init__(self, looks: Looks, *, most: int = 600) -> None:
@@ -76,26 +76,26 @@ class LiveView:
 
     @property
     def following(self) -> bool:
-        """Whether the view is kept new."""
+        """True if a thread updates the view."""
         thread = self._thread
         return thread is not None and thread.is_alive()
 
     def look(self) -> LiveView:
-        """Look once."""
+        """Take one sample."""
         with closing(self._looks(1)) as samples:
             for sample in samples:
                 self._seen(sample)
         return self
 
     def watch(self, count: int) -> None:
-        """Look `count` times, and print each."""
+        """Take `count` samples, and print each."""
         with closing(self._looks(count)) as samples:
             for sample in samples:
                 self._seen(sample)
                 print(self.text)
 
     def follow(self) -> None:
-        """Keep the view new in a thread, until `stop` or the last look."""
+        """Update the view in a thread, until `stop` or the last sample."""
         if self.following:
             return
         self._problem = None
@@ -105,7 +105,7 @@ class LiveView:
         self._show()
 
     def stop(self) -> None:
-        """End following, and wait for it."""
+        """Stop following, and wait for the thread."""
         self._ended.set()
         thread = self._thread
         if thread is not None:
@@ -114,16 +114,16 @@ class LiveView:
 
     @property
     def text(self) -> str:
-        """The last look as plain text."""
+        """The last sample as plain text."""
         return self._drawn(html=False)
 
     @property
     def html(self) -> str:
-        """The last look, coloured."""
+        """The last sample as coloured HTML."""
         return self._drawn(html=True)
 
     def widget(self) -> Any:
-        """The view as an ipywidgets widget, with a button that ends and resumes following."""
+        """Return the view as an ipywidgets widget, with a button to stop and resume following."""
         if self._widget is None:
             import ipywidgets  # type: ignore[import-untyped]
 
@@ -138,8 +138,8 @@ class LiveView:
         return self.text
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """For Jupyter: the widget where there is a frontend for it, and the look as it is now for
-        notebooks that are read later."""
+        """Return the widget for Jupyter if a frontend can show it, and the current sample for
+        readers of the saved notebook."""
         bundle: dict[str, Any] = {"text/plain": self.text, "text/html": self.html}
         if has_widgets():
             bundle = {**self.widget()._repr_mimebundle_(), **bundle}

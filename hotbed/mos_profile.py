@@ -1,4 +1,4 @@
-"""`hotbed mos profile`: what measured runs say of a store's performance."""
+"""`hotbed mos profile`: performance models of a store from measured runs."""
 
 from __future__ import annotations
 

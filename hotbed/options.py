@@ -1,4 +1,4 @@
-"""Reads what several verbs take on the command line."""
+"""Command-line options that several verbs share."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ SchedulerOption = Annotated[
 
 
 def flag(name: str, what: str) -> Any:
-    """A flag that is off unless it is given."""
+    """Return a flag that is off by default."""
     return typer.Option(name, help=what)
 
 
 def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
-    """Return an option that takes a number with or without a unit: ``bytes``, ``bits_per_s`` or
+    """Return an option for a number with or without a unit: ``bytes``, ``bits_per_s`` or
     ``seconds`` of `testbed.quantities`."""
 
     def parse(text: str) -> float:
@@ -83,7 +83,7 @@ def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
 
 
 def workers_of(count: int | None, scheduler: str | None) -> Workers:
-    """Who computes, from `WorkersOption` and `SchedulerOption`; by default this machine's
+    """Return the workers from `WorkersOption` and `SchedulerOption`; by default this machine's
     processors.
 
     Raises:
@@ -95,7 +95,7 @@ def workers_of(count: int | None, scheduler: str | None) -> Workers:
 
 
 def workers_asked(count: int | None, scheduler: str | None) -> Workers | None:
-    """See `workers_of`; None when neither is given: cells run one after another.
+    """Return `workers_of`, or None if neither is given: cells run one after another.
 
     Raises:
         UserError: both are given, or one makes no sense.
@@ -104,10 +104,10 @@ def workers_asked(count: int | None, scheduler: str | None) -> Workers | None:
 
 
 def name_values(given: Iterable[str], example: str) -> dict[str, object]:
-    """``--parameter NAME=VALUE`` repeated, as a mapping; whole numbers and numbers become such.
+    """Return repeated ``--parameter NAME=VALUE`` as a mapping, with numbers converted.
 
     Raises:
-        UserError: one is not of that form; shows `example`.
+        UserError: one does not have that form; shows `example`.
     """
     parameters: dict[str, object] = {}
     for text in given:
@@ -123,7 +123,7 @@ def name_values(given: Iterable[str], example: str) -> dict[str, object]:
 
 
 def from_file(path: Path | None) -> dict[str, object]:
-    """The mapping of names to values in a YAML file; nothing of none.
+    """Return the mapping of names to values in a YAML file; empty without a file.
 
     Raises:
         UserError: it cannot be read, or holds something else.
@@ -137,14 +137,14 @@ def from_file(path: Path | None) -> dict[str, object]:
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
-    """Names separated by commas, in options that may be repeated."""
+    """Return names separated by commas, from options that may be repeated."""
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
 
 
 def numbers(
     option: str, given: Iterable[str] | None, kind: type[Number]
 ) -> Sequence[Number] | None:
-    """Numbers separated by commas, in an option that may be repeated; None where it was not given.
+    """Return numbers separated by commas, from an option that may be repeated; None if not given.
 
     Raises:
         UserError: one is no number of that kind.

@@ -1,4 +1,4 @@
-"""How every verb reports: a table for people, or the same facts as JSON for programs."""
+"""Output of every verb: a table for people, or the same facts as JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a 
 
 
 def plain(value: object) -> Any:
-    """`value` as JSON types: models and dataclasses become mappings, what is not a number null."""
+    """Return `value` as JSON types: models and dataclasses become mappings, NaN becomes null."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return plain(dump(mode="json"))
@@ -45,17 +45,17 @@ def emit(
     as_json: bool,
     table: Callable[[], object],
 ) -> None:
-    """Print `data` as one JSON document when `as_json`, else what `table()` returns.
+    """Print `data` as one JSON document if `as_json`, else the result of `table()`.
 
     Args:
         data: a model, dataclass, mapping or list of them.
         as_json: the verb's `--json`.
-        table: makes the view for people: a string or anything that rich can print; None when it
+        table: makes the view for people: a string or anything that rich can print; None if it has
             printed by itself.
     """
     if as_json:
         text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
-        # The same characters as elsewhere are escaped, here in JSON's own way.
+        # Escape the same characters as elsewhere, here in JSON's own way.
         print(clean(text, lambda each: json.dumps(each)[1:-1]))
         return
     view = table()

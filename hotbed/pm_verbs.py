@@ -1,5 +1,5 @@
-"""`hotbed pm parameters` and `hotbed pm simulate`: what enforcers are told, and what comes of it on
-virtual time."""
+"""`hotbed pm parameters` and `hotbed pm simulate`: parameters of the enforcers, and their results
+on virtual time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parameters(group: typer.Typer) -> None:
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
-        """What the enforcers are told: the NFS proxy's parameters, and every host's network.
+        """Show the enforcers' parameters: those of the NFS proxy, and of every host's network.
 
         Plans first, where the policy's parameters come from a plan.
         """

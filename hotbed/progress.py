@@ -1,5 +1,5 @@
-"""Progress of long work: a bar with the time left, on a terminal or in a notebook; or plain lines
-in a log, on standard error."""
+"""Progress of long work: a bar with the time left on a terminal or in a notebook, or plain log
+lines, on standard error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from testbed.terminal import console
 if TYPE_CHECKING:
     from testbed.sites.contract import Progress
 
-_QUIET_S = 5.0  # between two lines of a log
+_QUIET_S = 5.0  # seconds between two lines of a log
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Progress]:
-    """A `testbed.sites.contract.Progress` that is shown while the block runs."""
+    """Yield a `testbed.sites.contract.Progress` that is shown while the block runs."""
     if sys.stderr.isatty():
         with _bar(title) as report:
             yield report
@@ -82,13 +82,13 @@ def _lines(title: str) -> Progress:
 
 
 class _Clock:
-    """Estimates the time left from the share that is done; starts anew when the share falls."""
+    """Estimates the time left from the finished share; restarts if the share falls."""
 
     def __init__(self) -> None:
         self._start, self._share = time.monotonic(), 0.0
 
     def left(self, phase: str, share: float) -> str:
-        """``(12 s left)``, or nothing when it cannot be told."""
+        """Return ``(12 s left)``, or nothing if no estimate is possible."""
         now = time.monotonic()
         if share < self._share:
             self._start = now

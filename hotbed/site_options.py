@@ -1,4 +1,4 @@
-"""What people are asked before somebody's machines are taken: which devices may be wiped."""
+"""Consent before a user's machines are taken: the devices that may be wiped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AcceptHostKeysOption = Annotated[
     ),
 ]
 AGREE = "wipe"
-"""What a person types: not a y that was meant for another question."""
+"""Text to type: more than a y that was meant for another question."""
 
 
 def allow(
@@ -39,13 +39,13 @@ def allow(
     host_keys: bool,
     ask: bool,
 ) -> None:
-    """Hand on what was allowed on the command line; ask for the rest where somebody can answer.
+    """Pass on the consent from the command line; ask for the rest if a person can answer.
 
     Args:
-        ask: whether there may be a question; there is one only at a terminal.
+        ask: True if a question is allowed; it is asked only at a terminal.
 
     Raises:
-        UserError: the site knows no such consent, a device is none of it, or the answer is no.
+        UserError: the site has no such consent, a device is not the site's, or the answer is no.
     """
     from hotbed.options import names
     from schemas.errors import UserError
@@ -91,20 +91,20 @@ def _agree(doomed: Sequence[Doomed]) -> None:
 def wipe_leftovers(
     site: Site, testbed: str, *, wipe: bool, devices: list[str] | None, ask: bool
 ) -> bool:
-    """What `hotbed deploy` may wipe. Devices of machines that are somebody's are wiped here, each
-    by its name; elsewhere the deployment wipes what it finds.
+    """Return True if `hotbed deploy` may wipe. Devices of a user's machines are wiped here, each by
+    its name; elsewhere the deployment wipes all that it finds.
 
     Args:
-        wipe: whatever is there (``--wipe``), to be named or agreed to where machines are
-            somebody's.
-        devices: these (``--yes-wipe``).
-        ask: whether there may be a question; there is one only at a terminal.
+        wipe: wipe everything (``--wipe``); on a user's machines, devices must still be named or
+            agreed to.
+        devices: devices to wipe (``--yes-wipe``).
+        ask: True if a question is allowed; it is asked only at a terminal.
 
     Returns:
-        Whether the deployment may wipe.
+        True if the deployment may wipe.
 
     Raises:
-        UserError: a device has to be named, is none of the testbed's, or the answer is no.
+        UserError: a device must be named, is not the testbed's, or the answer is no.
     """
     from hotbed.options import names
     from hotbed.progress import progress
@@ -137,6 +137,6 @@ def wipe_leftovers(
 
 
 def question(doomed: Sequence[Doomed]) -> str:
-    """What is lost, a line a device."""
+    """Return the question with the data that will be lost, one line per device."""
     lines = [f"  {one.sentence()}" for one in doomed]
     return "\n".join(["what these devices hold will be lost:", *lines])

@@ -1,4 +1,4 @@
-"""How `hotbed top` looks."""
+"""View of `hotbed top`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
 
-HOT, CALM = 50.0, 20.0  # DLR's thresholds: what a controller would call hot and calm
+HOT, CALM = 50.0, 20.0  # DLR's thresholds: a controller would call these hot and calm
 _BAR = 10
 _CAPTION = (
     "pressure and util %; read, write, rx, tx MB/s; queue: requests in the disk\n"
@@ -19,7 +19,7 @@ _CAPTION = (
 
 
 def top_view(sample: Mapping[str, Any]) -> Group:
-    """A sample of the agent's verb `top` as a header line, a table of nodes, and who is lost."""
+    """Return a sample of the agent's verb `top`: a header line, a table of nodes, lost nodes."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -89,7 +89,7 @@ def _header(sample: Mapping[str, Any]) -> Text:
 
 
 def pressure_bar(value: float | None) -> Text:
-    """A percentage as a bar, red above DLR's upper threshold, green below its lower one."""
+    """Return a percentage as a bar, red above DLR's upper threshold, green below its lower one."""
     from rich.text import Text
 
     if value is None:

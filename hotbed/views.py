@@ -32,13 +32,13 @@ def _gib(count: int | None) -> str:
 
 
 def cost_line(name: str, cost: Cost) -> str:
-    """What a testbed takes."""
+    """Return the cost of a testbed in one line."""
     length = "" if cost.hours is None else f" for {cost.hours:g} h"
     return f"{name}: {cost.nodes} nodes{length}, {cost.node_hours:g} node-hours; {cost.detail}"
 
 
 def nodes_table(testbed: Testbed, states: Mapping[str, str] | None = None) -> Table:
-    """A testbed's nodes."""
+    """Return a testbed's nodes as a table."""
     title = f"testbed {testbed.name} on site {testbed.site}: {len(testbed.nodes)} nodes"
     table = _table("node", "address", "state", "roles", "cpus", "memory", "signal", title=title)
     for node in testbed.nodes:
@@ -55,7 +55,7 @@ def nodes_table(testbed: Testbed, states: Mapping[str, str] | None = None) -> Ta
 
 
 def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> Table | str:
-    """Every testbed."""
+    """Return every testbed as a table."""
     if not found:
         return "no testbeds; `hotbed up SPEC` makes one"
     leased = any(status.ends_at_s is not None for _, status in found.values())
@@ -69,7 +69,7 @@ def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> Table | str:
 
 
 def lease_facts(status: Status) -> dict[str, float | None]:
-    """The lease for programs: its end, seconds to it, and the node-hours still to come."""
+    """Return the lease for programs: its end, seconds left, and node-hours left."""
     import time
 
     if status.ends_at_s is None:
@@ -80,7 +80,7 @@ def lease_facts(status: Status) -> dict[str, float | None]:
 
 
 def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | str:
-    """One testbed with its nodes."""
+    """Return one testbed with its nodes."""
     lease = status.lease()
     if testbed is None:
         lines = [f"testbed {name}: {status.state} ({status.detail})"]
@@ -93,7 +93,7 @@ def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | 
 
 
 def microstores_of(testbed: Testbed | None) -> Mapping[str, Any] | None:
-    """What a testbed's Swift says of itself; None where there is none, or it is not deployed."""
+    """Return the status of a testbed's Swift; None if the testbed has none or is not deployed."""
     from schemas.errors import HotbedError
     from testbed.agent.client import agent_client
 
@@ -109,7 +109,7 @@ def microstores_of(testbed: Testbed | None) -> Mapping[str, Any] | None:
 def status_view(
     name: str, status: Status, testbed: Testbed | None, swift: Mapping[str, Any] | None
 ) -> object:
-    """One testbed with its nodes, and with its microstores where it has some."""
+    """Return one testbed with its nodes, and with its microstores if it has any."""
     from rich.console import Group
 
     table = status_table(name, status, testbed)
@@ -119,7 +119,7 @@ def status_view(
 
 
 def dry_run_table(report: DryRunReport) -> Group:
-    """What a campaign would run."""
+    """Return the cells that a campaign would run."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -147,7 +147,7 @@ def dry_run_table(report: DryRunReport) -> Group:
 
 
 def microstores_view(found: Mapping[str, Any]) -> Group:
-    """What the agent's verb ``swift-status`` tells, or the part of ``top`` on microstores."""
+    """Return the agent's ``swift-status``, or the microstores part of ``top``, as tables."""
     from rich.console import Group
 
     seen = found["microstores"]

@@ -1,1 +1,1 @@
-"""What a reviewer gets: one archive of runs, figures and claims, and its verification."""
+"""Bundles for reviewers: one archive of runs, figures and claims, and its verification."""

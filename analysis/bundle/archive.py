@@ -1,9 +1,9 @@
-"""The archive: equal contents give equal bytes, and a stranger's archive does no harm.
+"""The archive: equal contents give equal bytes, and a foreign archive does no harm.
 
-The format is ZIP, because every Python opens it and a single file can be read from it. Entries are
+The format is ZIP, because every Python opens it and can read a single file from it. Entries are
 sorted, carry one date and one mode, and are compressed at one level. An archive is unpacked within
 limits (`unpack`), and each file is checked before it is parsed (`require_moderate`).
-`hotbed.contained` limits the process as a whole; a sentence from here names the file.
+`hotbed.contained` limits the process as a whole; errors from this module name the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_ENTRIES = 2_000_000
 MIB, GIB = 2**20, 2**30
 THREADS = 4
 LEAST_UNPACKED, MOST_RATIO = 2**26, 200
-"""Bytes that any archive may unpack to, and times its size that a larger one may."""
+"""Bytes that any archive may unpack to, and the maximum ratio to its size for a larger archive."""
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -45,7 +45,7 @@ _DAMAGED = (
     RuntimeError,
     ValueError,
 )
-"""Errors of the library for damaged, cut and foreign archives."""
+"""Errors that the library raises for damaged, truncated and foreign archives."""
 
 Progress = Callable[[str, float], None]
 
@@ -61,7 +61,7 @@ class Digest:
 def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
     """Write `files` (name in the archive -> file) to `target` and return the archive's SHA-256.
 
-    The archive gets its name when it is whole.
+    The archive gets its final name when it is complete.
 
     Raises:
         UserError: it cannot be written.
@@ -84,10 +84,10 @@ def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
 
 
 def refuse_target(target: Path) -> None:
-    """Refuse what cannot be the name of an archive, before hours of work go into one.
+    """Raise if `target` cannot be the name of an archive, before hours of work go into one.
 
     Raises:
-        UserError: it is a folder.
+        UserError: `target` is a folder.
     """
     if target.is_dir() or not target.name:
         raise UserError(f"{target}: is a folder: give --out the name of a file in it.")
@@ -95,7 +95,7 @@ def refuse_target(target: Path) -> None:
 
 def _add(archive: zipfile.ZipFile, name: str, file: Path) -> None:
     info = zipfile.ZipInfo(name, EPOCH)
-    info.create_system = 3  # Unix: what the mode below is read by
+    info.create_system = 3  # Unix: the system that defines the mode below
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
     info._compresslevel = LEVEL  # type: ignore[attr-defined]  # public from Python 3.13 on
@@ -114,14 +114,14 @@ def digest(file: Path) -> Digest:
 def unpack(
     archive: Path, folder: Path, *, most_bytes: int = 16 * GIB, progress: Progress
 ) -> dict[str, Digest]:
-    """Unpack into the (empty) `folder` and return every file's digest as it came out.
+    """Unpack into the (empty) `folder` and return the digest of every unpacked file.
 
-    Nothing is written outside `folder`, nothing but plain files is made, and no more than
-    `most_bytes` are written, whatever the archive says of itself.
+    Nothing is written outside `folder`. Only plain files are created. At most `most_bytes` are
+    written, whatever sizes the archive states.
 
     Raises:
-        UserError: it cannot be read, is no ZIP archive, or is one that should not be opened: says
-            which entry and why.
+        UserError: it cannot be read, is no ZIP archive, or is unsafe to open. The message names the
+            entry and the reason.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -189,12 +189,12 @@ def unsafe_name(name: str) -> str | None:
 
 
 def taken(name: str, names: set[str]) -> str | None:
-    """Return why an entry cannot have the name, or None: another entry has it, lies in it or is a
-    folder of it, also where case makes no difference.
+    """Return why an entry cannot have the name, or None. Another entry may have the same name, be
+    in it or be one of its folders, also where case makes no difference.
 
     Args:
-        name: of the entry.
-        names: those of earlier entries, and their folders with a slash at the end; grows.
+        name: name of the entry.
+        names: names of earlier entries, and their folders with a slash at the end; grows.
     """
     folded = unicodedata.normalize("NFC", name).casefold()
     if folded in names:
@@ -222,7 +222,7 @@ def _refuse_without_room(archive: Path, entries: Iterable[zipfile.ZipInfo], fold
 def _extract_all(
     archive: Path, entries: Sequence[zipfile.ZipInfo], folder: Path, progress: Progress
 ) -> dict[str, Digest]:
-    """Extract by several threads: decompression and the file system wait for no other thread."""
+    """Extract with several threads: decompression and file system run in parallel."""
     for place in {(folder / entry.filename).parent for entry in entries}:
         place.mkdir(parents=True, exist_ok=True)
     found: dict[str, Digest] = {}
@@ -251,7 +251,7 @@ def _extract(
 
 
 def _copy(source: IO[bytes], sink: IO[bytes], most: int) -> Digest:
-    """Copy, but stop as soon as there is more than `most`."""
+    """Copy, but stop as soon as there are more than `most` bytes."""
     sha, total = hashlib.sha256(), 0
     while chunk := source.read(CHUNK):
         total += len(chunk)
@@ -262,22 +262,22 @@ def _copy(source: IO[bytes], sink: IO[bytes], most: int) -> Digest:
     return Digest(sha.hexdigest(), total)
 
 
-# ---- bounds on a stranger's files ---------------------------------------------------------------
+# ---- bounds on foreign files ---------------------------------------------------------------------
 
 MOST_YAML = 2 * MIB
 MOST_PIXELS = 8_000_000
 LEAST_TABLE, TABLE_RATIO = 64 * MIB, 64
-"""Bytes that every Parquet file may decode to, and times its size that a larger one may."""
+"""Bytes that any Parquet file may decode to, and maximum ratio to its size for a larger file."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 _SIMPLE = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-"""Encodings with every value in the file: a delta can stand for any length."""
+"""Encodings that store every value in the file: a delta encoding can stand for any length."""
 
 
 def require_moderate(files: Mapping[str, Path], source: Path) -> None:
-    """Require that files (by their names in the bundle `source`) can be read at a moderate cost.
+    """Raise unless files (by their names in the bundle `source`) can be read at a moderate cost.
 
     Raises:
-        UserError: names the first that cannot.
+        UserError: names the first file that cannot.
     """
     for name, file in files.items():
         look = _LOOKS.get(Path(name).suffix)
@@ -291,7 +291,7 @@ def _json(file: Path) -> str | None:
         json.loads(file.read_bytes())
     except RecursionError:
         return "is nested too deep"
-    except ValueError:  # whoever needs the file says so
+    except ValueError:  # the reader of the file reports it
         pass
     return None
 
@@ -312,7 +312,7 @@ def _picture(file: Path) -> str | None:
     try:
         with PngImageFile(file) as picture:
             width, height = picture.size
-    except Exception:  # none that anybody will be able to read
+    except Exception:  # no reader can open the picture
         return None
     if width * height > MOST_PIXELS:
         return f"is a picture of {width} x {height} points, more than {MOST_PIXELS:,}"
@@ -325,7 +325,7 @@ def _table(file: Path) -> str | None:
     most = max(LEAST_TABLE, TABLE_RATIO * file.stat().st_size)
     try:
         size = _decoded_bytes(file, most)
-    except (pa.ArrowException, OSError, ValueError):  # whoever needs the file says so
+    except (pa.ArrowException, OSError, ValueError):  # the reader of the file reports it
         return None
     if size is None:
         return "is a table in an encoding that a bundle does not use"
@@ -335,8 +335,8 @@ def _table(file: Path) -> str | None:
 
 
 def _decoded_bytes(file: Path, most: int) -> int | None:
-    """Bytes that a Parquet file decodes to, at most, or something above `most`; None if that cannot
-    be known. Texts are read only where their number and the file's size leave it open."""
+    """Return the maximum bytes that a Parquet file decodes to, or a number above `most`; None if
+    unknown. Texts are read only if their count and the file's size do not decide."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file) as opened:
@@ -364,7 +364,7 @@ def _decoded_bytes(file: Path, most: int) -> int | None:
 
 
 def _texts(file: Path, texts: list[str], most: int) -> int:
-    """Bytes of a Parquet file's texts, as far as `most`, by row groups and without making them."""
+    """Return the bytes of a Parquet file's texts, up to about `most`, without decoding them."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

@@ -1,5 +1,5 @@
-"""Builds a bundle: stages the runs as they may be published, computes figures and claims from the
-staged runs, describes the whole, and packs it."""
+"""Building of a bundle: stage the publishable runs, compute figures and claims from the staged
+runs, describe the whole, and pack it."""
 
 from __future__ import annotations
 
@@ -111,18 +111,18 @@ def build(
 
     Args:
         artifacts: the folder of campaigns.
-        name: of the report.
+        name: name of the report.
         out: the archive.
         inputs: other files of the bundle.
-        ground: of the runs, if there are several.
+        ground: ground of the runs, if there are several.
         with_logs: True to pack raw logs too.
-        require: raises a `UserError` if the campaigns could not be run again from a folder that
-            holds runs and sources as the bundle will.
+        require: raises a `UserError` if the campaigns could not be run again from a folder with the
+            runs and sources of the bundle.
         progress: called with each phase.
 
     Raises:
-        UserError: there is no such campaign or no run in it, `out` cannot be written, or something
-            must not leave: names files and lines.
+        UserError: there is no such campaign or no run in it, `out` cannot be written, or a file has
+            content that must not be published. The message names files and lines.
     """
     archive.refuse_target(out)
     folders, report, compared = chosen_campaigns(artifacts, name, ground)
@@ -170,7 +170,7 @@ def build(
 
 @contextmanager
 def _disk() -> Iterator[None]:
-    """Turn errors of the disk under the temporary folder into a sentence."""
+    """Turn errors of the disk under the temporary folder into a `UserError`."""
     try:
         yield
     except OSError as error:
@@ -214,7 +214,7 @@ def about_of(inputs: Inputs, derived: Derived, campaigns: Sequence[Ran]) -> Abou
 
 
 def refuse(findings: Sequence[Finding]) -> None:
-    """Refuse to pack what must not leave.
+    """Raise if there are findings: content that must not be published.
 
     Raises:
         UserError: names the first findings, by file and line.

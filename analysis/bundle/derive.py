@@ -1,6 +1,5 @@
-"""All that follows from a bundle's runs, by the same code for its maker and for its reader:
-claims, figures and the data behind them (`derive`), and the experiments with their times (`ran`).
-"""
+"""Results derived from a bundle's runs, with the same code for maker and reader: claims, figures
+and the data behind them (`derive`), and the experiments with their times (`ran`)."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the report. `name` is that of its file without the ending, or None if it could
-    not be drawn (`missing` says why); `command` makes its runs."""
+    """A figure of the report. `name` is the file's name without its ending, or None if it could not
+    be drawn (`missing` says why); `command` makes its runs."""
 
     id: str
     title: str
@@ -40,8 +39,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Derived:
-    """Claims, figures and what they show. `folder` holds claims.json, figures/ and the rest;
-    `commands` make the runs behind a claim, by the figure that it names."""
+    """Claims, figures and the data that they show. `folder` holds claims.json, figures/ and the
+    rest; `commands` maps a claim's figure to the command that makes its runs."""
 
     title: str
     claims: tuple[ClaimResult, ...]
@@ -60,20 +59,20 @@ class Derived:
 def derive(
     artifacts: Path, report: str, *, comparison: bool, progress: Progress, pdf: bool = True
 ) -> Derived:
-    """Make the report `report` of the runs in `artifacts`, and write what its figures show.
+    """Make the report `report` from the runs in `artifacts`, and write the data of its figures.
 
     Args:
         artifacts: the folder of campaigns.
         report: see `analysis.report.build`.
-        comparison: whether it is one of `hotbed compare`.
-        progress: told of each figure.
-        pdf: whether figures are drawn as PDF too.
+        comparison: True if the report is one of `hotbed compare`.
+        progress: called with each figure.
+        pdf: True to draw figures as PDF too.
 
     Raises:
         UserError: there is no such report, or no run in it.
     """
     with style.recorded(pdf=pdf) as shown:
-        if comparison:  # one figure, written before another process is there
+        if comparison:  # one figure, written before another process could start
             made = _compare(artifacts / report)
         else:
             with style.shared():
@@ -124,13 +123,13 @@ def _compare(folder: Path) -> Derived:
 # ---- experiments ---------------------------------------------------------------------------------
 
 KICK_S = 20 * 60
-"""Longest time of a machine, in seconds, that fits into a first half hour."""
+"""Maximum machine time, in seconds, that fits into a first half hour."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A grid of a campaign. `machine_s` is the time of all attempts at its cells together, spoiled
-    and failed ones included; cells that grids share count for each of them."""
+    """A grid of a campaign. `machine_s` is the total time of all attempts at its cells, including
+    spoiled and failed attempts. Cells in several grids count for each grid."""
 
     campaign: str
     grid: str
@@ -143,7 +142,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Part:
-    """The cells that `--figure` selects: those that feed a figure, of any grid."""
+    """The cells that `--figure` selects: all cells of a figure, from any grid."""
 
     campaign: str
     figure: str
@@ -154,7 +153,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Ran:
-    """A campaign: its experiments and all its attempts; `parts` by their figures' names."""
+    """A campaign: its experiments and all its attempts; `parts` by the names of their figures."""
 
     campaign: str
     ground: str
@@ -171,8 +170,8 @@ class Ran:
 
     def option(self, figure: str) -> str | None:
         """Return the argument of `hotbed run --figure` for the figure of a claim, or None. The
-        report calls a figure of runs on machines ``7-local``, and a claim may name a panel (``7a``)
-        of a figure that a campaign has as a whole (7)."""
+        report calls a figure of runs on machines ``7-local``. A claim may name a panel (``7a``) of
+        a figure that a campaign has only as a whole (7)."""
         plain = figure.removesuffix("-local")
         for name in (figure, plain, plain.rstrip("abcd")):
             if any(name in (part.figure, part.figure.rstrip("abcd")) for part in self.parts):
@@ -181,7 +180,7 @@ class Ran:
 
 
 def ran(campaign: Path) -> Ran:
-    """Return what a campaign held. A folder without a plan has no experiments."""
+    """Return the contents of a campaign. A folder without a plan has no experiments."""
     runs = _runs(campaign)
     body = _plan(campaign)
     file = body.get("campaign", {})
@@ -244,12 +243,12 @@ def _parts(
 
 
 def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Part | None:
-    """Return the figure with the quickest cells, among those within the first half hour: simulated
-    ones first, then those with claims, without which measured cells cannot be compared.
+    """Return the figure with the quickest cells, among the figures within the first half hour.
+    Simulated ones come first, then ones with claims, because measured cells are compared by claims.
 
     Args:
-        campaigns: those of the bundle.
-        claimed: figures that are named by claims with an interval.
+        campaigns: campaigns of the bundle.
+        claimed: figures named by claims with an interval.
     """
     found = [
         (one.ground != "sim", _without_claims(one, part, claimed), part.machine_s, part)
@@ -261,7 +260,7 @@ def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Part 
 
 
 def _without_claims(ran: Ran, part: Part, claimed: Collection[str]) -> int:
-    """0: a claim is of the figure; 1: of the whole that it is a panel of; 2: none is."""
+    """Return 0 if a claim is about the figure, 1 if about its whole (for a panel), 2 otherwise."""
     options = {ran.option(figure) for figure in claimed}
     if part.figure in options:
         return 0
@@ -269,7 +268,7 @@ def _without_claims(ran: Ran, part: Part, claimed: Collection[str]) -> int:
 
 
 def duration(seconds: float) -> str:
-    """``42 s``, ``3 min``, ``2 h 10 min`` for people."""
+    """Format a duration for people: ``42 s``, ``3 min``, ``2 h 10 min``."""
     whole = round(seconds)
     if whole < 90:
         return f"{whole} s"

@@ -1,7 +1,7 @@
 """Descriptions of a bundle, written from nothing but its contents.
 
 The appendix is the first page for a reviewer: the claims, the check of each claim, the time that
-checking takes, and the claims that do not hold. The metadata are of one `schemas.bundle.About`:
+checking takes, and the claims that do not hold. One `schemas.bundle.About` gives the metadata:
 
 - RO-Crate 1.1 (https://w3id.org/ro/crate/1.1);
 - ``trovi.json``, an RO-Crate as Trovi imports it (trovi/importing/views.py of
@@ -33,7 +33,7 @@ MARKDOWN = "APPENDIX.md"
 HTML = "appendix.html"
 
 HUMAN_MIN_PER_COMMAND = 1
-"""Minutes of a person that a command is taken to cost: to type it and to read how it ended."""
+"""Estimated minutes that a person spends per command: typing it and reading the result."""
 
 _WHY = {
     "direction": "the direction holds, the size does not or cannot be vouched for on this ground",
@@ -78,7 +78,7 @@ class Claimed:
 
     @property
     def why(self) -> str:
-        """Reason why a claim does not hold, or not as stated; empty for one that holds."""
+        """Reason why a claim does not hold, or not as stated; empty for a claim that holds."""
         if self.claim.measured is not None and self.claim.ci95 is None:
             return SINGLE_RUN
         words = _WHY | (_WHY_SAME if self.claim.kind == "within" else {})
@@ -103,7 +103,7 @@ def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
             claim=claim,
             expected=expected(claim),
             measured=_measured(claim),
-            # What no run supports is often of cells that the bundle's campaigns do not have.
+            # An untested claim is often about cells that the bundle's campaigns do not have.
             command=command_of(
                 claim.figure, derived, () if claim.verdict == "not run" else campaigns
             ),
@@ -121,11 +121,11 @@ def command_of(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str:
     """Return the command that makes the runs behind a claim again.
 
     Args:
-        figure: what the claim names.
+        figure: the figure or figures that the claim names.
         derived: has the commands of the paper's catalogue.
-        campaigns: those of the bundle, where its runs tell of the claim: then it is one of them
-            that is run again, whole where no cells are of that figure alone. None of them where no
-            run tells of it: then it is what the catalogue names.
+        campaigns: campaigns of the bundle if its runs test the claim. The command then reruns one
+            of them, as a whole if no cells belong to the figure alone. Empty if no run tests the
+            claim: the command then comes from the catalogue.
     """
     names = [name.strip() for name in figure.split(",")]
     if campaigns:
@@ -133,7 +133,7 @@ def command_of(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str:
         if None in found:
             found = [_rerun(one, campaigns) for one in campaigns]
     else:
-        # A catalogue may have a claim's figure (7a) as a whole (7).
+        # A catalogue may list a claim's figure (7a) only as a whole (7).
         known = derived.commands
         found = [known.get(name) or known.get(name.rstrip("abcd")) for name in names]
     return "; ".join(dict.fromkeys(filter(None, found))) or "hotbed rerun BUNDLE"
@@ -173,7 +173,7 @@ def expected(claim: ClaimResult) -> str:
     room = claim.tolerance * abs(claim.paper_value - none)
     if claim.kind == "about":
         return f"{value} ({_between(claim.paper_value, room, claim.unit)})"
-    # More of an effect that lowers a value is a lower one.
+    # If an effect lowers a value, a larger effect is a lower value.
     further = claim.paper_value >= none
     room = -room if (claim.kind == "at_least") is further else room
     return f"{word}{value} ({format_value(claim.paper_value + room, claim.unit)} counts)"
@@ -207,7 +207,7 @@ def _measured(claim: ClaimResult) -> str:
 
 
 def _spec_of(first: Part | None, campaigns: Sequence[Ran]) -> str:
-    """Return the bundle's spec of the testbed for the first look, or nothing if it needs none."""
+    """Return the bundle's testbed spec for the first look, or an empty text if it needs none."""
     spec = next((one.spec for one in campaigns if first and one.campaign == first.campaign), "")
     return f"specs/{Path(spec).name}" if spec else ""
 
@@ -215,7 +215,7 @@ def _spec_of(first: Part | None, campaigns: Sequence[Ran]) -> str:
 def pages(
     about: About, manifest: Manifest, derived: Derived, campaigns: Sequence[Ran]
 ) -> dict[str, bytes]:
-    """APPENDIX.md and appendix.html."""
+    """Return APPENDIX.md and appendix.html."""
     claims = numbered(derived, campaigns)
     first = first_look(campaigns, [one.figure for one in derived.tested if one.ci95 is not None])
     shown = {
@@ -268,7 +268,7 @@ CITATION = "CITATION.cff"
 
 _CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 _SPEC = "https://w3id.org/ro/crate/1.1"
-_TROVI_TITLE, _TROVI_DESCRIPTION = 140, 5000  # characters that its database has room for
+_TROVI_TITLE, _TROVI_DESCRIPTION = 140, 5000  # characters that its database accepts
 _TROVI_TERMS = {
     "trovi_type": "https://www.chameleoncloud.org/terms#trovi_type",
     "trovi_arguments": "https://www.chameleoncloud.org/terms#trovi_arguments",
@@ -288,7 +288,7 @@ class Made:
 @dataclass(frozen=True)
 class Contents:
     """Files in the metadata. `parts`: (path, description), folders with a slash at the end;
-    `sizes`: of files with known bytes."""
+    `sizes`: bytes of files with known size."""
 
     parts: Sequence[tuple[str, str]]
     made: Sequence[Made]
@@ -311,7 +311,7 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def crate(about: About, contents: Contents) -> dict[str, Any]:
-    """``ro-crate-metadata.json``: what the files are, who made them and how."""
+    """Return ``ro-crate-metadata.json``: the files, their authors and their origin."""
     actions = [_action(made, contents.hotbed_version) for made in contents.made]
     root = _root(about) | {
         "hasPart": [{"@id": _id(path)} for path, _ in contents.parts],
@@ -353,7 +353,7 @@ def _id(path: str) -> str:
 
 
 def trovi(about: About) -> dict[str, Any]:
-    """``trovi.json``: the same root for Chameleon's Trovi, launched in its JupyterHub."""
+    """Return ``trovi.json``: the same root for Chameleon's Trovi, launched in its JupyterHub."""
     application = {
         "@id": "#ChameleonJupyterLab",
         "@type": "SoftwareApplication",
@@ -384,7 +384,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def zenodo(about: About) -> dict[str, Any]:
-    """``.zenodo.json``: a deposit's metadata."""
+    """Return ``.zenodo.json``: a deposit's metadata."""
     creators = [
         {"name": f"{one.family_names}, {one.given_names}".strip(", ") or one.name}
         | ({"affiliation": one.affiliation} if one.affiliation else {})
@@ -394,7 +394,7 @@ def zenodo(about: About) -> dict[str, Any]:
     found: dict[str, Any] = {
         "title": about.title,
         "upload_type": "dataset",
-        "description": html.escape(about.description, quote=False),  # it is shown as HTML
+        "description": html.escape(about.description, quote=False),  # Zenodo shows it as HTML
         "creators": creators,
         "keywords": list(about.keywords),
         "license": about.license,
@@ -410,7 +410,7 @@ def zenodo(about: About) -> dict[str, Any]:
 
 
 def citation(about: About) -> bytes:
-    """``CITATION.cff``."""
+    """Return ``CITATION.cff``."""
     body: dict[str, Any] = {
         "cff-version": "1.2.0",
         "message": "If you use this artefact, please cite it.",
@@ -432,7 +432,7 @@ def citation(about: About) -> bytes:
 
 def _cited(author: Author) -> dict[str, str]:
     orcid = {"orcid": f"https://orcid.org/{author.orcid}"} if author.orcid else {}
-    if author.name:  # the format's groups have no affiliation
+    if author.name:  # the format's entities have no affiliation
         return {"name": author.name} | orcid
     found = {"family-names": author.family_names, "given-names": author.given_names}
     found["affiliation"] = author.affiliation
@@ -553,7 +553,7 @@ def _made_of(one: Ran, files: Mapping[str, Path]) -> list[str]:
 def _parts(
     manifest: Manifest, derived: Derived, files: Mapping[str, Path]
 ) -> list[tuple[str, str]]:
-    """Return the parts of the crate: files that people open, and the folders of the others."""
+    """Return the parts of the crate: files that people open, and the folders of the other files."""
     folder = f"artifacts/{derived.folder.name}"
     parts = [
         (MARKDOWN, "Artifact appendix"),

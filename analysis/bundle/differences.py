@@ -9,15 +9,15 @@ from itertools import zip_longest
 from typing import Any
 
 BAR = "bar"
-"""Key of a bar's place and size in `analysis.figure_data`."""
+"""Key of a bar's position and size in `analysis.figure_data`."""
 TOLERANCE = 1e-9
-"""Relative. The same runs give the same numbers; another processor's arithmetic may round
-otherwise in the last digits."""
+"""Relative. The same runs give the same numbers; the arithmetic of another processor may round the
+last digits differently."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One place in which two things differ; `bundled` and `derived` as short texts."""
+    """One place in which two values differ; `bundled` and `derived` as short texts."""
 
     file: str
     where: str
@@ -28,15 +28,15 @@ class Difference:
 def differences(
     file: str, bundled: Any, derived: Any, *, scale: float | Sequence[float] = 0.0, where: str = ""
 ) -> Iterator[Difference]:
-    """Every difference between two values of JSON types.
+    """Yield every difference between two values of JSON types.
 
     Args:
-        file: what they are of.
-        bundled: one of them.
-        derived: the other.
-        scale: numbers closer than `TOLERANCE` times it are the same (around zero, a relative
-            tolerance means nothing). A list of numbers has its largest for one, rows have one for
-            each column: what stands beside a large number may be a small one.
+        file: file that holds the values.
+        bundled: the value from the bundle.
+        derived: the value derived again.
+        scale: numbers closer than `TOLERANCE` times `scale` are the same (around zero, a relative
+            tolerance means nothing). A list of numbers uses its largest number; rows use one scale
+            per column, because small numbers may be next to large ones.
         where: place within the file.
     """
     if isinstance(bundled, Mapping) and isinstance(derived, Mapping):
@@ -83,7 +83,7 @@ def _sides(bars: Iterable[Any]) -> list[float]:
 
 
 def same(one: Any, other: Any, scale: float = 0.0) -> bool:
-    """True if two single values are the same; numbers within `TOLERANCE`."""
+    """Return True if two single values are the same; numbers within `TOLERANCE`."""
     if _is_number(one) and _is_number(other):
         room = TOLERANCE * max(abs(one), abs(other), scale)
         both_nan = math.isnan(one) and math.isnan(other)

@@ -1,10 +1,10 @@
-"""Runs as they may be published: known files with known fields, and aliases for names.
+"""Runs in publishable form: known files with known fields, and aliases for names.
 
 A run folder is private. `Stage.add_campaign` packs the files that `RECORDS`, `SERIES` and `TABLES`
-list, and of records only the fields that are listed here. Nodes have the names that the spec gives
-them from the moment a run is written; any other identifying data in a text is replaced by
-`Aliases`. Raw logs are packed on request. A secret is never replaced: it stops the bundle
-(`secrets_in`, based on detect-secrets).
+list, and of records only the fields that are listed here. Runs name nodes by the names in the spec
+from the moment they are written. `Aliases` replaces any other identifying data in a text. Raw logs
+are packed on request. A secret is never replaced: it stops the bundle (`secrets_in`, based on
+detect-secrets).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from schemas.run import Run, Summary
 CAMPAIGN_FILES = ("campaign.json", "comparison.json", "ledger.jsonl")
 RECORDS = {"plan.json", "curve.json", "inputs.json", "microstores.json", "mos.json"}
 RECORDS |= {"objects.json", "bursts.json"}
-"""Files of JSON in an attempt's folder, in addition to run.json, summary.json and job.json."""
+"""JSON files in an attempt's folder, in addition to run.json, summary.json and job.json."""
 SERIES = ("journal.jsonl",)
 _LATENCY = frozenset(("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count"))
 TABLES: Mapping[str, frozenset[str]] = {
@@ -42,7 +42,7 @@ TABLES: Mapping[str, frozenset[str]] = {
     "requests.parquet": frozenset(("t_s", "latency_s", "pg")),
 }
 """Tables and their columns."""
-_INDEX = {"__index_level_0__"}  # a row's number, which pandas adds after a concatenation
+_INDEX = {"__index_level_0__"}  # row numbers that pandas adds after a concatenation
 _JOB_PATHS = {
     "notebook": "$NOTEBOOKS",
     "spec": "$SPECS",
@@ -74,8 +74,8 @@ _HARMLESS_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not leave. The text itself is not repeated: the reader of a finding may
-    not be the owner. `line` counts from 1."""
+    """Content that must not be published. The text itself is not repeated: the reader of a finding
+    may not be the owner. `line` counts from 1."""
 
     file: str
     line: int
@@ -85,7 +85,7 @@ class Finding:
 # ---- names, addresses and folders ---------------------------------------------------------------
 
 _ESCAPED = r"(?<=\\[nrtb])|(?<=\\x1b)|(?<=\dm)|(?<=\[K)|(?<=\dK)"
-"""Start of a word after an escape in JSON or a terminal's colours."""
+"""Start of a word after an escape in JSON or a terminal colour code."""
 _BEGIN = rf"(?:(?<![\w.-])|{_ESCAPED})"
 _BEGIN_PATH = rf"(?:(?<![\w.$}}/-])|{_ESCAPED})"
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
@@ -100,7 +100,7 @@ _PRIVATE = re.compile(
     rf"|(?P<host>(?<![\w.-])(?:{_LABEL}\.){{1,8}}[A-Za-z]{{2,24}}(?![\w-]|\.\w))"
 )
 _SOMETIMES = re.compile(r"[.:@/]|(?:ip|host)-\d")
-"""Texts without any of these have nothing that `_PRIVATE` finds."""
+"""In a text without any of these, `_PRIVATE` finds nothing."""
 _KINDS = {
     "mac": ("hardware addresses", "a hardware address"),
     "ipv4": ("addresses", "a machine's address"),
@@ -110,7 +110,7 @@ _KINDS = {
     "home": ("homes", "a home folder"),
     "host": ("host names", "a machine's name"),
 }
-"""Kinds of identifying data in `_PRIVATE`: as the manifest counts them, and as a finding."""
+"""Kinds of identifying data in `_PRIVATE`: name in the manifest's counts, and text of a finding."""
 _ONE_ALIAS = {"homes": "$HOME", "mail addresses": "someone@example.org"}
 _NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
 _PRIVATE_NETWORKS = tuple(map(ipaddress.ip_network, _NETWORKS))
@@ -129,7 +129,7 @@ _COUNTRIES = re.compile(
     r"|m[xy]|n[lz]|p[ehkt]|qa|r[ouw]|s[agk]|t[hrw]|u[akys]|v[en]|z[aw]"
 )
 _WORDS_TOO = re.compile(r"at|be|br|id|in|is|it|no|pl|rs|se|si|to|tv")
-"""Countries that programs and files end in as well: a machine's name has a digit or dash there."""
+"""Country domains that are also endings of programs and files: these need a digit or dash."""
 _EVERYBODYS = re.compile(
     r"(?:^|\.)(?:example(?:\.(?:com|org|net|edu))?|localhost\.localdomain|cluster\.local"
     r"|(?:ceph|docker|quay|github)\.(?:com|io)|githubusercontent\.com|chameleoncloud\.org"
@@ -141,12 +141,12 @@ _USER = re.compile(r"(?<![\w.+-])(?!someone@)[\w.+-]{1,64}@(?=host-\d)")
 
 
 def is_distinct(name: str) -> bool:
-    """True if a machine's or user's name cannot be an ordinary word of a program or a record."""
+    """Return True if a machine's or user's name cannot be a word of a program or a record."""
     return any(character in ".-" or character.isdigit() for character in name)
 
 
 def _identifies(kind: str, text: str) -> bool:
-    """True if a match of `_PRIVATE` identifies a machine or person."""
+    """Return True if a match of `_PRIVATE` identifies a machine or person."""
     match kind:
         case "mac":
             return True
@@ -201,7 +201,7 @@ def _is_machine(name: str) -> bool:
 
 
 class Aliases:
-    """Replaces identifying data in texts, the same data by the same alias in every file.
+    """Replaces identifying data in texts by aliases, consistently across files.
 
     Attributes:
         counts: number of replacements, by kind.
@@ -210,7 +210,8 @@ class Aliases:
     def __init__(
         self, folders: Mapping[str, str], names: Iterable[str] = (), hidden: Iterable[str] = ()
     ) -> None:
-        """
+        """Take the data to replace.
+
         Args:
             folders: absolute folders, and the word that stands for each.
             names: names of machines, users and projects.
@@ -321,7 +322,7 @@ _MORE_SECRETS = {
     rf"|curl[^\n]{{0,200}}?[\s\"'](?:-u|--user)[\"',\s=]*[^\s\"',$:]{{1,64}}:[^\s\"',$]{{4,}}"
     r"|login\s+\S{1,64}\s+password\s+(?![<*$])\S{4,}",
 }
-"""Secrets that detect-secrets does not know: of OpenStack and Ceph, and words of command lines."""
+"""Secrets that detect-secrets does not know: from OpenStack, Ceph and command lines."""
 _MORE = tuple((what, re.compile(pattern)) for what, pattern in _MORE_SECRETS.items())
 _KEYWORDS = re.compile(r"(?i)pass|pwd|secret|key|contrase")
 _SHORTEST = 6  # characters of a secret; shorter values occur by chance
@@ -333,7 +334,7 @@ _WINDOW = 1000
 
 @cache
 def _detectors() -> tuple[tuple[str, Callable[[str], Iterable[str]]], ...]:
-    """Detectors of detect-secrets that find known forms; entropy is no evidence in hashes."""
+    """Return detect-secrets detectors of known forms; entropy is no evidence in hashes."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
     left_out = ("Entropy", "Public IP", "Secret Keyword")
@@ -346,7 +347,7 @@ def _detectors() -> tuple[tuple[str, Callable[[str], Iterable[str]]], ...]:
 
 
 def _variables() -> list[tuple[str, str]]:
-    """Values of the OpenStack variables that are set, except names of public things."""
+    """Return values and names of the set OpenStack variables, except public ones."""
     return [
         (value, f"the value of the variable {name}")
         for name, value in os.environ.items()
@@ -355,7 +356,7 @@ def _variables() -> list[tuple[str, str]]:
 
 
 def _keywords(line: str) -> bool:
-    """True if a password or key is assigned: between quotes, or with a digit in it."""
+    """Return True if a password or key is assigned: between quotes, or with a digit in it."""
     from detect_secrets.filters.heuristic import is_templated_secret
     from detect_secrets.plugins import keyword
 
@@ -391,8 +392,8 @@ def _secrets(line: str) -> set[str]:
 
 
 def parse(data: bytes) -> Any:
-    """Return the value of a JSON text in which no object has a key twice: readers would take either
-    value, and `Stage` would look at one of them.
+    """Return the value of a JSON text; an object must not have a key twice. Readers would take
+    either value, and `Stage` would check only one.
 
     Raises:
         ValueError: it is no JSON, or an object has a key twice.
@@ -441,11 +442,11 @@ class Stage:
 
     Attributes:
         folder: an empty folder.
-        aliases: what is replaced in runs and records.
-        with_logs: True if raw logs are packed too.
+        aliases: replacements in runs and records.
+        with_logs: True to pack raw logs too.
         roles: role of each file by its name in the bundle.
         left_out: number of files that are not packed, by reason.
-        found: what must not leave.
+        found: content that must not be published.
     """
 
     folder: Path
@@ -471,7 +472,7 @@ class Stage:
         return self._digests.get(name) or archive.digest(self.folder / name)
 
     def adopt(self, folder: str, role: Role) -> None:
-        """Take the files that were written below `folder` without `put`."""
+        """Add the files that were written below `folder` without `put`."""
         for path in sorted((self.folder / folder).rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             if path.is_file():
@@ -484,8 +485,8 @@ class Stage:
         return {name: self.folder / name for name in sorted(self.roles)}
 
     def add_source(self, name: str, file: Path) -> None:
-        """Add a file that somebody wrote: campaign files and specs with aliases. Programs,
-        notebooks and constants stay as they are: another word changes what a program does.
+        """Add a source file: campaign files and specs with aliases. Programs, notebooks and
+        constants stay unchanged: an alias could change the behaviour of a program.
 
         Raises:
             UserError: it cannot be read.
@@ -555,7 +556,7 @@ class Stage:
         }
 
     def _take(self, name: str, data: bytes | None) -> None:
-        """Put a run's file if there is something to put and room for its name."""
+        """Put a run's file if it has data and its name is valid and free."""
         if data is None:
             return
         if archive.unsafe_name(name) is not None:
@@ -596,8 +597,8 @@ class Stage:
         return f"{word}/{PurePosixPath(made).name}" if made.startswith("/") else made
 
     def _record(self, file: Path, name: str) -> bytes | None:
-        """A file of JSON, or of a value a line, with aliases in its texts; its own bytes if there
-        is nothing to replace."""
+        """Return a JSON or JSON Lines file with aliases in its texts, or its original bytes if
+        nothing changes."""
         data = _read(file)
         lines = data.splitlines(keepends=True) if file.suffix == ".jsonl" else [data]
         made, changed = [], False
@@ -607,7 +608,7 @@ class Stage:
             except ValueError:
                 if file.suffix != ".jsonl":
                     return self._unreadable(file.name)
-                changed = True  # torn, and left out when a journal is read too
+                changed = True  # a torn line; readers of a journal skip it too
                 continue
             if file.name == "campaign.json":
                 body = self._paths_of(body)
@@ -621,7 +622,7 @@ class Stage:
         return b"".join(made) if changed else data
 
     def _paths_of(self, record: Any) -> Any:
-        """A campaign's record, with the places of its spec and notebook as `_path` gives them."""
+        """Return a campaign's record, with `_path` applied to its spec and notebook."""
         body = record.get("campaign") if isinstance(record, dict) else None
         if not isinstance(body, dict):
             return record
@@ -630,8 +631,8 @@ class Stage:
         return {**record, "campaign": {**body, **paths}}
 
     def _table(self, file: Path, name: str) -> bytes | None:
-        """A table of known columns with aliases in its texts; its own bytes if there is nothing to
-        replace.
+        """Return a table of known columns with aliases in its texts, or its original bytes if
+        nothing changes.
 
         Raises:
             UserError: it cannot be read.
@@ -680,7 +681,7 @@ class Stage:
         return table.set_column(index, table.column_names[index], [values])
 
     def _log(self, file: Path, name: str) -> bytes | None:
-        """A raw log with aliases; None if it is not asked for or no text."""
+        """Return a raw log with aliases, or None if it is not requested or no text."""
         data = _read(file)
         try:
             text = data.decode()
@@ -707,7 +708,7 @@ class Stage:
 
 
 def _has_notes(schema: Any, created_by: str) -> bool:
-    """True if a table has other metadata than pandas and pyarrow write."""
+    """Return True if a table has other metadata than pandas and pyarrow write."""
     notes = schema.metadata or {}
     if not notes.keys() <= {b"pandas"} or not _WRITER.fullmatch(created_by):
         return True
@@ -720,7 +721,7 @@ def _has_notes(schema: Any, created_by: str) -> bool:
 
 
 def _known(body: dict[str, Any]) -> dict[str, Any]:
-    """A record of a run or job, with the known facts of its machines."""
+    """Return a record of a run or job, with only the known facts of its machines."""
     provenance = dict(body["provenance"])
     hosts = provenance.get("hosts") or {}
     provenance["hosts"] = {
@@ -738,8 +739,8 @@ def _read(file: Path) -> bytes:
 
 
 def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
-    """Return the attempts that are packed: those at cells that the campaign holds as last planned,
-    with any result."""
+    """Return the attempts to pack: attempts at cells of the campaign's last plan, with any
+    result."""
     try:
         body = json.loads((campaign / "comparison.json").read_bytes())
         planned: frozenset[str] | None = frozenset(str(cell["run_id"]) for cell in body["cells"])
@@ -789,7 +790,7 @@ def aliases_of(
 
 
 def _machines(text: str) -> Iterator[str]:
-    """Yield machines that a failure names, with and without their domain."""
+    """Yield machine names in a failure message, with and without their domain."""
     for found in _PRIVATE.finditer(text):
         if found.lastgroup == "host" and _identifies("host", found[0]):
             yield found[0]
@@ -825,7 +826,7 @@ _NO_TEXT = (".png", ".pdf")
 
 
 def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
-    """Yield what should not be in a bundle, by file and line; pictures are drawn again instead.
+    """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again.
 
     Args:
         files: name in the bundle -> file.

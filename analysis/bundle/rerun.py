@@ -1,9 +1,9 @@
-"""Comparison of a rerun with its bundle: to the bit where the same code on the same seeds must
-give the same results, and claim by claim with intervals where machines were involved.
+"""Comparison of a rerun with its bundle: bit by bit where the same code and seeds must give the
+same results, and claim by claim with intervals where machines were involved.
 
-Cells are matched by parameters and block; only cells of both sides count. A claim is computed for
-each block of either side; the differences of the blocks' values have a paired t interval. If a
-claim cannot be computed for single blocks, the two intervals are taken to be independent.
+Cells are matched by parameters and block; only cells on both sides count. A claim is computed for
+each block of both sides; the differences of the blocks' values have a paired t interval. If a claim
+cannot be computed for single blocks, the two intervals are taken to be independent.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 
 MOST_BLOCKS = 60
-"""Blocks that a claim is computed of one by one; beyond, its intervals say enough."""
+"""Maximum number of blocks for which a claim is computed block by block; above it, intervals do."""
 _FILES = ("journal.jsonl", "samples.parquet", "latency.parquet", "requests.parquet")
 
 _COSTS = ("cost_", "simulated_cpu_s")
-"""Prefixes of numbers in a summary that are costs of computing it, not results."""
+"""Prefixes of summary numbers that are costs of computing it, not results."""
 
 Pairs = Sequence[tuple[LoadedRun, LoadedRun]]
 Scale = Callable[[float], float]
@@ -40,13 +40,13 @@ _HELD = ("identical", "agrees", "differs")
 
 @dataclass(frozen=True)
 class ClaimAgain:
-    """A claim then and now, on the cells that both have.
+    """A claim then and now, on the cells that both sides have.
 
     Attributes:
-        change: ``ratio`` of the new value to the bundled one (of 1 + value where the unit is a
+        change: ``ratio`` of the new value to the bundled one (of 1 + value if the unit is a
             relative change), or their ``difference``.
-        estimate: of it, with a 95 % interval; None where there is no interval.
-        paired: whether it was computed block by block.
+        estimate: the change with a 95 % interval; None without an interval.
+        paired: True if the change was computed block by block.
     """
 
     id: str
@@ -88,8 +88,8 @@ class ClaimAgain:
 
     @property
     def _is_less(self) -> bool:
-        """True if the value came nearer to no effect; for a claim of equality, if it went away from
-        the stated value."""
+        """True if the value moved towards no effect; for a claim of equality, away from the stated
+        value."""
         stated, none = self.bundled.paper_value, self.bundled.no_effect
         if none is None:
             none = 1.0 if self.unit == "ratio" else 0.0
@@ -104,9 +104,9 @@ class Compared:
     """A rerun and its bundle.
 
     Attributes:
-        matched: cells that both have, block by block; `identical` of them agree to the bit.
-        exact: whether they all must.
-        differing: where the others differ, at most a few.
+        matched: cells that both sides have, block by block; `identical` of them agree to the bit.
+        exact: True if all matched cells must agree to the bit.
+        differing: the first differences of the other cells.
     """
 
     campaign: str
@@ -119,15 +119,15 @@ class Compared:
 
     @property
     def contradicted(self) -> bool:
-        """Cells that must be identical are not, or a claim contradicts the bundle's."""
+        """True if cells that must be identical are not, or a claim contradicts the bundle."""
         if self.exact and self.identical < self.matched:
             return True
         return any(one.contradicts for one in self.claims)
 
     @property
     def held(self) -> bool:
-        """True if something could be compared: all cells are the same to the bit or must be, or a
-        claim has intervals on both sides."""
+        """True if something could be compared: all cells are identical or must be, or a claim has
+        intervals on both sides."""
         if not self.matched:
             return False
         told = any(one.outcome in _HELD for one in self.claims)
@@ -140,7 +140,7 @@ class Compared:
 
     @property
     def sentence(self) -> str:
-        """The result in a line."""
+        """The result in one line."""
         if not self.matched:
             return f"{self.campaign}: no cell of the bundle was run again."
         text = (
@@ -167,10 +167,10 @@ def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
     Args:
         bundled: the campaign's folder from the bundle.
         again: the new runs.
-        exact: results must agree to the bit.
+        exact: True if results must agree to the bit.
 
     Raises:
-        UserError: a folder is not there.
+        UserError: a folder is missing.
     """
     pairs = _pairs(load_campaign(bundled).runs, load_campaign(again).runs)
     same, differing = 0, list[Difference]()
@@ -185,8 +185,8 @@ def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
 
 
 def shares_runs(bundled: Path, again: Path) -> bool:
-    """True if a run in the folder `again` is one of the bundle's own, by its times: compared with
-    itself, it would seem to confirm the bundle."""
+    """Return True if a run in the folder `again` is also in the bundle, by its times. A run
+    compared with itself would seem to confirm the bundle."""
     return not _times(bundled).isdisjoint(_times(again))
 
 
@@ -250,7 +250,7 @@ def _all_claims(bundled: Path, again: Path, pairs: Pairs) -> Iterator[ClaimAgain
 def _ranked(
     bundled: Path, again: Path, pairs: Pairs, comparison: Comparison
 ) -> Iterator[ClaimAgain]:
-    """Claims of a comparison of controllers, of the cells that both have."""
+    """Yield the claims of a comparison of controllers, computed from the cells on both sides."""
     new_id = {old.run.run_id: new.run.run_id for old, new in pairs}
     kept = tuple(cell for cell in comparison.cells if cell.run_id in new_id)
     then = read(bundled, comparison.model_copy(update={"cells": kept})).claims
@@ -272,7 +272,7 @@ def _claims(bundled: Path, pairs: Pairs) -> Iterator[ClaimAgain]:
 
 
 class _Side:
-    """One side's evidence: all of it, and block by block (made when it is asked for)."""
+    """Evidence of one side: all runs, and block by block (computed on first use)."""
 
     def __init__(self, part: Part, runs: list[LoadedRun]) -> None:
         self._part, self._runs = part, runs
@@ -321,7 +321,7 @@ def _result(
 
 
 def _scale(unit: str) -> Scale | None:
-    """Return the quantity of a ratio, or None if the difference is meaningful instead."""
+    """Return the conversion of a value to a ratio, or None if differences are meaningful."""
     if unit == "ratio":
         return lambda value: value
     if unit == "relative change" or "- 1" in unit:
@@ -348,7 +348,7 @@ def _paired(claim: Claim, old: _Side, new: _Side, scale: Scale | None) -> Estima
 
 
 def _value(claim: Claim, evidence: Evidence) -> float | None:
-    """Return a claim's value for a single block, or None if a block is too little."""
+    """Return a claim's value for a single block, or None if one block is not enough."""
     try:
         measured = claim.compute(evidence)
     except (ValueError, ZeroDivisionError, IndexError, KeyError):

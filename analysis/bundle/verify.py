@@ -1,6 +1,6 @@
-"""Check of a bundle: nothing is missing or changed, and all that it states follows from its runs.
+"""Check of a bundle: nothing is missing or changed, and all its statements follow from its runs.
 
-It needs nothing but the archive: neither the machine nor the folder that the bundle came from.
+The check needs only the archive: neither the machine nor the folder that the bundle came from.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHARES = {"unpacking": (0.0, 0.2), "deriving": (0.2, 0.8), "comparing": (0.8, 1
 
 @dataclass(frozen=True)
 class Check:
-    """One check: `ok` is None if it could not be made or does not count."""
+    """One check. `ok` is None if the check was impossible or does not count."""
 
     name: str
     ok: bool | None
@@ -63,7 +63,7 @@ class Verification:
 
     @property
     def sentence(self) -> str:
-        """The result in a line."""
+        """The result in one line."""
         failed = [check.name for check in self.checks if check.ok is False]
         if failed:
             return f"{self.path.name}: does not hold ({', '.join(failed)})."
@@ -124,7 +124,7 @@ def _manifest(path: Path, folder: Path) -> Manifest:
 
 
 def _refuse_later(path: Path, manifest: bytes) -> None:
-    """Refuse a later format by its version, before its unknown fields are refused."""
+    """Raise if the format is a later version, before its unknown fields are refused."""
     try:
         body = json.loads(manifest)
         version, hotbed = int(body["schema_version"]), str(body["hotbed_version"])
@@ -171,7 +171,7 @@ def verify(
 def _check_runs(
     bundle: Opened, made: Verification, otherwise: Otherwise, phase: Callable[[str], Progress]
 ) -> None:
-    """Check all that follows from the runs; what cannot be computed from them is a failed check."""
+    """Check all results that follow from the runs; a result that cannot be computed fails."""
     path = bundle.path
     try:
         made.record(
@@ -191,7 +191,7 @@ def _check_runs(
                 f"{bundle.folder.parents[1]}: set TMPDIR to a folder with more room."
             ) from error
         made.checks.append(Check("runs", False, f"cannot be analysed ({error})"))
-    except Exception as error:  # a stranger's bundle may hold anything
+    except Exception as error:  # a foreign bundle may hold anything
         detail = f"cannot be analysed ({type(error).__name__}: {error})"
         made.checks.append(Check("runs", False, detail))
 
@@ -210,7 +210,7 @@ def changed(bundle: Opened) -> Iterator[Difference]:
 
 
 def _derive_again(bundle: Opened, made: Verification, phase: Callable[[str], Progress]) -> None:
-    """Compute everything from the runs alone, in a folder that has nothing else, and compare."""
+    """Compute everything again from the runs alone, in a separate folder, and compare."""
     manifest, fresh = bundle.manifest, bundle.folder.parent / "fresh"
     _only_runs(bundle, fresh)
     made.record("runs", _misplaced(fresh, manifest), "every run is what its folder says")
@@ -243,7 +243,7 @@ def _derive_again(bundle: Opened, made: Verification, phase: Callable[[str], Pro
 
 
 def _only_runs(bundle: Opened, fresh: Path) -> None:
-    """Move the runs to a folder of their own: nothing else of the bundle is read."""
+    """Move the runs to a separate folder, so that no other file of the bundle is read."""
     campaigns = bundle.manifest.campaigns
     for path in {entry.path for entry in bundle.manifest.files if entry.role == "run"}:
         if path in bundle.found and is_run(path, campaigns):
@@ -253,7 +253,7 @@ def _only_runs(bundle: Opened, fresh: Path) -> None:
 
 
 def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
-    """Yield records in the folder of another run, and unreadable ones."""
+    """Yield records in the folder of another run, and unreadable records."""
     for campaign in manifest.campaigns:
         for record in sorted((fresh / "artifacts" / campaign).glob("*/attempt-*/run.json")):
             name = record.relative_to(fresh).as_posix()
@@ -270,8 +270,8 @@ def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
 
 
 def written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] | None:
-    """Write the appendix and the metadata again from the runs and `about.json`; None if that cannot
-    be read. Files that the manifest states and the bundle lacks are ignored."""
+    """Write the appendix and the metadata again from the runs and `about.json`; None if
+    `about.json` cannot be read. Files that the manifest states and the bundle lacks are ignored."""
     try:
         about = About.model_validate_json((bundle.folder / ABOUT).read_bytes())
     except (OSError, ValidationError):
@@ -317,7 +317,7 @@ _ACTIVE = (b"/JavaScript", b"/JS", b"/Launch", b"/OpenAction", b"/AA", b"/Embedd
 
 
 def _claims(here: Path, derived: Derived) -> Iterator[Difference]:
-    """Compare claims, in their order: of two claims of one name, readers would take either."""
+    """Compare claims in order: if two claims had one name, readers would take either."""
     file = f"artifacts/{derived.folder.name}/claims.json"
     try:
         stated = parse((here / "claims.json").read_bytes())
@@ -327,7 +327,7 @@ def _claims(here: Path, derived: Derived) -> Iterator[Difference]:
         return
     wanted = [claim.id for claim in derived.claims]
     for number, (name, known) in enumerate(zip_longest(names, wanted), 1):
-        if name != known:  # those behind it are not in their places either
+        if name != known:  # later claims are displaced too
             yield from differences(
                 file, name or "missing", known or "none", where=f"claim {number}"
             )
@@ -357,7 +357,7 @@ def _figures(here: Path, derived: Derived) -> Iterator[Difference]:
 
 
 def _pictures(here: Path, derived: Derived, manifest: Manifest) -> Check:
-    """Compare pictures: to the pixel with the same drawing library, by look with another one."""
+    """Compare pictures: pixel by pixel with the same drawing library, otherwise by look."""
     drawn = sorted(derived.folder.rglob("*.png"))
     other = [
         path for path in drawn if not same_picture(path, here / path.relative_to(derived.folder))
@@ -392,7 +392,7 @@ def _tables(here: Path, derived: Derived) -> Iterator[Difference]:
 
 
 def _cells(text: str) -> list[list[object]]:
-    """Split a table into cells, numbers as such."""
+    """Split a table into cells; numbers become floats."""
     return [[_cell(part) for part in line.split(",")] for line in text.splitlines()]
 
 
@@ -404,7 +404,7 @@ def _cell(text: str) -> object:
 
 
 def _report(here: Path, derived: Derived) -> Iterator[Difference]:
-    """Compare the words of the page, and the places of the pictures on it."""
+    """Compare the words of the page, and the places of its pictures."""
     known = {
         base64.b64encode(path.read_bytes()): path.name
         for path in (derived.folder / "figures").glob("*.png")
@@ -462,9 +462,9 @@ def _lines(text: bytes) -> list[str]:
 
 UNLIKE = 0.03
 """Share of the ink by which two pictures differ. In plots of three bars and of two lines, other
-hinting, smoothing and fonts moved 0.0005 to 0.024, one bar of a tenth less height 0.036, two
-exchanged bars 0.07. The figure's data show smaller changes."""
-_BLUR = 33  # points at 160 dpi: hides other shapes of letters and small shifts
+hinting, smoothing and fonts moved 0.0005 to 0.024. One bar with a tenth less height moved 0.036,
+two exchanged bars 0.07. The figure's data show smaller changes."""
+_BLUR = 33  # points at 160 dpi: hides different letter shapes and small shifts
 _MARGIN = 4  # points by which the size of the same picture may differ
 _EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
 
@@ -475,7 +475,7 @@ def shown_in(page: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def same_picture(one: Path, other: Path) -> bool:
-    """True if two PNG files have the same pixels; False if either cannot be read."""
+    """Return True if two PNG files have the same pixels; False if either is unreadable."""
     import numpy as np
     from matplotlib.image import imread
 
@@ -483,19 +483,19 @@ def same_picture(one: Path, other: Path) -> bool:
         if one.read_bytes() == other.read_bytes():
             return True
         first, second = imread(one), imread(other)
-    except Exception:  # a stranger's picture may be anything
+    except Exception:  # a foreign picture may be anything
         return False
     return first.shape == second.shape and bool(np.array_equal(first, second))
 
 
 def look_alike(one: Path, other: Path) -> bool:
-    """True if two PNG files show about the same: letters and edges may differ (see `UNLIKE`)."""
+    """Return True if two PNG files look alike: letters and edges may differ (see `UNLIKE`)."""
     import numpy as np
     from matplotlib.image import imread
 
     try:
         first, second = (_inked(imread(file)) for file in (one, other))
-    except Exception:  # a stranger's picture may be anything
+    except Exception:  # a foreign picture may be anything
         return False
     room = [abs(a - b) for a, b in zip(first.shape[:2], second.shape[:2], strict=True)]
     if max(room) > _MARGIN:
@@ -526,7 +526,7 @@ _SOURCES = ("specs", "notebooks", "controllers", "models", "profiles", "environm
 
 
 def is_run(path: str, campaigns: Collection[str]) -> bool:
-    """True if a path is that of a campaign's record or lies in an attempt's folder."""
+    """Return True if a path is a campaign's record or a file in an attempt's folder."""
     top, campaign, *inner = (*PurePosixPath(path).parts, "", "")[:6]
     if top != "artifacts" or campaign not in campaigns:
         return False
@@ -539,10 +539,10 @@ def is_run(path: str, campaigns: Collection[str]) -> bool:
 def misdeclared(
     manifest: Manifest, derived: Collection[str], metadata: Collection[str]
 ) -> Iterator[Difference]:
-    """Yield files with another role than the manifest states, and files that nothing gives again.
+    """Yield files with another role than the manifest states, and files that nothing reproduces.
 
     Args:
-        manifest: the bundle's.
+        manifest: the bundle's manifest.
         derived: names of the files that were computed from its runs here.
         metadata: names of the files that were written about it here.
     """
@@ -559,7 +559,7 @@ def _why(
     if entry.role == "run":
         return None if is_run(path, campaigns) else "lies where no run does"
     if entry.role == "derived":
-        # A figure's PDF is not drawn again: its PNG, beside it, is.
+        # A figure's PDF is not drawn again; its PNG is.
         known = path in derived or (path.endswith(".pdf") and f"{path[:-4]}.png" in derived)
         return None if known else "does not follow from these runs"
     if entry.role == "metadata":
@@ -570,7 +570,7 @@ def _why(
 
 
 def _is_source(path: str, campaigns: Collection[str]) -> bool:
-    """True if a path may be that of a campaign file, spec, program or lock file."""
+    """Return True if a path may be a campaign file, spec, program or lock file."""
     top, _, inner = path.partition("/")
     if top == "campaigns":
         return inner in {f"{name}.yaml" for name in campaigns}

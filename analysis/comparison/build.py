@@ -1,4 +1,4 @@
-"""From the runs of a comparison to its figure, table and claims. Never changes a run folder."""
+"""Figure, table and claims from the runs of a comparison. Never changes a run folder."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ NAME = "comparison"
 
 @dataclass(frozen=True)
 class Ranking:
-    """What `build` made, and where: comparison.png and .pdf, .csv and .md, claims.json,
-    comparison.json in `folder`."""
+    """Result of `build`. `folder` holds comparison.png and .pdf, .csv and .md, claims.json and
+    comparison.json."""
 
     comparison: Comparison
     panels: tuple[Panel, ...]
@@ -39,12 +39,12 @@ class Ranking:
 
     @property
     def figure(self) -> Path:
-        """The PNG; the PDF lies beside it."""
+        """Path of the PNG; the PDF is next to it."""
         return self.folder / f"{NAME}.png"
 
     @property
     def claims_path(self) -> Path:
-        """All claims as JSON."""
+        """Path of all claims as JSON."""
         return self.folder / "claims.json"
 
     @property
@@ -54,12 +54,12 @@ class Ranking:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The same, a mapping a row (see `analysis.comparison.table.rows`)."""
+        """The table as one mapping per row (see `analysis.comparison.table.rows`)."""
         return table.rows(self.panels)
 
     @property
     def sentence(self) -> str:
-        """Which runs it was made from, and on which ground."""
+        """Number, ground and time scale of the runs."""
         comparison = self.comparison
         ground = comparison.ground + (", simulated" if comparison.ground == "sim" else "")
         return (
@@ -86,15 +86,15 @@ class Ranking:
 
 
 def read(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ranking:
-    """Rank and judge from the runs that there are; writes nothing.
+    """Rank and judge the finished runs; write nothing.
 
     Args:
         campaign: folder of the comparison's runs, `artifacts/compare-<ground>`.
-        comparison: what was to be run.
-        out: where figure, table and claims belong; by default beside the runs.
+        comparison: the planned comparison.
+        out: folder for figure, table and claims; by default next to the runs.
 
     Raises:
-        HotbedError: there is not a single finished run.
+        HotbedError: no run is finished.
     """
     loaded = load_campaign(campaign, only={cell.run_id for cell in comparison.cells})
     missing = _missing(campaign, comparison, {loaded.run.run_id for loaded in loaded.runs})
@@ -125,10 +125,10 @@ def read(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ran
 
 
 def build(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ranking:
-    """`read`, then write figure, table and claims.
+    """Call `read`, then write figure, table and claims.
 
     Raises:
-        HotbedError: there is not a single finished run.
+        HotbedError: no run is finished.
         OSError: `out` cannot be written.
     """
     ranking = read(campaign, comparison, out)
@@ -150,7 +150,7 @@ def _write_all(ranking: Ranking) -> None:
 
 
 def _missing(campaign: Path, comparison: Comparison, done: Collection[str]) -> dict[Key, list[str]]:
-    """Why planned runs are not there, one reason a run."""
+    """Return the reasons why planned runs are missing, one reason per run."""
     found: dict[Key, list[str]] = {}
     for cell in comparison.cells:
         if cell.run_id in done:

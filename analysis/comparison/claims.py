@@ -1,8 +1,8 @@
-"""What a comparison claims: of each controller, scenario and op, against the baseline.
+"""Claims of a comparison: each controller against the baseline, per scenario and op.
 
-Declared before it is run, all in one direction: that the controller does better. `not reproduced`
-therefore means that it does worse, `inconclusive` that the blocks cannot tell. Nothing of it is
-in a paper: paper_value is null.
+Claims are declared before the runs, all in one direction: the controller does better. So `not
+reproduced` means that it does worse, and `inconclusive` that the blocks do not decide. No paper has
+these claims: paper_value is null.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOUN = {
 def claims_of(
     panels: Sequence[Panel], evidence: Evidence, *, ground: str, time_scale: float
 ) -> list[ClaimResult]:
-    """Every claim with its verdict, in the panels' order."""
+    """Return every claim with its verdict, in the panels' order."""
     made: list[ClaimResult] = []
     for panel in panels:
         for standing in panel.standings:

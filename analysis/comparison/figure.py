@@ -1,4 +1,4 @@
-"""The ranking as a figure: every controller's throughput against the baseline's, best on top."""
+"""The ranking as a figure: throughput of every controller against the baseline, best on top."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from schemas.comparison import Comparison
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDTH = 6.2  # inches a panel, the words at its right included
+_WIDTH = 6.2  # inches per panel, including the words at its right
 _ROW = 0.36
 _FURNITURE = 1.05
 _TROUBLE = "#b3362f"
 _SOFT = "#5b6672"
-_LONGEST = 62  # letters of a reason
-_LETTERS = 80  # of title and legend above and below a panel
+_LONGEST = 62  # characters of a reason
+_LETTERS = 80  # characters of title and legend above and below a panel
 
 
 def draw(comparison: Comparison, panels: Sequence[Panel], folder: Path, name: str) -> Path:
-    """Write `name`.png and .pdf into `folder`; returns the PNG's path.
+    """Write `name`.png and .pdf into `folder` and return the PNG's path.
 
-    A filled dot: the 95 % interval excludes no effect; a hollow one: it includes it, or there is
-    none. Squares are inert runs. A controller without runs has its reason instead.
+    A filled dot: the 95 % interval excludes no effect. A hollow dot: it includes no effect, or
+    there is no interval. Squares are inert runs. A controller without runs has its reason instead.
     """
     rows, columns = len(comparison.scenarios), len(comparison.ops)
     height = rows * (_FURNITURE + _ROW * len(comparison.controllers)) + 0.9
@@ -123,7 +123,7 @@ def _dot(axis: Axes, y: int, standing: Standing) -> None:
 
 
 def _words(standing: Standing, blocks: int) -> str:
-    """What stands at the right of a row."""
+    """Return the text at the right of a row."""
     gain = standing.gain
     assert gain is not None
     few = f", n = {standing.n}" if standing.n < blocks else ""
@@ -137,8 +137,8 @@ def _words(standing: Standing, blocks: int) -> str:
 
 
 def _reason(standing: Standing) -> str:
-    """Why there is nothing to draw, on two lines at most; what every reason begins with is left
-    to the table."""
+    """Return why nothing is drawn, on at most two lines. The table keeps the common beginning of
+    the reasons."""
     text = standing.notes[0] if standing.notes else "no run"
     text = text.split(" runs missing: ")[-1].removeprefix(f"the controller {standing.controller} ")
     text = f"failed: {text.removeprefix('failed: ')}"

@@ -1,8 +1,8 @@
-"""Who does better than whom, from paired blocks.
+"""Ranking of controllers from paired blocks.
 
 Every block holds every controller once under the same seed, so controllers are compared block by
-block: geometric mean of the ratio, t interval on the log-ratios (design, Statistics). Each
-interval holds 95 % by itself; they are not widened for the number of pairs.
+block: geometric mean of the ratio, t interval on the log-ratios (design, Statistics). Each interval
+holds 95 % by itself; intervals are not widened for the number of pairs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from analysis.stats import Estimate, mean
 
 Shown = Literal["better", "worse", "inconclusive"]
 State = Literal["baseline", "better", "worse", "inconclusive", "inert", "failed"]
-"""Against the baseline. ``inconclusive``: the interval includes no effect, or there is none (one
-block). ``inert``: it changed nothing in all its runs, which support no claim. ``failed``: no run,
-or none in a block that has the baseline."""
+"""Against the baseline. ``inconclusive``: the interval includes no effect, or there is no interval
+(one block). ``inert``: it changed nothing in all its runs, which support no claim. ``failed``: no
+run, or no run in a block that has the baseline."""
 
 ACTIONS = "controller_actions"
-"""Column of `analysis.load.table`: how many actions a run's controller took."""
+"""Column of `analysis.load.table`: number of actions that a run's controller took."""
 
 Key = tuple[str, str, str]  # controller, scenario, op
 
@@ -37,8 +37,8 @@ class Standing:
 
     `level` is the mean of its runs (MB/s, for rand IOPS); `gain` and `latency` are ratios to the
     baseline over `n` blocks. `places` are the best and the worst rank that the paired intervals
-    leave open; `ties` those it cannot be told from. `notes` say what is missing, and why.
-    `idle`: it took no action in any run, by its own choice.
+    allow; `ties` are the controllers without a shown difference. `notes` say what is missing, and
+    why. `idle`: it took no action in any run, by its own choice.
     """
 
     controller: str
@@ -63,7 +63,7 @@ class Panel:
     standings: tuple[Standing, ...]
 
     def of(self, controller: str) -> Standing:
-        """The standing of `controller`; KeyError when it takes no part."""
+        """Return the standing of `controller`; raise KeyError if it takes no part."""
         for standing in self.standings:
             if standing.controller == controller:
                 return standing
@@ -85,8 +85,8 @@ def rank(
         table: `analysis.load.table` of the comparison's finished runs.
         scenario, op: of the panel.
         baseline: the controller that the others are compared with.
-        controllers: those that take part.
-        missing: why planned runs are not there, one reason a run.
+        controllers: the controllers that take part.
+        missing: reasons why planned runs are missing, one per run.
     """
     rows = table[(table["scenario"] == scenario) & (table["op"] == op)]
     runs = {name: rows[rows["controller"] == name] for name in controllers}
@@ -116,7 +116,7 @@ def rank(
 
 
 def shows(estimate: Estimate | None) -> Shown:
-    """What a ratio with its interval shows."""
+    """Return the result that a ratio with its interval shows."""
     if estimate is None or math.isnan(estimate.low) or estimate.low <= 1 <= estimate.high:
         return "inconclusive"
     return "better" if estimate.value > 1 else "worse"
@@ -161,7 +161,7 @@ def _standing(
 
 
 def _idle(runs: pd.DataFrame) -> bool:
-    """Whether all runs kept count of their controller's actions, and there was none."""
+    """Return True if all runs counted their controller's actions, and there was none."""
     if ACTIONS not in runs.columns:
         return False
     return bool((runs[ACTIONS] == 0).all())
@@ -179,7 +179,7 @@ def _notes(inert: int, runs: int, absent: Sequence[str]) -> tuple[str, ...]:
 
 
 def _every_pair(runs: Mapping[str, pd.DataFrame], metric: str) -> dict[tuple[str, str], Shown]:
-    """What the blocks show of each controller against each other one."""
+    """Return the result of each controller against each other controller."""
     mirrored: dict[Shown, Shown] = {
         "better": "worse",
         "worse": "better",

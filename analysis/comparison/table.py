@@ -15,16 +15,16 @@ UNIT = {"rand": "IOPS", "seq": "MB/s", "write": "MB/s"}
 
 
 def frame(panels: Sequence[Panel]) -> pd.DataFrame:
-    """`rows` as a table."""
+    """Return `rows` as a table."""
     whole = {"best_place": "Int64", "worst_place": "Int64"}  # integers that may be missing
     return pd.DataFrame(rows(panels)).astype(whole)
 
 
 def rows(panels: Sequence[Panel]) -> list[dict[str, Any]]:
-    """One row a controller, scenario and op, in the panels' order; numbers, None where unknown.
+    """Return one row per controller, scenario and op, in the panels' order; None if unknown.
 
-    Keys: scenario, op, controller, verdict, best_place, worst_place, level and level_unit,
-    change, change_low, change_high (throughput against the baseline, a share), latency_change,
+    Keys: scenario, op, controller, verdict, best_place, worst_place, level and level_unit, change,
+    change_low, change_high (throughput against the baseline, a share), latency_change,
     latency_change_low, latency_change_high, n, ties, notes.
     """
     found: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ def rows(panels: Sequence[Panel]) -> list[dict[str, Any]]:
 
 
 def texts(panel: Panel, standing: Standing) -> dict[str, str]:
-    """One row in words, by column."""
+    """Return one row as texts, by column."""
     baseline = standing.state == "baseline"
     return {
         "scenario": panel.scenario,
@@ -77,7 +77,7 @@ def texts(panel: Panel, standing: Standing) -> dict[str, str]:
 
 
 def heads(baseline: str) -> dict[str, str]:
-    """The columns of `texts` with their headings."""
+    """Return the columns of `texts` with their headings."""
     return {
         "scenario": "scenario",
         "op": "op",
@@ -95,7 +95,7 @@ def heads(baseline: str) -> dict[str, str]:
 
 
 def markdown(panels: Sequence[Panel], baseline: str) -> str:
-    """The table for people in Markdown."""
+    """Return the table for people in Markdown."""
     named = heads(baseline)
     lines = ["| " + " | ".join(named.values()) + " |", "|" + " --- |" * len(named)]
     for panel in panels:
@@ -107,7 +107,7 @@ def markdown(panels: Sequence[Panel], baseline: str) -> str:
 
 
 def places(standing: Standing) -> str:
-    """``1``, or ``1–3`` where the intervals leave it open."""
+    """Format places: ``1``, or ``1–3`` if the intervals leave it open."""
     if standing.places is None:
         return "–"
     best, worst = standing.places
@@ -115,17 +115,17 @@ def places(standing: Standing) -> str:
 
 
 def level(op: str, standing: Standing) -> str:
-    """Mean throughput with its unit."""
+    """Format the mean throughput with its unit."""
     return "–" if standing.level is None else f"{standing.level.value:.1f} {UNIT[op]}"
 
 
 def percent(ratio: Estimate | None) -> str:
-    """A ratio as a change: ``+12.3 %``."""
+    """Format a ratio as a change: ``+12.3 %``."""
     return "–" if ratio is None else f"{100 * (ratio.value - 1):+.1f} %"
 
 
 def interval(ratio: Estimate | None) -> str:
-    """Its interval in the same way; a dash for a single block."""
+    """Format a ratio's interval as changes; a dash for a single block."""
     if ratio is None or math.isnan(ratio.low):
         return "–"
     return f"{100 * (ratio.low - 1):+.1f} … {100 * (ratio.high - 1):+.1f} %"

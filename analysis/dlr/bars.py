@@ -1,4 +1,4 @@
-"""Bar figures: 1a-d (what disturbance costs), 6a-b and 8a-b (controllers, normalized)."""
+"""Bar figures: 1a-d (cost of disturbance), 6a-b and 8a-b (controllers, normalized)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STATED_NORMALIZED = {
     ("interference", "latency", "seq"): 0.92,
     ("interference", "latency", "rand"): 0.84,
 }
-"""Sections V-C and V-D: DLR over default. The paper states none for write or for reweight."""
+"""Sections V-C and V-D: DLR over default. The paper states no values for write or for reweight."""
 
 
 def _means(rows: pd.DataFrame, metric: str) -> Estimate | None:
@@ -45,8 +45,8 @@ def _means(rows: pd.DataFrame, metric: str) -> Estimate | None:
 def degradation(
     evidence: Evidence, folder: Path, name: str, scenario: str, what: str
 ) -> Path | Missing:
-    """Figures 1a-d: each mode with and without disturbance, absolute, mean of runs with 95 %
-    confidence interval; the diamond is where the paper's worst case would lie."""
+    """Draw figures 1a-d: each mode with and without disturbance, absolute, mean of runs with 95 %
+    confidence interval. The diamond marks the paper's worst case."""
     found: list[tuple[str, Estimate, Estimate]] = []
     for op in OPS:
         metric = "throughput_mb_s" if what == "throughput" else "latency_s"
@@ -99,8 +99,8 @@ def degradation(
 def normalized(
     evidence: Evidence, folder: Path, name: str, scenario: str, what: str
 ) -> Path | Missing:
-    """Figures 6a-b and 8a-b: every controller over default Ceph, paired by block, geometric mean
-    with 95 % confidence interval. Rand is in IOPS, as in the paper. Inert cells are hatched."""
+    """Draw figures 6a-b and 8a-b: controllers over default Ceph, paired by block, geometric mean
+    with 95 % confidence interval. Rand is in IOPS as in the paper; inert cells are hatched."""
     rows = evidence.table[evidence.table["scenario"] == scenario]
     controllers = style.in_order([str(c) for c in rows["controller"].dropna().unique()])
     found = _over_default(evidence.table, controllers, scenario, what)
@@ -137,8 +137,8 @@ def normalized(
 def _over_default(
     table: pd.DataFrame, controllers: Sequence[str], scenario: str, what: str
 ) -> dict[tuple[str, str], tuple[Estimate, bool]]:
-    """By operation and controller: its ratio to default Ceph, and whether it changed nothing in
-    any run. Without a block that has both there is none."""
+    """Return, by operation and controller, the ratio to default Ceph, and True if it was inert in
+    every run. Pairs without a block that has both are left out."""
     found: dict[tuple[str, str], tuple[Estimate, bool]] = {}
     for op in OPS:
         base = select(table, op=op, scenario=scenario, controller="default")
@@ -153,7 +153,7 @@ def _over_default(
 def _controller_bars(
     axes: Axes, bars: Mapping[float, tuple[Estimate, bool]], controller: str, width: float
 ) -> None:
-    """The bars of a controller by their places; the first one is in the legend."""
+    """Draw the bars of a controller at their places; the first one is in the legend."""
     for index, (x, (estimate, inert)) in enumerate(bars.items()):
         axes.bar(
             x,

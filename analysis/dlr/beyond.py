@@ -1,8 +1,8 @@
-"""What goes beyond the DLR paper: dlr-pg and dlr-auto against DLR.
+"""Claims beyond the DLR paper: dlr-pg and dlr-auto against DLR.
 
-Each of eight settings has a claim of its own. Whether a controller beats DLR is answered by the one
-over all four settings of reads: of eight claims at 95 % one holds by chance every third time, and
-the mean over settings of a block varies less than any of them.
+Each of eight settings has its own claim. The claim over all four settings of reads decides if a
+controller beats DLR: of eight claims at 95 %, one holds by chance every third time. A block's mean
+over settings also varies less than a single setting.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _READS = tuple(
 
 
 def over_all_reads(controller: str, against: str = "dlr") -> Compute:
-    """Throughput over that of `against`, minus 1: in each block the geometric mean over sequential
-    and random reads under heterogeneity and interference, of blocks that have all four."""
+    """Compute throughput over that of `against`, minus 1: per block (with all four cells) the
+    geometric mean over sequential and random reads under heterogeneity and interference."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         blocks: dict[object, list[float]] = {}
@@ -77,4 +77,4 @@ _OVER_ALL: tuple[Claim, ...] = tuple(
 )
 
 BEYOND: tuple[Claim, ...] = (*_OVER_ALL, *_BY_SETTING)
-"""What goes beyond the paper."""
+"""Claims beyond the paper."""

@@ -1,4 +1,4 @@
-"""Every figure of the DLR paper: what it shows, how it is drawn, which runs it needs."""
+"""Every figure of the DLR paper: its content, its drawing function and its runs."""
 
 from __future__ import annotations
 

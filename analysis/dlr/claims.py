@@ -1,8 +1,8 @@
-"""What the DLR paper states, and what is claimed beyond it.
+"""Claims of the DLR paper, and claims beyond it.
 
-The 14 numbers are those of the abstract and sections III and V. "Up to" is the largest effect
-over the three rados bench modes (two scenarios for the last two claims); its interval is widened
-by Bonferroni for the choice.
+The 14 numbers come from the abstract and sections III and V. "Up to" is the largest effect over the
+three rados bench modes (two scenarios for the last two claims); its interval is widened by
+Bonferroni for the choice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CALM: Cells = {"scenario": "none", "controller": "default"}
 def _up_to(
     options: Sequence[tuple[str, Cells, Cells]], what: str, function: Callable[[float], float]
 ) -> Compute:
-    """The option (op, treated, baseline) with the largest effect after `function`."""
+    """Compute the option (op, treated, baseline) with the largest effect after `function`."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found: list[tuple[str, Measured]] = []
@@ -60,8 +60,8 @@ def _degradation(scenario: Cells, what: str) -> Compute:
 
 
 def _against_reweight(what: str) -> Compute:
-    """T_dlr/T_reweight - 1, or L_reweight/L_dlr - 1 (the paper's 96 % exceeds what 1 - ratio of
-    its 41 % could be, so it must be this quotient)."""
+    """Compute T_dlr/T_reweight - 1, or L_reweight/L_dlr - 1. The paper's 96 % exceeds any possible
+    1 - ratio of its 41 %, so the paper must mean this quotient."""
     options = [
         (op, with_controller(scenario, "dlr"), with_controller(scenario, "reweight"))
         for scenario in (HETEROGENEITY, INTERFERENCE)
@@ -97,8 +97,8 @@ def _gain_claims(
 
 
 def _load_hurts(scenario: str, column: str) -> Compute:
-    """Rank correlation of a run's pressure (mean or spread over nodes) with its throughput, by the
-    mean of its block: what differs between blocks is not the load's doing."""
+    """Compute the rank correlation of a run's pressure (mean or spread over nodes) with its
+    throughput, relative to its block's mean: differences between blocks are not caused by load."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = evidence.table
@@ -120,7 +120,7 @@ def _load_hurts(scenario: str, column: str) -> Compute:
 
 
 def _threshold_best(evidence: Evidence) -> Measured | NotRun:
-    """Throughput of theta_i = 0.2 against the mean of all other settings (figure 5)."""
+    """Compute throughput at theta_i = 0.2 over the mean of all other settings (figure 5)."""
     rows = evidence.table
     rows = rows[(rows["controller"] == "dlr") & rows["variant"].str.contains("theta_i", na=False)]
     chosen = rows["variant"].str.contains(r'"theta_i": 0\.2\b', regex=True)
@@ -137,7 +137,7 @@ def _threshold_best(evidence: Evidence) -> Measured | NotRun:
 
 
 def _overhead(evidence: Evidence) -> Measured | NotRun:
-    """Mean seconds of sense + decide + act over the control interval (figure 11), as a share."""
+    """Compute mean sense + decide + act time as a share of the control interval (figure 11)."""
     rows = evidence.table[evidence.table["controller"] == "dlr"]
     needed = ["controller_sense_s", "controller_decide_s", "controller_act_s"]
     if rows.empty or not set(needed) <= set(rows.columns):
@@ -153,7 +153,7 @@ def _overhead(evidence: Evidence) -> Measured | NotRun:
 
 
 def _every_size(evidence: Evidence) -> Measured | NotRun:
-    """The smallest gain of DLR over default in sequential reads over object sizes (figure 10)."""
+    """Compute DLR's smallest gain over default, in sequential reads by object size (figure 10)."""
     rows = evidence.table
     rows = sweep(rows[(rows["op"] == "seq") & (rows["scenario"] == "heterogeneity")], "object_size")
     sizes = sorted(rows["object_size"].dropna().unique())
@@ -329,6 +329,6 @@ SHAPES: tuple[Claim, ...] = (
         size=False,
     ),
 )
-"""What the paper states without a number."""
+"""Statements of the paper without a number."""
 
 CLAIMS: tuple[Claim, ...] = STATED + SHAPES + BEYOND

@@ -1,4 +1,4 @@
-"""Paired comparisons of DLR cells: which runs stand against which."""
+"""Paired comparisons of DLR cells."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ STANDARD: Mapping[str, object] = {
 
 
 def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
-    """Rows in the paper's setting with the `wanted` parameters.
+    """Return rows in the paper's setting with the `wanted` parameters.
 
-    What is not named takes `STANDARD`'s value, and of a campaign's runs the longest count unless
-    `duration_s` is named: cells that one figure shortens do not get into another.
+    Other parameters have `STANDARD`'s value. Of a campaign's runs the longest count unless
+    `duration_s` is given: cells that one figure shortens must not get into another figure.
     """
     chosen = np.ones(len(table), dtype=bool)
     if "duration_s" not in wanted and len(table):
@@ -34,11 +34,11 @@ def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
         chosen &= (table["duration_s"].isna() | (table["duration_s"] == longest)).to_numpy(bool)
     for name, value in {**STANDARD, **wanted}.items():
         chosen &= (table[name] == value).to_numpy(bool, na_value=False)
-    return table[chosen]  # once: every column of texts is copied
+    return table[chosen]  # once: every text column is copied
 
 
 def sweep(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows of the duration at which `column` takes the most values: one figure's cells."""
+    """Return the rows of the duration with the most values of `column`: one figure's cells."""
     if table.empty:
         return table
     values = table.groupby("duration_s")[column].nunique()
@@ -46,7 +46,7 @@ def sweep(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def metric_of(op: str, what: str) -> str:
-    """The paper's metric (section V-B): MB/s for write and seq, IOPS for rand; or latency."""
+    """Return the paper's metric (section V-B): MB/s for write and seq, IOPS for rand; latency."""
     if what == "latency":
         return "latency_s"
     return "iops" if op == "rand" else "throughput_mb_s"
@@ -56,9 +56,9 @@ _PAIR = ["ground", "campaign", "block"]
 
 
 def paired(treated: pd.DataFrame, baseline: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Columns ``treated`` and ``baseline``: the metric of both cells of every block that has
-    both. A block that holds a cell more than once (another grid of the same campaign) counts
-    once, by its mean."""
+    """Return columns ``treated`` and ``baseline``: the metric of both cells of every block that has
+    both. If a block holds a cell more than once (another grid of the same campaign), its mean
+    counts."""
     top = treated.groupby(_PAIR)[metric].mean().rename("treated")
     bottom = baseline.groupby(_PAIR)[metric].mean().rename("baseline")
     return pd.concat([top, bottom], axis=1, join="inner").dropna()
@@ -71,7 +71,7 @@ def compare(
     *,
     comparisons: int = 1,
 ) -> Estimate | None:
-    """Ratio treated/baseline over blocks, None when no block has both."""
+    """Return the ratio treated/baseline over blocks, or None if no block has both."""
     pairs = paired(treated, baseline, metric)
     pairs = pairs[(pairs > 0).all(axis=1)]
     if pairs.empty:
@@ -88,7 +88,7 @@ def effect_of(
     baseline: Mapping[str, object],
     comparisons: int = 1,
 ) -> Measured | NotRun:
-    """Ratio of `treated` cells to `baseline` cells of one operation; inert cells are left out."""
+    """Return the ratio of `treated` to `baseline` cells of one operation, without inert cells."""
     metric = metric_of(op, what)
     top = select(evidence.table, op=op, **treated)
     bottom = select(evidence.table, op=op, **baseline)

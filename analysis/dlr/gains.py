@@ -1,4 +1,4 @@
-"""Gains of one controller over another in one setting: what most of DLR's claims measure."""
+"""Gains of one controller over another in one setting: the quantity of most DLR claims."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ INTERFERENCE: Cells = {"scenario": "interference"}
 
 
 def with_controller(scenario: Cells, controller: str) -> Cells:
-    """The cells of `scenario` under a controller."""
+    """Return the cells of `scenario` under a controller."""
     return {**scenario, "controller": controller}
 
 
 def mapped(measured: Measured | NotRun, function: Callable[[float], float]) -> Measured | NotRun:
-    """`measured` after `function`; what was not run stays so."""
+    """Apply `function` to `measured`; return a `NotRun` unchanged."""
     if isinstance(measured, NotRun):
         return measured
     return Measured(
@@ -29,7 +29,7 @@ def mapped(measured: Measured | NotRun, function: Callable[[float], float]) -> M
 def gain(
     scenario: Cells, op: str, what: str, controller: str = "dlr", against: str = "default"
 ) -> Compute:
-    """Throughput: T/T_baseline - 1. Latency: 1 - L/L_baseline."""
+    """Compute throughput: T/T_baseline - 1, or latency: 1 - L/L_baseline."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         measured = effect_of(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LOG_ROOM = 3.0
-"""A logarithmic axis goes on by this factor on both sides; wider intervals are cut there."""
+"""A logarithmic axis extends by this factor on both sides; wider intervals are cut there."""
 
 _OFFERED = {"A": "10 %", "B": "25 %", "C": "50 %", "D": "75 %", "E": "100 %"}
 
@@ -46,7 +46,7 @@ def _error_bars(
 
 
 def _heights(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate]) -> None:
-    """The vertical axis from 0, readable where few runs make an interval enormous."""
+    """Start the vertical axis at 0 and keep it readable if few runs make an interval very wide."""
     ends = [(at, e.high) for at, e in zip(x, estimates, strict=True)]
     style.limit_intervals(axes, [e.value for e in estimates], ends)
 
@@ -58,10 +58,9 @@ def _signal(rows: pd.DataFrame) -> str:
 
 
 def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 3: mean pressure over OSD nodes and sequential read throughput for mixes A-E.
-
-    The paper grows fio's files from 250 MB to 4 GB; on the local site the mixes are offered
-    loads of 10 to 100 % of each node's disk, and labelled so."""
+    """Draw figure 3: mean pressure over OSD nodes and sequential read throughput for mixes A-E. The
+    paper grows fio's files from 250 MB to 4 GB. On the local site the mixes are offered loads of 10
+    to 100 % of each node's disk, with labels that say so."""
     rows = evidence.table
     rows = rows[(rows["scenario"] == "mix") & (rows["op"] == "seq")]
     mixes = sorted(str(mix) for mix in rows["mix"].dropna().unique())
@@ -98,7 +97,7 @@ def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 4: throughput against the spread of pressure over nodes, the mean load held."""
+    """Draw figure 4: throughput against the spread of pressure over nodes, mean load constant."""
     rows = evidence.table
     rows = rows[(rows["scenario"] == "spread") & (rows["op"] == "seq")]
     spreads = sorted(float(value) for value in rows["spread"].dropna().unique())
@@ -121,7 +120,7 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             axes.annotate(
                 f"{50 * (1 - value):.0f} / {50 * (1 + value):.0f} %",
                 (place.value, height.value),
-                xytext=(4, -15 if number % 2 else 7),  # neighbours may lie close together
+                xytext=(4, -15 if number % 2 else 7),  # neighbours may be close together
                 textcoords="offset points",
                 fontsize="small",
             )
@@ -134,7 +133,7 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 5: sequential read throughput of DLR for several theta_i."""
+    """Draw figure 5: sequential read throughput of DLR for several theta_i."""
     rows = evidence.table
     rows = rows[(rows["controller"] == "dlr") & (rows["op"] == "seq")]
     thetas = rows["variant"].map(lambda text: json.loads(text).get("theta_i"))
@@ -161,7 +160,7 @@ def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 10: sequential read throughput and latency over object sizes, both scenarios."""
+    """Draw figure 10: sequential read throughput and latency over object sizes, both scenarios."""
     scenarios = ("heterogeneity", "interference")
     table = evidence.table
     rows = sweep(table[(table["op"] == "seq") & table["scenario"].isin(scenarios)], "object_size")

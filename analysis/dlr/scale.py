@@ -1,8 +1,8 @@
-"""Gain over default Ceph along an axis (number of OSDs, share of hot nodes, how often the hotspots
-move), and where it ends: where the lower end of its 95 % interval crosses zero.
+"""Gain over default Ceph along an axis (number of OSDs, share of hot nodes, time between moves of
+the hotspots), and its end: where the lower end of its 95 % interval crosses zero.
 
-Between two points of an axis that were run the lower end is taken to be straight over the axis's
-logarithm. That places a crossing; it adds no evidence.
+Between two measured points of an axis, the lower end is taken to be straight over the axis's
+logarithm. The interpolation places a crossing; it adds no evidence.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BASELINE = "default"
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: the column of `analysis.load.table`, the scenario in which it is varied, how its
-    values are written, and what stays the same along a curve."""
+    """One axis: its column of `analysis.load.table`, the scenario in which it is varied, the format
+    of its values, and the columns that are constant along a curve."""
 
     id: str
     column: str
@@ -65,7 +65,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of an axis; `from_start` and `to_end`: it begins or ends with what was run."""
+    """A part of an axis. `from_start`, `to_end`: it begins or ends where the runs do."""
 
     low: float
     high: float
@@ -75,8 +75,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Curve:
-    """One controller along an axis: `points` by x; without any it was inert in every run.
-    `parameters`: those that are not its defaults, for people."""
+    """One controller along an axis: `points` by x; without points it was inert in every run.
+    `parameters`: the non-default parameters, for people."""
 
     axis: Axis
     op: str
@@ -88,17 +88,17 @@ class Curve:
 
     @property
     def helps(self) -> tuple[Stretch, ...]:
-        """Where the interval is above zero."""
+        """Stretches where the interval is above zero."""
         return stretches([(point.x, point.gain.low) for point in self.points])
 
     @property
     def harms(self) -> tuple[Stretch, ...]:
-        """Where the interval is below zero."""
+        """Stretches where the interval is below zero."""
         return stretches([(point.x, -point.gain.high) for point in self.points])
 
 
 def stretches(ends: Sequence[tuple[float, float]]) -> tuple[Stretch, ...]:
-    """The parts of an axis where a value is above zero.
+    """Return the parts of an axis where a value is above zero.
 
     Args:
         ends: (x, value) by x, x above zero; NaN (no interval) counts as not above.
@@ -122,8 +122,8 @@ def stretches(ends: Sequence[tuple[float, float]]) -> tuple[Stretch, ...]:
 
 
 def _crossing(first: tuple[float, float], second: tuple[float, float]) -> float:
-    """Where the line between two points, over the logarithm of x, is zero. Where one end is not
-    known: at the point that is above, for nothing is shown beyond it."""
+    """Return where the line between two points, over the logarithm of x, is zero. If one end is
+    unknown, return the point above zero, because nothing is shown beyond it."""
     (x0, y0), (x1, y1) = first, second
     if math.isnan(y0):
         return x1
@@ -134,8 +134,8 @@ def _crossing(first: tuple[float, float], second: tuple[float, float]) -> float:
 
 
 def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
-    """Every controller's gain along `axis`, by op and by what stays the same; where an axis was
-    run in several settings (durations, say), the one with the most values counts."""
+    """Return every controller's gain along `axis`, by op and by the constant columns. If an axis
+    was run in several settings (such as durations), the setting with the most values counts."""
     rows = table[table["scenario"] == axis.scenario]
     for name in ("object_size", "signal"):
         rows = rows[rows[name] == STANDARD[name]]
@@ -147,7 +147,7 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
             points = _points(here, axis, name)
             its = here[here["controller"] == name]
             if its[axis.column].nunique() < 2:
-                continue  # a cell that it shares with another figure
+                continue  # a cell shared with another figure
             if points or bool(its["inert"].all()):
                 found.append(
                     Curve(
@@ -164,10 +164,10 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
 
 
 def _settings(rows: pd.DataFrame, axis: Axis) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """What stays the same along a curve, and its runs; only where the axis has several values."""
+    """Yield the constants of a curve and its runs, only if the axis has several values."""
     if rows.empty:
         return
-    if axis is OSDS:  # one curve an op: the share of hot nodes that most sizes were run with
+    if axis is OSDS:  # one curve per op: the share of hot nodes with the most sizes
         rows = pd.concat([_widest(part, axis) for _, part in rows.groupby("op")])
     keys = ["op", *(name for name in axis.fixed if name != "duration_s")]
     for values, part in rows.groupby(keys):
@@ -181,7 +181,7 @@ def _widest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
 
 
 def _longest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
-    """Of the runs at each value of the axis, those of the longest duration."""
+    """Return the runs of the longest duration at each value of the axis."""
     most = rows.groupby(axis.column)["duration_s"].transform("max")
     return rows[rows["duration_s"] == most]
 
@@ -203,8 +203,8 @@ def _points(rows: pd.DataFrame, axis: Axis, controller: str) -> tuple[Point, ...
 def cells(
     table: pd.DataFrame, controller: str, *, op: str, osds: int, hot_share: float
 ) -> pd.DataFrame:
-    """Runs of a controller on `osds` OSDs with hotspots that stay, of the duration that most sizes
-    were run with: what is compared over sizes lasts as long on each."""
+    """Return runs of a controller on `osds` OSDs with static hotspots, with the duration of most
+    sizes: runs that are compared over sizes must have the same duration."""
     rows = table[(table["scenario"] == OSDS.scenario) & (table["op"] == op)]
     rows = rows[rows["hot_share"] == hot_share]
     for name in ("object_size", "signal"):
@@ -217,7 +217,7 @@ def cells(
 
 
 def words(curve: Curve, parts: Sequence[Stretch]) -> str:
-    """Stretches of a curve in words: ``up to 12 %``, ``from 34 s``, ``3 % to 20 %``."""
+    """Describe stretches of a curve in words: ``up to 12 %``, ``from 34 s``, ``3 % to 20 %``."""
     write = curve.axis.write
     texts = []
     for part in parts:
@@ -235,7 +235,7 @@ def words(curve: Curve, parts: Sequence[Stretch]) -> str:
 
 
 def tables(table: pd.DataFrame) -> list[Table]:
-    """Where each controller stops helping, a table an axis that has runs."""
+    """Return where each controller stops helping, one table per axis that has runs."""
     made = []
     for axis in AXES:
         found = curves(table, axis)
@@ -277,6 +277,6 @@ def _row(curve: Curve) -> tuple[str, ...]:
 
 
 def _percent(share: float) -> str:
-    """With its sign, and none where it rounds to nothing."""
+    """Format a share as a percentage with its sign, without a sign if it rounds to zero."""
     percent = round(100 * share)
     return f"{percent:+d} %" if percent else "0 %"

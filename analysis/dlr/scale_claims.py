@@ -1,5 +1,5 @@
-"""What is claimed of large stores. Nothing of it is in the paper, whose store had eight OSDs: all
-were declared before a run of `dlr-scale` was made, and paper_value is null."""
+"""Claims about large stores. The paper has none of them: its store had eight OSDs. All claims were
+declared before a run of `dlr-scale` was made, and paper_value is null."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARE = 0.25
 
 
 def _gain(axis: Axis, x: float, controller: str, *, osds: float | None = None) -> Compute:
-    """Gain over default Ceph at a place of an axis, as its figure shows it."""
+    """Compute the gain over default Ceph at a place of an axis, as its figure shows it."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = evidence.table
@@ -40,7 +40,7 @@ def _scale(evidence: Evidence) -> float:
 
 
 def _pairs(evidence: Evidence, controller: str, baseline: str, osds: int) -> pd.DataFrame:
-    """Both controllers' IOPS on `osds` OSDs, by block."""
+    """Return both controllers' IOPS on `osds` OSDs, by block."""
     both = [
         cells(evidence.table, name, op=OP, osds=osds, hot_share=SHARE)
         for name in (controller, baseline)
@@ -49,7 +49,7 @@ def _pairs(evidence: Evidence, controller: str, baseline: str, osds: int) -> pd.
 
 
 def _against(controller: str, baseline: str, osds: int) -> Compute:
-    """Throughput of one controller over another's on `osds` OSDs, hotspots that stay."""
+    """Compute throughput of one controller over another on `osds` OSDs with static hotspots."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         pairs = _pairs(evidence, controller, baseline, osds)
@@ -62,7 +62,7 @@ def _against(controller: str, baseline: str, osds: int) -> Compute:
 
 
 def _holds(small: int, large: int) -> Compute:
-    """DLR's gain on the larger store over that on the smaller, block by block (same seed)."""
+    """Compute DLR's gain on the larger store over the smaller, block by block (same seed)."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         gains = []

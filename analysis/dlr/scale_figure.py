@@ -1,4 +1,4 @@
-"""Figures over sizes: gain over default Ceph against OSDs, hot nodes, how often hotspots move."""
+"""Figures over sizes: gain over default Ceph against OSDs, hot nodes, and moves of the hotspots."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PANEL = 5.2  # inches
-_DODGE = 0.02  # of the axis's length, between neighbouring controllers
-_ROOM = 1.6  # what intervals may take of the axis, relative to what the points take
+_DODGE = 0.02  # share of the axis's length, between neighbouring controllers
+_ROOM = 1.6  # maximum length of intervals on the axis, relative to the range of the points
 _LABELS = {
     "osds": "OSDs",
     "hot": "Share of hot nodes",
@@ -30,7 +30,7 @@ _LABELS = {
 
 
 def told(evidence: Evidence, axis_id: str) -> str:
-    """Explain the triangles, if the figure has any."""
+    """Return an explanation of the triangles, if the figure has any."""
     axis = next(axis for axis in AXES if axis.id == axis_id)
     if any(_ends(curve) for curve in curves(evidence.table, axis)):
         return " Triangles on the zero line: there the interval's lower end is zero."
@@ -38,14 +38,14 @@ def told(evidence: Evidence, axis_id: str) -> str:
 
 
 def _ends(curve: Curve) -> list[float]:
-    """Where on the axis a controller starts or stops helping."""
+    """Return where on the axis a controller starts or stops helping."""
     found = ((part.low, part.from_start, part.high, part.to_end) for part in curve.helps)
     return [at for low, a, high, b in found for at, inside in ((low, a), (high, b)) if not inside]
 
 
 def gain(evidence: Evidence, folder: Path, name: str, axis_id: str) -> Path | Missing:
-    """Gain along an axis: a panel for each op and size, a line a controller. Filled: the interval
-    excludes no effect. A triangle on the zero line: there a controller starts or stops helping."""
+    """Draw the gain along an axis: a panel per op and size, a line per controller. Filled: the
+    interval excludes no effect. A triangle on the zero line: helping starts or stops there."""
     axis = next(axis for axis in AXES if axis.id == axis_id)
     found = [curve for curve in curves(evidence.table, axis) if curve.points]
     if not found:

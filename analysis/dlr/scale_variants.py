@@ -1,4 +1,4 @@
-"""Parameters of controllers along an axis: one curve is one way to run a controller."""
+"""Parameters of controllers along an axis: each curve is one way to run a controller."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pandas as pd
 
 
 def usual(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each controller's runs on stores of a size those with the parameters that count there: its
-    own defaults where it was run with them, else those of most runs (a campaign may give it some
-    that grow with the store). Others are variants, which no curve mixes with them."""
+    """Return the runs with the usual parameters, by controller and store size: the defaults if a
+    run has them, else the parameters of most runs (a campaign may let them grow with the store).
+    Other parameters are variants; no curve mixes variants."""
     if rows.empty:
         return rows
     groups = rows.groupby(["controller", "osds"], dropna=False)
@@ -25,8 +25,8 @@ def _most(variants: pd.Series) -> str:
 
 
 def told(rows: pd.DataFrame) -> str:
-    """The parameters of a controller's runs that are not its defaults, for people: one that is so
-    many for each OSD on stores of several sizes as such."""
+    """Return the non-default parameters of a controller's runs, for people. A value proportional to
+    the number of OSDs is shown per OSD."""
     found: dict[str, dict[float, object]] = defaultdict(dict)
     for osds, variant in zip(rows["osds"], rows["variant"], strict=True):
         for name, value in json.loads(variant).items():
@@ -35,7 +35,7 @@ def told(rows: pd.DataFrame) -> str:
 
 
 def _value(by_size: dict[float, object]) -> str:
-    """Values by number of OSDs."""
+    """Format values by number of OSDs."""
     values = [by_size[osds] for osds in sorted(by_size)]
     if all(value == values[0] for value in values):
         return f"{values[0]:,}" if isinstance(values[0], int) else f"{values[0]}"

@@ -21,7 +21,7 @@ _COLOURS = {"node": "#0072B2", "osd": "#56B4E9", "op_r_latency": "#CC79A7"}
 
 
 def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """DLR over default Ceph under heterogeneity for each signal, paired by block."""
+    """Draw DLR over default Ceph under heterogeneity for each signal, paired by block."""
     found: dict[tuple[str, str], Estimate] = {}
     for op in OPS:
         base = select(evidence.table, op=op, scenario="heterogeneity", controller="default")

@@ -18,8 +18,8 @@ INTERVALS = 6  # the paper's 180 s in intervals of 30 s
 
 
 def affinity(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path | Missing:
-    """Figures 6c and 8c: every OSD's primary affinity in one DLR run (the first block's), and
-    under it which nodes were disturbed."""
+    """Draw figures 6c and 8c: every OSD's primary affinity in one DLR run (the first block's), and
+    below it the disturbed nodes."""
     for op in ("seq", "rand", "write"):
         rows = select(evidence.table, op=op, scenario=scenario, controller="dlr")
         if len(rows):
@@ -74,7 +74,7 @@ def _steps(axes: object, values: pd.DataFrame) -> None:
         zip(nodes, sns.color_palette("tab10", len(nodes)), strict=True)
     ):
         mine = values[values["node"] == node].sort_values("t_s")
-        # A hair's offset keeps lines apart that lie on one another.
+        # A tiny offset separates lines with equal values.
         axes.step(mine["t_s"], mine["value"] + 0.004 * index, where="post", color=hue, label=node)
     axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
     axes.set_ylim(0, 1.08)
@@ -83,7 +83,7 @@ def _steps(axes: object, values: pd.DataFrame) -> None:
 
 
 def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path | Missing:
-    """Figures 7 and 9: throughput in six equal parts of the run, mean over runs with 95 %
+    """Draw figures 7 and 9: throughput in six equal parts of the run, mean over runs with 95 %
     confidence interval."""
     parts: dict[tuple[str, str], list[list[float]]] = {}
     for op in OPS:
@@ -127,8 +127,8 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
 
 
 def _parts(loaded: LoadedRun) -> list[float] | None:
-    """Mean throughput in each part of the benchmark's duration. What ended later was under way
-    when the benchmark ended, with less and less in flight."""
+    """Return mean throughput in each part of the benchmark's duration. Later requests are left out:
+    the benchmark had ended, and fewer and fewer requests were in flight."""
     t_s, values = loaded.series("throughput_mb_s", "client")
     spans = np.diff(t_s, prepend=0.0)  # a sample's time is its end
     share = (t_s - spans / 2) / (loaded.run.parameters["duration_s"] * loaded.run.time_scale)
@@ -142,8 +142,8 @@ def _parts(loaded: LoadedRun) -> list[float] | None:
 
 
 def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 11: seconds that DLR's Performance Monitor (sense) and Affinity Controller (decide
-    and act) take a step, from the journals of every DLR run: mean of runs with interval."""
+    """Draw figure 11: seconds per step of DLR's Performance Monitor (sense) and Affinity Controller
+    (decide and act), from the journals of every DLR run: mean of runs with interval."""
     rows = evidence.table[evidence.table["controller"] == "dlr"]
     steps = {"sense_s": [], "decide_s": [], "act_s": []}  # type: dict[str, list[float]]
     for index in rows["index"]:

@@ -1,4 +1,4 @@
-"""COSBench's workloads on Ceph's object gateway, which DLR's authors planned: the same hotspots and
+"""COSBench's workloads on Ceph's object gateway, planned by DLR's authors: the same hotspots and
 controllers as in the DLR paper, S3 clients instead of rados bench.
 
 Runs are paired by block: its cells share the hot nodes and the driver's draws. n counts blocks. No
@@ -40,8 +40,8 @@ COLUMNS = (
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row a run: `COLUMNS`. MB (10^6 bytes) a second and seconds, of reads and writes together;
-    ``iops`` and ``operations`` also count deletions, ``failed`` everything."""
+    """Return one row per run: `COLUMNS`. MB (10^6 bytes) per second and seconds, for reads and
+    writes together; ``iops`` and ``operations`` also count deletions, ``failed`` everything."""
     rows = [_row(index, loaded) for index, loaded in enumerate(runs)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -65,7 +65,7 @@ def _row(index: int, loaded: LoadedRun) -> dict[str, Any]:
 
 
 def cells(rows: pd.DataFrame, letter: str, scenario: str, controller: str) -> pd.DataFrame:
-    """Runs of one workload, with the controller's own parameters."""
+    """Return the runs of one workload with the controller's default parameters."""
     chosen = rows[(rows["workload"] == letter) & (rows["variant"] == "{}")]
     return chosen[(chosen["scenario"] == scenario) & (chosen["controller"] == controller)]
 
@@ -73,7 +73,7 @@ def cells(rows: pd.DataFrame, letter: str, scenario: str, controller: str) -> pd
 def against(
     rows: pd.DataFrame, letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]
 ) -> Estimate | None:
-    """Ratio of two (scenario, controller) over blocks, those that changed nothing left out."""
+    """Return the ratio of two (scenario, controller) over blocks, without inert runs."""
     acted = [_acted(cells(rows, letter, *one)) for one in (treated, base)]
     return compare(acted[0], acted[1], METRICS[what])
 
@@ -84,7 +84,7 @@ def _acted(runs: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Bar:
-    """A ratio to default Ceph; `inert`: of a controller that changed nothing in any run."""
+    """A ratio to default Ceph; `inert`: True if the controller was inert in every run."""
 
     ratio: Estimate
     inert: bool
@@ -93,7 +93,7 @@ class Bar:
 def bar_of(
     rows: pd.DataFrame, letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]
 ) -> Bar | None:
-    """What a figure shows of (scenario, controller) over another; None without such a block."""
+    """Return the bar for one (scenario, controller) over another; None without a shared block."""
     acted = against(rows, letter, what, treated, base)
     if acted is not None:
         return Bar(acted, inert=False)
@@ -105,8 +105,8 @@ def bar_of(
 
 
 def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path | Missing:
-    """Each controller over default Ceph under the same hotspots, by workload; beside them default
-    Ceph without hotspots."""
+    """Draw each controller over default Ceph under the same hotspots, by workload; next to them
+    default Ceph without hotspots."""
     rows = evidence.table
     there = style.in_order([str(one) for one in rows["controller"].dropna().unique()])
     series = [CALM, *(one for one in there if one != "default")]
@@ -181,7 +181,7 @@ FIGURES: tuple[FigureEntry, ...] = tuple(
 
 
 def _change(letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]) -> Compute:
-    """Relative change: T / T_base - 1 of throughput, 1 - L / L_base of latency."""
+    """Compute relative change: T / T_base - 1 for throughput, 1 - L / L_base for latency."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = evidence.table
@@ -199,7 +199,7 @@ def _change(letter: str, what: str, treated: tuple[str, str], base: tuple[str, s
 
 
 def _claims(letter: str, what: str, verb: str) -> Iterator[Claim]:
-    """Of one workload: DLR beside its baselines under hotspots, and what these cost."""
+    """Yield the claims of one workload: DLR against its baselines, and the cost of hotspots."""
     claim = partial(
         declared,
         figure=f"gateway-{what}",

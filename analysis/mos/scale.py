@@ -1,4 +1,4 @@
-"""The part of MOS's report that is simulated: section 8.2 on fifty machines."""
+"""The simulated part of MOS's report: section 8.2 on fifty machines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What section 8.2 claims of MOS and MOS++ on fifty machines, and what lies beyond it.
-
-Everything here is simulated, in the paper as here. The paper states "up to" for curves over time:
-the claim is of the 15 minutes in which MOS++ is most ahead, on average over all blocks."""
+"""Claims of section 8.2 about MOS and MOS++ on fifty machines, and claims beyond it; simulated, as
+in the paper. The paper's "up to" for curves over time is read as the 15 minutes with the largest
+lead of MOS++, on average over all blocks."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from analysis.mos.scale_runs import (
 from analysis.stats import Estimate, mean, ratio
 
 ERRORS = (0.0, 0.1, 0.2, 0.3)
-"""By which cospurf is made wrong."""
+"""Relative errors that are put into cospurf."""
 
 AVERAGES = {"A": 1.124, "B": 1.157, "C": 1.15, "D": 1.188}
 """Section 8.2 and Table 3."""
@@ -47,7 +46,7 @@ def _pairs(
 
 
 def most(tenant: str, span: tuple[float, float]) -> Compute:
-    """The largest gain of MOS++ over MOS between two minutes."""
+    """Compute the largest gain of MOS++ over MOS between two minutes."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = largest_gain(_pairs(evidence), tenant, span)
@@ -60,7 +59,7 @@ def most(tenant: str, span: tuple[float, float]) -> Compute:
 
 
 def average(tenants: str, treated: str = MOS_PP, baseline: str = MOS, **setting: object) -> Compute:
-    """The gain on average over all stages; of several tenants the geometric mean."""
+    """Compute the mean gain over all stages; for several tenants the geometric mean."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         pairs = _pairs(evidence, treated, baseline, **setting)
@@ -78,7 +77,7 @@ def average(tenants: str, treated: str = MOS_PP, baseline: str = MOS, **setting:
 
 
 def _over_runs(policy: str, value: Callable[[Path], float]) -> Compute:
-    """A number of every run of a policy."""
+    """Compute the mean of a number over a policy's runs."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         folders = cells(evidence.table, policy)["folder"].tolist()
@@ -90,7 +89,7 @@ def _over_runs(policy: str, value: Callable[[Path], float]) -> Compute:
 
 
 def _quotient(value: Callable[[Path], float], treated: str, baseline: str) -> Compute:
-    """A number of two policies' runs, within blocks."""
+    """Compute the ratio of a number between two policies' runs, within blocks."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         pairs = _pairs(evidence, treated, baseline)
@@ -106,8 +105,8 @@ def _quotient(value: Callable[[Path], float], treated: str, baseline: str) -> Co
 
 
 def everything_held(folder: Path) -> float:
-    """Share of the pool's least used resource that was held at most in a window of stage 3 until C
-    and D decrease: all are used as far as this one is."""
+    """Return the maximum held share of the pool's least used resource in a window of stage 3 until
+    C and D decrease: all resources are used at least this much."""
     found = []
     for resource in RESOURCES:
         one = held_share(folder, _stores(folder), resource)
@@ -116,15 +115,15 @@ def everything_held(folder: Path) -> float:
 
 
 def large_network(folder: Path) -> float:
-    """The part of the network that C's and D's microstores hold in stage 2."""
+    """Return the share of the network that C's and D's microstores hold in stage 2."""
     found = held_share(folder, ("C", "D"), "network")
     low, high = STAGES[2]
     return float(found.values[(found.minutes >= low) & (found.minutes < high)].mean())
 
 
 def largest_jump(folder: Path) -> float:
-    """By how much the rate of A or B rises at most from a quarter of an hour to the next in stage
-    1, as a part of what it is at the end of the stage; mean of both."""
+    """Return the largest rise in the rate of A or B between quarters of an hour in stage 1,
+    relative to the rate at the end of the stage; mean of both."""
     jumps = []
     for tenant in ("A", "B"):
         found = windows(folder, tenant)
@@ -140,7 +139,7 @@ def _stores(folder: Path) -> tuple[str, ...]:
 
 
 def other_runs(evidence: Evidence) -> Measured | NotRun:
-    """MOS++ with a cospurf of other runs over MOS++ with one of the judge's own."""
+    """Compute MOS++ with a cospurf of other runs over MOS++ with one of the judge's runs."""
     others, own = (cells(evidence.table, MOS_PP, runs=runs) for runs in ("disjoint", "same"))
     found = gain(_joined(others, own))
     if found is None:
@@ -149,7 +148,7 @@ def other_runs(evidence: Evidence) -> Measured | NotRun:
 
 
 def trend(learns: bool) -> Compute:
-    """What MOS++ keeps when a cospurf of the judge's own runs is made 30 % wrong, within blocks."""
+    """Compute the share that MOS++ keeps with the judge's own cospurf 30 % wrong, within blocks."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         right, wrong = (
@@ -310,7 +309,7 @@ CLAIMS: tuple[Claim, ...] = (*_PAPER, *_BEYOND)
 
 
 def by_error(evidence: Evidence, tenants: str, **setting: object) -> dict[float, Estimate]:
-    """The gain of MOS++ over MOS by how wrong its cospurf was made; `setting` as of `cells`."""
+    """Return the gain of MOS++ over MOS by the error of its cospurf; `setting` as in `cells`."""
     base = cells(evidence.table, MOS)
     found = {
         error: gain(

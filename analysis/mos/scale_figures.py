@@ -1,5 +1,5 @@
-"""Figures 14 and 15: what MOS and MOS++ get of fifty machines over fourteen hours; and beyond them,
-what the pool's division was, and what a wrong cospurf costs."""
+"""Figures 14 and 15: throughput of MOS and MOS++ on fifty machines over fourteen hours. Beyond
+them: the division of the pool, and the cost of a wrong cospurf."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ DODGE = 0.5
 
 
 def small(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 14: throughput of workloads A and B."""
+    """Draw figure 14: throughput of workloads A and B."""
     return _over_time(evidence, folder, name, ("A", "B"))
 
 
 def large(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 15: bandwidth of workloads C and D."""
+    """Draw figure 15: bandwidth of workloads C and D."""
     return _over_time(evidence, folder, name, ("C", "D"))
 
 
@@ -113,7 +113,7 @@ def _stages(panel: Axes) -> None:
 
 
 def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """What part of the pool each microstore holds over time, under MOS and MOS++."""
+    """Draw the share of the pool that each microstore holds over time, under MOS and MOS++."""
     runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
     if not all(runs.values()):
         return Missing("both MOS and MOS++ in section 8.2's simulation")
@@ -163,7 +163,7 @@ MADE: Mapping[str, tuple[Mapping[str, object], str]] = {
 
 
 def _made(evidence: Evidence) -> dict[str, dict[float, Estimate]]:
-    """The gain over all workloads by error, of what was run with several errors."""
+    """Return the gain over all workloads by error, for settings with several errors."""
     everybody = "".join(TENANTS)
     found = {title: by_error(evidence, everybody, **made) for title, (made, _) in MADE.items()}
     return {title: gains for title, gains in found.items() if len(gains) > 1}
@@ -175,7 +175,7 @@ def told_of_errors(evidence: Evidence) -> str:
 
 
 def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """The gain of MOS++ over MOS against how wrong its cospurf is."""
+    """Draw the gain of MOS++ over MOS against the error of its cospurf."""
     shown = _made(evidence)
     if not shown:
         return Missing("MOS, and MOS++ with a cospurf that is wrong by several parts")

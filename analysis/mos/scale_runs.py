@@ -1,8 +1,8 @@
-"""COSPerf's runs as a table, and what a workload got over time.
+"""COSPerf's runs as a table, and the throughput of a workload over time.
 
-All policies of a block meet the same pool and the same loads: both are drawn from the block's seed.
-n counts runs. What counts is requests a second of small objects (A, B) and bytes a second of large
-ones (C, D), as in figures 14 and 15."""
+All policies of a block have the same pool and loads, drawn from the block's seed. n counts runs.
+Measures, as in figures 14 and 15: requests/s of small objects (A, B), bytes/s of large ones (C, D).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICIES = (STATIC, MOS, MOS_PP)
 LABELS = {STATIC: "Static", MOS: "MOS", MOS_PP: "MOS++"}
 
 STANDARD = COSPERF.defaults(*(name for name in COSPERF.fields if name != "policy"))
-"""Section 8.2's simulation; what the paper does not say as Hotbed reads it."""
+"""Section 8.2's simulation, with Hotbed's reading of details that the paper omits."""
 
 RESOURCES = {
     "proxy_cores": "cores of proxies",
@@ -51,7 +51,7 @@ COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "policy")
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row a run: `COLUMNS`, the cell's parameters, every number of the summary, ``folder``."""
+    """Return one row per run: `COLUMNS`, the cell's parameters, all summary numbers, ``folder``."""
     rows = []
     for index, loaded in enumerate(runs):
         parameters = loaded.run.parameters
@@ -68,8 +68,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
 
 
 def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
-    """The runs of a policy as in section 8.2, except for what is said. What only MOS++ has is
-    ignored for the others."""
+    """Return the runs of a policy as in section 8.2, except for `setting`. Parameters that only
+    MOS++ has are ignored for other policies."""
     wanted = STANDARD | setting
     if policy != MOS_PP:
         wanted = {k: v for k, v in wanted.items() if k not in MODELLED}
@@ -82,7 +82,7 @@ def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
 def paired(
     rows: pd.DataFrame, treated: str, baseline: str, **setting: Any
 ) -> list[tuple[Path, Path]]:
-    """Folders of two policies' runs of the same blocks."""
+    """Return folders of two policies' runs in the same blocks."""
     top, bottom = (
         dict(zip(its["seed"], its["folder"], strict=True))
         for its in (cells(rows, treated, **setting), cells(rows, baseline, **setting))
@@ -92,13 +92,13 @@ def paired(
 
 @lru_cache(maxsize=1024)
 def series(folder: Path) -> dict[str, Any]:
-    """What a run tells beside its summary. (A finished run's folder never changes.)"""
+    """Return a run's report, which extends its summary. A finished run's folder never changes."""
     found: dict[str, Any] = json.loads((folder / SERIES_FILE).read_text())
     return found
 
 
 def measure(tenant: str) -> str:
-    """What counts of a tenant, by its name in the series."""
+    """Return the measure of a tenant, by its name in the series."""
     return "requests_s" if tenant in ("A", "B") else "bytes_s"
 
 
@@ -111,14 +111,14 @@ class Windows:
 
 
 def windows(folder: Path, tenant: str, name: str | None = None) -> Windows:
-    """What a tenant got over time; see `measure`."""
+    """Return a tenant's throughput over time; see `measure`."""
     data = series(folder)
     values = np.array(data["tenants"][tenant][name or measure(tenant)])
     return _windows(data, values)
 
 
 def held_share(folder: Path, stores: Sequence[str], resource: str) -> Windows:
-    """The part of the pool's resource that some microstores hold, over time."""
+    """Return the share of a pool resource that the given microstores hold, over time."""
     data = series(folder)
     held = np.sum([data["held"][store][resource] for store in stores], axis=0)
     return _windows(data, held / data["pool"][resource])
@@ -135,7 +135,7 @@ def _windows(data: dict[str, Any], values: Array) -> Windows:
 
 
 def mean_of(folder: Path, tenant: str, span: tuple[float, float] | None = None) -> float:
-    """What a tenant got on average, between two minutes or all the time."""
+    """Return a tenant's mean throughput, between two minutes or all the time."""
     found = windows(folder, tenant)
     inside = found.minutes > -1 if span is None else _inside(found, span)
     return float(found.values[inside].mean())
@@ -144,8 +144,8 @@ def mean_of(folder: Path, tenant: str, span: tuple[float, float] | None = None) 
 def largest_gain(
     pairs: Sequence[tuple[Path, Path]], tenant: str, span: tuple[float, float]
 ) -> tuple[float, Estimate] | None:
-    """The window between two minutes in which the first runs are most ahead of the second: its
-    middle and the geometric mean of the ratio. The interval is widened for the choice."""
+    """Return the window between two minutes with the largest lead of the first runs: its middle and
+    the geometric mean of the ratio. The interval is widened for the choice."""
     if not pairs:
         return None
     found = [(windows(a, tenant), windows(b, tenant)) for a, b in pairs]
@@ -165,7 +165,7 @@ def largest_gain(
 
 
 def gain(pairs: Sequence[tuple[Path, Path]], tenants: Sequence[str] = TENANTS) -> Estimate | None:
-    """Geometric mean over blocks, and over tenants within a block, of what they got on average."""
+    """Return the geometric mean of mean throughput ratios, over blocks and a block's tenants."""
     if not pairs:
         return None
     each = [

@@ -1,4 +1,4 @@
-"""Table 3, the paper's values beside ours, and all policies in all stages."""
+"""Table 3 with the paper's values next to ours, and all policies in all stages."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PAPERS = {
     "C": (2.0e9, 2.3e9, 15.0),
     "D": (1.6e9, 1.9e9, 18.8),
 }
-"""Table 3: MOS, MOS++, and by how much the text says that MOS++ is better, in percent."""
+"""Table 3: MOS, MOS++, and the improvement of MOS++ that the text states, in percent."""
 
 PROFILES = {"paper": "model of section 3's measurements", "local": "model of local measurements"}
 
 
 def tables(table: pd.DataFrame) -> list[Table]:
-    """Table 3 for either profile, and what every policy came to in every stage."""
+    """Return table 3 for either profile, and the results of every policy in every stage."""
     found = [one for one in (_table_3(table), _stages(table)) if one.rows]
     return found
 

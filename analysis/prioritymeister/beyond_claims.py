@@ -1,4 +1,4 @@
-"""Claims of Table 2's stand-ins, of the bounds, and beyond the paper: k swept, levels, mClock."""
+"""Claims about Table 2's stand-ins and bounds, and beyond the paper: k swept, levels, mClock."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from analysis.prioritymeister.table2 import described, farthest
 from analysis.prioritymeister.unproven import kept, sentence
 
 BROKEN = 1 + 1e-6
-"""Longest latency by proven bound from which on the bound is broken."""
+"""Ratio of the longest latency to the proven bound above which the bound is broken."""
 _WHY_TABLE2 = "no cell of the scenario table2"
 _WHY_LEVELS = "no block of the scenario levels with k = 1.25"
 
 
 def proven(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of which a bound is proven: on real machines only where it is told what they kept."""
+    """Return rows with a proven bound; on real machines, only if the run reports enforcement."""
     return table[table["bound_ratio"].notna() & kept(table)]
 
 
 def _held(rows: pd.DataFrame) -> pd.Series:
-    """Share of a block's bounds that held."""
+    """Return the share of a block's bounds that held."""
     ratio = rows["bound_ratio"].astype(float)
     return by_block(rows.assign(held=(ratio <= BROKEN).astype(float)), "held")
 

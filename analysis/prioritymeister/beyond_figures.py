@@ -36,7 +36,7 @@ SCENARIOS = {
 
 
 def share_of_settings(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Share of the blocks in which a policy meets all SLOs, against k."""
+    """Draw the share of blocks in which a policy meets all SLOs, against k."""
     found = settings(evidence.table)
     if found["k"].nunique() < 2:
         return Missing("the scenario disk with several k")
@@ -67,7 +67,7 @@ def share_of_settings(evidence: Evidence, folder: Path, name: str) -> Path | Mis
 
 
 def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """The longest latency of each workload of each run over its proven bound."""
+    """Draw the longest latency of each workload in each run over its proven bound."""
     rows = proven(evidence.table)
     if rows.empty:
         lacking = sentence(evidence.table)
@@ -101,7 +101,7 @@ def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def levels(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Section 4.7: how many network levels twelve workloads need."""
+    """Draw the number of network levels that twelve workloads need (section 4.7)."""
     rows = latency(cells(evidence.table, "levels", "pm"))
     swept = sorted(rows["network_levels"].unique(), key=lambda n: n or np.inf)
     if len(swept) < 2:
@@ -130,7 +130,7 @@ def levels(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def stand_ins(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Table 2: what the stand-ins have over what the paper says."""
+    """Draw the stand-ins over the values of Table 2."""
     found = deviations(described(evidence.table))
     if found.empty:
         return Missing("a cell that describes its traces (scenario table2)")

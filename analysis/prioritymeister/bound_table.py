@@ -1,8 +1,8 @@
-"""Measured tails against proven bounds as a table; a broken bound is its first row, and what is
-not proven of runs its last ones.
+"""Measured tails against proven bounds as a table. A broken bound is the first row; runs without a
+proven bound are the last rows.
 
-Beside what was measured stands what the plan said: the bound that it held the SLO against, and in
-how many runs that proved the SLO. Where it did not, a missed SLO is no promise broken.
+Next to the measurement is the plan: the bound that it compared with the SLO, and the number of runs
+in which it proved the SLO. If the plan did not prove an SLO, a missed SLO breaks no promise.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _UNKNOWN = "-"
 
 
 def bound_tables(table: pd.DataFrame) -> list[Table]:
-    """A row a scenario and workload; before them one for every bound that was broken, after them
-    those of which nothing is proven, with what was missing."""
+    """Return one row per scenario and workload. Before them is one row per broken bound; after them
+    are the rows without a proven bound, with the missing facts."""
     rows, lacking, without = proven(table), unproven(table), unbounded(table)
     if rows.empty and lacking.empty and without.empty:
         return []
@@ -67,8 +67,8 @@ def bound_tables(table: pd.DataFrame) -> list[Table]:
 
 
 def _planned(rows: pd.DataFrame) -> tuple[str, str, str]:
-    """The SLO, the bound that the plan holds it against (with blocking, where it planned so), and
-    in how many of the runs the plan proves the SLO."""
+    """Return the SLO, the bound that the plan compares with it (with blocking, if planned so), and
+    the number of runs in which the plan proves the SLO."""
     against = rows["bound_s"].where(~rows["blocking"].astype(bool), rows["bound_blocking_s"])
     known = rows["planned"].dropna().astype(float)
     words = f"{known.sum():.0f} of {len(known)}" if len(known) else _UNKNOWN
@@ -76,7 +76,7 @@ def _planned(rows: pd.DataFrame) -> tuple[str, str, str]:
 
 
 def _range(seconds: pd.Series) -> str:
-    """From the shortest to the longest time, in milliseconds."""
+    """Format the shortest to the longest time, in milliseconds."""
     known = seconds.dropna().astype(float)
     if known.empty:
         return _UNKNOWN

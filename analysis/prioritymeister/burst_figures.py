@@ -1,4 +1,4 @@
-"""Figures 1 and 7: PM and Cake as requests come in bursts; Cake's own parameter."""
+"""Figures 1 and 7: PM and Cake under bursts of requests; Cake's own parameter."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ REQUESTS = "#4477AA"
 
 
 def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 1: requests in 10 s, and those of them that missed their SLO under Cake and PM; the
-    first block's run."""
+    """Draw figure 1: requests in 10 s, and missed SLOs among them under Cake and PM, in the first
+    block's run."""
     chosen = [("F", "balanced", "low burstiness")]
     rows = {
         (label, gaps): cells(evidence.table, "burst", burst=label, gaps=gaps, k=K)
@@ -72,7 +72,7 @@ def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             half = float(mine["seconds"].iloc[0]) / 2
             panel.axvline(half, color="black", linestyle=":", linewidth=1)
             top = 1.25 * panel.get_ylim()[1]
-            panel.set_ylim(-0.02 * top, top)  # a line of zeros is seen above the axis
+            panel.set_ylim(-0.02 * top, top)  # a line of zeros is visible above the axis
             panel.set_xlabel("Time (s); counted from the dotted line on")
             panel.set_ylabel("Requests in 10 s")
             title = f"({mark}) {label}, C_A² = {C2[label]}: {words}"
@@ -82,7 +82,7 @@ def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _series(evidence: Evidence, row: pd.Series) -> pd.DataFrame:
-    """Columns requests and misses by second."""
+    """Return columns requests and misses by second."""
     samples = evidence.runs[int(row["index"])].samples()
     mine = samples[samples["node"] == row["workload"]]
     wide: pd.DataFrame = mine.pivot_table(index="t_s", columns="metric", values="value")
@@ -90,7 +90,7 @@ def _series(evidence: Evidence, row: pd.Series) -> pd.DataFrame:
 
 
 def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 7: latency by percentile of F, G and H; rows are shapes of the gaps."""
+    """Draw figure 7: latency by percentile of F, G and H; rows are shapes of the gaps."""
     rows = latency(cells(evidence.table, "burst", k=K))
     rows = rows[rows["burst"].isin(("F", "G", "H")) & rows["variant"].isin(("pm", "cake"))]
     shapes = [gaps for gaps in SHAPES if ((rows["gaps"] == gaps) & (rows["burst"] == "H")).any()]
@@ -130,7 +130,7 @@ def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Share of the requests within the SLO as burstiness grows, for every policy."""
+    """Draw the share of requests within the SLO against burstiness, for every policy."""
     rows = latency(cells(evidence.table, "burst", k=K))
     rows = rows[rows["burst"].isin(("F", "G", "H"))]
     if rows[rows["variant"] == "none"].empty:
@@ -161,7 +161,7 @@ def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def cake_upper(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """What Cake's upper bound makes of it."""
+    """Draw the effect of Cake's upper bound."""
     rows = latency(cells(evidence.table, "burst", "cake", k=K, cake_upper=...))
     swept = sorted(rows["cake_upper"].unique())
     if len(swept) < 2:

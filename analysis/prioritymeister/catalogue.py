@@ -1,5 +1,5 @@
 """Every figure and claim of the PriorityMeister paper, simulated and on a testbed. Grounds are
-never pooled: each has a part."""
+never pooled: each ground has a part."""
 
 from __future__ import annotations
 
@@ -167,11 +167,11 @@ FIGURES: tuple[FigureEntry, ...] = (
 )
 
 _COPIED = {"1": "burst", "5": "disk", "6": "disk", "7": "burst"}
-"""Figures with a copy, and the scenario that they are of."""
+"""Figures with a copy workload, and their scenarios."""
 
 
 def _copies(evidence: Evidence, scenario: str) -> str:
-    """How large the copy's requests were in the runs that a figure on a testbed is drawn of."""
+    """Return a caption sentence on the size of the copy's requests on a testbed."""
     rows = evidence.table
     sizes = rows[(rows["scenario"] == scenario) & rows["usual"].astype(bool)]["copy_kib"]
     found = ", ".join(f"{size:g} KiB" for size in sorted(set(sizes.dropna().astype(float))))
@@ -190,7 +190,7 @@ _HERE = {
     "was no further behind its charges than its profile allows; to the bound is added by how much "
     "the replayer was late at most.",
 }
-"""What figures on a testbed have otherwise than simulated ones."""
+"""Differences of figures on a testbed from simulated ones."""
 
 
 def _caption_on_a_testbed(entry: FigureEntry) -> str:
@@ -210,12 +210,12 @@ NEEDED_HERE = {
     "8": "the scenario misbehave, behaving and misbehaving, all of one k (pm-local: 8)",
     "9": "the scenario network, all of one k (pm-local: 1.5)",
 }
-"""What figures need of a testbed's campaign: it declares its k, which need not be the simulated
-runs' (`runs.cells`)."""
+"""Runs that figures need from a testbed's campaign. The campaign declares its k, which may differ
+from the simulated runs' k (`runs.cells`)."""
 
 
 def _drawn_here(entry: FigureEntry, evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """A figure of runs on a testbed, or what their campaign would have to have."""
+    """Draw a figure of runs on a testbed, or return the runs that it needs."""
     made = entry.draw(evidence, folder, name)
     if isinstance(made, Missing) and entry.id in NEEDED_HERE:
         return Missing(NEEDED_HERE[entry.id])
@@ -240,7 +240,7 @@ LOCAL_FIGURES: tuple[FigureEntry, ...] = tuple(
 
 
 def tables(rows: pd.DataFrame) -> Sequence[Table]:
-    """Beside the figures."""
+    """Return the tables next to the figures."""
     return [*bound_tables(rows), *table2_of.tables(rows)]
 
 

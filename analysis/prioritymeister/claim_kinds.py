@@ -1,4 +1,4 @@
-"""Kinds of claims, and the rows that they are about."""
+"""Kinds of claims, and the rows that they use."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from analysis.prioritymeister.measured import all_met, gap
 from analysis.prioritymeister.runs import LABELS, Rows, cells
 
 K = 2.0
-"""Of the claims about one k: the middle of its sweep. The others' k are said in `claims`."""
+"""k of the claims about one k: the middle of its sweep. `claims` documents other values."""
 K_NORMAL = 8.0
 K_NETWORK = 1.5
 K_ORDERS = 1.25
 K_LEVELS = 1.25
 OTHERS = ("ps", "cake", "edf", "byslo")
-"""Policies that the paper compares with."""
+"""Policies that the paper compares with PM."""
 CAKE_SHARE = 0.96
 ALLOWED = 0.01
-"""Requests that may miss their SLO at the 99th percentile."""
+"""Share of requests that may miss their SLO at the 99th percentile."""
 ORDERS_BYSLO = 5.0
 ORDERS = 6.0
 
@@ -28,21 +28,21 @@ ORDERS = 6.0
 claim = partial(
     declared, prefix="pm", paper="prioritymeister", unit="share", no_effect=0.0, machines=True
 )
-"""A claim of the paper, or beside it; see `analysis.claims.declared`."""
+"""A claim of the paper, or beyond it; see `analysis.claims.declared`."""
 
 
 def of(scenario: str, variant: str | None, **at: Any) -> Rows:
-    """Rows of a scenario under a policy, see `runs.cells`."""
+    """Select rows of a scenario under a policy, see `runs.cells`."""
     return lambda table: cells(table, scenario, variant, **at)
 
 
 def only(rows: Rows, *workloads: str) -> Rows:
-    """Those of some workloads."""
+    """Select the rows of the given workloads."""
     return lambda table: (found := rows(table))[found["workload"].isin(workloads)]
 
 
 def always(name: str, figure: str, statement: str, compute: Compute, unit: str) -> Claim:
-    """A statement that something always holds."""
+    """Return a claim that something always holds."""
     return claim(name, figure, statement, compute, value=1.0, kind="within", unit=unit, tolerance=0)
 
 
@@ -56,7 +56,7 @@ def beats(
     why: str,
     stated: bool = True,
 ) -> Claim:
-    """PM meets all SLOs and another policy does not: blocks in which PM does, less the other's."""
+    """Return a claim that PM meets all SLOs in more blocks than another policy (difference)."""
     return claim(
         name,
         figure,

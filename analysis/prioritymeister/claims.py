@@ -1,13 +1,13 @@
-"""What the PriorityMeister paper states (abstract, section 1 and section 6), and what is claimed
-beyond it; declared before anything ran.
+"""Claims of the PriorityMeister paper (abstract, section 1 and section 6), and claims beyond it;
+declared before anything ran.
 
-The paper's SLOs are dashed lines in its figures and not in its text: here they come from a rule
-(`campaigns.prioritymeister.rule`), so that no claim is helped by a choice of SLOs. Claims of one k
-are of the middle of its sweep, k = 2, except figure 8, whose SLOs are "high enough for all policies
-to meet them" (k = 8), figure 9 (1.5) and figure 11 (1.25, and up to four times that). "All
-percentiles" is read as up to the 99.9th, the highest that has ten requests beyond it. On a testbed,
-where traces are shorter, an SLO is k = 3 times the 95th percentile alone (figures 8 and 9 as
-above), and still 99.9 % of the requests are to be within it: of fewer than a thousand, all.
+The paper's SLOs are dashed lines in its figures and not in its text. Here they come from a rule
+(`campaigns.prioritymeister.rule`), so that a choice of SLOs helps no claim. Claims about one k use
+the middle of its sweep, k = 2. Exceptions: figure 8, with SLOs "high enough for all policies to
+meet them" (k = 8), figure 9 (1.5) and figure 11 (1.25, and up to four times that). "All
+percentiles" means up to the 99.9th, the highest with ten requests beyond it. Testbed traces are
+shorter: an SLO is k = 3 times the 95th percentile alone (figures 8 and 9 as above), and 99.9 % of
+the requests must still be within it: of fewer than a thousand, all.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _DECLARED: tuple[Claim, ...] = (
 )
 
 CLAIMS: tuple[Claim, ...] = tuple(explained(claim, EXPLAINED.get(claim.id)) for claim in _DECLARED)
-"""Of simulated runs; those that differ from the paper say the best explanation that there is."""
+"""Claims about simulated runs; results that differ from the paper name the best explanation."""
 
 LOCAL = "local"
 _NOT_LOCAL = ("4", "10", "11", "levels", "settings", "table2")
 
 
 def _modelled(one: Claim) -> bool:
-    """Of cells that the testbed's campaign does not have: sharp bursts, the clients' link."""
+    """Return True if the testbed's campaign lacks the cells: sharp bursts, the clients' link."""
     return "-sharp" in one.id or "-ingress" in one.id
 
 
@@ -56,4 +56,4 @@ LOCAL_CLAIMS: tuple[Claim, ...] = tuple(
     for one in _DECLARED
     if one.figure.rstrip("abcd") not in _NOT_LOCAL and one not in CAUSES and not _modelled(one)
 )
-"""Of runs on a testbed: figures 1, 5, 7, 8 and 9."""
+"""Claims about runs on a testbed: figures 1, 5, 7, 8 and 9."""

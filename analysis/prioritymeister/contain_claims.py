@@ -127,7 +127,7 @@ def _flooded(variant: str) -> Rows:
 
 
 def _ahead(rows: pd.DataFrame) -> pd.Series:
-    """1 where D's requests go before C's at the disk."""
+    """Return 1 for blocks where D's requests go before C's at the disk, else 0."""
     wide = rows.pivot_table(index="seed", columns="workload", values="priority", dropna=False)
     if not {"C", "D"} <= set(wide.columns):
         return pd.Series(dtype=float)

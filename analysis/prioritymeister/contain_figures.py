@@ -1,4 +1,4 @@
-"""Figures 4 and 8: what a workload that misbehaves does to the others."""
+"""Figures 4 and 8: effect of a misbehaving workload on the others."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ BELOW = (("A", "medium"), ("C", "low"))
 
 
 def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 4: (a) B's r-b curve with the buckets that limit it, (b) and (c) the workloads below B
-    while it sends far more than it announced."""
+    """Draw figure 4: (a) B's r-b curve with the buckets that limit it, (b) and (c) the workloads
+    below B while B sends far more than it announced."""
     rows = cells(evidence.table, "buckets", "pm", k=K, misbehaves=True, limiters=...)
     if rows.empty:
         return Missing(f"the scenario buckets with all limiters, misbehaving, k = {K:g}")
@@ -60,7 +60,7 @@ def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _curve(panel: Any, evidence: Evidence, rows: pd.DataFrame) -> None:
-    """The first block's curve."""
+    """Draw the first block's curve."""
     run = evidence.runs[int(rows.sort_values(["block", "limiters"]).iloc[0]["index"])]
     curve = json.loads((run.folder / "curve.json").read_text())
     plan = json.loads((run.folder / "plan.json").read_text())
@@ -82,8 +82,8 @@ def _curve(panel: Any, evidence: Evidence, rows: pd.DataFrame) -> None:
 
 
 def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 8: 99.9th percentiles of D and C, D behaving, and of C while D misbehaves; lower ones
-    where there are too few requests."""
+    """Draw figure 8: 99.9th percentiles of D and C while D behaves, and of C while D misbehaves;
+    lower percentiles if there are too few requests."""
     rows = latency(cells(evidence.table, "misbehave", k=K_NORMAL, misbehaves=...))
     if rows.empty or not rows["misbehaves"].any():
         return Missing(f"the scenario misbehave with k = {K_NORMAL:g}, behaving and misbehaving")
@@ -111,7 +111,7 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def network(evidence: Evidence, folder: Path, name: str, k: float = 1.5) -> Path | Missing:
-    """Figure 9: latency by percentile where a link is the bottleneck; a row a link."""
+    """Draw figure 9: latency by percentile with a link as the bottleneck; one row per link."""
     table = latency(cells(evidence.table, "network", k=k, bottleneck=...))
     if table.empty:
         return Missing(f"the scenario network with k = {k:g}")

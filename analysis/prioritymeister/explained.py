@@ -1,7 +1,7 @@
-"""The best explanation of what does not come out as in the paper, said beside the claim.
+"""Best explanations of results that differ from the paper, shown next to the claims.
 
 Each sentence is about simulated runs and rests on `pm-why`, which varied one thing at a time
-(docs/pm-experiments.md, "Why it differs from the paper"); what is only a reading says so.
+(docs/pm-experiments.md, "Why it differs from the paper"). A mere reading says so.
 """
 
 from __future__ import annotations

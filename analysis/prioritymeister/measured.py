@@ -1,5 +1,5 @@
-"""How PriorityMeister's claims are computed: shares of blocks and differences between policies of
-the same blocks."""
+"""Computation of PriorityMeister's claims: shares of blocks and differences between policies in the
+same blocks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from analysis.prioritymeister.runs import (
 from analysis.stats import Estimate
 
 Value = Callable[[pd.DataFrame], pd.Series]
-"""A value for each block, indexed by seed, of some rows."""
+"""Function that computes a value for each block, indexed by seed, from rows."""
 
 TAIL = 99.9
-"""The percentile of claims about "all percentiles": the highest of a ten-minute trace that has ten
-requests beyond it. Whoever meets it meets all below."""
+"""The percentile of claims about "all percentiles": the highest of a ten-minute trace with ten
+requests beyond it. A run that meets it meets all lower percentiles."""
 
 
 def all_met(percent: float = TAIL) -> Value:
-    """1 for a block in which every workload met its SLO, else 0; of several runs the mean."""
+    """Compute 1 for a block in which every workload met its SLO, else 0; the mean of its runs."""
 
     def value(rows: pd.DataFrame) -> pd.Series:
         return by_block(met_by_run(rows, percent), "met")
@@ -37,21 +37,21 @@ def all_met(percent: float = TAIL) -> Value:
 
 
 def missed_share(rows: pd.DataFrame) -> pd.Series:
-    """Share of the requests beyond their SLO, the mean over workloads."""
+    """Return the share of requests beyond their SLO, as the mean over workloads."""
     found = latency(rows)
     return by_block(found.assign(missed=1 - found["within"].astype(float)), "missed")
 
 
 def column(name: str) -> Value:
-    """The mean of a column over a block's rows."""
+    """Compute the mean of a column over a block's rows."""
     return lambda rows: by_block(rows, name)
 
 
 def share(
     rows: Rows, value: Value, why: str, note: str | None = None, *, whole: bool = True
 ) -> Compute:
-    """Mean of a value over blocks. The note tells how many blocks had all of it, unless the value
-    is nothing that there is a `whole` of."""
+    """Compute the mean of a value over blocks. The note counts the blocks with the value 1, unless
+    `whole` is False."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -65,7 +65,7 @@ def share(
 
 
 def gap(treated: Rows, baseline: Rows, value: Value, why: str, note: str | None = None) -> Compute:
-    """Mean over blocks of a value of `treated` less that of `baseline`."""
+    """Compute the mean over blocks of a value of `treated` minus the value of `baseline`."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
@@ -82,7 +82,7 @@ def gap(treated: Rows, baseline: Rows, value: Value, why: str, note: str | None 
 
 
 def times(treated: Rows, baseline: Rows, value: Value, why: str) -> Compute:
-    """Geometric mean over blocks of a value of `treated` over that of `baseline`."""
+    """Compute the geometric mean over blocks of a value of `treated` over that of `baseline`."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
@@ -95,8 +95,8 @@ def times(treated: Rows, baseline: Rows, value: Value, why: str) -> Compute:
 
 
 def each(options: Sequence[tuple[str, Rows]], value: Value, why: str) -> Compute:
-    """The mean over several groups of rows, a value for each block that has all of them; the note
-    tells each."""
+    """Compute the mean over several groups of rows, one value for each block that has all groups;
+    the note lists each group."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = {name: rows(evidence.table) for name, rows in options}
@@ -124,6 +124,6 @@ def _counted(values: pd.Series, note: str | None) -> str:
     whole = int((known >= 1 - 1e-9).sum())
     words = f"all of it in {whole} of {len(known)} blocks"
     if whole == len(known) and whole:
-        # Exact (Clopper and Pearson): nothing went wrong in n blocks.
+        # Exact (Clopper and Pearson): no failure in n blocks.
         words += f": at 95 % confidence in at least {100 * 0.05 ** (1 / whole):.0f} % of all"
     return f"{words}; {note}" if note else words

@@ -17,7 +17,7 @@ def _network(bottleneck: str) -> Callable[[str], Rows]:
 
 
 def _not_first(rows: pd.DataFrame) -> pd.Series:
-    """1 where K does not have the first level on the way out."""
+    """Return 1 for blocks where K does not have the first level on the way out, else 0."""
     found = rows[rows["workload"] == "K"]
     return by_block(
         found.assign(not_first=(found["level_network-out"] > 1).astype(float)), "not_first"

@@ -25,17 +25,17 @@ MS = 1e3
 MISSED = "#CC3311"
 BAR_WIDTH = 0.8
 PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
-"""Percentiles that runs tell, as far as ten requests are slower."""
+"""Percentiles that runs report, if at least ten requests are slower."""
 TICKS = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 
 
 def workload_colour(name: str) -> str:
-    """A workload's colour, the same in every figure."""
+    """Return a workload's colour, the same in every figure."""
     return WORKLOADS.get(name, "#444444")
 
 
 def slo_line(axes: Axes, rows: pd.DataFrame, name: str, *, style: str = "--") -> None:
-    """The SLO of a workload, the median over blocks, dashed in its colour."""
+    """Draw the SLO of a workload, the median over blocks, dashed in its colour."""
     found = rows[rows["workload"] == name]["slo_s"].dropna().astype(float)
     if len(found):
         axes.axhline(
@@ -50,17 +50,17 @@ def bars(
     percent: float,
     workloads: Sequence[str],
 ) -> None:
-    """Latency at a percentile: a group of bars each, a bar a workload, medians over blocks with
-    95 % bootstrap intervals; in red above a bar how many of the runs missed the SLO. A bar that is
-    hatched up to the top is of requests that were never answered. None is drawn where a run has too
-    few requests to tell the percentile.
+    """Draw latency at a percentile: groups of bars, one bar per workload, medians over blocks with
+    95 % bootstrap intervals. Red numbers above a bar count the runs that missed the SLO. A bar
+    hatched up to the top stands for requests that were never answered. No bar is drawn if a run has
+    too few requests for the percentile.
 
     Args:
-        axes: to draw on; its vertical axis becomes logarithmic.
-        rows: all that is shown, for the SLOs.
+        axes: axes to draw on; the vertical axis becomes logarithmic.
+        rows: all rows of the panel, for the SLOs.
         groups: name and rows of each group.
         percent: the percentile.
-        workloads: in order.
+        workloads: workloads in order.
     """
     width = BAR_WIDTH / max(1, len(workloads))
     endless: list[tuple[float, str, str]] = []
@@ -105,7 +105,7 @@ def bars(
 
 
 def _without_end(axes: Axes, bars: Sequence[tuple[float, str, str]], width: float) -> None:
-    """Bars (place, colour, missed runs) of latencies without end, up to the top wherever it is."""
+    """Draw bars (place, colour, missed runs) of infinite latencies, up to the top of the axis."""
     for x, colour, missed in bars:
         edges = (x - width / 2, x + width / 2)
         axes.axvspan(*edges, facecolor="none", edgecolor=colour, hatch="///", linewidth=0.8)
@@ -128,8 +128,8 @@ def _room_above(axes: Axes) -> None:
 
 
 def tail_curve(evidence: Evidence, row: pd.Series) -> tuple[Floats, Floats] | None:
-    """Share of the requests that are slower [k] and latency in ms [k] of a workload of a run, as
-    far as ten requests are slower; None where no histogram is kept."""
+    """Return the share of slower requests [k] and latency in ms [k] of a run's workload, as far as
+    ten requests are slower; None if no histogram is kept."""
     path: Path = evidence.runs[int(row["index"])].folder / "latency.parquet"
     if not path.exists():
         return None
@@ -143,7 +143,7 @@ def tail_curve(evidence: Evidence, row: pd.Series) -> tuple[Floats, Floats] | No
 
 
 GRID = np.logspace(0, -5, 200)
-"""Shares of slower requests at which curves of several runs are put together."""
+"""Shares of slower requests at which curves of several runs are combined."""
 
 
 def tails(
@@ -155,7 +155,7 @@ def tails(
     label: str,
     style: str = "-",
 ) -> None:
-    """Latency against percentile, the median of some runs of one workload, and their range."""
+    """Draw latency against percentile: the median of the runs of one workload, and their range."""
     curves = []
     for _, row in rows.iterrows():
         found = tail_curve(evidence, row)
@@ -177,8 +177,8 @@ def tails(
 
 
 def percentile_axis(axes: Axes, *, most: float = 99.97) -> None:
-    """The horizontal axis of `tails`: percentiles, higher ones to the right, and a logarithmic
-    vertical one."""
+    """Set up the axes of `tails`: horizontal percentiles, higher ones to the right, and a
+    logarithmic vertical axis."""
     ticks = [tick for tick in TICKS if tick <= most + 0.02]
     axes.set_xticks([-np.log10(1 - tick / 100) for tick in ticks], [f"{t:g}" for t in ticks])
     axes.set_xlim(-np.log10(0.5), -np.log10(1 - most / 100))
@@ -188,28 +188,28 @@ def percentile_axis(axes: Axes, *, most: float = 99.97) -> None:
 
 
 legend = partial(style.legend, columns=6)
-"""One legend above all panels, each text once."""
+"""Draws one legend above all panels, each text once."""
 
 
 def named_slo(axes: Axes) -> None:
-    """An entry of the legend for the dashed lines."""
+    """Add a legend entry for the dashed lines."""
     axes.plot([], [], "--", color="black", linewidth=1.1, label="SLO")
 
 
 def share_limits(axes: Sequence[Axes]) -> None:
-    """The same vertical axis for all panels."""
+    """Set the same vertical axis for all panels."""
     limits = [panel.get_ylim() for panel in axes]
     for panel in axes:
         panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def k_of(rows: pd.DataFrame) -> str:
-    """``k = 2``: of some rows."""
+    """Format the values of k in the rows: ``k = 2``."""
     return "k = " + ", ".join(f"{k:g}" for k in sorted(rows["k"].unique()))
 
 
 def blocks(rows: pd.DataFrame) -> str:
-    """``n = 4``: blocks of some rows."""
+    """Format the number of blocks in the rows: ``n = 4``."""
     found = rows.groupby("variant")["seed"].nunique()
     if found.empty:
         return "n = 0"
@@ -225,7 +225,7 @@ def share_line(
     label: str,
     style: str = "o-",
 ) -> None:
-    """Shares in percent with 95 % intervals over blocks, cut at 0 and 100 %."""
+    """Draw shares in percent with 95 % intervals over blocks, cut at 0 and 100 %."""
     x = [place for place, _ in points]
     found = [one.map(lambda v: min(max(100 * v, 0.0), 100.0)) for _, one in points]
     error = np.array([one.error for one in found]).T.reshape(2, -1)
@@ -244,11 +244,11 @@ def share_line(
 
 
 def known_percent(rows: pd.DataFrame, most: float = 99.9) -> float:
-    """The highest percentile up to `most` that all rows tell: a lower one with few requests."""
+    """Return the highest percentile up to `most` in all rows: lower with few requests."""
     known = [p for p in PERCENTS if p <= most and rows[f"p{p:g}_s"].notna().all()]
     return max(known, default=most)
 
 
 def shown_workloads(rows: pd.DataFrame) -> list[str]:
-    """Workloads with a latency SLO, by name."""
+    """Return the workloads with a latency SLO, by name."""
     return sorted(set(latency(rows)["workload"]))

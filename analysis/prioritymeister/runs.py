@@ -1,4 +1,4 @@
-"""Runs as a table with a row for each workload, and how they are paired: by block.
+"""Runs as a table with a row for each workload, paired by block.
 
 A block's runs have the same traces. n counts blocks, never requests or seconds.
 """
@@ -24,16 +24,16 @@ STANDARD = PM.defaults(
     *("buckets", "copy_share", "depth", "device_profile", "traces", "sharpness", "access"),
     *("copy_kib", "network_share", "blocking", "trace_windows", "trace_load"),
 )
-"""What the figures' runs have in common; those that differ feed none of them."""
+"""Common parameters of the figures' runs; runs with other values feed no figure."""
 LONGEST = 100.0
-"""The `slo_percentile` of runs whose SLOs are made of the longest latency alone: no figure's."""
+"""The `slo_percentile` of runs with SLOs from the longest latency alone; no figure uses them."""
 WHY = "pm-why"
-"""The campaign that varies what figures have in common, one thing at a time."""
+"""The campaign that varies the common parameters of the figures, one at a time."""
 USUAL = PM.defaults(
     *("permutation", "estimator", "limiters", "cake_upper", "misbehaves", "bottleneck"),
     "network_levels",
 )
-"""What a figure's cells have unless it varies it."""
+"""Parameters of a figure's cells, unless the figure varies them."""
 _RUN = ("index", "run_id", "campaign", "block", "seed", "ground", "variant")
 NUMBERS = (
     *("requests", "misses", "unfinished", "slo_s", "alone_s", "mean_s", "max_s", "max_whole_s"),
@@ -42,13 +42,13 @@ NUMBERS = (
     *("bound_s", "bound_blocking_s", "bound_ratio", "storage", "network", "scv"),
     *("late_s", "behind_s", "allowed_s", "network_kept", "unanswered"),
 )
-"""Of a workload, by the names of `campaigns.prioritymeister.cell`."""
+"""Numbers of a workload, by the names of `campaigns.prioritymeister.cell`."""
 PERCENTILES = {f"p{p:g}_s": p for p in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)}
 BEYOND = 10
-"""Requests beyond a percentile that is told."""
+"""Minimum number of requests beyond a reported percentile."""
 
 BLIND = ("ps", "byslo", "mclock", "none")
-"""Policies that a common factor of all SLOs makes no difference to."""
+"""Policies that do not depend on a common factor of all SLOs."""
 POLICIES = ("pm", BEST_EFFORT, "byslo", "edf", "cake", "ps", "mclock", "none")
 LABELS = {
     "pm": "PM",
@@ -87,13 +87,12 @@ Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row for each workload of a run. Columns: index of the run, run_id, campaign, block, seed,
-    ground, variant (the policy, with pm's mode), the cell's parameters, workload, `NUMBERS`,
-    ``usual``: whether it feeds the figures, which those of `STANDARD` parameters do; of runs whose
-    traces differ in their length, such as those of a quick and a full campaign, the longest of each
-    scenario, and of those, on machines, the ones with the smallest requests of the copy. An
-    experiment that two campaigns share counts once.
-    """
+    """Return one row for each workload of a run. Columns: index of the run, run_id, campaign,
+    block, seed, ground, variant (the policy, with pm's mode), the cell's parameters, workload,
+    `NUMBERS`, and ``usual``: True if the row feeds the figures. Such rows have `STANDARD`
+    parameters. If the traces of runs differ in length (a quick and a full campaign), the longest of
+    each scenario count; of those, on machines, the runs with the smallest requests of the copy. An
+    experiment that two campaigns share counts once."""
     rows: list[dict[str, Any]] = []
     for index, loaded in enumerate(runs):
         run, parameters = loaded.run, loaded.run.parameters
@@ -130,8 +129,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
 
 
 def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
-    """Percentiles that lie among requests without an answer, as infinite ones: a summary tells
-    finite numbers alone, and one that is missing for having too few requests stays missing."""
+    """Return percentiles among unanswered requests as infinite: a summary holds only finite
+    numbers. A percentile that is missing because of too few requests stays missing."""
     requests = own["requests"] or 0.0
     if not own["unfinished"]:
         return {}
@@ -143,19 +142,19 @@ def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _is_standard(parameters: Mapping[str, Any], *, simulated: bool) -> bool:
-    """Of a run's parameters; one that was not there yet had the usual value. On machines a copy's
-    requests are as large as their campaign says."""
+    """Return True if a run has the standard parameters; a parameter missing in old runs had the
+    usual value. On machines the campaign sets the size of a copy's requests."""
     told = STANDARD if simulated else {**STANDARD, "copy_kib": parameters.get("copy_kib", 1024)}
     usual = all(parameters.get(name, value) == value for name, value in told.items())
     return usual and parameters.get("slo_percentile") != LONGEST
 
 
 def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: Any) -> pd.DataFrame:
-    """Rows of a scenario, of a policy, and with some parameters; what is not named is the usual
-    (k, burst and gaps have no usual value), and `...` stands for any.
+    """Return rows of a scenario, of a policy, and with the given parameters. Other parameters have
+    their usual value (k, burst and gaps have none), and `...` stands for any value.
 
-    Where a ground's runs of the scenario have one k alone, which is not the one asked for, they
-    count: its campaign has declared that k.
+    If a ground's runs of the scenario have a single k that differs from the requested one, they
+    count: their campaign has declared that k.
     """
     usual = {name: value for name, value in USUAL.items() if name != "network_levels"}
     if scenario != "levels":
@@ -167,14 +166,14 @@ def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: A
 
 
 def varied(rows: pd.DataFrame, scenario: str, variant: str, **at: Any) -> pd.DataFrame:
-    """Rows of a scenario under a policy whose parameters are those named and, of the others, the
-    usual (k, burst, seconds have no usual value): what `pm-why` varies."""
+    """Return rows of a scenario under a policy with the given parameters and otherwise the usual
+    ones (k, burst, seconds have no usual value): the parameters that `pm-why` varies."""
     usual = {**STANDARD, **USUAL, "slo_percentile": 99.9, "gaps": "balanced"}
     return _where(rows[rows["scenario"] == scenario], variant, {**usual, **at})
 
 
 def _where(found: pd.DataFrame, variant: str | None, at: Mapping[str, Any]) -> pd.DataFrame:
-    """Rows of a policy with some values; None is a missing one, and `...` any."""
+    """Return rows of a policy with the given values; None is a missing value, and `...` any."""
     if variant is not None:
         found = found[found["variant"] == variant]
     for name, value in at.items():
@@ -186,20 +185,20 @@ def _where(found: pd.DataFrame, variant: str | None, at: Mapping[str, Any]) -> p
 
 
 def latency(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those of workloads with a latency SLO."""
+    """Return the rows of workloads with a latency SLO."""
     return rows[rows["slo_s"].notna()]
 
 
 def met(rows: pd.DataFrame, percent: float) -> pd.Series:
-    """Whether each row's workload met its SLO: at least `percent` of its requests were within it
-    (section 5.2), counted one by one."""
+    """Return True for each row if its workload met its SLO: at least `percent` of its requests were
+    within the SLO (section 5.2), counted one by one."""
     within = rows["within"].astype(float)
     return within >= percent / 100 - 1e-12
 
 
 def met_by_run(rows: pd.DataFrame, percent: float) -> pd.DataFrame:
-    """One row a run: block, seed, k, permutation, ``met`` (1 when all of its workloads met their
-    SLOs), ``count`` (how many did)."""
+    """Return one row per run: run_id, block, seed, k, variant, ``met`` (1 if all of its workloads
+    met their SLOs), ``count`` (the number that did)."""
     found = latency(rows)
     found = found.assign(met=met(found, percent).astype(float))
     keys = ["run_id", "block", "seed", "k", "variant"]
@@ -208,8 +207,8 @@ def met_by_run(rows: pd.DataFrame, percent: float) -> pd.DataFrame:
 
 
 def at_k(rows: pd.DataFrame, k: float, percent: float = 99.9) -> pd.DataFrame:
-    """The same runs held against other SLOs, `k` times alone; for `BLIND` policies, whose runs do
-    not depend on k. ``within`` is then 1 or 0: whether the percentile is within the SLO."""
+    """Return the same runs compared with other SLOs, `k` times alone; for `BLIND` policies, which
+    do not depend on k. ``within`` is then 1 if the percentile is within the SLO, else 0."""
     found = latency(rows).copy()
     if (found["k"] == k).all():
         return found
@@ -219,45 +218,45 @@ def at_k(rows: pd.DataFrame, k: float, percent: float = 99.9) -> pd.DataFrame:
 
 
 def by_block(rows: pd.DataFrame, column: str) -> pd.Series:
-    """Mean of a column in each block, indexed by seed."""
+    """Return the mean of a column in each block, indexed by seed."""
     return rows.groupby("seed")[column].mean().astype(float)
 
 
 def average(values: pd.Series) -> Estimate | None:
-    """Mean over blocks with a t interval."""
+    """Return the mean over blocks with a t interval."""
     found = values.dropna().tolist()
     return mean(found) if found else None
 
 
 def difference(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
-    """Mean of treated less baseline over the blocks that have both, with a t interval."""
+    """Return the mean of treated minus baseline over blocks that have both, with a t interval."""
     both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
     return mean((both["t"] - both["b"]).tolist()) if len(both) else None
 
 
 def quotient(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
-    """Geometric mean of treated/baseline over blocks, with a t interval of the logarithms."""
+    """Return the geometric mean of treated/baseline over blocks, with a t interval of the logs."""
     both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
     both = both[((both > 0) & (both < np.inf)).all(axis=1)]
     return ratio(both["t"].tolist(), both["b"].tolist()) if len(both) else None
 
 
 def geometric(values: pd.Series) -> Estimate | None:
-    """Geometric mean over blocks with a t interval of the logarithms."""
+    """Return the geometric mean over blocks with a t interval of the logarithms."""
     found = values.dropna()
     found = found[found > 0]
     return ratio(found.tolist(), [1.0] * len(found)) if len(found) else None
 
 
 def variants(rows: pd.DataFrame) -> list[str]:
-    """Policies that there are runs of, in the order of the figures."""
+    """Return the policies that have runs, in the order of the figures."""
     known = set(rows["variant"])
     return [name for name in POLICIES if name in known]
 
 
 def bootstrap(values: Sequence[float], *, draws: int = 4000, seed: int = 1) -> Estimate | None:
-    """Median over runs with a 95 % percentile bootstrap over runs, for percentiles of latency;
-    no interval with fewer than two runs, or where one is infinite (never answered)."""
+    """Return the median over runs with a 95 % percentile bootstrap over runs, for latency
+    percentiles; no interval with fewer than two runs or an infinite value (never answered)."""
     found = np.asarray([value for value in values if not np.isnan(value)], dtype=float)
     if not len(found):
         return None

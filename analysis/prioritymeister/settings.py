@@ -10,9 +10,9 @@ TAIL = 99.9
 
 
 def settings(table: pd.DataFrame) -> pd.DataFrame:
-    """One row a policy, k and block of the scenario `disk`: ``variant``, ``k``, ``seed``, ``met``
-    (1 when all latency SLOs were met at the 99.9th percentile). Policies that k makes no difference
-    to ran once and are held against every k that PM ran with."""
+    """Return one row per policy, k and block of the scenario `disk`: ``variant``, ``k``, ``seed``,
+    ``met`` (1 if all latency SLOs were met at the 99.9th percentile). Policies that do not depend
+    on k ran once and are compared with every k of PM's runs."""
     rows = latency(cells(table, "disk"))
     swept = sorted(rows[rows["variant"] == "pm"]["k"].unique())
     parts = []
@@ -32,7 +32,7 @@ def settings(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_met(table: pd.DataFrame, variant: str) -> pd.Series:
-    """Share of the swept k at which a policy met all SLOs, by seed; only blocks that have all."""
+    """Return the share of swept k at which a policy met all SLOs, by seed; complete blocks only."""
     found = settings(table)
     mine = found[found["variant"] == variant]
     if mine.empty:

@@ -1,4 +1,4 @@
-"""Table 2: what the paper says of its traces, and what the stand-ins have."""
+"""Table 2: the paper's description of its traces, and the values of the stand-ins."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _HEADS = (
 
 
 def deviations(rows: pd.DataFrame) -> pd.DataFrame:
-    """Measured over stated, a row a trace and column: ``seed``, ``workload``, ``column``,
-    ``ratio``; E's storage load, of which a bound is stated, is left out."""
+    """Return measured over stated values, a row per trace and column: ``seed``, ``workload``,
+    ``column``, ``ratio``. E's storage load, stated only as a bound, is left out."""
     parts = []
     for _, row in rows.iterrows():
         for name, stated in zip(COLUMNS, STATED[str(row["workload"])], strict=True):
@@ -52,19 +52,19 @@ def deviations(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def farthest(rows: pd.DataFrame) -> pd.Series:
-    """The ratio that is farthest from 1, by seed."""
+    """Return the ratio that is farthest from 1, by seed."""
     found = deviations(rows)
     found = found.assign(off=(found["ratio"] - 1).abs()).sort_values("off")
     return found.groupby("seed")["ratio"].last()
 
 
 def described(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of cells that describe their traces."""
+    """Return the rows of cells that describe their traces."""
     return cells(table, "table2", "inputs", k=...)
 
 
 def tables(table: pd.DataFrame) -> list[Table]:
-    """Table 2 beside the paper's."""
+    """Return Table 2 with the paper's values next to ours."""
     rows = described(table)
     made = []
     for label, stated in STATED.items():

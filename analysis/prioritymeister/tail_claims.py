@@ -30,7 +30,7 @@ def _copy_done(rows: pd.DataFrame) -> pd.Series:
 
 
 def _only_the_tail(rows: pd.DataFrame) -> pd.Series:
-    """1 where all SLOs are met at the 99th percentile and not at the 99.9th."""
+    """Return 1 for blocks that meet all SLOs at the 99th but not the 99.9th percentile, else 0."""
     return all_met(99.0)(rows) - all_met()(rows)
 
 
@@ -89,7 +89,7 @@ TAILS = (
 
 
 def _order(rows: pd.DataFrame) -> pd.Series:
-    """The order at the disk of each run as one number, by seed."""
+    """Return the order at the disk of each run as one number, by seed."""
     wide = rows.pivot_table(index="seed", columns="workload", values="priority")
     if wide.empty:
         return pd.Series(dtype=float)
@@ -98,7 +98,7 @@ def _order(rows: pd.DataFrame) -> pd.Series:
 
 
 def same_order(rows: pd.DataFrame) -> pd.Series:
-    """1 where the plans with both estimators have the same order."""
+    """Return 1 if the plans with both estimators have the same order, else 0, by seed."""
     exact = _order(rows[rows["estimator"] == "profile"])
     rough = _order(rows[rows["estimator"] == "constant"])
     both = pd.concat([exact.rename("e"), rough.rename("r")], axis=1, join="inner")
@@ -106,7 +106,7 @@ def same_order(rows: pd.DataFrame) -> pd.Series:
 
 
 def orders_met(rows: pd.DataFrame) -> pd.Series:
-    """In how many of the six orders all SLOs are met; only blocks that have all six."""
+    """Return the number of the six orders that meet all SLOs; only blocks that have all six."""
     found = latency(rows)
     found = found.assign(met=met(found, TAIL).astype(float))
     runs = found.groupby(["seed", "permutation"])["met"].min().unstack()

@@ -34,7 +34,7 @@ def _groups(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 def tail_bars(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 5: latency of A, B and C by policy, a panel a percentile."""
+    """Draw figure 5: latency of A, B and C by policy, one panel per percentile."""
     rows = latency(cells(evidence.table, "disk", k=K))
     if rows.empty:
         return Missing(_NEEDS)
@@ -54,7 +54,7 @@ def tail_bars(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 6: latency at every percentile, a panel a policy."""
+    """Draw figure 6: latency at every percentile, one panel per policy."""
     rows = latency(cells(evidence.table, "disk", k=K))
     if rows.empty:
         return Missing(_NEEDS)
@@ -79,7 +79,7 @@ def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 10: PM with the device's profile and with the constant estimator."""
+    """Draw figure 10: PM with the device's profile and with the constant estimator."""
     rows = latency(cells(evidence.table, "disk", "pm", k=K, estimator=...))
     if not {"profile", "constant"} <= set(rows["estimator"]):
         return Missing(f"{_NEEDS} and both estimators")
@@ -101,7 +101,7 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def permutations(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 11: 99.9th percentiles, a panel for each way to give three SLOs to A, B and C."""
+    """Draw figure 11: 99.9th percentiles, a panel per assignment of three SLOs to A, B and C."""
     rows = latency(cells(evidence.table, "disk", k=K_ORDERS, permutation=...))
     rows = rows[rows["permutation"].notna()]
     if rows.empty:

@@ -1,8 +1,8 @@
-"""Runs on real machines of which a plan's bound is not proven, and what each lacked; and workloads
-that a plan has no bound for.
+"""Runs on real machines without a proven bound of the plan, with the unmet condition of each; and
+workloads without a bound in the plan.
 
-A simulation keeps all that a bound assumes. Real machines do not have to: see
-`campaigns.prioritymeister.outcome.Conditions`, whose numbers are in every run's summary.
+A simulation meets all assumptions of a bound. Real machines may not: see
+`campaigns.prioritymeister.outcome.Conditions`. Its numbers are in every run's summary.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ MODELLED = "sim"
 
 
 def kept(table: pd.DataFrame) -> pd.Series:
-    """Whether a row may have a bound at all: modelled, or its machines tell what they kept."""
+    """Return True for rows that can have a bound: modelled, or with reported enforcement."""
     return table["ground"].eq(MODELLED) | table["network_kept"].notna()
 
 
 def unproven(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of PM (hold) on real machines whose bound is not proven; ``why`` says what lacked."""
+    """Return rows of PM (hold) on real machines without a proven bound; ``why``: reason."""
     real = ~table["ground"].map(lambda ground: is_simulated(str(ground))).astype(bool)
     planned = table["bound_blocking_s"].notna() & table["slo_s"].notna()
     without = table["bound_ratio"].isna() | ~kept(table)
@@ -29,8 +29,8 @@ def unproven(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def unbounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of PM (hold), on any ground, of workloads that those of higher priority can starve, so
-    that the plan has no finite bound for them; ``why`` says so."""
+    """Return rows of PM (hold), on any ground, of workloads that higher priorities can starve: the
+    plan has no finite bound for them; ``why`` says so."""
     without = table["bound_blocking_s"].isna() & table["bound_ratio"].isna()
     told = table["planned"].eq(0.0) & table["slo_s"].notna()
     found = table[(table["variant"] == "pm") & told & without]
@@ -57,7 +57,7 @@ def _why(row: pd.Series) -> str:
 
 
 def sentence(table: pd.DataFrame) -> str | None:
-    """How many bounds are not proven and why, commonest first; None where all are."""
+    """Return the number of unproven bounds with reasons, commonest first; None if all are."""
     found = unproven(table)
     if found.empty:
         return None

@@ -1,6 +1,6 @@
-"""Why figures 7, 9, 10 and 11 come out otherwise than in the paper: suspected causes as claims of
-the campaign `pm-why`, which varies one thing at a time. None is the paper's; all but
-those of Cake's upper bound were declared before any of their runs."""
+"""Suspected causes why figures 7, 9, 10 and 11 differ from the paper, as claims of the campaign
+`pm-why`, which varies one thing at a time. No claim is the paper's; all but the claims on Cake's
+upper bound were declared before any of their runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from analysis.prioritymeister.tail_claims import orders_met, same_order
 
 @dataclass(frozen=True)
 class Setting:
-    """What differs from a figure's cells, in words and by `runs.varied`; `words` of the base is
-    what the figure's own cells have."""
+    """Difference from a figure's cells, in words and as arguments of `runs.varied`; `words` of the
+    base describe the figure's own cells."""
 
     name: str
     words: str
@@ -29,16 +29,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Question:
-    """A figure's cells, what is looked at, and settings to compare with the first of them.
+    """A figure's cells, the value of interest, and settings to compare with the first setting.
 
     Attributes:
-        figure: of the paper.
-        scenario: of the cells.
+        figure: figure of the paper.
+        scenario: scenario of the cells.
         base: parameters that all settings share unless they vary them.
-        settings: the figure's own first.
-        value: by block.
-        unit: of the value.
-        policies: that were run.
+        settings: the figure's own setting first.
+        value: value by block.
+        unit: unit of the value.
+        policies: policies that were run.
     """
 
     figure: str
@@ -50,12 +50,12 @@ class Question:
     policies: Sequence[str]
 
     def rows(self, policy: str, setting: Setting) -> Rows:
-        """Rows of a policy in a setting."""
+        """Select rows of a policy in a setting."""
         at = {**self.base, **setting.at}
         return lambda table: varied(table, self.scenario, policy, **at)
 
     def setting(self, name: str) -> Setting:
-        """The setting of that name."""
+        """Return the setting with the name."""
         return next(one for one in self.settings if one.name == name)
 
 
@@ -139,7 +139,7 @@ LOW, HIGH = _burst("F"), _burst("H")
 
 
 def _more(name: str, question: Question, setting: str, policy: str, statement: str) -> Claim:
-    """More of a question's value in a setting than in the figure's own."""
+    """Return the claim that a setting has more of the question's value than the figure's own."""
     chosen, base = question.setting(setting), question.settings[0]
     return claim(
         f"why-{name}",
@@ -152,7 +152,7 @@ def _more(name: str, question: Question, setting: str, policy: str, statement: s
 
 
 def _less(name: str, question: Question, setting: str, policy: str, statement: str) -> Claim:
-    """Less of it, as a positive difference."""
+    """Return the claim that a setting has less of the value, as a positive difference."""
     chosen, base = question.setting(setting), question.settings[0]
     return claim(
         f"why-{name}",
@@ -165,7 +165,7 @@ def _less(name: str, question: Question, setting: str, policy: str, statement: s
 
 
 def _ahead(name: str, question: Question, setting: str, other: str) -> Claim:
-    """PM does better than another policy in a setting."""
+    """Return the claim that PM does better than another policy in a setting."""
     chosen = question.setting(setting)
     return claim(
         f"why-{name}-{setting}-{other}",

@@ -1,4 +1,4 @@
-"""What becomes of figures 7, 9, 10 and 11 when one thing is varied (campaign `pm-why`)."""
+"""Results of figures 7, 9, 10 and 11 when one thing is varied (campaign `pm-why`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PANELS = (
 
 
 def causes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """A panel for each question that was asked, a row for each setting that was run, a mark for
+    """Draw a panel for each question with runs, a row for each setting with runs, and a mark for
     each policy."""
     answers = [(*one, _answers(evidence, one[0])) for one in _PANELS]
     asked = [one for one in answers if any(setting for _, setting in one[3])]
@@ -56,7 +56,7 @@ def causes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _answers(evidence: Evidence, question: Question) -> dict[tuple[str, int], Estimate]:
-    """A question's value by policy and setting; setting 0 is the figure's own."""
+    """Return a question's value by policy and setting; setting 0 is the figure's own."""
     found = {}
     for policy in question.policies:
         for place, setting in enumerate(question.settings):

@@ -1,1 +1,1 @@
-"""The two-choice paper: its simulations' figures and claims, and what lies beyond them."""
+"""The two-choice paper: figures and claims of its simulations, and claims beyond them."""

@@ -1,5 +1,5 @@
-"""Every figure and claim of the two-choice paper, in parts: each is made of runs of a ground of its
-own, and none of them are pooled. Another part is one line in `PARTS`."""
+"""Every figure and claim of the two-choice paper, in parts. Each part uses the runs of one ground;
+runs of different grounds are never pooled. Another part is one line in `PARTS`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What the two-choice paper states of its simulations (section III, figures 3 and 4), and what is
-claimed beyond it.
+"""Claims of the two-choice paper about its simulations (section III, figures 3 and 4), and claims
+beyond it.
 
-All of it is about what schedulers decide in a simulation, in the paper as here: what is reproduced
-is what the paper's simulation showed, no machine is. The paper's text gives relations and hardly a
-number; where it says "significantly" or "stable" the reading is in the statement. *Preassign* is
-described as a strategy on top of two-choice and, in the order of the text, of the collaborative
-probe: its claims are held against both, alone and with both strategies together.
+All claims are about decisions of schedulers in a simulation, as in the paper: they reproduce the
+paper's simulation, not machines. The paper's text gives relations and hardly a number; where it
+says "significantly" or "stable", the statement gives our reading. The paper describes *preassign*
+as a strategy on top of two-choice and, in the order of the text, of the collaborative probe. So its
+claims are tested for both, alone and with both strategies together.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from analysis.twochoice.runs import (
 )
 
 FEW = 0.1
-"""Straggler ratios up to here are "small"."""
+"""Maximum "small" straggler ratio."""
 
 ALIKE = 0.25
-"""What is "not significantly" different or "stable" is within this of the other."""
+"""Maximum relative difference that is "not significant" or "stable"."""
 
 EVEN = 10.0
-"""Writes for each server: 10,000 processes, 1,000 servers."""
+"""Writes per server: 10,000 processes, 1,000 servers."""
 
 LARGE = {"servers": 10_000, "processes": 1_000_000, "straggler_ratio": 0.1}
 SCALE_LEARN = 5
@@ -52,7 +52,7 @@ READINGS = (
     (BOTH, "Preassign, with the collaborative probe,", ""),
     (PREASSIGN, "Preassign", "-alone"),
 )
-"""What the paper's "preassign" may be."""
+"""Possible readings of the paper's "preassign"."""
 
 
 def _stragglers(share: float) -> bool:

@@ -1,5 +1,5 @@
-"""Figures 3 and 4: response against the share of stragglers, and what servers of each load are
-given. Means over runs with 95 % intervals."""
+"""Figures 3 and 4: response against the share of stragglers, and writes given to servers of each
+load. Means over runs with 95 % intervals."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ response = partial(average, column="response_s")
 def responses(
     evidence: Evidence, folder: Path, name: str, setting: Mapping[str, Any] = NO_OTHER
 ) -> Path | Missing:
-    """Figure 3: (a) the paper's schedulers, (b) what lies beyond them, on an axis of magnitudes; as
-    in the paper's simulation, or with other values of parameters."""
+    """Draw figure 3: (a) the paper's schedulers, (b) schedulers beyond the paper, on a logarithmic
+    axis; as in the paper's simulation, or with other parameters."""
     panels = (("(a) The paper's", PAPERS), ("(b) Beyond", (FIXED, BOTH, *COLD, *BEYOND)))
     rows = {
         series: cells(evidence.table, series, **setting)
@@ -43,7 +43,7 @@ def responses(
     }
     if any(rows[series].empty for series in PAPERS):
         return Missing("the paper's six schedulers at several straggler ratios")
-    # Those of figure 4 were not run cold.
+    # Figure 4's ratios were not run cold.
     order = ratios(*(rows[series] for series in (*PAPERS, *COLD) if len(rows[series])))
     with style.figure(1, 2, width=10.4, height=4.6) as (drawn, axes):
         for panel, (title, shown) in zip(axes, panels, strict=True):
@@ -60,7 +60,7 @@ def responses(
 
 
 def _ticks(order: Sequence[float]) -> list[str]:
-    """Ratios as ticks; one that is too near to the last for both to be read has none."""
+    """Return ratios as tick labels; a ratio too close to the last readable one gets no label."""
     last = -1.0
     found = []
     for share, text in zip(order, percent(order), strict=True):
@@ -70,7 +70,7 @@ def _ticks(order: Sequence[float]) -> list[str]:
 
 
 def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 4: the most writes that a server of a load was given, and (bars) how many have it."""
+    """Draw figure 4: the most writes given to a server of a load, and (bars) such servers."""
     share = placement.ratio_shown(evidence.table, PAPERS)
     if share is None:
         return Missing("the paper's six schedulers with few stragglers")
@@ -103,7 +103,7 @@ def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _loads(given: dict[str, pd.DataFrame]) -> list[int]:
-    """Loads that a server has in about every burst, in order, stragglers last."""
+    """Return loads that a server has in about every burst, in order, stragglers last."""
     rows = next(iter(given.values()))
     seeds = rows["seed"].nunique()
     held = placement.by_load(rows, "servers").items()
@@ -140,7 +140,7 @@ def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> A
         style.paper_marker(
             panel, loads.index(placement.STRAGGLERS), 0, text="paper: none on stragglers"
         )
-    # Lines above bars: the left axis is drawn last, and lets the right one through.
+    # Lines above bars: the left axis is drawn last, with a transparent background.
     panel.set_zorder(right.get_zorder() + 1)
     panel.patch.set_visible(False)
     return right

@@ -1,5 +1,5 @@
-"""How claims of the simulations are computed: paired by the bursts that schedulers met, over
-straggler ratios (figure 3) or loads of servers (figure 4) where the paper speaks of all of them."""
+"""Computation of claims about the simulations: paired by the schedulers' bursts, over straggler
+ratios (figure 3) or server loads (figure 4) where the paper speaks of all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESPONSE = "response_s"
 
 
 def of(series: str, **setting: Any) -> Rows:
-    """Rows of a scheduler, see `runs.cells`."""
+    """Select rows of a scheduler, see `runs.cells`."""
     return lambda table: cells(table, series, **setting)
 
 
@@ -32,8 +32,8 @@ def over_ratios(
     which: str,
     wanted: Callable[[float], bool] = lambda share: True,
 ) -> Compute:
-    """The ``least``, the ``largest`` or the ``farthest`` (from 1) quotient of responses over the
-    straggler ratios that both were run at; the interval is widened for the choice."""
+    """Compute the ``least``, the ``largest`` or the ``farthest`` (from 1) ratio of responses over
+    the shared straggler ratios; the interval is widened for the choice."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
@@ -56,7 +56,7 @@ def over_ratios(
 def mean_over_ratios(
     treated: Rows, baseline: Rows, wanted: Callable[[float], bool] = lambda share: True
 ) -> Compute:
-    """Geometric mean of the quotient of responses over straggler ratios."""
+    """Compute the geometric mean of the ratio of responses over straggler ratios."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
@@ -73,7 +73,7 @@ def mean_over_ratios(
 
 
 def at_setting(treated: Rows, baseline: Rows, column: str = RESPONSE) -> Compute:
-    """Geometric mean of a quotient over the blocks that both were run in."""
+    """Compute the geometric mean of a ratio over the blocks that have both."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = quotient(treated(evidence.table), baseline(evidence.table), column)
@@ -85,7 +85,7 @@ def at_setting(treated: Rows, baseline: Rows, column: str = RESPONSE) -> Compute
 
 
 def growth(rows: Rows, wanted: Callable[[float], bool] = lambda share: True) -> Compute:
-    """Response at the largest straggler ratio over that at the least one."""
+    """Compute the response at the largest straggler ratio over that at the smallest."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -103,7 +103,7 @@ def growth(rows: Rows, wanted: Callable[[float], bool] = lambda share: True) -> 
 
 
 def number_at(rows: Rows, column: str, note: str | None = None) -> Compute:
-    """Mean of a number of the summary over the runs of figure 4."""
+    """Compute the mean of a summary number over the runs of figure 4."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         share = placement.ratio_shown(evidence.table, ("fixed",))
@@ -117,8 +117,8 @@ def number_at(rows: Rows, column: str, note: str | None = None) -> Compute:
 
 
 def most_over_loads(series: str, baseline: str) -> Compute:
-    """What a server is given at most over what it is at most under another scheduler, the least of
-    the loads that ten servers or more have; the interval is widened for the choice."""
+    """Compute the most writes of a server over the most under another scheduler: the smallest ratio
+    over loads with ten or more servers. The interval is widened for the choice."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         both = _both(evidence, series, baseline)
@@ -142,8 +142,8 @@ def most_over_loads(series: str, baseline: str) -> Compute:
 
 
 def farthest_mean(series: str) -> Compute:
-    """What servers of a load are given on average, where it is farthest from what each would have
-    of an even share; of loads that ten servers or more have."""
+    """Compute the mean number of writes of a load's servers, relative to an even share, at the load
+    farthest from it; only loads with ten or more servers."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = _given(evidence, series)
@@ -164,8 +164,8 @@ def farthest_mean(series: str) -> Compute:
 
 
 def below_the_mean(series: str, baseline: str | None, column: str = "mean") -> Compute:
-    """What servers with less than the mean load are given (``mean``), or one of a load at most
-    (``most``), over the same of another scheduler, or without one over an even share."""
+    """Compute the writes of servers below the mean load (``mean``: average, ``most``: maximum of a
+    load), over another scheduler's or, without one, over an even share."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         both = _both(evidence, series, baseline or series)
@@ -186,7 +186,7 @@ def below_the_mean(series: str, baseline: str | None, column: str = "mean") -> C
 
 
 def servers_of_load(load: int) -> Compute:
-    """How many servers have a load: an input of the simulation."""
+    """Compute the number of servers with a load: an input of the simulation."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = _given(evidence, "fixed")
@@ -222,7 +222,7 @@ def _both(
 def _merged(
     top: pd.DataFrame, bottom: pd.DataFrame, column: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both with the keys by which `runs.quotient` pairs."""
+    """Return both tables with the keys by which `runs.quotient` pairs."""
     keys: dict[str, Any] = {
         "straggler_ratio": 0.0,
         "size": "",
@@ -233,7 +233,7 @@ def _merged(
 
 
 def _even(evidence: Evidence) -> float:
-    """Writes for each server when all get as many: the paper's average = ioreq/server."""
+    """Return writes per server with equal shares: the paper's average = ioreq/server."""
     row = cells(evidence.table, "fixed").iloc[0]
     return float(row["processes"] / row["servers"])
 

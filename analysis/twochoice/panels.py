@@ -1,4 +1,4 @@
-"""Panels of the two-choice figures: a value against a setting, a line a scheduler."""
+"""Panels of the two-choice figures: a value against a setting, one line per scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.twochoice.runs import COLOURS, LABELS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DODGE = 0.07  # of the distance between two settings, between neighbouring lines
+DODGE = 0.07  # offset between neighbouring lines, as a share of the distance between two settings
 MARKERS = "osD^vPX*<>phd"
 DASHED = ("-cold",)
 
@@ -26,7 +26,7 @@ Points = Mapping[float, Estimate]
 def points(
     rows: pd.DataFrame, by: str, estimate: Callable[[pd.DataFrame], Estimate | None]
 ) -> dict[float, Estimate]:
-    """What some runs come to, by a parameter."""
+    """Return estimates of the rows, by a parameter."""
     settings = sorted(set(rows[by].tolist()))
     found = {float(at): estimate(rows[rows[by] == at]) for at in settings}
     return {at: one for at, one in found.items() if one is not None}
@@ -40,8 +40,8 @@ def draw(
     *,
     to_scale: bool = False,
 ) -> None:
-    """Draw lines over the settings in `order`: to scale, or evenly spaced and the lines side by
-    side so that intervals can be told apart."""
+    """Draw lines over the settings in `order`: to scale, or evenly spaced with the lines side by
+    side so that intervals stay distinguishable."""
     shown = {name: found for name, found in lines.items() if found}
     dodge = 0.0 if to_scale else DODGE
     for index, (name, found) in enumerate(shown.items()):
@@ -67,28 +67,28 @@ def draw(
 
 
 def colour(name: str) -> str:
-    """A scheduler's colour, whatever its variant."""
+    """Return a scheduler's colour, whatever its variant."""
     return COLOURS.get(name, COLOURS.get(name.partition(",")[0], "#444444"))
 
 
 def marker(name: str) -> str:
-    """A scheduler's marker, the same in every panel and whatever its variant."""
+    """Return a scheduler's marker, the same in every panel and whatever its variant."""
     known = list(LABELS)
     base = name.partition(",")[0]
     return MARKERS[known.index(base) % len(MARKERS)] if base in known else "."
 
 
 def label(name: str) -> str:
-    """A scheduler's name in a legend; a variant follows a comma."""
+    """Return a scheduler's name in a legend; a variant follows a comma."""
     base, comma, variant = name.partition(",")
     return f"{LABELS.get(base, base)}{comma}{variant}"
 
 
 def counts(lines: Sequence[Points]) -> str:
-    """``n = 10 runs a point``, of some lines."""
+    """Format the number of runs per point: ``n = 10 runs``."""
     return f"{stats.counts(one for line in lines for one in line.values())} runs"
 
 
 def percent(shares: Sequence[float]) -> list[str]:
-    """Straggler ratios as ticks."""
+    """Format straggler ratios as ticks."""
     return [f"{100 * share:g}" for share in shares]

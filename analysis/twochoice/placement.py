@@ -1,4 +1,4 @@
-"""What servers of each load were given (figure 4), over runs."""
+"""Writes given to servers of each load (figure 4), over runs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from analysis.stats import Estimate, mean
 from analysis.twochoice.runs import bursts, cells, ratios
 
 STRAGGLERS = -1
-"""Stands for the stragglers' load in a table of loads."""
+"""The stragglers' load in a table of loads."""
 
 COMMON = 10.0
-"""Servers of a load, on average, from which on what they were given at most says something: with
-few the most is that of few draws."""
+"""Minimum mean number of servers of a load for a meaningful maximum: with few servers, the maximum
+is over few draws."""
 
 COLUMNS = ("seed", "load", "servers", "most", "largest", "mean")
 
 
 def ratio_shown(table: pd.DataFrame, series: Sequence[str]) -> float | None:
-    """The straggler ratio of figure 4: the least above zero that all of these schedulers were run
-    at; in the campaigns that has fewer than ten stragglers, as the paper says. None: there is none,
-    or one of them was not run."""
+    """Return the straggler ratio of figure 4: the smallest above zero with runs of all these
+    schedulers. In the campaigns this ratio has fewer than ten stragglers, as the paper says. None
+    if no ratio qualifies."""
     found = [share for share in ratios(*(cells(table, name) for name in series)) if share > 0]
     return found[0] if found else None
 
 
 def given(evidence: Evidence, series: str, share: float) -> pd.DataFrame:
-    """One row a run and load (`STRAGGLERS` for them all): `COLUMNS`, see `dataplane/sim/burst`."""
+    """Return rows by run and load (`STRAGGLERS`: all), `COLUMNS`; see `dataplane/sim/burst`."""
     rows = cells(evidence.table, series, straggler_ratio=share)
     found = []
     for index, seed in zip(rows["index"], rows["seed"], strict=True):
@@ -40,13 +40,13 @@ def given(evidence: Evidence, series: str, share: float) -> pd.DataFrame:
 
 
 def by_load(rows: pd.DataFrame, column: str) -> dict[int, Estimate]:
-    """Mean over runs of a column, by load."""
+    """Return the mean over runs of a column, by load."""
     loads = sorted(set(rows["load"].tolist()))
     return {load: mean(rows[rows["load"] == load][column].tolist()) for load in loads}
 
 
 def common(rows: pd.DataFrame) -> list[int]:
-    """Loads that `COMMON` servers have, stragglers left out."""
+    """Return loads of at least `COMMON` servers, without stragglers."""
     return [
         load
         for load, servers in by_load(rows, "servers").items()
@@ -55,7 +55,7 @@ def common(rows: pd.DataFrame) -> list[int]:
 
 
 def of_loads(rows: pd.DataFrame, column: str, loads: Sequence[int]) -> pd.Series:
-    """By seed: a column's mean over the servers of some loads."""
+    """Return, by seed, a column's mean over the servers with the given loads."""
     chosen = rows[rows["load"].isin(loads)]
     weighted = (chosen[column] * chosen["servers"]).groupby(chosen["seed"]).sum()
     return weighted / chosen["servers"].groupby(chosen["seed"]).sum()

@@ -1,7 +1,7 @@
-"""Simulated bursts as a table, and how they are paired: by loads and stragglers.
+"""Simulated bursts as a table, paired by loads and stragglers.
 
-All schedulers of a block meet the same bursts: servers' loads, stragglers and homes are drawn from
-the block's seed. n counts runs, each of which is some bursts; never bursts or writes.
+All schedulers of a block have the same bursts: servers' loads, stragglers and homes are drawn from
+the block's seed. n counts runs, never bursts or writes; a run has several bursts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from schemas.sizes import size_name
 
 _ASKED = ("scheduler", "history", "straggler_ratio", "learn_rounds", "rounds")
 STANDARD = BURSTS.defaults(*(name for name in BURSTS.fields if name not in _ASKED))
-"""The paper's simulation (section III.A), and what it does not say as Hotbed infers it."""
+"""The paper's simulation (section III.A), with Hotbed's inference of unstated details."""
 
 LEARNERS = ("preassign", "both", "prequal")
 LEARN_ROUNDS = 20
-"""Bursts in which servers learn, in figures 3 and 4."""
+"""Number of bursts in which servers learn, in figures 3 and 4."""
 
 BURSTS_FILE = "bursts.json"
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "size", "series")
@@ -37,7 +37,7 @@ COLLABORATIVE, PREASSIGN, BOTH = "collaborative", "preassign", "both"
 PREQUAL, ORACLE = "prequal", "oracle"
 CRUSH, DLR = "crush", "dlr"
 UNCACHED = "both-uncached"
-"""Both strategies with nothing remembered of other servers' loads."""
+"""Both strategies without remembered loads of other servers."""
 PAPERS = (FIXED, RANDOM, NATIVE, COLLABORATIVE, PREASSIGN, BOTH)
 BEYOND = (PREQUAL, ORACLE)
 COLD = ("preassign-cold", "both-cold")
@@ -75,11 +75,11 @@ COLOURS = {
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row a run.
+    """Return one row per run.
 
     Columns: `COLUMNS`, the cell's parameters, and every number of the summary. ``series`` is the
-    scheduler, with ``-cold`` where nothing was learned. Of runs that differ in nothing but how many
-    bursts they counted, such as those of a quick and a full campaign, the longest stays.
+    scheduler, with ``-cold`` if nothing was learned. If runs differ only in the number of bursts
+    (such as in a quick and a full campaign), the longest stays.
     """
     rows = []
     for index, loaded in enumerate(runs):
@@ -94,7 +94,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         rows.append(row | cell | loaded.summary.extra)
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, *BURSTS.fields])
-    # Sorted by run id too: which of several equal ones counts must not depend on folders.
+    # Sorted by run id too: the choice among equal runs must not depend on folders.
     found = pd.DataFrame(rows).sort_values(["rounds", "run_id"], kind="stable")
     keys = [name for name in BURSTS.fields if name != "rounds"]
     found = found.drop_duplicates([*keys, "seed"], keep="last")
@@ -109,13 +109,13 @@ def cells(
     learn_rounds: int | None = LEARN_ROUNDS,
     **setting: Any,
 ) -> pd.DataFrame:
-    """The runs of a scheduler as in the paper's simulation, except for what is said.
+    """Return the runs of a scheduler with the paper's parameters, except for `setting`.
 
     Args:
-        rows: of `table`.
+        rows: rows of `table`.
         series: see `table`.
         varied: parameters that may have any value.
-        learn_rounds: of schedulers that learn; None for any.
+        learn_rounds: value for schedulers that learn; None for any.
         setting: other values of parameters.
     """
     holds = rows["series"] == series
@@ -128,20 +128,20 @@ def cells(
 
 
 def ratios(*rows: pd.DataFrame) -> list[float]:
-    """Straggler ratios that all of them have runs of."""
+    """Return straggler ratios that all the tables have runs of."""
     sets = [set(its["straggler_ratio"]) for its in rows]
     return sorted(set.intersection(*sets)) if sets else []
 
 
 PAIRED = ("seed", "straggler_ratio", "size", "spread_s", "processes_per_node")
-"""What tells a burst that schedulers met."""
+"""Columns that identify a burst."""
 
 
 def quotient(
     treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
 ) -> Estimate | None:
-    """Geometric mean of treated/baseline over blocks, of positive values; None without a pair.
-    (Pairs of one block at several ratios share a seed: their mean counts once.)"""
+    """Return the geometric mean of treated/baseline over blocks, of positive values; None without a
+    pair. Pairs of one block at several ratios share a seed: their mean counts once."""
     top, bottom = _by_burst(treated, column), _by_burst(baseline, column)
     logs: dict[int, list[float]] = {}
     for burst in top.keys() & bottom.keys():
@@ -162,7 +162,7 @@ def _by_burst(rows: pd.DataFrame, column: str) -> dict[tuple[Any, ...], float]:
 
 @lru_cache(maxsize=1024)
 def bursts(folder: Path) -> dict[str, Any]:
-    """What a run tells beside its summary: ``loads``, ``history`` and ``learning``. (A
-    finished run's folder never changes.)"""
+    """Return a run's report, which extends its summary: ``loads``, ``history`` and ``learning``. A
+    finished run's folder never changes."""
     found: dict[str, Any] = json.loads((folder / BURSTS_FILE).read_text())
     return found

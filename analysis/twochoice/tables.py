@@ -1,4 +1,4 @@
-"""What every scheduler came to, as a table beside the figures."""
+"""Results of every scheduler, as a table next to the figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADS = (
 
 
 def tables(table: pd.DataFrame) -> list[Table]:
-    """The paper's simulation: means over runs with 95 % intervals, by scheduler and ratio."""
+    """Return the paper's simulation: means over runs with 95 % intervals, by scheduler, ratio."""
     rows = []
     for series in (*PAPERS, *COLD, *BEYOND):
         its = cells(table, series)

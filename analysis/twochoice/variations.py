@@ -1,5 +1,5 @@
-"""Figures beyond the paper's: how its simulations depend on what it does not say, how long learning
-takes, and larger clusters. Means over runs with 95 % intervals."""
+"""Figures beyond the paper's: effect of details that the paper omits, time to learn, and larger
+clusters. Means over runs with 95 % intervals."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from analysis.twochoice.runs import (
 )
 
 SCALE_LEARN = 5
-"""Bursts in which servers learn, in the sweep over sizes."""
+"""Number of bursts in which servers learn, in the sweep over sizes."""
 
 SCALE_SHARE = 0.1
 BURST_TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Response in the first bursts of servers that have learned nothing yet."""
+    """Draw the response in the first bursts of servers that have learned nothing yet."""
     wanted = (PREASSIGN, BOTH)
     rows = {series: cells(evidence.table, series, learn_rounds=None) for series in wanted}
     most = max((its["learn_rounds"].max() for its in rows.values() if len(its)), default=0)
@@ -82,7 +82,7 @@ def _band(panel: object, curves: np.ndarray, series: str) -> None:
 
 
 def nodes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Response against how many processes share a compute node, and its scheduler."""
+    """Draw the response against the number of processes per compute node (and its scheduler)."""
     shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, ORACLE)
     rows = {s: cells(evidence.table, s, varied=("processes_per_node",)) for s in shown}
     both = rows[BOTH]
@@ -109,7 +109,7 @@ def nodes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Response against how far apart the nodes begin; probes take 5 ms."""
+    """Draw the response against the spread of the nodes' start times; probes take 5 ms."""
     shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, PREQUAL, ORACLE)
     rows = {
         s: cells(evidence.table, s, varied=("spread_s",), straggler_ratio=SCALE_SHARE)
@@ -131,7 +131,7 @@ def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def home(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Two random servers against home and a random one: response, and the share redirected."""
+    """Draw two random servers against home and a random one: response, and the share redirected."""
     shown = (NATIVE, COLLABORATIVE, PREASSIGN, BOTH)
     choices = ("random+random", "home+random")
     rows = {
@@ -162,7 +162,7 @@ def home(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def scale(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Clusters of several sizes: (a) response over the oracle's, (b) messages a write."""
+    """Draw clusters of several sizes: (a) response over the oracle's, (b) messages per write."""
     shown = (*PAPERS, *BEYOND)
     rows = {
         s: cells(
@@ -209,7 +209,7 @@ def _sizes(rows: pd.DataFrame) -> list[str]:
 def _by_size(
     rows: pd.DataFrame, oracle: pd.DataFrame, place: dict[str, float]
 ) -> dict[float, Estimate]:
-    """Response over the oracle's, by place of the size."""
+    """Return the response over the oracle's, by place of the size."""
     found = {}
     for size, at in place.items():
         one = quotient(rows[rows["size"] == size], oracle[oracle["size"] == size], "response_s")

@@ -1,11 +1,11 @@
-"""What the Ursa paper states of its planner (abstract, sections 1, 2.1, 5, 5.1 and 7), and what is
-claimed beyond it. Section 5.2 is a matter of a running store.
+"""Claims of the Ursa paper about its planner (abstract, sections 1, 2.1, 5, 5.1 and 7), and claims
+beyond it. Section 5.2 is about a running store.
 
-*ALP* of the paper is Algorithm 1 as it is written (`algorithm1`, DC+LP); Hotbed's own (`alp`) has
-claims beside it. Costs and numbers of operations are what algorithms decide whatever the machine;
-seconds are this machine's and this program's, and the paper does not name its machine: they are
-held against the paper's as what they are, a bound that was met or not. The paper's instances are
-Hotmail's and are not public: all are of kind S1 unless a claim says otherwise (docs/ursa.md).
+The paper's *ALP* is Algorithm 1 as written (`algorithm1`, DC+LP); Hotbed's own (`alp`) has separate
+claims. Costs and numbers of operations depend on the algorithms, not on the machine. Seconds depend
+on this machine and program, and the paper does not name its machine: they are only compared with
+the paper's bounds, met or not. The paper's instances are Hotmail's and are not public: all
+instances are of kind S1 unless a claim says otherwise (docs/ursa.md).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _claim = partial(declared, prefix="ursa", paper="ursa", machines=False)
 
 
 def _series(series: str) -> Compute:
-    """Cost of a combination over NONE+ILP's, where it is farthest from 1."""
+    """Compute a combination's cost over NONE+ILP's, at the size where it is farthest from 1."""
     return quotient_over_sizes(
         of(ALGORITHM, series=series), of(ALGORITHM, series=COMBINATIONS[0]), "cost", "farthest"
     )
@@ -106,7 +106,7 @@ _COSTS: tuple[Claim, ...] = tuple(
 
 
 def _proven(table: pd.DataFrame) -> pd.DataFrame:
-    """OPT's plans that are proven and leave no node hot."""
+    """Return OPT's plans that are proven and leave no node hot."""
     found = cells(table, "opt")
     if "note_optimal" not in found.columns:
         return found.iloc[:0]
@@ -114,7 +114,7 @@ def _proven(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _relieved(rows: Rows) -> Rows:
-    """Plans that leave no node hot: a partial one costs less and says nothing."""
+    """Select plans that leave no node hot: a partial plan costs less and says nothing."""
     return where(rows, lambda found: found["hot_after"] == 0)
 
 
@@ -135,13 +135,13 @@ _OPTIMUM: tuple[Claim, ...] = tuple(
 
 
 def _objects(table: pd.DataFrame) -> pd.DataFrame:
-    """Plans by ALP, with how many objects there were."""
+    """Return plans by ALP, with the number of objects."""
     found = _PAPERS(table)
     return found.assign(objects=found["partitions"] * found["replicas"])
 
 
 def _hotbed_bounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Hotbed's plans, with what they stay below a cost of 1 % above the certified bound."""
+    """Return Hotbed's plans with their distance below a cost of 1 % above the certified bound."""
     found = _OURS(table)
     return found.assign(room=ROOM - found["gap"]) if "gap" in found.columns else found.iloc[:0]
 

@@ -1,6 +1,6 @@
-"""Figures 7 to 11: what swaps leave, which objects leave, how fast programmes are solved, and ALP
-beside the optimum and the baselines. Means over instances with 95 % intervals; on axes of
-magnitudes geometric ones."""
+"""Figures 7 to 11: effect of swaps, choice of objects, time to solve programmes, and ALP against
+the optimum and the baselines. Means over instances with 95 % intervals; geometric means on
+logarithmic axes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL = ("opt", ALGORITHM, OURS, "sa")
 
 
 def swaps(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 7: (a) hot spots that swaps leave, (b) numbers of swaps and migrations."""
+    """Draw figure 7: (a) hot spots that swaps leave, (b) numbers of swaps and migrations."""
     rows = cells(evidence.table, OURS)
     rows = rows[rows["partitions"] >= LARGE]
     if rows.empty:
@@ -59,11 +59,11 @@ def swaps(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 LARGE = 100_000
-"""Partitions from which on an instance is one of the paper's large data sets (0.1K-0.1M)."""
+"""Minimum partitions of one of the paper's large data sets (0.1K-0.1M)."""
 
 
 def selection(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 8: highest-load-first against random objects: (a) cost, (b) migrations."""
+    """Draw figure 8: highest-load-first against random objects: (a) cost, (b) migrations."""
     ways = ("highest", "random")
     found = {way: cells(evidence.table, OURS, kind="s1", selection=way) for way in ways}
     if found["random"].empty:
@@ -82,7 +82,7 @@ def selection(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def speedup(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 9: dividing and relaxing: (a) cost, (b) time to decide."""
+    """Draw figure 9: dividing and relaxing: (a) cost, (b) time to decide."""
     table = evidence.table
     varied = table[table["series"].isin(COMBINATIONS[:3])]
     if varied.empty:
@@ -103,7 +103,7 @@ def speedup(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def optimum(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 10: ALP beside the exact optimum: (a) cost, (b) time to decide."""
+    """Draw figure 10: ALP and the exact optimum: (a) cost, (b) time to decide."""
     table = evidence.table
     exact = cells(table, "opt")
     if exact.empty:
@@ -123,7 +123,7 @@ def optimum(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _same(rows: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
-    """Runs for the instances that OPT solved and in which something had to move."""
+    """Return runs for the instances that OPT solved and that needed moves."""
     solved = exact[(exact["hot_after_swaps"] > 0) & (exact["hot_after"] == 0)]
     keys = set(zip(solved["size"], solved["seed"], strict=True))
     return rows[[key in keys for key in zip(rows["size"], rows["seed"], strict=True)]]
@@ -132,8 +132,8 @@ def _same(rows: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
 def methods(
     evidence: Evidence, folder: Path, name: str, kinds: Sequence[str] = ("s1",)
 ) -> Path | Missing:
-    """Figure 11: (a) cost, (b) time, (c) migrations, (d) standard deviation of the nodes' loads; a
-    row of panels a kind."""
+    """Draw figure 11: (a) cost, (b) time, (c) migrations, (d) standard deviation of the nodes'
+    loads; one row of panels per kind."""
     table = evidence.table[evidence.table["partitions"] >= LARGE]
     rows = {kind: {method: cells(table, method, kind=kind) for method in METHODS} for kind in kinds}
     there = [kind for kind in kinds if not rows[kind]["sa"].empty]
@@ -175,7 +175,7 @@ def _methods_of(axes: Sequence[object], kind: str, rows: dict[str, pd.DataFrame]
 
 
 def _with_change(rows: pd.DataFrame) -> pd.DataFrame:
-    """With what a plan made of the deviation of the nodes' loads: its own instance's is 1."""
+    """Return rows with the change in the nodes' load deviation by the plan; 1 is no change."""
     if rows.empty:
         return rows
     return rows.assign(sd_change=rows["load_sd_after"] / rows["load_sd_before"])

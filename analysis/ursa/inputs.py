@@ -1,5 +1,5 @@
-"""Figures 1 and 3: what is planned for. The paper shows Hotmail's clusters; these are generated
-instances of the same shape, which section 5.1 describes."""
+"""Figures 1 and 3: inputs of the planner. The paper shows Hotmail's clusters; these are generated
+instances of the same shape, as section 5.1 describes it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ TAIL = 1.5
 
 
 def _described(evidence: Evidence, rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the cells say of their instances."""
+    """Return the cells' descriptions of their instances."""
     folders = [evidence.runs[int(index)].folder for index in rows["index"]]
     return [json.loads((folder / INPUTS_FILE).read_text()) for folder in folders]
 
 
 def _largest(evidence: Evidence) -> pd.DataFrame:
-    """The descriptions of the largest instances that there are."""
+    """Return the rows with descriptions of the largest instances."""
     rows = evidence.table[evidence.table["method"] == INPUTS]
     return rows[rows["nodes"] == rows["nodes"].max()] if len(rows) else rows
 
 
 def skew(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 1: load over capacity of the nodes, the hottest first, by kind of data."""
+    """Draw figure 1: load over capacity of the nodes, the hottest first, by kind of data."""
     rows = _largest(evidence)
     if rows.empty:
         return Missing("a cell that describes its instance (method inputs)")
@@ -65,7 +65,7 @@ def skew(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 3, as a shape: load against capacity of the nodes, and the loads of partitions."""
+    """Draw figure 3 as a shape: load against capacity of the nodes, and the loads of partitions."""
     rows = _largest(evidence)
     if rows.empty:
         return Missing("a cell that describes its instance (method inputs)")

@@ -1,4 +1,4 @@
-"""The part of the Ursa report that is made of runs on a running store: figures 4, 12 and 13."""
+"""The part of the Ursa report about runs on a running store: figures 4, 12 and 13."""
 
 from __future__ import annotations
 
@@ -75,4 +75,4 @@ SIMULATED_FIGURES: tuple[FigureEntry, ...] = tuple(
 LIVE_SIMULATED = Part(
     SIMULATED_CLAIMS, SIMULATED_FIGURES, simulated=True, models=(OpenLoop,), tabulate=table
 )
-"""Open-loop writes on a modelled store: fifty OSDs, or what was run with ``--ground sim``."""
+"""Open-loop writes on a modelled store: fifty OSDs, or the stores run with ``--ground sim``."""

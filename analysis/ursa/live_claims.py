@@ -1,9 +1,9 @@
-"""What the paper states of its running system (sections 2.2 and 5.2), and what is claimed beyond.
+"""Claims of the paper about its running system (sections 2.2 and 5.2), and claims beyond.
 
-The paper ran on Windows Azure with blocks of 32 MB and moved them between storage nodes of its own;
-here placement groups of a Ceph are moved, of a size that a small machine bears. Seconds of
-settling therefore depend on how much data lies in a group: of these only ratios and directions are
-held against the paper, but the paper's seconds stand beside them.
+The paper ran on Windows Azure and moved blocks of 32 MB between its own storage nodes. Here
+placement groups of a Ceph are moved, with a size that fits a small machine. Settling times
+therefore depend on the amount of data in a group. Only their ratios and directions are compared
+with the paper; the paper's seconds are shown next to them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _measured(evidence: Evidence, estimate: Estimate, note: str | None = None) -
 
 
 def _slower(baseline: str, network: str, osds: int) -> Compute:
-    """How many times as long as ursa's the baseline's settling takes."""
+    """Compute the ratio of the baseline's settling time to ursa's."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = _setting(evidence, network, osds)
@@ -47,8 +47,8 @@ def _slower(baseline: str, network: str, osds: int) -> Compute:
 
 
 def _positive(rows: pd.DataFrame) -> pd.DataFrame:
-    """A store that is stable when the controller is called has settled in no time: a second, the
-    width of what is looked at, stands for that."""
+    """Return rows with settling times of at least a second, the width of a window: a store that is
+    stable when the controller is called has settled in no time."""
     return rows.assign(censored_s=rows["censored_s"].astype(float).clip(lower=1.0))
 
 
@@ -64,7 +64,7 @@ def _seconds_earlier(network: str, osds: int) -> Compute:
 
 
 def _quotient(column: str, network: str, osds: int) -> Compute:
-    """ursa's over HtoC's."""
+    """Compute the ratio of ursa's value to HtoC's."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = quotient(_setting(evidence, network, osds), "ursa", "htoc", column)
@@ -76,7 +76,7 @@ def _quotient(column: str, network: str, osds: int) -> Compute:
 
 
 def _knee(evidence: Evidence) -> Measured | NotRun:
-    """Figure 4: 99th percentile at the highest rate over that at the lowest."""
+    """Compute figure 4: 99th percentile at the highest rate over that at the lowest."""
     rows = evidence.table[evidence.table["scenario"] == "single"].dropna(subset=["latency_p99_s"])
     rates = sorted(set(rows["rate"]))
     if len(rates) < 2:
@@ -91,7 +91,7 @@ def _knee(evidence: Evidence) -> Measured | NotRun:
 
 
 def _stable_share(evidence: Evidence) -> Measured | NotRun:
-    """Share of ursa's runs that became stable."""
+    """Compute the share of ursa's runs that became stable."""
     rows = rebalancing(evidence.table)
     rows = rows[rows["controller"] == "ursa"]
     if rows.empty:
@@ -224,4 +224,4 @@ SIMULATED_CLAIMS: tuple[Claim, ...] = (
         larger=False,
     ),
 )
-"""Of a store larger than the local site's machine bears."""
+"""Claims about a store that is too large for the local site's machine."""

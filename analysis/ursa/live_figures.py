@@ -39,7 +39,7 @@ _MB = 1e6
 
 
 def load(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 4: response time against the writes a second of one node."""
+    """Draw figure 4: response time against the writes per second of one node."""
     rows = evidence.table[evidence.table["scenario"] == "single"]
     if rows.empty:
         return Missing("open-loop writes to one node at several rates (scenario single)")
@@ -76,7 +76,7 @@ def _curve(panel: Axes, points: dict[float, Estimate], colour: str, line: str, l
     x = sorted(points)
     y = [points[at].value for at in x]
     errors = np.array([points[at].error for at in x]).T if x else np.zeros((2, 0))
-    # On a log axis an interval that goes below zero has no place to end.
+    # A log axis cannot show the end of an interval that extends below zero.
     errors[0] = np.minimum(errors[0], 0.9 * np.array(y))
     panel.errorbar(
         x, y, yerr=errors, color=colour, linestyle=line, marker="o", capsize=3, label=label
@@ -84,7 +84,7 @@ def _curve(panel: Axes, points: dict[float, Estimate], colour: str, line: str, l
 
 
 def response(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 12: response time of each request over elapsed time, by network and controller."""
+    """Draw figure 12: response time of each request over time, by network and controller."""
     rows = rebalancing(evidence.table)
     networks = [network for network in NETWORKS if (rows["network"] == network).any()]
     if not networks:
@@ -111,7 +111,7 @@ def response(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
-    """One run's requests: the first block's."""
+    """Draw the requests of one run: the first block's."""
     style.magnitudes(panel)
     panel.axhline(STABLE_S, color="black", linewidth=0.8, linestyle=":")
     if rows.empty:
@@ -148,7 +148,7 @@ def _same_limits(axes: Sequence[Axes]) -> None:
 def settling(
     evidence: Evidence, folder: Path, name: str, *, network: str = CONTROLLED
 ) -> Path | Missing:
-    """Figure 13: time until stable, number of migrations, and their cost, by size."""
+    """Draw figure 13: time until stable, number of migrations, and their cost, by size."""
     rows = rebalancing(evidence.table, network=network)
     if rows.empty:
         return Missing(f"open-loop writes with hot nodes (scenario skew), network {network}")
@@ -175,7 +175,7 @@ def settling(
 
 
 def _mark(marker: str) -> dict[str, Any]:
-    """A mark that does not hide another at its place."""
+    """Return the style of a mark that does not hide another mark at its place."""
     shape = {"marker": marker, "markersize": 6, "markerfacecolor": "none"}
     return {"linestyle": "none", "color": "black", **shape}
 

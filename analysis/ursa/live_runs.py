@@ -1,4 +1,4 @@
-"""Runs of open-loop writes on a store as a table (section 5.2): one row a run.
+"""Runs of open-loop writes on a store as a table (section 5.2): one row per run.
 
 Runs are paired by block: its cells share the hot nodes and the load. n counts blocks.
 """
@@ -69,14 +69,14 @@ _SETTLED = ("settled_s", "settled_good_s", "settled_strict_s")
 
 
 def table(runs: Sequence[LoadedRun], *, hold_s: float = HOLD_S) -> pd.DataFrame:
-    """Columns: `COLUMNS`.
+    """Return one row per run: `COLUMNS`.
 
     ``settled_s`` (stable for `hold_s`) and ``settled_good_s`` (to the end) are computed from the
-    requests that were recorded, so that runs of before there was a hold period count as well;
-    ``settled_strict_s`` (no slow write at all from then on) is what the run's summary says.
-    ``size`` is the paper's way to name it, OSDs-PGs. ``censored_s`` is the settling time, or, of a
-    run that never settled, all that was seen of it: a lower bound. ``moves`` and ``cost`` are of
-    all decisions of a controller that plans (`ursa`, `htoc`), NaN for the others.
+    recorded requests, so that runs from before the hold period count as well. ``settled_strict_s``
+    (no slow write from then on) comes from the run's summary. ``size`` is the paper's name of a
+    size, OSDs-PGs. ``censored_s`` is the settling time, or, if a run never settled, its observed
+    time: a lower bound. ``moves`` and ``cost`` cover all decisions of a planning controller
+    (`ursa`, `htoc`), NaN for others.
     """
     rows = [_row(index, loaded, hold_s) for index, loaded in enumerate(runs)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -116,7 +116,7 @@ def _row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
 
 
 def _settled(loaded: LoadedRun, called_s: float | None, hold_s: float) -> dict[str, float | None]:
-    """Settling times from the requests that were kept; nothing where none were."""
+    """Return settling times from the kept requests; empty if none were kept."""
     path = loaded.folder / "requests.parquet"
     if called_s is None or not path.is_file():
         return {}
@@ -139,22 +139,22 @@ def _groups(calibration: dict[str, Any]) -> int:
 
 
 def rebalancing(rows: pd.DataFrame, *, network: str | None = None) -> pd.DataFrame:
-    """Runs of the skewed load."""
+    """Return runs of the skewed load."""
     found = rows[rows["scenario"] == "skew"]
     return found if network is None else found[found["network"] == network]
 
 
 def sizes(rows: pd.DataFrame) -> list[str]:
-    """Sizes that there are runs of, the smallest first."""
+    """Return sizes that have runs, the smallest first."""
     known = rows[["osds", "size"]].drop_duplicates().sort_values(["osds", "size"])
     return [str(size) for size in known["size"]]
 
 
 def pairs(rows: pd.DataFrame, treated: str, baseline: str, column: str) -> pd.DataFrame:
-    """A column of two controllers by block, where both have it: ``treated``, ``baseline``.
+    """Return a column of two controllers by block, if both have it: ``treated``, ``baseline``.
 
-    Rows must be of one network and size. Of several runs of a block (in several campaigns) each
-    campaign's are paired among themselves.
+    Rows must be of one network and size. If several campaigns ran a block, each campaign's runs are
+    paired among themselves.
     """
     keys = ["campaign", "block"]
     both = []
@@ -165,7 +165,7 @@ def pairs(rows: pd.DataFrame, treated: str, baseline: str, column: str) -> pd.Da
 
 
 def quotient(rows: pd.DataFrame, treated: str, baseline: str, column: str) -> Estimate | None:
-    """Geometric mean of treated/baseline over blocks; None without a pair of positive values."""
+    """Return the geometric mean of treated/baseline over blocks; None without a positive pair."""
     found = pairs(rows, treated, baseline, column)
     found = found[(found["treated"] > 0) & (found["baseline"] > 0)]
     if found.empty:

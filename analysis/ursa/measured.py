@@ -1,4 +1,4 @@
-"""How claims of the planner are computed: paired by instance, over sizes where the paper speaks of
+"""Computation of claims about the planner: paired by instance, over sizes where the paper speaks of
 all of them."""
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from analysis.ursa.runs import cells, geometric, paired, quotient, sizes
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 LARGE = 100_000
-"""Partitions from which on an instance is one of the paper's large data sets."""
+"""Minimum partitions of one of the paper's large data sets."""
 
 
 def of(method: str, **setting: str) -> Rows:
-    """Rows of a method in a setting, see `runs.cells`."""
+    """Select rows of a method in a setting, see `runs.cells`."""
     return lambda table: cells(table, method, **setting)
 
 
 def large(rows: Rows) -> Rows:
-    """Those of the paper's large data sets."""
+    """Select rows of the paper's large data sets."""
     return where(rows, lambda found: found["partitions"] >= LARGE)
 
 
 def where(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series]) -> Rows:
-    """Those of the rows in which something holds."""
+    """Select the rows that meet a condition."""
 
     def chosen(table: pd.DataFrame) -> pd.DataFrame:
         found = rows(table)
@@ -44,7 +44,7 @@ def where(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series]) -> Rows:
 def quotient_at(
     treated: Rows, baseline: Rows, column: str, size: str, note: str | None = None
 ) -> Compute:
-    """Geometric mean of treated/baseline at one size."""
+    """Compute the geometric mean of treated/baseline at one size."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         both = [its[its["size"] == size] for its in _both(evidence, treated, baseline)]
@@ -57,9 +57,9 @@ def quotient_at(
 
 
 def quotient_over_sizes(treated: Rows, baseline: Rows, column: str, which: str) -> Compute:
-    """The ``least``, the ``largest`` or the ``farthest`` (from 1) quotient over the sizes that both
-    were run at; the interval is widened for the choice. The note says where, and whether one side
-    left nodes hot: a partial plan costs less."""
+    """Compute the ``least``, the ``largest`` or the ``farthest`` (from 1) ratio over the shared
+    sizes; the interval is widened for the choice. The note names the size, and a side that left
+    nodes hot: a partial plan costs less."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = _both(evidence, treated, baseline)
@@ -76,7 +76,7 @@ def quotient_over_sizes(treated: Rows, baseline: Rows, column: str, which: str) 
                 found.append((size, one))
         if not found:
             return NotRun("no size has instances that both planned for, with something to move")
-        # One instance has no interval: where others have one, it is not what is shown.
+        # One instance has no interval: prefer sizes that have one.
         size, best = _choose([item for item in found if item[1].n > 1] or found, which)
         notes = [f"{which} of {len(found)} sizes, at {size}"]
         for side, rows in (("it", bottom), ("the other", top)):
@@ -89,7 +89,7 @@ def quotient_over_sizes(treated: Rows, baseline: Rows, column: str, which: str) 
 
 
 def farthest_of(options: Sequence[tuple[str, Compute]]) -> Compute:
-    """Of several quotients the one that is farthest from 1."""
+    """Compute the ratio that is farthest from 1 among several."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         made = [(name, option(evidence)) for name, option in options]
@@ -103,7 +103,7 @@ def farthest_of(options: Sequence[tuple[str, Compute]]) -> Compute:
 
 
 def mean_at(rows: Rows, column: str, size: str, note: str | None = None) -> Compute:
-    """Mean of a column at one size."""
+    """Compute the mean of a column at one size."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -116,7 +116,7 @@ def mean_at(rows: Rows, column: str, size: str, note: str | None = None) -> Comp
 
 
 def geometric_at(rows: Rows, column: str, size: str, note: str | None = None) -> Compute:
-    """Geometric mean of a column at one size: of seconds, say, which cannot be negative."""
+    """Compute the geometric mean of a non-negative column, such as seconds, at one size."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -129,7 +129,7 @@ def geometric_at(rows: Rows, column: str, size: str, note: str | None = None) ->
 
 
 def mean_at_largest(rows: Rows, value: Callable[[pd.DataFrame], pd.Series], why: str) -> Compute:
-    """Mean of a value at the largest size that was run."""
+    """Compute the mean of a value at the largest size with runs."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -147,7 +147,7 @@ def mean_at_largest(rows: Rows, value: Callable[[pd.DataFrame], pd.Series], why:
 
 
 def share(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series], why: str) -> Compute:
-    """The part of the instances in which something holds."""
+    """Compute the share of instances that meet a condition."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -162,7 +162,7 @@ def share(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series], why: str) -> C
 
 
 def shared_instances(treated: Rows, baseline: Rows, column: str) -> Compute:
-    """Geometric mean of treated/baseline over every instance that both planned for."""
+    """Compute the geometric mean of treated/baseline over all instances that both planned for."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = _both(evidence, treated, baseline)

@@ -1,4 +1,4 @@
-"""Panels of Ursa's figures: a value against the size of the instance, a line a method."""
+"""Panels of Ursa's figures: a value against the size of the instance, one line per method."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from analysis.ursa.runs import COLOURS, LABELS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DODGE = 0.09  # of the distance between two sizes, between neighbouring lines
+DODGE = 0.09  # offset between neighbouring lines, as a share of the distance between two sizes
 MARKERS = "osD^vP"
-ROOM = 8.0  # an interval's share of an axis of magnitudes, below and above all points
+ROOM = 8.0  # maximum length of an interval on a logarithmic axis, below and above all points
 MARGIN = 1.5
 LIMITED = "some ended by their time limit"
 
@@ -27,7 +27,7 @@ Estimator = Callable[[pd.DataFrame, str], Estimate | None]
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a panel: estimates by size, and the sizes at which a time limit ended some."""
+    """A line of a panel: estimates by size, and the sizes with runs ended by a time limit."""
 
     name: str
     points: dict[str, Estimate]
@@ -37,7 +37,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """What the legend calls it."""
+        """Name in the legend."""
         return self.label or LABELS.get(self.name, self.name)
 
 
@@ -50,7 +50,7 @@ def line(
     style: str = "-",
     label: str | None = None,
 ) -> Line:
-    """A column of some runs by size."""
+    """Return a column of the rows by size."""
     points, limited = {}, set()
     for size, here in rows.groupby("size"):
         found = estimate(here, column)
@@ -62,7 +62,7 @@ def line(
 
 
 def draw(axes: Axes, order: Sequence[str], lines: Sequence[Line], *, log: bool = True) -> None:
-    """Draw lines over the sizes in `order`, side by side so that intervals can be told apart."""
+    """Draw lines over the sizes in `order`, side by side so that intervals stay distinguishable."""
     shown = [one for one in lines if one.points]
     names = list(dict.fromkeys(one.name for one in lines))
     for index, one in enumerate(shown):
@@ -103,8 +103,8 @@ def draw(axes: Axes, order: Sequence[str], lines: Sequence[Line], *, log: bool =
 
 
 def _limit(axes: Axes, found: Sequence[Estimate]) -> None:
-    """Room for the points, and for their intervals as far as these are not out of all proportion:
-    two instances that differ have an interval of many magnitudes."""
+    """Set limits with room for the points, and for intervals up to a maximum: two differing
+    instances have an interval of many magnitudes."""
     if not found:
         return
     low, high = min(one.value for one in found), max(one.value for one in found)
@@ -114,10 +114,10 @@ def _limit(axes: Axes, found: Sequence[Estimate]) -> None:
 
 
 def counts(lines: Sequence[Line]) -> str:
-    """``n = 3 instances a point`` of some lines."""
+    """Format the number of instances per point: ``n = 3``."""
     return stats.counts(one for line in lines for one in line.points.values())
 
 
 def stated_line(axes: Axes, value: float, text: str) -> None:
-    """What the paper states of all sizes, as a dashed line."""
+    """Draw the paper's statement about all sizes, as a dashed line."""
     axes.axhline(value, color="black", linestyle="--", linewidth=1.0, label=text)

@@ -1,7 +1,7 @@
-"""The planner's runs as a table, and how they are paired: by instance.
+"""The planner's runs as a table, paired by instance.
 
-An instance is told by its kind, its size and its seed; every method of a block planned for the
-same one. n counts instances.
+Kind, size and seed identify an instance; every method of a block planned for the same instance. n
+counts instances.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.cells.ursa import URSA
 from schemas.sizes import size_name
 
 STANDARD = URSA.defaults("tail", "load_max", "racks", "replicas", "max_move_cost")
-"""What the paper's instances have in common; cells that differ feed no figure of the paper."""
+"""Common parameters of the paper's instances; cells with other values feed no figure of it."""
 
 ALGORITHM = "algorithm1"
 OURS = "alp"
@@ -56,12 +56,12 @@ LABELS = {
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row a run, of instances like the paper's.
+    """Return one row per run, for instances like the paper's.
 
     Columns: `COLUMNS`, the cell's parameters, and every number of the summary. ``series`` is the
-    variant of Algorithm 1 (``DC+LP``). Of runs that differ in their time limit alone, such as those
-    of a quick and a full campaign, the one with the longer limit counts: an instance is one, in
-    whatever campaign it was planned for.
+    variant of Algorithm 1 (``DC+LP``). If runs differ only in their time limit (such as in a quick
+    and a full campaign), the run with the longer limit counts: an instance counts once, in whatever
+    campaign it was planned for.
     """
     rows = []
     for index, loaded in enumerate(runs):
@@ -77,7 +77,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, *URSA.fields])
     found = pd.DataFrame(rows)
-    # Sorted by run id too: which of several equal ones counts must not depend on folders.
+    # Sorted by run id too: the choice among equal runs must not depend on folders.
     found = found.sort_values(["time_limit_s", "run_id"], kind="stable")
     keys = [name for name in URSA.fields if name != "time_limit_s"]
     return (
@@ -102,8 +102,8 @@ def cells(
     selection: str = "highest",
     series: str = "DC+LP",
 ) -> pd.DataFrame:
-    """The runs of a method as the paper has it: highest-load-first, Algorithm 1 as DC+LP with its
-    usual radii."""
+    """Return the runs of a method as in the paper: highest-load-first, Algorithm 1 as DC+LP with
+    its usual radii."""
     found = rows[(rows["method"] == method) & (rows["selection"] == selection)]
     if method == ALGORITHM:
         found = found[found["series"] == series]
@@ -116,14 +116,14 @@ def cells(
 
 
 def sizes(rows: pd.DataFrame) -> list[str]:
-    """Sizes that there are runs of, the smallest first."""
+    """Return sizes that have runs, the smallest first."""
     known = rows[["nodes", "partitions", "size"]].drop_duplicates()
     return [str(name) for name in known.sort_values(["nodes", "partitions"])["size"]]
 
 
 def paired(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Both values of the same instances, where both are positive: ``treated``, ``baseline``. (Where
-    swaps leave nothing to move, costs are zero and say nothing.)"""
+    """Return both values of the same instances, if both are positive: ``treated``, ``baseline``.
+    If swaps leave nothing to move, costs are zero and say nothing."""
     keys = ["kind", "size", "seed"]
     if column not in treated.columns or treated.empty or baseline.empty:
         return pd.DataFrame(columns=["treated", "baseline"])
@@ -136,7 +136,7 @@ def paired(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> pd.Dat
 def quotient(
     treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
 ) -> Estimate | None:
-    """Geometric mean of treated/baseline over instances; None without a pair."""
+    """Return the geometric mean of treated/baseline over instances; None without a pair."""
     both = paired(treated, baseline, column)
     if both.empty:
         return None
@@ -144,8 +144,8 @@ def quotient(
 
 
 def geometric(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """Geometric mean over instances with a t interval of the logarithms, which suits an axis of
-    magnitudes; zeros (nothing had to move) are left out."""
+    """Return the geometric mean over instances with a t interval of the logarithms, which suits a
+    logarithmic axis; zeros (nothing had to move) are left out."""
     values = rows[column].dropna() if column in rows.columns else pd.Series(dtype=float)
     values = values[values > 0]
     return ratio(values.tolist(), [1.0] * len(values)) if len(values) else None

@@ -1,4 +1,4 @@
-"""What every method came to, as a table beside the figures."""
+"""Results of every method, as a table next to the figures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ HEADS = ("kind", "size", "method", "n", "hot", "after swaps", "after", "moves", 
 
 
 def tables(table: pd.DataFrame) -> list[Table]:
-    """Means over instances: hot nodes before, after swaps and in the end, and geometric ones of
-    cost, migrations and seconds with 95 % intervals."""
+    """Return tables of means over instances: hot nodes before, after swaps and finally, and
+    geometric means of cost, migrations and seconds with 95 % intervals."""
     rows = []
     planned = table[table["method"] != INPUTS]
     for kind in sorted(planned["kind"].unique()):

@@ -1,1 +1,1 @@
-"""One module a verb; each offers ``register(app)``."""
+"""One module per verb; each offers ``register(app)``."""

@@ -1,4 +1,4 @@
-"""`hotbed bench`: measure Hotbed's own overhead; every result beside its limit."""
+"""`hotbed bench`: measure Hotbed's own overhead; every result with its limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROC_STAT = Path("/proc/stat")
 NOTED = 0.02
-"""Of the processor time that was asked for: more that went to other machines is told of, as the
+"""Share of the requested processor time: above it, time taken by other machines is reported. The
 campaigns' judge calls such a run spoiled."""
 BENCHES = Path(__file__).resolve().parents[2] / "tests" / "bench"
 
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
             if not scripts:
                 raise UserError(f"bench {only}: no such bench; known: {known}.")
         folder = artifacts / "bench"
-        make_folder(folder)  # before minutes of measuring
+        make_folder(folder)  # fail before minutes of measuring
         results: list[dict[str, Any]] = []
         kept: dict[str, bool] = {}
         for script in scripts:
@@ -72,8 +72,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _awake(script: Path) -> AbstractContextManager[bool]:
-    """The time of a bench, in which a virtual machine's processors do not sleep: what they take to
-    come back is the hypervisor's. (But for the bench of just that.)"""
+    """Keep a virtual machine's processors awake during a bench: the time to wake them is the
+    hypervisor's. Except for the bench of waking itself."""
     if script.stem == "bench_awake" or os.geteuid() != 0:
         return nullcontext(False)
     from testbed.sites import open_site
@@ -87,8 +87,8 @@ def _awake(script: Path) -> AbstractContextManager[bool]:
 
 
 def processors() -> tuple[float, float]:
-    """Time that all processors have worked, and that the hypervisor gave to other machines while
-    they would have, in ticks; zeros where the system does not tell."""
+    """Return the ticks that all processors worked, and the ticks that the hypervisor gave to other
+    machines instead; zeros if the system does not report them."""
     try:
         fields = [float(field) for field in PROC_STAT.read_text().splitlines()[0].split()[1:9]]
     except (OSError, ValueError, IndexError):
@@ -98,15 +98,15 @@ def processors() -> tuple[float, float]:
 
 
 def stolen_between(before: tuple[float, float], after: tuple[float, float]) -> float:
-    """The share of what was asked for that went to other machines, 0 to 1."""
+    """Return the share of requested time that went to other machines, 0 to 1."""
     worked, stolen = after[0] - before[0], after[1] - before[1]
     return round(stolen / (worked + stolen), 4) if stolen > 0 else 0.0
 
 
 def _run(script: Path) -> list[dict[str, Any]]:
-    """A bench prints a JSON list of {name, value, unit, limit (or null), n, note}; a value of
-    null means that it could not be measured here, and `note` why. `limit` is the most that is
-    allowed, or with "at_least": true the least."""
+    """Run a bench, which prints a JSON list of {name, value, unit, limit (or null), n, note}. A
+    null value could not be measured here; `note` says why. `limit` is the maximum, or with
+    "at_least": true the minimum."""
     done = subprocess.run(
         [sys.executable, str(script)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""`hotbed bundle`: one archive of a campaign's runs, figures, claims and what made them."""
+"""`hotbed bundle`: one archive with a campaign's runs, figures, claims and sources."""
 
 from __future__ import annotations
 

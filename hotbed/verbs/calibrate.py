@@ -1,4 +1,4 @@
-"""`hotbed calibrate`: measures what the local site's stand-ins stand for."""
+"""`hotbed calibrate`: measure the quantities that the local site's stand-ins represent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
         files = write(levels, out)
         emit(levels, as_json, lambda: table(levels) + "\n".join(str(file) for file in files))
 
-    # A group of a single command would take its place: `hotbed calibrate` must say what there is.
+    # Typer replaces a group of one command by the command; `hotbed calibrate` must list it.
     @group.callback()
     def calibrate() -> None:
         """Measure what a stand-in stands for."""

@@ -1,4 +1,4 @@
-"""`hotbed compare`: controllers against each other, your own among them."""
+"""`hotbed compare`: compare controllers, including your own."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ _COLOURS = {"better": "green", "worse": "red", "inconclusive": "yellow", "failed
 
 
 def _table(ranking: Ranking) -> Table:
-    """The ranking for a terminal; what is the same in every row is said once, above."""
+    """Return the ranking for a terminal; columns with one value appear once, above."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""`hotbed control`: run a controller on a deployed testbed, look at it, check its journal."""
+"""`hotbed control`: run a controller on a deployed testbed, inspect it, check its journal."""
 
 from __future__ import annotations
 
@@ -238,8 +238,8 @@ def _steps_table(data: Mapping[str, Any]) -> Table:
 
 
 def _decided(step: Mapping[str, Any]) -> str:
-    """What a controller that plans has decided in a step without carrying anything out: a dry
-    run's answer."""
+    """Return the decision of a planning controller in a step that carried nothing out: a dry run's
+    answer."""
     before, after = step["state_before"] or {}, step["state_after"] or {}
     if after.get("decisions", 0) == before.get("decisions", 0) or not after.get("decision"):
         return ""
@@ -251,7 +251,7 @@ def _decided(step: Mapping[str, Any]) -> str:
 
 
 def _actions(actions: list[Mapping[str, Any]]) -> str:
-    """Affinities one by one, of everything else the count."""
+    """Return affinities one by one, and the counts of all other actions."""
     words = [
         f"osd.{action['osd']}={action['value']:.2f}"
         for action in actions

@@ -1,4 +1,4 @@
-"""`hotbed cosbench`: COSBench workloads written, checked, run, read and compared."""
+"""`hotbed cosbench`: write, check, run, read and compare COSBench workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotbed deploy`: bring the spec's store to a testbed, or take it away."""
+"""`hotbed deploy`: bring the spec's store to a testbed, or remove it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _refuse_with_removal(deployer: str | None, **given: bool) -> None:
-    """Options that mean nothing where a store is taken away."""
+    """Raise if options are given that mean nothing with --remove."""
     if deployer is not None:
         raise UserError("--remove is by the deployer that brought the store: leave --deployer out.")
     for option in (name.replace("_", "-") for name, there in given.items() if there):

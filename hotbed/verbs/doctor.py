@@ -1,6 +1,5 @@
-"""`hotbed doctor`: what this machine has, what is missing and how to get it; and the same of the
-machines that a spec's site names.
-"""
+"""`hotbed doctor`: tools of this machine, missing ones and how to get them; and the same for the
+machines of a spec's site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotbed extend`: more time on a testbed that is leased."""
+"""`hotbed extend`: more time on a leased testbed."""
 
 from __future__ import annotations
 

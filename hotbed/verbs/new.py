@@ -1,4 +1,4 @@
-"""`hotbed new controller`: a starting point for a controller of one's own."""
+"""`hotbed new controller`: a template for your own controller."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _curve(group: typer.Typer) -> None:
         completion: Completion = False,
         as_json: JsonFlag = False,
     ) -> None:
-        """The exact r-b curve: which burst a token bucket of each rate needs (figure 4a).
+        """Print the exact r-b curve: the burst that a token bucket of each rate needs (figure 4a).
 
         Storage in seconds of work and seconds per second, the network in bytes and bytes per
         second. Without --rates the corners: the curve is straight in between, and constant beyond
@@ -138,7 +138,7 @@ def _stats(group: typer.Typer) -> None:
         completion: Completion = False,
         as_json: JsonFlag = False,
     ) -> None:
-        """The columns of Table 2: estimated loads, and how bursty arrivals are (C_A^2)."""
+        """Print the columns of Table 2: estimated loads, and the burstiness of arrivals (C_A^2)."""
         from campaigns.prioritymeister.tracework import statistics
 
         found = []

@@ -1,4 +1,4 @@
-"""`hotbed report`: figures, claims and the report page from whatever runs exist."""
+"""`hotbed report`: figures, claims and the report page from the existing runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 
 def claims_table(claims: Sequence[ClaimResult]) -> Table:
-    """The claims as a table for a terminal."""
+    """Return the claims as a table for a terminal."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

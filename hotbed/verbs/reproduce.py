@@ -1,4 +1,4 @@
-"""`hotbed reproduce`: from a bare machine to the claims table, and again from where it stopped."""
+"""`hotbed reproduce`: from a bare machine to the claims table; resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         from testbed.sites import open_site
         from testbed.spec import load_spec
 
-        make_folder(artifacts / CAMPAIGN)  # before minutes of building
+        make_folder(artifacts / CAMPAIGN)  # fail before minutes of building
         spec = load_spec(ROOT / SPEC)
         request = session.Request(CAMPAIGN, artifacts=artifacts)
         known = session.dry_run(request)
@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         else:
             ok, sentence = True, f"{CAMPAIGN}: all {known.cells} runs were done before."
         made = build(artifacts, CAMPAIGN)
-        # What failed can be looked at on the testbed, and the next call goes on from there.
+        # A failure can be inspected on the testbed, and the next call resumes there.
         if ok and not keep and site.find(spec.name) is not None:
             with held(), progress(f"down {spec.name}") as report:
                 site.release(spec.name, report)
@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _deploy(site: Site, testbed: Testbed) -> None:
-    """Deploy, unless a healthy store with our present code is there."""
+    """Deploy, unless a healthy store with our present code exists."""
     from campaigns.steps.facts import deployed
     from hotbed.progress import progress
     from testbed import deployment

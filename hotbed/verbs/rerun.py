@@ -104,7 +104,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _agrees(consent: str) -> bool:
-    """True if somebody at the terminal agrees."""
+    """Return True if a person at the terminal agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print(consent, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`hotbed scale`: DLR and the others on large simulated stores, and where each stops helping."""
+"""`hotbed scale`: controllers on large simulated stores, and where each stops helping."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _tables(made: Report) -> Group:
-    """The report's tables and its claims, for a terminal."""
+    """Return the report's tables and its claims, for a terminal."""
     from rich import box
     from rich.console import Group
     from rich.table import Table

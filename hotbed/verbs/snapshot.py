@@ -1,4 +1,4 @@
-"""`hotbed snapshot`: freeze a testbed's nodes and disks, and bring them back."""
+"""`hotbed snapshot`: freeze a testbed's nodes and disks, and restore them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotbed status`: which testbeds there are and how they are."""
+"""`hotbed status`: the existing testbeds and their states."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _asked(site: Site, name: str) -> Status:
-    """The testbed's state; one that cannot be asked does not hide the others."""
+    """Return the testbed's state; a testbed that does not answer must not hide the others."""
     from schemas.errors import HotbedError
     from testbed.sites.contract import State, Status
 

@@ -1,4 +1,4 @@
-"""`hotbed swift`: Swift microstores on a testbed, and their changes while tenants work."""
+"""`hotbed swift`: Swift microstores on a testbed, and their changes under load."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _status(group: typer.Typer) -> None:
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
-        """What microstores hold and use, whom they serve, and what is not running."""
+        """Show what microstores hold and use, their tenants, and services that do not run."""
         from testbed.agent.client import agent_client
         from testbed.choose import choose_partly
 
@@ -156,7 +156,7 @@ def _storage(group: typer.Typer) -> None:
 def _replicate(group: typer.Typer) -> None:
     @group.command()
     def replicate(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
-        """A pass of all replicators: after rings changed, or a node came back."""
+        """Run one pass of all replicators: after rings changed, or a node came back."""
         _act(testbed, {"action": "replicate"}, as_json)
 
 

@@ -1,4 +1,4 @@
-"""`hotbed top`: the testbed live, a second at a time."""
+"""`hotbed top`: live view of the testbed, once per second."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _one_below_another(samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _on_the_screen(samples: Iterable[Mapping[str, Any]]) -> None:
-    """The last look alone, until Ctrl-C: the way to leave it."""
+    """Show only the last sample, until Ctrl-C ends the view."""
     from rich.live import Live
 
     from hotbed.top_view import top_view

@@ -131,7 +131,7 @@ def _seconds(value: float | None) -> str:
 def _status(group: typer.Typer) -> None:
     @group.command()
     def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
-        """What each agent has: redirects, fragments, pulls and operations in flight."""
+        """Show each agent's redirects, fragments, pulls and operations in flight."""
         from campaigns.twochoice.bench.agents import Agents, machines_of
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of

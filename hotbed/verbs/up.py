@@ -1,4 +1,4 @@
-"""`hotbed up`: bring a testbed up, or go on where an interrupted one stopped."""
+"""`hotbed up`: bring a testbed up, or resume an interrupted start."""
 
 from __future__ import annotations
 

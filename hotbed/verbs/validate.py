@@ -1,4 +1,4 @@
-"""`hotbed validate`: how far the model of ground sim is from real runs."""
+"""`hotbed validate`: error of the ground sim's model against real runs."""
 
 from __future__ import annotations
 

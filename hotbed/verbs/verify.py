@@ -1,4 +1,4 @@
-"""`hotbed verify`: whether a bundle is whole, and states nothing but what its runs show."""
+"""`hotbed verify`: check that a bundle is complete, and that its runs show all it states."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def register(app: typer.Typer) -> None:
 
 
 def other_code(manifest: Manifest) -> list[Check]:
-    """A note where other code made the bundle than checks it: its words may be others."""
+    """Return a note if the bundle was made by other code: texts may differ."""
     from analysis.bundle.verify import Check
     from campaigns.provenance import code_state, hotbed_version
 
@@ -81,7 +81,7 @@ def other_code(manifest: Manifest) -> list[Check]:
 
 
 def _unloaded(code: Sequence[Entry]) -> list[Check]:
-    """A note on the bundle's own programs."""
+    """Return a note on the bundle's own programs."""
     from analysis.bundle.verify import Check
     from hotbed.bundling import listed
 

@@ -1,4 +1,4 @@
-"""The figures of runs on real microstores."""
+"""Figures of runs on real microstores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures 11 and 12: two tenants whose load changes, and what MOS++ gave them meanwhile."""
+"""Figures 11 and 12: two tenants with changing load, and their resources under MOS++."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 WINDOW_MINUTES = 2.0
-"""Rates and latencies are shown of windows of so many of the paper's minutes."""
+"""Length of the windows for rates and latencies, in minutes of the paper."""
 SHARES = (
     ("proxy_cores", "CPU of proxies"),
     ("storage_cores", "CPU of storage servers"),
@@ -33,12 +33,12 @@ HELD_LABELS = {SMALL: "workload A's microstore", LARGE: "workload C's microstore
 
 
 def throughput(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 11(a): throughput of workload A."""
+    """Draw figure 11(a): throughput of workload A."""
     return _over_time(evidence, (folder, name), ("A", "ops", 1.0), "Throughput of A (QPS)")
 
 
 def latency(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 11(b): mean read latency of workload A."""
+    """Draw figure 11(b): mean read latency of workload A."""
     return _over_time(
         evidence,
         (folder, name),
@@ -49,7 +49,7 @@ def latency(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def bandwidth(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 11(c): bandwidth of workload C."""
+    """Draw figure 11(c): bandwidth of workload C."""
     return _over_time(
         evidence,
         (folder, name),
@@ -95,8 +95,8 @@ def _over_time(
 
 
 def promised(told: Mapping[str, Any], measure: str) -> Floats:
-    """The SLA in each window: a mean latency, or bytes a second as workers come and go (some runs
-    tell one number for all of their seconds)."""
+    """Return the SLA in each window: a mean latency, or bytes per second as workers come and go
+    (some runs report one number for all their seconds)."""
     each = np.broadcast_to(told["sla"]["bytes_s"], len(told["series"]["C"]["bytes"]))
     bytes_s = windows({"bytes_s": each.tolist()}, told["minute_s"], "bytes_s")
     if measure == "latency":
@@ -110,14 +110,14 @@ def _counted(numbers: Sequence[int]) -> str:
 
 
 def windows(series: Mapping[str, Sequence[float]], minute_s: float, measure: str) -> Floats:
-    """A number of each window of time.
+    """Return a number for each window of time.
 
     Args:
-        series: of each second: ``ops``, ``bytes``, ``reads`` and ``read_s``, the sum of the reads'
+        series: values per second: ``ops``, ``bytes``, ``reads`` and ``read_s``, the sum of the read
             latencies.
         minute_s: seconds of one of the paper's minutes.
-        measure: ``ops``, ``bytes`` or ``bytes_s`` (a second), or ``latency`` (seconds; NaN without
-            a read).
+        measure: ``ops``, ``bytes`` or ``bytes_s`` (per second), or ``latency`` (seconds; NaN
+            without a read).
     """
     width = max(1, round(WINDOW_MINUTES * minute_s))
     names = ("read_s", "reads") if measure == "latency" else (measure, None)
@@ -166,7 +166,7 @@ def _stages(panel: Axes, told: Mapping[str, Any]) -> None:
 
 
 def resources(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 12: who held what of the pool under MOS++, in the first block's run."""
+    """Draw figure 12: the shares of the pool under MOS++, in the first block's run."""
     rows = cells(evidence.table, "adaptation", setup=MOS_PP).sort_values("block")
     told = next(
         (

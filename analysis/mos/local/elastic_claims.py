@@ -1,10 +1,10 @@
-"""Claims of section 8.1: MOS++ beside Default and Static, at each load (figures 8 to 10) and while
-load changes (figures 11 and 12).
+"""Claims of section 8.1: MOS++ against Default and Static, at each load (figures 8 to 10) and under
+changing load (figures 11 and 12).
 
-Two statements are made of the same numbers. Section 8.1: overall throughput improves by 10.4 to
-89.6 % and overall bandwidth by 7.6 to 79.8 %, both compared to both. Sections 1 and 10: performance
-improves by up to 89.6 % compared to Default and by up to 79.8 % compared to Static. Both are
-listed.
+The paper makes two statements about the same numbers. Section 8.1: overall throughput improves by
+10.4 to 89.6 % and overall bandwidth by 7.6 to 79.8 %, compared to both. Sections 1 and 10:
+performance improves by up to 89.6 % compared to Default and by up to 79.8 % compared to Static.
+Both are listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from analysis.mos.local.measured import best, claim, measured, more, of, over
 from analysis.mos.local.runs import DEFAULT, MOS_PP, STATIC, cells, label, values_of
 
 THROUGHPUT, BANDWIDTH = 1.896, 1.798
-"""Figure 8: MOS++ over others, at most."""
+"""Figure 8: largest ratios of MOS++ over others."""
 LEAST_THROUGHPUT, LEAST_BANDWIDTH = 1.104, 1.076
 TAIL, TAIL_THROUGHPUT = 1 - 0.702, 1.117
 """Figure 9: p95 and QPS of A at peak load, MOS++ over Static."""
@@ -53,7 +53,7 @@ def _course(setup: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
 
 
 def _each_both(column: str, *, largest: bool) -> Compute:
-    """MOS++ over Default and over Static at every load: the largest or smallest of all."""
+    """Compute MOS++ over Default and over Static at every load: the largest or smallest ratio."""
     choose = max if largest else min
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -123,7 +123,7 @@ _EACH: tuple[Claim, ...] = tuple(
 
 
 def _at(which: Callable[[list[float]], float], setup: str, baseline: str, column: str) -> Compute:
-    """At one of the loads, by workers of A."""
+    """Compute the ratio of two setups at one load, chosen by workers of A."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, base = (cells(evidence.table, "load", setup=one) for one in (setup, baseline))

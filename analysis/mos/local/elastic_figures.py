@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 MARKS = {"default": "s", "static": "^", "mos": "v", "mos-pp": "o"}
 Point = tuple[str, Estimate, Estimate]
-"""Workers of A and C, what is on the horizontal axis, what on the vertical one."""
+"""Workers of A and C, value on the horizontal axis, value on the vertical axis."""
 
 
 def overall(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 8: throughput and bandwidth of both tenants together, a point a load."""
+    """Draw figure 8: throughput and bandwidth of both tenants together, one point per load."""
     return _scatter(
         evidence,
         folder,
@@ -38,7 +38,7 @@ def overall(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def small_tail(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 9: throughput and p95 of workload A."""
+    """Draw figure 9: throughput and p95 of workload A."""
     return _scatter(
         evidence,
         folder,
@@ -49,7 +49,7 @@ def small_tail(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def large_tail(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 10: bandwidth and p95 of workload C."""
+    """Draw figure 10: bandwidth and p95 of workload C."""
     return _scatter(
         evidence,
         folder,
@@ -131,7 +131,7 @@ def _draw(panel: Axes, setup: str, points: Sequence[Point]) -> None:
 
 
 def _line(panel: Axes, setup: str, points: Sequence[Point]) -> None:
-    """Linear regression, dotted as in the paper."""
+    """Draw the linear regression, dotted as in the paper."""
     xs = np.array([x.value for _, x, _ in points])
     ys = np.array([y.value for _, _, y in points])
     if np.ptp(xs) <= 0:

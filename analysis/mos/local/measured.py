@@ -1,4 +1,4 @@
-"""How claims about microstores are computed from the table of runs."""
+"""Computation of claims about microstores from the table of runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.mos.local.runs import cells, values_of
 from analysis.stats import Estimate
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
-"""Picks the runs that a claim is about."""
+"""Function that selects the runs of a claim."""
 
 
 claim = partial(declared, prefix="mos-local", paper="mos")
@@ -22,21 +22,21 @@ claim = partial(declared, prefix="mos-local", paper="mos")
 
 
 def of(experiment: str, **setting: Any) -> Rows:
-    """The runs of an experiment; see `runs.cells`."""
+    """Select the runs of an experiment; see `runs.cells`."""
     return lambda table: cells(table, experiment, **setting)
 
 
 def measured(
     found: Estimate | None, rows: pd.DataFrame, why: str, note: str | None = None
 ) -> Measured | NotRun:
-    """An estimate with the ground of its runs, or why there is none."""
+    """Return an estimate with the ground of its runs, or a `NotRun` with the reason `why`."""
     if found is None:
         return NotRun(why)
     return Measured(found, "+".join(sorted(set(rows["ground"]))), 1.0, note)
 
 
 def over(treated: Rows, baseline: Rows, column: str, why: str) -> Compute:
-    """A number of some runs over the same of others, paired within blocks."""
+    """Compute the ratio of a column between two sets of runs, paired within blocks."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
@@ -46,8 +46,8 @@ def over(treated: Rows, baseline: Rows, column: str, why: str) -> Compute:
 
 
 def more(treated: Rows, baseline: Rows, column: str, why: str) -> Compute:
-    """By how much a number of some runs exceeds the same of others, within blocks: for what may be
-    0, of which there is no ratio."""
+    """Compute the difference of a column between two sets of runs, within blocks: for numbers that
+    may be 0, which have no ratio."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
@@ -57,7 +57,7 @@ def more(treated: Rows, baseline: Rows, column: str, why: str) -> Compute:
 
 
 def number(rows: Rows, column: str, why: str, factor: float = 1.0) -> Compute:
-    """Mean of a number over runs."""
+    """Compute the mean of a number over runs."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -67,7 +67,7 @@ def number(rows: Rows, column: str, why: str, factor: float = 1.0) -> Compute:
 
 
 def ends(rows: Rows, parameter: str, column: str, why: str) -> Compute:
-    """A number at a parameter's largest value over that at its smallest."""
+    """Compute a number at a parameter's largest value over the number at its smallest value."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -82,7 +82,7 @@ def ends(rows: Rows, parameter: str, column: str, why: str) -> Compute:
 
 
 def between(rows: Rows, parameter: str, column: str, why: str) -> Compute:
-    """A number at a parameter's largest value over that at the one before it."""
+    """Compute a number at a parameter's largest value over the number at the value before it."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -106,9 +106,9 @@ def best(
     larger: bool = True,
     last: int | None = None,
 ) -> Compute:
-    """ "Up to": the largest (or smallest) of the ratios at each value of a parameter, its interval
-    widened for having been chosen. `last`: only among so many of the largest values. Chosen the
-    other way round it is what holds at every value."""
+    """Compute "up to": the largest (or smallest) of the ratios at each value of a parameter, with
+    its interval widened for the choice. `last`: only among this many of the largest values. The
+    opposite choice gives the ratio that holds at every value."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
@@ -140,7 +140,7 @@ def _listed(parameter: str, at: Any, found: Mapping[Any, Estimate]) -> str:
 
 
 def worst_of(treated: Rows, baseline: Rows, columns: tuple[str, ...], why: str) -> Compute:
-    """The largest of several numbers' ratios: where it is below 1 all of them are."""
+    """Compute the largest ratio of several columns: if it is below 1, all ratios are."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)

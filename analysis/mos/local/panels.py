@@ -1,4 +1,4 @@
-"""Parts that figures of real microstores are drawn of."""
+"""Parts of the figures of real microstores."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 PAPER_LINE: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 1.2}
 LATENCY_SLA = {"color": "#882255", "linestyle": "--", "linewidth": 1.2}
-"""Purple dashes in the paper's figure 11, ..."""
+"""Purple dashes in the paper's figure 11."""
 BANDWIDTH_SLA = {"color": "#E69F00", "linestyle": "--", "linewidth": 1.2}
-"""... and orange ones."""
+"""Orange dashes in the paper's figure 11."""
 PAPER_RATIO = "paper's ratio to our value"
 WIDTH = 0.8
 
 
 def errors(found: Sequence[Estimate]) -> Any:
-    """Error bars [2, n] of some estimates."""
+    """Return error bars [2, n] of estimates."""
     return np.array([one.error for one in found], dtype=float).T.reshape(2, -1)
 
 
@@ -33,12 +33,12 @@ def grouped(
     series: Sequence[tuple[str, str, Mapping[str, Estimate]]],
     stated: Mapping[tuple[str, str], float] | None = None,
 ) -> None:
-    """A group of bars each, a bar a series, with 95 % intervals.
+    """Draw groups of bars, one bar per series, with 95 % intervals.
 
     Args:
         groups: names along the axis.
         series: name, colour, and estimate by group.
-        stated: what the paper's ratios make of our values, by series and group.
+        stated: the paper's ratios applied to our values, by series and group.
     """
     width = WIDTH / max(1, len(series))
     values, ends = [], []
@@ -73,7 +73,7 @@ def line(
     label: str,
     fmt: str = "o-",
 ) -> None:
-    """A line of estimates with 95 % intervals."""
+    """Draw a line of estimates with 95 % intervals."""
     found = [one for _, one in points]
     panel.errorbar(
         [x for x, _ in points],

@@ -1,6 +1,6 @@
-"""Runs on real microstores as a table, and how they are paired: by block.
+"""Runs on real microstores as a table, paired by block.
 
-All setups of a block meet the same objects and draws. n counts runs, never requests or seconds.
+All setups of a block have the same objects and draws. n counts runs, never requests or seconds.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ SMALL, LARGE = ("A", "B"), ("C", "D")
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row a run: `COLUMNS`, the cell's parameters, and every number of the summary; ``qps`` and
-    ``mb_s`` of small and of large objects too (``small_qps``, ``large_mb_s``). Of cells that were
-    run by several campaigns on the same testbed the last one counts. ``seed`` stands for a block on
-    a testbed: what two testbeds draw alike is not paired."""
+    """Return one row per run: `COLUMNS`, the cell's parameters, and every number of the summary;
+    ``qps`` and ``mb_s`` also for small and large objects (``small_qps``, ``large_mb_s``). If
+    several campaigns ran a cell on one testbed, the last run counts. ``seed`` identifies a block on
+    one testbed: equal draws on two testbeds are not paired."""
     rows = []
     for index, loaded in enumerate(runs):
         run = loaded.run
@@ -68,7 +68,7 @@ def _sums(found: Mapping[str, float]) -> dict[str, float]:
 
 
 def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
-    """The runs of an experiment with these values of parameters."""
+    """Return the runs of an experiment with these values of parameters."""
     holds = rows["experiment"] == experiment
     for name, value in setting.items():
         holds &= rows[name] == value
@@ -76,28 +76,28 @@ def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
 
 
 def values_of(rows: pd.DataFrame, name: str) -> list[Any]:
-    """What a parameter was, ascending."""
+    """Return the values of a parameter, ascending."""
     return sorted(set(rows[name].dropna()))
 
 
 @lru_cache(maxsize=512)
 def report(folder: Path) -> dict[str, Any]:
-    """What a run tells beside its summary. (A finished run's folder never changes.)"""
+    """Return a run's report, which extends its summary. A finished run's folder never changes."""
     found: dict[str, Any] = json.loads((folder / REPORT_FILE).read_text())
     return found
 
 
 def label(setup: str) -> str:
-    """A setup's name in the paper."""
+    """Return a setup's name in the paper."""
     return LABELS.get(setup, setup)
 
 
 def colour(setup: str) -> str:
-    """A setup's colour, the same in every figure."""
+    """Return a setup's colour, the same in every figure."""
     return style.COLOURS.get(setup, "#444444")
 
 
 def shown(rows: pd.DataFrame) -> list[str]:
-    """Setups that there are runs of, in the paper's order."""
+    """Return the setups that have runs, in the paper's order."""
     there = set(rows["setup"])
     return [setup for setup in SETUPS if setup in there]

@@ -1,4 +1,4 @@
-"""Claims of section 1: figure 1, what partitioning the proxies does. An improvement by 700 % is
+"""Claims of section 1: figure 1, the effect of partitioning the proxies. An improvement by 700 % is
 read as 8 times."""
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _section_1() -> tuple[Claim, ...]:
 
 
 def _latency(letters: tuple[str, ...], one: Rows, other: Rows, better: bool) -> Compute:
-    """The workload for which it holds least."""
+    """Compute the latency ratio for the workload with the weakest effect."""
     columns = tuple(f"{letter}_mean_s" for letter in letters)
     if better:
         return worst_of(one, other, columns, _NO_SETUPS)

@@ -1,4 +1,4 @@
-"""Figure 1: four workloads at once, with and without proxies of their own."""
+"""Figure 1: four workloads at once, with and without separate proxies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH_SMALL, BOTH_LARGE = "A + B", "C + D"
 
 
 def setups(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 1(a) to (c): throughput, bandwidth and latency of the setups."""
+    """Draw figure 1(a) to (c): throughput, bandwidth and latency of the setups."""
     rows = cells(evidence.table, "setups")
     order = shown(rows)
     if len(order) < 2:
@@ -58,7 +58,7 @@ def _of(rows: pd.DataFrame, measure: str, groups: tuple[str, ...]) -> dict[str, 
 
 
 def _stated(found: dict[str, dict[str, Estimate]], measure: str) -> dict[tuple[str, str], float]:
-    """What the paper's ratios make of our Default."""
+    """Return the paper's ratios applied to our Default."""
     default = found.get(DEFAULT, {})
     stated = {}
     if measure == "qps" and BOTH_SMALL in default:

@@ -1,4 +1,4 @@
-"""Claims of section 3: what one workload alone makes of object sizes, cores, networks and disks
+"""Claims of section 3: effects of object sizes, cores, networks and disks on a single workload
 (figures 2 to 5, rules R2 to R7)."""
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from analysis.mos.local.measured import Rows, between, claim, ends, measured, of
 from analysis.mos.local.runs import cells, values_of
 
 SAME = 0.15
-"""What is "the same" is within this of the other."""
+"""Maximum relative difference of two values that are "the same"."""
 SECOND_PROXY = 3700 / 2200
-"""Figure 3(a): QPS with a second proxy over those with one."""
+"""Figure 3(a): QPS with a second proxy over QPS with one."""
 PROXY_BUSY, LARGE_BUSY = 0.85, 0.25
 """CPU utilization of the proxy when QPS no longer grow, and when the link is full."""
 NETWORK = {("A", "hdd"): 1.12, ("A", "ssd"): 1.70, ("C", "ssd"): 10.0}
-"""Figure 4: a ten times faster network, by workload and disks."""
+"""Figure 4: effect of a ten times faster network, by workload and disks."""
 
 _NO_SIZES = "fewer than two object sizes were run"
 _NO_PROXY = "no block has these proxies"
@@ -29,7 +29,7 @@ _NO_DISKS = "no block has both sets of disks at this network"
 
 
 def _largest_latency(evidence: Evidence) -> Measured | NotRun:
-    """Mean latency of the largest objects over that of the smallest."""
+    """Compute the mean latency of the largest objects over that of the smallest."""
     rows = cells(evidence.table, "sizes")
     there = values_of(rows, "object_kb")
     if len(there) < 2:
@@ -79,7 +79,7 @@ _SIZES: tuple[Claim, ...] = (
 
 
 def _scaling(evidence: Evidence) -> Measured | NotRun:
-    """QPS a core of the proxy with the most cores over those with the fewest; 1 is linear."""
+    """Compute QPS per core, most cores of the proxy over fewest; 1 is linear."""
     rows = cells(evidence.table, "proxy", workload="A", proxies=1, proxy_workers=1)
     there = values_of(rows, "proxy_cores")
     if len(there) < 2:
@@ -91,7 +91,7 @@ def _scaling(evidence: Evidence) -> Measured | NotRun:
 
 
 def _more(letter: str, column: str, *, proxies: int, workers: int) -> Compute:
-    """The proxy with the most cores, with a second one or with more worker processes, over it."""
+    """Compute the ratio of a second proxy or more worker processes to one proxy, at most cores."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = cells(evidence.table, "proxy", workload=letter)
@@ -106,7 +106,7 @@ def _more(letter: str, column: str, *, proxies: int, workers: int) -> Compute:
 
 
 def _busy(letter: str, which: Callable[[list[float]], float]) -> Compute:
-    """Share of a proxy's cores that it uses, at some number of cores."""
+    """Compute the used share of a proxy's cores, at a chosen number of cores."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = cells(evidence.table, "proxy", workload=letter, proxies=1, proxy_workers=1)
@@ -121,8 +121,8 @@ def _busy(letter: str, which: Callable[[list[float]], float]) -> Compute:
 
 
 def _early(letter: str, experiment: str, parameter: str, column: str) -> Compute:
-    """A number with a second-smallest share over that with the largest: 1 where the limit is
-    reached early."""
+    """Compute a number at the second-smallest share over the largest: 1 if the limit is reached
+    early."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = cells(evidence.table, experiment, workload=letter)
@@ -157,7 +157,7 @@ _PROXY: tuple[Claim, ...] = (
         _busy("A", max),
         value=PROXY_BUSY,
         unit="share",
-        no_effect=LARGE_BUSY,  # at which it is none
+        no_effect=LARGE_BUSY,  # no effect at this value
         kind="at_least",
         tolerance=0.1,
     ),
@@ -212,7 +212,7 @@ _PROXY: tuple[Claim, ...] = (
 
 
 def _rule_4(evidence: Evidence) -> Measured | NotRun:
-    """R4: storage servers with together as many cores as the proxy, over those with the most."""
+    """Compute R4: storage servers with as many cores in total as the proxy, over the most cores."""
     rows = cells(evidence.table, "storage", workload="A")
     there = values_of(rows, "storage_cores")
     if len(there) < 2:
@@ -318,7 +318,7 @@ def _mix(ssds: int, which: Callable[[list[float]], float]) -> Rows:
 
 
 def _high(there: list[float]) -> float:
-    """7.5 of 10 Gbit/s, or the highest that was run."""
+    """Return 7.5 of 10 Gbit/s, or the highest value with runs."""
     return there[-2] if len(there) > 3 else there[-1]
 
 
@@ -327,7 +327,7 @@ def _mixed(top: int, bottom: int, which: Callable[[list[float]], float]) -> Comp
 
 
 def _worst_mix(evidence: Evidence) -> Measured | NotRun:
-    """Three HDDs over each other choice: the one that they come nearest to."""
+    """Compute three HDDs over each other choice, and take the largest ratio."""
     base = _mix(0, _high)(evidence.table)
     choices = (1, 2, 3)
     found = {}

@@ -28,7 +28,7 @@ QPS, MB_S = "Throughput (QPS)", "Bandwidth (MB/s)"
 
 
 def sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 2: QPS and bandwidth by object size, and how reads' latencies are distributed."""
+    """Draw figure 2: QPS and bandwidth by object size, and the distribution of read latencies."""
     rows = cells(evidence.table, "sizes")
     there = values_of(rows, "object_kb")
     if len(there) < 2:
@@ -76,14 +76,14 @@ def _sure(found: Estimate | None) -> Estimate:
 
 
 def size_text(kb: float) -> str:
-    """``64 KB``, ``16 MB``."""
+    """Format a size: ``64 KB``, ``16 MB``."""
     return f"{kb / 1000:g} MB" if kb >= 1000 else f"{kb:g} KB"
 
 
 def _distribution(
     panel: Axes, evidence: Evidence, rows: pd.DataFrame, size: float, there: Sequence[Any]
 ) -> None:
-    """The reads of all runs of a size together."""
+    """Draw the latency distribution of a size's reads, all runs together."""
     found: dict[float, int] = {}
     for index in rows["index"]:
         for low, high, count in report(evidence.runs[int(index)].folder)["latencies"]["A"]["read"]:
@@ -100,12 +100,12 @@ def _distribution(
 
 
 def proxy_small(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 3(a): QPS of workload A by the proxies' cores."""
+    """Draw figure 3(a): QPS of workload A by the proxies' cores."""
     return _proxies(evidence, (folder, name), "A", "qps", QPS)
 
 
 def proxy_large(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 3(b): bandwidth of workload C by the proxies' cores."""
+    """Draw figure 3(b): bandwidth of workload C by the proxies' cores."""
     return _proxies(evidence, (folder, name), "C", "mb_s", MB_S)
 
 
@@ -164,7 +164,7 @@ def _proxies(
 
 
 def storage(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 3(c): small objects (bars, QPS) and large ones (line, MB/s) by storage cores."""
+    """Draw figure 3(c): small objects (bars, QPS) and large ones (line, MB/s) by storage cores."""
     rows = cells(evidence.table, "storage")
     there = values_of(rows, "storage_cores")
     if len(there) < 2:
@@ -202,18 +202,18 @@ def storage(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 def _by_cores(
     rows: pd.DataFrame, cores: Sequence[float], column: str
 ) -> list[tuple[float, Estimate]]:
-    """Places of the numbers of storage cores that have runs, and their means."""
+    """Return places of the numbers of storage cores that have runs, and their means."""
     found = (average(rows[rows["storage_cores"] == number], column) for number in cores)
     return [(float(place), one) for place, one in enumerate(found) if one is not None]
 
 
 def network_small(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 4(a): QPS of workload A on HDDs and SSDs by network."""
+    """Draw figure 4(a): QPS of workload A on HDDs and SSDs by network."""
     return _networks(evidence, (folder, name), "A", "qps", QPS)
 
 
 def network_large(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 4(b): bandwidth of workload C on HDDs and SSDs by network."""
+    """Draw figure 4(b): bandwidth of workload C on HDDs and SSDs by network."""
     return _networks(evidence, (folder, name), "C", "mb_s", MB_S)
 
 
@@ -247,7 +247,7 @@ def _networks(
 
 
 def mixes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 5: bandwidth of workload C by network and kinds of disks."""
+    """Draw figure 5: bandwidth of workload C by network and kinds of disks."""
     rows = cells(evidence.table, "disks", workload="C")
     there = values_of(rows, "network_mbit")
     kinds = values_of(rows, "ssds")

@@ -1,4 +1,4 @@
-"""What every setup came to on real microstores."""
+"""Tables of results of every setup on real microstores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALONE_HEADS = (
 
 
 def tables(rows: pd.DataFrame) -> list[Table]:
-    """Means over runs with 95 % intervals."""
+    """Return tables with means over runs and 95 % intervals."""
     return [*_setups(rows), *_loads(rows), *_courses(rows), *_alone(rows)]
 
 

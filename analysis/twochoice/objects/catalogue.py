@@ -1,4 +1,4 @@
-"""The figures of runs on real object servers."""
+"""Figures of runs on real object servers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the two-choice paper states of its measurements (section VI, figures 11 to 14 and Table I),
-and what is claimed beyond it. Disks are modelled, so sizes cannot count as reproduced on a local
-testbed, directions can."""
+"""Claims of the two-choice paper about its measurements (section VI, figures 11 to 14 and Table I),
+and claims beyond it. Disks are modelled, so on a local testbed sizes cannot count as reproduced;
+directions can."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ TABLE1 = {
 """Table I: delay in percent by KiB of a write and writes at once."""
 
 STABLE = 0.25
-"""What is "stable" is within this of the other."""
+"""Maximum relative difference of values that are "stable"."""
 PROBED_MS, TABLE_MS = 10.0, 5.0
-"""The paper's bounds: what is claimed is to be below them, no size."""
+"""The paper's upper bounds: the claim is a value below them, not a size."""
 
 _claim = partial(declared, prefix="twochoice-objects", paper="twochoice")
 
@@ -64,7 +64,7 @@ EXPLAINED = {
     )
     for name in names
 }
-"""The best explanation of what does not come out as in the paper, said beside the claim."""
+"""Best explanations of results that differ from the paper, shown next to the claims."""
 
 _MICRO: tuple[Claim, ...] = (
     _claim(

@@ -1,4 +1,4 @@
-"""Figures 11 to 14 on real object servers, and what lies beyond the paper's."""
+"""Figures 11 to 14 on real object servers, and figures beyond the paper's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Runs = Sequence[Sequence[dict[str, float]]]
 
 
 def probing(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 11: how long probing takes by the number of schedulers that probe at once."""
+    """Draw figure 11: probing time by the number of schedulers that probe at once."""
     rows = cells(evidence.table, "probe")
     if rows.empty:
         return Missing("probing by several numbers of schedulers")
@@ -86,7 +86,7 @@ def _probed(rows: pd.DataFrame) -> Estimate | None:
 
 
 def redirecting(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 12: the redirect table's length, and what create and query take, as it is written."""
+    """Draw figure 12: the growing redirect table's length, and times of create and query."""
     rows = cells(evidence.table, "table")
     if rows.empty:
         return Missing("a redirect table that was timed")
@@ -108,7 +108,7 @@ def redirecting(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _over(panel: Axes, runs: Runs, column: str, factor: float, line: tuple[str, str]) -> None:
-    """Mean over runs and their range, over the writes so far; `line` is its text and colour."""
+    """Draw the mean over runs and their range, over the writes so far; `line`: text and colour."""
     text, shade = line
     at = np.array([[row["writes"] for row in run] for run in runs]).mean(axis=0)
     values = factor * np.array([[row[column] for row in run] for run in runs])
@@ -117,7 +117,7 @@ def _over(panel: Axes, runs: Runs, column: str, factor: float, line: tuple[str, 
 
 
 def balances(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 13: what each server got of all jobs, with fixed placement and dynamic scheduling."""
+    """Draw figure 13: each server's share of all jobs, with fixed and dynamic placement."""
     rows = cells(evidence.table, "balance")
     both = sorted(
         set(rows[rows["scheduler"] == FIXED]["seed"]) & set(rows[rows["scheduler"] == BOTH]["seed"])
@@ -155,7 +155,7 @@ def _interval(one: Estimate) -> str:
 
 
 def completions(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 14: when processes had ended, as a distribution."""
+    """Draw figure 14: end times of processes, as a distribution."""
     rows = cells(evidence.table, "burst", stragglers="table2")
     shown = [s for s in (FIXED, NATIVE, BOTH) if (rows["scheduler"] == s).any()]
     if len(shown) < 2:
@@ -183,13 +183,13 @@ def completions(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _ends(evidence: Evidence, index: int) -> Array:
-    """When each process of the measured job had ended, rising."""
+    """Return the end times of the measured job's processes, ascending."""
     apps = report(evidence.runs[index].folder)["apps"]
     return np.sort([s for app in apps if not app["background"] for s in app["rank_seconds"]])
 
 
 def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Beyond the paper: every scheduler on the same servers, by what makes the stragglers."""
+    """Draw, beyond the paper, every scheduler on the same servers, by the cause of stragglers."""
     series = (*HEAD_TO_HEAD, RANDOM, COLLABORATIVE, PREASSIGN)
     rows = cells(evidence.table, "burst", stragglers=...)
     panels = [(key, text) for key, text in STRAGGLERS if (rows["stragglers"] == key).any()]
@@ -209,7 +209,7 @@ def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Beyond the paper: both strategies with and without loads that servers remember of others."""
+    """Draw, beyond the paper, both strategies with and without loads remembered of others."""
     panels = []
     for experiment, column, setting, text, axis in (
         ("balance", "fullest", {}, "All jobs of Table II", "Fullest server, of the mean"),
@@ -233,7 +233,7 @@ def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Beyond the paper: CRUSH, DLR and every scheduler of agents, on a Ceph of eight OSDs."""
+    """Draw, beyond the paper, CRUSH, DLR and every agent scheduler on a Ceph with eight OSDs."""
     wanted = [(key, text, 2) for key, text in ON_RADOS_AMONG]
     wanted.append((*ON_RADOS_AMONG[0], 1))
     panels = []
@@ -255,7 +255,7 @@ def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def draw_bars(panel: Axes, found: dict[str, Estimate]) -> None:
-    """A bar with its interval for each scheduler."""
+    """Draw a bar with its interval for each scheduler."""
     for place, (series, one) in enumerate(found.items()):
         panel.bar([place], [one.value], color=colour(series), width=0.7)
         if one.n > 1:

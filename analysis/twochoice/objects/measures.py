@@ -1,4 +1,4 @@
-"""How claims about real object servers are computed of runs: paired within blocks, or means."""
+"""Computation of claims about real object servers: paired within blocks, or means."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from analysis.twochoice.runs import BOTH
 Compute = Callable[[Evidence], Measured | NotRun]
 
 PENDING = 4
-"""Writes that are probed for together in the paper's statement of figure 11."""
+"""Number of writes probed together in the paper's statement of figure 11."""
 
 
 def _measured(found: Estimate | None, rows: pd.DataFrame, why: str, note: str | None = None) -> Any:
@@ -26,7 +26,7 @@ def _measured(found: Estimate | None, rows: pd.DataFrame, why: str, note: str | 
 
 
 def versus(experiment: str, series: str, baseline: str, column: str, **setting: Any) -> Compute:
-    """A number under one scheduler over the same under another, paired within blocks."""
+    """Compute a number under one scheduler over the same under another, paired within blocks."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = cells(evidence.table, experiment, **setting)
@@ -40,8 +40,8 @@ def versus(experiment: str, series: str, baseline: str, column: str, **setting: 
 
 
 def uncached(experiment: str, column: str, baseline: str = BOTH, **setting: Any) -> Compute:
-    """A number under both strategies with nothing remembered of other servers' loads, over the same
-    under `baseline`, paired."""
+    """Compute a number under both strategies without remembered loads of other servers, over the
+    same under `baseline`, paired."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         alone = cells(evidence.table, experiment, cache_s=0.0, **setting)
@@ -55,7 +55,7 @@ def uncached(experiment: str, column: str, baseline: str = BOTH, **setting: Any)
 
 
 def on_rados(series: str, baseline: str, stragglers: str, **setting: Any) -> Compute:
-    """When the last process had ended under one scheduler over the same under another, paired."""
+    """Compute the last process's end time under one scheduler over another's, paired."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = rados(evidence.table, stragglers, **setting)
@@ -69,7 +69,7 @@ def on_rados(series: str, baseline: str, stragglers: str, **setting: Any) -> Com
 
 
 def number(experiment: str, column: str, factor: float = 1.0, **setting: Any) -> Compute:
-    """Mean of a number over runs."""
+    """Compute the mean of a number over runs."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = cells(evidence.table, experiment, **setting)
@@ -81,8 +81,8 @@ def number(experiment: str, column: str, factor: float = 1.0, **setting: Any) ->
 
 
 def slowest_probing(evidence: Evidence) -> Measured | NotRun:
-    """Probing for four writes, at the number of schedulers where its interval reaches highest: what
-    is claimed of every number has to hold there."""
+    """Compute the probing time for four writes, at the number of schedulers with the highest
+    interval: a claim about every number must hold there."""
     rows = cells(evidence.table, "probe", pending=PENDING)
     found: dict[int, Estimate] = {}
     for count in sorted(set(rows["schedulers"])):
@@ -100,7 +100,7 @@ def slowest_probing(evidence: Evidence) -> Measured | NotRun:
 
 
 def probing_grows(evidence: Evidence) -> Measured | NotRun:
-    """Probing for four writes by the most schedulers over that by one."""
+    """Compute the probing time for four writes of the most schedulers over that of one."""
     rows = cells(evidence.table, "probe", pending=PENDING)
     counts = sorted(set(rows["schedulers"]))
     if len(counts) < 2:
@@ -116,14 +116,14 @@ def probing_grows(evidence: Evidence) -> Measured | NotRun:
 
 
 def delay_falls(evidence: Evidence) -> Measured | NotRun:
-    """Table I: the delay of eight writes at once over that of one, of 1 MB writes."""
+    """Compute Table I: the delay of eight writes at once over that of one, for 1 MB writes."""
     many, one = (cells(evidence.table, "delay", size_kib=1024, pending=n) for n in (8, 1))
     result: Measured | NotRun = _measured(paired(many, one, "delay"), many, "no block has both")
     return result
 
 
 def length_of_table(evidence: Evidence) -> Measured | NotRun:
-    """Entries at most over redirected writes."""
+    """Compute the maximum number of entries over redirected writes."""
     rows = cells(evidence.table, "table")
     if rows.empty:
         return NotRun("no table was timed")

@@ -1,6 +1,6 @@
-"""Runs on real object servers as a table, and how they are paired: by block.
+"""Runs on real object servers as a table, paired by block.
 
-All schedulers of a block meet the same jobs, files and stragglers. n counts runs, never processes,
+All schedulers of a block have the same jobs, files and stragglers. n counts runs, never processes,
 writes or probes.
 """
 
@@ -22,7 +22,7 @@ REPORT_FILE = "objects.json"
 
 _ASKED = ("experiment", "scheduler", "stragglers", "pending", "schedulers")
 STANDARD = OBJECTS.defaults(*(name for name in OBJECTS.fields if name not in _ASKED))
-"""Values that figures are of unless they vary one."""
+"""Parameter values of the figures, unless a figure varies one."""
 
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
 
@@ -30,18 +30,18 @@ HEAD_TO_HEAD = (FIXED, NATIVE, BOTH, PREQUAL, ORACLE)
 ON_RADOS = (CRUSH, DLR, *HEAD_TO_HEAD)
 
 RADOS: dict[str, Any] = {"backend": "rados", "copies": 2, "nodes": 8, "processes": 8}
-"""What is another value on a Ceph of eight OSDs; see `rados`."""
+"""Parameters that differ on a Ceph with eight OSDs; see `rados`."""
 RADOS_AMONG: dict[str, dict[str, Any]] = {
     "fio": {"straggler_share": 0.25, "start_s": 15.0},
     "table2": {"volume": 0.0625, "start_s": 8.0},
     "none": {},
 }
-"""The same, by what makes the stragglers."""
+"""Further parameters there, by the cause of the stragglers."""
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """One row a run: `COLUMNS`, the cell's parameters, and every number of the summary. Of cells
-    that were run by several campaigns the last one counts."""
+    """Return one row per run: `COLUMNS`, the cell's parameters, and every number of the summary. If
+    several campaigns ran a cell, the last run counts."""
     rows = []
     for index, loaded in enumerate(runs):
         run = loaded.run
@@ -50,7 +50,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "spec": str(run.provenance.calibration.get("spec", "")),
         }
         row |= OBJECTS.row(run.parameters)
-        # What was asked for comes last: `writes` of a burst is a process's, the summary's are all.
+        # Parameters come last: `writes` of a burst is per process, but the summary's is the total.
         rows.append(loaded.summary.extra | row)
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, *OBJECTS.fields])
@@ -60,12 +60,12 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
 
 
 def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
-    """The runs of an experiment as the paper's, except for what is said.
+    """Return the runs of an experiment with the paper's parameters, except for `setting`.
 
     Args:
-        rows: of `table`.
+        rows: rows of `table`.
         experiment: see `schemas.cells.twochoice`.
-        setting: other values of parameters, and those that have no standard.
+        setting: other values of parameters, and values of parameters without a standard.
     """
     holds = rows["experiment"] == experiment
     for name, value in (STANDARD | setting).items():
@@ -75,14 +75,14 @@ def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
 
 
 def rados(rows: pd.DataFrame, stragglers: str, **setting: Any) -> pd.DataFrame:
-    """The bursts on a Ceph of eight OSDs, as in `campaigns/files/twochoice-rados.yaml`: of the
-    other values of `setting`, such as ``copies``."""
+    """Return the bursts on a Ceph with eight OSDs, as in `campaigns/files/twochoice-rados.yaml`,
+    with the other values in `setting`, such as ``copies``."""
     usual = RADOS | RADOS_AMONG[stragglers]
     return cells(rows, "burst", **(usual | {"stragglers": stragglers} | setting))
 
 
 @lru_cache(maxsize=1024)
 def report(folder: Path) -> dict[str, Any]:
-    """What a run tells beside its summary. (A finished run's folder never changes.)"""
+    """Return a run's report, which extends its summary. A finished run's folder never changes."""
     found: dict[str, Any] = json.loads((folder / REPORT_FILE).read_text())
     return found

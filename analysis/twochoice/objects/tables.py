@@ -1,4 +1,4 @@
-"""Table I beside the paper's, and what every scheduler came to on real object servers."""
+"""Table I next to the paper's, and results of every scheduler on real object servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HEADS = (
 
 
 def tables(table: pd.DataFrame) -> list[Table]:
-    """Means over runs with 95 % intervals."""
+    """Return tables of means over runs with 95 % intervals."""
     return [*_delays(table), *_schedulers(table), *_rados(table)]
 
 
