@@ -1,5 +1,5 @@
-"""What every test may count on: where the repository is, and what a `local` test needs; and which
-tests go to one process where several share them."""
+"""Common set-up of all tests: the repository's folder, the needs of a `local` test, and the tests
+that must share a process."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from testbed.sites.requirements import LOCAL_SITE
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
 
-# A deadline for one example is a timed assertion: it fails on a busy machine.
+# A deadline per example is a timed assertion, which fails on a busy machine.
 settings.register_profile("hotbed", deadline=None)
 settings.load_profile("hotbed")
 
 
-# What a script starts in the background ignores Ctrl-C, and hands that on to all that it starts:
-# tests that interrupt a process of theirs would wait for ever.
+# A script's background processes ignore Ctrl-C, and so do their children: tests that interrupt
+# their own process would wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """pytest-xdist's, which is asked for one by ``--dist loadfile``."""
+    """Return pytest-xdist's scheduler, requested by ``--dist loadfile``."""
     if config.getvalue("dist") != "loadfile":
         return None
     from tests.scheduling import Scheduling
@@ -42,8 +42,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def own_connections(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders of ssh connections are the test's own and go with it; those of real testbeds need a
-    short path. Where nothing is measured no processor is kept awake."""
+    """Give a test without a testbed its own folders of ssh connections; testbeds need a short path.
+    Keep no processor awake, because the test measures nothing."""
     if not any(map(request.node.get_closest_marker, ("local", "openstack"))):
         folder = request.getfixturevalue("tmp_path_factory").getbasetemp() / "run"
         monkeypatch.setattr("schemas.locks.RUN", folder)
@@ -52,13 +52,13 @@ def own_connections(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The repository's top folder."""
+    """Return the repository's top folder."""
     return Path(__file__).resolve().parents[1]
 
 
 @functools.cache
 def _cannot_be_local() -> str:
-    """One sentence on what this machine or user lacks for a testbed; empty when nothing."""
+    """Return one sentence on what this machine or user lacks for a testbed; empty if nothing."""
     missing = doctor.lacking(doctor.examine(LOCAL_SITE))
     if os.geteuid() != 0:
         return "a local testbed needs root: run `make test-local`, which becomes root"
@@ -69,7 +69,7 @@ def _cannot_be_local() -> str:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a `local` test that cannot run here; where CI promises that it can, fail it."""
+    """Skip a `local` test that cannot run here; fail it if CI promises that it can run."""
     if item.get_closest_marker("local") is None:
         return
     reason = _cannot_be_local()
@@ -80,7 +80,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.skip(reason)
 
 
-# By testbed that many files share: what becomes of it, in the order of the tests that need it so.
+# Tests that change a testbed shared by many files, by testbed and in their order.
 SHARED = {
     "nfs_testbed": ("nfs_removed",),
     "deployed": ("strange", "removed", "varied", "frozen"),
@@ -89,7 +89,7 @@ SHARED = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of a shared testbed next to each other, those last that leave it changed.
+    """Put the tests of a shared testbed next to each other, with the tests that change it last.
 
     With ``--dist loadgroup`` one process runs them, and one the other local tests of each folder.
     """
@@ -111,8 +111,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def deployed() -> Iterator[Testbed]:
-    """A small Ceph on this machine: one admin node and four OSD nodes. Tests put back what they
-    change."""
+    """Provide a small Ceph on this machine: one admin node and four OSD nodes. Tests restore their
+    changes."""
     from tests.testbed.ceph_beds import up_and_down
 
     with up_and_down() as testbed:
@@ -121,7 +121,7 @@ def deployed() -> Iterator[Testbed]:
 
 @pytest.fixture
 def frozen(deployed: Testbed) -> Testbed:
-    """The small Ceph, put back to what its deployment froze, for the test that removes it."""
+    """Return the small Ceph, restored to its frozen state, for the test that removes it."""
     from testbed.lifecycle import restore_snapshot
     from testbed.sites import open_site
     from testbed.sites.contract import SnapshotSite
@@ -133,7 +133,7 @@ def frozen(deployed: Testbed) -> Testbed:
 
 @pytest.fixture(scope="session")
 def nfs_testbed() -> Iterator[Testbed]:
-    """An NFS server behind its proxy, and two clients. Tests put back what they change."""
+    """Provide an NFS server behind its proxy, and two clients. Tests restore their changes."""
     from tests.testbed.nfs_testbed import up_and_down
 
     with up_and_down() as testbed:

@@ -1,4 +1,4 @@
-"""What a figure says."""
+"""Content of a figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analysis import style
 
 
 def texts_by_figure(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """Fills with the texts of every figure that is saved from now on, by its name."""
+    """Return a dictionary that collects the texts of every figure saved from now on, by name."""
     found: dict[str, list[str]] = {}
     save = style.save
 
@@ -30,19 +30,19 @@ def texts_by_figure(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 
 def texts_of(figures: dict[str, list[str]]) -> set[str]:
-    """Every text of all of them."""
+    """Return every text of all figures."""
     return {text for texts in figures.values() for text in texts}
 
 
 Look = tuple[str, str, str]
-"""Kind or marker, style of the line or hatch, colour."""
+"""Kind or marker, line style or hatch, colour."""
 MARKS = {"diamond": "D #ffffff", "triangle": "^v", "square": "s"}
-"""Markers, and the colour of their inside, by their names in captions."""
+"""Markers and their inside colours, by their names in captions."""
 
 
 def misleading(drawn: Any) -> list[str]:
-    """Return the misleading parts of a figure: an empty panel, a mark in the legend that is not the
-    one drawn, one mark on two vertical axes, an interval without width, a legend over data."""
+    """Return the misleading parts of a figure: an empty panel, a wrong mark in the legend, one mark
+    on two vertical axes, an interval without width, a legend over data."""
     panels = [axes for axes in drawn.axes if axes.get_visible()]
     found = [f"panel {at} is empty" for at, axes in enumerate(panels) if _is_empty(axes)]
     there = {look[:2] for axes in panels for look in _looks(axes)}
@@ -111,7 +111,7 @@ def _look(artist: Any) -> Look:
 
 
 def _looks(axes: Any) -> set[Look]:
-    """Looks of everything that has data."""
+    """Return the looks of all elements with data."""
     lines = [line for line in axes.lines if np.isfinite(_data(line)).all(axis=1).any()]
     return {_look(one) for one in (*lines, *axes.patches, *axes.collections)}
 
@@ -121,7 +121,7 @@ def _data(line: Any) -> Any:
 
 
 def _is_empty(axes: Any) -> bool:
-    """True if a panel shows no data, and does not say that there is none."""
+    """Return True if a panel shows no data and does not state this."""
     lines = [line for line in axes.lines if line.get_transform() == axes.transData]
     if any(np.isfinite(_data(line)).all(axis=1).any() for line in lines):
         return False

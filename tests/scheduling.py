@@ -1,4 +1,4 @@
-"""How test files are shared out among the processes of pytest-xdist (`--dist loadfile`)."""
+"""Distribution of test files to the processes of pytest-xdist (`--dist loadfile`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from xdist.scheduler import LoadFileScheduling
 
-# By subject, the files whose tests run the same compiled loops.
+# By subject, the files with tests that run the same compiled loops.
 LOOPS = {
     "prioritymeister": re.compile(r"^tests/(?!analysis/).*(prioritymeister|/test_pm[_.])"),
     "ursa": re.compile(r"^tests/(?!analysis/).*/test_(bench_)?ursa"),
@@ -14,10 +14,10 @@ LOOPS = {
 
 
 def scope_of(nodeid: str) -> str:
-    """What goes to one process as a whole: a file, or all files that run the same compiled loops.
+    """Return the group for one process: a file, or all files that run the same compiled loops.
 
-    In a fresh clone the first test that calls a loop compiles it. Two processes that begin with a
-    file each of the same subject would compile all of it side by side, twice.
+    In a fresh clone the first test that calls a loop compiles it. Two processes with files of the
+    same subject would both compile all of it in parallel.
     """
     file = nodeid.split("::", 1)[0]
     return next((subject for subject, files in LOOPS.items() if files.search(file)), file)

@@ -1,5 +1,5 @@
-"""One environment, described four times: pyproject.toml, requirements.lock, environment.yml and
-CITATION.cff must agree.
+"""Agreement of the four descriptions of the environment: pyproject.toml, requirements.lock,
+environment.yml and CITATION.cff.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _locked(root: Path) -> dict[str, list[Version]]:
 
 
 def _conda_constraint(line: str) -> tuple[str, str]:
-    """Name and constraint of a conda match spec; its ``=2.19.*`` is pip's ``==2.19.*``."""
+    """Return name and constraint of a conda match spec; its ``=2.19.*`` is pip's ``==2.19.*``."""
     match = re.fullmatch(r"([a-z0-9._-]+?)\s*((?:[<>=!]=?|=).*)?", line)
     assert match, f"environment.yml: {line!r} is not a name and a constraint"
     constraint = match[2] or ""

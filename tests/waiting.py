@@ -1,4 +1,4 @@
-"""Waiting for what others do."""
+"""Waits for other processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def ends(pid: int, within_s: float = 30.0) -> bool:
-    """Whether a process ends (a zombie has ended); one that does not is killed."""
+    """Return True if a process ends (a zombie has ended); kill it if it does not."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         try:

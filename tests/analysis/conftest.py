@@ -1,5 +1,4 @@
-"""Makes the synthetic runs of this folder importable by its tests, and checks every figure that
-they draw."""
+"""Import path for this folder's synthetic runs, and a check of every figure that the tests draw."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session", autouse=True)
 def no_figure_misleads() -> Iterator[None]:
-    """Every figure of every report that a test draws shows what its legend and caption say."""
+    """Check that every drawn figure of a report agrees with its legend and caption."""
     save, draw = style.save, report.draw
     drawn: dict[str, Any] = {}
 

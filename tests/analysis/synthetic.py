@@ -114,13 +114,13 @@ def _samples(throughput: float, block: int) -> pd.DataFrame:
             value = max(0.1, 1 - 0.1 * (t + 7)) if osd < 4 else 1.0
             rows.append((float(t), f"osd.{osd}", "primary_affinity", value))
             rows.append((float(t), f"osd{osd}", "hot", float(osd < 4)))
-    # Operations that were under way at the benchmark's end.
+    # Operations in flight at the benchmark's end.
     rows += [(at, "client", "throughput_mb_s", 0.1 * throughput) for at in (31.0, 32.0)]
     return pd.DataFrame(rows, columns=["t_s", "node", "metric", "value"])
 
 
 def cells() -> Iterator[tuple[dict[str, Any], float, dict[str, float] | None]]:
-    """Parameters, true throughput and pressures of every cell that the figures need."""
+    """Yield parameters, true throughput and pressures of every cell that the figures need."""
     for op in OPS:
         yield {"op": op, "scenario": "none", "controller": "default"}, CALM[op], None
         for scenario, strength in (("heterogeneity", 1.0), ("interference", 1.1)):
@@ -163,7 +163,7 @@ def cells() -> Iterator[tuple[dict[str, Any], float, dict[str, float] | None]]:
 def write_campaign(
     artifacts: Path, name: str = "dlr-full", blocks: int = 3, *, with_samples: bool = True
 ) -> Path:
-    """A whole campaign with a few percent of noise, the same every time."""
+    """Write a whole campaign with a few percent of noise, identical every time."""
     campaign = artifacts / name
     random = np.random.default_rng(7)
     for block in range(blocks):

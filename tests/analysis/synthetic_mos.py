@@ -34,7 +34,7 @@ def write_run(
     spec: str = "mos",
     **cell: Any,
 ) -> Path:
-    """One finished run on a testbed of a spec."""
+    """Write one finished run on a testbed of the spec."""
     parameters = MOS.of(**cell).model_dump(mode="json")
     run, folder = finished(campaign, block, "mos", parameters, calibration={"spec": spec})
     noise = 1 + 0.02 * block
@@ -47,7 +47,7 @@ def write_run(
 
 
 def write_setups(campaign: Path, block: int, spec: str = "mos") -> None:
-    """Figure 1."""
+    """Write the runs of figure 1."""
     for setup, qps in SMALL_QPS.items():
         values = {"failed": 0.0, "proxy_ms_per_op": 3.0}
         for letter, share in (("A", 0.6), ("B", 0.4)):
@@ -59,7 +59,7 @@ def write_setups(campaign: Path, block: int, spec: str = "mos") -> None:
 
 
 def write_alone(campaign: Path, block: int) -> None:
-    """Figures 2 to 5."""
+    """Write the runs of figures 2 to 5."""
     for kb in (10, 100, 1000, 16_000):
         rate = min(140.0, 25_000 / kb)
         values = {"qps": rate, "mb_s": rate * kb / 1000, "A_mean_s": 8 / rate, "proxy_busy": 0.6}
@@ -96,7 +96,7 @@ def _of_proxy(letter: str, cores: float) -> dict[str, float]:
 
 
 def write_loads(campaign: Path, block: int) -> None:
-    """Figures 8 to 10: MOS++ is best everywhere, in the tail at peak load most."""
+    """Write figures 8 to 10: MOS++ is always best, above all in the tail at peak load."""
     for small, large in LOADS:
         for setup, factor in QPS.items():
             values = {
@@ -113,7 +113,7 @@ def write_loads(campaign: Path, block: int) -> None:
 
 
 def write_course(campaign: Path, block: int) -> None:
-    """Figures 11 and 12."""
+    """Write the runs of figures 11 and 12."""
     for setup, factor in QPS.items():
         seconds = int(ENDS)
         small = [10.0 * factor if at < 40 else 60.0 * factor for at in range(seconds)]
@@ -157,7 +157,7 @@ def write_course(campaign: Path, block: int) -> None:
 
 
 def held(t_s: float, small: float, large: float) -> dict[str, Any]:
-    """What microstores held, as parts of the pool."""
+    """Return the held resources of microstores, as shares of the pool."""
     return {
         "t_s": t_s,
         "stores": {
@@ -169,7 +169,7 @@ def held(t_s: float, small: float, large: float) -> dict[str, Any]:
 
 
 def write_all(artifacts: Path, blocks: int = 2) -> Path:
-    """Every figure's runs."""
+    """Write the runs of every figure."""
     campaign = artifacts / "mos-local"
     for block in range(blocks):
         write_setups(campaign, block)

@@ -18,11 +18,11 @@ BASE = {"A": 4000.0, "B": 2000.0, "C": 40.0, "D": 20.0}
 BYTES = {"A": 6e4, "B": 6e4, "C": 6e7, "D": 6e7}
 GAIN = {"A": 1.10, "B": 1.20, "C": 1.15, "D": 1.05}
 PEAK = {("A", 30): 1.5, ("D", 31): 1.4, ("A", 45): 1.6, ("B", 50): 1.3}
-"""By how much MOS++ is ahead besides, by tenant and epoch."""
+"""Extra advantage of MOS++, by tenant and epoch."""
 
 
 def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int) -> float:
-    """What a run is told to have served."""
+    """Return the reported rate of served requests of a run."""
     found = BASE[tenant] * (1 + 0.1 * block)
     if policy == "static":
         return 0.7 * found
@@ -34,7 +34,7 @@ def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int)
 
 
 def write_run(campaign: Path, block: int, **cell: Any) -> Path:
-    """One finished run."""
+    """Write one finished run."""
     parameters = COSPERF.of(**cell)
     run, folder = finished(
         campaign,
@@ -89,7 +89,7 @@ _POOL = ("proxy_cores", "storage_cores", "network", "ssds", "hdds")
 
 
 def write_all(campaign: Path, blocks: int = 3) -> Path:
-    """Every cell of `mos-sim`."""
+    """Write every cell of `mos-sim`."""
     for block in range(blocks):
         for policy in ("static", "mos", "mos-pp"):
             write_run(campaign, block, policy=policy)

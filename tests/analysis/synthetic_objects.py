@@ -34,11 +34,11 @@ SECONDS = {
     "dlr": 97.0,
 }
 UNCACHED = 0.8
-"""What seconds and deviations are of those with remembered loads."""
+"""Ratio of seconds and deviations to those with remembered loads."""
 CACHE_S: float = STANDARD["cache_s"]
 SCHEDULERS = (1, 16, 128)
 SHARES = {"fixed": 0.25, "both": 0.05}
-"""Deviation over servers in figure 13."""
+"""Deviation across servers in figure 13."""
 
 
 def write_run(
@@ -50,7 +50,7 @@ def write_run(
     spec: str = "twochoice-64",
     **cell: Any,
 ) -> Path:
-    """One finished run."""
+    """Write one finished run."""
     parameters: dict[str, Any] = STANDARD | {
         "scheduler": "both",
         "stragglers": "none",
@@ -71,7 +71,7 @@ def write_run(
 def write_burst(
     campaign: Path, scheduler: str, stragglers: str, block: int, *, cache_s: float = CACHE_S
 ) -> None:
-    """Figure 14's: fixed placement ends some processes early and some late."""
+    """Write figure 14's run: with fixed placement some processes end early and others late."""
     last = SECONDS[scheduler] * (1 + 0.03 * block) * (0.7 if stragglers == "none" else 1)
     last *= 1 if cache_s else UNCACHED
     power = 2.5 if scheduler == "fixed" else 1.0
@@ -96,7 +96,7 @@ def write_burst(
         "read_query_mean_s": 0.002,
         "disk_busy_mean": 0.9,
         "processors_busy": 0.6,
-        "writes": 2560.0,  # of all processes; the cell's parameter is of one
+        "writes": 2560.0,  # of all processes; the cell's parameter is for one
     }
     write_run(
         campaign,
@@ -111,7 +111,7 @@ def write_burst(
 
 
 def write_rados(campaign: Path, scheduler: str, stragglers: str, block: int, copies: int) -> None:
-    """A burst on a Ceph; nothing tells where CRUSH put what."""
+    """Write a burst on a Ceph store; CRUSH's placement is not reported."""
     last = SECONDS[scheduler] * (1 + 0.03 * block) * copies / 2
     values = {
         "seconds": last,
@@ -139,7 +139,7 @@ def write_rados(campaign: Path, scheduler: str, stragglers: str, block: int, cop
 
 
 def write_balance(campaign: Path, scheduler: str, block: int, *, cache_s: float = CACHE_S) -> None:
-    """Figure 13's: a ramp over servers, steeper with fixed placement."""
+    """Write figure 13's run: a ramp over servers, steeper with fixed placement."""
     share = SHARES[scheduler] * (1 if cache_s else UNCACHED)
     written = [int((1 + share * ((7 * s) % SERVERS / 16 - 2)) * 2**25) for s in range(SERVERS)]
     app = {"name": "AstroPhysics-0-a", "background": False, "rank_seconds": [1.0]}
@@ -156,7 +156,7 @@ def write_balance(campaign: Path, scheduler: str, block: int, *, cache_s: float 
 
 
 def write_micro(campaign: Path, block: int) -> None:
-    """Figures 11 and 12, and Table I as the paper has it."""
+    """Write figures 11 and 12, and Table I with the paper's values."""
     noise = 1 + 0.05 * block
     for pending in (1, 4):
         for schedulers in SCHEDULERS:
@@ -202,7 +202,7 @@ def write_micro(campaign: Path, block: int) -> None:
 
 
 def write_all(artifacts: Path, blocks: int = 2) -> Path:
-    """Both campaigns' runs in one folder."""
+    """Write the runs of both campaigns into one folder."""
     campaign = artifacts / "twochoice-local"
     for block in range(blocks):
         for stragglers in ("table2", "fio", "none"):

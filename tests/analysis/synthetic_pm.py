@@ -29,7 +29,7 @@ Within = Callable[[PmCell, str], float]
 
 
 def as_in_the_paper(cell: PmCell, workload: str) -> float:
-    """Share of the requests within the SLO, such that every statement of the paper holds."""
+    """Return a share of requests within the SLO that satisfies every claim of the paper."""
     if cell.policy == "pm":
         if cell.scenario == "buckets":
             bad = {"fast": "C", "slow": "A"}.get(getattr(cell, "limiters", "all"))
@@ -47,7 +47,7 @@ def as_in_the_paper(cell: PmCell, workload: str) -> float:
 
 
 def extra_of(cell: PmCell, block: int, within: Within) -> dict[str, float]:
-    """The numbers of a run's summary."""
+    """Return the numbers of a run's summary."""
     found: dict[str, float] = {"events": 1.0}
     for index, name in enumerate(labels_of(cell)):
         if cell.policy == "inputs":
@@ -81,7 +81,7 @@ def extra_of(cell: PmCell, block: int, within: Within) -> dict[str, float]:
 
 
 def run_of(cell: PmCell, block: int, extra: dict[str, float], ground: str) -> LoadedRun:
-    """A finished run; its folder is not there."""
+    """Return a finished run without a folder."""
     parameters = cell.model_dump(mode="json")
     text = json.dumps([parameters, block, ground], sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -117,7 +117,7 @@ def run_of(cell: PmCell, block: int, extra: dict[str, float], ground: str) -> Lo
 
 
 def cells(name: str = "pm-quick") -> Iterator[PmCell]:
-    """Every cell of a campaign, once."""
+    """Yield every cell of a campaign once."""
     file = find_campaign(name)
     seen = set()
     for typed in typed_cells(load_campaign(file), file).values():
@@ -131,7 +131,7 @@ def cells(name: str = "pm-quick") -> Iterator[PmCell]:
 def all_runs(
     within: Within = as_in_the_paper, blocks: int = 2, ground: str = "sim"
 ) -> list[LoadedRun]:
-    """Every run of pm-quick, and some of pm-full that it lacks."""
+    """Return every run of pm-quick, and runs of pm-full that pm-quick lacks."""
     cake = {"scenario": "burst", "policy": "cake", "cake_upper": 2, "seconds": 960}
     found: list[dict[str, Any]] = [
         {**cake, "burst": b, "gaps": g}
@@ -161,7 +161,7 @@ def all_runs(
 
 
 def why_runs(within: Within, blocks: int = 2) -> list[LoadedRun]:
-    """Every run of pm-why."""
+    """Return every run of pm-why."""
     found = [
         run_of(cell, block, extra_of(cell, block, within), "sim")
         for cell in cells("pm-why")
@@ -172,7 +172,7 @@ def why_runs(within: Within, blocks: int = 2) -> list[LoadedRun]:
 
 
 def write(loaded: LoadedRun, artifacts: Path) -> None:
-    """A run as files, with histograms and series where a figure looks for them."""
+    """Write a run as files, with the histograms and series that figures read."""
     folder = artifacts / loaded.run.campaign / loaded.run.run_id / "attempt-1"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(loaded.run.model_dump_json())

@@ -1,4 +1,4 @@
-"""A finished run of any kind, as its folder would say it."""
+"""Finished run of any kind, as its folder would describe it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def finished(
     calibration: Mapping[str, Any] | None = None,
     hosts: Mapping[str, Any] | None = None,
 ) -> tuple[Run, Path]:
-    """The run and the folder that is made for it; its files are the caller's to write."""
+    """Create a run's folder and return run and folder; the caller writes the run's files."""
     text = json.dumps([parameters, block], sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     folder = campaign / run_id / "attempt-1"

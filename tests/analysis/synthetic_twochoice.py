@@ -34,7 +34,7 @@ LOADS = {4: 2.0, 7: 64.0, 10: 400.0, 13: 64.0}
 
 
 def loads_of(scheduler: str, block: int) -> list[dict[str, Any]]:
-    """What servers of each load were given."""
+    """Return the requests given to servers, by their load."""
     rows = []
     for load, servers in LOADS.items():
         mean = LIGHT.get(scheduler, 12) if load < 10 else 10
@@ -68,7 +68,7 @@ def loads_of(scheduler: str, block: int) -> list[dict[str, Any]]:
 def write_bursts(
     campaign: Path, series: str, share: float, block: int, *, cell: Any = None, **values: float
 ) -> Path:
-    """One finished run; `cell` changes parameters, `values` numbers of the summary."""
+    """Write one finished run; `cell` changes parameters, `values` numbers of the summary."""
     scheduler, cold = series.removesuffix("-cold"), series.endswith("-cold")
     parameters: dict[str, Any] = STANDARD | {
         "scheduler": scheduler,
@@ -104,8 +104,8 @@ def write_bursts(
 
 
 def cells(variations: bool) -> Iterator[tuple[str, float, dict[str, Any]]]:
-    """(series, straggler ratio, parameters) of every cell that the figures need, or without
-    variations the claims."""
+    """Yield (series, straggler ratio, parameters) of every cell for the figures. Without
+    variations, yield only cells for the claims."""
     everyone = (*PAPERS, *COLD, *BEYOND)
     for series in everyone:
         for share in RATIOS:
@@ -127,7 +127,7 @@ def cells(variations: bool) -> Iterator[tuple[str, float, dict[str, Any]]]:
 
 
 def write_all(artifacts: Path, blocks: int = 3, *, variations: bool = True) -> Path:
-    """Every run that the figures, or without variations the claims need."""
+    """Write every run for the figures or, without variations, only for the claims."""
     campaign = artifacts / "twochoice-full"
     for block in range(blocks):
         for series, share, cell in cells(variations):

@@ -37,7 +37,7 @@ DEFAULTS: dict[str, Any] = {
 def write_plan(
     campaign: Path, size: str, method: str, block: int, *, cell: Any = None, **values: float
 ) -> Path:
-    """One finished run; `cell` changes parameters, `values` numbers of the summary."""
+    """Write one finished run; `cell` changes parameters, `values` numbers of the summary."""
     nodes, partitions = counts_of(size)
     parameters = DEFAULTS | {"nodes": nodes, "partitions": partitions, "method": method}
     if method == "algorithm1":
@@ -76,7 +76,7 @@ def write_plan(
 
 
 def write_inputs(campaign: Path, size: str, kind: str, block: int) -> Path:
-    """One description of an instance."""
+    """Write one description of an instance."""
     ratio = [1.0 - index / 200 for index in range(200)]
     facts = {"ratio_p05": 0.05, "ratio_p95": 0.5 + 0.01 * block, "hot_share": 0.3}
     folder = write_plan(campaign, size, "inputs", block, cell={"kind": kind}, **facts)
@@ -93,7 +93,7 @@ def write_inputs(campaign: Path, size: str, kind: str, block: int) -> Path:
 
 
 def cells(sizes: tuple[str, ...] = SIZES) -> Iterator[tuple[str, str, dict[str, Any], Any]]:
-    """(size, method, parameters, values) of every planning cell that the figures need."""
+    """Yield (size, method, parameters, values) of every planning cell that the figures need."""
     for size in sizes:
         for kind in ("s1", "s2", "s3"):
             for method in ("alp", "algorithm1", "htoc", "sa"):
@@ -111,7 +111,7 @@ def cells(sizes: tuple[str, ...] = SIZES) -> Iterator[tuple[str, str, dict[str, 
 
 
 def write_all(artifacts: Path, name: str = "ursa-full", blocks: int = 3) -> Path:
-    """Every run that the figures need."""
+    """Write every run that the figures need."""
     campaign = artifacts / name
     for block in range(blocks):
         for kind in ("s1", "s2", "s3"):

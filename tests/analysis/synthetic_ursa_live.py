@@ -31,7 +31,7 @@ def write_open(
     rate: float = 24.0,
     **values: Any,
 ) -> Path:
-    """One finished run; `values` change numbers of the summary's extra, or ``p99``."""
+    """Write one finished run; `values` change numbers of the summary's extra, or ``p99``."""
     parameters = {
         "op": "open",
         "scenario": scenario,

@@ -1,5 +1,5 @@
-"""What an artefact's appendix says of claims: which values count, what was not tested, and which
-command makes the runs."""
+"""Claims in an artefact's appendix: values that count, untested claims, and the command that makes
+the runs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_is_expected_has_the_values_that_count(changed: dict[str, Any], sai
 
 
 def campaign(folder: Path) -> Ran:
-    """Two grids that both feed figure 6a; figure 6b is fed by the first alone."""
+    """Return two grids that both feed figure 6a; only the first feeds figure 6b."""
     cells = []
     for block in range(3):
         for op, figures in (("seq", ["6a", "6b"]), ("rand", ["6a"])):
@@ -95,7 +95,7 @@ def test_the_first_look_takes_what_the_command_runs(tmp_path: Path) -> None:
 
 
 def test_the_first_look_prefers_what_claims_tell_of(tmp_path: Path) -> None:
-    """Of other cells of machines nothing could be said in the end."""
+    """Reruns of other cells on machines would support no statement."""
     made = campaign(tmp_path / "dlr-tiny")
 
     def first(*claimed: str) -> str:
@@ -106,7 +106,7 @@ def test_the_first_look_prefers_what_claims_tell_of(tmp_path: Path) -> None:
     assert [first(), first("9"), first("6b"), first("6a"), first("6a-local")] == [
         *("6b", "6b", "6b", "6a", "6a"),
     ]
-    # What needs no testbed is the same to the bit without any claim.
+    # Simulated cells are identical to the bit and need no testbed, even without a claim.
     simulated = replace(made, ground="sim", parts=(replace(made.parts[0], figure="9"),))
     found = first_look([made, simulated], ["6b"])
     assert found is not None
@@ -117,13 +117,13 @@ def test_claims_of_a_figure_s_part_have_its_command(tmp_path: Path) -> None:
     made = campaign(tmp_path / "dlr-tiny")
     commands = {figure: f"hotbed run dlr-full --figure {figure[0]}" for figure in ("7", "8a")}
     derived = Derived("DLR", (), (), {}, tmp_path, 6, commands)
-    # Nothing ran that tells of these: the catalogue has what would.
+    # No run covers these figures; the catalogue has a command for them.
     assert appendix.command_of("7a", derived, []) == "hotbed run dlr-full --figure 7"
     assert appendix.command_of("7a, 8a", derived, []) == (
         "hotbed run dlr-full --figure 7; hotbed run dlr-full --figure 8"
     )
     assert appendix.command_of("99", derived, []) == "hotbed rerun BUNDLE"
-    # The bundle's own cells, whole where one figure has none of its own.
+    # Use the bundle's own cells; use all of them if a figure has no cells of its own.
     assert appendix.command_of("6a", derived, [made]) == "hotbed rerun BUNDLE --figure 6a"
     assert appendix.command_of("6a-local", derived, [made]) == "hotbed rerun BUNDLE --figure 6a"
     assert appendix.command_of("6a, 8a", derived, [made]) == "hotbed rerun BUNDLE"

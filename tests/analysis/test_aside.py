@@ -1,4 +1,4 @@
-"""Figures written by another process are those that this one would have written."""
+"""Figures written by another process equal those written in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw(folder: Path, name: str, *, by_lambda: bool = False) -> None:
 
 
 def ready(other: aside.Aside) -> None:
-    """Wait for it to begin, or to be done."""
+    """Wait until the other process has started or ended."""
     while not other._waits() and other._process.poll() is None:
         time.sleep(0.05)
 
@@ -31,7 +31,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_two_processes_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures that cannot be sent included, and one that a process took with it when it ended."""
+    """This includes figures that cannot be sent, and one lost with its process."""
     monkeypatch.setattr(aside, "processors", lambda: 2)
     here: list[str] = []
     written = aside.write

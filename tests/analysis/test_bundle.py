@@ -1,4 +1,4 @@
-"""A bundle from made-up runs: it verifies anywhere, and whatever is changed in it is named."""
+"""Bundles of made-up runs: they verify anywhere, and every change is named."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLAIM = "heterogeneity-throughput"
 
 
 def campaign(artifacts: Path) -> Path:
-    """Two blocks of figure 6b's cells, with traces of the machine that they ran on."""
+    """Write two blocks of figure 6b's cells, with traces of their machine."""
     folder = artifacts / "dlr-tiny"
     cells = []
     for block in range(BLOCKS):
@@ -69,7 +69,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Bundled:
 
 
 def changed(bundled: Bundled, tmp_path: Path, change: Callable[[Path], None]) -> Verification:
-    """Verify a copy that somebody changed, and whose hashes somebody made fit again."""
+    """Verify a copy that was changed and given matching hashes."""
     folder = tmp_path / "open"
     with zipfile.ZipFile(bundled.path) as opened:
         opened.extractall(folder)
@@ -211,13 +211,13 @@ def _picture(folder: Path) -> None:
 
 
 def _other_library(folder: Path) -> None:
-    """A bundle that was drawn by another library, as its manifest says: see `changed`."""
+    """Claim in the manifest that another library drew a changed picture; see `changed`."""
     _picture(folder)
     _edit(folder / "manifest.json", lambda body: body["libraries"].update(matplotlib="1.0"))
 
 
 def _doubled(folder: Path) -> None:
-    """A better claim before the one of that name that is computed, as a reader might take it."""
+    """Insert a better claim before the computed claim of the same name; a reader might take it."""
 
     def forge(claims: list[dict[str, Any]]) -> None:
         found = next(one for one in claims if one["measured"] is not None)
@@ -228,7 +228,7 @@ def _doubled(folder: Path) -> None:
 
 
 def _said_twice(folder: Path) -> None:
-    """A claim with two values, of which parsers take the last, and some the first."""
+    """Give a claim two values; most parsers take the last, and a few the first."""
     file = folder / "artifacts/dlr-tiny/claims.json"
     text = file.read_text()
     assert '"measured":' in text
@@ -243,7 +243,7 @@ def _drawn_twice(folder: Path) -> None:
 
 
 def _swapped(folder: Path) -> None:
-    """The page shows each figure in the place of another."""
+    """Swap the figures on the page."""
     page = folder / "artifacts/dlr-tiny/report.html"
     _, (first, second, *_) = shown_in(page.read_bytes())
     assert first != second
@@ -252,7 +252,7 @@ def _swapped(folder: Path) -> None:
 
 
 def _script(folder: Path) -> None:
-    """A script on the page, where the runs that it comes from only have its text."""
+    """Put a script on the page in place of the text from the runs."""
     script = "<script>alert(1)</script>"
     for record in folder.glob("artifacts/dlr-tiny/*/attempt-1/run.json"):
         _edit(record, lambda run: run["provenance"].update(calibration={"disk": script}))
@@ -311,7 +311,7 @@ CHANGES: dict[str, tuple[tuple[Callable[[Path], None], ...], set[str], set[str]]
     "claim said twice": ((_said_twice,), {"claims"}, {"claims.json"}),
     "lost claims": ((_lost,), {"claims"}, {"claims.json"}),
 }
-"""Changes, the checks that fail for them, and the files that differ."""
+"""Changes, with the checks that fail and the files that differ."""
 
 
 @pytest.mark.slow
@@ -332,7 +332,7 @@ def test_whoever_changes_it_and_its_hashes_is_found_out(
 
 
 def _declared(folder: Path, name: str, role: str) -> None:
-    """State a file as one of another role; one that is not stated yet is added."""
+    """State a role for a file; add the file to the manifest if it is missing."""
 
     def state(manifest: dict[str, Any]) -> None:
         kept = [entry for entry in manifest["files"] if entry["path"] != name]
@@ -346,8 +346,8 @@ def _declared(folder: Path, name: str, role: str) -> None:
 def test_nothing_passes_for_a_run_or_for_what_follows_from_one(
     bundled: Bundled, tmp_path: Path
 ) -> None:
-    """Neither a changed figure that is stated to be a run's file, nor words on the page, nor files
-    that no run gives."""
+    """Not a changed figure declared as a run's file, nor words on the page, nor files that no run
+    yields."""
     report = "artifacts/dlr-tiny"
 
     def forge(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The appendix of a bundle: what a reviewer reads first stands first."""
+"""Appendix of a bundle: the reviewer's first information comes first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LACKING = "no block has both"
 
 
 def claim(figure: str, verdict: str, **more: Any) -> ClaimResult:
-    """One about a ratio that was found to be 2, or of which there are no runs."""
+    """Return a claim about a ratio, measured as 2 or without any run."""
     run = verdict != "not run"
     body: dict[str, Any] = {
         "id": f"claim-{figure}",
@@ -43,7 +43,7 @@ def claim(figure: str, verdict: str, **more: Any) -> ClaimResult:
 
 
 def appendix(tmp_path: Path, *claims: ClaimResult, **about: str) -> tuple[str, str]:
-    """APPENDIX.md and appendix.html of a bundle with these claims and no campaigns."""
+    """Return APPENDIX.md and appendix.html of a bundle with these claims and no campaigns."""
     derived = Derived("A paper", claims, (), {}, tmp_path, 6)
     inputs = Inputs(
         files={},
@@ -79,7 +79,7 @@ def test_claims_that_runs_tell_of_come_before_those_of_which_there_are_none(
     assert page.index('id="C4"') < page.index('id="C1"') < page.index("<h2>3. ")
     for shown in (text, page):
         assert "with 1 claim that is computed from them and can be computed again" in shown
-        assert "Of several claims" not in shown  # why not is said in its section, once
+        assert "Of several claims" not in shown  # the section states the reason once
         assert shown.count(LACKING) == 1
 
 
@@ -106,7 +106,7 @@ def test_a_stranger_is_told_where_the_code_is_or_that_nobody_says(tmp_path: Path
 
 
 def test_what_is_to_be_known_of_a_value_stands_beside_it(tmp_path: Path) -> None:
-    """Such as that it is a bound, also of claims that hold."""
+    """For example that the value is a bound, also for claims that hold."""
     note = "some runs never became stable: they count with all that was seen of them"
     for shown in appendix(tmp_path, claim("6", "reproduced", note=note)):
         assert shown.count(note) == 1
@@ -137,7 +137,7 @@ def test_a_value_has_its_unit(value: float | None, unit: str, text: str) -> None
 
 
 def ran_of(name: str, *figures: str) -> Ran:
-    """A campaign whose cells feed these figures."""
+    """Return a campaign with cells that feed these figures."""
     parts = tuple(Part(name, figure, 3, 3, 60.0) for figure in figures)
     return Ran(name, "local", "local", "", (), 3, 3, 60.0, "", "", (), parts)
 
@@ -157,7 +157,7 @@ def ran_of(name: str, *figures: str) -> Ran:
 def test_what_was_tested_is_run_again_from_the_bundle(
     figure: str, command: str, tmp_path: Path
 ) -> None:
-    """Whatever the catalogue calls the figure: another campaign's runs would be none of these."""
+    """The catalogue's command does not apply: it names another campaign's runs."""
     derived = Derived("x", (), (), {}, tmp_path, 6, {figure: "hotbed run other --figure 7"})
     assert command_of(figure, derived, [ran_of("tiny", "6a", "7")]) == command
 
@@ -173,7 +173,7 @@ def test_of_several_campaigns_each_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("short", SHORT_NAMES)
 def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Path) -> None:
-    """None is left with the bundle's own cells, which do not tell of it."""
+    """No claim falls back to the bundle's own cells, which do not cover the claim."""
     chosen = paper(short)
     derived = Derived("x", (), (), {}, tmp_path, 6, chosen.commands(simulated=False))
     for figure in {one.figure for part in chosen.parts for one in part.claims}:

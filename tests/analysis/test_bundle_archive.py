@@ -1,4 +1,4 @@
-"""The archive of a bundle: equal contents give equal bytes, and a stranger's does no harm."""
+"""Archive of a bundle: equal contents give equal bytes, and hostile archives do no harm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.errors import UserError
 
 
 def quiet(_phase: str, _share: float) -> None:
-    """Nobody looks."""
+    """Ignore the progress."""
 
 
 def made(folder: Path, files: dict[str, bytes]) -> dict[str, Path]:
@@ -138,7 +138,7 @@ def test_what_is_no_archive_is_one_sentence(tmp_path: Path, cut: int) -> None:
 
 
 def test_what_was_changed_on_its_way_is_one_sentence(tmp_path: Path) -> None:
-    """The deflated bytes themselves, and a name that says that it is UTF-8."""
+    """Changes include the deflated bytes and a name flagged as UTF-8."""
     text = b"".join(b"%d," % number for number in range(20_000))
     archive.write(tmp_path / "x.zip", made(tmp_path, {"a-name": text}), quiet)
     data = (tmp_path / "x.zip").read_bytes()

@@ -1,4 +1,4 @@
-"""Runs of every kind of campaign are bundled and verified."""
+"""Bundling and verification of runs of every campaign kind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pm(artifacts: Path) -> str:
 
 
 def mos(artifacts: Path) -> str:
-    """Measured and simulated runs in one report, each a part of its own."""
+    """Write measured and simulated runs for one report, each as its own part."""
     from synthetic_mos import write_all
     from synthetic_mos_sim import write_all as write_simulated
 

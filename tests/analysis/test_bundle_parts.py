@@ -1,4 +1,4 @@
-"""What bundling and verifying are made of: comparing, telling files apart, copying runs."""
+"""Parts of bundling and verifying: comparison, file roles, copies of runs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_numbers_are_compared_by_value() -> None:
 
 
 def test_a_small_number_beside_a_large_one_counts() -> None:
-    """In a table's row, in a point and in a bar; around zero, what is beside it in its column or
-    direction tells what is small."""
+    """This holds in a table's row, a point and a bar. Around zero, the neighbours in the column or
+    direction set the scale."""
 
     def places(one: object, other: object) -> list[str]:
         return [found.where for found in differences("f", one, other)]
@@ -108,7 +108,7 @@ def test_a_folder_is_no_manifest(tmp_path: Path) -> None:
 
 
 def test_files_that_are_stated_and_are_not_there_are_not_looked_for(tmp_path: Path) -> None:
-    """Nor outside the bundle's folder: what else there is to check is checked all the same."""
+    """Not even outside the bundle's folder; all other checks still run."""
     stated = [
         {"path": path, "sha256": "0" * 64, "bytes": 1, "role": "source"}
         for path in ("LICENSE", "specs/../../../../../etc/hostname")
@@ -139,7 +139,7 @@ def test_files_that_are_stated_and_are_not_there_are_not_looked_for(tmp_path: Pa
 
 
 def test_what_made_the_runs_lies_where_it_is_looked_for() -> None:
-    """No page of one's own passes for a source, which nothing is held against."""
+    """A user's own page does not pass for a source, because sources are not compared."""
 
     def entry(path: str) -> Entry:
         return Entry(path=path, sha256="0" * 64, bytes=0, role="source")
@@ -164,7 +164,7 @@ def test_what_made_the_runs_lies_where_it_is_looked_for() -> None:
 
 
 def bars(file: Path, heights: tuple[int, ...], **settings: Any) -> Path:
-    """A plot as a PNG file, drawn in these settings."""
+    """Draw a plot as a PNG file with these settings."""
     with plt.rc_context(cast(Any, settings)):
         figure, axes = plt.subplots(figsize=(6, 4))
         axes.bar(range(3), heights, yerr=[3, 3, 3])
@@ -177,7 +177,7 @@ def bars(file: Path, heights: tuple[int, ...], **settings: Any) -> Path:
 
 @pytest.mark.slow
 def test_pictures_look_alike_but_for_how_they_are_drawn(tmp_path: Path) -> None:
-    """What another drawing library does differently, and what somebody else's results do."""
+    """Another drawing library's differences are ignored; different results are not."""
     one = bars(tmp_path / "one.png", (100, 98, 125))
     drawn: list[dict[str, Any]] = [
         {"text.hinting": "none"},

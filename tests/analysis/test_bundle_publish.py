@@ -1,4 +1,4 @@
-"""Data that must not leave with a bundle: not packed, given an alias, or a reason to refuse."""
+"""Data that must not leave with a bundle: omitted, replaced by an alias, or a reason to refuse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from schemas.errors import UserError
 from testbed.spec import load_spec
 from tests.campaigns.tiny_campaigns import TINY
 
-# Put together here, so that no scan of this repository takes them for what they look like.
+# Assembled here, so that no secret scan of this repository reports these strings.
 SECRETS = (
     "-----BEGIN OPENSSH PRIVATE " + "KEY-----",
     "-----BEGIN PGP PRIVATE " + "KEY BLOCK-----",
@@ -173,7 +173,7 @@ OPTIONS: dict[str, Any] = {
     "proxy_jump": "alice@gateway7:2222",
     "nodes": {"head": "tank1", "osd": ["osd0", "tank3"]},
     "signal": "iowait",
-    "project": "CHI-123456",  # of both kinds' options, whoever checks them
+    "project": "CHI-123456",  # both kinds' options, for every checker
 }
 
 
@@ -197,7 +197,7 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def plant(attempt: Path, text: str) -> None:
-    """Write `text` into every file of an attempt's folder, known ones and others."""
+    """Write `text` into every file of an attempt's folder, including unknown files."""
     for name in ("run.json", "job.json"):
         body = json.loads((attempt / "run.json").read_text())
         body["provenance"]["hosts"] |= {"osd1": {"hostname": text, "kernel": text}, text: {}}
@@ -220,7 +220,7 @@ def plant(attempt: Path, text: str) -> None:
 
 
 def campaign(artifacts: Path, spec: Path, text: str) -> Path:
-    """A campaign with two good runs and an attempt with `text` in every file."""
+    """Write a campaign of two good runs and an attempt with `text` in every file."""
     folder = artifacts / "dlr-tiny"
     cells = []
     for controller, speed in (("default", 100.0), ("dlr", 125.0)):
@@ -236,7 +236,7 @@ def campaign(artifacts: Path, spec: Path, text: str) -> Path:
 
 
 def contents(file: Path) -> dict[str, bytes]:
-    """Files of an archive; tables as their columns, texts and notes."""
+    """Return the files of an archive; tables as their columns, texts and notes."""
     made = {}
     with zipfile.ZipFile(file) as opened:
         for name in opened.namelist():
@@ -251,7 +251,7 @@ def contents(file: Path) -> dict[str, bytes]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kind", "logs"), [("inventory", False), ("chameleon", True)])
 def test_no_canary_leaves(kind: str, logs: bool, tmp_path: Path) -> None:
-    """Neither in a known file nor in a raw log, a spec or the name of a file."""
+    """Not in a known file, a raw log, a spec or a file name."""
     spec = spec_of(tmp_path / "labs", kind, OPTIONS)
     campaign(tmp_path / "artifacts", spec, CANARY)
     options: dict[str, Any] = {"artifacts": tmp_path / "artifacts", "with_logs": logs}
@@ -306,7 +306,7 @@ def staged(place: Path, files: dict[str, bytes], **options: Any) -> Stage:
 
 
 def test_files_that_a_bundle_cannot_hold_are_counted(tmp_path: Path) -> None:
-    """Names that verify would refuse, and names that are the same once they have aliases."""
+    """Names that verify would refuse, and names that become equal through aliases."""
     names = ("osd:1.log", "Run.json", "anna@uni.edu/x", "bert@uni.edu/x", "x.parquet")
     stage = staged(tmp_path, dict.fromkeys(names, b"fine"), with_logs=True)
     assert +stage.left_out == {
@@ -364,14 +364,14 @@ def test_a_table_has_nothing_but_known_columns(tmp_path: Path, table: pa.Table) 
 
 
 def no_texts() -> bytes:
-    """A Parquet file with texts that are not UTF-8."""
+    """Return a Parquet file with texts that are not UTF-8."""
     parts = [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
     columns = {"t_s": [0.0], "node": pa.Array.from_buffers(pa.string(), 1, parts)}
     return parquet(pa.table(columns | {"metric": ["throughput_mb_s"], "value": [1.0]}))
 
 
 def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
-    """For the maker of a bundle, and for its reader."""
+    """This holds for the maker of a bundle and for its reader."""
     with pytest.raises(UserError, match=r"samples\.parquet: is no Parquet file that can be read"):
         staged(tmp_path, {"samples.parquet": no_texts()})
     (tmp_path / "x.parquet").write_bytes(no_texts())

@@ -1,4 +1,4 @@
-"""A rerun beside its bundle: the same to the bit, the same within its interval, or contradicted."""
+"""Rerun compared with its bundle: same to the bit, same within the interval, or contradicted."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.slow  # the paper's claims take seconds to import
 
 BASE = (100.0, 101.0, 102.0)
 BUNDLED = (125.0, 126.0, 127.0)
-NEAR = (126.0, 125.7, 127.3)  # a little more, a little less: none of it in every block
+NEAR = (126.0, 125.7, 127.3)  # a little more or less, not the same way in every block
 WORSE = (80.0, 81.0, 82.0)
 
 
 def campaign(folder: Path, treated: tuple[float, ...], *, ground: str = "local") -> Path:
-    """A block for each value: DLR and default Ceph under heterogeneity, sequential reads."""
+    """Write a block per value: DLR and default Ceph, heterogeneity, sequential reads."""
     for block, values in enumerate(zip(BASE, treated, strict=True)):
         for controller, value in zip(("default", "dlr"), values, strict=True):
             parameters = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
@@ -90,7 +90,7 @@ def test_noise_agrees(tmp_path: Path) -> None:
     again = campaign(tmp_path / "b" / "dlr-tiny", NEAR)
     made = compare(bundled, again, exact=False)
     assert made.ok
-    assert made.identical == 3  # default Ceph's
+    assert made.identical == 3  # default Ceph's runs
     found = {one.id: one for one in made.claims}["dlr-heterogeneity-seq-throughput"]
     assert found.outcome == "agrees"
     assert found.paired
@@ -126,7 +126,7 @@ def test_only_cells_that_both_have_count(tmp_path: Path) -> None:
 
 
 def test_without_a_claim_nothing_is_held_against_the_bundle(tmp_path: Path) -> None:
-    """Cells that feed no claim, on machines whose results are never the same to the bit."""
+    """These cells feed no claim, and real machines never repeat results to the bit."""
     for place, speed in (("a", 100.0), ("b", 250.0)):
         for block in range(3):
             cell = {"op": "write", "scenario": "none", "controller": "dlr-pg"}
@@ -156,7 +156,7 @@ def test_a_single_block_holds_nothing_against_the_bundle(tmp_path: Path) -> None
 
 
 def ranked(folder: Path) -> None:
-    """Says that the runs are a comparison's."""
+    """Mark the runs as a comparison."""
     cells = []
     for record in sorted(folder.glob("*/attempt-1/run.json")):
         run = json.loads(record.read_text())
@@ -184,7 +184,7 @@ def test_a_comparison_has_claims_of_its_own(
     bundled = campaign(tmp_path / "a" / "compare-local", BUNDLED)
     ranked(bundled)
     again = campaign(tmp_path / "b" / "compare-local", values)
-    # Another spec, say, gives the same cells other names.
+    # Another spec, for example, gives the same cells other names.
     for folder in sorted(again.glob("*")):
         record = folder / "attempt-1" / "run.json"
         body = json.loads(record.read_text()) | {"run_id": f"new{folder.name}"}
@@ -197,7 +197,7 @@ def test_a_comparison_has_claims_of_its_own(
 
 
 def claim(measured: float, low: float, high: float, unit: str, **more: Any) -> ClaimResult:
-    """A claim's result, without a value of the paper's; `more`: other fields."""
+    """Return a claim's result without a paper value; `more` sets other fields."""
     fields = {
         "id": "x",
         "paper": "dlr",
@@ -221,19 +221,19 @@ def test_claims_without_blocks_are_compared_by_their_intervals() -> None:
 
     found = _independent(claim(2, 1, 4, "ratio"), claim(4, 2, 8, "ratio"), _scale("ratio"))
     assert found is not None
-    # Each interval is a factor of two wide on either side: together the square root of two of it.
+    # Each interval spans a factor of two either way; combined, 2 to the power of sqrt(2).
     assert found.value == pytest.approx(2)
     assert found.low == pytest.approx(2 * 2 ** -(2**0.5))
     assert found.high == pytest.approx(2 * 2 ** (2**0.5))
     found = _independent(claim(1, 0, 4, "s"), claim(3, -1, 7, "s"), _scale("s"))
     assert found is not None
     assert (found.value, found.low, found.high) == (2, 2 - 5, pytest.approx(2 + 17**0.5))
-    crossing = claim(1, -1, 3, "ratio")  # no logarithm of it
+    crossing = claim(1, -1, 3, "ratio")  # it has no logarithm
     assert _independent(crossing, claim(1, 0.5, 2, "ratio"), _scale("ratio")) is None
 
 
 def again(then: ClaimResult, now: ClaimResult, low: float, high: float) -> ClaimAgain:
-    """A claim of a ratio, whose values differ by `low` to `high`."""
+    """Return a claim about a ratio that changed by `low` to `high`."""
     change = Estimate((low + high) / 2, low, high, 3)
     return ClaimAgain("x", "1", "x", "ratio", then, now, "ratio", change, paired=True)
 
@@ -241,7 +241,7 @@ def again(then: ClaimResult, now: ClaimResult, low: float, high: float) -> Claim
 @pytest.mark.parametrize(
     ("then", "now", "moved", "contradicts"),
     [
-        # What has grown is no contradiction, however wide its interval has become.
+        # A larger value is no contradiction, however wide its interval is.
         ((3.0, 2.0, 4.0, "direction"), (4.0, 0.5, 30.0, "inconclusive"), (1.1, 1.4), False),
         ((3.0, 2.0, 4.0, "direction"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 0.5), True),
         ((3.0, 2.0, 4.0, "direction"), (0.8, 0.7, 0.9, "not reproduced"), (0.2, 0.4), True),

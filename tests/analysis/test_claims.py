@@ -53,7 +53,7 @@ def test_what_is_simulated_reproduces_nothing_about_machines(ground: str) -> Non
         assert verdict(claim(**changes), better, ground) == "direction"
         assert verdict(claim(**changes), worse, ground) == "not reproduced"
     assert verdict(claim(size=False), better, "local") == "reproduced"
-    # What an algorithm alone decides needs no machine.
+    # Pure algorithm results need no machine.
     assert verdict(claim(size=False, machines=False), better, ground) == "reproduced"
     told = evaluate(
         claim(compute=lambda evidence: Measured(better, ground, 1.0)), Evidence(table([]), [])
@@ -189,7 +189,7 @@ def test_measured_without_interval_is_noted() -> None:
 
 
 def test_runs_of_cells_that_have_changed_since_do_not_count(tmp_path: Path) -> None:
-    """A changed controller makes new run ids; the old runs stay in the folder."""
+    """A changed controller creates new run ids; the old runs stay in the folder."""
     campaign = tmp_path / "dlr-quick"
     parameters = {"op": "seq", "scenario": "none", "controller": "default"}
     old = write_run(campaign, parameters, 0, 1.0)
@@ -203,7 +203,7 @@ def test_runs_of_cells_that_have_changed_since_do_not_count(tmp_path: Path) -> N
 
 
 def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> None:
-    """Figure 10 runs the standard cells too, but for half the time."""
+    """Figure 10 also runs the standard cells, but for half the time."""
     campaign = tmp_path / "dlr-full"
     for block in range(3):
         for controller, long, short in (("default", 100.0, 50.0), ("dlr", 150.0 + block, 40.0)):
@@ -218,7 +218,7 @@ def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> No
 
 
 def test_whether_a_controller_beats_dlr_is_told_over_all_reads(tmp_path: Path) -> None:
-    """Settings differ by more than controllers do; a block that lacks one does not count."""
+    """Settings differ more than controllers; a block that lacks one does not count."""
     campaign = tmp_path / "dlr-full"
     gains = {("seq", "heterogeneity"): 1.4, ("seq", "interference"): 0.8}
     for block in range(4):

@@ -1,4 +1,4 @@
-"""A comparison's ranking, figure, table and claims, on runs with known effects."""
+"""Ranking, figure, table and claims of a comparison, on runs with known effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make(
     ground: str = "local",
     **changes: Any,
 ) -> tuple[Path, Comparison]:
-    """Runs of every controller of `gains`, the first being the baseline."""
+    """Write runs of every controller of `gains`; the first one is the baseline."""
     campaign = artifacts / f"compare-{ground}"
     random = np.random.default_rng(3)
     cells = []
@@ -122,7 +122,7 @@ def test_the_true_order_is_found_with_ties_told(tmp_path: Path) -> None:
 
 
 def test_blocks_are_paired(tmp_path: Path) -> None:
-    """Blocks vary by 20 %: without pairing, 5 % could not be told with six of them."""
+    """Blocks vary by 20 %: without pairing, six blocks could not show an effect of 5 %."""
     panel = made(tmp_path, {"default": 1.0, "mine": 1.05}, noise=0.005).panels[0]
     standing = panel.of("mine")
     assert standing.state == "better"
@@ -205,7 +205,7 @@ def test_one_that_never_acted_is_told(tmp_path: Path) -> None:
     panel = read(campaign, comparison).panels[0]
     assert panel.of("mine").idle
     assert panel.of("mine").notes == ("took no action in any run",)
-    assert panel.of("mine").places is not None  # it chose so: that is its answer
+    assert panel.of("mine").places is not None  # the choice is the controller's answer
     assert not panel.of("dlr").idle
     assert not panel.of("default").notes
 
@@ -290,12 +290,12 @@ def test_places_are_ranks_whatever_the_runs(runs: list[list[float]], order: list
         assert standing.places is not None
         best, worst = standing.places
         assert 1 <= best <= worst <= len(names)
-        # Who is not told from it is neither ahead of it nor behind it.
+        # Indistinguishable controllers are neither ahead nor behind.
         assert worst - best == len(standing.ties)
         assert all(standing.controller in panel.of(tie).ties for tie in standing.ties)
     gains = [s.gain.value for s in panel.standings if s.gain is not None]
     assert gains == sorted(gains, reverse=True)
-    # Neither the order of asking nor a factor that all runs of a block share matters.
+    # Neither the requested order nor a common factor of a block's runs matters.
     asked = ["c0", *(names[index] for index in order if 0 < index < len(names))]
     factor = table["block"].map(lambda block: 1 + block)
     scaled = table.assign(throughput_mb_s=table["throughput_mb_s"] * factor)

@@ -1,4 +1,4 @@
-"""Evidence of different grounds is never paired or pooled, and what is simulated says so."""
+"""Evidence of different grounds is never paired or pooled, and simulated results are labelled."""
 
 from __future__ import annotations
 

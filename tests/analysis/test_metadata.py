@@ -1,4 +1,4 @@
-"""What an artefact's metadata say of its files."""
+"""Metadata of an artefact's files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_files_have_their_sizes_where_those_are_known() -> None:
 
 
 def test_trovi_finds_its_own_file() -> None:
-    """Its importer looks for a descriptor of the file's name, and has limits of its own."""
+    """Trovi's importer expects a descriptor with the file's name and has its own limits."""
     about = about_of(title="word " * 49, description="more " * 1200)
     graph = {one["@id"]: one for one in trovi(about)["@graph"]}
     assert graph["trovi.json"]["about"] == {"@id": "./"}

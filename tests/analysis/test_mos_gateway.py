@@ -25,7 +25,7 @@ SPEED = {"default": 10.0, "dlr": 15.0, "reweight": 10.0}
 def write(
     campaign: Path, letter: str, scenario: str, controller: str, block: int, **more: Any
 ) -> None:
-    """A run that was never made."""
+    """Write a made-up run."""
     inert = more.pop("inert", False)
     parameters = {
         **{"op": "s3", "workload": letter, "workers": 16, "scenario": scenario},
@@ -95,7 +95,7 @@ def test_controllers_are_paired_by_block_on_reads_and_writes_together(evidence: 
     assert found.n == 3
     assert found.value == pytest.approx(1.5 * (1.01 * 1.02) ** (1 / 3))
     assert against(rows, "D", "throughput", ("heterogeneity", "dlr"), base) is None
-    # Who changed nothing supports nothing.
+    # A controller without changes supports nothing.
     assert against(rows, "B", "throughput", ("heterogeneity", "reweight"), base) is None
 
 

@@ -1,4 +1,4 @@
-"""Claims and figures of real microstores, on runs with known values."""
+"""Claims and figures of real microstores on runs with known values."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> N
 
 def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> None:
     verdicts = {name: one.verdict for name, one in results.items()}
-    # Directions count as reproduced, sizes of a modelled machine do not.
+    # Directions count as reproduced; sizes on a modelled machine do not.
     assert verdicts["latency-favors-large"] == "reproduced"
     assert verdicts["small-favors-small"] == "direction"
     assert verdicts["large-favors-large"] == "reproduced"
@@ -110,7 +110,7 @@ def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> Non
 
 
 def judged(evidence: Evidence, name: str) -> ClaimResult:
-    """One claim."""
+    """Return one evaluated claim."""
     (claim,) = (claim for claim in CLAIMS if claim.id == f"mos-local-{name}")
     return evaluate(claim, evidence)
 
@@ -118,14 +118,14 @@ def judged(evidence: Evidence, name: str) -> ClaimResult:
 def changed(
     evidence: Evidence, column: str, factor: float, experiment: str, **cell: object
 ) -> Evidence:
-    """With a number of some runs changed."""
+    """Return the evidence with one number changed in the matching runs."""
     other = evidence.table.copy()
     other.loc[cells(other, experiment, **cell).index, column] *= factor
     return Evidence(other, evidence.runs)
 
 
 def test_an_sla_that_the_baseline_never_holds_counts(evidence: Evidence) -> None:
-    """As a ratio such a block would be none at all."""
+    """As a ratio, such a block would not exist."""
     never = changed(evidence, "A_sla_met", 0.0, "adaptation", setup="default")
     found = judged(never, "sla-a-default")
     assert found.measured == pytest.approx(0.45 * QPS["mos-pp"], rel=0.02)
@@ -149,7 +149,7 @@ def test_the_worst_is_worse_than_each_at_every_load(evidence: Evidence) -> None:
 
 
 def test_utilization_is_close_or_modest_beside_the_other(evidence: Evidence) -> None:
-    """Any utilization at all is above 0."""
+    """Any utilization is above 0."""
     assert judged(evidence, "proxy-cpu").verdict == "direction"
     assert judged(evidence, "proxy-network-cpu").verdict == "direction"
     idle = changed(evidence, "proxy_busy", 0.1, "proxy", workload="A")
@@ -198,7 +198,7 @@ def test_a_single_block_has_no_interval(tmp_path: Path) -> None:
 
 
 def test_blocks_of_two_testbeds_are_not_paired(tmp_path: Path) -> None:
-    """mos-quick and mos-local have the same seeds, and other disks."""
+    """mos-quick and mos-local have the same seeds and different disks."""
     write_setups(tmp_path / "mos-quick", 0)
     write_setups(tmp_path / "mos-local", 0, spec="another")
     runs = [
@@ -228,7 +228,7 @@ def test_tables_tell_of_every_setup(evidence: Evidence) -> None:
 
 
 def test_what_is_promised_is_a_number_of_each_window() -> None:
-    """Runs tell it for each second; some tell one number for all."""
+    """Runs report the promise for each second; a few report one number for all seconds."""
     told = {"minute_s": 1.0, "series": {"C": {"bytes": [0.0] * 4}}}
     for bytes_s, limit in (([3e6, 5e6, 1e6, 1e6], [4e6, 1e6]), (12e6, [12e6, 12e6])):
         sla = {"latency_s": 0.09, "bytes_s": bytes_s}

@@ -1,4 +1,4 @@
-"""Claims, figures and tables of COSPerf, on runs with known values."""
+"""Claims, figures and tables of COSPerf on runs with known values."""
 
 from __future__ import annotations
 

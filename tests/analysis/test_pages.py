@@ -1,4 +1,4 @@
-"""Pages made of texts from runs, specs, controllers and claims: texts stay texts."""
+"""Pages with texts from runs, specs, controllers and claims: texts remain plain text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT = """"'><script>alert(1)</script><img src=x onerror=y>](javascript:z)`"""
 
 
 class Page(HTMLParser):
-    """A page as a browser reads it."""
+    """Page as a browser reads it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Page(HTMLParser):
         self.text += data
 
     def is_inert(self) -> bool:
-        """True if no text became a script, a handler of events or a picture from elsewhere."""
+        """Return True if no text became a script, an event handler or an external picture."""
         return not any(
             tag in ("script", "iframe", "object", "base", "form")
             or any(name.startswith("on") for name in attributes)
@@ -54,7 +54,7 @@ class Page(HTMLParser):
         )
 
     def policy(self) -> str:
-        """The content security policy, which must come before anything that it is to govern."""
+        """Return the content security policy, which must precede everything that it governs."""
         before = [tag for tag, _ in self.tags[: [tag for tag, _ in self.tags].index("title")]]
         assert set(before) == {"html", "head", "meta"}
         (found,) = (
@@ -75,7 +75,7 @@ def leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(body: Any, path: tuple[Any, ...]) -> Any:
-    """A copy of a record with `TEXT` in one place."""
+    """Return a copy of a record with `TEXT` in one place."""
     made = json.loads(json.dumps(body))
     inner = made
     for key in path[:-1]:
@@ -86,7 +86,7 @@ def replaced(body: Any, path: tuple[Any, ...]) -> Any:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign of runs, each of which has `TEXT` in another string field."""
+    """Return a campaign of runs, each with `TEXT` in a different string field."""
     artifacts = tmp_path_factory.mktemp("pages")
     campaign = artifacts / "dlr-tiny"
     fixed = {"op": "seq", "scenario": "heterogeneity"}
@@ -117,7 +117,7 @@ def test_a_report_holds_no_script(runs: Path) -> None:
 
 
 def test_appendices_hold_no_script(tmp_path: Path) -> None:
-    """All that the texts come from is a stranger's."""
+    """All sources of the texts are untrusted."""
     texts = dict.fromkeys(
         ("id", "paper", "figure", "statement", "ground", "unit", "baseline", "note"), TEXT
     )

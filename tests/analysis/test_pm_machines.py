@@ -1,5 +1,4 @@
-"""What runs on machines have that simulated ones do not: requests that nobody answers, and copies
-of another size."""
+"""Features only of runs on machines: requests without answers, and copies of a different size."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ def a_run(block: int = 0, ground: str = "local", **cell: object) -> LoadedRun:
 
 
 def starved(run: LoadedRun) -> LoadedRun:
-    """C has an answer to each third request, and A's are too few to tell the 99th percentile."""
+    """Return a run with a third of C's requests answered and too few of A's for the p99."""
     extra = dict(run.summary.extra)
     extra |= {"C_requests": 3000.0, "C_unfinished": 2000.0, "C_within": 0.0, "A_requests": 900.0}
     extra = {key: v for key, v in extra.items() if key[:3] not in ("C_p", "A_p")}
@@ -51,9 +50,9 @@ def test_a_bar_of_requests_without_an_answer_goes_up_to_the_top() -> None:
         bars(axes[0], rows, [("none", rows), ("both", rows[rows["block"] == 0])], 99.0, ["B", "C"])
         words = [text.get_text() for text in axes[0].texts]
         assert "never answered, 2/3" in words
-        # C's legend is of the one that has an end.
+        # The legend shows the C bar that ends.
         assert sorted(axes[0].get_legend_handles_labels()[1]) == ["B", "C"]
-        axes[0].set_ylim(1e-3, 1e9)  # as that of panels beside it
+        axes[0].set_ylim(1e-3, 1e9)  # like the limits of adjacent panels
         (endless,) = [bar for bar in axes[0].patches if bar.get_hatch() == "///"]
         assert endless.get_window_extent().y1 == pytest.approx(axes[0].bbox.y1)
         assert len(axes[0].patches) == 4

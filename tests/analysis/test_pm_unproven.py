@@ -1,4 +1,4 @@
-"""Bounds of runs on real machines: counted where they are proven, and said where they are not."""
+"""Bounds of runs on real machines: counted if proven, and reported if not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LACKING = [
 def live(
     kept: Mapping[str, float], block: int = 0, ratio: float | None = 0.5, **more: object
 ) -> LoadedRun:
-    """A run of pm on a testbed, of whose workload A so much was kept."""
+    """Return a run of pm on a testbed, with the values `kept` for workload A."""
     told = {"scenario": "disk", "k": 3.0, "slo_percentile": 95, "seconds": 180, **more}
     cell = PM.of(**told)
     extra = extra_of(cell, block, as_in_the_paper)

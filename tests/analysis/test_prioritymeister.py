@@ -40,7 +40,7 @@ from schemas.run import Summary
 OF_FIGURES = tuple(claim for claim in CLAIMS if claim not in CAUSES)
 
 pytestmark = pytest.mark.slow
-"""Hundreds of runs are made up and tabulated: seconds."""
+"""Creating and tabulating hundreds of runs takes seconds."""
 
 
 def evidence_of(runs: list[LoadedRun]) -> Evidence:
@@ -273,7 +273,7 @@ def test_only_causes_that_were_looked_for_have_a_panel(tmp_path: Path) -> None:
     assert len([panel for panel in shown["why"] if "lines" in panel]) == 1
 
 
-# 84 s beside one other job: every figure of the paper is drawn, with its intervals.
+# 84 s with one parallel job: every figure of the paper is drawn, with its intervals.
 @pytest.mark.timeout(400)
 def test_a_report_has_every_figure(tmp_path: Path) -> None:
     for run in (*all_runs(), *why_runs(as_in_the_paper)):

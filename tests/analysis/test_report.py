@@ -1,4 +1,4 @@
-"""The report page and every figure, from synthetic runs."""
+"""Report page and every figure, from synthetic runs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_an_unknown_campaign_is_told_which_there_are(tmp_path: Path) -> None:
 
 
 def test_a_campaign_may_have_a_name_of_ones_own(tmp_path: Path) -> None:
-    """Whose figures it feeds is in what is kept of its file."""
+    """The kept campaign file lists the figures that it feeds."""
     cell = {"op": "seq", "scenario": "none", "controller": "default"}
     write_run(tmp_path / "mine", cell, 0, 1.0)
     (tmp_path / "mine" / "campaign.json").write_text('{"campaign": {"paper": "dlr"}}')

@@ -1,4 +1,4 @@
-"""Gain along an axis, where it ends, and what is claimed of large stores."""
+"""Gain along an axis, its end, and claims about large stores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from analysis.report import build
 from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
 
-pytestmark = pytest.mark.timeout(600)  # what draws imports much, slowly on a busy machine
+pytestmark = pytest.mark.timeout(600)  # drawing imports large libraries, slowly on a busy machine
 
 ends_of = st.lists(
     st.floats(-1, 1).filter(lambda y: abs(y) > 1e-6) | st.just(math.nan), min_size=1, max_size=12
@@ -65,7 +65,7 @@ def test_without_an_interval_nothing_is_shown() -> None:
 
 
 def gain_of(controller: str, osds: int, share: float, move: float | None) -> float:
-    """The true gain: DLR's ends above 25 % hot nodes and below 30 s; dlr-pg's does not."""
+    """Return the true gain: DLR's ends above 25 % hot nodes and below 30 s; dlr-pg's does not."""
     if controller == "default":
         return 0.0
     hot = 0.4 * (1 - share / 0.25)
@@ -76,7 +76,7 @@ def gain_of(controller: str, osds: int, share: float, move: float | None) -> flo
 
 
 def sweep(artifacts: Path, name: str = "dlr-scale", noise: float = 0.005) -> Path:
-    """A campaign over all axes, three blocks."""
+    """Write a campaign over all axes with three blocks."""
     random = np.random.default_rng(5)
     cells: list[dict[str, Any]] = []
     for osds in (100, 1000, 10_000):
@@ -168,7 +168,7 @@ def test_a_single_cell_is_no_curve(swept: Path, tmp_path: Path) -> None:
 
 
 def test_durations_and_sizes_are_not_mixed(swept: Path, tmp_path: Path) -> None:
-    """Shorter runs at one place of an axis do not get into the points of longer ones."""
+    """Points of longer runs exclude shorter runs at the same place of an axis."""
     folder = shutil.copytree(swept, tmp_path / swept.name)
     for block in range(3):
         for controller in ("default", "dlr"):
@@ -183,7 +183,7 @@ def test_durations_and_sizes_are_not_mixed(swept: Path, tmp_path: Path) -> None:
 
 
 def variant_rows(*variants: tuple[int, str, int]) -> pd.DataFrame:
-    """So many runs of dlr-pg on stores of so many OSDs with these parameters."""
+    """Return this number of dlr-pg runs, by store size in OSDs and parameters."""
     rows = [
         {"controller": "dlr-pg", "osds": osds, "variant": variant, "run": number}
         for osds, variant, count in variants
@@ -201,7 +201,7 @@ def test_a_curve_is_one_way_to_run_a_controller() -> None:
     assert told(variant_rows((100, few, 1), (1000, few, 1))) == "max_swaps 800"
     assert told(variant_rows((100, few, 1), (500, many, 1))) == "max_swaps 800 to 8,000"
     assert told(variant_rows((100, "{}", 2), (1000, "{}", 2))) == "–"
-    # Its own defaults count where it was run with them, else what most runs have.
+    # Its defaults count if it ran with them, otherwise the most frequent parameters.
     assert set(usual(variant_rows((100, few, 9), (100, "{}", 2)))["variant"]) == {"{}"}
     assert set(usual(variant_rows((100, few, 2), (100, many, 3)))["variant"]) == {many}
     assert usual(grown.head(0)).empty
@@ -270,7 +270,7 @@ def test_the_report_has_figures_tables_and_claims_labelled_simulated(
     assert claims["scale-dlr-hot-50-of-100"].verdict == "not reproduced"
     assert claims["scale-dlr-hot-1-of-1000"].verdict == "not run"
     assert claims["scale-dlr-move-600"].verdict == "direction"
-    assert claims["scale-dlr-move-5"].verdict == "direction"  # that it lowers them
+    assert claims["scale-dlr-move-5"].verdict == "direction"  # the claim is about a decrease
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_claims_at_a_quarter_are_made_of_paired_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sizes_are_compared_over_one_duration(tmp_path: Path) -> None:
-    """A longer run of one size, another figure's, does not stand against shorter ones."""
+    """A longer run of one size, for another figure, is not compared with shorter ones."""
     for block in range(3):
         for osds, duration_s, gain in ((100, 40, 1.2), (1000, 40, 1.5), (100, 180, 3.0)):
             for controller, factor in (("default", 1.0), ("dlr", gain)):
@@ -322,7 +322,7 @@ def test_sizes_do_not_get_into_the_paper_s_figures(tmp_path: Path) -> None:
     write_campaign(tmp_path, "dlr-full", blocks=2)
     before = {claim.id: claim.measured for claim in build(tmp_path, "dlr", only="6a").claims}
     sweep(tmp_path)
-    # Also not where a campaign of the paper holds cells of other sizes.
+    # This includes a campaign of the paper with cells of other sizes.
     cell = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr", "osds": 1000}
     write_run(tmp_path / "dlr-full", cell, 0, 9e9)
     after = build(tmp_path, "dlr", only="6a")

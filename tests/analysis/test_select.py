@@ -1,4 +1,4 @@
-"""Rows in the paper's setting are those that every parameter leaves, one after the other."""
+"""Rows in the paper's setting: each parameter filters the rows in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analysis.dlr.compare import STANDARD, select
 
 
 def frame() -> pd.DataFrame:
-    """Every mixture of two values a parameter; some without a duration or a signal."""
+    """Return all combinations of two values per parameter; some lack a duration or a signal."""
     columns = ("op", "object_size", "concurrency", "signal", "variant", "duration_s", "campaign")
     values = (
         *(("seq", "rand"), (4 * 2**20, 4096), (16, 1), ("node", None), ("{}", '{"a":1}')),

@@ -53,7 +53,7 @@ def test_swapping_the_sides_inverts_the_ratio(pairs: list[tuple[float, float]]) 
 @given(st.lists(st.tuples(positive, positive), min_size=2, max_size=12), st.floats(0.1, 10))
 @settings(deadline=None)
 def test_a_block_effect_cancels(pairs: list[tuple[float, float]], factor: float) -> None:
-    """Pairing removes whatever a block does to both of its runs."""
+    """Pairing removes every common effect of a block on both of its runs."""
     top, bottom = [a for a, _ in pairs], [b for _, b in pairs]
     scaled = [factor ** (i % 3) for i in range(len(pairs))]
     moved = ratio(

@@ -1,4 +1,4 @@
-"""Style of figures, and the checks that find a misleading one."""
+"""Style of figures, and the checks that detect a misleading figure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.drawing import misleading, unlike
 
 
 def rgb(controller: str) -> tuple[float, float, float]:
-    """Red, green and blue, each 0 to 1."""
+    """Return red, green and blue, each 0 to 1."""
     text = style.COLOURS[controller].lstrip("#")
     red, green, blue = (int(text[at : at + 2], 16) / 255 for at in (0, 2, 4))
     return red, green, blue
@@ -22,7 +22,7 @@ def rgb(controller: str) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("pair", list(pairwise((STATIC, MOS, MOS_PP, STATIC))))
 def test_divisions_of_microstores_are_told_apart(pair: tuple[str, str]) -> None:
-    """Two blues, 0.8 apart, were not: by the sum over red, green and blue."""
+    """Two blues at distance 0.8 (sum over red, green and blue) were too similar."""
     one, other = map(rgb, pair)
     least = 1.0 if MOS_PP in pair else 0.7
     assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) > least
@@ -45,7 +45,7 @@ def test_an_enormous_interval_is_cut_and_its_end_is_told() -> None:
 
 
 def _misled(axes: Sequence[Axes], what: str) -> None:
-    """Draw a figure, with one thing that misleads."""
+    """Draw a figure with one misleading element."""
     left, right = axes
     left.plot([1, 2], [1, 2], "o-", label="one")
     if what != "an empty panel":

@@ -1,4 +1,4 @@
-"""A logarithmic axis is read without powers of ten."""
+"""Logarithmic axes have labels without powers of ten."""
 
 from __future__ import annotations
 

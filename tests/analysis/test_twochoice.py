@@ -1,4 +1,4 @@
-"""The simulations' claims and figures on runs with known values."""
+"""Claims and figures of the simulations on runs with known values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATED = {
     "twochoice-preassign-avoids": 0.0,
     "twochoice-both-avoids": 0.0,
 }
-"""What section III.A to III.C says of figures 3 and 4 in numbers, or is read from it."""
+"""Numbers in sections III.A to III.C about figures 3 and 4, stated or read off."""
 
 
 def evidence_of(campaign: Path) -> Evidence:

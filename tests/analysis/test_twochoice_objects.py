@@ -1,4 +1,4 @@
-"""Claims and figures of real object servers, on runs with known values."""
+"""Claims and figures of real object servers on runs with known values."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> Non
     assert verdicts["early"] == "reproduced"
     assert verdicts["balance-time"] == "reproduced"
     assert verdicts["probe-stable"] == "not reproduced"
-    # Below the paper's bound, and beyond it.
+    # Probe and query are below the paper's bounds, create is above.
     assert (verdicts["probe"], verdicts["query-5ms"]) == ("reproduced", "reproduced")
     assert verdicts["create-5ms"] == "not reproduced"
     assert verdicts["table-short"] == "reproduced"
@@ -153,7 +153,7 @@ def test_tables_tell_of_every_scheduler(evidence: Evidence) -> None:
     assert len(rados.rows) == 3 * 7 + 5
     crush = rados.rows[0]
     assert crush[:4] == ("two copies", "fio", "CRUSH", "2")
-    assert crush[6] == "–"  # where its bytes are is not told
+    assert crush[6] == "–"  # the place of its bytes is unknown
     reads = {row[11] for row in schedulers.rows if row[0] == "burst"}
     assert reads == {"0"}
 

@@ -1,4 +1,4 @@
-"""The planner's claims and figures on runs with known values."""
+"""Claims and figures of the planner on runs with known values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STATED = {
     "ursa-time-130": 130.0,
     "ursa-same-moves": 1.0,
 }
-"""What the abstract and sections 1, 2.1, 5.1 and 7 say of the planner, or is read from them."""
+"""Claims about the planner in the abstract and sections 1, 2.1, 5.1 and 7, or read from them."""
 
 
 def evidence_of(campaign: Path) -> Evidence:
@@ -74,7 +74,7 @@ def test_claims_are_measured_from_paired_runs(results: dict[str, ClaimResult]) -
         "ursa-sa-deviation-small": 0.8 / 0.9,
         "ursa-size": 30e6,
         "ursa-hotbed-cost": 1 / 1.02,
-        # A second a hundred nodes, a tenth more each block; geometric.
+        # A second per hundred nodes, a tenth more per block; the geometric mean counts.
         "ursa-time-130": (100.0 * 110.0 * 120.0) ** (1 / 3),
     }
     for name, value in expected.items():

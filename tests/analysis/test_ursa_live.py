@@ -1,4 +1,4 @@
-"""Figures 4, 12 and 13 of Ursa, and the claims on a running store."""
+"""Figures 4, 12 and 13 of Ursa, and claims about a running store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_runs_become_a_table(campaign):
     assert set(rows["network"]) == {"Controlled", "Random"}
     never = rows[(rows["controller"] == "upmap") & (rows["osds"] == 10)]
     assert never["settled_s"].isna().all()
-    assert (never["censored_s"] == 150.0).all()  # 180 s, called at 30
+    assert (never["censored_s"] == 150.0).all()  # 180 s, called at 30 s
 
 
 def test_no_runs_make_an_empty_table():

@@ -1,4 +1,4 @@
-"""The model beside real runs, from synthetic runs with a chosen error."""
+"""Model compared with real runs: synthetic runs with a chosen error."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NOISE = (0.99, 1.0, 1.01)
 
 
 def both(artifacts: Path, *, model: float = 1.2, blocks: int = 3) -> None:
-    """Runs on local and, `model` times as fast, on sim."""
+    """Write runs on local and, `model` times as fast, on sim."""
     for block in range(blocks):
         for op, controller, speed in CELLS:
             parameters = {
                 **{"op": op, "scenario": "heterogeneity", "controller": controller},
                 "hot_nodes": 4,
             }
-            shared = speed * (1 + 0.3 * block)  # blocks differ much: their hot nodes do
+            shared = speed * (1 + 0.3 * block)  # blocks vary much, like their hot nodes
             for campaign, ground, factor in (
                 ("dlr-quick", "local", NOISE[block]),
                 ("dlr-quick-sim", "sim", model),

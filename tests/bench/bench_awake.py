@@ -1,7 +1,7 @@
-"""How late processors of a virtual machine wake up, left to sleep and kept awake.
+"""Wake-up delay of a virtual machine's processors, left to sleep and kept awake.
 
-Rounds in turns, asleep and awake: a process sleeps 2 ms again and again and looks at how late it
-is, which is what a load generator with a timetable does.
+Rounds alternate between asleep and awake. A process sleeps 2 ms repeatedly and measures its
+lateness, as in a load generator with a timetable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CPU_FIELDS = 8
 
 
 def lateness_ms() -> tuple[float, float]:
-    """99th percentile of how late sleeps end, in ms, and the share of time that was stolen."""
+    """Return the 99th percentile of the lateness of sleeps in ms, and the stolen share of time."""
     late = np.empty(SLEEPS)
     before = cpu_times()
     for number in range(SLEEPS):
@@ -40,13 +40,13 @@ def lateness_ms() -> tuple[float, float]:
 
 
 def cpu_times() -> np.ndarray:
-    """Ticks of all processors: user nice system idle iowait irq softirq steal."""
+    """Return the ticks of all processors: user nice system idle iowait irq softirq steal."""
     line = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : CPU_FIELDS + 1]
     return np.array(line, dtype=float)
 
 
 def interval(values: np.ndarray) -> str:
-    """95 % confidence interval of the mean."""
+    """Return the 95 % confidence interval of the mean."""
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return f"[{values.mean() - half:.3g}, {values.mean() + half:.3g}]"
 
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def row(name: str, values: np.ndarray | None, unit: str, note: str) -> dict[str, Any]:
-    """A result, as `hotbed bench` reads it; none has a limit: machines differ."""
+    """Return a result for `hotbed bench`, without a limit because machines differ."""
     if values is None:
         return {"name": name, "value": None, "unit": unit, "limit": None, "n": 0, "note": note}
     note = f"95 %: {interval(values)}; {note}"

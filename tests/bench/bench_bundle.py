@@ -1,8 +1,7 @@
-"""How long 1000 runs take to be bundled and verified (synthetic folders, real archive and
-analysis).
+"""Time to bundle and verify 1000 runs (synthetic folders, real archive and analysis).
 
-Beside the files of the analysis a folder has what one of `dlr-quick` on the local site has, as
-large and as little alike: 29 of those held 172 kB each, of which 43 kB were left in the archive.
+In addition to the analysis files, a folder has the files of a `dlr-quick` run on the local site,
+equally large and varied. 29 of those runs held 172 kB each; 43 kB each remained in the archive.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NODES = ("admin", *(f"osd{number}" for number in range(8)))
 METRICS = ("disk_read_mb_s", "disk_write_mb_s", "disk_util", "disk_queue", "net_rx_mb_s")
 METRICS += ("net_tx_mb_s", "cpu_cores", "hot", "pressure")
 RECORDED_S = 41  # 80 kB of recording
-EVENTS = 190  # 33 kB of what disturbed it
+EVENTS = 190  # 33 kB of disturbance log
 STEPS = 10
 CELLS = 6
 HOST = {
@@ -47,7 +46,7 @@ HOST = {
 
 
 def leave_the_rest(attempt: Path, random: np.random.Generator) -> None:
-    """Write what a run of DLR on machines leaves beside the files of the analysis and in them."""
+    """Write the other files and contents that a run of DLR on machines leaves."""
     logs = attempt / "logs"
     logs.mkdir()
     start = 1795297493.0 + 60 * float(random.random())
@@ -95,7 +94,7 @@ def _record(file: Path, recorded: np.ndarray, start: float) -> None:
 
 
 def _sample(file: Path, recorded: np.ndarray) -> None:
-    """Beside what the analysis looks at, all that was recorded of nodes."""
+    """Add all recorded values of nodes to those that the analysis uses."""
     seconds, nodes, metrics = np.indices(recorded.shape).reshape(3, -1)
     more = pd.DataFrame(
         {

@@ -1,7 +1,7 @@
 """Controller overhead, as in the DLR paper's figure 11: seconds to sense, to decide and to act.
 
-On eight OSDs it is measured on a deployed testbed when there is one that nobody uses; for 1000
-nodes the transport alone is a stand-in (transport.py): monitor, store and policy are real.
+With eight OSDs the bench uses a deployed testbed if one is free. With 1000 nodes only the transport
+is a stand-in (transport.py): monitor, store and policy are real.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INTERVAL_S = 2.0
 
 
 def result(name: str, values: list[float], limit: float | None, note: str = "") -> dict[str, Any]:
-    """A bench's result: the largest of `values` counts."""
+    """Return a bench's result: the largest of `values` counts."""
     median = f"median {statistics.median(values):.3g} s"
     return {
         "name": name,
@@ -45,7 +45,7 @@ def result(name: str, values: list[float], limit: float | None, note: str = "") 
 
 
 def on_testbed() -> list[dict[str, Any]]:
-    """Sense, decide and act on a deployed testbed, every OSD's affinity changed in every step."""
+    """Measure sense, decide and act on a testbed; every step changes every OSD's affinity."""
     name = "sense + decide + act on a testbed"
     try:
         if not existing():
@@ -72,7 +72,7 @@ def on_testbed() -> list[dict[str, Any]]:
 
 
 def at_scale(count: int) -> dict[str, Any]:
-    """Sense and decide with DLR over `count` nodes."""
+    """Measure sense and decide with DLR over `count` nodes."""
     nodes = config(count)
     decider = ChildDecider("dlr", {}, 0)
     probes = Probes(nodes.nodes)
@@ -98,7 +98,7 @@ def at_scale(count: int) -> dict[str, Any]:
 
 
 def dlr_pg(osds: int, pgs: int) -> dict[str, Any]:
-    """A decision of dlr-pg with half of the OSDs hot: the most that it has to compute."""
+    """Measure a decision of dlr-pg with half of the OSDs hot, its most expensive case."""
     hot = {osd: 97.0 if osd % 2 else 5.0 for osd in range(osds)}
     store = FakeStore(osds, pgs, pressures=lambda _: hot)
     decider = ChildDecider("dlr-pg", {"max_swaps": 1000, "horizon": 100}, 0)

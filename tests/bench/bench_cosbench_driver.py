@@ -1,11 +1,11 @@
-"""What a request costs the COSBench driver, beside swift-bench, on the same store in one run.
+"""Cost of a request in the COSBench driver, compared with swift-bench on the same store in one run.
 
-Processor time (user and system) of the load tool's process a request, and requests a second:
-objects of 64 KiB are written, read and deleted, 4 at a time, by cosdrive and by swift-bench, in
-turns. The store is memswift, in memory: it answers quicker than any Swift, so that what is slow
-are the tools. What a process takes to start is measured by a run of a few requests, and left out.
-swift-bench is installed from PyPI into a folder that is removed, pinned with hashes; where it
-cannot be had, its row says so. HOTBED_BENCH_SMALL=1 takes fewer requests.
+The bench measures the load tool's processor time (user and system) per request, and requests per
+second. cosdrive and swift-bench alternately write, read and delete objects of 64 KiB, 4 at a time.
+The store is memswift, in memory: it answers faster than any Swift, so the tools are the bottleneck.
+A run of a few requests measures the start of a process, which is subtracted. swift-bench comes from
+PyPI, pinned with hashes, into a temporary folder; if unavailable, its row says so.
+HOTBED_BENCH_SMALL=1 takes fewer requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCK = Path(__file__).with_name("swift-bench.lock")
 SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
 REQUESTS = 200 if SMALL else 2000
 ROUNDS = 1 if SMALL else 3
-STARTING = 8  # requests of a run that is measured for its start
+STARTING = 8  # requests of a run that measures its start
 OBJECT_BYTES = 65536
 TIMES_FEWER = 5.0
 INSTALL_S = 120
@@ -71,7 +71,7 @@ delete = yes
 
 
 class Login(NamedTuple):
-    """How a tenant of a store logs in; the key is nobody else's."""
+    """Login of a tenant of a store, with a key of its own."""
 
     url: str
     user: str
@@ -80,7 +80,7 @@ class Login(NamedTuple):
 
 @contextmanager
 def store() -> Iterator[Login]:
-    """A store in memory."""
+    """Provide a store in memory."""
     with subprocess.Popen([PROGRAMS / "memswift"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
@@ -90,19 +90,19 @@ def store() -> Iterator[Login]:
 
 
 class Took(NamedTuple):
-    """What a run took, in seconds, of processors and by the clock."""
+    """Processor seconds and clock seconds of a run."""
 
     processor_s: float
     clock_s: float
 
 
 FAILED = re.compile(r"\*\*FINAL\*\* \[(\d+) failures\]")
-"""What swift-bench says of each kind of requests."""
+"""swift-bench's summary line for each kind of request."""
 
 
 def took(command: list[str]) -> Took:
-    """What a command takes; its output is shown when it fails. Requests that fail are cheap: with
-    any of them nothing is told."""
+    """Run a command and return its costs; show its output if it fails. Failed requests are cheap,
+    so any failed request makes the result invalid."""
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -119,12 +119,12 @@ def took(command: list[str]) -> Took:
 
 
 def filled(text: str, login: Login, requests: int) -> str:
-    """What a tool is told."""
+    """Return the text of a tool's input."""
     return text.format(**login._asdict(), n=requests, size=OBJECT_BYTES)
 
 
 def cosdrive(login: Login, folder: Path, requests: int) -> Took:
-    """That many writes, reads and deletes each; `folder` is nobody else's to read."""
+    """Run this many writes, reads and deletes each; only this user may read `folder`."""
     xml = folder / "bench.xml"
     xml.write_text(filled(WORKLOAD, login, requests))
     archive = folder / "archive"
@@ -132,24 +132,24 @@ def cosdrive(login: Login, folder: Path, requests: int) -> Took:
     newest = max(archive.glob("w*-bench/w*-bench.csv"), key=lambda path: path.stat().st_mtime_ns)
     with newest.open() as file:
         ratios = {row["Op-Type"]: row["Succ-Ratio"] for row in csv.DictReader(file)}
-    for kind in ("write", "read", "delete"):  # making containers counts no requests
+    for kind in ("write", "read", "delete"):  # creating containers counts no requests
         if ratios.get(kind) != "100%":
             raise RuntimeError(f"requests of cosdrive failed: {kind} {ratios.get(kind)} succeeded.")
     return found
 
 
 def swift_bench(tool: Path, login: Login, folder: Path, requests: int) -> Took:
-    """The same by swift-bench."""
+    """Run the same requests with swift-bench."""
     conf = folder / "swift-bench.conf"
     conf.write_text(filled(SWIFT_BENCH, login, requests))
     return took([str(tool), str(conf)])
 
 
 def installed(folder: Path) -> Path:
-    """swift-bench, in a folder of its own.
+    """Install swift-bench in its own folder.
 
     Raises:
-        LookupError: it cannot be had here.
+        LookupError: it is unavailable here.
     """
     uv = str(Path(sys.executable).with_name("uv"))
     python = str(folder / "bin" / "python")
@@ -169,7 +169,7 @@ def installed(folder: Path) -> Path:
 
 
 def java_s(release: Path) -> float:
-    """Processor seconds that the release's processes have taken so far.
+    """Return the processor seconds of the release's processes so far.
 
     Raises:
         LookupError: none runs here.
@@ -181,7 +181,7 @@ def java_s(release: Path) -> float:
                 name, _, rest = (process / "stat").read_text().partition("(")[2].rpartition(")")
                 if name == "java":
                     ticks.append(sum(map(int, rest.split()[11:13])))  # utime and stime
-        except OSError:  # it has ended, or is somebody else's
+        except OSError:  # it has ended, or belongs to another user
             continue
     if not ticks:
         raise LookupError(f"no COSBench of {release} runs here: start it (start-all.sh)")
@@ -189,10 +189,10 @@ def java_s(release: Path) -> float:
 
 
 def cosbench(release: Path, login: Login, folder: Path, requests: int) -> Took:
-    """The same by a COSBench that runs.
+    """Run the same requests with a running COSBench.
 
     Raises:
-        LookupError: it does not, or did not finish the workload.
+        LookupError: it does not run, or did not finish the workload.
     """
     from schemas.errors import HotbedError
     from workloads.cosbench.real import Controller, LocalSource, run
@@ -212,7 +212,7 @@ def cosbench(release: Path, login: Login, folder: Path, requests: int) -> Took:
 def release_s(
     login: Login, folder: Path, requests: int = REQUESTS, rounds: int = ROUNDS
 ) -> tuple[list[Cost], str | None]:
-    """What a request costs the user's COSBench, and why it is not known."""
+    """Return the cost of a request in the user's COSBench, or the reason why it is unknown."""
     named = os.environ.get("HOTBED_COSBENCH")
     if not named:
         return [], "HOTBED_COSBENCH names no release that runs here"
@@ -227,20 +227,20 @@ def release_s(
 
 
 class Cost(NamedTuple):
-    """What a request takes, in microseconds, of processors and by the clock."""
+    """Processor and clock microseconds of a request."""
 
     processor_us: float
     clock_us: float
 
 
 def each(whole: Took, start: Took, requests: int = REQUESTS) -> Cost:
-    """What a request takes without the start; a run has three kinds of requests."""
+    """Return the cost of a request without the start; a run has three kinds of requests."""
     more = 3 * (requests - STARTING)
     return Cost(*((w - s) / more * 1e6 for w, s in zip(whole, start, strict=True)))
 
 
 def median(costs: list[Cost]) -> Cost:
-    """Of rounds."""
+    """Return the median over rounds."""
     return Cost(*(statistics.median(column) for column in zip(*costs, strict=True)))
 
 
@@ -255,8 +255,8 @@ def rows(
     note: str = "writes, reads and deletes of a store in memory",
     requests: int = REQUESTS,
 ) -> list[dict[str, Any]]:
-    """The bench's rows, from what a request took in each round: of cosdrive, of swift-bench, of the
-    user's COSBench."""
+    """Return the bench's rows from the costs of a request per round: of cosdrive, of swift-bench,
+    of the user's COSBench."""
     mine = median(ours)
     n = len(ours) * 3 * requests
     found: list[dict[str, Any]] = [
@@ -305,8 +305,8 @@ def rows(
 
 
 class Measured(NamedTuple):
-    """What a request took in each round, of cosdrive, of swift-bench and of the user's COSBench,
-    and why there is nothing of the last two."""
+    """Costs of a request per round for cosdrive, swift-bench and the user's COSBench, and the
+    reasons why the last two are missing."""
 
     ours: list[Cost]
     theirs: list[Cost]
@@ -316,7 +316,7 @@ class Measured(NamedTuple):
 
 
 def measured(login: Login, requests: int = REQUESTS, rounds: int = ROUNDS) -> Measured:
-    """All tools on one store, in turns."""
+    """Run all tools alternately on one store."""
     ours: list[Cost] = []
     theirs: list[Cost] = []
     why = None

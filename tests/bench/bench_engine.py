@@ -1,6 +1,6 @@
-"""What the engine costs a cell beyond its workload: notebook process, kernel, imports, records.
+"""Cost of the engine per cell beyond its workload: notebook process, kernel, imports, records.
 
-On a ground in memory, whose steps take no time but the workload's own.
+The ground is in memory; only the workload's own steps take time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long COSPerf takes for the fourteen hours of section 8.2, under the real control loop."""
+"""Time of COSPerf for the fourteen hours of section 8.2, under the real control loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEEDS = (1, 2, 3)
 
 
 def once(policy: str, seed: int) -> float:
-    """Processor seconds of all stages, decisions and journal included."""
+    """Return the processor seconds of all stages, including decisions and journal."""
     parameters = COSPERF.of(policy=policy)
     judge, model = constants(parameters.profile, "disjoint", seed)
     hosts = paper_pool(seed)

@@ -1,9 +1,9 @@
-"""What a request costs the COSBench driver, beside swift-bench, on a real Swift in one run.
+"""Cost of a request in the COSBench driver, compared with swift-bench on a real Swift in one run.
 
-As `bench_cosbench_driver`, whose store is in memory, on a testbed that is up and deployed with
-Swift: the load tools run on this machine, as a tenant of it, on the shares that are in force.
-Without a testbed, or where its proxies cannot be reached from here, the rows say so.
-HOTBED_BENCH_SMALL=1 takes fewer requests.
+Like `bench_cosbench_driver` with its in-memory store, but on a running testbed with a deployed
+Swift. The load tools run on this machine as a tenant, with the shares in force. Without a testbed,
+or if its proxies are unreachable from here, the rows say so. HOTBED_BENCH_SMALL=1 takes fewer
+requests.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ HINT = "hotbed up testbed/specs/mos.yaml && hotbed deploy"
 
 
 def logins() -> tuple[str, Login]:
-    """A testbed with Swift that is up, and how its first tenant logs in.
+    """Return a running testbed with Swift, and the login of its first tenant.
 
     Raises:
-        LookupError: there is none.
+        LookupError: no such testbed exists.
     """
     from schemas.errors import HotbedError
     from testbed.choose import existing
@@ -61,7 +61,7 @@ def logins() -> tuple[str, Login]:
 
 
 def unmeasured(why: str) -> list[dict[str, Any]]:
-    """The row with a limit, when nothing can be measured."""
+    """Return the row with a limit if nothing can be measured."""
     return [
         {
             "name": f"{WHAT}, times less processor time than swift-bench takes",

@@ -1,8 +1,8 @@
-"""MOS++'s optimiser: plans for the pool of section 8.2 (50 machines) and four tenants.
+"""Optimiser of MOS++: plans for the pool of section 8.2 (50 machines) and four tenants.
 
-Times are of this process on a processor, so that other load on the machine does not count. Every
-instance is solved by both solvers, and what the plans are worth must be the same. Promises are
-drawn from a seed; half of the instances ask for more than there is, which takes longest.
+Times are this process's processor times, so that other load on the machine does not count. Both
+solvers solve every instance, and the values of their plans must be equal. A seed draws the
+promises; half of the instances ask for more than the pool, which takes longest.
 HOTBED_BENCH_SMALL=1 takes fewer.
 """
 
@@ -33,7 +33,7 @@ CLASSES = {  # bytes, writes, core seconds at proxies and storage servers, of an
 
 
 def model() -> PiecewiseLinear:
-    """Straight lines by the demands above."""
+    """Return straight lines from the demands above."""
     tables = {}
     most = {"proxy_cores": 300, "storage_cores": 300, "network": 3e10, "ssds": 100, "hdds": 200}
     for name, (size, writes, proxy, storage, slow, fast) in CLASSES.items():
@@ -50,7 +50,7 @@ def model() -> PiecewiseLinear:
 
 
 def demands(rng: random.Random, greed: float) -> list[Demand]:
-    """The four workloads of Table 1, each with so much to do."""
+    """Return the four workloads of Table 1, scaled by `greed`."""
     found = []
     for name, (size, writes, *_) in CLASSES.items():
         workload = WorkloadClass(name, size, writes)
@@ -66,13 +66,13 @@ def demands(rng: random.Random, greed: float) -> list[Demand]:
 
 
 def worth(made: Plan) -> list[float]:
-    """What the two solvers must agree on."""
+    """Return the values on which the two solvers must agree."""
     shares = [min(1.0, share.requests_s / share.needed_s) for share in made.shares]
     return [float(len(made.violated)), min(shares), made.cost]
 
 
 def timed(solver: str, cospurf: PiecewiseLinear, asked: list[Demand], pool: Pool) -> Any:
-    """(seconds of CPU, plan)."""
+    """Return (seconds of CPU, plan)."""
     begin = time.process_time()
     made = plan(cospurf, asked, pool, solver=solver)
     return time.process_time() - begin, made

@@ -1,8 +1,8 @@
 """PriorityMeister's planner: the r-b curve against a sweep of rates, plans against the paper's LP.
 
-The planner's times are of this process on a processor, so that other load on the machine does not
-count. The data plane is measured by enforcement.py, the simulator by simulating.py.
-HOTBED_BENCH_SMALL=1 takes fewer traces, workloads and linear programs.
+The planner's times are this process's processor times, so that other load on the machine does not
+count. enforcement.py measures the data plane, simulating.py the simulator. HOTBED_BENCH_SMALL=1
+takes fewer traces, workloads and linear programs.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "workloadco
 SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
 RATES = 1000
 REPEATS = 3
-EVERY = 7  # of the traces, one is swept the slow way too
+EVERY = 7  # one in so many traces is also swept the slow way
 
 
 @njit
 def sweep(times: Floats, work: Floats, rates: Floats) -> Floats:
-    """Section 4.1 as it is written: the trace is replayed through a bucket of each rate."""
+    """Replay the trace through a bucket of each rate, literally as in section 4.1."""
     bursts = np.empty(len(rates))
     for i in range(len(rates)):
         fill = peak = 0.0
@@ -55,7 +55,7 @@ def sweep(times: Floats, work: Floats, rates: Floats) -> Floats:
 
 @njit
 def sweep_by_map(times: Floats, work: Floats, rates: Floats) -> Floats:
-    """The same request by request, buckets in a map by rate, as WorkloadCompactor keeps them."""
+    """Do the same request by request, with buckets in a map by rate, as in WorkloadCompactor."""
     fills, bursts = {0.0: 0.0}, {0.0: 0.0}
     for rate in rates:
         fills[rate] = bursts[rate] = 0.0
@@ -73,7 +73,7 @@ def sweep_by_map(times: Floats, work: Floats, rates: Floats) -> Floats:
 
 
 def took(call: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The least processor time of several calls, in seconds."""
+    """Return the least processor time of several calls, in seconds."""
     spans = []
     for _ in range(repeats):
         start = time.process_time()
@@ -83,7 +83,7 @@ def took(call: Callable[[], object], repeats: int = REPEATS) -> float:
 
 
 def traces() -> tuple[list[tuple[Floats, Floats]], str]:
-    """(times, work) of traces, and where they are from."""
+    """Return (times, work) of traces, and the source of the traces."""
     found = []
     if TRACES.is_dir():
         storage = load_profile(TRACES / "profileSSD.txt")
@@ -102,7 +102,7 @@ def traces() -> tuple[list[tuple[Floats, Floats]], str]:
 
 
 def curves() -> list[dict[str, Any]]:
-    """The exact curve of every trace against sweeps of 1000 rates."""
+    """Compare the exact curve of every trace with sweeps of 1000 rates."""
     given, source = traces()
     rb_curve(*given[0])
     sweep(*given[0], np.ones(2))
@@ -155,7 +155,7 @@ def curves() -> list[dict[str, Any]]:
 
 
 def tenants(count: int, buckets: int, seed: int) -> tuple[list[plan.Tenant], dict[str, float]]:
-    """Workloads of a quarter as many clients on a twentieth as many servers, SLOs of all kinds."""
+    """Return workloads: a quarter as many clients, a twentieth as many servers, varied SLOs."""
     random = np.random.default_rng(seed)
     servers, clients = max(1, count // 20), max(1, count // 4)
     queues = {f"s{s}:d": 1.0 for s in range(servers)}
@@ -181,7 +181,7 @@ def tenants(count: int, buckets: int, seed: int) -> tuple[list[plan.Tenant], dic
 
 
 def plans() -> list[dict[str, Any]]:
-    """A whole plan, and its bounds one by one against linear programs."""
+    """Time a whole plan, and compare its bounds with linear programs."""
     count, programs = (40, 6) if SMALL else (200, 30)
     given, queues = tenants(count, 8, seed=1)
     plan.make_plan(*tenants(8, 3, seed=2))

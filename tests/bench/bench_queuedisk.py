@@ -1,7 +1,7 @@
-"""The queue disk's mean wait beside M/G/1's at 80 % load, and how late its alarms are.
+"""Mean wait of the queue disk compared with M/G/1's at 80 % load, and lateness of its alarms.
 
-`queuedisk check` (docs/queue-disk.md) several times, each with arrivals of its own seed. Its own
-verdict asks for 10 %; a machine that does not keep time shows as late alarms.
+The bench runs `queuedisk check` (docs/queue-disk.md) several times, each with its own seed of
+arrivals. The check itself allows 10 %; late alarms show a machine that does not keep time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIMIT_PERCENT = 10.0
 
 
 def checked(seed: int) -> dict[str, float]:
-    """The report of one check; a wait beyond the tolerance is a result too, not an error."""
+    """Return the report of one check; a wait beyond the tolerance is a result, not an error."""
     done = subprocess.run(
         [str(PROGRAM), "check", "--requests", str(REQUESTS), "--seed", str(seed), "--json"],
         capture_output=True,

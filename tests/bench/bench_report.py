@@ -1,4 +1,4 @@
-"""How long the report takes to be made from 1000 runs (synthetic folders, real analysis)."""
+"""Time to make the report of 1000 runs (synthetic folders, real analysis)."""
 
 from __future__ import annotations
 

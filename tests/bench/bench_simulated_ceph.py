@@ -1,7 +1,7 @@
-"""The modelled Ceph at scale: how long, how much memory, and what a policy's step costs.
+"""Modelled Ceph at scale: time, memory, and cost of a policy's step.
 
-Half the nodes are hotspots and every OSD has 16 operations in flight, reads of 4 MiB. A limit
-counts for its own number of OSDs; other numbers show no limit.
+Half of the nodes are hotspots, and every OSD has 16 operations in flight, reads of 4 MiB. A limit
+applies only to its own number of OSDs; other numbers have no limit.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from testbed.spec import TestbedSpec, load_spec
 from testbed.stores.contract import OSDS, PGS, PRESSURE, SetPrimaryAffinity
 
 SPEC = Path(__file__).resolve().parents[2] / "testbed" / "specs" / "dlr.yaml"
-IN_FLIGHT = 16  # for each OSD
-PGS_PER_OSD = 50  # Ceph's rule: a hundred, replicas counted
+IN_FLIGHT = 16  # per OSD
+PGS_PER_OSD = 50  # Ceph's rule: a hundred, including replicas
 MOST_PGS = 65_536
 OBJECTS_PER_OSD = 112  # of 4 MiB: with two replicas a quarter of the store
 SENSES = frozenset({PRESSURE, OSDS, PGS})
 CHANGED = 10  # OSDs whose affinity a step changes
-BETWEEN_S = 5.0  # virtual seconds: a step's placement groups have peered by then
+BETWEEN_S = 5.0  # virtual seconds, enough for a step's placement groups to peer
 
 
 def spec_of(osds: int) -> TestbedSpec:
-    """The eight-node testbed's nodes, `osds` of them."""
+    """Return the spec with `osds` nodes like the eight-node testbed's."""
     spec = load_spec(SPEC)
     assert spec.store is not None
     pool = spec.store.pools[0].model_copy(update={"pg_num": min(MOST_PGS, _pgs(osds))})
@@ -52,13 +52,13 @@ def spec_of(osds: int) -> TestbedSpec:
 
 
 def _pgs(osds: int) -> int:
-    """The nearest power of two."""
+    """Return the nearest power of two."""
     return 1 << round(math.log2(PGS_PER_OSD * osds))
 
 
 def opened(osds: int, *, loaded: bool) -> SimulatedCeph:
-    """A store with objects; if `loaded` with hotspots on half of its nodes."""
-    model = ModelParameters(clients=osds)  # clients of 16 operations: none is at its limit of bytes
+    """Open a store with objects; if `loaded`, with hotspots on half of its nodes."""
+    model = ModelParameters(clients=osds)  # 16 operations per client stay below its limit of bytes
     ceph = SimulatedCeph(spec_of(osds), seed=1, parameters=model)
     ceph.prefill(OBJECTS_PER_OSD * osds, 4 * 2**20)
     if loaded:
@@ -67,19 +67,19 @@ def opened(osds: int, *, loaded: bool) -> SimulatedCeph:
 
 
 def processor_s(pid: int) -> float:
-    """Processor time that a process has used."""
+    """Return the processor time used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def running_s(pid: int) -> float:
-    """The same, fine enough for a step: the time that its threads have run."""
+    """Return the run time of a process's threads, precise enough for a step."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def peak_gib(pid: int) -> float:
-    """The most memory that a process has had resident."""
+    """Return the peak resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 2**20
@@ -87,13 +87,13 @@ def peak_gib(pid: int) -> float:
 
 
 def machine() -> str:
-    """What else the machine does."""
+    """Return the other load of the machine."""
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return f"{os.cpu_count()} cores, load average before {load}"
 
 
 def speed(osds: int, seconds: float) -> dict[str, Any]:
-    """Wall seconds for a benchmark of so many virtual seconds."""
+    """Measure wall seconds for a benchmark of this many virtual seconds."""
     about = machine()
     began = time.perf_counter()
     with opened(osds, loaded=True) as ceph:
@@ -113,7 +113,7 @@ def speed(osds: int, seconds: float) -> dict[str, Any]:
 
 
 def memory(osds: int, seconds: float) -> dict[str, Any]:
-    """Peak memory of the simulator, the whole map of placement groups told once."""
+    """Measure the simulator's peak memory, including one report of the whole placement map."""
     about = machine()
     with opened(osds, loaded=True) as ceph:
         ceph.start_benchmark(Benchmark("rand", concurrency=IN_FLIGHT, duration_s=seconds))
@@ -132,7 +132,7 @@ def memory(osds: int, seconds: float) -> dict[str, Any]:
 
 
 def step(osds: int, steps: int) -> list[dict[str, Any]]:
-    """Sense and act of a policy's step, on a store at rest: no simulated load is in it."""
+    """Measure sense and act of a policy's step on an idle store, without simulated load."""
     about = machine()
     senses, acts, works = [], [], []
     with opened(osds, loaded=False) as ceph:
@@ -168,8 +168,8 @@ def step(osds: int, steps: int) -> list[dict[str, Any]]:
 
 
 class Stopwatch(SimulatedClock):
-    """Tells the steps from the simulation between them: `works` has milliseconds of processor
-    time of each step, `walls` of the clock on the wall."""
+    """Stopwatch for steps, excluding the simulation between them. `works` holds each step's
+    milliseconds of processor time, `walls` of wall clock time."""
 
     def __init__(self, ceph: SimulatedCeph) -> None:
         super().__init__(ceph)
@@ -193,7 +193,7 @@ class Stopwatch(SimulatedClock):
 
 
 def loop(osds: int, steps: int) -> list[dict[str, Any]]:
-    """Everything that a step of DLR does in the control loop, its journal included."""
+    """Measure everything that a step of DLR does in the control loop, including its journal."""
     about = machine()
     policy = create(find("dlr"), {}, 1)
     plan = Plan("dlr", policy.needs, policy.parameters(), 1, BETWEEN_S, "node", "", steps=steps + 1)
@@ -210,7 +210,7 @@ def loop(osds: int, steps: int) -> list[dict[str, Any]]:
             ).run()
     if outcome.code:
         raise StoreError(f"the loop failed: {outcome.reason}")
-    # What the first step tells has to be encoded whole, and the last one is followed by the end.
+    # The first step encodes the whole map, and the end follows the last step.
     walls, works = clock.walls[1:steps], clock.works[1:steps]
     note = (
         f"median, {min(walls):.1f} to {max(walls):.1f} ms; processor time of both programs "

@@ -1,7 +1,7 @@
-"""How much faster the event kernel is than SimPy.
+"""Speed of the event kernel relative to SimPy.
 
-Both simulate the same queue of the same customers, in turns, and must report the same waits to the
-nanosecond.
+Both simulate the same queue of the same customers, alternately, and must report the same waits to
+the nanosecond.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CUSTOMERS = 20_000
 LOAD = 0.8
 MEAN_SERVICE_NS = 10_000_000
 ROUNDS = 5
-REPEAT = 20  # the kernel's run of one queue is too short to be timed alone
+REPEAT = 20  # one run of the kernel is too short to be timed alone
 
 
 def simulate_with_simpy(gaps: list[int], services: list[int]) -> tuple[int, int, float]:
-    """Sum of waits and end, in nanoseconds, and the processor time in seconds."""
+    """Return the sum of waits and the end, in nanoseconds, and the processor time in seconds."""
     env = simpy.Environment()
     server = simpy.Resource(env, capacity=1)
     waits = 0
@@ -56,7 +56,7 @@ def simulate_with_simpy(gaps: list[int], services: list[int]) -> tuple[int, int,
 def simulate_with_kernel(
     gaps: npt.NDArray[np.int64], services: npt.NDArray[np.int64]
 ) -> dict[str, Any]:
-    """The answer of `hotbedsim queue` (simbridge.ServeQueue)."""
+    """Return the answer of `hotbedsim queue` (simbridge.ServeQueue)."""
     header = {"customers": len(gaps), "servers": 1, "repeat": REPEAT}
     message = json.dumps(header).encode() + b"\n" + gaps.tobytes() + services.tobytes()
     done = subprocess.run([HOTBEDSIM, "queue"], input=message, capture_output=True, check=True)

@@ -1,7 +1,7 @@
-"""How long a reconfiguration of Swift microstores takes: from the decision until every node says
-that the shares are in force, as in a step of a controller on the admin node.
+"""Duration of a reconfiguration of Swift microstores: from the decision until every node reports
+the shares in force, as in a step of a controller on the admin node.
 
-Measured on a testbed that is up and deployed with Swift; without one the row says how to get it.
+The bench needs a running testbed with a deployed Swift; without one the row says how to get it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def main() -> None:
 
 
 def measured() -> dict[str, object]:
-    """The slowest of many changes, in seconds.
+    """Return the slowest of many changes, in seconds.
 
     Raises:
-        LookupError: there is no testbed to measure on.
+        LookupError: no testbed is available.
     """
     from schemas.errors import HotbedError
     from testbed.agent.client import agent_client

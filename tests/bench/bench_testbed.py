@@ -1,5 +1,5 @@
-"""How long nine nodes on this machine take to come up, to go back to a snapshot, and to go down,
-also when `up` was ended by kill -9. Needs root, and that no other testbed is up.
+"""Time of nine nodes on this machine to come up, to return to a snapshot, and to go down, also
+after a kill -9 of `up`. It needs root, and no other testbed may be up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ groups:
 
 
 def main() -> None:
-    """Print the rows: the slowest of each, and the median."""
+    """Print the rows: the slowest of each verb, and the median."""
     try:
         times, why = measured(), ""
     except LookupError as error:
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def row(name: str, seconds: Sequence[float], why: str) -> dict[str, object]:
-    """One row of the table."""
+    """Return one row of the table."""
     made = sorted(seconds)
     return {
         "name": f"nine nodes on this machine, {name} (slowest)",
@@ -64,10 +64,10 @@ def row(name: str, seconds: Sequence[float], why: str) -> dict[str, object]:
 
 
 def measured() -> dict[str, list[float]]:
-    """Seconds of each, by name.
+    """Return the seconds of each verb, by name.
 
     Raises:
-        LookupError: it cannot be measured here.
+        LookupError: no measurement is possible here.
     """
     from testbed.choose import existing
 
@@ -80,7 +80,7 @@ def measured() -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / "bench.yaml"
         spec.write_text(SPEC)
-        hotbed("up", spec)  # the nodes' image is made when it is not there yet
+        hotbed("up", spec)  # this creates the nodes' image if it is missing
         hotbed("down", "--all")
         try:
             for turn in range(TIMES):
@@ -92,7 +92,7 @@ def measured() -> dict[str, list[float]]:
 
 
 def once(spec: Path, times: dict[str, list[float]], *, killed_after_s: float) -> None:
-    """Each of the verbs once, into `times`; `up` another time, which is killed."""
+    """Run each verb once and add its time to `times`; then run `up` again and kill it."""
     from testbed.sites.local import LocalSite
 
     times["up"].append(taken(lambda: hotbed("up", spec)))
@@ -110,21 +110,21 @@ def once(spec: Path, times: dict[str, list[float]], *, killed_after_s: float) ->
 
 
 def taken(work: Callable[[], object]) -> float:
-    """Seconds that `work` takes."""
+    """Return the seconds that `work` takes."""
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
 
 
 def hotbed(*arguments: object) -> None:
-    """The command line, which starts Python as a person's would."""
+    """Run the command line, which starts Python as a person's command would."""
     done = subprocess.run(words(*arguments), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"hotbed {arguments}: {done.stderr[-500:]}")
 
 
 def words(*arguments: object) -> list[str]:
-    """A command of Hotbed's."""
+    """Return the words of a Hotbed command."""
     return [sys.executable, "-m", "hotbed.cli", *map(str, arguments)]
 
 

@@ -1,11 +1,11 @@
-"""What scheduling costs a 4 MiB write without stragglers, on disks that are queues.
+"""Cost of scheduling for a 4 MiB write without stragglers, on disks that are queues.
 
-Eight object servers on loopback, each on a queue disk of its own that writes 50 MB a second (what a
-compute node writes to a storage node in section VI.A). Rounds with both strategies and with fixed
-placement take turns, on the same servers: the paper says 2 to 3 %. Where the machine is so busy
-that the rounds' interval is wider than that, they tell nothing and the row says so. A second row is
-what probing takes of a write: all that scheduling adds to one that stays at home, and no difference
-of two large numbers. Needs root, FUSE and loop devices. HOTBED_BENCH_SMALL=1 takes fewer rounds.
+Eight object servers on loopback have a queue disk each that writes 50 MB/s (a compute node's rate
+to a storage node in section VI.A). Rounds with both strategies and with fixed placement alternate
+on the same servers: the paper reports 2 to 3 %. If a busy machine makes the rounds' interval wider,
+the result is void and the row says so. A second row is the time of probing per write: the full
+overhead of a write that stays at home, not a difference of two large numbers. Needs root, FUSE and
+loop devices. HOTBED_BENCH_SMALL=1 takes fewer rounds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DISK = {
 
 @contextmanager
 def mounted(folder: Path, number: int) -> Iterator[None]:
-    """A file system on a queue disk at each of the folders that the agents have."""
+    """Mount a file system on a queue disk at each of the agents' folders."""
     from testbed.sites.local.disk import Disk
     from testbed.sites.local.tools import run
     from testbed.spec import DiskSpec
@@ -68,7 +68,7 @@ def mounted(folder: Path, number: int) -> Iterator[None]:
 
 
 def overhead(clusters: dict[str, Path]) -> dict[str, Any]:
-    """What a write costs more than with fixed placement; rounds take turns."""
+    """Measure the extra cost of a write over fixed placement; rounds alternate."""
     took: dict[str, list[float]] = {name: [] for name in clusters}
     redirected = 0
     for turn in range(ROUNDS):
@@ -99,7 +99,7 @@ def overhead(clusters: dict[str, Path]) -> dict[str, Any]:
 
 
 def probing(cluster: Path, folder: Path) -> dict[str, Any]:
-    """What probing takes of a write with both strategies, one after another."""
+    """Measure the time of probing per write with both strategies, one after another."""
     plan = folder / "plan.json"
     app = {"name": "probing", "writes": ROUNDS * WRITES // 2, "size": 4 << 20}
     plan.write_text(json.dumps({"nodes": 1, "processes": 1, "apps": [app]}))
@@ -117,7 +117,7 @@ def probing(cluster: Path, folder: Path) -> dict[str, Any]:
 
 
 def why_not() -> str | None:
-    """Why it cannot be measured here."""
+    """Return the reason why no measurement is possible here."""
     for name in ("twochoiced", "twochoicebench", "queuedisk"):
         if not (PROGRAMS / name).exists():
             return f"{name} not built: make setup"
@@ -138,7 +138,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hotbed-bench-") as name:
         folder = Path(name)
         with mounted(folder, SERVERS), agents(folder, SERVERS) as clusters:
-            # What the first writes do alone: tables of the file systems come into memory.
+            # Only first writes do this: they load the tables of the file systems into memory.
             for path in clusters.values():
                 subprocess.run(
                     [

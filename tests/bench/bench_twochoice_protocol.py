@@ -1,9 +1,9 @@
-"""The two-choice protocol under faults, and an object server's probes on loopback.
+"""Two-choice protocol under faults, and an object server's probes on loopback.
 
-10,000 seeds of the fault simulation have to keep the promise of docs/twochoice-consistency.md, and
-each way in which the protocol is broken on purpose has to be found. Probes (the paper's figure 11:
-below 10 ms for 4 pending writes) go to eight agents, each a process of its own.
-HOTBED_BENCH_SMALL=1 takes fewer seeds and probes.
+10,000 seeds of the fault simulation must keep the promise of docs/twochoice-consistency.md, and
+every deliberate breakage of the protocol must be found. Probes (the paper's figure 11: below 10 ms
+for 4 pending writes) go to eight agents, each in its own process. HOTBED_BENCH_SMALL=1 takes fewer
+seeds and probes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 PROGRAMS = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
 SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
 SEEDS = 200 if SMALL else 10_000
-# Seeds within which every breakage has to be found; the Go tests hold each to a bound of its own.
+# Seeds within which every breakage must be found; the Go tests have their own bounds.
 BROKEN_SEEDS = 500
 SERVERS = 8
 SCHEDULERS = (1, 4)
@@ -31,7 +31,7 @@ PROBE_LIMIT_MS = 2.0
 
 
 def program(name: str, *arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    """What a program of the data plane prints as JSON; an exit status of 1 is a result too."""
+    """Return the JSON output of a data plane program; an exit status of 1 is also a result."""
     done = subprocess.run(
         [str(PROGRAMS / name), *arguments], capture_output=True, text=True, check=False, env=env
     )
@@ -42,7 +42,7 @@ def program(name: str, *arguments: str, env: dict[str, str] | None = None) -> di
 
 
 def promise() -> dict[str, Any]:
-    """Seeds whose run broke the promise."""
+    """Count the seeds with a broken promise."""
     found = program("twochoicefaults", "--seeds", f"0:{SEEDS}", "--json")
     totals = found["totals"]
     note = (
@@ -63,7 +63,7 @@ def promise() -> dict[str, Any]:
 
 
 def breakages() -> dict[str, Any]:
-    """The most seeds that it takes to find a protocol that is broken on purpose."""
+    """Return the largest number of seeds needed to find a deliberately broken protocol."""
     usage = subprocess.run(
         [str(PROGRAMS / "twochoicefaults"), "--break", "?"],
         capture_output=True,
@@ -92,7 +92,7 @@ def breakages() -> dict[str, Any]:
 
 
 def free_port() -> int:
-    """A port that is free now."""
+    """Return a port that is free now."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
@@ -100,7 +100,7 @@ def free_port() -> int:
 
 @contextmanager
 def agents(folder: Path, number: int) -> Iterator[dict[str, Path]]:
-    """Agents on loopback, a process each; their cluster file, by scheduler of its clients."""
+    """Start one agent process each on loopback; yield cluster files by the clients' scheduler."""
     key = folder / "key"
     key.touch(0o600)
     key.write_bytes(os.urandom(32))
@@ -138,7 +138,7 @@ def agents(folder: Path, number: int) -> Iterator[dict[str, Path]]:
 
 
 def wait_for(address: str) -> None:
-    """Until something listens there."""
+    """Wait until a process listens there."""
     host, _, port = address.rpartition(":")
     end = time.monotonic() + 30
     while True:
@@ -152,7 +152,7 @@ def wait_for(address: str) -> None:
 
 
 def probes(cluster: Path) -> list[dict[str, Any]]:
-    """A collaborative probe of eight servers: what four pending writes need."""
+    """Measure a collaborative probe of eight servers, as needed by four pending writes."""
     rows = []
     for schedulers in SCHEDULERS:
         found = program(
@@ -180,7 +180,7 @@ def probes(cluster: Path) -> list[dict[str, Any]]:
 
 
 def served() -> list[dict[str, Any]]:
-    """What is measured on running agents."""
+    """Return the measurements on running agents."""
     with (
         tempfile.TemporaryDirectory(prefix="hotbed-bench-") as name,
         agents(Path(name), SERVERS) as clusters,

@@ -1,6 +1,6 @@
-"""The redirect table at 100,000 live entries: create, query, memory, and its log on a disk.
+"""Redirect table at 100,000 live entries: create, query, memory, and its log on a disk.
 
-The table's times are processor time, so that other load on the machine does not count (the paper's
+The table's times are processor times, so that other load on the machine does not count (the paper's
 figure 12: below 5 ms each). HOTBED_BENCH_SMALL=1 takes fewer operations.
 """
 
@@ -25,7 +25,7 @@ Found = dict[str, dict[str, float]]
 
 
 def parse(output: str) -> Found:
-    """{name: {unit: value}} of what `go test -bench` printed; the `-N` of cores left out."""
+    """Parse {name: {unit: value}} from `go test -bench` output, without the `-N` of cores."""
     found: Found = {}
     for line in output.splitlines():
         match = re.match(r"Benchmark(\S+?)(?:-\d+)?\s+(\d+)\s(.*)", line)
@@ -36,7 +36,7 @@ def parse(output: str) -> Found:
 
 
 def run(package: str, pattern: str, operations: int) -> tuple[Found, str]:
-    """A package's benchmarks, and what went wrong."""
+    """Run a package's benchmarks; return the results and the error."""
     done = subprocess.run(
         [
             *("../tools/go", "test", "-run", "^$", "-bench", pattern),
@@ -51,7 +51,7 @@ def run(package: str, pattern: str, operations: int) -> tuple[Found, str]:
 
 
 def table_rows(found: Found, problem: str) -> list[dict[str, Any]]:
-    """Create and query in one object and in 1000, and memory."""
+    """Return rows of create and query in one object and in 1000, and of memory."""
     rows: list[dict[str, Any]] = []
     for what in ("create", "query"):
         name = f"redirect {what} at {LIVE}"
@@ -85,7 +85,7 @@ def table_rows(found: Found, problem: str) -> list[dict[str, Any]]:
 
 
 def log_rows(found: Found, problem: str) -> list[dict[str, Any]]:
-    """A durable create, and the log rewritten and read."""
+    """Return rows of a durable create, and of rewriting and reading the log."""
     rows = []
     for bench, what in (
         ("Commit", f"redirect create, durable in the log, at {LIVE}"),

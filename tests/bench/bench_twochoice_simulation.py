@@ -1,5 +1,5 @@
-"""How fast bursts of writes are simulated: beside SimPy on the paper's case, the whole of figure 3,
-and ten thousand servers with a million processes."""
+"""Speed of simulated write bursts: compared with SimPy on the paper's case, for the whole of figure
+3, and for ten thousand servers with a million processes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MOST_S = 120.0
 SEEDS = 5
 BURSTS = 100  # one burst is too short to be timed alone
 
-# The paper's case (section III.A), in nanoseconds.
+# Paper's case (section III.A), in nanoseconds.
 SERVICE, HALF, LINK, PER_NODE = 20_000_000, 2_500_000, 250_000, 8
 CASE = {"scheduler": "two-choice", "servers": 1000, "processes": 10_000, "straggler_ratio": 0.1}
 LARGE = {"scheduler": "both", "servers": 10_000, "processes": 1_000_000, "straggler_ratio": 0.1}
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer of `tcsim run`."""
+    """Return the answer of `tcsim run`."""
     done = subprocess.run(
         [TCSIM, "run"], input=json.dumps(request), capture_output=True, text=True, check=True
     )
@@ -39,18 +39,15 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def simulate_with_simpy(trace: dict[str, Any]) -> tuple[int, int, float]:
-    """One burst under native two-choice.
+    """Simulate one burst under native two-choice and return three numbers. They are the time of the
+    last acknowledgement and the sum over writes, in nanoseconds, and the processor time in seconds.
 
     Args:
         trace: the servers' loads, and the servers that each node's processes probe, two each.
-
-    Returns:
-        When the last write is acknowledged and the sum over writes, in nanoseconds, and the
-        processor time in seconds.
     """
     started = time.process_time()
     env = simpy.Environment()
-    held = list(trace["loads"])  # writes that a server has not done
+    held = list(trace["loads"])  # pending writes of a server
     servers = [simpy.Resource(env, capacity=1) for _ in held]
     ends: list[int] = []
 
@@ -86,7 +83,7 @@ def simulate_with_simpy(trace: dict[str, Any]) -> tuple[int, int, float]:
 
 
 def beside_simpy() -> dict[str, Any]:
-    """The same burst in both, which must agree to the nanosecond."""
+    """Run the same burst in both, which must agree to the nanosecond."""
     ratios, rates = [], []
     for seed in range(SEEDS):
         one = simulate(CASE | {"seed": seed, "trace": True})
@@ -116,7 +113,7 @@ def beside_simpy() -> dict[str, Any]:
 
 
 def figure_3() -> dict[str, Any]:
-    """The campaign's cells for figure 3 at the paper's size, by the command line."""
+    """Run the campaign's cells for figure 3 at the paper's size, by the command line."""
     with tempfile.TemporaryDirectory(prefix="hotbed-bench-") as folder:
         words = ["run", "twochoice-full", "--figure", "3", "--artifacts", folder, "--json"]
         started = time.monotonic()
@@ -142,7 +139,7 @@ def figure_3() -> dict[str, Any]:
 
 
 def large() -> dict[str, Any]:
-    """A burst of the largest cluster, without a limit."""
+    """Simulate a burst of the largest cluster, without a limit."""
     cost = simulate(LARGE | {"seed": 1, "rounds": 2})["cost"]
     return {
         "name": "burst of 1,000,000 processes on 10,000 servers",

@@ -1,11 +1,11 @@
-"""Ursa: seconds to decide, memory, and cost against the lower bound, on the three kinds of data.
+"""Ursa: seconds to decide, memory, and cost relative to the lower bound, on the three kinds of
+data.
 
-Every measurement is a process of its own, which reads the instance, compiles its loops, and then
-decides several times. The median of the totals counts; generation, reading and compilation do not.
-Sizes other than 10K-10M and 100K-100M have no limits. Beside other methods, the limits of what a
-choice of objects can save, growth with the size, and Ceph's own balancer (`osdmaptool`). Rounds one
-after the other are `bench_ursa_incremental.py`'s.
-"""
+Every measurement has its own process, which reads the instance, compiles its loops and then decides
+several times. The median of the totals counts, without generation, reading and compilation. Only
+the sizes 10K-10M and 100K-100M have limits. Further rows: other methods, the limits of any choice
+of objects, growth with the size, and Ceph's own balancer (`osdmaptool`).
+`bench_ursa_incremental.py` measures consecutive rounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ import numpy as np
 from controllers.ursa.io import load_instance
 from controllers.ursa.run import generate_file, peak_rss_mib, plan_instance
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # also when it is run by its path
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # also if it is run by its path
 import osdmaptool
 
 SIZE = ("10K", "10M")
@@ -49,20 +49,20 @@ LIMITS: dict[tuple[str, str], dict[str, Limits]] = {
 LARGE_S1 = "ursa alp s1 100K-100M, decision"
 KINDS = ("s1", "s2", "s3")
 LARGE_GIB = 8.0
-"""Memory that has to be free, and room for files, before the large size is tried."""
+"""Free memory and file space needed to try the large size."""
 LIGHT_TAIL = 3.0
-"""The heaviest load over the lightest in a second instance of each kind: hot nodes then have to
-give away many objects instead of a few heavy ones, which is the harder case for ALP."""
+"""Ratio of the heaviest load to the lightest in a second instance of each kind. Hot nodes must then
+give away many objects instead of a few heavy ones, which is harder for ALP."""
 GRACE_S = 300.0
 OTHERS = {"ilp": 60.0, "joint": 120.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
-"""Methods beside ALP in the same run, and the seconds that each is given."""
+"""Methods compared with ALP in the same run, and the seconds for each."""
 SIZES = (("100", "100K"), ("300", "300K"), ("1K", "1M"), ("3K", "3M"), SIZE)
 
 Row = dict[str, Any]
 
 
 def row(name: str, value: float | None, unit: str, limit: float | None, **more: Any) -> Row:
-    """A bench's result."""
+    """Return a bench's result."""
     return {"name": name, "value": value, "unit": unit, "limit": limit, "n": 1, "note": "", **more}
 
 
@@ -84,7 +84,7 @@ def child(path: Path, method: str, repeat: int, limit_s: float | None) -> None:
 
 
 def decide(path: Path, method: str, repeat: int = 1, limit_s: float | None = None) -> Row:
-    """The summary of `method`, from a process of its own; {"error"} when it failed."""
+    """Return the summary of `method`, from its own process; {"error"} if it failed."""
     words = [sys.executable, __file__, "--child", str(path), method, str(repeat)]
     try:
         done = subprocess.run(
@@ -104,7 +104,7 @@ def decide(path: Path, method: str, repeat: int = 1, limit_s: float | None = Non
 
 
 def alp(kind: str, size: str, found: Row, limits: Limits) -> list[Row]:
-    """Rows of our best method."""
+    """Return rows of our best method."""
     name = f"ursa alp {kind} {size}"
     if "error" in found:
         return [row(f"{name}, decision", None, "s", limits.get("s"), note=found["error"])]
@@ -148,7 +148,7 @@ def alp(kind: str, size: str, found: Row, limits: Limits) -> list[Row]:
 
 
 def beside(kind: str, size: str, ours: Row, found: Row, limits: Limits) -> list[Row]:
-    """Rows of another method: what it costs over ALP; of `joint`, the bounds on any choice."""
+    """Return rows of another method: its cost over ALP; for `joint`, the bounds on any choice."""
     method = found.get("method", "?")
     if "error" in found:
         return [row(f"ursa {method} {kind} {size}", None, "x", None, note=found["error"])]
@@ -164,7 +164,7 @@ def beside(kind: str, size: str, ours: Row, found: Row, limits: Limits) -> list[
 
 
 def joint(what: str, ours: Row, found: Row, limit: float | None, note: str) -> list[Row]:
-    """ALP against every choice of objects of hot nodes, and `joint` against every plan."""
+    """Compare ALP with every choice of hot nodes' objects, and `joint` with every plan."""
     chosen, every = found["notes"].get("hot_nodes_only_bound"), found["lower_bound"]
     return [
         row(
@@ -186,7 +186,7 @@ def joint(what: str, ours: Row, found: Row, limit: float | None, note: str) -> l
 
 
 def measure(folder: Path, kind: str, size: tuple[str, str], methods: list[str]) -> list[Row]:
-    """All rows of one kind of data."""
+    """Measure all rows of one kind of data."""
     text = "-".join(size)
     limits = LIMITS.get(size, {}).get(kind, {})
     path = folder / f"{kind}.npz"
@@ -203,7 +203,7 @@ def measure(folder: Path, kind: str, size: tuple[str, str], methods: list[str]) 
 
 
 def generated(path: Path, kind: str, size: tuple[str, str], **changes: float) -> Row:
-    """The summary of ALP on a new instance, which is left at `path`."""
+    """Return the summary of ALP on a new instance, which stays at `path`."""
     text = " ".join(
         [kind, "-".join(size), *(f"{name} {value:g}" for name, value in changes.items())]
     )
@@ -215,7 +215,7 @@ def generated(path: Path, kind: str, size: tuple[str, str], **changes: float) ->
 
 
 def large(folder: Path, kinds: list[str]) -> list[Row]:
-    """ALP at 100K-100M, one kind after the other; a row that says so where there is no room."""
+    """Measure ALP at 100K-100M, one kind after the other; report in a row if space is missing."""
     rows: list[Row] = []
     text = "-".join(LARGE)
     for kind in kinds:
@@ -232,7 +232,7 @@ def large(folder: Path, kinds: list[str]) -> list[Row]:
 
 
 def available_gib() -> float:
-    """Memory that can be used without swapping."""
+    """Return the memory that can be used without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) / 2**20
@@ -240,11 +240,11 @@ def available_gib() -> float:
 
 
 Point = tuple[int, float]
-"""Partitions, and the seconds of a decision."""
+"""Partitions, and seconds of a decision."""
 
 
 def measured(folder: Path, sizes: tuple[tuple[str, str], ...]) -> list[Point]:
-    """ALP on S1 of several sizes, 1000 partitions a node."""
+    """Measure ALP on S1 of several sizes, 1000 partitions per node."""
     points = []
     for size in sizes:
         path = folder / "scaling.npz"
@@ -258,7 +258,7 @@ def measured(folder: Path, sizes: tuple[tuple[str, str], ...]) -> list[Point]:
 
 
 def scaling(points: list[Point]) -> Row:
-    """The exponent of seconds against partitions, fitted."""
+    """Fit the exponent of seconds against partitions."""
     name = "ursa alp s1, seconds ~ partitions^x"
     if len(points) < 2:
         return row(name, None, "", None, note="fewer than two sizes could be measured")
@@ -269,7 +269,7 @@ def scaling(points: list[Point]) -> Row:
 
 
 def say(text: str) -> None:
-    """Progress, beside the result on standard output."""
+    """Print progress, separate from the result on standard output."""
     print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Ursa: a round in which 1 % of the loads changed, beside a plan from scratch."""
+"""Ursa: a round with 1 % changed loads, compared with a plan from scratch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
-    """Seconds, and cost over that of a plan from scratch, of rounds on one kind of data."""
+    """Measure rounds on one kind of data: seconds, and cost over that of a plan from scratch."""
     say(f"{kind}: generating")
     instance = generate(shape(kind, nodes, partitions), SEED)
     wanted = Wanted(random=CHANGED, rounds=ROUNDS, seed=SEED, check=True, scratch=True)
@@ -69,7 +69,7 @@ def _both(later: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def say(text: str) -> None:
-    """Progress, beside the result on standard output."""
+    """Print progress, separate from the result on standard output."""
     print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 

@@ -1,10 +1,10 @@
-"""PriorityMeister's data plane: the enforcer's decisions, the NFS proxy against the direct path.
+"""PriorityMeister's data plane: decisions of the enforcer, and the NFS proxy against the direct
+path.
 
-Server (in memory), proxy and load generator are processes of their own on loopback; direct and
-through the proxy take turns. `WORK` makes a call cost the server about as much processor time as
-it costs nfs-ganesha 4.3, which took 29 to 36 us for a read of 4 KiB and 58 to 70 us for one of
-64 KiB on two cores of an AMD EPYC; a server that does nothing but copy memory is shown beside it,
-without a limit.
+Server (in memory), proxy and load generator are separate processes on loopback; direct and through
+the proxy alternate. `WORK` makes a call cost the server about as much processor time as in
+nfs-ganesha 4.3. There, on two cores of an AMD EPYC, a read took 29 to 36 us for 4 KiB and 58 to 70
+us for 64 KiB. A server that only copies memory is also shown, without a limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PROFILE = {
 
 
 def decisions() -> list[dict[str, Any]]:
-    """The slowest policy with 200 workloads of eight buckets (BenchmarkDecisions)."""
+    """Measure the slowest policy with 200 workloads of eight buckets (BenchmarkDecisions)."""
     name = "enforcer, decisions of the slowest policy with 200 workloads"
     done = subprocess.run(
         [
@@ -73,7 +73,7 @@ def decisions() -> list[dict[str, Any]]:
 
 @contextmanager
 def serving(folder: Path, work: str) -> Iterator[tuple[str, str]]:
-    """Addresses of a server and of a proxy before it, whose file `f` is filled."""
+    """Provide the addresses of a server and of its proxy, with a filled file `f`."""
     (folder / "profile.json").write_text(json.dumps(PROFILE))
     running: list[subprocess.Popen[str]] = []
 
@@ -110,7 +110,7 @@ def serving(folder: Path, work: str) -> Iterator[tuple[str, str]]:
 
 
 def load(server: str, mount: str, size: str, depth: int) -> tuple[float, float]:
-    """Operations a second and the median latency in seconds of reads at random places."""
+    """Return operations per second and median latency in seconds of reads at random places."""
     done = subprocess.run(
         [
             *(str(DATAPLANE / "bin" / "replay"), "load", "--server", server, "--mount", mount),
@@ -127,7 +127,7 @@ def load(server: str, mount: str, size: str, depth: int) -> tuple[float, float]:
 
 
 def paths(work: str) -> dict[str, list[tuple[float, float, float, float]]]:
-    """(direct rate, rate through the proxy, direct median, median through it) by load and round."""
+    """Measure (direct rate, proxy rate, direct median, proxy median) by load and round."""
     found: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in LOADS}
     with (
         tempfile.TemporaryDirectory(prefix="hotbed-bench-") as folder,
@@ -144,7 +144,7 @@ def paths(work: str) -> dict[str, list[tuple[float, float, float, float]]]:
 
 
 def proxy_rows(work: str, *, limits: bool) -> list[dict[str, Any]]:
-    """Rows of the proxy before a server whose calls take `work` of processor time."""
+    """Return rows of the proxy before a server with calls of `work` processor time."""
     found = paths(work)
     kind = f"server with {work} a call" if limits else "server that only copies memory"
 
@@ -179,7 +179,7 @@ def proxy_rows(work: str, *, limits: bool) -> list[dict[str, Any]]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """All rows; those that need programs that are not built tell so."""
+    """Return all rows; rows of programs that are not built say so."""
     missing = [name for name in PROGRAMS if not (DATAPLANE / "bin" / name).exists()]
     if missing:
         note = f"dataplane/bin/{missing[0]} is not built: run make setup"

@@ -1,12 +1,12 @@
-"""Ursa beside `osdmaptool --upmap`, Ceph's own balancer, on a map of 1024 OSDs and 32,768 PGs.
+"""Ursa compared with `osdmaptool --upmap`, Ceph's own balancer: 1024 OSDs and 32,768 PGs.
 
-Ceph's tool levels the numbers of placement groups. Ours is given the same task: a replica weighs 1,
-and an OSD's capacity is what it has now, brought to within the same deviation of the mean. Then
-both plans, and one of ours that knows the PGs' loads, are told by the load of the heaviest OSD.
+Ceph's tool levels the numbers of placement groups. Ursa gets the same task: a replica weighs 1, and
+an OSD's capacity is its current number, brought within the same deviation of the mean. Both plans,
+and an Ursa plan with known PG loads, are compared by the load of the heaviest OSD.
 
-Both plans are applied to the table of PGs that `osdmaptool --test-map-pgs-dump` prints, and checked
-there. That the table is what Ceph makes of the commands is checked with `--save` for the tool's own
-plan; osdmaptool has no way to read commands of others into a map.
+Both plans are applied to the PG table printed by `osdmaptool --test-map-pgs-dump` and checked
+there. For the tool's own plan, `--save` checks that the table is Ceph's result of the commands;
+osdmaptool cannot read other commands into a map.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OSDS, PG_BITS = 1024, 5
 DEVIATION = 1
 REPEAT = 5
 LOAD_DEVIATION = 0.1
-"""No OSD's load is to be farther above the mean than that part of it."""
+"""Largest allowed excess of an OSD's load over the mean, as a part of the mean."""
 TOOL_S = 300.0
 FASTER = 100.0
 FLAT = ("--osd_crush_chooseleaf_type=0",)  # one host holds all: replicas on different OSDs
@@ -45,8 +45,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Levelled:
-    """A plan by either: seconds of processor time (which a busy machine does not change), the PGs'
-    table after it, and pairs of OSDs in its commands."""
+    """Plan by either tool: processor seconds (unaffected by other load), the PG table after the
+    plan, and pairs of OSDs in its commands."""
 
     seconds: float
     table: Ints
@@ -54,7 +54,7 @@ class Levelled:
 
 
 def rows(folder: Path) -> list[Row]:
-    """The bench's rows; one without a value where osdmaptool is not installed."""
+    """Return the bench's rows; one without a value if osdmaptool is not installed."""
     name = f"ursa osdmaptool {OSDS} OSDs {OSDS << PG_BITS} PGs"
     if not command():
         note = "osdmaptool is neither installed (Debian: ceph-base) nor in a root image of hotbed's"
@@ -106,7 +106,7 @@ def rows(folder: Path) -> list[Row]:
 
 
 def _unended(name: str, table: Ints, seconds: float) -> list[Row]:
-    """The row where osdmaptool did not come to an end: what it had used is the least it takes."""
+    """Return the row of an unfinished osdmaptool: its used time is a lower bound."""
     ours = by_count(table, DEVIATION)
     note = (
         f"osdmaptool had not ended after {seconds:.0f} s of processor time; ours took "
@@ -116,18 +116,18 @@ def _unended(name: str, table: Ints, seconds: float) -> list[Row]:
 
 
 def created(path: Path) -> Ints:
-    """[PGs, 3] of a new map: the OSDs of every PG, the primary first."""
+    """Return [PGs, 3] of a new map: the OSDs of every PG, the primary first."""
     _tool(str(path), "--createsimple", str(OSDS), "--pg-bits", str(PG_BITS), "--with-default-pool")
     return dumped(path)
 
 
 def dumped(path: Path) -> Ints:
-    """[PGs, 3], as osdmaptool maps them."""
+    """Return [PGs, 3], as osdmaptool maps them."""
     return parsed(_tool(str(path), "--mark-up-in", "--test-map-pgs-dump"))
 
 
 def parsed(output: str) -> Ints:
-    """The table of `--test-map-pgs-dump`, by the PG's number in its pool."""
+    """Parse the table of `--test-map-pgs-dump`, by the PG's number in its pool."""
     found = re.findall(r"^\d+\.([0-9a-f]+)\s+\[([\d,]+)\]", output, re.MULTILINE)
     table = {int(pg, 16): [int(osd) for osd in osds.split(",")] for pg, osds in found}
     rows_ = [table[pg] for pg in sorted(table)]
@@ -137,7 +137,7 @@ def parsed(output: str) -> Ints:
 
 
 def by_tool(path: Path, table: Ints) -> Levelled:
-    """The plan of `osdmaptool --upmap`; its map after `--save` must be the table after it."""
+    """Return the plan of `osdmaptool --upmap`; its saved map must equal the table after it."""
     commands = path.with_suffix(".upmap")
     start = _children_s()
     _tool(
@@ -159,7 +159,7 @@ def by_tool(path: Path, table: Ints) -> Levelled:
 
 
 def applied(table: Ints, commands: str) -> tuple[Ints, int]:
-    """The table after `ceph osd pg-upmap-items` commands, and how many pairs these hold."""
+    """Return the table after `ceph osd pg-upmap-items` commands, and their number of pairs."""
     after, moves = table.copy(), 0
     for pg, pairs in re.findall(r"pg-upmap-items \d+\.([0-9a-f]+)((?: \d+)+)", commands):
         osds = [int(osd) for osd in pairs.split()]
@@ -173,7 +173,7 @@ def applied(table: Ints, commands: str) -> tuple[Ints, int]:
 
 
 def as_commands(table: Ints, made: Plan) -> str:
-    """Our moves as `ceph osd pg-upmap-items` commands of pool 1, one for each PG."""
+    """Return our moves as `ceph osd pg-upmap-items` commands of pool 1, one per PG."""
     pairs: dict[int, list[int]] = {}
     moves = zip(made.move_partition, made.move_replica, made.move_to, strict=True)
     for pg, replica, target in moves:
@@ -185,13 +185,13 @@ def as_commands(table: Ints, made: Plan) -> str:
 
 
 def by_count(table: Ints, most: int) -> Levelled:
-    """Our plan for numbers of PGs at most `most` off the mean."""
+    """Return our plan for numbers of PGs at most `most` off the mean."""
     case = unit_instance(table, most)
     return _planned(case, table)
 
 
 def unit_instance(table: Ints, most: int) -> Instance:
-    """Every replica weighs 1, every move costs 1, and capacities are `capacities`."""
+    """Return an instance: replicas weigh 1, moves cost 1, and capacities are `capacities`."""
     ones = np.ones(len(table), dtype=np.float32)
     return Instance(
         replica_node=table.astype(np.int32),
@@ -204,10 +204,10 @@ def unit_instance(table: Ints, most: int) -> Instance:
 
 
 def capacities(number: Ints, most: int) -> Ints:
-    """[OSDs] whole numbers within `most` of the mean that sum up to all replicas.
+    """Return [OSDs] whole numbers within `most` of the mean that sum up to all replicas.
 
-    As these have to fill all that there is, no OSD is left with less either. They are as near to
-    the numbers that there are now as can be, so that the fewest replicas move.
+    Their sum leaves no slack, so no OSD ends with less. They are as close as possible to the
+    current numbers, so that the fewest replicas move.
     """
     mean = number.sum() / len(number)
     low, high = int(np.ceil(mean - most)), int(np.floor(mean + most))
@@ -215,14 +215,14 @@ def capacities(number: Ints, most: int) -> Ints:
     while missing := int(number.sum() - found.sum()):
         step = 1 if missing > 0 else -1
         able = np.flatnonzero(found < high if step > 0 else found > low)
-        # The emptiest take one more, or the fullest one less.
+        # The emptiest OSDs take one more, or the fullest one less.
         able = able[np.argsort(step * number[able], kind="stable")][: abs(missing)]
         found[able] += step
     return found
 
 
 def loaded(table: Ints, loads: NDArray[np.float32]) -> Levelled:
-    """Our plan for loads at most `LOAD_DEVIATION` above the mean; a secondary carries half."""
+    """Return our plan for loads up to `LOAD_DEVIATION` above the mean; secondaries carry half."""
     total = float(loads.sum()) * (1 + (table.shape[1] - 1) / 2)
     bare = unit_instance(table, 1)
     case = replace(
@@ -235,24 +235,24 @@ def loaded(table: Ints, loads: NDArray[np.float32]) -> Levelled:
 
 
 def pareto(count: int) -> NDArray[np.float32]:
-    """[count] loads of a power law as `generate`'s, none above 30 times the least."""
+    """Return [count] loads of a power law as in `generate`, at most 30 times the least."""
     draws = np.random.Generator(np.random.PCG64(1)).random(count)
     return ((1 - (1 - 30.0**-1.5) * draws) ** (-1 / 1.5)).astype(np.float32)
 
 
 def numbers(table: Ints) -> Ints:
-    """[OSDs], how many replicas each has."""
+    """Return [OSDs], the number of replicas of each."""
     return np.bincount(table.ravel(), minlength=OSDS).astype(np.int64)
 
 
 def deviation(table: Ints) -> int:
-    """How far the number of PGs of any OSD is off the mean, rounded up."""
+    """Return the largest deviation of an OSD's number of PGs from the mean, rounded up."""
     number = numbers(table)
     return int(np.ceil(np.abs(number - number.mean()).max() - 1e-9))
 
 
 def heaviest(table: Ints, loads: NDArray[np.float32]) -> float:
-    """The load of the heaviest OSD over the mean."""
+    """Return the load of the heaviest OSD over the mean."""
     weight = np.repeat(loads[:, None].astype(float), table.shape[1], axis=1)
     weight[:, 1:] /= 2
     load = np.bincount(table.ravel(), weight.ravel(), OSDS)
@@ -260,7 +260,7 @@ def heaviest(table: Ints, loads: NDArray[np.float32]) -> float:
 
 
 def _planned(case: Instance, table: Ints) -> Levelled:
-    """Our plan, and the median of the processor seconds of a few decisions."""
+    """Return our plan, and the median processor seconds of a few decisions."""
     warm_up("alp")
     runs = [plan(case, "alp", timer=Timer(time.process_time)) for _ in range(REPEAT)]
     return _levelled(case, table, runs[-1], sorted(_total(made) for made in runs)[REPEAT // 2])
@@ -280,7 +280,7 @@ def _levelled(case: Instance, table: Ints, made: Plan, seconds: float) -> Levell
 
 
 def _children_s() -> float:
-    """Processor seconds of the processes started from here that have ended."""
+    """Return the processor seconds of ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -292,8 +292,8 @@ def _total(made: Plan) -> float:
 
 
 def command() -> list[str]:
-    """How osdmaptool is started: the machine's, or else the one in the nodes' root image, with the
-    image's own loader and libraries. Empty where there is neither."""
+    """Return the command of osdmaptool: the machine's, or the one in the nodes' root image with the
+    image's own loader and libraries. Return an empty list without either."""
     if shutil.which("osdmaptool") is not None:
         return ["osdmaptool"]
     root = image.folder(Places.of_environment().cache)

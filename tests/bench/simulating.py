@@ -1,4 +1,4 @@
-"""PriorityMeister's simulator against SimPy: the same queue of the same customers, in turns.
+"""PriorityMeister's simulator against SimPy: the same queue and customers, alternately.
 
 Both must report the same waits to the nanosecond. Both have the customers in memory before their
 processor time counts.
@@ -29,10 +29,10 @@ Times = list[npt.NDArray[np.int64]]
 
 
 def with_simpy(arrivals: Times, services: Times, *, ranked: bool) -> tuple[int, int, float]:
-    """Sum of waits and end in nanoseconds, and seconds of processor time.
+    """Return the sum of waits and the end in nanoseconds, and processor seconds.
 
-    One list of customers for each workload; ranked, an earlier one goes first (not interrupting),
-    otherwise all are served as they come.
+    Each workload has one list of customers. If ranked, an earlier workload goes first (without
+    preemption); otherwise service is in order of arrival.
     """
     env = simpy.Environment()
     server = simpy.PriorityResource(env) if ranked else simpy.Resource(env)
@@ -60,7 +60,7 @@ def with_simpy(arrivals: Times, services: Times, *, ranked: bool) -> tuple[int, 
 
 
 def scenario(traces: list[Path], *, ranked: bool) -> dict[str, Any]:
-    """One device to which a byte is a nanosecond, and no network."""
+    """Return one device on which a byte takes a nanosecond, without a network."""
     names = [trace.stem for trace in traces]
     estimate = {"profile": "ns", "speed": 1}
     return {
@@ -103,7 +103,7 @@ def scenario(traces: list[Path], *, ranked: bool) -> dict[str, Any]:
 
 
 def with_pmsim(arrivals: Times, services: Times, *, ranked: bool) -> tuple[int, int, float]:
-    """As `with_simpy`."""
+    """Return the same values as `with_simpy`."""
     with tempfile.TemporaryDirectory(prefix="hotbed-bench-") as folder:
         traces = []
         for k, (times, works) in enumerate(zip(arrivals, services, strict=True)):
@@ -126,7 +126,7 @@ def with_pmsim(arrivals: Times, services: Times, *, ranked: bool) -> tuple[int, 
 
 
 def compare(customers: int, workloads: int, rounds: int, *, ranked: bool) -> list[float]:
-    """How many times faster, of each round."""
+    """Return the speed-up of each round."""
     ratios = []
     for seed in range(rounds):
         random = np.random.default_rng(seed)
@@ -139,7 +139,7 @@ def compare(customers: int, workloads: int, rounds: int, *, ranked: bool) -> lis
             services.append(random.exponential(MEAN_SERVICE_NS, count).astype("<i8"))
         waits, end, simpy_s = with_simpy(arrivals, services, ranked=ranked)
         ours, our_end, our_s = with_pmsim(arrivals, services, ranked=ranked)
-        # A mean is told as a double: of the sum of all waits it leaves 15 digits.
+        # A mean is reported as a double, which leaves 15 digits of the sum of all waits.
         if abs(waits - ours) > 1e-12 * waits + workloads or end != our_end:
             raise AssertionError(
                 f"seed {seed}: SimPy {waits}, {end}; the simulator {ours}, {our_end}"
@@ -149,7 +149,7 @@ def compare(customers: int, workloads: int, rounds: int, *, ranked: bool) -> lis
 
 
 def rows(*, small: bool) -> list[dict[str, Any]]:
-    """The bench's results."""
+    """Return the bench's results."""
     common: dict[str, Any] = {"unit": "times", "at_least": True}
     cases = (
         ("simulator against SimPy, first come first served", LEAST, 1, False),

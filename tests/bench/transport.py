@@ -1,8 +1,8 @@
-"""Stand-ins for what the bench has no machines for: probes of N nodes, and a monitor.
+"""Stand-ins for machines that the bench lacks: probes of N nodes, and a monitor.
 
-A process answers for all probes over socket pairs, a line a request as probe.py does, with
-counters that advance; the monitor answers with a recorded `osd dump` and `osd tree` of Ceph 16.2
-enlarged to N OSDs. All that senses, parses and decides is the real code.
+One process answers for all probes over socket pairs, a line per request like probe.py, with
+counters that advance. The monitor answers with a recorded `osd dump` and `osd tree` of Ceph 16.2
+enlarged to N OSDs. All code that senses, parses and decides is real.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "ceph" / "16.2.15"
 
 
 def config(count: int) -> AgentConfig:
-    """`count` nodes with one OSD each; every other one is hot (see `serve`)."""
+    """Return `count` nodes with one OSD each; every other one is hot (see `serve`)."""
     nodes = tuple(
         AgentNode(f"n{i}", f"10.0.{i // 250}.{i % 250}", ("osd",), "io_pressure", "/p", osds=(i,))
         for i in range(count)
@@ -31,7 +31,7 @@ def config(count: int) -> AgentConfig:
 
 
 class Probes:
-    """The probes of all nodes, in one child process."""
+    """Probes of all nodes, in one child process."""
 
     def __init__(self, nodes: tuple[AgentNode, ...]) -> None:
         _raise_file_limit(2 * len(nodes) + 100)
@@ -47,18 +47,18 @@ class Probes:
             theirs.close()
 
     def open(self, node: AgentNode) -> SocketChannel:
-        """An `Opener` for `testbed.agent.monitor.Monitor`."""
+        """Open a channel, as an `Opener` for `testbed.agent.monitor.Monitor`."""
         return SocketChannel(self._ours[node.name])
 
     def close(self) -> None:
-        """End the child: it leaves when every socket is closed."""
+        """End the child: it exits when every socket is closed."""
         for ours in self._ours.values():
             ours.close()
         os.waitpid(self._pid, 0)
 
 
 class SocketChannel:
-    """A `Channel` over a socket."""
+    """`Channel` over a socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -115,7 +115,7 @@ def _raise_file_limit(files: int) -> None:
 
 
 class Monitors:
-    """A `RawRados` whose cluster has `count` OSDs; affinities can be changed."""
+    """`RawRados` of a cluster with `count` OSDs; affinities can be changed."""
 
     def __init__(self, count: int) -> None:
         self._dump = json.loads((DATA / "osd_dump.json").read_text())
@@ -134,7 +134,7 @@ class Monitors:
         }
 
     def mon_command(self, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]:
-        """Answers what `CephStore` asks to sense and to set affinities."""
+        """Answer the requests of `CephStore` for sensing and for setting affinities."""
         command: dict[str, Any] = json.loads(cmd)
         prefix = command["prefix"]
         if prefix == "osd dump":
@@ -142,6 +142,6 @@ class Monitors:
         return 0, self._answers[prefix], ""
 
     def shutdown(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
-    mgr_command = osd_command = pg_command = mon_command  # not asked for
+    mgr_command = osd_command = pg_command = mon_command  # unused

@@ -2,11 +2,11 @@
 
 Section 5.1: "SA has eight parameters to tune and failing to optimize these parameters may lead SA
 to generate excessive migrations. For our evaluations, we empirically tune these parameters
-including setting the maximum number of migrations as 10K". Random search over the others, on
-instances that no campaign uses (their seeds begin at 900,000). Of the settings under which SA does
-what it is for on every instance (no node hot, and loads that deviate no more than after ALP, whose
-costs it is compared with) the cheapest on average wins; where none does, the one that leaves the
-fewest nodes hot.
+including setting the maximum number of migrations as 10K". Random search covers the others, on
+instances that no campaign uses (their seeds begin at 900,000). A setting qualifies if SA succeeds
+on every instance: no node is hot, and loads deviate no more than after ALP, the reference of costs.
+The cheapest qualified setting on average wins; without one, the setting with the fewest hot nodes
+wins.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from controllers.ursa.state import State, initial_state
 from controllers.ursa.swap import swap_phase
 
 FIRST_SEED = 900_000
-SUCCESS = 0.9  # of section 5.1
+SUCCESS = 0.9  # from section 5.1
 BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
 class Case:
-    """An instance after its swaps, and what ALP comes to on it."""
+    """Instance after its swaps, and ALP's result on it."""
 
     instance: Instance
     state: State
@@ -51,7 +51,7 @@ class Case:
 
     @classmethod
     def of(cls, nodes: int, partitions: int, seed: int) -> Case:
-        """A generated one of kind s1."""
+        """Return a generated case of kind s1."""
         instance = generate(shape("s1", nodes, partitions), seed)
         state = initial_state(instance)
         swap_phase(instance, state, success=SUCCESS, seed=seed)
@@ -63,8 +63,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Score:
-    """One setting on every case: hot nodes left, cost over ALP's (geometric mean), deviation of
-    loads over ALP's (the largest), migrations (mean)."""
+    """Result of one setting on every case: hot nodes left, cost over ALP's (geometric mean),
+    deviation of loads over ALP's (the largest), migrations (mean)."""
 
     hot: int
     cost: float
@@ -73,23 +73,23 @@ class Score:
 
     @property
     def rank(self) -> tuple[bool, float, float]:
-        """The least is the best."""
+        """Return the sort key; the least is the best."""
         meets = self.hot == 0 and self.deviation <= 1
         return not meets, (0.0 if meets else self.hot + self.deviation), self.cost
 
 
 def request(seed: int) -> Request:
-    """No limit of time: what is decided must not depend on how fast this machine is."""
+    """Return a request without a time limit: decisions must not depend on this machine's speed."""
     return Request(timer=Timer(lambda: 0.0), seed=seed)
 
 
 def deviation(state: State, moves: MoveList) -> float:
-    """Standard deviation of the nodes' loads when all is moved."""
+    """Return the standard deviation of the nodes' loads after all moves."""
     return float(load_after(state.load, moves).std())
 
 
 def score(chosen: Annealing, cases: list[Case]) -> Score:
-    """What a setting comes to."""
+    """Return the score of a setting."""
     hot, costs, widths, migrations = 0, [], [], []
     for number, case in enumerate(cases):
         found = anneal(case.instance, case.state, request(number), chosen)
@@ -104,7 +104,7 @@ def score(chosen: Annealing, cases: list[Case]) -> Score:
 
 
 def drawn(rng: np.random.Generator) -> Annealing:
-    """A setting at random; the most migrations are the paper's."""
+    """Return a random setting; the maximum of migrations is the paper's."""
     return Annealing(
         hot_share=float(np.round(rng.uniform(0.0, 1.0), 2)),
         start_accept=float(10 ** np.round(rng.uniform(-8, -0.3), 1)),
@@ -116,7 +116,7 @@ def drawn(rng: np.random.Generator) -> Annealing:
 
 
 def main() -> None:
-    """Print the usual setting, every one that is better than all before it, and the best."""
+    """Print the usual setting, every setting better than all before it, and the best."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=60)
     parser.add_argument("--instances", type=int, default=3, help="of each size")
@@ -127,7 +127,7 @@ def main() -> None:
     for size in asked.sizes.split(","):
         nodes, partitions = (int(part) for part in size.split("-"))
         made = (Case.of(nodes, partitions, seed) for seed in count(FIRST_SEED))
-        # Where swaps relieve every node there is nothing to compare.
+        # If swaps relieve every node, no comparison is possible.
         cases += list(islice((case for case in made if case.cost > 0), asked.instances))
     rng = np.random.Generator(np.random.PCG64(asked.seed))
     best, least = Annealing(), score(Annealing(), cases)

@@ -1,4 +1,4 @@
-"""Folders of runs, and bundles of what made them."""
+"""Run folders, and bundles of the files that made the runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder_of(place: Path, body: dict[str, Any], **identity: Any) -> Path:
 
 
 def ran(folder: Path, *jobs: Mapping[str, Any]) -> Path:
-    """An attempt in the folder for each of the jobs."""
+    """Write one attempt per job to the folder and return the folder."""
     for index, job in enumerate(jobs):
         attempt = folder / str(index) / "attempt-1"
         attempt.mkdir(parents=True)
@@ -32,14 +32,14 @@ def ran(folder: Path, *jobs: Mapping[str, Any]) -> Path:
 
 
 def found_in(place: Path, *folders: Path) -> Sources:
-    """What is taken along of campaigns, all of whose attempts are; `place` has room for more."""
+    """Return the sources to bundle for campaigns with all attempts; `place` has enough space."""
     scratch = place / f"scratch-{len(list(place.glob('scratch-*')))}"
     scratch.mkdir()
     return sources({one: sorted(one.glob("*/attempt-*")) for one in folders}, scratch)
 
 
 def unpacked(place: Path, *folders: Path) -> Path:
-    """Campaigns as a bundle would hold them: what made the runs, and the runs' folders."""
+    """Write campaigns as a bundle holds them: the sources of the runs and the run folders."""
     bundle = place / "bundle"
     for name, file in found_in(place, *folders).files.items():
         (bundle / name).parent.mkdir(parents=True, exist_ok=True)

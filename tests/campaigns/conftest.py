@@ -20,7 +20,7 @@ from tiny_campaigns import TINY  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ground `fake` is to be had, its locks and traces in the test's own folder."""
+    """Make the ground `fake` available, with locks and traces in the test's own folder."""
     monkeypatch.setenv("HOTBED_FAKE_GROUND", str(HERE / "fake_ground.py"))
     monkeypatch.setenv("HOTBED_FAKE_LOCKS", str(tmp_path))
     monkeypatch.setenv("HOTBED_FAKE_TRACE", str(tmp_path / "trace"))
@@ -30,7 +30,7 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def campaign_file(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a campaign file: TINY with changes."""
+    """Return a function that writes a campaign file: TINY with changes."""
 
     def write(**changes: Any) -> Path:
         path = tmp_path / "tiny.yaml"
@@ -42,7 +42,7 @@ def campaign_file(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def live_campaign(tmp_path: Path, deployed: Testbed) -> Callable[..., Path]:
-    """Writes a campaign file for the tests' own Ceph."""
+    """Return a function that writes a campaign file for the tests' own Ceph."""
     from live_campaigns import writer
 
     return writer(tmp_path, deployed)

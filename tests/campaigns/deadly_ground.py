@@ -1,4 +1,4 @@
-"""A simulated ground that kills the process which computes a cell. Workers import it by name."""
+"""Simulated ground that kills the process computing a cell. Workers import it by name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from campaigns.sim_ground import SimGround
 
 @dataclass
 class DeadlyGround(SimGround):
-    """Kills the worker that makes the cell of `controller`, so long as the file `lives` has lines;
-    one is taken from it each time. With the file `slow` there, a cell waits for it to go."""
+    """Kills the worker that runs the cell of `controller` while the file `lives` has lines. Each
+    kill removes one line. While the file `slow` exists, a cell waits for its removal."""
 
     lives: str = ""
     controller: str = "dlr"

@@ -1,4 +1,4 @@
-"""A disk that fails at the n-th call of a kind, and knows what is not on it yet."""
+"""Disk that fails at the n-th call of a kind and records which data is not yet durable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS = {
 }
 SHORT, FULL = "short", "full"
 FAULTS = (SHORT, FULL, "ENOSPC", "EIO", "EROFS", "EMFILE")
-"""`SHORT`: one write takes half of its data. `FULL`: so does one, and later ones take nothing."""
+"""`SHORT`: one write stores half of its data. `FULL`: the same, and later writes store nothing."""
 
 
 CASES = [
@@ -34,7 +34,7 @@ CASES = [
 
 
 class Disk:
-    """The calls on what is below `folder`. Nothing is really synced, which takes its time."""
+    """Disk calls on paths below `folder`. Nothing is really synced, because syncing takes time."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self._folder = str(folder)
@@ -51,7 +51,7 @@ class Disk:
         return [p for p in self._unsynced if p.startswith(below) and os.path.lexists(p)]
 
     def fail(self, *faults: tuple[str, str], nth: int = 1) -> None:
-        """From now on the `nth` call of a kind fails so."""
+        """Make the `nth` call of each kind from now on fail with its fault."""
         self._faults = {call: (fault, nth) for call, fault in faults}
         self._unsynced.clear()
         self._count = dict.fromkeys(CALLS, 0)
@@ -107,5 +107,5 @@ class Disk:
 
 
 def is_one_sentence(text: str) -> bool:
-    """True if `text` is a line that ends as a sentence does."""
+    """Return True if `text` is one line and ends as a sentence does."""
     return re.fullmatch(r"[^\n]+[.)]", text.strip()) is not None

@@ -1,4 +1,4 @@
-"""An engine in a process of its own, to be killed: CAMPAIGN_FILE ARTIFACTS."""
+"""Engine in its own process, to be killed: CAMPAIGN_FILE ARTIFACTS."""
 
 from __future__ import annotations
 

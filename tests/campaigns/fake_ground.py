@@ -1,14 +1,13 @@
-"""The ground `fake`: a testbed in memory whose steps take no time and leave tiny real files.
+"""The ground `fake`: an in-memory testbed; its steps take no time and leave tiny real files.
 
-Loaded by file name through HOTBED_FAKE_GROUND, also in a notebook's kernel. What goes wrong is
-asked for by HOTBED_FAKE_FAULT, a JSON object: {"step": name, "how": "raise"|"hang"|"kill"|"full",
-"once": file}, {"step": name, "how": "write", "file": path, "text": its new end},
-{"load": {...}}, {"left": "sentence"}. Every step is appended to the file that
-HOTBED_FAKE_TRACE names. HOTBED_FAKE_CONTROLLERS gives controllers an effect, a JSON object:
-{name: {"gain": 1.2, "fails": "sentence", "inert": true}}; with it every run varies a little.
-HOTBED_FAKE_LACKS: a list of what the store does not offer, separated by commas.
-HOTBED_FAKE_LEASE: a JSON file {"ends_at_s": seconds since the epoch, "state": "ready", "refuses":
-sentence}; an extension is written there. Without it the testbed stays.
+Loaded by file name through HOTBED_FAKE_GROUND, also in a notebook's kernel. HOTBED_FAKE_FAULT, a
+JSON object, requests faults: {"step": name, "how": "raise"|"hang"|"kill"|"full", "once": file},
+{"step": name, "how": "write", "file": path, "text": its new end}, {"load": {...}}, {"left":
+"sentence"}. Every step is appended to the file named by HOTBED_FAKE_TRACE. HOTBED_FAKE_CONTROLLERS
+gives controllers an effect, a JSON object: {name: {"gain": 1.2, "fails": "sentence", "inert":
+true}}; with it every run varies a little. HOTBED_FAKE_LACKS lists what the store does not offer,
+separated by commas. HOTBED_FAKE_LEASE: a JSON file {"ends_at_s": seconds since the epoch, "state":
+"ready", "refuses": sentence}; extensions are written there. Without it the testbed stays.
 """
 
 from __future__ import annotations
@@ -159,12 +158,12 @@ class FakeServices:
         )
 
     def _speed(self) -> float:
-        """1, or what the controller's effect makes of it: blocks differ much, runs little."""
+        """Return the speed factor, 1 without an effect; blocks vary much, runs little."""
         if not self._varied:
             return 1.0
         shared = random.Random(self._setting.seed).gauss(1, 0.1)
-        # Drawn, one in twenty would leave a true value outside its 95 % interval: so controllers
-        # differ by 1 to 2 %, one way in even blocks and the other way in odd ones.
+        # If drawn, one in twenty true values would be outside its 95 % interval. So controllers
+        # differ by 1 to 2 %, in one direction in even blocks and in the opposite one in odd blocks.
         name = self._setting.parameters.controller
         size = 0.01 + 0.01 * random.Random(name).random()
         own = 1 + (size if self._setting.block % 2 else -size)
@@ -198,7 +197,7 @@ class FakeServices:
             (self._setting.folder / "filler").write_bytes(b"\0" * 2**26)
 
     def _once(self) -> bool:
-        """Whether the fault still holds: with a file "once", only the first time."""
+        """Return True if the fault still applies; with a file "once", only the first time."""
         marker = self._fault.get("once")
         if marker is None:
             return True

@@ -1,4 +1,4 @@
-"""Leases in virtual time: a site whose leases end by a clock that cells move."""
+"""Leases in virtual time: a site with leases that end by a clock that cells advance."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Script = Callable[[Cell, int], tuple[RunStatus, float]]
 
 
 class World:
-    """A virtual clock, a site whose leases end by it, and cells that take virtual time."""
+    """Virtual clock, a site with leases that end by the clock, and cells that take virtual time."""
 
     def __init__(self, lease_s: float) -> None:
         self.now, self.stepped = EPOCH, 0.0
         self.site = FakeSite(clock=self.clock, lease_s=lease_s)
         self.done: set[str] = set()
-        self.begun: list[tuple[str, float]] = []  # run id, when
+        self.begun: list[tuple[str, float]] = []  # run id, start time
         self.outcomes: list[tuple[str, RunStatus]] = []
         self.said: list[str] = []
 
@@ -52,7 +52,7 @@ class World:
         return self.now - self.stepped
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock, while no time passes."""
+        """Shift the wall clock by `seconds` while no time passes."""
         self.now += seconds
         self.stepped += seconds
 
@@ -96,8 +96,8 @@ class World:
 
 
 class Played(OneByOne):
-    """An executor whose attempts take virtual time. What fails when the testbed is gone is
-    recorded as `AttemptRecords` does it."""
+    """Executor with attempts that take virtual time. It records failures after the end of the
+    testbed as `AttemptRecords` does."""
 
     engine: Engine
 
@@ -131,7 +131,7 @@ def _on_time(cell: Cell, tries: int) -> tuple[RunStatus, float]:
 
 
 PLAN = plan_of(tiny())
-"""Eight cells. Every one of them is planned as long as the others."""
+"""Eight cells, all planned with the same duration."""
 CELL_S = Engine(
     PLAN, RunStore(Path("nowhere")), Played(World(1), _on_time, None), Silent()
 ).estimator.planned(PLAN.cells[0])

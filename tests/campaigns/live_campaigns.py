@@ -1,4 +1,4 @@
-"""Campaigns on the tests' own Ceph: what the tests of it share."""
+"""Shared helpers for tests of campaigns on the tests' own Ceph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOT = {"scenario": "heterogeneity", "hot_nodes": 1}
 
 
 def writer(folder: Path, testbed: Testbed) -> Callable[..., Path]:
-    """Writes campaign files for the testbed into `folder`."""
+    """Return a function that writes campaign files for the testbed into `folder`."""
     spec = folder / "spec.yaml"
     spec.write_text(yaml.safe_dump(spec_of(testbed).model_dump(mode="json")))
 
@@ -64,10 +64,10 @@ def folders(path: Path) -> dict[Path, Run]:
 
 
 def assert_whole(folder: Path, found: Run, testbed: Testbed) -> None:
-    """A finished run of six seconds: what it measured, decided and recorded is all there."""
+    """Assert that a finished run of six seconds has all measurements, decisions and records."""
     assert found.status == "done"
     assert "ceph" in found.provenance.versions
-    # Read back: no spec says how slow a fault makes a disk.
+    # Read back: no spec states by what factor a fault slows a disk.
     assert found.provenance.calibration["groups"]["osd"]["disk"]["slow"] == 1.0
     assert found.osd_count == len(testbed.with_role("osd"))
     (whole,) = summary_of(folder).whole
@@ -91,7 +91,7 @@ def assert_clean(testbed: Testbed) -> None:
 
 
 def live_units(agent: Any) -> list[str]:
-    """Load units that run now; none while nodes are being put back to a snapshot."""
+    """Return the running load units; none while nodes are being restored to a snapshot."""
     try:
         return [unit for units in agent.units().values() for unit in units]
     except RemoteError:

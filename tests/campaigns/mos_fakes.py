@@ -1,4 +1,4 @@
-"""A Swift testbed that answers at once with chosen numbers, to test what is made of them."""
+"""Swift testbed that answers at once with chosen numbers, to test their evaluation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.ssh import Completed
 
 SPEC = Path("testbed/specs/mos.yaml")
 RATE, BYTES = {"a": 50, "b": 40, "c": 4, "d": 3, "o": 10}, {"a": 65_000, "b": 65_000}
-"""Operations a second of a driver and bytes of each, by the first letter of its name."""
+"""Operations per second of a driver and bytes per operation, by the first letter of its name."""
 SERIES = "second,stage,op,tenant,ops,bytes,errors,mean_s,p95_s,work,measured"
 RESULTS = (
     "Stage,Op-Name,Op-Type,Op-Count,Byte-Count,Avg-ResTime,Avg-ProcTime,60%-ResTime,80%-ResTime,"
@@ -36,7 +36,7 @@ def archive_of(
     kind: str = "timeout",
     status: str = "completed",
 ) -> dict[str, str]:
-    """Files of a driver that read `RATE` objects each second, each in 20 ms."""
+    """Return the files of a driver that read `RATE` objects per second, each in 20 ms."""
     rate, size = RATE[name[0]], BYTES.get(name[0], 2_500_000)
     op = "write" if name[0] in "bd" else "read"
     count = rate * seconds
@@ -85,7 +85,7 @@ def archive_of(
 
 
 class FakeShell:
-    """A node that keeps its files and, on a client, pretends to have run drivers."""
+    """Node that keeps its files and, on a client, pretends to have run drivers."""
 
     def __init__(self, node: str, bed: FakeBed) -> None:
         self.node, self._bed = node, bed
@@ -180,7 +180,7 @@ class FakeAgent:
 
 
 class FakeBed:
-    """A testbed of a spec. `start` is when its loads begin: set by the test."""
+    """Testbed of a spec. The test sets `start`, the time when the loads begin."""
 
     def __init__(self, folder: Path, start: float, seconds: int, spec: Path = SPEC) -> None:
         self.site = FakeSite(folder)
@@ -230,7 +230,7 @@ class FakeBed:
         ]
 
     def journal(self) -> str:
-        """Two steps: what was sensed, and in the second one a share that is changed."""
+        """Return a journal of two steps; the second one also changes a share."""
         share: dict[str, Any] = {
             "proxy_cores": 0.4,
             "storage_cores": 0.4,

@@ -1,4 +1,4 @@
-"""Object servers that answer at once with chosen numbers, to test what is made of them."""
+"""Object servers that answer at once with chosen numbers, to test their evaluation."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def spread(n: int, mean: float) -> dict[str, Any]:
 
 
 def report_of(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What the load generator would print of a plan: dynamic schedulers give every server the same,
-    fixed placement gives the first twice as much; of a pool nothing is told."""
+    """Return the load generator's report on a plan. Dynamic schedulers load servers equally; fixed
+    placement gives the first server twice as much; pools are not reported."""
     apps = []
     for place, app in enumerate(plan["apps"]):
         ranks = app.get("nodes", plan["nodes"]) * plan["processes"]
@@ -92,8 +92,8 @@ def report_of(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class FakeServers(Servers):
-    """See `campaigns.twochoice.live.servers.Servers`; `asked` are the arguments of the load
-    generator, `plans` what it was to run, `slowed` where fio ran, by `commands`."""
+    """Fake of `campaigns.twochoice.live.servers.Servers`. It records the generator's arguments
+    (`asked`), its `plans`, and the servers where fio ran (`slowed`, by `commands`)."""
 
     def __init__(self, reached: Reached) -> None:
         super().__init__(reached)
@@ -159,7 +159,7 @@ class FakeServers(Servers):
 
 
 class FakeAgent(Agent):
-    """Units that print what they are told to."""
+    """Units that print the given output."""
 
     def __init__(self, result: UnitResult | None = None) -> None:
         self.result = result
@@ -196,7 +196,7 @@ class FakeAgent(Agent):
 
 
 class FakeShell:
-    """Keeps what it was told."""
+    """Shell that records its commands and files."""
 
     def __init__(self) -> None:
         self.ran: list[list[str]] = []
@@ -210,7 +210,7 @@ class FakeShell:
 
 
 def reached(folder: Path, agent: Agent | None = None) -> tuple[Reached, dict[str, FakeShell]]:
-    """A fake testbed of two nodes with two servers each, and the shells of its nodes."""
+    """Return a fake testbed of two nodes with two servers each, and the shells of its nodes."""
     site = FakeSite(folder)
     spec = TestbedSpec.model_validate(SPEC)
     assert isinstance(spec.store, ObjectsSpec)

@@ -1,4 +1,4 @@
-"""A ground that answers at once with chosen latencies, to test what is made of them."""
+"""Ground that answers at once with chosen latencies, to test their evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REQUESTS = 20_000
 
 
 def result_of(latencies_s: np.ndarray, slo_s: float | None) -> Result:
-    """A workload whose requests took so long, all of them in the measured half."""
+    """Return the result of a workload with these latencies, all in the measured half."""
     ns = np.round(latencies_s * 1e9).astype(np.int64)
     low, high, count = histogram(ns)
     misses = None if slo_s is None else int((latencies_s > slo_s).sum())
@@ -31,8 +31,8 @@ def result_of(latencies_s: np.ndarray, slo_s: float | None) -> Result:
 
 
 class FakeGround:
-    """Latencies from 1 ms up to `longest` of a workload alone, and `factor` times that beside
-    others."""
+    """Fake latencies: 1 ms to `longest` for a workload alone, and `factor` times as long with other
+    workloads."""
 
     name = "sim"
 

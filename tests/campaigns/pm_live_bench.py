@@ -1,5 +1,4 @@
-"""PriorityMeister's ground of a testbed on fakes: agent, shells, proxies and network that do as
-they are told."""
+"""PriorityMeister's testbed ground on fakes of agent, shells, proxies and network."""
 
 from __future__ import annotations
 
@@ -87,7 +86,7 @@ def experiment_in(folder: Path, policy: str = "byslo", **changes: Any) -> Experi
 
 
 class FakeAgent:
-    """Units that end at once; `said` is what a unit's program prints, by node."""
+    """Units that end at once; `said` maps a node to the output of its unit's program."""
 
     def __init__(self, said: Mapping[str, tuple[int | None, str, str]] | None = None) -> None:
         self.said = said or {}
@@ -115,7 +114,7 @@ class FakeAgent:
 
 
 class FakeShell:
-    """Of one node: keeps what is put there."""
+    """Shell of one node; it keeps the files put there."""
 
     def __init__(self, node: str, off: float = 0.0) -> None:
         self.node, self.off = node, off
@@ -143,7 +142,7 @@ class FakeShell:
 
 
 class FakeEnforcement:
-    """Proxies and network that do as they are told; `calls` in order."""
+    """Fakes of proxies and network; `calls` lists the calls in order."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -203,7 +202,7 @@ class FakeEnforcement:
 
 
 class Bench:
-    """A ground on fakes."""
+    """Ground on fakes."""
 
     def __init__(self, folder: Path, agent: FakeAgent | None = None, off: float = 0.0) -> None:
         self.agent, self.enforcement = agent or FakeAgent(), FakeEnforcement()
@@ -220,7 +219,7 @@ class Bench:
 
 
 class QuietSite(FakeSite):
-    """A site that tells of no load."""
+    """Site that reports no load."""
 
     outside = 0.1
     shaping: Sequence[bool] = ()

@@ -1,4 +1,4 @@
-"""What a replayer prints, made up: for tests."""
+"""Made-up replayer output for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def part(requests: int, waiting: int = 0) -> dict[str, Any]:
-    """Requests of 1 ms, and some that were never answered and had waited 7 ms."""
+    """Return a report of requests of 1 ms, `waiting` of them without an answer after 7 ms."""
     latency: dict[str, Any] = {"count": requests, "mean": 1e-3, "max": 2e-3, "p99": 1e-3}
     buckets = [[1_000_000, 1_000_512, requests - waiting], [7_000_000, 7_004_096, waiting]]
     unanswered: dict[str, Any] = {"count": waiting}

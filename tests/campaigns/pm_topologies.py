@@ -1,4 +1,4 @@
-"""Random small topologies, with traces that come in bursts at the same times."""
+"""Random small topologies with traces that burst at the same times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 
 def write_trace(random: np.random.Generator, path: Path, *, seconds: float = 4.0) -> None:
-    """Bursts at whole tenths of a second, where other workloads' are too, and requests between."""
+    """Write a trace: bursts at whole tenths, shared with other workloads, and requests between."""
     times: list[float] = []
     for _ in range(int(random.integers(2, 8))):
         begin = float(random.integers(0, int(10 * seconds))) / 10
@@ -58,14 +58,14 @@ def write_trace(random: np.random.Generator, path: Path, *, seconds: float = 4.0
 
 
 def hurried(trace: Path, out: Path, times: int) -> Path:
-    """The same requests, `times` as fast as announced."""
+    """Write the same requests at `times` the announced rate."""
     rows = (row.split(",", 1) for row in trace.read_text().splitlines())
     out.write_text("".join(f"{int(at) // times},{rest}\n" for at, rest in rows))
     return out
 
 
 def random_topology(seed: int, folder: Path) -> tuple[Topology, Path]:
-    """A topology of one to three servers and up to six workloads, and the file that it is in."""
+    """Return a topology of one to three servers and up to six workloads, and its file."""
     random = np.random.default_rng(seed)
     for name, profile in PROFILES.items():
         (folder / name).write_text(json.dumps(profile))
@@ -93,7 +93,7 @@ def random_topology(seed: int, folder: Path) -> tuple[Topology, Path]:
     workloads = []
     for k in range(int(random.integers(1, 7))):
         server = f"s{random.integers(servers)}"
-        # Without a trunk a server may be a client too: its link carries both.
+        # Without a trunk a server may also be a client: its link carries both directions.
         others = [name for name in hosts if name != server and (not two or name.startswith("c"))]
         write_trace(random, folder / f"t{k}.csv")
         workload: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""A cell's process without papermill and kernel: the same cell, a few tenths of a second.
+"""Cell process without papermill and kernel: the same cell in a few tenths of a second.
 
-HOTBED_FAKE_CODE names the folder whose code makes the cell, as if it were the repository."""
+HOTBED_FAKE_CODE names the folder of the code that makes the cell, as if it were the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fake site that reads one setting back, as a test says."""
+"""Fake site that reads one setting back with values chosen by a test."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from testbed.sites.fake import FakeSite
 
 SPEC_S = 1e-4
 SET_BY_HAND = pytest.mark.parametrize("found", [(0.004,), (SPEC_S, 0.004)], ids=["before", "after"])
-"""Positioning times of a disk that somebody changed: before a cell's load, and while it ran."""
+"""Positioning times of a disk that somebody changed: before a cell's load, and during it."""
 
 
 def reads(monkeypatch: pytest.MonkeyPatch, *found: float) -> list[Mapping[str, Any]]:
-    """Let every `FakeSite` read the positioning time of osd0's disk: at each look the next of
-    `found`, then the last. Returns the disks that each look was given."""
+    """Make every `FakeSite` read osd0's positioning time from `found`, in order, then repeat the
+    last. Return the list of the disks passed to each look."""
     left, asked = list(found), list[Mapping[str, Any]]()
 
     def settings(site: FakeSite, name: str, disks: Mapping[str, Any]) -> list[Setting]:
@@ -38,7 +38,7 @@ def positioning_in(run: Run) -> object:
 
 
 def fails_by_name() -> Any:
-    """Expect one sentence with node, setting, value found, the spec's and the command."""
+    """Expect one sentence with node, setting, found value, the spec's value and the command."""
     words = (
         r"disk\.positioning of node osd0 is 0\.004 s, and the spec's is 0\.0001 s: `hotbed up \S"
     )

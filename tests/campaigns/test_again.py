@@ -1,4 +1,4 @@
-"""Campaigns that are run again from a bundle."""
+"""Reruns of campaigns from a bundle."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_bundles_points_are_what_its_cells_plan_with(tmp_path: Path) -> None:
         assert (reference("local").about, reference("paper").name) == ("another local one", "paper")
     assert reference("local") == ours
     assert "mine" not in references()
-    with profiles_of(tmp_path / "profiles"):  # a bundle that has none
+    with profiles_of(tmp_path / "profiles"):  # a bundle without profiles
         assert reference("local") == ours
 
 
@@ -140,7 +140,7 @@ def test_what_needs_no_testbed_has_no_site(tmp_path: Path) -> None:
 
 
 def simulated(place: Path, name: str, *models: Path | None) -> Path:
-    """A simulated campaign with an attempt on each of these constants."""
+    """Write a simulated campaign with one attempt per constants file."""
     folder = folder_of(place / "artifacts", dict(TINY) | {"ground": "sim", "name": name})
     return ran(folder, *({"model": None if model is None else str(model)} for model in models))
 
@@ -152,7 +152,7 @@ def constants(place: Path, name: str, clients: int) -> Path:
 
 
 def test_a_campaign_is_run_again_on_its_own_constants(tmp_path: Path) -> None:
-    """Whatever others of the bundle were made on, or on none."""
+    """Constants of the bundle's other campaigns, or their absence, do not matter."""
     a, b = constants(tmp_path, "a", 2), constants(tmp_path, "b", 3)
     wanted = {"one": a, "two": b, "three": None}
     folders = [simulated(tmp_path, name, model) for name, model in wanted.items()]
@@ -161,7 +161,7 @@ def test_a_campaign_is_run_again_on_its_own_constants(tmp_path: Path) -> None:
         require(bundle, name)
         found = again(bundle, name, tmp_path / "new").request.model
         assert found == (None if model is None else bundle / "models" / model.name)
-    # One of another kind, which takes none.
+    # This campaign is of another kind, which takes no constants.
     other = again(bundle, "twochoice-tiny", tmp_path / "new")
     assert other.request.model is None
     assert other.request.controllers_dir is None
@@ -222,7 +222,7 @@ def test_a_spec_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_jobs_of_every_kind_tell_where_their_spec_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bundle looks for it there."""
+    """A bundle looks for the spec there."""
     told: list[Path | None] = []
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What of Hotbed a bundle takes along."""
+"""Files of Hotbed that a bundle includes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_controllers_of_ones_own_come_along(tmp_path: Path) -> None:
 
 
 def microstores(place: Path, *profiles: str) -> Path:
-    """A campaign of MOS whose cells name these profiles."""
+    """Write a MOS campaign with cells that name these profiles."""
     folder = folder_of(place, dict(TINY) | {"name": "mos-tiny", "system": "mos"})
     return ran(folder, *({"parameters": {"profile": profile}} for profile in profiles))
 
@@ -104,7 +104,7 @@ def test_two_files_of_one_name_are_not_taken_for_each_other(tmp_path: Path) -> N
 
 
 def beside(place: Path, text: str) -> tuple[Path, dict[str, object]]:
-    """A spec beside a user's own campaign file, and the campaign, which names it from there."""
+    """Write a spec next to a user's own campaign file and return it with its campaign."""
     spec = place / "lab" / "mine.yaml"
     spec.parent.mkdir(parents=True)
     spec.write_text(text)
@@ -114,7 +114,7 @@ def beside(place: Path, text: str) -> tuple[Path, dict[str, object]]:
 def test_what_is_named_beside_the_campaigns_own_file_comes_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the bundle is made, and not another file of that name there."""
+    """The place of the bundle and another file of the same name there do not matter."""
     spec, body = beside(tmp_path, SPEC.read_text())
     notebook = spec.with_name("mine.ipynb")
     notebook.write_text("{}")
@@ -153,7 +153,7 @@ def test_the_latest_runs_tell_where_a_spec_is(tmp_path: Path) -> None:
 
 
 def test_what_a_spec_names_beside_it_is_written_into_it(tmp_path: Path) -> None:
-    """A profile of the proxy, without which the spec could not be read."""
+    """The spec could not be read without the proxy profile."""
     text = (ROOT / "testbed" / "specs" / "pm-local.yaml").read_text()
     spec, body = beside(tmp_path, text.replace("kind: nfs", "kind: nfs\n  profile: disk.json"))
     spec.with_name("disk.json").write_text(json.dumps({"type": "storageTable", "a": [1e-05]}))

@@ -1,4 +1,4 @@
-"""What `hotbed compare` plans and runs, on the fake ground."""
+"""Plans and runs of `hotbed compare` on the fake ground."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from campaigns.sim_ground import SIMULATIONS
 from controllers.registry import available
 from schemas.errors import UserError
 
-OF_MICROSTORES = {"mos", "mos-pp", "static-microstores"}  # no store of Ceph can do with them
+OF_MICROSTORES = {"mos", "mos-pp", "static-microstores"}  # no Ceph store can run them
 BUILT_IN = set(available()) - OF_MICROSTORES
 QUICK: dict[str, Any] = {"duration_s": 5, "interval_s": 1}
 
@@ -44,14 +44,14 @@ def go(tmp_path: Path, **changes: Any) -> Compared:
 
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells of the fake ground run in this process, as simulated ones do."""
+    """Run cells of the fake ground in this process, as simulated cells run."""
     fake = replace(KIND.grounds["fake"], same=SIMULATIONS)
     monkeypatch.setitem(KIND.grounds, "fake", fake)
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A folder outside the repository with one controller, called mine."""
+    """Return a folder outside the repository with one controller, called mine."""
     new_controller("mine", tmp_path / "own")
     return tmp_path / "own"
 
@@ -107,12 +107,12 @@ def test_a_controller_that_cannot_be_created(tmp_path: Path, own: Path, how: str
     text, why = BROKEN[how]
     (own / "broken").mkdir()
     (own / "broken" / "policy.py").write_text(text)
-    # By `all` it is left out by name, and the others are compared.
+    # With `all`, the plan skips the controller by name and compares the others.
     made = plan(ask(tmp_path, controllers=("all",), controllers_dir=own)).comparison
     assert "mine" in made.controllers
     assert "broken" not in made.controllers
     assert why in made.left_out["broken"]
-    # By name it is refused.
+    # Requested by name, the controller is refused.
     with pytest.raises(UserError, match=why):
         plan(ask(tmp_path, controllers=("broken",), controllers_dir=own))
 
@@ -139,7 +139,7 @@ def test_one_more_controller_runs_only_what_is_new(tmp_path: Path, own: Path) ->
     assert before.items() <= after.items(), "what was there has changed"
     assert go(tmp_path, controllers=("mine", "dlr"), controllers_dir=own).result.ran == 0
     assert go(tmp_path, blocks=3).result.ran == 2
-    # A changed controller's cells are other cells; nobody else's are.
+    # A changed controller gets new cells; the other controllers keep theirs.
     policy = own / "mine" / "policy.py"
     policy.write_text(policy.read_text().replace("0.3", "0.4"))
     assert go(tmp_path, controllers=("dlr", "mine"), controllers_dir=own).result.ran == 2
@@ -170,7 +170,7 @@ def test_failing_controllers_do_not_stop_the_others(
     statuses = Counter(
         (run.parameters["controller"], run.status) for run in RunStore(done.folder).runs()
     )
-    # A failed cell is tried once more, and no more.
+    # A failed cell is tried exactly once more.
     assert statuses == {("default", "done"): 3, ("mine", "failed"): 6, ("other", "failed"): 6}
 
 
@@ -206,7 +206,7 @@ def test_scenarios_ops_and_parameters_reach_the_cells(tmp_path: Path) -> None:
 
 def test_sim_has_more_blocks_for_it_is_cheap(tmp_path: Path) -> None:
     assert dry_run(ask(tmp_path, blocks=None, ground="sim")).cells == 2 * comparison.SIM_BLOCKS
-    # A testbed that may be up on this machine is none of this test's business.
+    # The test must not depend on a testbed that may be up on this machine.
     local = ask(tmp_path, blocks=None, ground="local", testbed="no-such-testbed")
     assert dry_run(local).cells == 2 * comparison.BLOCKS
 

@@ -1,4 +1,4 @@
-"""Sweeps on Dask: the same results wherever they are computed, and what happens to workers."""
+"""Sweeps on Dask: same results on every worker, and lost or slow workers."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ ONE = [SWEEP["grids"][0] | {"vary": {"osds": [8], "controller": ["default", "dlr
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The address of a scheduler with two workers, as a cluster's is."""
+    """Return the address of a scheduler with two workers, like a cluster's."""
     with cluster_of(2) as found:
         yield found
 
 
 @contextmanager
 def cluster_of(workers: int) -> Iterator[str]:
-    """The address of a cluster's scheduler; its workers are started again, as by `dask worker`."""
+    """Return the address of a cluster's scheduler; it restarts workers as `dask worker` does."""
     import dask
     from distributed import LocalCluster
 
@@ -104,7 +104,7 @@ def run(file: Path, where: str, **how: Any) -> tuple[CampaignResult, Path]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What a campaign's runs came to, by cell and file."""
+    """Return the contents of a campaign's result files, by cell and file."""
     found = {}
     for record in folder.glob("*/attempt-1/run.json"):
         cell = json.loads(record.read_text())["parameters"]
@@ -158,7 +158,7 @@ def test_a_controller_of_one_s_own_needs_not_be_on_the_workers(
 def deadly(
     file: Path, address: str, folder: Path, **ground: str
 ) -> tuple[Engine, DaskExecutor, RunStore, Any]:
-    """An engine with workers whose cells are deadly or slow; and what closes them."""
+    """Return an engine with workers on deadly or slow cells, and the objects that close it."""
     prepared = session.prepare(Request(str(file), artifacts=folder))
     assert prepared.facts is not None
     made = DeadlyGround(load_spec(prepared.spec_file), **ground)  # type: ignore[arg-type]
@@ -193,7 +193,7 @@ def test_the_cell_of_a_worker_that_dies_is_made_by_another(
 def test_who_waited_on_a_dying_worker_is_made_alone(
     campaign_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """With one worker, who comes second has been given to it when the first one kills it."""
+    """With one worker, the second cell is already on the worker when the first cell kills it."""
     file, lives = campaign_file(**SWEEP | {"grids": ONE}), tmp_path / "lives"
     lives.write_text("again\n" * 20)
     with cluster_of(1) as one:
@@ -257,7 +257,7 @@ def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(
 
 
 def test_a_worker_that_is_slow_to_start_again_is_waited_for() -> None:
-    """As on a machine that is too busy to start it within the time that Dask waits by default."""
+    """A busy machine may not restart the worker within Dask's default waiting time."""
     import dask
 
     soon = {"distributed.deploy.lost-worker-timeout": "1ms"}
@@ -331,7 +331,7 @@ def test_our_own_workers_listen_to_this_machine_alone() -> None:
 
 
 def listening() -> set[tuple[str, int]]:
-    """Addresses on which this process and those below it listen."""
+    """Return the addresses on which this process and its children listen."""
     import psutil
 
     processes = [psutil.Process(os.getpid()), *psutil.Process().children(recursive=True)]

@@ -1,4 +1,4 @@
-"""What the engine makes of what Dask tells it: results that are lost, workers that are gone."""
+"""Engine reactions to Dask's reports: lost results and lost workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schemas.names import UnsafeNameError
 from schemas.run import Provenance
 
 pytestmark = [
-    pytest.mark.slow,  # Dask alone takes more than a second to import, minutes on a busy machine
+    pytest.mark.slow,  # Importing Dask takes more than a second, minutes on a busy machine
     pytest.mark.timeout(600),
 ]
 PROVENANCE = Provenance(
@@ -42,7 +42,7 @@ def test_a_worker_writes_no_file_outside_the_attempt(tmp_path: Path) -> None:
 
 
 class Future:
-    """One that has ended; to have its result may take long."""
+    """Future that has ended; fetching its result may take long."""
 
     def __init__(self, result: Callable[[], Made]) -> None:
         self.result = result
@@ -52,7 +52,7 @@ class Future:
 
 
 class Client:
-    """A client of `threads` workers; what it is given ends at once, with one `result` each."""
+    """Client of `threads` workers; submitted jobs end at once, with one `result` each."""
 
     def __init__(self, *results: Result, threads: int = 1) -> None:
         self.results = list(results)
@@ -70,7 +70,7 @@ class Client:
         self.closed.set()
 
     def never(self, job: Job) -> Made:
-        """A result whose worker has died with it: it is waited for until somebody cancels it."""
+        """Wait until somebody cancels: the result was lost with its worker."""
         self.closed.wait()
         raise OSError("cancelled")
 
@@ -102,7 +102,7 @@ def statuses(folder: Path) -> list[tuple[str, str | None]]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for workers."""
+    """Shorten the waits for workers."""
     monkeypatch.setattr("campaigns.dask_workers.ALONE_S", 0.1)
     monkeypatch.setattr("campaigns.dask_workers.WIDTH_S", 0.02)
 
@@ -113,7 +113,7 @@ def test_a_result_is_unpacked_and_committed(tmp_path: Path) -> None:
 
 
 def test_a_result_that_died_with_others_workers_is_made_alone(tmp_path: Path) -> None:
-    """It had ended, and was lost before it was fetched; whoever made it again died as well."""
+    """The result was lost between its end and the fetch; the worker that recomputed it died too."""
     client = Client(killed, made)
     result = engine_of(client, tmp_path, retries=0).run()
     assert (result.ok, result.failed_attempts) == (True, 0)

@@ -1,4 +1,4 @@
-"""Ctrl-C in a terminal, which every process of the command gets."""
+"""Ctrl-C in a terminal, which reaches every process of the command."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_terminal_s_ctrl_c_is_told_in_one_sentence(
             start_new_session=True,
         )
         try:
-            while not list((tmp_path / "a").glob("sweep/*/.attempt-*")):  # a cell is at work
+            while not list((tmp_path / "a").glob("sweep/*/.attempt-*")):  # no cell is running yet
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.05)
             os.killpg(process.pid, signal.SIGINT)
@@ -63,7 +63,7 @@ def test_a_terminal_s_ctrl_c_is_told_in_one_sentence(
     assert "Traceback" not in told, told
     assert "interrupted: the same command goes on from here" in told
     assert code != 0
-    with pytest.raises(ProcessLookupError):  # nobody of the group is left
+    with pytest.raises(ProcessLookupError):  # no process of the group is left
         for _ in range(200):
             os.killpg(process.pid, 0)
             time.sleep(0.05)

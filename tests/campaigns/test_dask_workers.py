@@ -1,4 +1,4 @@
-"""Which Dask workers are asked for, and which are refused: those that compute something else."""
+"""Choice of Dask workers; workers that would compute something else are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.errors import StoreError, UserError
 from testbed.simulated.process import PROGRAM
 
 pytestmark = [
-    pytest.mark.slow,  # what a worker computes with is probed
+    pytest.mark.slow,  # the tests probe the code and libraries of a worker
     pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built"),
 ]
 

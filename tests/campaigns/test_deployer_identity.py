@@ -1,4 +1,4 @@
-"""Who deployed a store is part of a run's identity, also where an option chose it."""
+"""Deployer of a store as part of a run's identity, even if an option chose the deployer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full disk under artifacts: seen before, survived during, and resumed after."""
+"""Full disk under artifacts: detected before, survived during, and resumed after."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_only_a_full_disk_is_full() -> None:
     assert not is_full(OSError(errno.EACCES, ""))
 
 
-# A fault at every call: nothing that was acknowledged is lost, nothing is half-made, and the same
-# operation succeeds when the fault is gone.
+# With a fault at every call, no acknowledged data is lost and nothing is half-written. The same
+# operation succeeds once the fault is gone.
 
 
 class Subject:
-    """Something with a durable memory: `do` acknowledges a number, `seen` are those it has."""
+    """Object with durable memory: `do` acknowledges a number, `seen` returns the kept numbers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,7 +102,7 @@ class OfRecords(Subject):
         found = [entry["number"] for entry in records.entries("bed")]
         data = records.read("bed")
         assert data is None or data["last"] in found
-        return sorted(set(found))  # what is asked again is written again
+        return sorted(set(found))  # a repeated request is written again
 
 
 class OfRunStore(Subject):
@@ -234,7 +234,7 @@ def test_a_campaign_with_a_fault_resumes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every `stride`-th call fails, each in a fresh folder."""
+    """Every `stride`-th call fails, each in a new folder."""
     file = campaign_file(grids=ONE_CELL, parameters={"duration_s": 1})
     fake = replace(KIND.grounds["fake"], same=SIMULATIONS)
     monkeypatch.setitem(KIND.grounds, "fake", fake)
@@ -270,7 +270,7 @@ def test_a_campaign_with_a_fault_resumes(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB."""
+    """Mount a file system of 16 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "hotbed-test", str(folder)]

@@ -1,4 +1,4 @@
-"""The disturbance's log that a run keeps is its own."""
+"""Disturbance logs of runs: each run keeps only its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLD = {"state": {"hot_nodes": []}, "events": [{"node": "osd0"}], "outputs": [{"n
 
 
 class AgentWithOldLog:
-    """An admin node that still has the log of an earlier cell."""
+    """Admin node that still has the log of an earlier cell."""
 
     def call(
         self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0

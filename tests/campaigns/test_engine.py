@@ -1,4 +1,4 @@
-"""What the engine decides: order, retries, spoiled runs, giving up, stopping."""
+"""Decisions of the engine: order, retries, spoiled runs, giving up, stopping."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from schemas.run import RunStatus
 
 
 class Scripted(OneByOne):
-    """An executor that does as told and keeps its results in memory."""
+    """Executor that follows a script and keeps its results in memory."""
 
     def __init__(self, tell: Callable[[Cell, int], RunStatus], **outcome: Any) -> None:
         self.tell = tell
         self.outcome = outcome
         self.made: list[tuple[str, RunStatus]] = []
         self.interrupted = self.killed = 0
-        self.seconds = 2.0  # of an attempt
+        self.seconds = 2.0  # per attempt
         self.hook: Callable[[], None] = lambda: None
 
     def execute(self, cell: Cell) -> Outcome:
@@ -53,7 +53,7 @@ class Scripted(OneByOne):
 def engine(plan: Plan, executor: Scripted, folder: Path) -> Engine:
     store = RunStore(folder)
     made = Engine(plan, store, executor, Silent())
-    # The scripted executor leaves no folders: what it says is done is done.
+    # The scripted executor leaves no folders, so its reported states count.
     real = store.attempts
     store.attempts = lambda run_id: (  # type: ignore[method-assign]
         type(real(run_id))({1: "done"}) if run_id in executor.done() else real(run_id)
@@ -95,8 +95,8 @@ def test_spoiled_runs_are_redone_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_spoiled_cell_comes_after_its_block_and_then_after_all(tmp_path: Path) -> None:
-    """What spoils runs lasts for minutes: seen with stolen time, where three attempts one after
-    the other were spoiled and the next cells were not."""
+    """Causes of spoiled runs last for minutes. With stolen time, three attempts in a row were
+    spoiled and the next cells were not."""
     plan = plan_of(tiny(spoiled_retries=2))
     ids = [cell.run_id for cell in plan.cells]
     assert [cell.block for cell in plan.cells] == [0] * 4 + [1] * 4
@@ -129,7 +129,7 @@ def test_a_cell_spoiled_in_every_block_is_missing(tmp_path: Path) -> None:
 
 
 def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
-    """An engine whose every attempt takes as long as was planned."""
+    """Return an engine with attempts that take as long as planned."""
     now = [0.0]
     store = RunStore(folder)
     made = Engine(plan, store, executor, Silent(), clock=lambda: now[0])
@@ -147,7 +147,7 @@ def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
 
 
 def _same_in_blocks(blocks: int, noisy: int, cells: float) -> tuple[Plan, Scripted, Cell]:
-    """A cell in so many blocks, that of block `noisy` always spoiled, time for so many cells."""
+    """Return one cell per block, block `noisy` always spoiled, and time for `cells` cells."""
     grid = {**TINY["grids"][0], "vary": {"op": ["seq"]}, "repetitions": blocks}
     plan = plan_of(tiny(grids=[grid]))
     planned = Engine(plan, RunStore(Path("none")), Scripted(lambda *_: "done"), Silent())
@@ -183,7 +183,7 @@ def test_a_cell_that_too_few_others_measured_is_not_made_over_time(tmp_path: Pat
 
 
 def _two_comparisons(cells: int) -> Plan:
-    """Two blocks of two comparisons of two controllers, and time for so many cells."""
+    """Return a plan of two blocks, two comparisons, two controllers, and time for `cells` cells."""
     first = {
         "name": "first",
         "figures": ["x"],
@@ -333,7 +333,7 @@ def test_progress_tells_the_time_left_from_finished_cells(tmp_path: Path) -> Non
     made.run()
     lines = stream.getvalue().splitlines()
     assert lines[0].startswith("tiny: 4 cells; about ")
-    # Each took 2 s, so that is what the others are expected to take.
+    # Each took 2 s, so the engine expects 2 s for each remaining cell.
     assert lines[1].startswith("[1/4] block 0 ")
     assert lines[1].endswith("6 s left")
     assert lines[4].endswith("0 s left")

@@ -1,5 +1,4 @@
-"""Cells with a workload of COSBench on the object gateway: parameters, steps, and what is made of
-them."""
+"""Cells with COSBench workloads on the object gateway: parameters, steps and evaluation."""
 
 from __future__ import annotations
 
@@ -117,7 +116,7 @@ def test_without_a_user_of_the_gateway_there_is_nobody_to_send() -> None:
 
 
 def archive(status: str = "completed", operations: int = 48) -> Archive:
-    """Of `SECONDS` seconds after two of ramp-up: two reads of 4 MB a second, and a deletion."""
+    """Return `SECONDS` seconds after a ramp-up of two: two 4 MB reads per second and a deletion."""
     results, measured, seconds = [], [], []
     for op, count, size, mean_s, failed in (
         ("read", operations, 4 * MB, 0.5, 3),
@@ -149,7 +148,7 @@ def archive(status: str = "completed", operations: int = 48) -> Archive:
 
 
 class Node:
-    """A client node's shell: which RADOS objects there are."""
+    """Shell of a client node, which lists the existing RADOS objects."""
 
     def __init__(self) -> None:
         self.objects: set[str] = set()
@@ -165,7 +164,7 @@ class Node:
 
 
 class GatewayGround(OneGround):
-    """With an object gateway."""
+    """Ground with an object gateway."""
 
     name = "dlr-gateway"
 
@@ -185,7 +184,7 @@ def testbed(tmp_path: Path) -> tuple[FakeSite, Testbed]:
 
 @pytest.fixture
 def driven(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Load], Node, list[Archive]]:
-    """What was driven on which node, and the archive that comes of it."""
+    """Record the driven loads and their nodes, and supply the archives of results."""
     loads: list[Load] = []
     node, made = Node(), [archive()]
 
@@ -245,7 +244,7 @@ def test_a_cell_from_clean_to_summary(
     overall = summary.whole[0]
     assert (overall.op, overall.operations, overall.errors) == ("s3", 72, 3)
     assert overall.throughput_mb_s == pytest.approx(8.0)
-    assert overall.latency_mean_s == pytest.approx(0.5)  # deletions move nothing
+    assert overall.latency_mean_s == pytest.approx(0.5)  # deletions transfer no data
     assert [one.op for one in summary.whole[1:]] == ["read", "delete"]
     assert summary.steady[0].seconds == SECONDS - 4
     assert summary.steady[0].throughput_mb_s == pytest.approx(8.0)
@@ -255,7 +254,7 @@ def test_a_cell_from_clean_to_summary(
     assert list(mine["t_s"]) == [float(second) for second in range(1, SECONDS + 1)]
     assert set(mine["value"]) == {8.0}
     run_cell(None, context(tmp_path, testbed, agent, 2))
-    assert [load.name for load in loads[2:]] == ["s3-c"]  # the objects are there
+    assert [load.name for load in loads[2:]] == ["s3-c"]  # the objects already exist
 
 
 def test_a_workload_that_did_not_complete_fails_the_cell(

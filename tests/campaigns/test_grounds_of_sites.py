@@ -1,4 +1,4 @@
-"""A campaign goes where its testbed is: the ground, the site and the run ids that follow."""
+"""Ground, site and run ids of a campaign follow from its testbed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def planned(path: Path, ground: str | None = None) -> Prepared:
 def test_a_campaign_for_this_machine_goes_where_its_spec_is(
     campaign_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """One word of the spec is changed; nothing of the campaign."""
+    """The test changes one word of the spec and nothing of the campaign."""
     path = campaign_file(ground="local", spec=spec_on(tmp_path, "local"))
     here = planned(path)
     assert (here.campaign.name, here.campaign.ground) == ("tiny", "local")
@@ -48,7 +48,7 @@ def test_a_campaign_for_this_machine_goes_where_its_spec_is(
     assert there.store.folder.name == "tiny-inventory"
     assert there.plan.identity.spec_digest == here.plan.identity.spec_digest
     ids = {cell.run_id for cell in here.plan.cells} & {cell.run_id for cell in there.plan.cells}
-    assert not ids  # what other machines measured is another run
+    assert not ids  # a run measured on other machines is another run
 
 
 def test_the_command_line_says_where(campaign_file: Callable[..., Path], tmp_path: Path) -> None:

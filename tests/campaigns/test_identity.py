@@ -1,4 +1,4 @@
-"""The identity of a run covers the code that makes its result, from the plan to the cell's end."""
+"""Run identity: it covers the code of a result, from the plan to the end of the cell."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CAMPAIGNS = (
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the code, which identities are computed from."""
+    """Copy the code and compute identities from the copy."""
     root = tmp_path / "copy"
     for room in ROOMS:
         leave = shutil.ignore_patterns("__pycache__", "bin", "files" if room == "campaigns" else "")
@@ -52,7 +52,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def cells_of(named: str) -> tuple[Cell, ...]:
-    """The cells of a campaign as another process would plan them."""
+    """Return the cells of a campaign as another process would plan them."""
     closure.first.cache_clear()
     name, _, ground = named.partition(" ")
     request = Request(name, ground=ground or None)
@@ -64,7 +64,7 @@ def ids(named: str) -> set[str]:
 
 
 def reached(cell: Cell) -> frozenset[Path]:
-    """Files of the code of a cell, those of its controller included."""
+    """Return the files of a cell's code, including its controller's files."""
     return _reached(closure.ROOT, tuple(each.entries for each in cell.code))
 
 
@@ -74,7 +74,7 @@ def _reached(_: Path, code: tuple[tuple[str, ...], ...]) -> frozenset[Path]:
 
 
 def constants(path: Path) -> list[tuple[int, int, int]]:
-    """Line, start and end (bytes) of each number in a file; of strings where there is none."""
+    """Return line, start and end (bytes) of each number in a file; of strings if it has none."""
     if path.suffix == ".go":
         code = [line.split("//")[0] for line in path.read_text().splitlines()]
         for pattern in (r"(?<![\w\".`'/-])\d+(?![\w.])", r'(?<=")\w+(?=")'):
@@ -112,7 +112,7 @@ def with_other_constant(path: Path, draw: random.Random) -> bytes:
 
 
 def with_other_words(path: Path) -> str:
-    """The text of a file with one docstring or comment changed, another added, and one left out."""
+    """Return a file's text with one docstring or comment changed, one added and one removed."""
     text = path.read_text()
     if path.suffix == ".go":
         return "// Other words.\n\n" + re.sub(r"(?m)^(\s*// .*)$", r"\1 indeed", text, count=1)
@@ -122,7 +122,7 @@ def with_other_words(path: Path) -> str:
 
 
 def drawn(root: Path, draw: random.Random) -> list[tuple[str, Path]]:
-    """Twenty files of the code of cells, of every campaign and language."""
+    """Return twenty files of cell code, from every campaign and language."""
     found: dict[Path, str] = {}
     for named in CAMPAIGNS:
         files = reached(draw.choice(cells_of(named)))
@@ -205,7 +205,7 @@ def test_a_dry_run_lists_every_cell(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not any(run["done"] for run in told["runs"])
 
 
-# Code that changes while a campaign runs.
+# Code changes while a campaign runs.
 
 SAME = Sameness((), ())
 ADDED = "\nADDED = 1\n"
@@ -232,12 +232,12 @@ def test_an_attempt_fails_whose_code_changed(
     file = campaign_file(grids=two_cells("default", "dlr"))
     request = Request(str(file), artifacts=tmp_path / "artifacts")
     result = session.run(request, progress=Silent(), command=QUICK_CELL)
-    (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()  # every other one would fail too
+    (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()  # all other cells would fail too
     assert (found.status, result.ran, result.gave_up) == ("failed", 0, found.reason)
     assert found.reason is not None
     assert found.reason.startswith(CHANGED)
     assert "testbed/agent/probe.py" in found.reason
-    # The same command in another process.
+    # Run the same command in another process.
     monkeypatch.delenv("HOTBED_FAKE_FAULT")
     closure.first.cache_clear()
     assert session.run(request, progress=Silent(), command=QUICK_CELL).ok
@@ -309,7 +309,7 @@ def test_a_simulated_cell_fails_like_any_other(
         stream.write("\nconst added = 1\n")
     found = write_cell(tmp_path, same, {}, Phases(), spoiled="the machine was not quiet")
     assert (found.status, (found.reason or "")[: len(CHANGED)]) == ("failed", CHANGED)
-    # A worker that is started now has other code than the plan's.
+    # A worker started now has other code than the plan's.
     closure.first.cache_clear()
     with pytest.raises(WrongWorker):
         SAME.require(SAME.here(), same)

@@ -1,5 +1,4 @@
-"""What campaigns of every kind have in common: how their files and cells are refused, what is
-planned, and how a worker makes a cell."""
+"""Common behaviour of all campaign kinds: refused files and cells, plans, and cells on workers."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def kind(name: str) -> Kind[Any]:
     return found
 
 
-# What a file may say.
+# Allowed contents of a file.
 
 
 def cells(name: str) -> Cells[Any]:
@@ -134,7 +133,7 @@ def test_a_cell_survives_being_written(name: str) -> None:
     assert set(written_out) == set(type(cell).model_fields)
 
 
-# What is planned.
+# Planning.
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -219,14 +218,14 @@ def test_what_memory_does_not_hold_is_refused(
     for ask in (session.dry_run, session.run):
         with pytest.raises(UserError, match="choose smaller sizes or a single figure"):
             ask(request, workers=Workers(count=1))
-    # What is not known, or not ours, is not refused.
+    # Unknown values and values of other owners are not refused.
     session.dry_run(request, workers=Workers(scheduler="tcp://10.0.0.1:8786"))
     monkeypatch.setattr(session, "available_mib", lambda: None)
     session.dry_run(request)
     assert not artifacts.exists()
 
 
-# How a worker makes a cell.
+# Cells on a worker.
 
 SAME = Sameness((), ("numpy",))
 

@@ -1,4 +1,4 @@
-"""Campaigns on testbeds that end: what is begun, what is asked for, what is seen in time."""
+"""Campaigns on testbeds that end: starts of cells, extension requests, and early warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testbed.sites.fake import FakeSite
 
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Virtual time stands still for a watch that looks every few real seconds."""
+    """Disable the watch: it looks every few real seconds, and virtual time would stand still."""
     monkeypatch.setattr(lease_watch, "AGAIN_S", 1e6)
 
 
@@ -83,7 +83,7 @@ def test_the_campaign_asks_for_what_is_missing_before_it_begins() -> None:
 
 
 def _refusing(world: World, error: HotbedError, until: float = math.inf) -> list[float]:
-    """Refuses extensions until a time; when they were asked for."""
+    """Refuse extensions until a time; return the times of the requests."""
     asked: list[float] = []
     extend = world.site.extend
 
@@ -115,14 +115,14 @@ def test_what_is_refused_for_good_is_told_once_and_not_asked_for_ever(error: Hot
     world = leased(4.5 * CELL_S + 100)
     asked = _refusing(world, error)
     result = world.run(PLAN, world.lease(extend=True), as_planned)
-    assert (result.ran, asked) == (4, [EPOCH])  # ten minutes are the least that is asked for
+    assert (result.ran, asked) == (4, [EPOCH])  # an extension request is at least ten minutes
     said = f"the lease is not extended by 10 min 00 s: {str(error).rstrip('.')}"
     assert world.said == [said]
 
 
 @pytest.mark.parametrize("policy_s", [0, 600, 5000, 20_000, 50_000])
 def test_a_policy_that_allows_less_gives_what_it_allows(policy_s: float) -> None:
-    """Extensions are granted whole or not at all; asked for is more than ever allowed."""
+    """An extension is granted whole or not at all; the request exceeds the allowed maximum."""
     world = leased(1.5 * 5000 + 100)
     latest, asked, extend = world.ends() + policy_s, [], world.site.extend
 

@@ -1,4 +1,4 @@
-"""A campaign's lease on the site `chameleon`, on a cloud in memory: policy, end, the next one."""
+"""Campaign leases on the site `chameleon`, on an in-memory cloud: policy, end, next lease."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_long_lease_is_asked_for_more_when_the_site_allows_it(world: World) ->
     assert len(said) == 1
     assert "can be prolonged within 48 h of its end" in said[0]
     calls = len(world.cloud.calls)
-    for _ in range(40):  # an hour each, without another word to the cloud but a look
+    for _ in range(40):  # an hour each, with no cloud request except a look
         world.clock.sleep(HOUR_S)
         assert lease.refuses(CELL_S, 80 * HOUR_S) is None
     assert lease.ends_at_s == ends

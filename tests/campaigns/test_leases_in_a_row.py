@@ -1,4 +1,4 @@
-"""Campaigns over several leases: nothing is lost, repeated or begun too late."""
+"""Campaigns over several leases: no cell is lost, repeated or started too late."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from testbed.quantities import moment
 
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Virtual time stands still for a watch that looks every few real seconds."""
+    """Disable the watch: it looks every few real seconds, and virtual time would stand still."""
     monkeypatch.setattr(lease_watch, "AGAIN_S", 1e6)
 
 
@@ -37,8 +37,8 @@ def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(seed=st.integers(0, 2**20))
 @example(seed=8435)  # a cell fails within the seconds in which the site is not asked again
 def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(seed: int) -> None:
-    """Cells take other times than planned, fail or are spoiled; leases are of any length, some
-    vanish, some are extended. Whatever happens, every begun cell was expected to end in time."""
+    """Cells take unplanned times, fail or are spoiled. Leases have any length; a lease may vanish
+    or be extended. Every started cell was expected to end in time."""
     draw = random.Random(seed)
     world = World(1.0)
     extend = draw.random() < 0.5
@@ -52,7 +52,7 @@ def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(seed:
             world.site.release("leased")
             return "failed", seconds
         if world.now + seconds >= world.ends():
-            return "failed", seconds  # the nodes went
+            return "failed", seconds  # the nodes vanished
         return draw.choices(["done", "failed", "spoiled"], [8, 1, 1])[0], seconds  # type: ignore[return-value]
 
     result = None
@@ -79,8 +79,8 @@ def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(seed:
 def test_a_real_cell_is_ended_with_its_lease_and_made_on_the_next(
     campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a process of its own: it hangs, its lease ends, it puts the testbed back; on a new lease
-    the same run is made."""
+    """In its own process the cell hangs, its lease ends, and it restores the testbed. On a new
+    lease the same run is made."""
     monkeypatch.setattr(lease_module, "LOOK_S", 0.01)
     monkeypatch.setattr(lease_module, "AGAIN_S", 0.01)
     monkeypatch.setattr(lease_watch, "AGAIN_S", 0.02)

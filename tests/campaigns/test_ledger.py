@@ -1,4 +1,4 @@
-"""The ledger and the folders survive torn writes; two engines do not meet."""
+"""Ledger and folders: they survive torn writes, and two engines never write at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a cell against an admin node that answers from a script and a site in memory."""
+"""Steps of a cell against a scripted admin node and an in-memory site."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WALL = 1_700_000_000.0
 
 
 class ScriptedAgent:
-    """Answers verbs from a table and remembers them; runs rados bench from a recording."""
+    """Admin agent that answers verbs from a table, records them and replays rados bench."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
@@ -110,7 +110,7 @@ class ScriptedAgent:
         return UnitResult(node, name, self.bench_code, WALL, WALL + 24, text, "it broke", 1.0)
 
     def _prefilled(self) -> str:
-        """All objects are there: what `od` prints of the metadata, and what `grep -c` counts."""
+        """Return the `od` output of the metadata and the `grep -c` count if all objects exist."""
         if "metadata" in self._argv:
             raw = (65536).to_bytes(8, "little") + (10**6).to_bytes(4, "little")
             raw += (7).to_bytes(4, "little") + (65536).to_bytes(8, "little")
@@ -144,7 +144,7 @@ def testbed(site: FakeSite) -> Testbed:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done to the store as a whole."""
+    """Return the operations done on the store as a whole."""
     done: list[str] = []
 
     def restore(site: FakeSite, name: str, label: str) -> Testbed:
@@ -158,7 +158,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class OneGround:
-    """A ground of one testbed."""
+    """Ground of one testbed."""
 
     name = "dlr"
 
@@ -200,7 +200,7 @@ def context(
 
 
 def bench_start() -> float:
-    """Epoch of the recorded benchmark's start, so that the recording lies beside it."""
+    """Return the start of the recorded benchmark (epoch), so that times match the recording."""
     from workloads.rados_output import parse_rados_bench
 
     started = parse_rados_bench((BENCH / "rand-64k.txt").read_text()).started_wall
@@ -222,7 +222,7 @@ def test_a_cell_from_clean_to_summary(
         *("unit load-bench-rand", "disturb-go", "control-stop", "recorder-stop", "disturb-stop"),
         *("clean", "disturb-log", "recorder-fetch", "control-log"),
     ]
-    # The first three and the last three are asked side by side.
+    # The first three and the last three verbs are asked in parallel.
     asked = [verb for verb in agent.verbs if "prefill" not in verb]
     assert asked[3:-3] == order[3:-3]
     assert sorted(asked[:3]) == sorted(order[:3])
@@ -286,7 +286,7 @@ def test_a_disk_set_by_hand_fails_the_cell(
     assert positioning_in(run_cell(None, context(tmp_path / "whole", site, testbed, agent))) == (
         SPEC_S * 1.0001
     )
-    # It is looked at before the hotspots, when the load begins, and when it has ended.
+    # The setting is read before the hotspots, at the start of the load and at its end.
     reads(monkeypatch, *found[:-1], *found)
     agent = ScriptedAgent()
     made = context(tmp_path, site, testbed, agent)

@@ -1,6 +1,6 @@
-"""A campaign on a real Ceph: with foreign load, and with the engine killed.
+"""Campaign on a real Ceph, with foreign load and with a killed engine.
 
-A whole one is in test_local_engine_room.py.
+A whole campaign is in test_local_engine_room.py.
 """
 
 from __future__ import annotations

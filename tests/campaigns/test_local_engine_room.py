@@ -1,8 +1,8 @@
-"""The engine needs no librados, one core, 1 GB and the admin node's port 22: nothing else.
+"""Engine needs: no librados, one core, 1 GB and the admin node's port 22.
 
-It runs here in a network namespace of its own whose only route is to TCP port 22 of the admin node,
-and in a control group of one core and 1 GB. Cells that write need more on a local site: nodes are
-put back to a snapshot by whoever runs the engine.
+The engine runs in its own network namespace; its only route leads to TCP port 22 of the admin node.
+Its control group has one core and 1 GB. Cells that write need more on a local site: the process
+that runs the engine restores nodes to a snapshot.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ip(*arguments: str, check: bool = True) -> None:
 def room(
     deployed: Testbed,
 ) -> Iterator[Callable[[Sequence[str]], subprocess.CompletedProcess[str]]]:
-    """Runs a command in the engine's room. (`ip netns exec` would hide the control groups.)"""
+    """Return a function that runs commands in the room; `ip netns exec` would hide cgroups."""
     switch = Places.of_environment().switch(deployed.name)
     host = deployed.admin.address.rpartition(".")[0] + ".250"
     groups = Cgroups(detect(), "hotbed-tests-room")
@@ -61,7 +61,7 @@ def room(
         ip(*inside, "link", "set", "lo", "up")
         ip(*inside, "addr", "add", f"{host}/32", "dev", "room0")
         ip(*inside, "link", "set", "room0", "up")
-        # No route but this one, and only what goes to port 22 may use it.
+        # Allow only this route, and only traffic to port 22.
         ip(*inside, "route", "add", deployed.admin.address, "dev", "room0", "table", TABLE)
         ip(*inside, "rule", "add", "ipproto", "tcp", "dport", "22", "lookup", TABLE)
         procs = [str(path) for path in groups.create(GROUP, cpus=1.0, memory=2**30)]
@@ -102,7 +102,7 @@ def test_a_campaign_on_a_real_cluster(
     live_campaign: Callable[..., Path],
     deployed: Testbed,
 ) -> None:
-    """What reads is run from the room, the rest by the next engine, which has it all then."""
+    """Reading cells run from the room; the next engine, without limits, runs the rest."""
     path = live_campaign(
         {"figures": ["1"], "vary": {"op": ["seq"]}, "fixed": {**HOT, "controller": "dlr"}},
         {"vary": {"op": ["write"]}, "fixed": {"scenario": "none", "controller": "default"}},

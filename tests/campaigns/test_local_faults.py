@@ -1,7 +1,7 @@
-"""What breaks under a running cell: an OSD, the monitor, a node's link.
+"""Faults under a running cell: an OSD, the monitor, a node's link.
 
-A cell may fail then, with one sentence; it may not hang, leave anything running or leave the store
-changed, and the same campaign must go on once the fault is gone.
+The cell may fail with one sentence. It may not hang, leave a process running or change the store.
+The same campaign must resume once the fault is gone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CELL = {"vary": {"op": ["rand"]}, "fixed": {**HOT, "controller": "dlr"}}
 
 
 def strike(path: Path, where: Testbed, fault: Callable[[], None]) -> CampaignResult:
-    """Run the campaign at `path`, and `fault` two seconds into its first benchmark."""
+    """Run the campaign at `path` and call `fault` two seconds into its first benchmark."""
     done: list[CampaignResult] = []
     thread = threading.Thread(target=lambda: done.append(go(path, where)))
     thread.start()
@@ -51,7 +51,7 @@ def strike(path: Path, where: Testbed, fault: Callable[[], None]) -> CampaignRes
 
 
 def check_recovery(path: Path, where: Testbed) -> None:
-    """A failed attempt has a reason of one line; the campaign goes on to its end."""
+    """Assert that failed attempts have a one-line reason and that the campaign completes."""
     for found in folders(path).values():
         assert found.status in ("done", "failed", "spoiled")
         if found.status == "failed":
@@ -106,7 +106,7 @@ def test_a_link_cut_under_a_cell(live_campaign: Callable[..., Path], deployed: T
 
 
 def test_a_slow_disk_shows_in_its_service_times(deployed: Testbed) -> None:
-    """The slow-node fault of the site reaches what fio sees on that node, and ends."""
+    """The site's slow-node fault reaches fio on the node, and ends."""
     site = open_site(deployed.site)
     assert isinstance(site, FaultSite)
     node = shell_to(deployed, deployed.node("osd0"))
@@ -118,8 +118,8 @@ def test_a_slow_disk_shows_in_its_service_times(deployed: Testbed) -> None:
         return float(line.split(";")[39]) / 1000
 
     def milliseconds(enough: float) -> float:
-        """The least disturbed of up to ten: the OSD uses the disk too, and the machine is busy. All
-        read the same blocks."""
+        """Return the least disturbed of up to ten values, because the OSD and the machine
+        interfere. All read the same blocks."""
         least = math.inf
         for _ in range(10):
             least = min(least, once())

@@ -1,4 +1,4 @@
-"""What cells of microstores may be, what they send, and how the pool is divided for them."""
+"""Cells of microstores: allowed parameters, requests, and division of the pool."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def test_courses_are_section_8_1_s(name: str) -> None:
     first, second, third = course.stages
     assert first == 0
     assert workers_at(large, 0) > workers_at(small, 0)  # stage 1: large objects dominate
-    assert workers_at(small, second) > 4 * workers_at(small, second - 1)  # A spikes,
+    assert workers_at(small, second) > 4 * workers_at(small, second - 1)  # A spikes
     between = [count for at, count in small if second <= at < third]
-    assert all(b < a for a, b in pairwise(between))  # then gradually shifts down,
+    assert all(b < a for a, b in pairwise(between))  # then A gradually shifts down
     rising = [count for at, count in large if second <= at < third]
     assert all(b > a for a, b in pairwise(rising))  # while C slowly increases
     assert rising[0] < workers_at(large, second - 1)
@@ -167,7 +167,7 @@ def test_cells_that_read_the_same_follow_each_other() -> None:
 
 
 def test_setups_at_one_load_follow_each_other() -> None:
-    """What is compared is to be measured within minutes."""
+    """Compared setups must be measured within minutes of each other."""
     cells = [
         MOS.of(experiment="load", setup=setup, small_workers=small, large_workers=large)
         for setup in ("default", "static", "mos-pp")
@@ -183,10 +183,10 @@ def test_setups_at_one_load_follow_each_other() -> None:
     prefixes = {
         objects_of(MOS.of(experiment="setups", large_mb=size), "C").prefix for size in (4, 16)
     }
-    assert len(prefixes) == 2  # objects of other sizes have other names
+    assert len(prefixes) == 2  # objects of different sizes have different names
 
 
-# How the pool is divided.
+# Division of the pool.
 
 POOL = Pool()
 

@@ -1,4 +1,4 @@
-"""What a cell on real microstores has drivers send, and what of their results counts."""
+"""Requests of a real microstore cell's drivers, and the results that count."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
             (tmp_path / f"{name}.xml").write_text(text + "\n")
         ones = [Drive(name, load, access(), "client0") for name in contents]
         text = script(ones, 0.0, 5)
-        # The one that stays would be waited for for longer.
+        # The shell would wait longer for the remaining process.
         return subprocess.run(["bash", "-c", text], capture_output=True, check=False, timeout=60)
 
     assert run(a="well", b="well").returncode == 0
@@ -113,7 +113,7 @@ def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
 
 
 def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:
-    """Eight workers that begin together end together: by their ends a second has all or nothing."""
+    """Eight workers that start together end together: by end times a second has all or nothing."""
     second = Second(4.0, "s1-main", "main", "read", "c", 8, 8_000_000, 0, 4.0, 4.0, True)
     later = replace(second, t_s=8.0)
     driver = Driver("finished", START, START + 9, 1, None, None)

@@ -1,4 +1,4 @@
-"""Cells on real microstores: what is put into force, run and counted, and what is left."""
+"""Cells on real microstores: applied settings, load, evaluation and clean-up."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_a_cell_is_divided_driven_and_counted(tmp_path: Path) -> None:
     assert found["C_mb_s"] == pytest.approx(10.0)
     assert found["A_mean_s"] == pytest.approx(0.02)
     assert found["A_p95_s"] == pytest.approx(0.02)
-    assert "C_p95_s" not in found  # fewer than ten are slower
-    # Two proxies of 0.2 core each, of 0.8 that they hold.
+    assert "C_p95_s" not in found  # fewer than ten requests are slower
+    # Two proxies use 0.2 core each, of the 0.8 cores they hold.
     assert found["proxy_busy"] == pytest.approx(0.5)
     assert found["proxy_ms_per_op"] == pytest.approx(1e3 * 0.4 / found["qps"])
     assert found["storage_servers"] == 2
@@ -204,11 +204,11 @@ def test_the_model_is_of_the_cell_s_objects() -> None:
     ratio = 8.5 / 1.5
     assert usual.workload.mean_bytes == pytest.approx(ratio * less.workload.mean_bytes)
     assert less.network.value(25e6) == pytest.approx(ratio * usual.network.value(25e6))
-    # A request of fewer bytes costs less, and still something.
+    # A request of fewer bytes costs less, but not nothing.
     assert 1.5 < less.proxy_cores.value(0.2) / usual.proxy_cores.value(0.2) < ratio
     assert less.proxy_cores.value(0.2) < small.proxy_cores.value(0.2)
-    # Stage 1 (section 8.1): twelve workers are promised more than Static's link carries, and less
-    # than all that there is. No more is given than the tables know of.
+    # Stage 1 (section 8.1): twelve workers are promised more than Static's link carries, but less
+    # than the total. No more is given than the tables cover.
     wanted = 12 * MOS.of(experiment="load").bandwidth_sla_mb_s * 1e6
     carried = [less.network.value(part * 50e6) * less.workload.mean_bytes for part in (0.7, 1.0)]
     assert carried[0] < wanted < carried[1]
@@ -266,7 +266,7 @@ def test_objects_that_are_gone_fail_the_cell_and_are_written_again(tmp_path: Pat
 
 
 def test_objects_that_were_not_all_written_are_told(tmp_path: Path) -> None:
-    """cosdrive ends with 0 all the same."""
+    """The driver cosdrive still ends with 0."""
     bed = FakeBed(tmp_path / "site", START, 6)
     bed.prepared = "failed"
     with pytest.raises(HotbedError, match="the objects of A cannot all be written"):
@@ -303,7 +303,7 @@ def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
 
 
 class Daemons(Nodes):
-    """Of a testbed's nodes: they take in whatever they are told."""
+    """Daemons of a testbed's nodes; they accept every configuration."""
 
     def __init__(self) -> None:
         self.told: list[Mapping[str, Mapping[str, Any]]] = []

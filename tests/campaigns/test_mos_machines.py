@@ -1,4 +1,4 @@
-"""Cells on microstores whose pool is handed out as whole machines, as basic MOS does."""
+"""Cells on microstores with a pool of whole machines, as in basic MOS."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_drivers_follow_machines_that_come_and_go(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 8, SPEC)
     assert bed.swift.pool().machines == {"small": ONE, "large": ONE}
     found = make(bed, tmp_path / "run", setup="mos", **LOAD)
-    # One driver for each workload: its workers go wherever the client's file says.
+    # One driver per workload: its workers use the proxies in the client's file.
     assert sorted(name for name in bed.xmls if not name.startswith("objects")) == ["a", "c"]
     assert "proxies_file=/etc/hotbed/swift/small.json" in bed.xmls["a"]
     assert "proxies_file=/etc/hotbed/swift/large.json" in bed.xmls["c"]
     started = next(payload for verb, payload in bed.agent.calls if verb == "control-start")
     assert (started["name"], started["parameters"]) == ("mos", {})
-    # What they hold changes: there is no one number of cores that they are a part of.
+    # The number of held cores changes, so no busy fraction exists.
     assert "proxy_busy" not in found
     assert found["proxy_cores_used"] == pytest.approx(4 * 0.2)
     report = json.loads((tmp_path / "run" / REPORT_FILE).read_text())
@@ -112,7 +112,7 @@ def test_what_is_held_counts_machines_that_were_just_given() -> None:
 def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    """The proxy that served when the cell began may have gone back to the pool."""
+    """The proxy that served at the start of the cell may have returned to the pool."""
     program, file = tmp_path / "cosdrive", tmp_path / "small.json"
     program.write_text("#!/bin/sh\ncat /dev/fd/3\n")
     program.chmod(0o755)

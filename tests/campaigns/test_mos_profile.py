@@ -79,12 +79,12 @@ def test_a_curve_is_concave_rises_and_is_recovered() -> None:
 
 
 def test_a_saturated_run_does_not_tell_what_an_idle_store_takes() -> None:
-    """Eight workers behind a slow link wait for each other; one worker waits for nobody."""
+    """Eight workers behind a slow link wait for each other; a single worker waits for nobody."""
     slow = Point(workload="C", network=25e6, workers=8, bytes_s=20e6, source="link")
     quick = Point(workload="C", proxy_cores=0.5, bytes_s=200e6, source="cores")
     most = most_of([slow, quick])
     found = fit([slow, quick], most, "").tables["C"]
-    # 400 MB/s a core: what a core takes for an object.
+    # 400 MB/s per core is the core's time for an object.
     assert found.idle_s == pytest.approx(quick.objects.payload / 400e6)
     assert found.predict(most, 4).bytes_s > 0.9 * 20e6
     alone = Point(workload="C", workers=1, latency_s=0.3, requests_s=3.0, source="alone")
@@ -124,7 +124,7 @@ def test_halves_are_disjoint_and_repetitions_stay_together(name: str, seed: int)
 
 
 def test_errors_are_of_configurations_that_were_held_out() -> None:
-    """A model that knows what it was given, and nothing else."""
+    """The model fits only its training data."""
     points = _noisy(_asked(5, mixes=4), 5, noise=0.0)
     doubled = [*points, *points]
     seen: list[tuple[object, ...]] = []
@@ -232,7 +232,7 @@ def test_nothing_to_profile_is_said(tmp_path: Path) -> None:
 
 
 def test_a_workload_of_one_configuration_has_no_errors() -> None:
-    """It cannot be left out: nothing would be known of it."""
+    """The only configuration cannot be held out: the model would have no data."""
     points = [Point(workload="A", requests_s=5 * n, source="x", proxy_cores=n) for n in (1, 2, 3)]
     alone = Point(workload="C", requests_s=2, source="x", proxy_cores=1)
 
@@ -269,7 +269,7 @@ def test_kept_points_are_a_profile_of_cells(
 
 
 def test_runs_that_lack_several_things_at_once_are_fitted_together() -> None:
-    """A fifth of the measured rates was predicted where each run had one part to blame."""
+    """With one limit blamed per run, a fifth of the measured rates was predicted."""
     runs = reference("testbed").runs
     model = fit(runs, most_of(runs), "testbed")
     for letter in "AC":
@@ -279,6 +279,6 @@ def test_runs_that_lack_several_things_at_once_are_fitted_together() -> None:
             if point.workload == letter
         ]
         assert np.median(errors) < 0.25
-    # Twice the proxies, twice the requests: no curve ends where a slow minute was measured.
+    # Twice the proxies, twice the requests: no curve ends at a slow measured minute.
     proxies = model.tables["A"].proxy_cores
     assert proxies.value(0.6) == pytest.approx(2 * proxies.value(0.3), rel=0.1)

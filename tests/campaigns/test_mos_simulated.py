@@ -1,4 +1,4 @@
-"""Cells of COSPerf, and the report that they make."""
+"""Cells of COSPerf and their report."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_real_loop_drives_it(policy: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_more_resources_than_the_start_are_worth_something(tmp_path: Path) -> None:
-    """Both policies serve more than the quarter of the pool that they begin with could."""
+    """Both policies serve more than their initial quarter of the pool could."""
     found = {name: _make(tmp_path / name, policy=name) for name in ("mos", "mos-pp")}
     series = json.loads((tmp_path / "mos" / SERIES_FILE).read_text())
     for extra in found.values():

@@ -1,4 +1,4 @@
-"""The starting point that `hotbed new controller` writes: it works, and its test can fail."""
+"""Template of `hotbed new controller`: it works, and its test can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every notebook: its pair is in step, it holds no output, and it runs."""
+"""Checks of every notebook: its pair is in step, it holds no output, and it runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENGINE_PARAMETERS = {"seed", "block", "time_scale", "ground", "testbed", "run_fo
 
 @pytest.fixture
 def nbformat() -> ModuleType:
-    """Imported where it is used: every worker of the unit tests imports this file."""
+    """Return nbformat, imported here because every worker of the unit tests imports this file."""
     return import_module("nbformat")
 
 
@@ -74,7 +74,7 @@ def test_pairs_are_in_step_and_hold_no_output(path: Path, nbformat: ModuleType) 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_relative_paths_begin_at_hotbed_s_folder(path: Path) -> None:
-    """Jupyter starts a notebook in the notebook's folder, papermill in any."""
+    """Jupyter starts a notebook in the notebook's folder, papermill in any folder."""
     tree = ast.parse(path.with_suffix(".py").read_text())
     rooted: list[ast.expr] = []
     for node in ast.walk(tree):
@@ -239,13 +239,13 @@ def _job(**parameters: Any) -> Job:
 
 @pytest.fixture
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels import this project; tests of analysis lend their synthetic campaigns."""
+    """Let kernels import this project and the synthetic campaigns of the analysis tests."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
 
 
 def executed_in(folder: Path, name: str, /, *, cwd: Path | None = None, **parameters: Any) -> Any:
-    """A notebook as papermill executed it, written to a folder and run there or in `cwd`."""
+    """Return the notebook executed by papermill, written to a folder and run there or in `cwd`."""
     import papermill
 
     return papermill.execute_notebook(
@@ -260,7 +260,7 @@ def executed_in(folder: Path, name: str, /, *, cwd: Path | None = None, **parame
 
 
 def outputs(executed: Any) -> str:
-    """All that its cells show, as JSON."""
+    """Return all cell outputs as JSON."""
     return json.dumps([cell.get("outputs", []) for cell in executed.cells])
 
 
@@ -293,7 +293,7 @@ def test_simulated_figures_are_drawn_in_a_notebook(
 
 
 def simulated_pm(artifacts: Path) -> None:
-    """Runs of a few figures: all of them are drawn by the tests of analysis."""
+    """Write runs for a few figures; the analysis tests draw all of them."""
     module = import_module("synthetic_pm")
     for one in module.all_runs():
         if one.run.parameters["scenario"] in ("table2", "buckets", "levels", "network"):
@@ -316,7 +316,7 @@ def test_each_paper_has_a_notebook_of_its_figures(
     table: str,
     tmp_path: Path,
 ) -> None:
-    """Each figure is there, or what it lacks is told."""
+    """Each figure is drawn, or the notebook names the missing runs."""
     write(tmp_path / "artifacts")
     executed = executed_in(tmp_path, f"{name}_figures", artifacts=str(tmp_path / "artifacts"))
     shown = outputs(executed)
@@ -342,11 +342,11 @@ def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None
     code = [cell for cell in executed.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     shown = outputs(executed)
-    assert shown.count("image/png") == 2  # the ranking, and a run's throughput
+    assert shown.count("image/png") == 2  # the ranking and the throughput of a run
     assert "mine-alone raises random read IOPS against default" in shown
     assert "9 of 9 runs" in shown
     assert "simulated" in shown
-    # What the student wrote is where it was said, with its test beside it.
+    # The student's files are in the reported place, with the test next to the policy.
     assert (tmp_path / "my-controllers" / "mine_alone" / "policy.py").is_file()
     assert (tmp_path / "my-controllers" / "test_mine_alone.py").is_file()
     results = tmp_path / "artifacts" / "compare-sim"
@@ -361,8 +361,8 @@ def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None
 def test_the_tour_goes_from_a_spec_to_a_figure_and_removes_its_testbed(
     frozen: Testbed, tmp_path: Path
 ) -> None:
-    """Its steps resume where they stopped; here a snapshot has brought machines and store back, and
-    a further deployment changes nothing."""
+    """The tour resumes where it stopped. Here a snapshot restored machines and store, and a second
+    deployment changes nothing."""
     assert run_on(frozen, "admin", "rados lspools").split() == ["bench"]
     spec = tmp_path / "tour.yaml"
     spec.write_text(yaml.safe_dump(SPEC.model_dump(mode="json")))

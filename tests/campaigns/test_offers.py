@@ -1,4 +1,4 @@
-"""What a deployed store offers, asked on its admin node."""
+"""Features that a deployed store offers, queried on its admin node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STAND_INS = {
 
 
 class AdminNode:
-    """Runs the command here, with an agent's code that stands in for the real one's."""
+    """Admin node that runs commands here, with a stand-in for the agent's code."""
 
     def __init__(self, root: Path, answer: bytes | None = None) -> None:
         self.root = root
@@ -59,7 +59,7 @@ def test_the_store_on_the_admin_node_is_asked(
     for name, text in STAND_INS.items():
         (tmp_path / "testbed" / "agent" / name).write_text(text)
     found = facts.read_offers(a_testbed(monkeypatch, AdminNode(tmp_path)))
-    # Opened without a sensor; a testbed has sensors.
+    # The store is opened without a sensor; a testbed has sensors.
     assert found == Needs(frozenset({OSDS, HOT, PRESSURE}), frozenset({PRIMARY_AFFINITY}))
 
 

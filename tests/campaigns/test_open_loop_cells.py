@@ -1,4 +1,4 @@
-"""Cells with open-loop writes: parameters, load, order, and what is made of them."""
+"""Cells with open-loop writes: parameters, load, order and evaluation."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_filling_writes_ballast_and_the_load_does_not(tmp_path):
 
 
 class Steps:
-    """Services that note the order of what is done."""
+    """Services that record the order of operations."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -187,7 +187,7 @@ def test_the_load_runs_before_the_controller_is_called():
 
 
 def written(latencies: list[tuple[float, float | None]], seconds: int = 20) -> OpenLoopResult:
-    """Requests (start, latency) as the writer tells them."""
+    """Return requests (start, latency) as the writer reports them."""
     histogram, ages = Histogram(), Histogram()
     for at, took in latencies:
         histogram.add(took) if took is not None else ages.add(seconds - at)
@@ -230,8 +230,8 @@ SLOW_THEN_QUICK = [(n / 2, 3.0 if n < 16 else 0.1) for n in range(90)]
 
 def test_settling_counts_from_the_call():
     found = outcome(written(SLOW_THEN_QUICK, 45), called_s=5.0)
-    # The last slow writes were due at 7 and 7.5, and done at 10.5: from 11 on all is quick. One
-    # slow write is allowed, so of those that are due from 7.5 on too few are slow.
+    # The last slow writes were due at 7 and 7.5 and ended at 10.5: from 11 on all are fast. One
+    # slow write is allowed, so from 7.5 on too few due writes are slow.
     assert found["settled_strict_s"] == pytest.approx(6.0)
     assert found["settled_s"] == pytest.approx(3.0)
     assert found["settled_good_s"] == pytest.approx(3.0)

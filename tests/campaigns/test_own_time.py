@@ -1,5 +1,5 @@
-"""What the throughput of a simulated run counts: on a store of a size of its own what was served
-within the benchmark's own time, elsewhere what rados bench counts."""
+"""Throughput of a simulated run. On a store with its own size, operations within the benchmark's
+time count; elsewhere all operations that rados bench counts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not b
 
 
 def ended(duration_s: float, finished: list[int], late: list[int], last_s: float) -> Any:
-    """A benchmark in whose seconds so many operations finished, and `late` ones after its time, in
-    the last of whose seconds it ended after `last_s`."""
+    """Return a benchmark with `finished` operations per second, and `late` ones after its time. It
+    ended `last_s` into its last second."""
     benchmark = Benchmark("rand", duration_s=duration_s)
     counts = [*finished, *late]
     seconds = len(counts) - 1 + last_s
@@ -74,12 +74,12 @@ def test_how_long_the_last_operations_take_changes_nothing(
     assert (whole.seconds, whole.operations) == (duration_s, operations)
     assert whole.iops == pytest.approx(operations / duration_s)
     assert whole.throughput_mb_s == pytest.approx(operations * 4.194304 / duration_s)
-    # To the last bit what it is when everything ends with the benchmark, or a minute later.
+    # Identical to the last bit, even if everything ends with the benchmark or a minute later.
     for other in ([0], [*late, *([3] * 60)]):
         again = in_own_time(ended(duration_s, finished, other, last_s), operations)
         assert tidied.whole(again) == whole
         assert tidied.steady(again, duration_s / 2) == steady
-    # What began in the second half of the benchmark, and nothing after it.
+    # Count operations of the second half of the benchmark, and none after its end.
     assert steady.operations == sum(finished[-(-len(finished) // 2) :])
 
 
@@ -101,7 +101,7 @@ def test_the_simulator_counts_what_ends_in_time(
         asked = Benchmark(op, concurrency=concurrency, duration_s=duration_s)
         ceph.start_benchmark(asked, in_s=1.0)
         result = ceph.run_benchmark(grace_s=600.0)
-    # Every operation that was in flight at the end began before it, and is counted as late.
+    # Every operation in flight at the end began earlier and counts as late.
     in_time = sum(second.operations for second in result.series if second.t_s <= duration_s)
     assert result.in_time == in_time
     assert 0 <= result.operations - result.in_time <= concurrency
@@ -136,7 +136,7 @@ def test_only_a_store_of_its_own_size_counts_so(campaign_file: Callable[..., Pat
         found[sized] = whole, served
     (own, own_served), (spec, spec_served) = found[True], found[False]
     assert own.seconds == 4 < spec.seconds
-    # The late ones count for latency here as there, and for throughput only there.
+    # Late operations count for latency in both cases, but for throughput only on the spec's store.
     assert own.operations is not None and own.operations < own_served
     assert spec.operations == spec_served
     assert own.throughput_mb_s == pytest.approx(own.operations * 4.194304 / 4)
@@ -148,7 +148,7 @@ def test_only_a_store_of_its_own_size_counts_so(campaign_file: Callable[..., Pat
 def test_what_waits_at_a_hot_disk_may_take_longer_than_the_benchmark(
     campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, queued: float
 ) -> None:
-    """Seen with 1,000 OSDs, ten of them hot: the cell failed, as if nobody served it."""
+    """Seen with 1,000 OSDs, ten of them hot: the cell failed as if no OSD served it."""
     monkeypatch.setattr(simulated, "GRACE_S", 5.0)
     monkeypatch.setattr(simulated, "QUEUED", queued)
     fixed = {"scenario": "heterogeneity", "osds": 64, "hot_share": 0.016, "concurrency": 100}

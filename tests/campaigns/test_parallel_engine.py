@@ -1,4 +1,4 @@
-"""The engine with attempts beside each other."""
+"""Engine with parallel attempts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from schemas.run import RunStatus
 
 
 class Beside:
-    """Runs several cells in memory; they end in random order, as told."""
+    """Executor that runs several cells in memory; they end in a scripted random order."""
 
     def __init__(self, width: int, tell: Callable[[Cell, int], RunStatus], seed: int = 0) -> None:
         self.width = width

@@ -1,4 +1,4 @@
-"""Grids become cells, blocks and run ids."""
+"""Expansion of grids into cells, blocks and run ids."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_cells_that_need_the_same_objects_follow_each_other() -> None:
         needs = ["" if c.op == "write" else c.object_size for c in cells]
         assert [len(list(same)) for _, same in itertools.groupby(needs)] == [8, 8, 8]
         firsts.add((cells[0].op, cells[0].object_size, cells[0].controller))
-    assert len(firsts) > 8  # still random, between groups and within
+    assert len(firsts) > 8  # still random, between and within groups
 
 
 def test_grids_share_equal_cells() -> None:

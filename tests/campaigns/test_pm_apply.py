@@ -1,4 +1,4 @@
-"""A topology on a testbed: what does not fit is told, and what is in force is compared."""
+"""Topology on a testbed: misfits are reported, and the settings in force are compared."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_papers_topology_fits(tmp_path: Path) -> None:
 
 
 class Memory:
-    """An `Enforcement` whose testbed takes all that it is given."""
+    """`Enforcement` with a testbed that accepts everything."""
 
     def __init__(self, testbed: Testbed) -> None:
         self.testbed = testbed
@@ -186,7 +186,7 @@ def test_a_plan_for_a_testbed_counts_what_its_network_keeps(
     assert memory.applied is not None
     hosts = memory.applied["network"]["hosts"].values()
     bursts = [pair[1] for host in hosts for flow in host["flows"] for pair in flow["pairs"]]
-    assert min(bursts) == 1538.0  # HTB keeps no less
+    assert min(bursts) == 1538.0  # HTB's minimum
     said = "links: {share: 0.945, mtu: 1500, enforcer: htb}"
     assert any(text.endswith(said) for text in heard)
     links: dict[str, Any] = {"share": 0.945, "mtu": 1500, "enforcer": "htb"}

@@ -1,4 +1,4 @@
-"""PriorityMeister's experiments: what a cell may be, the rule of SLOs, what is counted."""
+"""PriorityMeister's experiments: allowed cells, the rule of SLOs, counted requests."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_tenants_have_slos_up_to_eight_times_as_loose() -> None:
     assert found["V12"] == pytest.approx(0.08)
 
 
-# What is counted.
+# Counted requests.
 
 
 def test_percentiles_are_told_with_ten_requests_beyond() -> None:
@@ -295,7 +295,7 @@ def test_figure_4_has_the_order_and_the_bucket_that_it_names(maker: Maker, tmp_p
     maker.make(job(cell), tmp_path)
     extra = Summary.model_validate_json((tmp_path / "summary.json").read_text()).extra
     assert [extra[f"{name}_priority"] for name in "BAC"] == [1, 2, 3]
-    assert extra["bounds"] == 0  # with one bucket nothing is proven
+    assert extra["bounds"] == 0  # with one bucket there is no proof
     plan = json.loads((tmp_path / "plan.json").read_text())
     stages = {s["stage"]: s for w in plan["workloads"] if w["name"] == "B" for s in w["stages"]}
     curve = json.loads((tmp_path / "curve.json").read_text())

@@ -1,7 +1,7 @@
-"""What breaks under replayers on a real NFS server: a client, the server, the parameters.
+"""Faults under replayers on a real NFS server: a client, the server, the parameters.
 
-A run may fail then, with one sentence; nothing may hang, nothing of it may be left, and the next
-run must be whole.
+A run may fail with one sentence. Nothing may hang or stay behind, and the next run must be
+complete.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILE = 64 << 20
 
 @pytest.fixture(scope="module")
 def served(nfs_testbed: Testbed) -> Testbed:
-    """An NFS server behind its proxy, and two clients with their files."""
+    """Return an NFS server behind its proxy, with two clients and their files."""
     testbed, site = nfs_testbed, nfs_site()
     site.shape(testbed.name, False)
     try:
@@ -50,7 +50,7 @@ def shell(testbed: Testbed, name: str) -> Shell:
 
 
 def loads(testbed: Testbed) -> list[ClientLoad]:
-    """A hundred small reads a second from each client, one in five a write."""
+    """Return a hundred small requests per second from each client, one in five a write."""
     rows = (
         f"{n * 10_000_000},0x1000,Disk{'Write' if n % 5 == 0 else 'Read'},0x{n * 7 % 4096 * 4096:x}"
         for n in range(int(100 * SECONDS))
@@ -63,7 +63,7 @@ def loads(testbed: Testbed) -> list[ClientLoad]:
 
 
 class Running:
-    """Replayers of all clients in a thread of their own; what came of them."""
+    """Replayers of all clients in a thread, and their results."""
 
     def __init__(self, testbed: Testbed) -> None:
         sent = loads(testbed)
@@ -86,7 +86,7 @@ class Running:
 
 
 def assert_idle(testbed: Testbed) -> None:
-    """No request of anybody is left, at the proxy or on the clients."""
+    """Assert that no request is left at the proxy or on the clients."""
     deadline = time.monotonic() + 30
     while True:
         status = Enforcement(testbed).status("server")
@@ -98,7 +98,7 @@ def assert_idle(testbed: Testbed) -> None:
 
 
 def assert_whole(testbed: Testbed) -> None:
-    """A further run is as if nothing had happened."""
+    """Assert that a further run is unaffected."""
     running = Running(testbed)
     running.join()
     assert running.error is None, running.error
@@ -132,7 +132,7 @@ def test_the_server_restarted_under_load(served: Testbed) -> None:
 
 
 def test_parameters_changed_under_load(served: Testbed) -> None:
-    """Every policy in turn, again and again: no request is lost and none fails."""
+    """Policies change in turn, repeatedly: no request is lost and none fails."""
     enforcement = Enforcement(served)
     names = {"A": "client0", "B": "client1"}
     running = Running(served)

@@ -1,4 +1,4 @@
-"""What a topology says that its network keeps of a plan."""
+"""Topology settings for the parts of a plan that the network enforces."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_each_link_setting_does_what_it_says(tmp_path: Path) -> None:
 
 
 def test_servers_are_chosen_with_what_the_links_keep(tmp_path: Path) -> None:
-    """Two of 33 MB/s each on a link of 125 MB/s, and on two fifths of it."""
+    """Two workloads of 33 MB/s each on a link of 125 MB/s, and on two fifths of the link."""
     path = written(tmp_path, links={"share": 0.4})
     (tmp_path / "t.csv").write_text(
         "".join(f"{n * 33_000_000},{10**6:x},DiskRead\n" for n in range(40))

@@ -1,4 +1,4 @@
-"""PriorityMeister's experiments on a testbed, without one: agent, proxies and shells are fakes."""
+"""PriorityMeister's testbed experiments on fakes of agent, proxies and shells."""
 
 from __future__ import annotations
 
@@ -151,14 +151,14 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     assert any("measuring" in words for words in told)
     document = json.loads(made.disk.read_text())
     assert document["overhead"]["request"] == 0
-    assert document["overhead"]["latency"] == pytest.approx(0.01)  # charged what it takes
+    assert document["overhead"]["latency"] == pytest.approx(0.01)  # the charge equals the real time
     assert document["rounds"]["lag_seconds"] == [0.01] * LATER
     took = [
         row["requestSize"] / row[kind]
         for row in document["bandwidthTable"]
         for kind in ("readBandwidth", "writeBandwidth")
     ]
-    # Of 512 bytes nothing was seen: fio's 5 ms, and what the others took beyond it.
+    # 512-byte requests were not seen: charge fio's 5 ms plus the excess of the other sizes.
     assert took == pytest.approx([MORE * 0.0304] * len(took))
     assert load_profile(made.disk).overhead.latency == pytest.approx(0.01)
     runs = [argv for _, name, argv in bench.agent.started if name == replays.UNIT]
@@ -219,7 +219,7 @@ def test_what_later_rounds_take_beyond_the_first_is_charged_too(
     plain = bench.enforcement.status
 
     def status(server: str) -> dict[str, Any]:
-        """All that was charged was taken, though it is a twentieth more than was seen at first."""
+        """Report all charged time as used, a twentieth more than in the first round."""
         told = plain(server)
         told["service"]["busy_seconds"] = told["service"]["charged_seconds"]
         return told
@@ -234,7 +234,7 @@ def test_what_later_rounds_take_beyond_the_first_is_charged_too(
 
 def test_a_path_on_which_too_little_was_answered_has_no_profile(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.enforcement.of_each = 3  # of each of two rounds
+    bench.enforcement.of_each = 3  # in each of two rounds
     (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
     with pytest.raises(HotbedError, match="too few reads were answered to tell"):
         laid_out(bench.reached)
@@ -296,7 +296,7 @@ def test_a_plan_for_a_testbed_counts_with_its_packets(tmp_path: Path) -> None:
     for spec, name, frame in ((small, "pm.yaml", 1538), (large, "large.yaml", 9038)):
         places = places_of(testbed, spec, tmp_path / name)
         machines = machines_of(spec, places)
-        kept = machines.kept(100.0)  # whatever the modelled network's are
+        kept = machines.kept(100.0)  # independent of the modelled network
         assert places.frame == kept.frame == kept.overshoot == frame
         assert kept.bucket is not None and kept.bucket(1e6, 5.0) == (1e6, frame)
         assert kept.share < 0.95
@@ -332,7 +332,7 @@ def test_replies_are_waited_for_by_the_loosest_slo(tmp_path: Path) -> None:
 
 
 class NoisyGround:
-    """A ground whose first runs are spoiled."""
+    """Ground with spoiled first runs."""
 
     name = "local"
     machines = Machines()

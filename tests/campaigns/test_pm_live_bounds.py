@@ -1,4 +1,4 @@
-"""Of which runs on real machines a plan's bound is proven."""
+"""Proofs of a plan's bound for runs on real machines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SERVICE = {"calls": 9, "charged_seconds": 1.0, "busy_seconds": 1.0, "lag_seconds
 
 
 def planned_in(folder: Path, *, overhead: bool = True) -> Experiment:
-    """An experiment under pm, planned as on a testbed."""
+    """Return an experiment under pm, planned as on a testbed."""
     made = experiment_in(folder, "pm")
     if overhead:
         profile = PROFILE | {"overhead": {"request": 0.0, "latency": LATENCY_S}}
@@ -79,7 +79,7 @@ def test_a_network_that_is_not_enforced_takes_the_proof(tmp_path: Path) -> None:
 
 
 def test_a_bucket_that_the_kernel_cannot_keep_takes_the_proof(tmp_path: Path) -> None:
-    """A plan that does not know that HTB's buckets hold a frame at least."""
+    """The plan ignores that HTB's buckets hold at least a frame."""
     experiment = planned_in(tmp_path)
     known = Measured(tmp_path)
     tenants = [known.tenant(experiment.topology, w) for w in experiment.topology.workloads]
@@ -89,14 +89,14 @@ def test_a_bucket_that_the_kernel_cannot_keep_takes_the_proof(tmp_path: Path) ->
     assert found.why_not is not None and "let more through" in found.why_not
     assert experiment.plan is not None and naive.plan is not None
     for real, thought in zip(experiment.plan.workloads, naive.plan.workloads, strict=True):
-        assert real.bound > thought.bound  # what is kept lets more through
+        assert real.bound > thought.bound  # HTB's larger bucket lets more through
     rates = {queue.queue: queue.bandwidth for queue in experiment.plan.queues}
     assert rates["server:disk"] == 1.0
     assert rates["server->switch"] == pytest.approx(LINK_SHARE * 2e8 / 8)
 
 
 def test_a_plan_of_smaller_frames_than_the_links_takes_the_proof(tmp_path: Path) -> None:
-    """Planned for packets of 1500 bytes, and carried out with 9000."""
+    """The plan assumes packets of 1500 bytes; the links carry 9000."""
     told = parameters_on(planned_in(tmp_path), a_testbed(tmp_path))
     assert network_differs(told, 7, 1538) is None
     why_not = network_differs(told, 7, 9038)
@@ -130,7 +130,7 @@ def test_without_a_plan_there_is_nothing_to_prove(tmp_path: Path) -> None:
 
 
 def test_the_generators_lateness_is_allowed_for() -> None:
-    """2 ms late: a latency of 12 ms may be above a bound of 10 ms, and one of 12.1 ms may not."""
+    """With 2 ms lateness, a latency of 12 ms may exceed a bound of 10 ms; 12.1 ms may not."""
     late = Conditions(late_s=0.002)
     assert late.ratio(0.012, 0.010) == pytest.approx(1.0)
     assert late.ratio(0.0121, 0.010) > 1
@@ -148,7 +148,7 @@ def test_what_a_summary_tells_of_a_real_run(tmp_path: Path, kept: bool) -> None:
     mix = cast(Mix, SimpleNamespace(base=tmp_path, loads=loads.values(), load=loads.get))
     parameters = PM.of(scenario="disk", policy="pm")
     assert bound_holds(parameters, mix, "A", found) is kept
-    assert not bound_holds(parameters, mix, "L", found)  # it has no trace to keep to
+    assert not bound_holds(parameters, mix, "L", found)  # it has no trace as a limit
     extra = numbers(parameters, mix, experiment, outcome, {"A": 0.05})
     assert ("A_bound_ratio" in extra) is kept
     assert extra["bounds"] == float(kept)
@@ -172,7 +172,7 @@ def test_whoever_sends_larger_requests_than_announced_takes_all_bounds(
 
 
 def load_of(experiment: Experiment, name: str) -> Any:
-    """What a mix tells of a workload; L is a copy."""
+    """Return the mix's load of a workload; L is a copy."""
     copy = name == "L"
     return SimpleNamespace(
         name=name,

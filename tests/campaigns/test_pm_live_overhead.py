@@ -1,4 +1,4 @@
-"""How far a server may be behind its charges, from rounds of made-up requests."""
+"""Maximum lag of a server behind its charges, from rounds of made-up requests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from campaigns.prioritymeister.live.overhead import MORE, allowed, table_of, tim
 Floats = npt.NDArray[np.float64]
 
 ROUNDS, RUN = 6, 6
-"""Rounds, and how many of them a run is long."""
+"""Rounds, and rounds in the length of a run."""
 PER_S = 100
 
 
 def lag(random: np.random.Generator, seconds: float, charged: float) -> float:
-    """The most that a server which is never idle is behind, whose requests take 10 ms in the mean
-    and differ by 2 ms."""
+    """Return the maximum lag of a server that is never idle. Its requests take 10 ms on average,
+    with a deviation of 2 ms."""
     took = random.normal(0.01, 0.002, round(seconds * PER_S))
     behind = np.cumsum(took - charged)
     return float(np.max(behind - np.minimum.accumulate(np.minimum(behind, 0.0))))
@@ -31,7 +31,7 @@ def test_the_longest_and_twice_the_spread_is_allowed() -> None:
 
 @pytest.mark.parametrize("longest_of", [8, None])
 def test_a_run_stays_within_what_is_allowed(longest_of: int | None) -> None:
-    """The longest of a round is that of eight exponential ones, or of many (Gumbel)."""
+    """A round's maximum is the largest of eight exponential values, or of many (Gumbel)."""
     random = np.random.default_rng(3)
     runs = 4000
 
@@ -44,17 +44,17 @@ def test_a_run_stays_within_what_is_allowed(longest_of: int | None) -> None:
     rounds, run = drawn(ROUNDS), drawn(RUN).max(axis=1)
     within = np.mean([at <= allowed(seen) for at, seen in zip(run, rounds.tolist(), strict=True)])
     assert within > 0.95
-    # Less would not do: of the longest alone more than a third of the runs are further behind.
+    # Less is not enough: more than a third of the runs exceed the plain maximum.
     assert np.mean(run <= rounds.max(axis=1)) < 0.65
 
 
 def test_a_server_charged_exact_means_has_no_bound_and_one_charged_more_has() -> None:
     random = np.random.default_rng(4)
-    runs = 400  # of twenty, half of all seeds tell something else
+    runs = 400  # with twenty runs, half of all seeds show another result
     exact = [
         np.median([lag(random, seconds, 0.01) for _ in range(runs)]) for seconds in (30, 30 * RUN)
     ]
-    assert exact[1] > 2 * exact[0]  # a walk without drift: by the root of six
+    assert exact[1] > 2 * exact[0]  # a walk without drift grows by the square root of six
     seen = [allowed([lag(random, 30, MORE * 0.01) for _ in range(ROUNDS)]) for _ in range(runs)]
     held = [lag(random, 30 * RUN, MORE * 0.01) <= bound for bound in seen]
     assert np.mean(held) > 0.95
@@ -67,7 +67,7 @@ def test_rounds_add_up_to_a_table() -> None:
     def turn(kind: str, calls: int, each: float) -> dict[str, object]:
         return {"kind": kind, "most_bytes": 4096, "calls": calls, "seconds": calls * each}
 
-    # Four calls of each round are too few, those of both are not.
+    # Four calls per round are too few; the calls of both rounds are enough.
     both = [turn("read", 4, 0.005), turn("read", 4, 0.007), turn("write", 8, 0.01)]
     (made,) = table_of(rows, both)
     assert 4096 / made["readBandwidth"] == pytest.approx(0.006)

@@ -1,4 +1,4 @@
-"""From what replayers printed to results."""
+"""Conversion of replayer output to results."""
 
 from __future__ import annotations
 

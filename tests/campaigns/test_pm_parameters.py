@@ -1,4 +1,4 @@
-"""What a plan tells enforcers: at devices, at hosts, and at the switch's ports."""
+"""Enforcer parameters of a plan: at devices, at hosts, and at the switch's ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from schemas.errors import UserError
 
 
 def topology(slos: dict[str, float | None], levels: int | None = 7) -> Topology:
-    """Workloads on one server, a client each; None is a completion SLO."""
+    """Return workloads on one server, each with its own client; None is a completion SLO."""
     hosts = {f"c-{name}": {"link": 8e8} for name in slos}
     return Topology.model_validate(
         {
@@ -40,7 +40,7 @@ def topology(slos: dict[str, float | None], levels: int | None = 7) -> Topology:
 
 
 def plan_for(given: Topology) -> Plan:
-    """Priorities in the order of the workloads, levels backwards on the way out."""
+    """Return a plan with priorities in workload order, and reversed levels on the way out."""
     count = len(given.workloads)
 
     def stage(name: str, queues: tuple[str, ...], priority: int, level: int | None) -> StagePlan:

@@ -1,4 +1,4 @@
-"""Profiles of devices of other machines: what is run there, and what comes back."""
+"""Device profiles of other machines: remote commands and their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.errors import WorkloadError
 
 
 class Node:
-    """A shell that answers as a node with fio does. 4 KiB take 10 ms, long reads 100 MB/s."""
+    """Shell that answers as a node with fio does: 4 KiB take 10 ms, long reads 100 MB/s."""
 
     node = "server"
 

@@ -1,5 +1,5 @@
-"""Whole cells on windows of real traces, where they lie beside the repository: they may not be
-passed on (docs/prioritymeister.md tells how to fetch some)."""
+"""Whole cells on windows of real traces in a folder next to the repository. They may not be
+redistributed; docs/prioritymeister.md explains how to fetch a few."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.run import Summary
 
 TRACES = ROOT.parent / "shared" / "traces" / "workloadcompactor"
 LIKE = {"A": "trace0039", "B": "trace0016", "C": "trace0042"}
-"""Of a C_A^2 like those of Table 2: 1.3, 14 and 2.2."""
+"""Traces with a C_A^2 like those of Table 2: 1.3, 14 and 2.2."""
 SIZES = 2.0 ** np.arange(12, 21)
 
 pytestmark = [
@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Traces by the names of workloads."""
+    """Return a folder of traces named after the workloads."""
     found = tmp_path / "traces"
     found.mkdir()
     for label, name in LIKE.items():
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
-    """A disk by size of requests: these traces tell no offsets. 8 ms, and 150 MB/s."""
+    """Return a disk profile by request size (8 ms and 150 MB/s); these traces have no offsets."""
     rates = SIZES / (0.008 + SIZES / 150e6)
     rows = [
         {"requestSize": size, "readBandwidth": rate, "writeBandwidth": rate}
@@ -70,5 +70,5 @@ def test_windows_of_real_traces_are_planned_and_replayed(
         assert found["bounds_broken"] == 0
         assert all(found[f"{label}_requests"] >= 200 for label in LIKE)
         assert {found[f"{label}_priority"] for label in LIKE} <= {1.0, 2.0, 3.0, 4.0}
-    # Blocks are other windows of the same traces.
+    # Blocks are different windows of the same traces.
     assert first["A_requests"] != second["A_requests"]

@@ -1,4 +1,4 @@
-"""A small campaign of PriorityMeister's, really simulated, and its report."""
+"""Small campaign of PriorityMeister, really simulated, and its report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
             "name": "burst",
             "figures": ["7"],
             "vary": {"policy": ["pm", "none"]},
-            # F's requests are few and large: 481 count, a 99th percentile needs 1,000.
+            # F's requests are few and large: 481 count, and a 99th percentile needs 1,000.
             "fixed": {"scenario": "burst", "burst": "F", "slo_percentile": 95},
             "repetitions": 1,
         },

@@ -1,4 +1,4 @@
-"""PriorityMeister on virtual time: no proven bound is broken, and what is asked for is done."""
+"""PriorityMeister on virtual time: proven bounds hold, and requested work is done."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_bound_is_broken(seed: int, tmp_path: Path) -> None:
 def test_bounds_with_the_lag_that_was_measured_hold_where_service_times_vary(
     tmp_path: Path,
 ) -> None:
-    """A profile tells means. Single requests take longer, and bounds of means alone are broken."""
+    """A profile holds means. Single requests take longer, so bounds from means alone break."""
     noisy = Setting(noise_cv=4.0)
     broken = checked = 0
     for seed in range(12):
@@ -77,7 +77,7 @@ def test_bounds_with_the_lag_that_was_measured_hold_where_service_times_vary(
             document = json.loads(profile.read_text())
             document["overhead"] = {"latency": allowed * max(speeds)}
             profile.write_text(json.dumps(document))
-        # Who goes first may be another now, and so may be how far the device gets behind.
+        # Requests may now start in another order, and the device's lag may change.
         again = simulate(scenario_of(topology, file, plan_of(topology, file), noisy))
         if max(d.lag_s for d in again.devices) > allowed:
             continue
@@ -91,7 +91,7 @@ def test_bounds_with_the_lag_that_was_measured_hold_where_service_times_vary(
 
 @pytest.fixture
 def crowded(tmp_path: Path) -> tuple[Topology, Path]:
-    """C with a loose SLO, and D, which announces little and may send much."""
+    """Return C with a loose SLO, and D, which announces little and may send much."""
     (tmp_path / "p.json").write_text(json.dumps(pm_topologies.PROFILES["constant.json"]))
     behaved = [(50 * k, 4096) for k in range(80)]
     (tmp_path / "d.csv").write_text(rows(behaved))
@@ -112,12 +112,12 @@ def crowded(tmp_path: Path) -> tuple[Topology, Path]:
 
 
 def rows(requests: list[tuple[int, int]]) -> str:
-    """A trace of reads, from (milliseconds, bytes)."""
+    """Return a trace of reads from (milliseconds, bytes)."""
     return "".join(f"{10**6 * ms},0x{size:x},DiskRead,0\n" for ms, size in requests)
 
 
 def test_who_misbehaves_is_contained_by_pm_alone(crowded: tuple[Topology, Path]) -> None:
-    """Figure 8: D is of the highest priority, and floods the device."""
+    """Figure 8: D has the highest priority and floods the device."""
     topology, file = crowded
     plan = plan_of(topology, file)
     flood = {"D": file.parent / "flood.csv"}
@@ -223,7 +223,7 @@ def test_traces_of_other_formats_are_converted(crowded: tuple[Topology, Path]) -
 
 
 def test_a_device_need_not_be_what_it_was_planned_as(crowded: tuple[Topology, Path]) -> None:
-    """Figure 10: the enforcer goes by an estimator that is wrong."""
+    """Figure 10: the enforcer uses a wrong estimator."""
     topology, file = crowded
     truth = file.parent / "true.json"
     truth.write_text(json.dumps({**pm_topologies.PROFILES["constant.json"], "base": 0.0002}))
@@ -300,7 +300,7 @@ def test_a_simulator_that_is_not_there_or_is_killed(
     slow.write_text("#!/bin/sh\ncat > /dev/null\necho oh >&2\nexit 3\n")
     with pytest.raises(StoreError, match="exit code 3: oh"):
         simulate(scenario, program=slow)
-    # A crash of a Go program has the exit code of a wrong scenario, and is our mistake.
+    # A crashed Go program exits with the code of a wrong scenario, but the fault is ours.
     slow.write_text("#!/bin/sh\ncat > /dev/null\necho 'panic: index out of range' >&2\nexit 2\n")
     with pytest.raises(StoreError, match="exit code 2: panic"):
         simulate(scenario, program=slow)

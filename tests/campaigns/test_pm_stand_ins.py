@@ -1,4 +1,4 @@
-"""What the stand-ins of a cell are like."""
+"""Properties of a cell's stand-ins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACCESS = ("random", "mixed")
 
 
 def block_of(folder: Path, label: str, values: dict[str, Any]) -> RequestBlock:
-    """A stand-in of a cell."""
+    """Return a stand-in of a cell."""
     machines = Machines()
     write_profiles(machines, folder)
     maker = TraceMaker(PM.check({"policy": "none", **values}, "here"), 5, machines, folder)
@@ -75,7 +75,7 @@ def test_traces_are_long_enough_for_what_slos_are_made_of(name: str, tmp_path: P
 
 
 def rate_of(label: str, cell: PmCell, machines: Machines, folder: Path) -> float:
-    """Requests per second of a stand-in."""
+    """Return the requests per second of a stand-in."""
     short = cell.model_copy(update={"seconds": 60.0})
     maker = TraceMaker(short, 5, machines, folder)
     on_ram = maker.row(label).storage_load is None
@@ -85,7 +85,7 @@ def rate_of(label: str, cell: PmCell, machines: Machines, folder: Path) -> float
 
 
 def local_machines(folder: Path) -> Machines:
-    """Like those of testbed/specs/pm-local.yaml: a disk by size of requests, as fio finds it."""
+    """Return machines like testbed/specs/pm-local.yaml: fio's disk profile by request size."""
     sizes = 2.0 ** np.arange(9, 21)
     rates = (sizes / (0.0048 + sizes / 150e6)).tolist()
     rows = [

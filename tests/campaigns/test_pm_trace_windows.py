@@ -1,4 +1,4 @@
-"""Blocks of a campaign that are windows of real traces."""
+"""Campaign blocks as windows of real traces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOW = Costs(SizeProfile(np.array([4096.0]), np.array([1e8]), np.array([1e8])))
 
 
 def ten_seconds(folder: Path) -> RequestBlock:
-    """A.csv.gz: 1,000 requests of 41 us each at random times of ten seconds."""
+    """Write A.csv.gz: 1,000 requests of 41 us each at random times within ten seconds."""
     random = np.random.default_rng(5)
     times = np.sort(random.integers(0, 10**10, 1000))
     times[[0, -1]] = 0, 10**10
@@ -57,7 +57,7 @@ def test_consecutive_windows_of_a_real_trace_are_all_of_it_once(tmp_path: Path) 
         UserError, match=r"lasts 10 s .*, 4 windows of 2\.5 s .* too few for 5 blocks: fewer r"
     ):
         window(tmp_path, "A", SLOW, load=None, seconds=2.5, seed=3, place=4)
-    # Of half the speed, half of the requests, and twice as many windows.
+    # At half the speed there are half the requests and twice as many windows.
     own = whole.size.sum() / 1e8 / 10
     last = window(tmp_path, "A", SLOW, load=own / 2, seconds=2.5, seed=3, place=7)
     assert last is not None and 80 < len(last) < 170
@@ -103,7 +103,7 @@ def test_blocks_have_windows_of_real_traces_and_their_own_speed(tmp_path: Path) 
 
 
 def campaign_of(folder: Path, repetitions: int, **fixed: Any) -> Path:
-    """A campaign whose blocks are consecutive windows of the traces in a folder."""
+    """Write a campaign with consecutive windows of the folder's traces as blocks."""
     told = {"scenario": "disk", "traces": str(folder), "trace_windows": "consecutive"}
     grid = {**TINY_PM["grids"][0], "repetitions": repetitions, "fixed": told | fixed}
     return written(folder, TINY_PM, grids=[grid], parameters={"seconds": 10, "slo_percentile": 50})
@@ -117,7 +117,7 @@ def test_more_blocks_than_a_trace_has_windows_are_refused_before_any_runs(
     (tmp_path / "A.csv.gz").unlink()
     longer = RequestBlock(4 * whole.time_ns, whole.size, whole.read, whole.offset)
     save([longer], tmp_path / "A.csv.gz")
-    # All of it is 1.25 s of this disk: until it is A's 5 % of it, it is played in 25 s.
+    # The whole trace is 1.25 s of this disk. For A's 5 % share it is played in 25 s.
     rate = float(whole.size.sum()) / 1.25
     rows = [{"requestSize": 4096, "readBandwidth": rate, "writeBandwidth": rate}]
     disk.write_text(json.dumps({"type": "storageSSD", "bandwidthTable": rows}))
@@ -133,7 +133,7 @@ def test_more_blocks_than_a_trace_has_windows_are_refused_before_any_runs(
         with pytest.raises(UserError, match=says):
             carry_out(asked(there + 1))
     assert not artifacts.exists()
-    # What a cluster's workers have is not known here.
+    # The traces of a cluster's workers are unknown here.
     afar = Workers(scheduler="tcp://127.0.0.1:8786")
     assert session.dry_run(asked(there + 1), workers=afar).cells == 4 * (there + 1)
 
@@ -148,17 +148,17 @@ def test_what_is_no_window_of_a_real_trace_is_not_looked_at(tmp_path: Path) -> N
         require_windows([Cell("x", PM.of(**more), 2, 5, 0, (), ())], disk)
 
     require(**told)  # random ones
-    require(**own | {"scenario": "misbehave"})  # C and D: stand-ins
-    require(**own | {"trace_load": "table2"})  # on a testbed, whose disk is not measured yet
+    require(**own | {"scenario": "misbehave"})  # C and D are stand-ins
+    require(**own | {"trace_load": "table2"})  # on a testbed with an unmeasured disk
     with pytest.raises(UserError, match=says):
         require(**own)
     (tmp_path / "A.csv.gz").rename(tmp_path / "K.csv.gz")  # on no disk
     require(Machines().disk, **own | {"scenario": "network"})
-    (tmp_path / "K.csv.gz").rename(tmp_path / "F.csv.gz")  # whose latency H's SLO is made of
+    (tmp_path / "K.csv.gz").rename(tmp_path / "F.csv.gz")  # H's SLO uses F's latency
     with pytest.raises(UserError, match=says):
         require(**own | {"scenario": "burst", "burst": "H"})
     (tmp_path / "F.csv.gz").rename(tmp_path / "I.csv.gz")
-    require(**own | {"scenario": "network"})  # of figure 9 a testbed has another device
+    require(**own | {"scenario": "network"})  # a testbed has no device like figure 9's
     with pytest.raises(UserError, match=says):
         require(Machines().disk, **own | {"scenario": "network"})
     with pytest.raises(UserError, match="is no folder of traces"):

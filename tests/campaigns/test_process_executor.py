@@ -200,7 +200,7 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(
     wait = attempts._wait
 
     def waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
-        """The time is up once the cell hangs, however long it took to get there."""
+        """End the 5 s wait once the cell hangs, however long the cell took to get there."""
         if seconds == 5.0:
             _wait_for(path, "workload")
             seconds = 0.0

@@ -1,4 +1,4 @@
-"""The closure of a Go program holds the packages that Go itself builds it from, and no other."""
+"""Closure of a Go program: exactly the packages that Go builds the program from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def packages(program: str) -> list[Path]:
-    """Folders of the module's packages that a program imports, itself too."""
+    """Return the folders of the module's packages that a program imports, including its own."""
     listed = subprocess.run(
         [closure.ROOT / "tools" / "go", "list", "-deps", f"./cmd/{program}"],
         cwd=DATAPLANE,

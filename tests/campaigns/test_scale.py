@@ -30,7 +30,7 @@ GRID: dict[str, Any] = {
 
 
 def axis(ask: Ask, figure: str, name: str) -> dict[float, int]:
-    """Values of an axis in the grids of a figure, with their blocks."""
+    """Return the values of an axis in a figure's grids, with their blocks."""
     campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ask)
     return {
         value: grid.repetitions
@@ -85,13 +85,13 @@ def test_only_the_simulator_makes_stores_of_any_size(campaign_file: Callable[...
 
 
 def test_a_limit_grows_with_the_store(campaign_file: Callable[..., Path]) -> None:
-    """Also on a size that is asked for and that the campaign does not have."""
+    """The limit also grows for a requested size that the campaign lacks."""
     asked = Ask(osds=[100, 300, 10_000], figure="osds", controllers=["dlr-pg", "dlr"])
     for cell in session.prepare(request(asked), need_ground=False).plan.cells:
         swaps = {"max_swaps": 8 * (cell.parameters.osds or 0)}
         is_pg = cell.parameters.controller == "dlr-pg"
         assert cell.parameters.controller_parameters == (swaps if is_pg else {})
-    # Elsewhere nothing changes, and what a cell itself says comes first.
+    # Other controllers keep their parameters, and a cell's own value takes precedence.
     grown: dict[str, Any] = {"controller_parameters_per_osd": {"dlr-pg": {"max_swaps": 8}}}
     own: dict[str, Any] = {**GRID, "vary": {"controller": ["dlr_pg"]}}
     for fixed, said in (
@@ -136,7 +136,7 @@ def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
         assert cell.parameters.osds
         moves = cell.parameters.duration_s / cell.parameters.move_every_s
         assert cell.parameters.scenario != "interference" or moves >= 2
-    # Every block of every setting holds default Ceph, with the seed of the others.
+    # Every block of every setting holds default Ceph, with the same seed as the other cells.
     settings_of: dict[str, set[str]] = {}
     for cell in report.pending:
         rest = {
@@ -163,7 +163,7 @@ def test_an_axis_keeps_what_it_has_and_takes_what_it_has_not() -> None:
     campaign = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(osds=[9000, 100, 120]))
     grids = {grid.name: grid for grid in campaign.grids}
     assert grids["osds"].vary["osds"] == [100, 120]
-    assert grids["osds-10000"].vary["osds"] == [9000]  # the nearest in ratio
+    assert grids["osds-10000"].vary["osds"] == [9000]  # the nearest by ratio
     assert grids["hot-1000"].vary["osds"] == [9000]
     moves = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(move=[7, 400]))
     by_name = {grid.name: grid for grid in moves.grids}

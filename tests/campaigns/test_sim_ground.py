@@ -1,4 +1,4 @@
-"""The ground `sim`: whole campaigns on modelled testbeds, the same files as a live run leaves."""
+"""The ground `sim`: whole campaigns on modelled testbeds, with the files of a live run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Drawn:
 def create(parameters, seed):
     return Drawn()
 """
-"""A controller that draws lots: not a pure one."""
+"""Controller that draws random numbers, so it is not pure."""
 SIM = {"ground": "sim", "name": "tiny", "time_scale": 1 / 12, "retries": 0}
 
 
@@ -68,7 +68,7 @@ def grid(**changes: Any) -> list[dict[str, Any]]:
 
 
 def run(file: Path, **more: Any) -> tuple[CampaignResult, list[Run], Path]:
-    """Run the campaign in `file` in this process; result, records, folder."""
+    """Run the campaign in `file` in this process; return result, records and folder."""
     artifacts = file.parent / "artifacts"
     result = session.run(
         Request(str(file), artifacts=artifacts, **more), progress=Silent(), in_process=True
@@ -91,7 +91,7 @@ def test_a_simulated_run_leaves_what_a_live_one_does(campaign_file: Callable[...
         summary = Summary.model_validate_json((attempt / "summary.json").read_bytes())
         (whole,) = summary.whole
         assert whole.operations and whole.throughput_mb_s
-        # 60 s of the paper's time, a twelfth of it.
+        # 60 s of the paper's time, divided by twelve.
         assert 5 <= whole.seconds < 10
         samples = pd.read_parquet(attempt / "samples.parquet")
         assert list(samples.columns) == ["t_s", "node", "metric", "value"]
@@ -121,7 +121,7 @@ def test_a_decision_that_does_not_come_out_again_fails_the_cell(
     reason = str(found["drawn"].reason)
     journal = read_journal(folder / found["drawn"].run_id / "attempt-1" / "journal.jsonl")
     assert "step 0: " in reason
-    assert str(journal.steps[0]["actions"][0]) in reason  # the first of those that differ
+    assert str(journal.steps[0]["actions"][0]) in reason  # the first differing action
     assert len(reason) < 500
     assert found["dlr"].phases_s["replay"] >= 0
 
@@ -304,7 +304,7 @@ def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
 
     def stopping(store: Any, **named: Any) -> Any:
         stores.append(store)
-        engines[-1].stop()  # as a Ctrl-C while the simulator runs
+        engines[-1].stop()  # like a Ctrl-C while the simulator runs
         return SimulatedClock(store, **named)
 
     def remembered(*arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Power, estimates, judging, what people see."""
+"""Statistical power, estimates, judgements, and user-visible texts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_machine_that_stands_still_shows_in_the_recording() -> None:
     assert stalled(quiet, 1.0) == 0.0
     halted = [wall + (8.0 if wall > 1020 else 0.0) for wall in quiet]
     assert stalled(halted, 1.0) == pytest.approx(9.01 / (halted[-1] - halted[0]))
-    # Where one look takes three seconds the recording is coarse, not halted.
+    # If one look takes three seconds, the recording is coarse, not halted.
     assert stalled([3.0 * number for number in range(20)], 1.0) == 0.0
     assert stalled([1000.0], 1.0) is None
     assert stalled([], 1.0) is None

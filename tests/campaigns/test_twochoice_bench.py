@@ -1,4 +1,4 @@
-"""`hotbed twochoice bench` on a testbed in memory: agents emptied, plans, reports as rows."""
+"""`hotbed twochoice bench` on an in-memory testbed: emptied agents, plans, reports as rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def report(scheduler: str, *, failed: int = 0, bad: Sequence[str] = ()) -> dict[
 
 
 class World:
-    """Two OSD nodes with agents, and client nodes; what is asked of them is kept."""
+    """Two OSD nodes with agents, and client nodes; it records every request."""
 
     def __init__(self, tmp_path: Path, clients: int = 1) -> None:
         disk = {"size": "2GiB", "scratch": 0}
@@ -60,7 +60,7 @@ class World:
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
         self.commands: list[tuple[str, str]] = []
         self.files: dict[tuple[str, str], Any] = {}
-        self.history: list[tuple[str, str]] = []  # scheduler of the agents, and of the plan
+        self.history: list[tuple[str, str]] = []  # scheduler of the agents and of the plan
         self.running: list[str] = []
         self.results: dict[str, UnitResult] = {}
         self.machines = Machines(
@@ -99,7 +99,7 @@ class Shell:
     def __init__(self, world: World, node: str) -> None:
         self.world, self.node = world, node
 
-    def run(self, argv: Sequence[str], **_: Any) -> Any:  # of testbed.ssh.Done, what is used of it
+    def run(self, argv: Sequence[str], **_: Any) -> Any:  # the used part of testbed.ssh.Done
         self.world.commands.append((self.node, " ".join(argv)))
         done = subprocess.CompletedProcess(argv, 0, b"", b"")
         return type("Done", (), {"returncode": done.returncode, "text": '{"agents": []}'})
@@ -127,7 +127,7 @@ def test_each_scheduler_runs_on_empty_agents_that_go_by_it(tmp_path: Path) -> No
     assert [one.scheduler for one in outcome.rows] == ["fixed", "both"]
     assert world.history == [("fixed", "fixed"), ("both", "both")]
     emptied = [payload for verb, payload in world.calls if verb == "pinned-empty"]
-    assert emptied == [{"prefix": "twochoice.", "osds": [0, 1]}] * 3  # and once at the end
+    assert emptied == [{"prefix": "twochoice.", "osds": [0, 1]}] * 3  # including once at the end
     assert (
         world.files["client", "/etc/hotbed/twochoice.json"]["scheduler"]["scheduler"] == "prequal"
     )
@@ -139,7 +139,7 @@ def test_each_scheduler_runs_on_empty_agents_that_go_by_it(tmp_path: Path) -> No
         "both.json",
         "result.json",
     }
-    # Agents are stopped before their pools are replaced, and started afterwards.
+    # Agents stop before their pools are replaced and start afterwards.
     verbs = [command.split()[1] for node, command in world.commands if node == "osd0"]
     assert verbs == ["stop", "start"] * 3
 

@@ -1,5 +1,5 @@
-"""Campaigns of simulated bursts: what a file may say, what is refused before anything starts, and
-what a cell's folder holds."""
+"""Campaigns of simulated bursts: allowed files, early refusals, and the contents of a cell's
+folder."""
 
 from __future__ import annotations
 

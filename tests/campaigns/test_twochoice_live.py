@@ -1,4 +1,4 @@
-"""Cells on object servers: what they may be, what is run, what is counted, what is left."""
+"""Cells on object servers: allowed parameters, commands, evaluation and clean-up."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_in_a_balance_all_jobs_have_the_cells_scheduler() -> None:
 
 
 def test_what_comes_at_once_has_come_before_anything_is_measured_or_forgotten() -> None:
-    # At a gigabit or so in all, which is what two processors carry of it.
+    # About a gigabit in total, the limit of two processors.
     usual = OBJECTS.of(experiment="burst", stragglers="table2")
     jobs = plans.plan(usual, 1, 64)["apps"][:-1]
     come_s = sum(job["nodes"] * 8 * job["writes"] * job["size"] for job in jobs) / 125e6
@@ -200,7 +200,7 @@ def test_a_burst_among_stragglers_is_counted_alone(tmp_path: Path) -> None:
     assert found["background_writes"] > 0
     assert (found["read_back"], found["read_redirected"], found["read_bad"]) == (100, 40, 0)
     assert found["read_query_mean_s"] == pytest.approx(0.003)
-    assert "register_mean_s" not in found  # there was none
+    assert "register_mean_s" not in found  # there was no registration
 
 
 def test_whoever_bounds_the_load_generator_waits_for_its_own_sentence(
@@ -226,7 +226,7 @@ def test_fio_runs_on_the_disks_of_some_servers(tmp_path: Path) -> None:
     )
     assert len(servers.slowed) == 1
     assert found["slowed_share"] == pytest.approx(1.0)
-    # The load has run for as long as that of other stragglers.
+    # The load ran as long as the load of other stragglers.
     assert servers.plans[0]["apps"][-1]["start"] == 20.0
 
 
@@ -325,7 +325,7 @@ def test_a_plan_is_gone_when_its_run_is_over(tmp_path: Path) -> None:
 def test_the_settings_that_were_deployed_come_back_as_the_role_writes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deployment that follows finds nothing to change."""
+    """A later deployment finds nothing to change."""
     for name in ("twochoiced", "twochoicebench"):
         (tmp_path / name).touch()
     monkeypatch.setattr(twochoice_variables, "BINARIES", tmp_path)
@@ -333,7 +333,7 @@ def test_the_settings_that_were_deployed_come_back_as_the_role_writes_them(
     found, shells = reached(tmp_path / "site", agent)
     Servers(found).restore()
     text = shells["server1"].files["/etc/hotbed/twochoice.json"].decode()
-    # As Ansible's to_nice_json: four columns, keys in their order, and the template's line end.
+    # Like Ansible's to_nice_json: four columns, original key order, the template's line end.
     assert text.startswith('{\n    "agents": [\n        "')
     assert text.endswith('        "scheduler": "both"\n    }\n}\n')
     assert [line.split('"')[1] for line in text.splitlines() if line.startswith('    "')] == [

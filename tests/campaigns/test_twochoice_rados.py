@@ -1,4 +1,4 @@
-"""Cells on agents before OSDs and on the pool beside them: what is run, what is left."""
+"""Cells on agents in front of OSDs and on the plain pool: commands and clean-up."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL: dict[str, Any] = {"backend": "rados", "nodes": 2, "processes": 2}
 
 
 class CephAgent(FakeAgent):
-    """Says yes to all verbs, in `called`; the controller ends with `code`."""
+    """Agent that accepts all verbs, recorded in `called`; the controller ends with `code`."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps(STATUS), ""))
@@ -82,7 +82,7 @@ def reached(folder: Path, agent: FakeAgent, text: str = SPEC) -> tuple[Reached, 
 
 
 class FakeRados(FakeServers, RadosServers):
-    """Answers at once, see `FakeServers`; controllers are started as they are."""
+    """Fake that answers at once, see `FakeServers`; controllers start as the real ones do."""
 
 
 def made(folder: Path, agent: CephAgent, **parameters: Any) -> tuple[FakeRados, dict[str, float]]:
@@ -105,7 +105,7 @@ def test_a_clean_state_is_empty_pools_with_the_cells_settings(tmp_path: Path) ->
     assert shells["client"].ran == [["rados", "purge", "bench", "--yes-i-really-really-mean-it"]]
     for place in range(4):
         stop, start = shells[f"osd{place}"].ran
-        # With what fio wrote beside the OSD in an earlier cell.
+        # Includes fio's file next to the OSD from an earlier cell.
         wrote = plans.fio_command(SCRATCH_PATH, 1.0)[2].removeprefix("--filename=")
         assert stop[2] == f"systemctl stop 'hotbed-twochoice@*.service' && rm -f {wrote}"
         assert start[2] == f"systemctl start hotbed-twochoice@{place}.service"

@@ -1,5 +1,4 @@
-"""Campaigns of the planner: what a file may say, what is refused before anything starts, and a
-cell's folder."""
+"""Campaigns of the planner: allowed files, early refusals, and a cell's folder."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def test_every_method_of_a_block_gets_the_same_instances(tmp_path: Path) -> None
     for block in range(3):
         order = [cell.parameters.contents() for cell in cells if cell.block == block]
         assert len(order) == 4
-        # Cells that share an instance follow each other: it is made once for them.
+        # Cells with the same instance follow each other, so it is created once.
         assert sum(a != b for a, b in pairwise(order)) == 1
 
 
@@ -189,7 +188,7 @@ def test_a_worker_keeps_the_instances_that_fit(monkeypatch: pytest.MonkeyPatch) 
     for seed in (1, 2, 1, 2):
         kept.get(small, seed)
     assert made == [("10K-10M", 1), ("10K-10M", 2)]
-    kept.get(large, 1)  # there is no room beside it for both
+    kept.get(large, 1)  # memory has no room for both
     kept.get(small, 2)
     assert made[2:] == [("30K-30M", 1)]
     kept.get(small, 1)
@@ -198,7 +197,7 @@ def test_a_worker_keeps_the_instances_that_fit(monkeypatch: pytest.MonkeyPatch) 
 
 @dataclass
 class Left:
-    """A cell's folder: its files, and the numbers of its summary."""
+    """Folder of a cell: its files, and the numbers of its summary."""
 
     files: dict[str, str]
     values: dict[str, float]

@@ -1,5 +1,4 @@
-"""A wrong campaign file is refused in one sentence that names file, grid, key and what is
-allowed."""
+"""Refusal of wrong campaign files: one sentence with file, grid, key and allowed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job of a cell on a testbed, as an engine would give it."""
+"""Job of a testbed cell, as an engine would create it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.run import Provenance
 
 
 def job_with(parameters: Cell, testbed: str = "t", kind: Kind = "mos") -> Job:
-    """A job in block 0 of seed 7 on a local testbed."""
+    """Return a job in block 0 with seed 7 on a local testbed."""
     return Job(
         kind=kind,
         run_id="r1",

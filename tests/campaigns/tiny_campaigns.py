@@ -1,4 +1,4 @@
-"""A tiny campaign on the fake ground, and plans of it."""
+"""Tiny campaign on the fake ground, and its plans."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ ONE_CELL = [
 
 
 def tiny(**changes: Any) -> Campaign:
-    """TINY with changes."""
+    """Return the campaign TINY with changes."""
     return Campaign.model_validate({**TINY, **changes})
 
 
 def plan_of(campaign: Campaign, only: Sequence[str] | None = None, **identity: Any) -> Plan:
-    """A plan without asking any testbed."""
+    """Return a plan without a request to any testbed."""
     cells = {
         grid.name: [DLR.of(**raw) for raw in raw_cells(campaign, grid)]
         for grid in campaign.grids
@@ -61,7 +61,7 @@ def plan_of(campaign: Campaign, only: Sequence[str] | None = None, **identity: A
 
 
 class OneByOne:
-    """An executor that makes each attempt by its `execute`, when its end is waited for."""
+    """Executor that makes each attempt with `execute` when the engine waits for its end."""
 
     width = 1
     execute: Callable[[Cell], Outcome]

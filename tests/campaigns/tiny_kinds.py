@@ -1,4 +1,4 @@
-"""Tiny campaigns of every kind that is none of a Ceph testbed's, and jobs of their cells."""
+"""Tiny campaigns of every kind that needs no Ceph testbed, and jobs of their cells."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PM: Mapping[str, Any] = {
     ],
 }
 TINY = {"planner": URSA, "simulation": TWOCHOICE, "system": PM}
-"""By the key that says of which kind a file is."""
+"""Campaigns by the key that determines the kind of a file."""
 
 CELLS: Mapping[str, Mapping[str, Any]] = {
     "planner": {"size": "20-400", "method": "htoc"},
@@ -71,14 +71,14 @@ CELLS: Mapping[str, Mapping[str, Any]] = {
 
 
 def written(folder: Path, body: Mapping[str, Any], **changes: Any) -> Path:
-    """`body` as a campaign's file, changed."""
+    """Write `body` with changes as a campaign file."""
     path = folder / "tiny.yaml"
     path.write_text(yaml.safe_dump(dict(body) | changes))
     return path
 
 
 def job(parameters: Mapping[str, Any], kind: Kind = "ursa") -> Job:
-    """A job of a cell with these parameters, of seed 5."""
+    """Return a job of a cell with these parameters and seed 5."""
     return Job(
         kind=kind,
         run_id="0" * 12,

@@ -1,4 +1,4 @@
-"""Hypothesis strategies and small helpers shared by the controllers' tests."""
+"""Hypothesis strategies and small helpers for the controllers' tests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PERCENT = st.floats(0, 100)
 
 @st.composite
 def observations(draw: st.DrawFn, max_osds: int = 10, max_pgs: int = 60) -> Observation:
-    """A cluster with any pressures, replica sets, primaries, and PGs of any size.
+    """Draw a cluster with any pressures, replica sets, primaries, and PGs of any size.
 
-    Each PG is drawn by a seed: choice by choice dozens of them took most of the tests' time.
+    A seed draws each PG: dozens of single choices took most of the tests' time.
     """
     count = draw(st.integers(2, max_osds))
     osds = tuple(Osd(i, f"n{i}", up=draw(st.booleans()) or i < 2) for i in range(count))
@@ -35,7 +35,7 @@ def observations(draw: st.DrawFn, max_osds: int = 10, max_pgs: int = 60) -> Obse
 
 
 def renumbered(observation: Observation, names: dict[int, int]) -> Observation:
-    """The same cluster with other OSD numbers."""
+    """Return the same cluster with other OSD numbers."""
     return replace(
         observation,
         pressure={names[osd]: value for osd, value in observation.pressure.items()},
@@ -51,7 +51,7 @@ def renumbered(observation: Observation, names: dict[int, int]) -> Observation:
 
 
 def settle(policy: LoopPolicy, store: FakeStore, steps: int) -> list[int]:
-    """Let `policy` steer `store`; how many actions each step took."""
+    """Let `policy` steer `store` and return the number of actions per step."""
     state = policy.initial()
     counts = []
     for _ in range(steps):
@@ -62,7 +62,7 @@ def settle(policy: LoopPolicy, store: FakeStore, steps: int) -> list[int]:
 
 
 def upmap_actions(actions: object) -> list[SwapPrimary | ClearUpmap]:
-    """`actions`, all of which must be upmaps."""
+    """Assert that all `actions` are upmaps and return them."""
     assert isinstance(actions, (list, tuple))
     assert all(isinstance(action, (SwapPrimary, ClearUpmap)) for action in actions)
     return list(actions)

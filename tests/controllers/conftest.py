@@ -1,4 +1,4 @@
-"""Makes this folder's helpers (`clusters`) importable by its tests."""
+"""Import path for this folder's helpers (`clusters`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What `controllers.control` asks of systemctl, done with plain processes.
+"""Stand-in for systemctl in `controllers.control`, based on plain processes.
 
-Keeps one file a unit in $FAKE_UNITS with the process id. `start` waits for READY=1 as Type=notify
-does, `stop` sends SIGTERM, and when the process has gone ExecStopPost runs, as in the unit file.
-"""
+It keeps a file with the process id per unit in $FAKE_UNITS. `start` waits for READY=1 as
+Type=notify does. `stop` sends SIGTERM, and ExecStopPost runs when the process has ended, as in the
+unit file."""
 
 from __future__ import annotations
 

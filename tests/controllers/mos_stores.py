@@ -1,5 +1,5 @@
-"""A store of microstores that behaves as a model says, instances for the optimiser, and an oracle
-that tries everything."""
+"""Store of microstores that behaves like a model, instances for the optimiser, and an exhaustive
+oracle."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TENANTS_SAID = {
 
 @dataclass
 class FakeMicrostores:
-    """Microstores as `truth` says they perform; `load` gives each tenant's workers by step."""
+    """Microstores that perform like `truth`; `load` gives each tenant's workers by step."""
 
     load: Any
     stores: dict[str, Resources]
@@ -145,11 +145,11 @@ HALF = Resources(0.4, 0.4, 2.5e7, 1, 2)
 
 
 def two(load: Any, **changes: Any) -> FakeMicrostores:
-    """A microstore for each of web (A) and video (C), half of the pool for both."""
+    """Return one microstore each for web (A) and video (C), with half of the pool each."""
     return FakeMicrostores(load, {"small": HALF, "large": HALF}, **changes)
 
 
-# Small instances: whole numbers everywhere, so that equal is equal.
+# Small instances use whole numbers everywhere, so that equality is exact.
 
 ONE = Resources(1, 1, 1, 1, 1)
 
@@ -166,7 +166,7 @@ def curves(draw: Any) -> Curve:
 
 @st.composite
 def problems(draw: Any, most_tenants: int = 2, most: int = 3) -> tuple[Any, ...]:
-    """(model, demands, pool): classes of any curves, bandwidth SLAs without an upper bound."""
+    """Draw (model, demands, pool): classes of any curves, bandwidth SLAs without an upper bound."""
     count = draw(st.integers(1, most_tenants))
     tables: dict[str, ClassTable] = {}
     demands: list[Demand] = []
@@ -188,8 +188,8 @@ Judged = tuple[float, ...]
 
 
 def judged(plan: Plan, demands: Sequence[Demand]) -> Judged:
-    """What a plan is judged by, worst first: violated weight, least satisfaction, satisfaction of
-    each in order, cost."""
+    """Return the criteria of a plan, most important first: violated weight, least satisfaction,
+    each satisfaction in order, cost."""
     share = {s.tenant: min(1.0, s.requests_s / s.needed_s) for s in plan.shares}
     lost = sum(d.weight for d in demands if share[d.tenant] < 1 - 1e-9)
     order = sorted(demands, key=lambda d: (-d.weight, d.tenant))
@@ -197,7 +197,7 @@ def judged(plan: Plan, demands: Sequence[Demand]) -> Judged:
 
 
 def best_of_all(model: PiecewiseLinear, demands: Sequence[Demand], pool: Pool) -> Judged | None:
-    """The best that trying every division of the pool finds."""
+    """Return the best result over all divisions of the pool."""
     most = pool.steps
     price = [1 / count if count else 0.0 for count in most]
     wanted = [asked(demand, model) for demand in demands]
@@ -227,12 +227,12 @@ def best_of_all(model: PiecewiseLinear, demands: Sequence[Demand], pool: Pool) -
 
 
 def with_model(**changes: Any) -> dict[str, Any]:
-    """Parameters of mos-pp for `two`."""
+    """Return parameters of mos-pp for `two`."""
     return {"tenants": TENANTS_SAID, "model": MODEL.to_json(), **changes}
 
 
 def off_by(model: PiecewiseLinear, factor: float) -> PiecewiseLinear:
-    """A model that promises `factor` times as much."""
+    """Return a model that promises `factor` times as much."""
     names = ("proxy_cores", "storage_cores", "network", "ssds", "hdds")
     tables = {
         key: replace(table, **{n: getattr(table, n).times(factor) for n in names})

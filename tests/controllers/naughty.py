@@ -25,7 +25,7 @@ def create(parameters, seed):
 
 
 def write(folder: Path, name: str, bad: str, good: int = 2) -> Path:
-    """A controller whose first `good` decisions are fine and then does `bad`; its directory."""
+    """Write a controller with `good` correct decisions followed by `bad`; return its directory."""
     home = folder / name.replace("-", "_")
     home.mkdir(parents=True)
     (home / "policy.py").write_text(HEAD.format(name=name, bad=bad, good=good))

@@ -1,4 +1,4 @@
-"""The controller service as its own process, on a `FakeStore` kept in the file $FAKE_STORE."""
+"""Controller service in its own process, on a `FakeStore` kept in the file $FAKE_STORE."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from testbed.stores.fake import FakeStore
 
 
 def fake(path: Path) -> FakeStore:
-    """Half of the OSDs hot, all of the time."""
+    """Return a store with half of the OSDs always hot."""
     hot = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
     return FakeStore(pressures=lambda _: hot, hot=lambda _: frozenset(range(4)), path=path)
 
 
 @contextmanager
 def open_fake(settings: Settings, sensing: bool) -> Iterator[Store]:
-    """The store in the file; unreachable while a file `down` lies beside it."""
+    """Open the store in the file; it is unreachable while a file `down` exists next to it."""
     path = Path(os.environ["FAKE_STORE"])
     require(path)
     yield fake(path)

@@ -1,4 +1,4 @@
-"""default, reweight, upmap, oracle, dlr-auto, and what all policies have in common."""
+"""default, reweight, upmap, oracle, dlr-auto, and common properties of all policies."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_split_lies_within_what_was_seen(series):
 
 @given(st.lists(observations(max_pgs=20), min_size=1, max_size=4))
 def test_decisions_are_the_same_in_every_replay(series):
-    """Fresh policies, arguments by way of JSON, and no mutation of what was given."""
+    """Policies are new, arguments pass through JSON, and inputs are not mutated."""
     told = [observation_to_json(observation) for observation in series]
     untouched = json.dumps(told)
     for name in NAMES:

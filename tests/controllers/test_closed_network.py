@@ -1,4 +1,4 @@
-"""The approximate model against exact mean value analysis (Reiser and Lavenberg, 1980)."""
+"""Approximate model compared with exact mean value analysis (Reiser and Lavenberg, 1980)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_more_in_flight_is_never_slower(demands, in_flight):
 
 
 def test_balanced_servers_have_the_textbook_rate():
-    # N / (N + M - 1) of the sum of the servers' rates: 16 / 23 of 8.
+    # N / (N + M - 1) of the sum of the server rates: 16 / 23 of 8.
     assert throughput([1 / 8] * 8, 16) == pytest.approx(16 / 23 * 8, rel=1e-4)
 
 

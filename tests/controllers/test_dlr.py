@@ -1,4 +1,4 @@
-"""DLR against an independent transcription of the paper's Algorithm 1."""
+"""DLR compared with an independent transcription of the paper's Algorithm 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def observe(iow: list[float], alpha: list[float]) -> Observation:
 
 
 def algorithm_1(iow, alpha, theta_h=50, theta_i=0.2, theta_l=20):
-    """Lines 3 to 17, as printed, written without looking at the policy."""
+    """Compute lines 3 to 17 as printed, written without a look at the policy."""
     n = len(iow)
     avg_iow = sum(iow[i] / n for i in range(n))
     following = list(alpha)
@@ -54,7 +54,7 @@ def after(policy, observation) -> list[float]:
 def test_equals_algorithm_1(osds, theta_h, theta_i, theta_l):
     iow, alpha = [list(column) for column in zip(*osds, strict=True)]
     average = sum(iow) / len(iow)
-    # At a threshold to the last digit, the order of the summation decides.
+    # At an exact threshold, the order of summation decides.
     if any(value > 0 and abs((value - average) / value - theta_i) < 1e-9 for value in iow):
         return
     thresholds = {"theta_h": theta_h, "theta_i": theta_i, "theta_l": theta_l}
@@ -88,7 +88,7 @@ def test_osds_that_are_down_out_or_not_sensed_count_for_nothing():
     )
     pressure = {0: 90.0, 1: 10.0, 2: 0.0, 3: 0.0}
     _, actions = policy.decide({}, Observation(0, 20, pressure=pressure, osds=osds))
-    # The mean is of 90 and 10 alone.
+    # Only 90 and 10 enter the mean.
     assert actions == [SetPrimaryAffinity(0, pytest.approx(1 - 0.4 - (40 / 90 - 0.2)))]
 
 

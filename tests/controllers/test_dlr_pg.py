@@ -1,4 +1,4 @@
-"""dlr-pg: what it may do, what it must not, and that it beats affinities at their own game."""
+"""dlr-pg: allowed actions, forbidden actions, and its advantage over affinities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dlr_pg(**parameters):
 
 
 def model(store: FakeStore, speed: dict[int, float]) -> float:
-    """Throughput that the closed-network model gives for the store's primaries."""
+    """Return the throughput of the store's primaries in the closed-network model."""
     counts = store.primaries()
     total = sum(counts.values())
     return throughput([counts[osd] / total / speed[osd] for osd in counts], 16)
@@ -76,7 +76,7 @@ def test_hot_osds_keep_their_share_and_calm_ones_are_filled_evenly():
     hot, calm = [counts[i] for i in range(4)], [counts[i] for i in range(4, 8)]
     both_hot = sum(max(pg.up) < 4 for pg in store.pgs())
     assert sum(hot) >= both_hot
-    # Water-filling: 128 PGs over 4 + 4 * 0.35 of capacity are 23.7 and 8.3 for each.
+    # Water-filling: 128 PGs on a capacity of 4 + 4 * 0.35 give 23.7 and 8.3 per OSD.
     assert max(calm) - min(calm) <= 2
     assert max(hot) - min(hot) <= 2
     assert sum(hot) / 4 == pytest.approx(8.3, abs=1)
@@ -130,7 +130,7 @@ def test_the_stall_budget_holds_when_hotspots_move_every_interval():
     store = FakeStore(pressures=moving, interval_s=4)
     counts = settle(dlr_pg(stall_share=0.05, stall_burst_s=2), store, 40)
     epochs = sum(count > 0 for count in counts)
-    # A burst of two stalls of 1 s, then one for every 20 s.
+    # Two stalls of 1 s in a burst, then one per 20 s.
     assert 2 < epochs <= 2 + 40 * 4 * 0.05 + 1
 
 
@@ -159,7 +159,7 @@ def test_going_back_to_the_first_order_takes_the_pin_away():
 )
 @settings(max_examples=60)
 def test_close_to_the_best_assignment_there_is(orders, capacities):
-    """Against every assignment of up to seven PGs to one of their two OSDs."""
+    """The reference is the best assignment of up to seven PGs to one of their two OSDs."""
     movable = {f"1.{n}": tuple(order[:2]) for n, order in enumerate(orders)}
     loads = dict.fromkeys(movable, 1 / len(movable))
     capacity = dict(enumerate(capacities))
@@ -174,7 +174,7 @@ def test_close_to_the_best_assignment_there_is(orders, capacities):
     everything = itertools.product(*movable.values())
     best = min(cost(dict(zip(movable, choice, strict=True))) for choice in everything)
     assert found <= cost(primaries) + 1e-12
-    # A swap at a time cannot pass every hill: one PG's worth of cost is allowed.
+    # Single swaps cannot leave every local optimum: one PG's worth of cost is allowed.
     assert found <= best + (1 / len(movable)) ** 2 / min(capacities)
 
 
@@ -188,7 +188,7 @@ def test_constant_pressures_come_to_rest(observation):
 
 
 def test_load_is_weighed_by_bytes_where_there_are_any():
-    """One PG with nearly all bytes is what has to leave the hot OSD, not the many empty ones."""
+    """The PG with nearly all bytes must leave the hot OSD, not the many empty PGs."""
     osds = tuple(Osd(i, f"n{i}") for i in range(2))
     pgs = tuple(Pg(f"1.{n}", (0, 1), (0, 1), bytes=10**9 if n == 3 else 10**6) for n in range(8))
     observation = Observation(0, 20, pressure={0: 97.0, 1: 3.0}, osds=osds, pgs=pgs)

@@ -1,4 +1,4 @@
-"""The example of docs/controllers.md, exactly as printed, from a folder outside the repository."""
+"""Example of docs/controllers.md, exactly as printed, from a folder outside the repository."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_runs_and_replays(tmp_path):
         tmp_path, store, decider=decider, child=find("half-on-hot", dirs), steps=3
     )
     assert outcome.code == 0
-    # The first sense only starts the interval: step 0 sees osd.1 busy, step 1 osd.2.
+    # The first sense only starts the interval: step 0 sees osd.1 busy, step 1 sees osd.2.
     assert affinities[0] == [1, 0.5, 1, 1, 1, 1, 1, 1]
     assert affinities[1] == [1, 1, 0.5, 1, 1, 1, 1, 1]
     found = replay(read_journal(tmp_path / "journal.jsonl"), dirs)

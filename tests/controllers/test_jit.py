@@ -1,4 +1,4 @@
-"""Compiled loops that are kept on disk, while other processes compile and sources change."""
+"""Compiled loops cached on disk, while other processes compile and sources change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def files(folder: Path, stamp: str = "new source") -> SafeFiles:
 
 
 def meanwhile(monkeypatch, moment, then):
-    """Calls `then` just before the file of that number is put into its place."""
+    """Call `then` just before the file with number `moment` is put in place."""
     replace, count = os.replace, 0
 
     def replacing(old, new):
@@ -53,7 +53,7 @@ def test_code_for_other_types_is_never_read(tmp_path, monkeypatch, moment):
 
     meanwhile(monkeypatch, moment, other)
     files(tmp_path).save("int32", "code for int32")
-    for kind in ("int32", "int64"):  # one of them may be lost, and is compiled once more
+    for kind in ("int32", "int64"):  # one of them may be lost and is then compiled again
         assert files(tmp_path).load(kind) in (None, f"code for {kind}")
         files(tmp_path).save(kind, f"code for {kind}")
     for kind in ("int32", "int64"):
@@ -69,7 +69,7 @@ def test_what_is_kept_is_found_again_and_nothing_else_is_removed(tmp_path):
     assert other.load("int32") == "another function's"
 
 
-@pytest.mark.slow  # it compiles
+@pytest.mark.slow  # compiles
 def test_a_callee_in_another_module_that_is_changed_is_compiled_again(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "hotbed_caller.py").write_text(

@@ -1,4 +1,4 @@
-"""Controllers on a deployed testbed: the service, its journal, and what is left after kill -9."""
+"""Controllers on a deployed testbed: the service, its journal, and recovery after kill -9."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.hotbed.own_controllers import spy, write_shy
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 DIRS = [Path(__file__).parents[1] / "bench" / "controllers"]  # `toggle` changes every OSD each step
-HELD_S = 8.0  # the longest that a step of `toggle` is in force
+HELD_S = 8.0  # the maximum time that a step of `toggle` stays in force
 UNIT = "hotbed-controller@toggle.service"
 BUILT_IN = ["default", "reweight", "upmap", "oracle", "dlr-pg", "dlr-auto", "ursa", "htoc"]
 
@@ -44,7 +44,7 @@ def agent(admin):
 
 @pytest.fixture
 def changed_unit(admin: Shell) -> Iterator[Callable[[str], None]]:
-    """Changes settings of the unit until the test ends."""
+    """Provide a function that changes settings of the unit until the test ends."""
     drop_in = f"/run/systemd/system/{UNIT}.d"
     admin.run(["mkdir", "-p", drop_in])
 
@@ -75,7 +75,7 @@ def row_of(agent: AgentClient, name: str) -> Mapping[str, Any]:
 
 
 def steps_of(agent: AgentClient, name: str) -> int:
-    """Steps in the journal of the controller's present run."""
+    """Return the number of steps in the journal of the controller's current run."""
     last = row_of(agent, name)["last"]
     return 0 if last is None else 1 + last["step"]
 
@@ -102,7 +102,7 @@ def test_a_controller_from_outside_runs_is_journalled_and_puts_back(agent, admin
 
 
 def test_a_strangers_policy_is_confined_on_the_admin_node(agent, admin, tmp_path):
-    """It senses and acts through the loop alone, which keeps what it needs to reach the store."""
+    """The policy senses and acts only through the loop, which keeps its access to the store."""
     write_shy(tmp_path)
     (tmp_path / "shy" / "policy.py").write_text(spy(Path("/root/marked"), port=22))
     (tmp_path / "shy" / FOREIGN).touch()
@@ -118,8 +118,8 @@ def test_a_strangers_policy_is_confined_on_the_admin_node(agent, admin, tmp_path
 
 @contextmanager
 def soon(what: str) -> Iterator[None]:
-    """Measure and print; the bound is far from both 5 s, which is promised, and 25 s, which it
-    took while systemd waited for a control group."""
+    """Measure and print a duration below 15 s. The promise is 5 s; while systemd waited for a
+    control group it took 25 s."""
     began = time.monotonic()
     yield
     took = time.monotonic() - began
@@ -164,11 +164,11 @@ def test_without_a_monitor_top_and_stop_answer_with_what_is_steered(agent, admin
 
 
 def test_kill_9_of_everything_is_healed_by_stop(agent, admin, changed_unit):
-    """As when the node's power is cut: ExecStopPost has no chance either."""
+    """This resembles a power cut of the node: ExecStopPost cannot run either."""
     changed_unit("ExecStopPost=\n")
     remote.start(agent, "toggle", interval_s=1.0, controllers_dirs=DIRS)
     until(lambda: toggled(admin))
-    # With an odd number of steps left unfinished the affinities may just be 1: look often.
+    # With an odd number of unfinished steps the affinities may happen to be 1: poll often.
     admin.run(["systemctl", "kill", "--kill-who=all", "--signal=KILL", UNIT])
     until(lambda: remote.status(agent)["running"] is None)
     assert [row["leftover"] for row in remote.status(agent)["controllers"]].count(True) == 1

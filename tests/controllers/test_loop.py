@@ -1,4 +1,4 @@
-"""The control loop on an in-memory store and a virtual clock: order, failures, restoring."""
+"""Control loop on an in-memory store and a virtual clock: order, failures, restoring."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def untouched(store: FakeStore) -> bool:
 
 
 class Scripted:
-    """Returns what it is told, step by step; then nothing."""
+    """Policy that returns scripted actions step by step, then none."""
 
     name = "scripted"
 
@@ -71,7 +71,7 @@ def test_senses_decides_acts_and_puts_back(tmp_path):
     store = Watched(pressures=hot)
     outcome, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1))
     assert (outcome.code, outcome.reason, outcome.steps) == (EXIT_STOPPED, "stopped", 5)
-    # What was found was on disk before the first action.
+    # The initial state was on disk before the first action.
     assert during[0] == FakeStore().save()
     assert [len(step["actions"]) for step in journal.steps] == [4, 4, 0, 0, 0]
     assert untouched(store)
@@ -262,7 +262,7 @@ def test_a_store_that_cannot_be_restored_keeps_the_saved_state(tmp_path):
 
 
 def test_an_older_saved_state_is_the_one_that_is_put_back(tmp_path):
-    """What a killed controller left is older and truer than what the store shows now."""
+    """A killed controller's saved state is older and more accurate than the store's state."""
     (tmp_path / "saved.json").write_text(json.dumps(FakeStore().save()))
     store = FakeStore(pressures=hot)
     store.act([SetPrimaryAffinity(6, 0.3)])
@@ -284,10 +284,10 @@ def test_nothing_is_done_when_the_state_cannot_be_saved(tmp_path):
 @pytest.mark.parametrize("call", ["write", "fsync"])
 @pytest.mark.parametrize("fault", ["ENOSPC", "EIO"])
 def test_nothing_is_steered_without_a_journal(tmp_path, monkeypatch, call, fault):
-    """The step that could not be written down is the last one, and is undone."""
+    """A step that cannot be journalled is the last step and is undone."""
     monkeypatch.setattr(virtual, "read_journal", Path.read_text)
     disk = Disk(monkeypatch, tmp_path)
-    # The first sync is the folder's: no loop without a journal.
+    # The first sync is the folder's; without it the loop has no journal.
     for nth in range(1 if call == "write" else 2, 20):
         store = FakeStore(pressures=hot)
         folder = tmp_path / str(nth)

@@ -1,4 +1,4 @@
-"""Actions on microstores: the pool is kept and the unknown refused, all of a step at once."""
+"""Actions on microstores: pool limits hold, and an illegal action refuses the whole step."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_policy_without_such_acts_is_refused():
         [MapTenant("web", "large"), AssignMachine("m1", "large")],
         [AssignMachine("m1", "")],
         [SetResources("small", NOTHING)],
-        # One gives up what the other takes, whichever is named first.
+        # One releases the share that the other takes, in either order.
         [
             SetResources("small", replace(HALF, proxy_cores=0.6)),
             SetResources("large", replace(HALF, proxy_cores=0.2)),

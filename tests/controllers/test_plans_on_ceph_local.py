@@ -1,9 +1,9 @@
-"""Ursa's plans carried out on a real Ceph: every byte that was there before is there after.
+"""Ursa's plans applied to a real Ceph: no byte is lost.
 
-Objects of several sizes are written to every placement group. A plan for made-up loads is carried
-out by the store's own actions: swaps, then moves. After each, after every replica in turn has been
-made primary (so that each one's bytes are read), and after all of it has been taken back, every
-object is read and compared.
+Objects of several sizes are written to every placement group. The store's own actions apply a plan
+for made-up loads: swaps, then moves. Every object is read and compared after each phase and after
+the return to the start. In between, every replica in turn becomes primary, so that the bytes of
+each replica are read.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ os._exit(0)
 
 
 class Store:
-    """The deployed store, as the engine reaches it."""
+    """Deployed store, as the engine reaches it."""
 
     def __init__(self, testbed: Testbed) -> None:
         self._shell = shell_to(testbed, testbed.admin)
@@ -98,7 +98,7 @@ class Store:
         return json.loads(done.text) if done.text.strip() else None
 
     def sense(self) -> tuple[dict[str, list[int]], dict[str, list[int]], dict[int, str]]:
-        """Up set and acting set by PG, node by OSD."""
+        """Return up set and acting set by PG, and node by OSD."""
         seen = self._python(SENSE)
         up = {pgid: sets[0] for pgid, sets in seen["pgs"].items()}
         acting = {pgid: sets[1] for pgid, sets in seen["pgs"].items()}
@@ -114,7 +114,7 @@ class Store:
         assert self._python(VERIFY, [self.names, SIZES]) == []
 
     def act(self, actions: Sequence[Action]) -> None:
-        """Carry out actions in one step, and wait until data is where the map wants it."""
+        """Apply actions in one step, and wait until the data is where the map requires."""
         effects = self._python(ACT, [action_to_json(action) for action in actions])
         assert [message for ok, message in effects if not ok] == []
         end = time.monotonic() + CLEAN_S
@@ -132,7 +132,7 @@ def store(deployed: Testbed) -> Store:
 
 
 def instance_of(up: Mapping[str, list[int]], nodes: Mapping[int, str]) -> Instance:
-    """Loads such that osd.0 is hot, and stays it when all its primaries are swapped away."""
+    """Return loads that keep osd.0 hot even after all its primaries are swapped away."""
     draw = random.Random(4)
     replica = np.array(list(up.values()), np.int32)
     heavy = (replica == 0).any(axis=1)
@@ -155,10 +155,10 @@ def instance_of(up: Mapping[str, list[int]], nodes: Mapping[int, str]) -> Instan
 def actions_of(
     found: Plan, pgs: Sequence[str], replica: Any
 ) -> tuple[list[Action], list[Action], dict[str, set[int]], dict[str, int]]:
-    """Swaps and moves, and where each PG and its primary must be in the end."""
+    """Return swaps, moves, and the final members and primary of each PG."""
     columns = np.zeros(len(pgs), np.int64)
     for partition, column in zip(found.swap_partition, found.swap_replica, strict=True):
-        columns[partition] = column  # of several swaps of one PG the last one counts
+        columns[partition] = column  # the last of several swaps of one PG counts
     final = replica.copy()
     for partition, column, to in zip(
         found.move_partition, found.move_replica, found.move_to, strict=True
@@ -206,13 +206,13 @@ def test_a_plan_is_carried_out_and_no_byte_is_lost(store: Store) -> None:
         assert {pgid: osds[0] for pgid, osds in up.items()} == primaries
         store.verify()
 
-        # Every other replica's bytes too, the moved ones above all.
+        # Read every other replica's bytes too, above all the moved ones.
         for _ in range(len(up[pgs[0]]) - 1):
             up, _, _ = store.sense()
             store.act([SwapPrimary(pgid, osds[-1]) for pgid, osds in up.items()])
             store.verify()
     finally:
-        # A pg-upmap may lie over pg-upmap-items: one clear takes one away.
+        # A pg-upmap may hide pg-upmap-items, and one clear removes one of them.
         for _ in range(2):
             store.act([ClearUpmap(pgid) for pgid in pgs])
     after, _, _ = store.sense()

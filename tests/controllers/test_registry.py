@@ -1,4 +1,4 @@
-"""Finding controllers, and refusing what is wrong with them in one sentence."""
+"""Discovery of controllers, and refusal of faulty ones in one sentence."""
 
 from __future__ import annotations
 

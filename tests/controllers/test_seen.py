@@ -1,4 +1,4 @@
-"""Observations that are encoded and read at the cost of what changed: the same as from scratch."""
+"""Incremental encoding and reading of observations: the same result as from scratch."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ JOURNALS = ("dlr-8", "dlr-pg-8", pytest.param("htoc-8", marks=pytest.mark.slow))
 
 
 def by_asdict(observation):
-    """What is journalled, by the standard library's way of it."""
+    """Return the journal text of an observation, built with the standard library."""
     data = asdict(replace(observation, activity=None))
     data["pgs"] = [pg._asdict() for pg in observation.pgs]
     data["pressure"] = {str(osd): value for osd, value in observation.pressure.items()}
     data["hot"] = None if observation.hot is None else sorted(observation.hot)
-    del data["activity"], data["microstores"]  # neither is there: then neither is journalled
+    del data["activity"], data["microstores"]  # absent, so not journalled
     return json.dumps(data, separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""The service as a real process, driven by the agent's verbs: stopped, killed, healed."""
+"""Service as a real process, driven by the agent's verbs: stopped, killed, healed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNIT = "hotbed-controller@{}.service"
 
 
 class Ground:
-    """An admin node in a folder: store, units, controllers; an `Agent` for the engine's side."""
+    """Admin node in a folder: store, units, controllers; an `Agent` for the engine's side."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Ground:
         )
 
     def call(self, verb: str, payload=None, *, timeout_s: float = 60.0):
-        """As `Agent.call`: JSON there and back."""
+        """Call a verb as `Agent.call` does: JSON in both directions."""
         function = getattr(self.control, verb.removeprefix("control-"))
         return json.loads(json.dumps(function(json.loads(json.dumps(payload or {})))))
 
@@ -92,7 +92,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
 
 
 def gone(pid: int) -> bool:
-    # The fake systemctl that started it has ended, so nobody here has to reap it.
+    # The fake systemctl that started it has ended, so this process need not reap it.
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
@@ -142,7 +142,7 @@ def test_kill_9_is_healed_by_stop(ground):
     assert ground.changed()
     journal = ground.journal("dlr-pg")
     with journal.open("a") as file:
-        file.write('{"schema": 1, "step": 99')  # a line that the kill cut off
+        file.write('{"schema": 1, "step": 99')  # a line cut off by the kill
     stopped = remote.stop(ground, "dlr-pg")
     assert not stopped["was_running"]
     assert stopped["code"] == EXIT_DIED
@@ -214,7 +214,7 @@ def test_sigint_restores_too(ground):
 
 
 def test_a_journal_that_is_cut_short_stops_the_controller(ground):
-    """The kernel takes a part of a line, and no more."""
+    """The kernel writes only a part of a line."""
     remote.start(ground, "dlr", interval_s=0.1)
     path = ground.folder / "controllers" / "dlr" / "journal.jsonl"
     until(ground.changed)

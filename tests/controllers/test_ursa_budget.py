@@ -1,4 +1,4 @@
-"""Ursa within a budget of moves or bytes, round after round."""
+"""Ursa within a budget of moves or bytes, round by round."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from controllers.ursa.plan import plan
 from schemas.errors import UserError
 
 relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-pytestmark = pytest.mark.slow  # compiling and solving take their time
+pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
 def plans(case: Instance, budget: Budget, method: str = "alp") -> Plan:
-    """A plan within the budget."""
+    """Return a plan within the budget."""
     return plan(case, method, timer=timer(), budget=budget)
 
 
 def with_bytes(case: Instance) -> Instance:
-    """Sizes that have nothing to do with loads."""
+    """Return the instance with sizes unrelated to loads."""
     sizes = (np.arange(case.partitions) * 7 % 5).astype(np.float32)
     return replace(case, size=sizes)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    """Compile before the first test's time begins, since its limit does not count fixtures. numba
-    keeps the loops on disk, so that only a new clone or a changed loop is compiled."""
+    """Compile before the first test, because a test's time limit does not count fixtures. numba
+    keeps the loops on disk: only a new clone or a changed loop compiles."""
 
     @given(general_instances())
     @settings(relaxed, derandomize=True, database=None, max_examples=25)
@@ -76,7 +76,7 @@ def test_every_round_keeps_to_its_budget(method: str, case: Instance, budget: Bu
 @given(case=instances())
 @relaxed
 def test_rounds_come_to_an_end(case: Instance) -> None:
-    """With one move a round: as many rounds as there are moves, and then nothing is left to do."""
+    """With one move per round there are as many rounds as moves; then nothing is left to do."""
     made = plans(case, Budget(max_moves=1, rounds=1000), "greedy")
     told = made.summary["rounds"]
     assert isinstance(told, list)
@@ -85,7 +85,7 @@ def test_rounds_come_to_an_end(case: Instance) -> None:
 
 
 def _row_of_hot_nodes() -> Instance:
-    """Nodes 0 to 3 need 1, 2, 3 and 4 moves; node 4 is empty and takes everything."""
+    """Return nodes 0 to 3 that need 1, 2, 3 and 4 moves; node 4 is empty and has room for all."""
     homes = [[n] for n in range(4) for _ in range(6)]
     return instance(homes, [1] * 24, [5, 4, 3, 2, 100], secondary=[0] * 24)
 
@@ -115,7 +115,7 @@ def test_successive_rounds_relieve_everything() -> None:
 
 
 def test_bytes_are_spent_where_they_relieve_most() -> None:
-    """One object of load 4 and 100 bytes, or two of load 2 and 10 bytes each."""
+    """The choice is one object of load 4 and 100 bytes, or two of load 2 and 10 bytes each."""
     case = instance([[0], [0], [0], [1]], [4, 2, 2, 0], [4, 9], secondary=[0] * 4)
     sizes = np.array([100, 10, 10, 1], np.float32)
     made = plans(replace(case, size=sizes), Budget(size=50.0))
@@ -126,7 +126,7 @@ def test_bytes_are_spent_where_they_relieve_most() -> None:
 
 
 def test_a_node_takes_and_gives_no_more_than_it_may() -> None:
-    """Three objects of 5 bytes have to leave node 0; each node may give and take 10 a round."""
+    """Three objects of 5 bytes must leave node 0; each node may give and take 10 per round."""
     case = instance([[0]] * 4 + [[1]], [1] * 5, [1, 9, 9], secondary=[0] * 5)
     case = replace(case, size=np.full(5, 5, np.float32))
     first = plans(case, Budget(node_size=10.0))
@@ -172,7 +172,7 @@ def test_the_checker_finds_what_exceeds_the_budget() -> None:
         assert says in " ".join(report.violations)
     backwards = replace(made, move_round=made.move_round[::-1].copy())
     assert "ascend" in check(case, backwards).violations[0]
-    # Node 1 has to wait for what leaves it.
+    # Node 1 has to wait until its own load has left.
     case = instance([[0], [1]], [2, 2], [1, 2, 2], secondary=[0, 0])
     first = plan(case, "greedy", timer=timer())
     two = replace(

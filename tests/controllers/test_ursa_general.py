@@ -26,16 +26,16 @@ from controllers.ursa.state import initial_state as plain_state
 from schemas.errors import UserError
 
 relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-pytestmark = pytest.mark.slow  # compiling and solving take their time
+pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
 def plans(case: Instance, method: str, **more: float) -> Plan:
-    """A plan on a clock of its own, by the general modules whatever the instance is."""
+    """Return a plan on its own clock, always by the general modules."""
     return general.plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
 
 
 def assert_true(case: Instance, made: Plan) -> None:
-    """The independent checker finds what the plan says of itself."""
+    """Assert that the independent checker confirms the plan's own statements."""
     report = check(case, made, made.summary["cost"])  # type: ignore[arg-type]
     assert report.valid, report.violations
     assert report.hot_before == made.summary["hot_before"]
@@ -89,7 +89,7 @@ def test_one_dimension_is_highest_load_first(case: Instance) -> None:
 @given(seed=st.integers(0, 10_000), d=st.integers(1, 3), n=st.integers(1, 9))
 @relaxed
 def test_the_selection_is_near_the_fewest_objects(seed: int, d: int, n: int) -> None:
-    """Wolsey's bound for the greedy algorithm, against every subset."""
+    """Wolsey's bound for the greedy algorithm is checked against every subset."""
     rng = np.random.Generator(np.random.PCG64(seed))
     load = rng.integers(0, 9, (n, d)).astype(float)
     excess = np.maximum(rng.random(d) * load.sum(axis=0), 0.5)
@@ -106,7 +106,7 @@ def test_the_selection_is_near_the_fewest_objects(seed: int, d: int, n: int) -> 
         assert (load[rest].sum(axis=0) < excess).any(), "an object in vain"
     if d == 1:
         assert len(taken) == len(best)
-    # What is left before the last object is at least that much of one excess.
+    # The remainder before the last object is at least this much of one excess.
     least = min((e - s for e in excess for s in range(int(e) + 1) if s < e), default=1.0)
     assert len(taken) <= len(best) * (1 + np.log(d * excess.max() / least)) + 1e-9
 
@@ -122,12 +122,12 @@ def test_with_prices_the_selection_is_cheap(seed: int) -> None:
     subsets = (list(s) for size in range(9) for s in combinations(range(8), size))
     feasible = [price[s].sum() for s in subsets if (load[s].sum(axis=0) >= excess).all()]
     assert (load[taken].sum(axis=0) >= excess).all()
-    # One unit of one excess is the least that can be left before the last object.
+    # Before the last object, at least one unit of one excess remains.
     assert price[taken].sum() <= min(feasible) * (1 + np.log(2 * 9.0)) + 1e-9
 
 
 def _apart(case: Instance, final: np.ndarray) -> bool:
-    """C2 at every level, the plain way."""
+    """Return True if C2 holds at every level, checked directly."""
     domain = case.fault_domain.reshape(case.nodes, -1)
     for was, now in zip(case.replica_node, final, strict=True):
         for a, b in combinations(range(len(was)), 2):
@@ -163,7 +163,7 @@ def test_ilp_is_the_optimum_of_the_selection(case: Instance) -> None:
         assert (placement.move_to == UNPLACED).any()
         return
     if (placement.move_to == UNPLACED).any():
-        return  # rounding found no complete placement; such objects are selected anew
+        return  # rounding found no complete placement; these objects are selected again
     everything = np.arange(len(selection))
     assert problem.cost(everything, placement.move_to).sum() == pytest.approx(best, abs=1e-6)
     assert placement.lower_bound is not None
@@ -172,7 +172,7 @@ def test_ilp_is_the_optimum_of_the_selection(case: Instance) -> None:
 
 
 def test_opt_knows_that_moving_nothing_is_a_solution() -> None:
-    """HiGHS's presolve calls this programme infeasible."""
+    """HiGHS's presolve reports this programme as infeasible."""
     case = Instance(
         replica_node=np.array([[2, 0], [2, 1], [2, 0]], np.int32),
         primary_load=np.array([[7, 4], [4, 7], [5, 5]], np.float32),
@@ -216,7 +216,7 @@ def test_opt_is_the_optimum_of_all_moves(case: Instance) -> None:
             continue
         moved = np.flatnonzero(final.ravel() != case.replica_node.ravel())
         if (units.primary[moved // case.replicas] == 0).all(axis=1).any():
-            continue  # what has no load is not moved
+            continue  # an object without load does not move
         was, now = case.replica_node.ravel()[moved], final.ravel()[moved]
         xy = case.distance.node_xy.astype(float)  # type: ignore[union-attr]
         cost = float(np.linalg.norm(xy[was] - xy[now], axis=1).sum())
@@ -228,7 +228,7 @@ def test_opt_is_the_optimum_of_all_moves(case: Instance) -> None:
 
 
 def test_bytes_are_not_relieved_by_swaps() -> None:
-    """Node 0 is hot in cpu and in bytes: a swap helps the first, only a move the second."""
+    """Node 0 is hot in cpu and in bytes: a swap helps cpu, and only a move helps bytes."""
     case = vectors(
         [[0, 1], [0, 1]], [[4, 5], [4, 3]], [[2, 5], [2, 3]], [[6, 6], [20, 20], [20, 20]]
     )
@@ -245,7 +245,7 @@ def test_bytes_are_not_relieved_by_swaps() -> None:
 
 
 def test_an_object_may_relieve_several_dimensions_at_once() -> None:
-    """One object of middle load in both excesses beats the two heaviest of one each."""
+    """One object of medium load in both excesses beats the heaviest object of each."""
     case = vectors(
         [[0], [0], [0], [1]],
         [[6, 0], [0, 6], [5, 5], [0, 0]],
@@ -258,7 +258,7 @@ def test_an_object_may_relieve_several_dimensions_at_once() -> None:
 
 
 def test_domains_are_apart_at_every_level() -> None:
-    """Two sites of two racks of two nodes; site 1 holds the other replica."""
+    """There are two sites of two racks of two nodes; site 1 holds the other replica."""
     domain = np.array([[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]], np.int32)
     case = vectors(
         [[3, 4], [3, 4]],
@@ -273,7 +273,7 @@ def test_domains_are_apart_at_every_level() -> None:
     made = plan(case, "alp", timer=timer())
     assert_true(case, made)
     assert made.move_to.tolist() == [0], "node 5 is nearer, in the site of the other replica"
-    # One level that both replicas share from the start keeps nobody where they are.
+    # A level shared by both replicas from the start keeps no replica in place.
     inside = replace(case, fault_domain=np.column_stack([np.zeros(8, np.int32), domain[:, 0]]))
     assert len(plan(inside, "alp", timer=timer()).still_hot) == 0
 
@@ -293,7 +293,7 @@ def test_groups_stay_together(case: Instance) -> None:
 
 
 def test_a_group_costs_as_much_as_its_members() -> None:
-    """Nearer room for a group of two is worth more than for a single one of the same load."""
+    """A closer place for a group of two saves more than for one object of the same load."""
     case = vectors(
         [[0], [0], [0], [1]],
         [[2], [2], [4], [0]],

@@ -1,4 +1,4 @@
-"""Instances after section 5.1, and the distances between nodes."""
+"""Instances as in section 5.1, and the distances between nodes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_options_beyond_the_paper(domain: str, dimensions: int, group_size: int)
     domains = np.sort(inner[read.replica_node], axis=1)
     assert not (domains[:, 1:] == domains[:, :-1]).any()
     assert (read.group is None) == (group_size == 1)
-    # The first dimension is the instance without the others.
+    # The first dimension equals the instance without the others.
     alone = generate(shape("s1", 200, 10_001, racks=16, domain=domain, group_size=group_size), 1)
     first = [made.primary_load, made.capacity]
     first = [array[:, 0] if dimensions > 1 else array for array in first]

@@ -1,4 +1,4 @@
-"""`ursa` and `htoc` on a running store: what they do, in which order, and what they leave alone."""
+"""`ursa` and `htoc` on a running store: their actions, the order, and untouched parts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RACKS = 3
 
 
 def writing(seed: int = 1, **more: object) -> FakeStore:
-    """Twelve OSDs in three racks, three replicas; the PGs of OSDs 0 and 1 are written to most."""
+    """Return 12 OSDs in 3 racks, 3 replicas; the PGs of OSDs 0 and 1 have the most writes."""
     store = FakeStore(12, 96, 3, seed=seed, racks=RACKS, **more)
     written(store, hot=(0, 1), rate=1.0, cold=0.4)
     return store
 
 
 def threshold(store: FakeStore, factor: float = 1.1) -> float:
-    """A capacity with which some OSDs are hot and all can be relieved."""
+    """Return a capacity with which several OSDs are hot and all can be relieved."""
     now = loads(store, steering().parameters())
     return factor * sum(now.values()) / len(now)
 
@@ -76,7 +76,7 @@ def test_where_leaders_send_they_are_not_hot_and_targets_are_near_them():
         for move in (action for action in actions if isinstance(action, MoveReplica)):
             assert leader[move.pg] != move.source
             cost += 1 if rack[leader[move.pg]] == rack[move.target] else 5
-            if placed[move.pg] <= hot:  # who sends is not known before it is known who leaves
+            if placed[move.pg] <= hot:  # the sender depends on the replicas that leave
                 crowded += 1
             else:
                 assert leader[move.pg] not in hot
@@ -170,7 +170,7 @@ def test_what_was_predicted_is_held_against_what_is_measured():
     assert told[0][2]
     for pg in store.rates:
         store.rates[pg] = OpRates(writes=2 * store.rates[pg].writes)
-    state = told[0][1] | {"queue": []}  # a group that moves twice waits in between
+    state = told[0][1] | {"queue": []}  # until then, a group that moves twice waits
     seen = store.sense(policy.needs.senses)
     after, _ = policy.decide(state, seen)
     assert after["check"]["worst"] > 0.5
@@ -211,10 +211,10 @@ def test_what_is_never_to_be_done_keeps_nothing_waiting():
         done[never] = {type(action) for _, _, actions in told for action in actions}
         last[never] = told[-1][1]
         assert last[never]["queue"] == []
-    # Writes load all replicas: there is nothing to be swapped but leaders of what moves.
+    # Writes load all replicas, so only leaders of moved PGs can be swapped.
     assert done == {"max_moves": set(), "max_swaps": {MoveReplica}}
     assert last["max_moves"]["decisions"] > 1
-    # What the whole plan predicts is not held against a part of it.
+    # A partial plan is not compared with the whole plan's prediction.
     assert last["max_moves"]["expected"] is None
 
 
@@ -247,7 +247,7 @@ def test_groups_that_somebody_else_pinned_are_left_alone():
 def test_replicas_stay_in_different_racks_when_racks_are_the_fault_domain():
     store = FakeStore(12, 96, 3, racks=4)
     racks = {osd.id: osd.rack for osd in store.osds.values()}
-    store.crush = {  # one replica a rack to begin with
+    store.crush = {  # initially one replica per rack
         pg: tuple(4 * ((n + i) % 3) + (n // 2 + i) % 4 for i in range(3))
         for n, pg in enumerate(store.crush)
     }

@@ -1,4 +1,4 @@
-"""Whatever a store looks like: every action of `ursa` and `htoc` is legal and within the budget."""
+"""Legality and budget of every action of `ursa` and `htoc`, on any store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RATE = st.floats(0, 50, width=32)
 
 @st.composite
 def busy(draw: st.DrawFn) -> Observation:
-    """Any cluster under any load, some of its PGs on their way."""
+    """Draw any cluster under any load, with PGs in transit."""
     seen = draw(observations(8, 24))
     pgs = {pg.id: OpRates(draw(RATE), draw(RATE)) for pg in seen.pgs if draw(st.integers(0, 5))}
     osds = {osd.id: OpRates(draw(RATE), draw(RATE)) for osd in seen.osds if draw(st.booleans())}
@@ -83,7 +83,7 @@ def _within(observation: Observation, moves: list[MoveReplica], budget: float) -
 
 
 def _separate(observation: Observation, moves: list[MoveReplica]) -> None:
-    """C2: no two replicas on one host, and only on OSDs that are up and in."""
+    """Assert C2: no two replicas on one host, and only on OSDs that are up and in."""
     osds = {osd.id: osd for osd in observation.osds}
     up = {pg.id: pg.up for pg in observation.pgs}
     for move in moves:

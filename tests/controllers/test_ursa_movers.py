@@ -1,4 +1,4 @@
-"""Methods that choose the objects by themselves, against exhaustive search and by hand."""
+"""Methods that also choose the objects, compared with exhaustive search and known results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from controllers.ursa.state import State, initial_state, object_load
 from controllers.ursa.swap import swap_phase
 
 relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
-pytestmark = pytest.mark.slow  # compiling and solving take their time
+pytestmark = pytest.mark.slow  # compiling and solving take time
 FEW = 700
 
 
@@ -40,7 +40,7 @@ def request(limit_s: float | None = None, seed: int = 0) -> Request:
 
 
 def after(case: Instance, state: State, made: Moves) -> tuple[np.ndarray, np.ndarray, float]:
-    """(placement, loads, cost) once the moves are done."""
+    """Return (placement, loads, cost) after the moves."""
     place = case.replica_node.copy()
     source = place[made.partition, made.replica]
     weight = object_load(case, state, made.partition, made.replica)
@@ -52,7 +52,7 @@ def after(case: Instance, state: State, made: Moves) -> tuple[np.ndarray, np.nda
 
 
 def violations(case: Instance, place: np.ndarray) -> int:
-    """Objects that have moved into a domain with another replica of their partition: (5), C2."""
+    """Return the number of objects moved into a domain with a sibling replica: (5), C2."""
     bad = 0
     for row, old in zip(place, case.replica_node, strict=True):
         domains = case.fault_domain[row].tolist()
@@ -63,7 +63,7 @@ def violations(case: Instance, place: np.ndarray) -> int:
 
 
 def exhaustive(case: Instance, state: State, only_hot: bool = False) -> tuple[int, float]:
-    """(fewest hot nodes, least cost with so few) over all placements: equations (1) to (6)."""
+    """Return (fewest hot nodes, its least cost) over all placements: equations (1) to (6)."""
     movable = np.flatnonzero(state.hot(case)[case.replica_node.ravel()] | (not only_hot))
     replicas = case.replicas
     weight = object_load(
@@ -189,7 +189,7 @@ def test_the_bound_on_leaving_hot_nodes_is_nearly_reached() -> None:
 
 
 def full_neighbour() -> Instance:
-    """A hot node, a full one 1 away that holds a giant, and room for that another 1 away."""
+    """Return a hot node, a full node 1 away with a giant, and room for the giant 1 further away."""
     return instance(
         [[0], [0], [0], [0], [0], [1], [1], [2]],
         [1, 1, 1, 1, 100, 30, 1, 1],
@@ -200,7 +200,7 @@ def full_neighbour() -> Instance:
 
 
 def test_an_object_that_makes_room_is_whole_in_the_bound() -> None:
-    """Four objects have to leave. A giant makes room for all (4 + 1), or each goes 2 far (8)."""
+    """Four objects must leave. A giant makes room for all (4 + 1), or each moves 2 far (8)."""
     case = full_neighbour()
     state = initial_state(case)
     begin = joint.greedy_moves(case, state, request())
@@ -215,12 +215,12 @@ def test_an_object_that_makes_room_is_whole_in_the_bound() -> None:
 
 
 def _apart_all_along(case: Instance) -> bool:
-    """Whether no move can take the place of another replica that has just left."""
+    """Return True if no move can take the place of a replica that has just left."""
     return case.replicas == 1
 
 
 def far_or_near() -> Instance:
-    """A node has to shed 6: its heaviest object fits 50 away only, three others fit next to it."""
+    """Return a node that must shed 6: its heaviest fits only 50 away, three others close by."""
     xy = [(0, 0), (1, 0), (0, 1), (-1, 0), (50, 0)]
     return instance(
         [[0], [0], [0], [0], [0]], [10, 2, 2, 2, 2], [12, 2, 2, 2, 99], secondary=[0] * 5, xy=xy
@@ -228,7 +228,7 @@ def far_or_near() -> Instance:
 
 
 def test_joint_takes_several_near_objects_for_one_far() -> None:
-    """The paper's own example of what a joint optimisation would avoid (section 7)."""
+    """The paper's own example of a case that joint optimisation would avoid (section 7)."""
     case = far_or_near()
     made = joint.joint(case, initial_state(case), request())
     assert made.notes["highest_load_first_cost"] == 50.0
@@ -309,7 +309,7 @@ def test_annealing_keeps_its_limits() -> None:
     few = anneal(case, state, request(), Annealing(max_migrations=7))
     assert few.notes == {"accepted": 7}
     assert len(few.to) <= 7
-    # Every look at the clock takes a millisecond: time for two temperatures.
+    # Each reading of the clock takes a millisecond: time for two temperatures.
     late = anneal(case, state, request(limit_s=0.005), Annealing(step_proposals=100))
     assert 0 < len(late.to) <= 200
     assert len(sa(case, state, request(limit_s=0.0)).to) == 0

@@ -1,4 +1,4 @@
-"""Ursa's solvers against exhaustive search, plain linear programmes and hand-made instances."""
+"""Ursa's solvers compared with exhaustive search, plain linear programmes and known instances."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controllers.ursa.swap import swap_phase
 
 relaxed = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
-pytestmark = pytest.mark.slow  # compiling and solving take their time
+pytestmark = pytest.mark.slow  # compiling and solving take time
 FEW = 700
 VARIANTS = [
     algorithm1.Variant(divide, relax) for divide in (False, True) for relax in (True, False)
@@ -39,7 +39,7 @@ def selected(case: Instance) -> tuple[State, Selection]:
 
 
 def fits(case: Instance, state: State, selection: Selection, move_to: np.ndarray) -> bool:
-    """(8), (11) and (12) in plain words, for the objects that are placed; the others stay."""
+    """Return True if (8), (11) and (12) hold for the placed objects; the others stay."""
     load = state.load.copy()
     placed = move_to != UNPLACED
     np.subtract.at(load, selection.node[placed], selection.load[placed])
@@ -67,7 +67,7 @@ def cost_of(case: Instance, selection: Selection, move_to: np.ndarray) -> float:
 
 
 def exhaustive(case: Instance, state: State, selection: Selection) -> float:
-    """Least cost of placing the whole selection; infinite when that cannot be done."""
+    """Return the least cost of placing the whole selection; infinite if that is impossible."""
     least = np.inf
     for targets in product(range(case.nodes), repeat=len(selection)):
         move_to = np.array(targets, dtype=np.int32)
@@ -78,7 +78,7 @@ def exhaustive(case: Instance, state: State, selection: Selection) -> float:
 
 
 def plain_relaxation(problem: Problem) -> float:
-    """The relaxation over every pair at once."""
+    """Solve the relaxation over every pair at once."""
     objects, nodes = np.divmod(np.arange(len(problem) * problem.nodes), problem.nodes)
     ok = problem.allowed(objects, nodes)
     objects, nodes = objects[ok], nodes[ok]
@@ -117,13 +117,13 @@ def test_the_ilp_finds_the_optimum(case: Instance) -> None:
 
 
 def relieved(selection: Selection, placement: Placement) -> np.ndarray:
-    """Hot nodes all of whose selected objects are placed."""
+    """Return hot nodes with all selected objects placed."""
     stays = np.unique(selection.node[placement.move_to == UNPLACED])
     return np.setdiff1d(selection.node, stays)
 
 
 def most_relieved(case: Instance, state: State, selection: Selection) -> int:
-    """The most hot nodes that can be relieved when the others keep everything and get nothing."""
+    """Return the maximum of relieved hot nodes if the others keep all and receive nothing."""
     hot = np.unique(selection.node)
     most = 0
     for kept in product([False, True], repeat=len(hot)):
@@ -210,7 +210,7 @@ def test_placers_keep_the_constraints(
 
 
 def test_loads_fit_to_the_last_digit() -> None:
-    """Two objects that a solver's tolerance would put on a node together: a 16-millionth over."""
+    """A solver's tolerance would put two objects together on a node: a 16-millionth too much."""
     half = 0.5 + 2.0**-24
     case = instance([[0], [0], [0]], [1.0, 0.5, half], [1.0, 1.0, 1.0], xy=[(0, 0), (1, 0), (9, 0)])
     state = initial_state(case)
@@ -226,7 +226,7 @@ def test_loads_fit_to_the_last_digit() -> None:
 
 
 def test_an_object_makes_way_when_that_is_cheaper() -> None:
-    """The light object is nearest to what only the heavy one's only node can hold."""
+    """The light object is closest to the only node that can hold the heavy object."""
     case = instance(
         [[0], [1]],
         [4.0, 3.0],
@@ -256,7 +256,7 @@ def test_what_alp_calls_optimal_is(case: Instance) -> None:
 
 
 def test_pieces_prove_what_one_programme_proves() -> None:
-    """Many pieces with losses of their own against one integer programme over everything."""
+    """The reference for many pieces with their own losses is one integer programme over all."""
     for seed in range(4):
         case = generate(shape("s2", 150, 9_000), seed=seed)
         state = initial_state(case)

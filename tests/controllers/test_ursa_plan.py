@@ -1,4 +1,4 @@
-"""Plans of Ursa on small instances: swaps, selection, and every method through the checker."""
+"""Ursa's plans on small instances: swaps, selection, and every method, all checked."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from controllers.ursa.state import initial_state
 from controllers.ursa.swap import swap_phase
 from schemas.errors import UserError
 
-pytestmark = pytest.mark.slow  # compiling and solving take their time
+pytestmark = pytest.mark.slow  # compiling and solving take time
 
-# The first example of a process waits for compiled loops.
+# The first example in a process waits for compiled loops.
 relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache
 def compiled(method: str) -> None:
-    """Compile what a method needs, once for all tests and machines' caches."""
+    """Compile what a method needs, once for all tests and for the machine's cache."""
     warm_up(method)
 
 
 @pytest.fixture(autouse=True)
 def _ready(request: pytest.FixtureRequest) -> None:
-    """Compilation may take longer than a test may; a fixture's time is not counted."""
+    """Compile in a fixture: compilation may exceed a test's time limit, which omits fixtures."""
     callspec = getattr(request.node, "callspec", None)
     compiled(callspec.params.get("method", "greedy") if callspec else "greedy")
 
 
 def loads(case: Instance, primary: np.ndarray | None = None) -> np.ndarray:
-    """Loads, the plain way."""
+    """Return the loads, computed directly."""
     total = np.zeros(case.nodes)
     for p, row in enumerate(case.replica_node):
         for k, node in enumerate(row):
@@ -103,7 +103,7 @@ def test_swaps_until_none_is_applicable(case: Instance, success: float, seed: in
 
 def test_swap_success_is_a_part_of_the_replicas() -> None:
     case = generate(shape("s2", 100, 20_000), seed=1)
-    # Room for all: so every hot node's primaries are tried until it is cold.
+    # All have room, so every hot node's primaries are tried until the node is cold.
     counts = []
     for success in (1.0, 0.9, 0.3):
         state = initial_state(case)
@@ -147,12 +147,12 @@ def test_random_selection_relieves_too(case: Instance, seed: int) -> None:
 
 
 def plans(case: Instance, method: str, **more: float) -> Plan:
-    """A plan on a clock of its own."""
+    """Return a plan on its own clock."""
     return plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
 
 
 NEIGHBOURS = instance([[0, 1]], [4], [2, 99, 99], domain=[0, 0, 1], xy=[(0, 0), (1, 0), (9, 0)])
-"""The near node of the hot one's fault domain holds the partition's other replica."""
+"""The near node, in the hot node's fault domain, holds the partition's other replica."""
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -224,7 +224,7 @@ def test_no_move_is_farther_than_allowed(method: str, case: Instance, limit: flo
 
 
 def test_moves_come_in_an_order_that_can_be_applied() -> None:
-    """Node 0 has to be relieved before anything fits on it."""
+    """Node 0 must be relieved before any object fits on it."""
     case = generate(shape("s2", 60, 6000, ratio_median=0.6, ratio_sigma=0.5), seed=1)
     made = plans(case, "greedy")
     primary = np.zeros(case.partitions, int)
@@ -247,12 +247,12 @@ def test_a_move_needed_only_for_another_one_in_vain_is_left_out() -> None:
     moves = Moves(*(np.array(a, np.int32) for a in ([0, 1], [0, 0], [1, 2])))
     listed = finish.move_list(case, state, moves)
     assert len(listed) == 2
-    # Node 1 has to give away its object only as long as node 0's comes.
+    # Node 1 has to give away its object only if node 0's object arrives.
     assert len(finish.without_vain(finish.Nodes.of(case, state), listed)) == 0
 
 
 class Slow:
-    """The clock of a machine on which every look takes `each` seconds."""
+    """Clock of a machine on which every reading takes `each` seconds."""
 
     def __init__(self, each: float) -> None:
         self._each, self._now = each, 0.0
@@ -264,7 +264,7 @@ class Slow:
 
 @pytest.mark.parametrize(("method", "wide"), [*product(METHODS, [False]), ("alp", True)])
 def test_a_machine_s_speed_decides_nothing(method: str, wide: bool) -> None:
-    """Without a time limit: no method has one of its own."""
+    """The plans have no time limit, and no method has its own."""
     wanted = shape("s1", 12, 240, dimensions=2 if wide else 1, ratio_median=0.6, ratio_sigma=0.5)
     case = generate(wanted, seed=14)
     quick, slow = (plan(case, method, timer=Timer(Slow(each)), seed=2) for each in (0.0, 1e7))

@@ -1,4 +1,4 @@
-"""Where highest-load-first cannot be placed, every choice of moves is tried before giving up."""
+"""Fallback if highest-load-first cannot be placed: try every choice of moves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controllers.ursa.place import exact, highs
 from controllers.ursa.plan import plan
 from controllers.ursa.state import initial_state
 
-pytestmark = pytest.mark.slow  # compiling and solving take their time
+pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
 def made(case: Instance, method: str, **more: float) -> Plan:
@@ -26,9 +26,9 @@ def made(case: Instance, method: str, **more: float) -> Plan:
 
 
 def blocked(fillers: int = 0) -> Instance:
-    """What leaves node 0 fits on node 1 alone, once what is there has gone to node 2.
+    """Return an instance: node 0's object fits only on node 1, after its object moved to node 2.
 
-    `fillers`: full nodes farther away.
+    `fillers`: number of full nodes farther away.
     """
     where = [[0], [1], *([3 + i] for i in range(fillers))]
     loads = [4.0, 3.0, *[1.0] * fillers]
@@ -42,7 +42,7 @@ def test_room_is_made_where_nothing_fits(method: str, fillers: int) -> None:
     case = blocked(fillers)
     found = made(case, method)
     assert found.summary["hot_after"] == 0
-    # In this order: the object that makes room goes first.
+    # The object that makes room goes first.
     assert found.move_partition.tolist() == [1, 0]
     assert found.move_to.tolist() == [2, 1]
     assert found.summary["cost"] == 1.5
@@ -55,7 +55,7 @@ def test_the_papers_methods_do_without() -> None:
 
 @pytest.mark.parametrize("method", ["alp", "opt"])
 def test_who_is_given_up_becomes_no_hotter_by_a_rounding(method: str) -> None:
-    """Node 3 would take 3.0000001 for the 3 that it gives away: less than a solver tolerates."""
+    """Node 3 would gain 3.0000001 for the 3 that it gives: within a solver's tolerance."""
     third = np.float32(1) / np.float32(3)
     primary = np.array([1, 5, 4, 2, 3, 0, 6, 7, 3], np.float32)
     case = instance(
@@ -95,14 +95,14 @@ def test_as_few_nodes_stay_hot_as_in_the_exact_model(case: Instance) -> None:
         found = made(case, method)
         assert not into_its_own(case, found)
         assert len(found.still_hot) >= len(exact.still_hot)
-        if not into_its_own(case, exact):  # the model also lets replicas change places
+        if not into_its_own(case, exact):  # the model also allows replicas to change places
             assert len(found.still_hot) == len(exact.still_hot)
         if not len(found.still_hot):
             assert found.summary["cost"] >= exact.summary["cost"] - 1e-6  # type: ignore[operator]
 
 
 def into_its_own(case: Instance, found: Plan) -> bool:
-    """Whether a replica moves to where another one of its partition began."""
+    """Return True if a replica moves to the original place of another replica of its partition."""
     return any(
         case.replica_node[partition, other] == to
         for partition, replica, to in zip(
@@ -115,20 +115,20 @@ def into_its_own(case: Instance, found: Plan) -> bool:
 
 @pytest.mark.parametrize("method", ["alp", "ilp", "joint"])
 def test_replicas_of_a_partition_do_not_change_places(method: str) -> None:
-    """Found by hypothesis: whichever went first would have been where the other was."""
+    """Found by hypothesis: the first to move would have met the other replica there."""
     case = instance([[1, 0], [1, 0]], [6.0, 7.0], [10.12, 9.86], secondary=[3.0, 3.5])
     for seed in range(4):  # half of the swaps fail
         assert not into_its_own(case, made(case, method, success=0.5, seed=seed))
 
 
 def test_some_objects_of_all_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The surroundings are searched with few objects a node, and none that has moved already."""
+    """The neighbourhood search uses few objects per node, and none that has moved already."""
     monkeypatch.setattr(exact, "PAIRS", 60)
     where = [[0]] * 40 + [[1]] * 40
     loads = [*np.linspace(4.0, 1.0, 40), *np.linspace(3.0, 1.0, 40)]
     full = float(np.float32(np.array(loads, np.float32)[40:].astype(np.float64).sum()))
     hot = float(np.array(loads, np.float32)[:40].astype(np.float64).sum())
-    # Node 1 has room for nothing until something has gone to node 2, which takes up to 2.9.
+    # Node 1 has no room until an object of at most 2.9 has moved to node 2.
     case = instance(where, loads, [hot - 1.0, full + 0.5, 2.9], secondary=[0] * 80)
     found = made(case, "alp", max_move_cost=1.0)
     assert not len(found.still_hot)
@@ -137,7 +137,7 @@ def test_some_objects_of_all_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch
 def test_loads_a_hair_too_heavy_are_not_cut_off_one_choice_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """2 and three times 0.6666667 do not fit on 4, nor do a thousand others: cuts took a minute."""
+    """2 and three times 0.6666667 do not fit on 4, as in a thousand cases: cuts took a minute."""
     solved = []
 
     def counting(*args: Any, **more: Any) -> highs.Solution:
@@ -152,7 +152,7 @@ def test_loads_a_hair_too_heavy_are_not_cut_off_one_choice_after_the_other(
 
 
 def hairs() -> Instance:
-    """Nineteen partitions on seven nodes; a third of a load is not a whole number of bits."""
+    """Return 19 partitions on seven nodes; a third of a load is not a whole number of bits."""
     where = """021 340 614 426 531 061 013 532 426 356 054 140 540 304 123 235 234 562
         451"""
     primary = np.array([2, 0, 0, 1, 2, 0, 1, 0, 1, 1, 2, 1, 0, 1, 2, 0, 1, 2, 0], np.float32)

@@ -1,4 +1,4 @@
-"""Rounds of Ursa: what is kept up from round to round against what is made anew."""
+"""Rounds of Ursa: incrementally updated state compared with newly built state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from controllers.ursa.state import initial_state
 from schemas.errors import UserError
 
 relaxed = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-pytestmark = pytest.mark.slow  # compiling takes its time
+pytestmark = pytest.mark.slow  # compiling takes time
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -29,7 +29,7 @@ def _ready() -> None:
 
 
 def whole(case: Instance) -> Instance:
-    """The same with loads that sums of any order hold exactly."""
+    """Return the instance with loads that add up exactly in any order."""
     return replace(
         case,
         primary_load=np.ceil(case.primary_load * 2),
@@ -39,7 +39,7 @@ def whole(case: Instance) -> Instance:
 
 
 def changed(case: Instance, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Some partitions, one perhaps twice, and whole loads for them."""
+    """Return random partitions, possibly repeated, and whole loads for them."""
     count = int(rng.integers(0, case.partitions + 1)) if case.partitions else 0
     partition = rng.integers(0, max(case.partitions, 1), count).astype(np.int32)
     primary = rng.integers(0, 12, count).astype(np.float32)
@@ -47,7 +47,7 @@ def changed(case: Instance, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
 
 
 def assert_kept_up(rounds: Rounds) -> None:
-    """Loads and lists are those of the placement."""
+    """Assert that loads and lists match the placement."""
     now = rounds.instance
     assert np.allclose(rounds.load, initial_state(now).load, rtol=1e-12, atol=1e-12)
     fresh, kept = NodeIndex(now), rounds._index
@@ -143,7 +143,7 @@ def test_a_part_of_a_plan_may_be_applied() -> None:
 
 
 def test_many_objects_come_to_one_node() -> None:
-    """More than a node's list has places to spare for."""
+    """The number of objects exceeds the spare places in a node's list."""
     many = 500
     case = instance([[0]] * many + [[1]], [1] * (many + 1), [many, many + 1])
     rounds = Rounds(case)

@@ -1,4 +1,4 @@
-"""scipy's HiGHS in the place of highspy: the same optima and prices that prove them."""
+"""scipy's HiGHS instead of highspy: same optima, and prices that prove them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def assignment(seed: int, *, integer: bool, tight: float = 1.2) -> Model:
-    """Objects to nodes with room: one equality an object, one upper bound a node."""
+    """Return objects to place on nodes: one equality per object, one upper bound per node."""
     rng = np.random.default_rng(seed)
     objects, nodes = int(rng.integers(2, 9)), int(rng.integers(2, 6))
     weight = rng.uniform(1, 5, objects)
@@ -47,7 +47,7 @@ def test_both_find_the_optimum(seed, integer):
     assert model.cost @ ours.x == pytest.approx(model.cost @ theirs.x, rel=1e-6)
     assert ours.bound == pytest.approx(theirs.bound, rel=1e-6)
     if not integer:
-        # Strong duality: the prices of either prove the optimum.
+        # Strong duality: the prices of either solver prove the optimum.
         objects = int((model.lower == 1).sum())
         room = model.upper[objects:]
         cheapest = _reduced(model, ours.price)
@@ -56,7 +56,7 @@ def test_both_find_the_optimum(seed, integer):
 
 
 def _reduced(model: Model, price: np.ndarray) -> np.ndarray:
-    """[objects], the cheapest way to place each when nodes cost their price."""
+    """Return [objects], the cheapest placement of each if nodes cost their price."""
     objects = int((model.lower == 1).sum())
     best = np.full(objects, np.inf)
     for column in range(model.columns):

@@ -11,7 +11,7 @@ from controllers.ursa.instance import Euclidean, Instance
 
 
 def _nested(rng: np.random.Generator, nodes: int, levels: int) -> np.ndarray:
-    """[nodes, levels], inner domains within outer ones."""
+    """Return [nodes, levels], with inner domains nested in outer ones."""
     columns = [rng.integers(0, 2, nodes)]
     for _ in range(levels - 1):
         _, columns_in = np.unique(columns[-1] * 3 + rng.integers(0, 3, nodes), return_inverse=True)
@@ -28,7 +28,7 @@ def general_instances(
     dimensions: int | None = None,
     groups: bool | None = None,
 ) -> Instance:
-    """Not what `ursa_instances.instances` draws: at least one thing is more general."""
+    """Draw an instance that is more general than `ursa_instances.instances` in at least one way."""
     nodes = draw(st.integers(2, max_nodes))
     replicas = draw(st.integers(1, min(3, nodes)))
     partitions = draw(st.integers(0, max_partitions))
@@ -70,7 +70,7 @@ def loads(
     leads: np.ndarray,
     nodes: int,
 ) -> np.ndarray:
-    """[nodes, D], the plain way."""
+    """Return [nodes, D], computed directly."""
     total = np.zeros((nodes, primary.shape[1]))
     for p, row in enumerate(replica_node):
         for k, node in enumerate(row):
@@ -85,7 +85,7 @@ def vectors(
     capacity: list[list[float]],
     **more: object,
 ) -> Instance:
-    """An instance from lists; nodes lie on a line, 1 apart, each a fault domain."""
+    """Return an instance from lists; nodes are on a line, 1 apart, each a fault domain."""
     nodes = len(capacity)
     made = Instance(
         replica_node=np.array(replica_node, np.int32),

@@ -12,7 +12,7 @@ from controllers.ursa.instance import Distance, Euclidean, Instance, Plan, Racks
 
 
 def timer(limit_s: float | None = None) -> Timer:
-    """A clock on which every look takes a millisecond: no time limit ends by chance."""
+    """Return a clock with a millisecond per reading, so that no time limit ends by chance."""
     ticks = itertools.count()
     return Timer(lambda: next(ticks) * 1e-3, limit_s)
 
@@ -27,7 +27,7 @@ def instance(
     xy: Sequence[tuple[float, float]] | None = None,
     distance: Distance | None = None,
 ) -> Instance:
-    """An instance from lists: secondaries carry half, nodes lie on a line, 1 apart."""
+    """Return an instance from lists: secondaries carry half, nodes are on a line, 1 apart."""
     nodes = len(capacity)
     primary_load = np.array(primary, np.float32)
     half = primary_load / 2 if secondary is None else np.array(secondary, np.float32)
@@ -45,7 +45,7 @@ def instance(
 
 @st.composite
 def instances(draw: st.DrawFn, max_nodes: int = 8, max_partitions: int = 20) -> Instance:
-    """2 to 8 nodes, up to 20 partitions; some nodes hot, some loads equal or zero."""
+    """Draw 2 to 8 nodes and up to 20 partitions: hot nodes, equal loads, zero loads."""
     nodes = draw(st.integers(2, max_nodes))
     replicas = draw(st.integers(1, min(3, nodes)))
     partitions = draw(st.integers(0, max_partitions))
@@ -86,14 +86,14 @@ def instances(draw: st.DrawFn, max_nodes: int = 8, max_partitions: int = 20) -> 
 
 
 def _giant() -> Instance:
-    """One object heavier than any node may carry, and small ones that suffice beside it."""
+    """Return one object too heavy for any node, and small objects that are sufficient."""
     return instance(
         [[0], [0], [0], [0], [1], [2]], [100, 3, 2, 2, 1, 1], [104, 6, 6], secondary=[0] * 6
     )
 
 
 def _exact() -> Instance:
-    """The only cold node has exactly the room that is needed."""
+    """Return an instance with exactly the needed room on the only cold node."""
     return instance([[0], [0], [1]], [3, 2, 1], [3, 3], secondary=[0, 0, 0])
 
 
@@ -115,10 +115,10 @@ ADVERSARIAL: dict[str, tuple[Callable[[], Instance], int]] = {
     ),
     "a capacity of zero": (lambda: instance([[0], [0], [1]], [1, 2, 1], [0, 9, 9]), 0),
 }
-"""Instances by what is bad about them, and the fewest nodes that any plan leaves hot."""
+"""Instances by their difficulty, and the least number of hot nodes that a plan can reach."""
 
 
 def same(first: Plan, second: Plan) -> bool:
-    """Whether two plans are the same, but for the times that they took."""
+    """Return True if two plans are the same except for their times."""
     arrays = (key for key in vars(first) if key != "summary")
     return all(np.array_equal(getattr(first, k), getattr(second, k)) for k in arrays)

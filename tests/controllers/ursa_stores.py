@@ -14,7 +14,7 @@ INTERVAL_S = 20.0
 
 
 def steering(name: str = "ursa", **parameters: object) -> Steering:
-    """The controller `name`."""
+    """Return the controller `name`."""
     policy = create(find(name), parameters, 1)
     assert isinstance(policy, Steering)
     return policy
@@ -28,7 +28,7 @@ def written(store: FakeStore, hot: Sequence[int], rate: float = 1.0, cold: float
 
 
 def loads(store: FakeStore, parameters: Mapping[str, Any]) -> dict[int, float]:
-    """Weighted load of each OSD now."""
+    """Return the current weighted load of each OSD."""
     activity = store.activity()
     return {
         osd: parameters["read_weight"] * rates.reads + parameters["write_weight"] * rates.writes
@@ -39,7 +39,7 @@ def loads(store: FakeStore, parameters: Mapping[str, Any]) -> dict[int, float]:
 def steer(
     policy: Steering, store: FakeStore, steps: int
 ) -> list[tuple[Observation, Mapping[str, Any], Sequence[Action]]]:
-    """Let `policy` steer `store`; (observation, state after, actions) of each step."""
+    """Let `policy` steer `store` and return (observation, state after, actions) per step."""
     state: Mapping[str, Any] = policy.initial()
     told = []
     for _ in range(steps):

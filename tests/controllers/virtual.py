@@ -1,4 +1,4 @@
-"""A loop on a clock that jumps instead of waiting."""
+"""Loop on a clock that jumps instead of waiting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.stores.contract import Needs, Store
 
 
 class Idle:
-    """A simulation in which nothing happens but time."""
+    """Simulation in which only time passes."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -27,10 +27,10 @@ class Idle:
 
 
 class VirtualClock(SimulatedClock):
-    """The simulation's own clock, over a simulation of nothing: it jumps instead of waiting.
+    """Clock of an empty simulation: it jumps instead of waiting.
 
-    Starts at 0; `stop_at` is when it asks the loop to stop. `now` can be set, for a store that is
-    slow."""
+    It starts at 0 and asks the loop to stop at `stop_at`. A test can set `now`, for a slow store.
+    """
 
     def __init__(self, stop_at: float = float("inf")) -> None:
         self._idle = Idle()
@@ -57,7 +57,7 @@ def run_loop(
     interval_s: float = 20,
     clock: VirtualClock | None = None,
 ) -> tuple[Outcome, Journal]:
-    """Run a loop to its end; its outcome and its journal."""
+    """Run a loop to its end and return its outcome and its journal."""
     name, parameters, mark = "child", {}, "0" * 64
     if child is not None:
         assert isinstance(decider, ChildDecider)

@@ -1,4 +1,4 @@
-"""What the documentation says in code: README.md, docs/ and the notebooks' words."""
+"""Code in the documentation: README.md, docs/ and the text of the notebooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINK = re.compile(r"(?<!!)\[[^]]*\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True)
 class Code:
-    """A span, or a line of a block (lines that a backslash continues are one)."""
+    """Span, or line of a block (lines continued by a backslash are one)."""
 
     line: int
     text: str
@@ -30,18 +30,18 @@ class Code:
 
 @dataclass(frozen=True)
 class Page:
-    """A page by its name in the repository."""
+    """Page by its name in the repository."""
 
     name: str
     text: str
 
     @property
     def folder(self) -> Path:
-        """Where its links begin."""
+        """Folder in which the page's links begin."""
         return (ROOT / self.name).parent
 
     def code(self) -> list[Code]:
-        """Every line of its blocks and every span of its prose, top to bottom."""
+        """Return every line of its blocks and every span of its prose, top to bottom."""
         blocks, prose = _blocks_and_prose(self.text)
         for match in _SPAN.finditer(prose):
             line = prose.count("\n", 0, match.start()) + 1
@@ -49,18 +49,18 @@ class Page:
         return sorted(blocks, key=lambda one: one.line)
 
     def links(self) -> list[tuple[int, str]]:
-        """Line and target of every link that is not into the web."""
+        """Return line and target of every link that does not lead to the web."""
         prose = _blocks_and_prose(self.text)[1]
         found = ((prose.count("\n", 0, m.start()) + 1, m[1]) for m in _LINK.finditer(prose))
         return [(line, target) for line, target in found if "://" not in target]
 
     def anchors(self) -> set[str]:
-        """The names that links may give its headings, as GitHub makes them."""
+        """Return the heading names available to links, as GitHub makes them."""
         return {_slug(heading) for heading in _HEADING.findall(_blocks_and_prose(self.text)[1])}
 
 
 def _blocks_and_prose(text: str) -> tuple[list[Code], str]:
-    """Lines of blocks, and the text in which these lines are empty."""
+    """Return the lines of blocks, and the text with these lines empty."""
     code: list[Code] = []
     prose: list[str] = []
     fenced, held = False, ""
@@ -87,7 +87,7 @@ def _slug(heading: str) -> str:
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """README.md, docs/*.md, the templates of reports, and the notebooks, all as Markdown."""
+    """Return README.md, docs/*.md, the report templates and the notebooks, all as Markdown."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     found = [Page(str(file.relative_to(ROOT)), file.read_text()) for file in files]
     for file in sorted((ROOT / "analysis" / "templates").glob("*.j2")):

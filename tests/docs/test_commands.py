@@ -1,5 +1,5 @@
-"""Every command that the documentation shows is one that the product has, with these options; and
-the campaigns, figures, reports, benches and controllers that it names are there."""
+"""Commands in the documentation: each exists with its options, as do the named campaigns, figures,
+reports, benches and controllers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.hotbed.runner import Runner
 PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 
 STANDS_FOR = re.compile(r"\.\.\.|…|[A-Z][A-Z._-]*|<.*>|X|FILE\..*")
-"""Words that stand for what a user puts there."""
+"""Placeholders for the user's own values."""
 
 OF_OTHERS = {
     *("--sparse", "--unix-socket"),  # cp, curl
@@ -39,7 +39,7 @@ OF_OTHERS = {
     *("--bs", "--direct", "--io_submit_mode", "--iodepth", "--rate_iops", "--rate_process", "--rw"),
     "--status-interval",
 }
-"""Options of programs that are not ours."""
+"""Options of foreign programs."""
 
 
 @cache
@@ -54,8 +54,8 @@ def _benches() -> set[str]:
 
 
 def _commands(code: Code) -> Iterator[list[str]]:
-    """The words behind `hotbed` of every command in it; usage's brackets are left out, and so is
-    what is said beside it in a block, behind a # or two spaces."""
+    """Yield the words after `hotbed` of every command, without usage brackets. In a block, also
+    drop remarks behind a # or two spaces."""
     text = code.text if code.is_span else re.split(r"\s{2,}|\s#", code.text)[0]
     for part in re.split(r"&&|;", re.sub(r"[\[\]]", "", text)):
         if re.match(r" *(\.venv/bin/)?hotbed( |$)", part):
@@ -63,8 +63,8 @@ def _commands(code: Code) -> Iterator[list[str]]:
 
 
 def _verb(words: list[str]) -> tuple[str, Any, list[str]]:
-    """Name and command of the verb, and the words behind it; no command where they name a group
-    alone or stop at dots."""
+    """Return the verb's name and command, and the words behind it. Return no command if the words
+    name only a group or stop at dots."""
     command = cli.command(cli.build())
     name: list[str] = []
     while hasattr(command, "commands"):
@@ -78,7 +78,7 @@ def _verb(words: list[str]) -> tuple[str, Any, list[str]]:
 
 
 def _parsed(command: Any, words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Arguments, and options with their values; fails on options that the verb does not have."""
+    """Return arguments, and options with values; fail on options that the verb lacks."""
     known = {name: one for one in command.params for name in [*one.opts, *one.secondary_opts]}
     arguments: list[str] = []
     options: dict[str, str] = {}
@@ -129,7 +129,7 @@ def _mistakes(code: Code) -> Iterator[str]:
             verb, command, rest = _verb(words)
             if command is not None:
                 _check_names(verb, *_parsed(command, rest))
-    except (AssertionError, UserError, ValueError) as error:  # the last one of shlex: no closing "
+    except (AssertionError, UserError, ValueError) as error:  # the last is shlex's: no closing "
         yield f"line {code.line}: {code.text}: {error}"
 
 
@@ -151,7 +151,7 @@ def test_every_make_target_is_in_the_makefile(page: Page) -> None:
 
 @cache
 def _options() -> set[str]:
-    """Of all verbs, and of the data plane's programs."""
+    """Return the options of all verbs and of the data plane's programs."""
     found: set[str] = set(OF_OTHERS)
     commands = [cli.command(cli.build())]
     while commands:

@@ -1,4 +1,4 @@
-"""Links lead somewhere, every page can be reached, and files that are named are there."""
+"""Links have a target, every page is reachable, and named files exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 
 @cache
 def _tracked() -> set[Path]:
-    """Files of the repository and the folders that they lie in."""
+    """Return the files of the repository and their folders."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
@@ -24,7 +24,7 @@ def _tracked() -> set[Path]:
 
 
 def _target(page: Page, link: str) -> tuple[str, str]:
-    """Page and anchor that a link leads to."""
+    """Return page and anchor of a link's target."""
     file, _, anchor = link.partition("#")
     there = (page.folder / file).resolve() if file else ROOT / page.name
     return str(there.relative_to(ROOT)), anchor
@@ -69,7 +69,7 @@ def test_files_of_the_repository_that_are_named_are_there(page: Page) -> None:
 
 def _is_there(name: str, page: Page) -> bool:
     if name.startswith("artifacts/") or re.search(r"\b[A-Z]{4,}\b", name):
-        return True  # what runs leave, and names that stand for others
+        return True  # output of runs, and placeholder names
     if "*" in name:
         return any(path.match(name) for path in _tracked())
     return Path(name) in _tracked() or name.startswith("dataplane/bin")

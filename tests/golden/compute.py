@@ -1,4 +1,4 @@
-"""Golden results: what simulation and planning compute for fixed seeds.
+"""Golden results: results of simulation and planning for fixed seeds.
 
 Record one, or all of them, with ``python -m tests.golden.compute [NAME...]``.
 """
@@ -32,7 +32,7 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
     ],
     "compare-sim": [["compare"]],
 }
-"""The commands of each campaign; the last of them writes ``claims.json``."""
+"""Commands of each campaign; the last one writes ``claims.json``."""
 
 PLANS: dict[str, list[str]] = {
     **{
@@ -43,18 +43,18 @@ PLANS: dict[str, list[str]] = {
     "mos-highs": ["mos", "plan", "tenants.yaml"],
     "mos-exact": ["mos", "plan", "tenants.yaml", "--solver", "exact"],
 }
-"""The command of each plan, run in the folder of inputs."""
+"""Command of each plan, run in the folder of inputs."""
 
 CLOCKS = {"decision_seconds", "peak_rss_mib", "input_mib", "seconds"}
-"""Fields of plans that are measured on a clock or of this process."""
+"""Fields of plans that depend on a clock or on this process."""
 SENTENCES = {"sentence", "notes"}
 
 TIMED = ("ursa-speedup-time-", "ursa-ilp-two-days-", "ursa-optimum")
-"""Beginnings of the ids of claims that depend on how long a planner takes, which no seed fixes."""
+"""Prefixes of ids of claims that depend on a planner's speed, which no seed fixes."""
 
 
 def campaign(name: str, artifacts: Path) -> list[dict[str, Any]]:
-    """Run a campaign and give id, n, measured value, interval and verdict of each claim.
+    """Run a campaign and return id, n, measured value, interval and verdict of each claim.
 
     Claims without a run and those in `TIMED` are left out.
     """
@@ -74,7 +74,7 @@ def campaign(name: str, artifacts: Path) -> list[dict[str, Any]]:
 
 
 def plan(name: str) -> dict[str, Any]:
-    """Make a plan and give its numbers; the moves of Ursa as a digest."""
+    """Make a plan and return its numbers; the moves of Ursa as a digest."""
     command = PLANS[name]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "plan.npz")
@@ -90,14 +90,14 @@ def plan(name: str) -> dict[str, Any]:
 
 
 def without(value: Any) -> Any:
-    """Leave times and sentences out of a plan."""
+    """Remove times and sentences from a plan."""
     if isinstance(value, dict):
         return {k: without(v) for k, v in value.items() if k not in CLOCKS | SENTENCES}
     return [without(each) for each in value] if isinstance(value, list) else value
 
 
 def hotbed(*words: str, cwd: Path) -> str:
-    """The standard output of ``hotbed WORDS``."""
+    """Return the standard output of ``hotbed WORDS``."""
     command = [str(Path(sys.executable).with_name("hotbed")), *words]
     return subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True).stdout
 

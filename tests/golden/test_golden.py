@@ -1,4 +1,4 @@
-"""Results of simulation and planning are those that were recorded, number by number."""
+"""Results of simulation and planning equal the recorded results, number by number."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def recorded(name: str) -> Any:
 
 
 def differences(golden: Any, found: Any, at: str = "") -> list[str]:
-    """Where `found` is not `golden`: one line each."""
+    """Return the differences between `found` and `golden`, one line each."""
     if isinstance(golden, dict) and isinstance(found, dict) and golden.keys() == found.keys():
         pairs = [(golden[key], found[key], f"{at}.{key}") for key in golden]
     elif isinstance(golden, list) and isinstance(found, list) and len(golden) == len(found):

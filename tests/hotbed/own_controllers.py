@@ -1,4 +1,4 @@
-"""A controller of a student's, in a folder that is no part of the repository."""
+"""Student's controller in a folder outside the repository."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def create(parameters, seed):
 
 
 def write_shy(folder: Path) -> Path:
-    """Write the controller `shy` into `folder`; returns what --controllers-dir takes."""
+    """Write the controller `shy` into `folder` and return the value for --controllers-dir."""
     assert len([line for line in SHY.splitlines() if line.strip()]) <= 30
     (folder / "shy").mkdir(parents=True)
     (folder / "shy" / "policy.py").write_text(SHY)
@@ -67,6 +67,6 @@ print("\\x1b[2Jpolicy", file=sys.stderr)
 
 
 def spy(marked: Path, port: int = 9) -> str:
-    """A policy that looks around while it is imported, and declares what it saw."""
+    """Return a policy that inspects the machine when imported, and declares its findings."""
     head = f"MARK, HOME, PORT = {str(marked)!r}, {str(Path.home())!r}, {port}\n{SPY}"
     return head + SHY.replace("return {}\n", "return dict(FOUND)\n", 1)

@@ -1,4 +1,4 @@
-"""`hotbed pm` as tests run it, and a topology of three workloads with made traces."""
+"""Test runs of `hotbed pm`, and a topology of three workloads with made-up traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROFILE = {
 
 
 def write_trace(path: Path, seed: int = 1, n: int = 400, rate: float = 50.0) -> None:
-    """Poisson arrivals, 4 KiB and 64 KiB, mostly reads."""
+    """Write Poisson arrivals of 4 KiB and 64 KiB, mostly reads."""
     random = np.random.default_rng(seed)
     times = np.cumsum(random.exponential(1e9 / rate, n)).astype(np.int64)
     lines = [
@@ -56,7 +56,7 @@ def topology(folder: Path) -> dict[str, Any]:
 
 
 def run(*arguments: str) -> Any:
-    """The JSON that a command prints; its UserError is raised."""
+    """Return the JSON that a command prints, or raise its UserError."""
     done = Runner().run(["pm", *arguments, "--json"], catch_exceptions=True)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

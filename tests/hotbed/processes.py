@@ -1,4 +1,4 @@
-"""`hotbed run` in a process of its own, which may be killed half way."""
+"""`hotbed run` in its own process, which may be killed half way."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def hotbed(*words: str) -> list[str]:
-    """The command line."""
+    """Return the command line."""
     return [sys.executable, "-m", "hotbed.cli", *words]
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """``hotbed WORDS`` to its end."""
+    """Run ``hotbed WORDS`` to its end."""
     return subprocess.run(hotbed(*words), cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def kill_when(words: list[str], folder: Path, at_least: int) -> None:
-    """Start ``hotbed WORDS``, and end it with kill -9 as soon as so many runs are done in the
+    """Start ``hotbed WORDS`` and end it with kill -9 once `at_least` runs are done in the
     campaign's folder."""
     process = subprocess.Popen(
         hotbed(*words), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""Runs command lines in this process, as `typer.testing` does, on an application made once."""
+"""Runner of command lines in this process, as in `typer.testing`, on an application built once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotbed import cli
 
 
 class Runner(CliRunner):
-    """`typer.testing.CliRunner` on `hotbed`, whose options are looked at once a process."""
+    """`typer.testing.CliRunner` on `hotbed`; the options are inspected once per process."""
 
     def run(self, words: Sequence[str], **more: Any) -> Result:
         """Run ``hotbed WORDS``."""
@@ -23,7 +23,7 @@ class Runner(CliRunner):
 
 
 def hotbed(*arguments: object) -> int:
-    """The exit code of ``hotbed ARGUMENTS`` in this process, mistakes told as they are to users."""
+    """Run ``hotbed ARGUMENTS`` in this process with normal error output; return the exit code."""
     with pytest.raises(SystemExit) as end:
         cli.main([str(argument) for argument in arguments])
     code = end.value.code

@@ -1,4 +1,4 @@
-"""`hotbed bench`: limits of both directions, what could not be measured, the exit code."""
+"""`hotbed bench`: limits in both directions, values that cannot be measured, the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of simulated bursts beside SimPy, at a small size."""
+"""Bench of simulated bursts compared with SimPy, at a small size."""
 
 from __future__ import annotations
 

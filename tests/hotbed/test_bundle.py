@@ -85,7 +85,7 @@ SPEC = {
 def test_brackets_in_a_bundle_are_no_markup(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its manifest may say anything of the version that made it."""
+    """The manifest may contain any text as the version that made the bundle."""
     made = Manifest(
         report="x", campaigns=("x",), hotbed_version="[/red]", commit=None, libraries={}, files=()
     )
@@ -95,7 +95,7 @@ def test_brackets_in_a_bundle_are_no_markup(
 
 
 def with_spec(folder: Path) -> Path:
-    """A bundle of a campaign on a testbed, without runs."""
+    """Write a bundle of a testbed campaign without runs."""
     campaign = {"name": "dlr-tiny", "paper": "dlr", "ground": "local", "spec": "../specs/mine.yaml"}
     texts = {
         "campaigns/dlr-tiny.yaml": yaml.safe_dump(campaign),
@@ -174,7 +174,7 @@ def test_a_simulated_campaign_comes_out_the_same(tmp_path: Path) -> None:
     assert told["comparison"]["exact"]
     assert set(told["outcomes"].values()) <= {"identical", "not run"}
 
-    # Somebody's simulator gives something else: it is said in which number.
+    # If somebody's simulator gives another value, the report names the number.
     summary = next(new.glob("twochoice-tiny/*/attempt-1/summary.json"))
     body = json.loads(summary.read_text())
     name = "response_s"
@@ -186,7 +186,7 @@ def test_a_simulated_campaign_comes_out_the_same(tmp_path: Path) -> None:
 
 
 def recorded_beside(folder: Path, **otherwise: Any) -> Path:
-    """An unpacked bundle whose campaign's file says something else than its runs' record."""
+    """Write an unpacked bundle with a campaign file that may differ from its runs' record."""
     body = {
         "name": "dlr-tiny",
         "spec": "/srv/lab/specs/mine.yaml",
@@ -204,7 +204,7 @@ def recorded_beside(folder: Path, **otherwise: Any) -> Path:
 
 
 def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
-    """It is what `hotbed rerun` runs: its hash is no proof of what it says."""
+    """`hotbed rerun` runs this file, and a matching hash is no proof of its contents."""
     assert not list(contained.otherwise(recorded_beside(tmp_path / "as"), ["dlr-tiny"]))
     more = recorded_beside(tmp_path / "more", grids=[], setup="rm")
     assert [(one.file, one.where) for one in contained.otherwise(more, ["dlr-tiny"])] == [

@@ -1,4 +1,4 @@
-"""A campaign of one's own, in a folder of one's own: its bundle is made elsewhere and run again."""
+"""User's own campaign in a user's own folder: its bundle is made elsewhere and run again."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ GRID = {"name": "fig6", "figures": ["6a"], "vary": VARIED, "repetitions": 3}
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A campaign's file that names spec and notebook beside it, and runs of it; the current folder
-    is another one."""
+    """Write a campaign file that names spec and notebook in its own folder, and its runs. Change to
+    another current folder."""
     folder = tmp_path / "lab"
     folder.mkdir()
     spec, notebook = folder / "mine.yaml", folder / "mine.ipynb"

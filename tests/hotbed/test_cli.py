@@ -1,4 +1,4 @@
-"""The command's conventions: exit codes, one sentence for a mistake, JSON, a quick start."""
+"""Conventions of the command: exit codes, one sentence per mistake, JSON, a quick start."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NO_PLACE = {"a file": Path(cli.__file__), "not ours": Path("/sys")}
-"""Places in which nobody, root included, can make a folder."""
+"""Places where no user, including root, can make a folder."""
 
 
 @pytest.mark.parametrize("place", NO_PLACE)
@@ -115,13 +115,13 @@ def test_termination_runs_the_cleanup(tmp_path: Path) -> None:
     script.write_text(
         "import signal, sys, time, typer\n"
         "from hotbed import cli\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"  # as shells start background commands
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"  # as in shells' background commands
         "app = typer.Typer()\n"
         "@app.command()\n"
         "def verb():\n"
         "    try:\n"
         "        print('ready', flush=True)\n"
-        # A signal that comes between the last look for one and the sleep does not end that sleep.
+        # A signal between the last check and the sleep does not interrupt that sleep.
         "        while True: time.sleep(0.05)\n"
         "    finally:\n"
         "        print('cleaned', flush=True)\n"
@@ -147,7 +147,7 @@ def test_every_verb_registers_and_explains_itself() -> None:
 
 
 def test_the_command_line_imports_nothing_heavy() -> None:
-    """What keeps `hotbed --help` quick on any machine."""
+    """This keeps `hotbed --help` quick on any machine."""
     code = (
         "import sys, hotbed.cli\n"
         "hotbed.cli.build()\n"

@@ -22,7 +22,7 @@ from hotbed import cli
 from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
 
-pytestmark = pytest.mark.timeout(300)  # what draws imports much, slowly on a busy machine
+pytestmark = pytest.mark.timeout(300)  # drawing imports large libraries, slowly on a busy machine
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests" / "campaigns"
@@ -31,8 +31,8 @@ SHORT = ["-p", "duration_s=5", "-p", "interval_s=1", "--time-scale", "0.001"]
 
 @pytest.fixture(autouse=True)
 def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ground `fake`, on which shy does well and upmap always fails; its cells run in
-    this process, as simulated ones do."""
+    """Provide the ground `fake`: shy does well and upmap always fails. Run its cells in this
+    process, as simulated cells run."""
     monkeypatch.setenv("HOTBED_FAKE_GROUND", str(FAKES / "fake_ground.py"))
     monkeypatch.setenv("HOTBED_FAKE_LOCKS", str(tmp_path))
     effects: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`hotbed control` on the command line: what needs no testbed, and how it reports."""
+"""`hotbed control` on the command line: commands without a testbed, and its reports."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_list_shows_controllers_and_parameters(capsys):
 
 
 class FakeAgent:
-    """Answers as the admin node does, and keeps what it was asked."""
+    """Agent that answers like the admin node and records its requests."""
 
     def __init__(self, journal: str) -> None:
         self.journal = journal

@@ -1,4 +1,4 @@
-"""deploy: which deployer, dry runs, and that the choice is kept; on the fake site."""
+"""`hotbed deploy` on the fake site: choice of deployer, dry runs, and storage of the choice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ groups:
 
 
 class Scripted:
-    """A deployer that notes what it was asked for."""
+    """Deployer that records its requests."""
 
     def __init__(self, kind: str, log: list[tuple[str, str]]) -> None:
         self.kind, self._log = kind, log

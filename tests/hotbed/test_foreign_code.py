@@ -1,4 +1,4 @@
-"""A bundle's own programs: listed, loaded after consent alone, and confined then."""
+"""Programs in a bundle: listed, loaded only after consent, and then confined."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.hotbed.tiny_bundle import contents, pack
 
 @pytest.fixture
 def marked(tmp_path: Path) -> Path:
-    """A file that the policy's import writes."""
+    """Return a file that importing the policy writes."""
     return tmp_path / "marked"
 
 
 @pytest.fixture
 def archive(tmp_path: Path, marked: Path) -> Path:
-    """A bundle of a simulated campaign with a controller and a notebook of a stranger's."""
+    """Write a bundle of a simulated campaign with an untrusted controller and notebook."""
     files = contents(tmp_path, "shy", notebook="../notebooks/strange.ipynb")
     files |= {
         "notebooks/strange.ipynb": b"{}",
@@ -115,7 +115,7 @@ def test_a_strangers_policy_is_confined(
     assert found["network"] in ("OSError", "ConnectionRefusedError")
     assert found["fork"] == "BlockingIOError"
     assert found["home"] in ("PermissionError", "FileNotFoundError") or ".ssh" not in found["home"]
-    assert available([tmp_path / "node"])["shy"].foreign  # the mark goes along to the admin node
+    assert available([tmp_path / "node"])["shy"].foreign  # the mark also reaches the admin node
 
 
 def test_ones_own_code_is_not_confined(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bundles made to exhaust the machine of whoever checks them: each is refused by a sentence."""
+"""Bundles made to exhaust the checking machine: each is refused with one sentence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parquet(table: pa.Table, **options: object) -> bytes:
 
 
 def many_rows(groups: int = 2) -> bytes:
-    """Equal numbers in a few kB, 80 MB a row group."""
+    """Return equal numbers in a few kB, 80 MB per row group."""
     group = pa.table({"t_s": pa.array(np.zeros(10_000_000))})
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, group.schema, compression="zstd") as writer:
@@ -44,14 +44,14 @@ def many_rows(groups: int = 2) -> bytes:
 
 
 def long_texts() -> bytes:
-    """A text of 1 MB that a million rows name."""
+    """Return a table with a 1 MB text that a million rows reference."""
     rows = pa.array(np.zeros(1_000_000, dtype=np.int32))
     column = pa.DictionaryArray.from_arrays(rows, pa.array(["x" * 2**20]))
     return parquet(pa.table({"node": column}), compression="zstd")
 
 
 def deltas() -> bytes:
-    """A text of 1 MB, and thousands that are the same but for a byte."""
+    """Return long texts that differ only in their last characters, encoded as deltas."""
     texts = ["x" * 2**18 + str(number) for number in range(200)]
     encoding = {"node": "DELTA_BYTE_ARRAY"}
     table = pa.table({"node": texts})
@@ -88,7 +88,7 @@ HOSTILE: dict[str, Callable[[Files], Files]] = {
     "deltas": in_run("samples.parquet", deltas),
     "picture": drawn("a.png", png(60_000, 60_000)),
 }
-"""Files that are refused before they are read, each to be put into a small bundle."""
+"""Files that are refused before being read; each is put into a small bundle."""
 
 GREEDY: dict[str, Callable[[Files], Files]] = {
     "lists": in_run("run.json", lambda: b'{"a": [' + b"[]," * 7_000_000 + b"1]}"),
@@ -97,7 +97,7 @@ GREEDY: dict[str, Callable[[Files], Files]] = {
     },
     "4 GB": in_run("samples.parquet", lambda: many_rows(groups=50)),
 }
-"""Files that the limits of the process refuse, or that take long to make."""
+"""Files that the process limits refuse, or that take long to make."""
 
 HARMLESS: dict[str, Callable[[Files], Files]] = {
     "PDF": drawn("a.pdf", b"%PDF-1.4\n" + b"stream\n" * 500_000),
@@ -119,7 +119,7 @@ HARMLESS: dict[str, Callable[[Files], Files]] = {
         "run.json", lambda: b'{"parameters": {"osds": 1e300, "duration_s": 1e308}}'
     ),
 }
-"""Files that need not be refused, as long as reading them takes time in proportion."""
+"""Files that need no refusal if the reading time is proportional to their size."""
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_files_of_honest_runs_may_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["PDF", "blanks", "notes"])
 def test_looking_for_secrets_takes_moderate_time(what: str, files: Files, tmp_path: Path) -> None:
-    """The worst that is known, in a process with a limit on its processor time."""
+    """Worst known inputs, in a process with a limit on its processor time."""
     (found,) = HARMLESS[what](files).items()
     file = tmp_path / "file"
     file.write_bytes(found[1])
@@ -200,11 +200,11 @@ said = done.stdout.decode(errors="replace")
 cpu_s, memory_mib = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 print(json.dumps([done.returncode, said, cpu_s, memory_mib]))
 """
-"""A small process, as a process's memory counts from that of the one that started it."""
+"""Small wrapper process, because a process's memory peak starts from its parent's."""
 
 
 def checked(bundle: Path, *verb: str) -> tuple[int, str, float, float]:
-    """Exit code, what was said, processor time (s) and memory (MiB) of a verb on a bundle."""
+    """Return exit code, output, processor time (s) and memory (MiB) of a verb on a bundle."""
     command = [sys.executable, "-m", "hotbed.cli", *(verb or ["verify"]), str(bundle)]
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *command], capture_output=True, text=True, check=True
@@ -264,7 +264,7 @@ def test_verify_ends_with_each(what: str, files: Files, tmp_path: Path) -> None:
 def test_what_nobody_thought_of_ends_at_the_limits(
     waste: str, what: str, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A defect in the reading itself, put in its place where the process starts."""
+    """A defect in the reading code, injected when the process starts."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, zipfile\n"
         "from hotbed import contained\n"

@@ -1,4 +1,4 @@
-"""Leases on the command line: extend, status, and the exit code of a campaign that one ended."""
+"""Leases on the command line: extend, status, and the exit code when a lease ends a campaign."""
 
 from __future__ import annotations
 

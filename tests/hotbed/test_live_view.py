@@ -1,4 +1,4 @@
-"""The live view of notebooks, on samples as the agent gives them."""
+"""Live view of notebooks, on samples as the agent provides them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.errors import RemoteError
 
 
 class Stream:
-    """Samples on demand; `go` lets one through."""
+    """Samples on demand; `go` releases one."""
 
     def __init__(self) -> None:
         self.asked: list[int | None] = []
@@ -114,7 +114,7 @@ def test_a_testbed_that_goes_is_told_in_the_view(stream: Stream) -> None:
         thread.join(30)
     assert not view.following
     assert "node admin is down." in view.text
-    assert "look0" in view.text  # what was last seen stays
+    assert "look0" in view.text  # the last view stays
 
 
 def test_progress_is_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A controller of one's own against default Ceph on a real cluster, by `hotbed compare`'s way."""
+"""User's own controller against default Ceph on a real cluster, through `hotbed compare`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_it_is_in_figure_table_and_claims_of_a_real_cluster(
         # The machine that runs tests is never quiet.
         limits=Limits(outside_cores=100, steal=1, client_share=1),
     )
-    # A real Ceph is asked what it offers: with `all`, who can run takes part.
+    # A real Ceph is queried for its features; `all` includes every controller that can run.
     everybody = plan(replace(ask, controllers=("all",))).comparison
     assert {"default", "dlr", "dlr-pg", "oracle", "shy"} <= set(everybody.controllers)
     assert set(everybody.left_out) == {"mos", "mos-pp", "static-microstores"}

@@ -1,4 +1,4 @@
-"""`hotbed mos plan` and `rules`: the same facts for people and programs, and bad input told."""
+"""`hotbed mos plan` and `rules`: same facts for people and programs, and reports of bad input."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def write(folder: Path, data: object) -> Path:
 
 @cache
 def command() -> Any:
-    """Made once: that takes longer than what it does here."""
+    """Return the command, built once because building takes longer than these tests."""
     app = typer.Typer()
     register(app)
     return typer.main.get_command(app)

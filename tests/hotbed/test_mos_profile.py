@@ -1,4 +1,4 @@
-"""`hotbed mos profile`: errors for people and programs, and a file that plans are made from."""
+"""`hotbed mos profile`: errors for people and programs, and a file for planning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(*arguments: str) -> str:
     app, group = typer.Typer(), typer.Typer()
     app.add_typer(group, name="mos")
     profile(group)
-    group.command()(lambda: None)  # with a single command typer would leave its name out
+    group.command()(lambda: None)  # typer would omit the name of a single command
     command = typer.main.get_command(app)
     done = CliRunner().invoke(command, ["mos", "profile", *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""`hotbed pm` from the command line: what it prints, and what a mistake is answered with."""
+"""`hotbed pm` on the command line: its output, and its answers to mistakes."""
 
 from __future__ import annotations
 

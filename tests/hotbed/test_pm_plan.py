@@ -1,4 +1,4 @@
-"""`hotbed pm plan` and `hotbed pm place`: what they print, and bad topologies."""
+"""`hotbed pm plan` and `hotbed pm place`: output and bad topologies."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_throughput_slo_counts_the_trace(tmp_path: Path) -> None:
     document["workloads"][0]["slo"] = {"completion": "60s"}
     first = plan(tmp_path, document)["workloads"][0]
     assert (first["slo_kind"], first["slo"]) == ("throughput", 60.0)
-    assert first["bound"] == pytest.approx(8, rel=0.3)  # 400 requests at 50 a second
+    assert first["bound"] == pytest.approx(8, rel=0.3)  # 400 requests at 50 per second
     assert first["met"]
 
 
@@ -75,7 +75,7 @@ def test_a_faster_device_has_lower_bounds(tmp_path: Path) -> None:
 
 
 def changed(document: dict[str, Any], *path: Any) -> dict[str, Any]:
-    """`document` with the value (last of `path`) at a place, or without it when that is None."""
+    """Return `document` with the last of `path` as the value there; None removes the entry."""
     *steps, last, value = path
     place = document
     for step in steps:
@@ -195,7 +195,7 @@ def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
     both = document["workloads"][:2]
     alone = [plan(tmp_path, document | {"workloads": [w]})["workloads"][0]["bound"] for w in both]
     shared = [w["bound"] for w in plan(tmp_path, document | {"workloads": both})["workloads"]]
-    slo = (max(alone) + max(shared)) / 2  # two on one device are too many
+    slo = (max(alone) + max(shared)) / 2  # two on one device exceed the SLO
     document["hosts"]["s1"] = {"devices": {"ssd": "ssd.json"}}
     for workload in document["workloads"]:
         del workload["server"]

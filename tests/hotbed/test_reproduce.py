@@ -1,4 +1,4 @@
-"""`hotbed reproduce`: what it does in which order, without doing it."""
+"""`hotbed reproduce`: its steps and their order, without executing them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hotbed.cli import build
 
 
 class Steps:
-    """Stands in for a site; everything that is asked is remembered."""
+    """Stand-in for a site; it records every request."""
 
     def __init__(self) -> None:
         self.done: list[str] = []

@@ -1,4 +1,4 @@
-"""A controller of one's own among the others on the ground sim, by the command line."""
+"""User's own controller compared with the others on the ground sim, by command line."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_it_is_in_figure_table_and_claims(tmp_path: Path, monkeypatch: pytest.Mo
     claims = {claim["id"]: claim for claim in json.loads((made / "claims.json").read_text())}
     claim = claims["compare-shy-heterogeneity-rand-throughput"]
     assert (claim["n"], claim["ground"], claim["paper_value"]) == (3, "sim", None)
-    # Half of the nodes are hot: to leave them helps in every model of queues; but a model it is.
+    # Half of the nodes are hot, so avoiding them helps in every queueing model.
     assert claim["verdict"] == "direction"
     assert claim["ci95"][0] > 0
     planned = json.loads((made / "comparison.json").read_text())
@@ -115,7 +115,7 @@ def test_all_meet_on_sim(tmp_path: Path) -> None:
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """The address of a scheduler with one worker, as a cluster's is."""
+    """Return the address of a scheduler with one worker, like a cluster's."""
     from distributed import LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -131,7 +131,7 @@ def address() -> Iterator[str]:
 
 
 def made(artifacts: Path) -> dict[str, bytes]:
-    """What a comparison came to: the runs by cell and file, the table and the claims."""
+    """Return the results of a comparison: runs by cell and file, the table and the claims."""
     folder = artifacts / "compare-sim"
     names = ("summary.json", "journal.jsonl", "samples.parquet", "latency.parquet")
     found = {

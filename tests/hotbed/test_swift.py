@@ -1,4 +1,4 @@
-"""`hotbed swift`: what it asks the agent, and what people see."""
+"""`hotbed swift`: its requests to the agent, and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from outside on its way to a terminal: names of nodes and files, keys, reasons."""
+"""External text printed to a terminal: names of nodes and files, keys, reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\u2066\x00\x7f\udc80[/red][bo
 
 
 def speaks(text: str) -> set[str]:
-    """Characters of `text` that a terminal acts on."""
+    """Return the characters of `text` that a terminal interprets."""
     return {
         each
         for each in text
@@ -118,7 +118,7 @@ def test_what_people_write_stays_as_it_is() -> None:
 def test_a_bundle_does_not_speak(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
 ) -> None:
-    """Names in its manifest are of files that need not be there."""
+    """The manifest may name files that do not exist."""
     name = HOSTILE.replace("\udc80", "")
     entry = {"path": f"{name}\nbundle.zip: as stated.", "sha256": "0" * 64, "bytes": 1}
     body = {

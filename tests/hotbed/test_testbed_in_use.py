@@ -1,4 +1,4 @@
-"""While a campaign holds a testbed, every verb that would change the testbed is refused."""
+"""Refusal of every verb that would change a testbed while a campaign holds the testbed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.hotbed.runner import hotbed
 from tests.hotbed.test_testbed_verbs import SPEC
 
 ROOT = Path(__file__).parents[2]
-# A campaign's process, which ends cleanly on SIGINT, as engines do; its start may have ignored it.
+# Process of a campaign. It ends cleanly on SIGINT, like an engine, even if SIGINT was ignored.
 HOLDER = """
 import signal, sys, time
 from pathlib import Path
@@ -57,7 +57,7 @@ CHANGING = {
     "twochoice bench": (),
     "twochoice remove": (),
 }
-# They take the lock in the engine, look only, or run what the operator types.
+# These take the lock in the engine, only read, or run the operator's input.
 OTHERS = {
     *("run", "rerun", "compare", "top", "ssh", "exec", "snapshot list", "control status"),
     *("control log", "swift status", "twochoice status"),

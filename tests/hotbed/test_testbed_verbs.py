@@ -1,5 +1,5 @@
-"""up, down, status, ssh, exec and snapshot, on the fake site and with ssh stood in by a script that
-runs the command here.
+"""Verbs up, down, status, ssh, exec and snapshot on the fake site. A script that runs the command
+here replaces ssh.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How `hotbed top` looks."""
+"""Appearance of `hotbed top`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A campaign of simulated bursts from the command line: killed half way, resumed, and drawn; and
-the same wherever it is computed."""
+"""Campaign of simulated bursts on the command line: killed half way, resumed and drawn. Results are
+the same wherever they are computed."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_what_is_infeasible_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert code == 3
     assert "6 of the nodes stay hot: 0, 1, 2, 3, 4, 5" in text
     assert answer(capsys, "check", path, out)["hot_after"] == 6
-    # Without the plan's word for it, nodes that stay hot are violations.
+    # Unless the plan lists them, nodes that stay hot are violations.
     with np.load(out) as plan:
         silent = {name: plan[name] for name in plan.files if name != "still_hot"}
     np.savez(out, **silent)
@@ -288,7 +288,7 @@ def test_racks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _plan(**changes: Any) -> Arrays:
-    """Valid for `arrays()`: three swaps, and what is then node 0's heaviest to node 5."""
+    """Return a valid plan for `arrays()`: three swaps, then move node 0's heaviest to node 5."""
     made = {
         "swap_partition": [0, 1, 2],
         "swap_replica": [1, 1, 1],
@@ -368,6 +368,6 @@ def test_a_malformed_plan_gets_one_sentence(
 
 def test_peak_memory_is_that_of_the_process_alone() -> None:
     script = "from controllers.ursa.run import peak_rss_mib; print(peak_rss_mib())"
-    ballast = b"\1" * (600 << 20)  # the parent's, which ru_maxrss of a child can begin with
+    ballast = b"\1" * (600 << 20)  # the parent's memory; a child's ru_maxrss can start from it
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert 10 < float(done.stdout) < len(ballast) >> 20

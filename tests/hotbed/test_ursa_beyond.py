@@ -13,7 +13,7 @@ SMALL = ["--nodes", "60", "--partitions", "6K", "--seed", "1", "--kind", "s2"]
 
 
 def two(**changes: Any) -> dict[str, Any]:
-    """The small instance with a second dimension in which nothing is hot."""
+    """Return the small instance with a second dimension in which no node is hot."""
     made = {
         name: np.column_stack(
             [arrays()[name], arrays()[name] * 0 + (9 if name == "capacity" else 1)]
@@ -136,7 +136,7 @@ def test_wrong_options_get_one_sentence(
 def test_one_level_may_be_all_that_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Racks of two nodes in one site for each partition's replicas but the last."""
+    """Racks of two nodes form one site for each partition's replicas except the last."""
     domain = np.array([[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [1, 5]], np.int32)
     path, out = write(tmp_path / "a.npz", fault_domain=domain), tmp_path / "plan.npz"
     answer(capsys, "plan", path, "--method", "greedy", "--out", out)
@@ -199,7 +199,7 @@ def test_rounds_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     code, text, _ = run(capsys, "ursa", *words)
     assert code == 0
     assert len(text.strip().splitlines()) == 3
-    # The only node with room for all of it is hot before and after.
+    # The only node with enough room is hot before and after.
     heavy = _changes(tmp_path / "heavy.npz", primary_load=np.array([99], np.float32))
     assert answer(capsys, "rounds", path, heavy, "--method", "greedy", code=3)["rounds"][1][
         "still_hot"
@@ -245,7 +245,7 @@ def test_wrong_rounds_get_one_sentence(
 def test_a_very_hot_object_that_fits_only_far_away(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Node 0 has 4 too much: one object of 5 fits 100 away, two of 2 fit on the nodes beside it."""
+    """Node 0 has an excess of 4: one object of 5 fits 100 away, two of 2 fit on adjacent nodes."""
     path = write(
         tmp_path / "a.npz",
         replica_node=np.array([[0], [0], [0], [1], [2], [3]], np.int32),

@@ -1,4 +1,4 @@
-"""A planner's campaign from the command line: killed half way, resumed, and drawn."""
+"""Planner campaign on the command line: killed half way, resumed and drawn."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
 
 
 def test_cells_of_a_cluster_are_the_same_but_for_their_seconds(tmp_path: Path) -> None:
-    """Two workers and one make the same plans (where no time limit ends a decision)."""
+    """Two workers and one worker make the same plans (where no time limit ends a decision)."""
     grid = {
         "name": "methods",
         "figures": ["11"],

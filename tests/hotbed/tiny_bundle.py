@@ -1,4 +1,4 @@
-"""Bundles of a single simulated run, with whatever else a test puts into them."""
+"""Bundles of a single simulated run, with additional files chosen by a test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GRID = {
 
 
 def contents(place: Path, controller: str = "default", **campaign: Any) -> dict[str, bytes]:
-    """Files by name: a campaign, its spec and a run of `controller` without samples."""
+    """Return files by name: a campaign, its spec and a run of `controller` without samples."""
     grid = {**GRID, "vary": {"op": ["seq"], "controller": [controller]}}
     body = {**TINY, "name": CAMPAIGN, "paper": "dlr", "ground": "sim", "grids": [grid]}
     body |= {"spec": "../specs/dlr.yaml", **campaign}
@@ -45,12 +45,12 @@ def contents(place: Path, controller: str = "default", **campaign: Any) -> dict[
 
 
 def run_folder(files: Mapping[str, bytes]) -> str:
-    """The folder of the run."""
+    """Return the folder of the run."""
     return next(name for name in files if name.endswith("/run.json")).removesuffix("/run.json")
 
 
 def pack(target: Path, files: Mapping[str, bytes], **manifest: Any) -> Path:
-    """Write a bundle of these files, whose manifest is right but for `manifest`."""
+    """Write a bundle of these files with a correct manifest, changed by `manifest`."""
     body = {
         "report": CAMPAIGN,
         "campaigns": [CAMPAIGN],

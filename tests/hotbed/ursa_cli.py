@@ -1,4 +1,4 @@
-"""Runs `hotbed ursa`, and writes small instances for it."""
+"""Test runs of `hotbed ursa`, and small instances for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Arrays = dict[str, Any]
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
+    """Run the command and return exit code, standard output and standard error."""
     with pytest.raises(SystemExit) as stopped:
         cli.main([str(word) for word in words])
     captured = capsys.readouterr()
@@ -23,7 +23,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, s
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> dict[str, Any]:
-    """The JSON of a verb that ends with `code`."""
+    """Return the JSON of a verb that ends with `code`."""
     ended, out, err = run(capsys, "ursa", *words, "--json")
     assert ended == code, err
     found: dict[str, Any] = json.loads(out)
@@ -31,7 +31,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) ->
 
 
 def arrays(**changes: Any) -> Arrays:
-    """Six nodes on a line; node 0 is hot and swaps do not suffice."""
+    """Return six nodes on a line; node 0 is hot and swaps are not enough."""
     made: Arrays = {
         "replica_node": np.array([[0, 1, 2], [0, 2, 3], [0, 3, 4], [5, 4, 1]], np.int32),
         "primary_load": np.array([8, 6, 4, 2], np.float32),
@@ -45,6 +45,6 @@ def arrays(**changes: Any) -> Arrays:
 
 
 def write(path: Path, **changes: Any) -> Path:
-    """An instance file."""
+    """Write an instance file."""
     np.savez(path, **arrays(**changes))
     return path

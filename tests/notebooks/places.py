@@ -1,5 +1,5 @@
-"""Where the notebooks for sites are executed: papermill in a process of its own, which may be kept
-in a control group as narrow as a hosted JupyterHub's."""
+"""Places to execute the notebooks for sites: papermill in its own process, optionally in a control
+group as narrow as a hosted JupyterHub's."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ HUB_BYTES = 10**9
 
 @dataclass(frozen=True)
 class Place:
-    """A site as notebooks meet it.
+    """Site as notebooks meet it.
 
     Attributes:
         spec: the testbed's file, with the site's block.
-        testbed: its name.
-        folder: for what notebooks write, and the current one.
-        env: variables that the kernel gets besides this process's: credentials, stand-ins.
-        within: begins the command line, such as what puts it into a control group.
-        parameters: by notebook, what the place needs otherwise than the test.
+        testbed: the testbed's name.
+        folder: current folder, and folder for the notebooks' output.
+        env: extra variables of the kernel: credentials, stand-ins.
+        within: start of the command line, for example to enter a control group.
+        parameters: by notebook, the place's replacements for the test's parameters.
     """
 
     spec: Path
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Executed:
-    """An executed notebook: `shown` is all of its outputs as JSON text."""
+    """Executed notebook: `shown` is all of its outputs as JSON text."""
 
     notebook: Any
     shown: str
@@ -49,7 +49,7 @@ class Executed:
 
     @property
     def whole(self) -> bool:
-        """Whether every code cell ran."""
+        """True if every code cell ran."""
         return all(c.execution_count for c in self.notebook.cells if c.cell_type == "code")
 
 
@@ -68,7 +68,7 @@ print(1024 * max(int(own.split()[1]), resource.getrusage(resource.RUSAGE_CHILDRE
 
 
 def execute(place: Place, name: str, *, timeout_s: float = 600, **parameters: Any) -> Executed:
-    """Execute a notebook of this project; AssertionError with its words when a cell fails."""
+    """Execute a notebook of this project; raise AssertionError with its message if a cell fails."""
     target = place.folder / f"{name}.executed.ipynb"
     given = {**parameters, **place.parameters.get(name, {})}
     done = subprocess.run(
@@ -98,8 +98,8 @@ def execute(place: Place, name: str, *, timeout_s: float = 600, **parameters: An
 
 @contextmanager
 def hub(name: str) -> Iterator[tuple[str, ...]]:
-    """A control group of one core and 1 GB, as a hosted JupyterHub gives; what begins a command
-    line that runs in it (`Place.within`). Needs root."""
+    """Provide a control group of one core and 1 GB, as in a hosted JupyterHub. Yield the start of a
+    command line that runs in it (`Place.within`). It needs root."""
     from testbed.sites.local.cgroups import Cgroups, detect
 
     groups = Cgroups(detect(), name)

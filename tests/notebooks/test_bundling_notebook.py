@@ -1,4 +1,4 @@
-"""The notebook that makes a campaign's results ready to submit: it needs no testbed."""
+"""Notebook that prepares a campaign's results for submission: it needs no testbed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def ran(artifacts: Path) -> str:
-    """Made-up runs of a small campaign, with a trace of the machines that they ran on."""
+    """Write made-up runs of a small campaign, with a trace of their machines."""
     name = "dlr-tiny"
     grid = {"name": "fig6", "figures": ["6a", "6b"], "vary": {"op": ["seq", "rand"]}}
     cells = []

@@ -1,6 +1,6 @@
-"""The notebooks that bring up, deploy, look into and give back a testbed, each executed.
+"""Execution of the notebooks that bring up, deploy, inspect and return a testbed.
 
-Here on a site in memory; the same functions are called with a real control plane's `Place`.
+Here the site is in memory; other tests call the same functions with a real control plane's `Place`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def in_memory(folder: Path, *, up: bool, loads: Mapping[str, list[str]] | None = None) -> Place:
-    """A site in the kernel's memory, whose nodes are a script in the place of ssh."""
+    """Return a site in the kernel's memory; a script replaces ssh to its nodes."""
     startup = folder / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     shutil.copy(HERE / "in_memory" / "startup.py", startup / "00-in-memory.py")

@@ -1,4 +1,4 @@
-"""What a user has in the cloud, seen past the site under test, and how to take it all away."""
+"""Objects of a user in the cloud, seen independently of the site under test, and their removal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDED_S = 240.0
 
 @dataclass(frozen=True)
 class Belongings:
-    """Names (of floating IPs: addresses) of everything of a project, sorted."""
+    """Sorted names (of floating IPs: addresses) of all objects of a project."""
 
     leases: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Belongings:
 
 
 def belongings(user: Rest) -> Belongings:
-    """What the user's project has now."""
+    """Return the current objects of the user's project."""
     return Belongings(
         leases=_names(each["name"] for each in leases(user)),
         servers=_names(each["name"] for each in servers(user)),
@@ -42,17 +42,17 @@ def belongings(user: Rest) -> Belongings:
 
 
 def leases(user: Rest) -> list[dict]:
-    """The project's leases as blazar tells them, in whatever state."""
+    """Return the project's leases as blazar reports them, in any state."""
     return list(user.get("reservation", "/leases")["leases"])
 
 
 def servers(user: Rest) -> list[dict]:
-    """The project's servers as nova tells them."""
+    """Return the project's servers as nova reports them."""
     return list(user.get("compute", "/servers/detail")["servers"])
 
 
 def wipe(user: Rest) -> None:
-    """Remove everything of the user's project, and wait until it is gone."""
+    """Remove everything of the user's project and wait until it is gone."""
     for each in servers(user):
         _remove(user, "compute", f"/servers/{each['id']}")
     for each in leases(user):
@@ -74,12 +74,12 @@ def wipe(user: Rest) -> None:
 
 
 def end_lease(user: Rest, within_s: float | None = None) -> str:
-    """Let the project's only lease end, as its owner may; gives its id.
+    """End the project's only lease, as its owner may, and return its id.
 
     Args:
         user: the lease's owner.
-        within_s: with a full minute before that time, for Blazar's dates have no seconds; None: at
-            once, which it has a word for.
+        within_s: end at the last full minute within this time, because Blazar's dates have no
+            seconds; None: at once, with Blazar's own keyword.
     """
     (lease,) = leases(user)
     end = "now"
@@ -90,7 +90,7 @@ def end_lease(user: Rest, within_s: float | None = None) -> str:
 
 
 def wait_for_the_end(user: Rest) -> None:
-    """Until blazar has ended the project's leases and taken their servers."""
+    """Wait until blazar has ended the project's leases and removed their servers."""
     end = time.monotonic() + _ENDED_S
     while servers(user) or any(each["status"] != "TERMINATED" for each in leases(user)):
         if time.monotonic() > end:
@@ -100,7 +100,7 @@ def wait_for_the_end(user: Rest) -> None:
 
 
 def free_hosts(admin: Rest) -> set[str]:
-    """Hosts that are in no reservation now."""
+    """Return the hosts that are in no reservation now."""
     pools = admin.get("compute", "/os-aggregates")["aggregates"]
     return {host for pool in pools if pool["name"] == "freepool" for host in pool["hosts"]}
 
@@ -118,8 +118,8 @@ def _remove(user: Rest, service: str, path: str) -> None:
     try:
         user(service, "DELETE", path)
     except Refused as refused:
-        # 404 and 409: gone already, or on its way. Blazar answers 500 while it starts or ends the
-        # lease, for about a second: the caller asks again until the lease is gone.
+        # 404 and 409: the lease is gone or being removed. Blazar answers 500 for about a second
+        # while it starts or ends the lease; the caller repeats until the lease is gone.
         busy = "Invalid lease status" in str(refused)
         if refused.status not in (404, 409) and not busy:
             raise

@@ -1,4 +1,4 @@
-"""RabbitMQ on loopback with everything of it in one folder: no host service, no cookie at home."""
+"""RabbitMQ on loopback, entirely in one folder: no host service, no cookie in the home folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ exec {erts}/erlexec "$@"
 
 
 class Broker:
-    """A broker at `address`.
+    """Broker at `address`.
 
     Args:
-        ports: of AMQP, of Erlang's port mapper and of its distribution protocol.
+        ports: ports of AMQP, of Erlang's port mapper and of its distribution protocol.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """oslo.messaging's name for it."""
+        """Return oslo.messaging's URL for the broker."""
         return f"rabbit://guest:guest@{self._address}:{self.port}/"
 
     def start(self) -> None:
-        """Start it; returns before it is up (see `wait`)."""
+        """Start the broker; return before it is up (see `wait`)."""
         erlang = self._parts.find("usr/lib/erlang")
         erts = self._parts.find("usr/lib/erlang/erts-*/bin")
         program = self._parts.find("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
         programs = self._folder / "bin"
         programs.mkdir(parents=True, exist_ok=True)
-        # Debian's `erl` knows one place only, which is not where it was unpacked.
+        # Debian's `erl` has one fixed path, which differs from the unpacked place.
         erl = programs / "erl"
         erl.write_text(_ERL.format(root=erlang, erts=erts))
         erl.chmod(0o755)
@@ -85,5 +85,5 @@ class Broker:
         self._processes.start("rabbitmq", [str(program)], environment=environment)
 
     def wait(self) -> None:
-        """Wait until it takes messages."""
+        """Wait until the broker accepts messages."""
         self._processes.wait("rabbitmq", listens(self._address, self.port))

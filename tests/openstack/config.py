@@ -1,4 +1,4 @@
-"""Configuration files of the control plane's services, as few options as they can do with."""
+"""Configuration files of the control plane's services, with as few options as possible."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REGION = "CHI@UC"
-"""The region, which python-chi calls the site; services find each other in it."""
+"""Region, which python-chi calls the site; services find each other in it."""
 REGIONS = (REGION, "KVM@TACC")
-"""Both are the same services, so that a site of virtual machines can be had under its name."""
+"""Both are the same services, so that a site of virtual machines is available by its name."""
 SECRET = "secret"
-"""Every account's password: nobody but this user reaches the loopback address while it exists."""
+"""Password of every account: only this user reaches the loopback address while it exists."""
 
 Sections = Mapping[str, Mapping[str, object]]
 
@@ -22,10 +22,9 @@ PORTED = ("identity", "placement", "image", "network", "compute", "reservation")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a control plane lives.
+    """Place of a control plane.
 
-    `ports` has the port of every service of `PORTED` itself; what users are told is another one
-    (`proxy`).
+    `ports` holds the port of every service of `PORTED` itself; users get another port (`proxy`).
     """
 
     folder: Path
@@ -35,22 +34,22 @@ class Place:
     broker: str
 
     def url(self, service: str) -> str:
-        """A service's own address, past all proxies."""
+        """Return a service's own address, past all proxies."""
         return f"http://{self.address}:{self.ports[service]}"
 
     @property
     def auth_url(self) -> str:
-        """Keystone's."""
+        """Return Keystone's own address."""
         return f"{self.url('identity')}/v3"
 
     def database(self, schema: str) -> Mapping[str, object]:
-        """Options of a service's database."""
+        """Return the options of a service's database."""
         socket = self.folder / "db" / "db.sock"
         url = f"mysql+pymysql://root@localhost/{schema}?unix_socket={socket}&charset=utf8mb3"
         return {"connection": url, "max_pool_size": 5, "max_overflow": 30}
 
     def account(self, user: str, **more: object) -> Mapping[str, object]:
-        """Options by which one service is known to the others."""
+        """Return the options that identify one service to the others."""
         return {
             "auth_url": self.auth_url,
             "auth_type": "password",
@@ -64,12 +63,12 @@ class Place:
         }
 
     def token(self, user: str) -> Mapping[str, object]:
-        """Options by which a service checks who calls it."""
+        """Return the options with which a service checks its callers."""
         return self.account(
             user,
             www_authenticate_uri=self.auth_url,
             service_token_roles="service",
-            # A token that was revoked is refused from then on.
+            # A revoked token is refused at once.
             token_cache_time=-1,
         )
 
@@ -78,7 +77,7 @@ class Place:
 class Host:
     """One machine of the cloud: a nova-compute with nova's fake driver.
 
-    `virtual`: for virtual machines, many to a host.
+    `virtual`: for virtual machines, several per host.
     """
 
     name: str
@@ -87,7 +86,7 @@ class Host:
     virtual: bool = False
 
 
-# Chameleon lets everybody see which machines there are and when they are taken.
+# Chameleon lets all users see existing machines and their reservations.
 _OPEN = ("get", "get_allocations", "get_resource_properties")
 
 
@@ -102,7 +101,7 @@ def write(place: Place) -> None:
 
 
 def write_host(place: Place, host: Host) -> Path:
-    """Write what is a host's own, and make its folder."""
+    """Write a host's own file and create its folder."""
     state = place.folder / "state" / host.name
     state.mkdir(parents=True, exist_ok=True)
     path = place.folder / "etc" / f"{host.name}.conf"
@@ -139,9 +138,9 @@ def _keystone(place: Place) -> Sections:
         "fernet_tokens": {"key_repository": keys / "tokens"},
         "credential": {"key_repository": keys / "credentials"},
         "token": {"provider": "fernet", "expiration": 7200},
-        # Hundreds of checked passwords a minute; theirs is no secret worth the rounds.
+        # The services check hundreds of passwords per minute, and these secrets need no rounds.
         "identity": {"password_hash_rounds": 4},
-        # Else no application credential can have a lease: Chameleon sets it too
+        # Otherwise no application credential can have a lease: Chameleon also sets it
         # (ChameleonCloud/chi-in-a-box, pull request 407).
         "security_compliance": {"allow_insecure_application_credential_trust_escalation": True},
         "cache": {"enabled": True, "backend": "dogpile.cache.memory"},
@@ -188,7 +187,7 @@ def _neutron(place: Place) -> Sections:
             "transport_url": place.broker,
             "state_path": place.folder / "state" / "neutron",
             "api_paste_config": place.venv / "etc/neutron/api-paste.ini",
-            # A server's floating address is in nova's answers only when neutron tells it.
+            # Nova's answers contain a server's floating address only if neutron reports it.
             "notify_nova_on_port_status_changes": True,
             "notify_nova_on_port_data_changes": True,
             "send_events_interval": 1,
@@ -217,7 +216,7 @@ def _nova(place: Place) -> Sections:
             "my_ip": place.address,
             "enabled_apis": "osapi_compute",
             "initial_cpu_allocation_ratio": 1.0,
-            # There is no virtual interface that somebody could plug.
+            # No virtual interface exists to be plugged.
             "vif_plugging_is_fatal": False,
             "vif_plugging_timeout": 0,
             "update_resources_interval": 3600,
@@ -244,7 +243,7 @@ def _nova(place: Place) -> Sections:
 
 
 def _without_databases(sections: Sections) -> Sections:
-    """A nova-compute that knows a database tries it, and may not."""
+    """Return the sections without databases, which a nova-compute may not use."""
     return {name: options for name, options in sections.items() if not name.endswith("database")}
 
 
@@ -258,7 +257,7 @@ def _blazar(place: Place) -> Sections:
             "os_auth_host": place.address,
             "os_auth_port": place.ports["identity"],
             "os_auth_protocol": "http",
-            # It joins prefix and version with a slash, and there is no prefix here.
+            # It joins prefix and version with a slash, and this place has no prefix.
             "os_auth_prefix": ".",
             "os_admin_username": "blazar",
             "os_admin_password": SECRET,

@@ -1,4 +1,4 @@
-"""One control plane for a session of tests, and a clean project for each of them."""
+"""Control plane for a session of tests, and a clean project for each test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _lacking() -> str:
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The control plane; the environment is that of its user `student` from here on."""
+    """Provide the control plane; the environment is from now on that of its user `student`."""
     if lacking := _lacking():
         sentence = f"the control plane needs {lacking}: run `make test-openstack` on Debian 12"
         if os.environ.get("CI") == "true":
@@ -40,7 +40,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
             control.start()
             for name, value in control.credentials().items():
                 patch.setenv(name, value)
-            # Loopback is not behind whatever proxy this machine has.
+            # Loopback is not behind this machine's proxy.
             patch.setenv("NO_PROXY", "*")
             patch.setenv("HOTBED_STATE", str(tmp_path_factory.mktemp("state")))
             yield control
@@ -50,7 +50,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def student(plane: ControlPlane) -> Iterator[Rest]:
-    """The user's own view, past the proxy; the project is empty before and after."""
+    """Provide the user's own view, past the proxy; the project is empty before and after."""
     user = plane.user()
     plane.proxy.clear()
     yield user

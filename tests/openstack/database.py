@@ -1,4 +1,4 @@
-"""MariaDB on a socket in a folder that only we can enter: no port, no password, no host service."""
+"""MariaDB on a socket in a private folder: no port, no password, no host service."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TABLES = (
     "mysql_performance_tables.sql",
     "mysql_system_tables_data.sql",
 )
-_MOST_PATH = 100  # of a socket's name, which the kernel cuts at 107 bytes
+_MOST_PATH = 100  # of a socket's name, which the kernel truncates at 107 bytes
 
 
 class Database:
-    """A server with its data in `folder`.
+    """Server with its data in `folder`.
 
     Args:
         folder: short enough for a socket's name.
@@ -32,7 +32,7 @@ class Database:
             raise ValueError(f"{self.socket}: too long for a socket; set TMPDIR to a shorter one")
 
     def start(self) -> None:
-        """Start it; makes an empty database when there is none."""
+        """Start the server; create an empty database if none exists."""
         if not self.data.is_dir():
             self._initialise()
         self.socket.unlink(missing_ok=True)
@@ -40,13 +40,13 @@ class Database:
         self._processes.wait(_NAME, self.socket.exists)
 
     def stop(self) -> None:
-        """Stop it so that `data` is whole."""
+        """Stop the server so that `data` is complete."""
         self._processes.stop(_NAME, timeout_s=60.0)
 
     def execute(self, sql: str) -> None:
-        """Run statements; NotHealthy with the server's words when one fails.
+        """Run statements; raise NotHealthy with the server's message if one fails.
 
-        The server must be stopped: it is the server's own bootstrap that runs them.
+        The server must be stopped, because its own bootstrap runs the statements.
         """
         script = self.folder / "script.sql"
         script.write_text(sql)
@@ -56,7 +56,7 @@ class Database:
             raise NotHealthy(said)
 
     def url(self, schema: str) -> str:
-        """SQLAlchemy's name for a schema."""
+        """Return SQLAlchemy's URL for a schema."""
         return f"mysql+pymysql://root@localhost/{schema}?unix_socket={self.socket}&charset=utf8mb3"
 
     def _initialise(self) -> None:
@@ -76,7 +76,7 @@ class Database:
         command += [f"--character-sets-dir={share}/charsets", f"--pid-file={self.folder}/db.pid"]
         command += [f"--tmpdir={self.folder}", f"--secure-file-priv={self.folder}"]
         command += ["--skip-grant-tables", "--max-connections=400", "--skip-name-resolve"]
-        # Nothing here has to outlive the machine: a commit need not reach the disk.
+        # The data need not outlive the machine, so a commit need not reach the disk.
         command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"]
         command += ["--innodb-flush-method=nosync", "--innodb-log-file-size=64M", "--sync-binlog=0"]
         command += ["--innodb-buffer-pool-size=256M", "--innodb-fast-shutdown=1", *options]

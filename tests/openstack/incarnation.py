@@ -1,8 +1,8 @@
-"""Does for real what a command does, in processes that tests kill: `incarnation.py STATE`.
+"""Real run of a command in processes that tests kill: `incarnation.py STATE`.
 
-Reads ``up``, ``down`` or ``down later`` (when no answer can come any more) from standard input,
-forks a process that does it, and prints its id, then its exit status. What takes long, importing
-the cloud's libraries, is done once.
+It reads ``up``, ``down`` or ``down later`` (when no answer can arrive any more) from standard
+input. It forks a process that runs the command, and prints its id, then its exit status. The slow
+import of the cloud's libraries happens once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Machines behind the servers of nova's fake driver: nodes of the local site that answer at the
-servers' fixed and floating addresses, and that became what cloud-init was told.
+servers' fixed and floating addresses and follow cloud-init.
 
-A watcher looks at the cloud as its operator. A server that is there becomes the machine of its
-name: it gets the address, the host key and the user's key, and its floating IP once it has one.
-When the servers are gone the machines lose their links, and come back as new.
+A watcher reads the cloud as its operator. An existing server becomes the machine of its name: the
+machine gets the address, the host key, the user's key, and later the floating IP. When the servers
+are gone, the machines lose their links and come back as new.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from tests.openstack.rest import Refused, Rest
 from tests.openstack.seed import FIXED, FLOATING
 
 STATE = Path("/var/lib/hotbed-tests-machines")
-"""Another state folder than people's and than other tests'."""
+"""State folder that differs from people's and other tests' folders."""
 NAME = "metal"
 NEW = "new"
 _PAUSE_S = 1.0
-_USER_DATA = (
-    "compute 2.3"  # the microversion from which nova tells an operator a server's user data
-)
+_USER_DATA = "compute 2.3"  # first microversion that shows operators a server's user data
 
-# What an image of Chameleon has: the user cc, who may become root. The nodes' image has no sudo, so
-# that cc is root here and `sudo` hands on what it is given.
+# Chameleon images have the user cc, who may become root. The nodes' image has no sudo, so cc is
+# root here and `sudo` passes its command on.
 _BECOME = r"""
 set -eu
 id cc >/dev/null 2>&1 || useradd --non-unique --uid 0 --gid 0 --create-home --shell /bin/bash cc
@@ -57,7 +55,7 @@ class Machines:
     """See the module.
 
     Args:
-        spec: of the testbed that will be asked for; its nodes' names say which machine is whose.
+        spec: spec of the testbed to request; the names of its nodes assign the machines.
     """
 
     def __init__(self, spec: TestbedSpec) -> None:
@@ -69,32 +67,32 @@ class Machines:
         self._site = LocalSite(places=self._places)
         self._stop = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
-        self._servers: dict[str, str] = {}  # machine -> server that it is
-        self._floating: dict[str, str] = {}  # floating address -> machine that has it
+        self._servers: dict[str, str] = {}  # machine -> its server
+        self._floating: dict[str, str] = {}  # floating address -> its machine
         self._used: set[str] = set()
         self.trouble: BaseException | None = None
 
     def start(self) -> None:
-        """Bring the machines up; `stop` must follow even when this fails."""
+        """Bring the machines up; call `stop` afterwards even if this fails."""
         self._site.release(NAME)
         self._site.provision(self._spec)
         self._site.snapshot(NAME, NEW)
-        # Nobody but the admin node, at its public address, is reached from here.
+        # Only the admin node, at its public address, is reachable from here.
         run("ip", "route", "replace", "unreachable", FIXED)
         run("ip", "route", "replace", FLOATING, "dev", self._places.uplink(NAME))
 
     def follow(self, admin: Rest, project: str) -> None:
-        """Begin to watch a cloud.
+        """Start to watch a cloud.
 
         Args:
-            admin: an operator of it.
-            project: id of the user's project; other people's servers have no machines.
+            admin: an operator of the cloud.
+            project: id of the user's project; other projects' servers have no machines.
         """
         self._admin, self._project = admin, project
         self._watcher.start()
 
     def stop(self) -> None:
-        """Take everything away; a second time does nothing."""
+        """Remove everything; a second call does nothing."""
         self._stop.set()
         if self._watcher.ident is not None:
             self._watcher.join()
@@ -108,7 +106,7 @@ class Machines:
             try:
                 self._follow()
             except (Refused, requests.RequestException):
-                continue  # the cloud is busy, or closed an idle connection: it is asked again
+                continue  # the cloud is busy or closed an idle connection: repeat the request
             except BaseException as error:
                 self.trouble = error
                 raise
@@ -131,13 +129,13 @@ class Machines:
         for identity, server in there.items():
             machine = server["name"].rpartition("-")[2]
             if machine not in self._used and _address(server):
-                self._become(machine, server)  # again, after a fault in between
+                self._become(machine, server)  # again after an earlier fault
                 self._used.add(machine)
                 self._servers[machine] = identity
         self._give_floating({_address(there[s]): m for m, s in self._servers.items()})
 
     def _become(self, machine: str, server: Mapping[str, Any]) -> None:
-        """What cloud-init does at the first boot."""
+        """Apply cloud-init's actions at the first boot."""
         told = base64.b64decode(server["OS-EXT-SRV-ATTR:user_data"]).decode()
         config = json.loads(told.partition("\n")[2])
         name, user = server["key_name"], server["user_id"]
@@ -177,14 +175,14 @@ class Machines:
         run("ip", "-n", netns, "addr", action, address, "dev", "eth0", check=action != "del")
 
     def _leader(self, machine: str) -> str:
-        """The machine's first process, as the host counts."""
+        """Return the host's id of the machine's first process."""
         pid = read_pid(self._places.testbed(NAME) / "nodes" / machine / "nspawn.pid")
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return children[0]
 
 
 def _address(server: Mapping[str, Any]) -> str:
-    """The server's fixed address; empty while it has none."""
+    """Return the server's fixed address; empty if it has none yet."""
     for network in server["addresses"].values():
         for each in network:
             if each["OS-EXT-IPS:type"] == "fixed":

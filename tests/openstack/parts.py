@@ -1,7 +1,7 @@
-"""What the control plane is made of: the locked packages of OpenStack in an environment of their
-own, and MariaDB and RabbitMQ out of Debian's packages, unpacked and never installed.
+"""Parts of the control plane: the locked packages of OpenStack in their own environment, and
+MariaDB and RabbitMQ from Debian's packages, unpacked but never installed.
 
-`python -m tests.openstack.parts` fetches them, once for a lock file, into `.cache/openstack`.
+`python -m tests.openstack.parts` fetches them, once per lock file, into `.cache/openstack`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ DEBIAN = ("mariadb-server-core", "rabbitmq-server")
 
 @dataclass(frozen=True)
 class Parts:
-    """Where the parts are.
+    """Places of the parts.
 
-    `debian` is the tree into which Debian's packages were unpacked. What the machine had installed
-    already is not in it, but where Debian puts it.
+    `debian` is the tree with Debian's unpacked packages. Programs already installed on the machine
+    are not in the tree but in Debian's usual places.
     """
 
     venv: Path
     debian: Path
 
     def program(self, name: str) -> str:
-        """A program of the environment."""
+        """Return the path of a program in the environment."""
         return str(self.venv / "bin" / name)
 
     def find(self, path: str) -> Path:
-        """A file of Debian's packages by its place on Debian, such as ``usr/sbin/mariadbd``.
+        """Return a file of Debian's packages by its Debian path, such as ``usr/sbin/mariadbd``.
 
-        Patterns are allowed: the last match counts. FileNotFoundError when there is none.
+        Patterns are allowed: the last match counts. Raise FileNotFoundError without a match.
         """
         for root in (self.debian, Path("/")):
             if found := sorted(root.glob(path)):
@@ -50,12 +50,12 @@ class Parts:
         raise FileNotFoundError(f"/{path}: neither unpacked in {self.debian} nor installed")
 
     def libraries(self) -> str:
-        """Value of LD_LIBRARY_PATH for what was unpacked."""
+        """Return the value of LD_LIBRARY_PATH for the unpacked packages."""
         return ":".join(str(path) for path in (self.debian / "usr/lib").glob("*-linux-gnu"))
 
 
 def parts() -> Parts:
-    """The parts, fetched first where they are not there."""
+    """Return the parts; fetch missing parts first."""
     venv = CACHE / f"venv-{_digest(LOCK.read_text(), sys.version)}"
     debian = CACHE / f"debian-{_digest(*DEBIAN)}"
     with locked(CACHE / ".lock"):
@@ -66,7 +66,7 @@ def parts() -> Parts:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; waits for whoever has it."""
+    """Hold a lock file; wait for its current holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -78,7 +78,7 @@ def _digest(*texts: str) -> str:
 
 
 def _once(folder: Path, make: object) -> None:
-    """Call `make` on `folder` unless an earlier call came to its end; older ones are removed."""
+    """Call `make` on `folder` unless an earlier call completed; remove older folders."""
     assert callable(make)
     stamp = folder / ".complete"
     if stamp.exists():
@@ -103,14 +103,14 @@ def _unpack(tree: Path) -> None:
     archives, lists = tree / "archives", tree / "lists"
     for folder in (archives, lists):
         (folder / "partial").mkdir(parents=True)
-    # Nothing is installed, so nothing has to be locked and nobody has to be root.
+    # Nothing is installed, so neither locks nor root are needed.
     apt = ["apt-get", "-qq", "-o", "Debug::NoLocking=1", "-o", "Acquire::Retries=3"]
     apt += ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
     download = ["-o", f"Dir::Cache::archives={archives}", "--no-install-recommends", "-y"]
     download += ["--download-only", "install", *DEBIAN]
     try:
         _run([*apt, *download])
-    except RuntimeError:  # the machine's lists of packages are missing or old: take our own
+    except RuntimeError:  # the machine's package lists are missing or old: use our own
         apt += ["-o", f"Dir::State::lists={lists}"]
         _run([*apt, "update"])
         _run([*apt, *download])

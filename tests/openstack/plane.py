@@ -1,6 +1,6 @@
-"""A whole OpenStack control plane on a loopback address of its own, for one test session.
+"""Whole OpenStack control plane on its own loopback address, for one test session.
 
-`python -m tests.openstack.plane` starts one and keeps it until Ctrl-C, to look at by hand.
+`python -m tests.openstack.plane` starts one until Ctrl-C, for manual inspection.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tests.openstack.rest import Refused, Rest
 HOSTS = (
     *(Host(f"skylake-{number}", "compute_skylake") for number in range(1, 6)),
     *(Host(f"cascade-{number}", "compute_cascadelake") for number in range(1, 3)),
-    # Every server ends in ERROR here.
+    # Every server on this host ends in ERROR.
     Host("broken-1", "compute_broken", "fake.FakeBuildAbortDriver"),
     Host("kvm-1", "kvm", "fake.FakeDriver", virtual=True),
 )
-# A service loads its plugins, and looks for its manager, when it is first asked for something.
-# Neutron lists ports only after it has read something else: what they have of port forwarding is
-# an attribute that SQLAlchemy makes at the first query.
+# A service loads its plugins and finds its manager at the first request. Neutron lists ports only
+# after another read: ports' attribute for port forwarding is created by SQLAlchemy at the first
+# query.
 _FIRST_CALLS = (
     ("network", "/v2.0/networks"),
     ("network", "/v2.0/ports"),
@@ -50,10 +50,9 @@ _UNWRITTEN_S = 1.5
 
 
 class ControlPlane:
-    """Starts with `start`, ends with `stop`; a migrated and seeded copy is kept between sessions.
+    """Control plane from `start` to `stop`; a migrated and seeded copy is kept between sessions.
 
-    `proxy` is what users talk through; `admin` talks past it. Files are in `folder`, logs in
-    ``folder/logs``.
+    Users use `proxy`; `admin` bypasses it. Files are in `folder`, logs in ``folder/logs``.
     """
 
     def __init__(self, hosts: Sequence[Host] = HOSTS) -> None:
@@ -72,11 +71,11 @@ class ControlPlane:
         self._broker = Broker(self._parts, self.processes, folder, _ADDRESS, spare)
         self.place = Place(self.folder, self._parts.venv, _ADDRESS, ports, self._broker.url)
         targets = {name: (_ADDRESS, port) for name, port in ports.items()}
-        # python-chi knows keystone's port by heart.
+        # python-chi has keystone's port hard-coded.
         self.proxy = Proxy(_ADDRESS, targets, {"identity": 5000})
         self.admin: Rest
 
-    # -- what users are told --------------------------------------------------------------------
+    # -- for users ------------------------------------------------------------------------------
 
     def credentials(self, user: str = seed.USER, project: str = seed.PROJECT) -> dict[str, str]:
         """Return the OS_* variables of a user."""
@@ -94,13 +93,13 @@ class ControlPlane:
         }
 
     def user(self, name: str = seed.USER, project: str = seed.PROJECT) -> Rest:
-        """Calls as a user, past the proxy."""
+        """Return calls as a user, past the proxy."""
         return Rest(self.place.auth_url, name, project, domain=seed.DOMAIN)
 
     # -- life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring everything up; `stop` must follow even when this fails."""
+        """Start everything; call `stop` afterwards even if this fails."""
         with locked(CACHE / ".seeded-lock"):
             kept = CACHE / f"seeded-{self._digest()}"
             if not kept.is_dir():
@@ -131,7 +130,7 @@ class ControlPlane:
         print(f"openstack: {phase} in {self.times[phase]:.1f} s", flush=True)
 
     def _digest(self) -> str:
-        """Of everything that the migrated and seeded state depends on."""
+        """Return a digest of all inputs of the migrated and seeded state."""
         here = Path(__file__).parent
         sources = [here / f"{name}.py" for name in ("config", "database", "seed", "services")]
         sources += [LOCK, *sorted((here / "plugins").glob("*.py"))]
@@ -140,7 +139,7 @@ class ControlPlane:
         return hashlib.sha256(text).hexdigest()[:12]
 
     def _prepare(self) -> None:
-        """Empty schemas, then their tables; the broker starts meanwhile."""
+        """Create empty schemas, then their tables; the broker starts in parallel."""
         self._broker.start()
         config.write(self.place)
         self._database.start()
@@ -202,8 +201,8 @@ class ControlPlane:
         return {"internal": inside, "admin": inside, "public": public}
 
     def _keep(self, kept: Path) -> None:
-        """Copy the state for later sessions: what a crash at this moment would leave, which the
-        database knows how to start from. Nothing is stopped for it.
+        """Copy the state for later sessions without stopping anything. The copy equals the state
+        after a crash at this moment, from which the database can start.
         """
         for old in CACHE.glob("seeded-*"):
             shutil.rmtree(old)
@@ -221,7 +220,7 @@ class ControlPlane:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a folder with its modes, sharing blocks where the file system can."""
+    """Copy a folder with its modes, sharing blocks if the file system can."""
     target.mkdir(exist_ok=True)
     subprocess.run(
         ["cp", "--archive", "--reflink=auto", "--sparse=always", f"{source}/.", str(target)],
@@ -230,7 +229,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _own_address() -> str:
-    """A loopback address that nobody else uses: what is free on it now stays free."""
+    """Return an unused loopback address; free ports on it stay free."""
     return f"127.{secrets.choice(range(64, 255))}.{secrets.randbelow(256)}.1"
 
 
@@ -253,7 +252,7 @@ def _spare_ports(address: str) -> tuple[int, int, int]:
 
 
 def main() -> None:
-    """Start one, say how to use it, and wait."""
+    """Start a control plane, print how to use it, and wait."""
     plane = ControlPlane()
     try:
         plane.start()

@@ -13,19 +13,19 @@ from pathlib import Path
 
 from testbed.tied import tied
 
-# What a service needs of the caller's environment, and nothing else: neither proxies nor OS_*.
+# Only this part of the caller's environment reaches a service: no proxies, no OS_*.
 _KEPT = ("HOME", "LANG", "PATH", "TMPDIR")
 
 
 class NotHealthy(RuntimeError):
-    """A process ended, or does not do what it was started for."""
+    """Error of a process that ended or does not do its task."""
 
 
 class Processes:
-    """A group of processes with their logs in one folder.
+    """Group of processes with their logs in one folder.
 
-    Each is a session of its own, so that what it forks is ended with it; the kernel ends it when
-    this process dies (`tied`), so that a killed test run leaves nothing.
+    Each process is its own session, so that its children end with it. The kernel ends it when this
+    process dies (`tied`), so that a killed test run leaves nothing.
     """
 
     def __init__(self, logs: Path) -> None:
@@ -56,7 +56,7 @@ class Processes:
             )
 
     def pid(self, name: str) -> int:
-        """The process id of `name`."""
+        """Return the process id of `name`."""
         return self._running[name].pid
 
     def wait(self, name: str, healthy: Callable[[], bool], timeout_s: float = 180.0) -> None:
@@ -75,13 +75,13 @@ class Processes:
             time.sleep(0.1)
 
     def check(self) -> None:
-        """NotHealthy when one of them has ended."""
+        """Raise NotHealthy if a process has ended."""
         for name, process in self._running.items():
             if (code := process.poll()) is not None:
                 raise NotHealthy(f"{name} ended with {code}:\n{self.tail(name)}")
 
     def finish(self, name: str, timeout_s: float = 180.0) -> None:
-        """Wait until `name` has ended well by itself; NotHealthy otherwise."""
+        """Wait until `name` has ended successfully by itself; raise NotHealthy otherwise."""
         try:
             code = self._running[name].wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -91,17 +91,17 @@ class Processes:
             raise NotHealthy(f"{name} ended with {code}:\n{self.tail(name)}")
 
     def run(self, name: str, command: Sequence[str], **options: object) -> None:
-        """Start `command` and wait until it has ended well; `options` are those of `start`."""
+        """Start `command` and wait until it ends successfully; `options` are those of `start`."""
         self.start(name, command, **options)  # type: ignore[arg-type]
         self.finish(name)
 
     def tail(self, name: str, characters: int = 4000) -> str:
-        """The end of a log."""
+        """Return the end of a log."""
         path = self.logs / f"{name}.log"
         return path.read_text(errors="replace")[-characters:] if path.exists() else "(no log)"
 
     def stop(self, *names: str, timeout_s: float = 20.0) -> None:
-        """End these (all without names): asked first, then killed, with all that they forked."""
+        """End these processes (all without names) and their children: ask first, then kill."""
         chosen = {name: self._running.pop(name) for name in names or tuple(self._running)}
         for process in chosen.values():
             _signal(process.pid, signal.SIGTERM)
@@ -115,12 +115,12 @@ class Processes:
 
 
 def inherited() -> dict[str, str]:
-    """What processes take from this one's environment."""
+    """Return the part of this environment that processes inherit."""
     return {key: os.environ[key] for key in _KEPT if key in os.environ}
 
 
 def listens(address: str, port: int) -> Callable[[], bool]:
-    """Whether somebody accepts connections there, as a check for `Processes.wait`."""
+    """Return a check for `Processes.wait`: True if the address accepts connections."""
 
     def check() -> bool:
         with contextlib.closing(socket.socket()) as probe:

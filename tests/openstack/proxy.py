@@ -1,7 +1,6 @@
-"""An HTTP proxy in front of the public endpoints: it counts calls and, on demand, spoils them.
+"""HTTP proxy in front of the public endpoints: it counts calls and, on demand, spoils them.
 
-What reaches the services is what the client sent, and the other way round, so that without a rule
-nobody can tell that it is there.
+It passes requests and answers unchanged, so that without a rule the proxy is invisible.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MAKING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass(frozen=True)
 class Call:
-    """One request of a client."""
+    """Request of a client."""
 
     service: str
     method: str
@@ -29,13 +28,13 @@ class Call:
 
     @property
     def changes(self) -> bool:
-        """True if it may change something; asking keystone for a token does not."""
+        """True if the call may change something; a token request to keystone does not."""
         return self.method in MAKING and self.service != "identity"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Answer to a client. Status 0: none, the connection is closed."""
+    """Answer to a client. Status 0: no answer, and the connection is closed."""
 
     status: int
     text: bytes = b""
@@ -46,18 +45,18 @@ DROPPED = Reply(0)
 
 
 def error(status: int, text: str) -> Reply:
-    """Return an error in the words of OpenStack's services."""
+    """Return an error in the format of OpenStack's services."""
     body = f'{{"error": {{"code": {status}, "message": "{text}"}}, "error_message": "{text}"}}'
     return Reply(status, body.encode(), (("Content-Type", "application/json"),))
 
 
 @dataclass
 class Rule:
-    """A fault for the first `times` calls that `service`, `method` (regular expressions) and `path`
-    (searched) fit.
+    """Fault for the first `times` matching calls: `service` and `method` (regular expressions)
+    match, and `path` (searched) is found.
 
-    `act` runs first; then the client gets `reply`, in place of the service (``after`` False) or of
-    the service's answer, whose effect stays (True).
+    `act` runs first. Then the client gets `reply` instead of the service's call (``after`` False),
+    or instead of its answer, with the effect kept (True).
     """
 
     service: str = ".*"
@@ -70,7 +69,7 @@ class Rule:
     hits: int = field(default=0, init=False)
 
     def takes(self, call: Call) -> bool:
-        """Return True if this is one of the calls; counts it."""
+        """Return True if the rule applies to the call, and count the call."""
         fits = re.fullmatch(self.service, call.service) and re.fullmatch(self.method, call.method)
         if not fits or not re.search(self.path, call.path):
             return False
@@ -83,7 +82,7 @@ class Proxy:
 
     Args:
         targets: service -> (address, port).
-        ports: of services whose port is not free to choose.
+        ports: fixed ports of services.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Proxy:
         }
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve."""
         self._serves = True
         for service, server in self._servers.items():
             threading.Thread(
@@ -112,17 +111,17 @@ class Proxy:
     def stop(self) -> None:
         """Stop serving."""
         for server in self._servers.values():
-            if self._serves:  # else it would wait for an end that never comes
+            if self._serves:  # otherwise it would wait forever
                 server.shutdown()
             server.server_close()
 
     def url(self, service: str) -> str:
-        """Where users find a service."""
+        """Return a service's address for users."""
         address, port = self._servers[service].server_address[:2]
         return f"http://{address!s}:{port}"
 
     def spoil(self, rule: Rule) -> Rule:
-        """Put a rule into force; gives it back."""
+        """Put a rule into force and return it."""
         with self._lock:
             self._rules.append(rule)
         return rule
@@ -134,12 +133,12 @@ class Proxy:
             self.calls.clear()
 
     def changing(self) -> list[Call]:
-        """The calls so far that may have changed something."""
+        """Return the calls so far that may have changed something."""
         with self._lock:
             return [call for call in self.calls if call.changes]
 
     def heard(self, call: Call) -> list[Rule]:
-        """Note a call; gives the rules that take it."""
+        """Record a call and return the rules that apply to it."""
         with self._lock:
             self.calls.append(call)
             return [rule for rule in self._rules if rule.takes(call)]
@@ -156,7 +155,7 @@ class _Server(ThreadingHTTPServer):
         self.proxy, self.service, self.target = proxy, service, target
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away (tests kill them) is nothing to report."""
+        """Ignore a client that disconnected, because tests kill clients."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -164,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: object) -> None:
-        """Calls are noted by the proxy."""
+        """Ignore log messages, because the proxy records calls."""
 
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -191,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self, body: bytes) -> Reply:
         connection = http.client.HTTPConnection(*self.server.target, timeout=_TIMEOUT_S)
         try:
-            # `Host` stays the client's, so that links in the answer lead here again.
+            # `Host` stays the client's, so that links in the answer lead back here.
             kept = {k: v for k, v in self.headers.items() if k.lower() not in _HOP}
             connection.request(self.command, self.path, body=body or None, headers=kept)
             answer = connection.getresponse()

@@ -1,5 +1,5 @@
-"""Plain calls of the control plane's APIs, past python-chi and past the proxy: tests look with
-these at what is really there, and change it as an operator would."""
+"""Direct calls of the control plane's APIs, without python-chi and proxy. Tests use them to read
+the real state and to change it as an operator would."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIMEOUT_S = 60.0
 
 
 class Refused(RuntimeError):
-    """An API said no."""
+    """Refusal by an API."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text[:500]}")
@@ -33,7 +33,7 @@ class Rest:
         interface: str = "internal",
     ) -> None:
         self._http = requests.Session()
-        self._http.trust_env = False  # loopback is not behind a proxy of the environment
+        self._http.trust_env = False  # loopback needs no proxy from the environment
         self._auth_url, self._interface = auth_url, interface
         identity = {"name": user, "password": SECRET, "domain": {"name": domain}}
         self._scope = {
@@ -66,7 +66,7 @@ class Rest:
     def __call__(
         self, service: str, method: str, path: str, body: object = None, **options: Any
     ) -> Any:
-        """The decoded answer, None when there is none; Refused for 4xx and 5xx."""
+        """Return the decoded answer, or None without one; raise Refused for 4xx and 5xx."""
         url = f"{self.endpoints[service]}{path}"
         reply = self._http.request(method, url, json=body, timeout=_TIMEOUT_S, **options)
         if reply.status_code == 401:
@@ -77,9 +77,9 @@ class Rest:
         return reply.json() if reply.text else None
 
     def get(self, service: str, path: str) -> Any:
-        """Read something."""
+        """Read an object."""
         return self(service, "GET", path)
 
     def post(self, service: str, path: str, body: object) -> Any:
-        """Make something."""
+        """Create an object."""
         return self(service, "POST", path, body)

@@ -1,4 +1,4 @@
-"""What an operator sets up once: accounts, endpoints, flavors, images, networks, leasable hosts."""
+"""Operator's initial set-up: accounts, endpoints, flavors, images, networks, leasable hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOMAIN = "chameleon"
 USER = "student"
 PROJECT = "CHI-123456"
 OTHER = ("neighbour", "CHI-654321")
-"""Somebody else's account and project: what must never be touched."""
+"""Foreign account and project, which must never be touched."""
 
 ACCOUNTS = {
     "placement": "placement",
@@ -24,7 +24,7 @@ ACCOUNTS = {
 PATHS = {"identity": "/v3", "compute": "/v2.1", "reservation": "/v1"}
 IMAGES = ("CC-Ubuntu22.04", "CC-Ubuntu24.04")
 FLAVORS = {
-    # All of a SmallFakeDriver's processors: one server a host, as on bare metal.
+    # All processors of a SmallFakeDriver: one server per host, as on bare metal.
     "baremetal": {"ram": 64, "vcpus": 2, "disk": 1},
 }
 VIRTUAL = {
@@ -33,13 +33,13 @@ VIRTUAL = {
     "m1.large": {"ram": 8192, "vcpus": 4, "disk": 40},
 }
 TRAIT = "CUSTOM_HOTBED_VIRTUAL"
-"""Of hosts for virtual machines, so that none is reserved on the others."""
+"""Trait of hosts for virtual machines, so that no virtual machine is reserved elsewhere."""
 FIXED = "10.140.80.0/24"
 FLOATING = "198.51.100.0/24"
 
 
 def identities(admin: Rest, urls: Mapping[str, Mapping[str, str]]) -> None:
-    """Accounts of services and users, and the catalogue.
+    """Create accounts of services and users, and the catalogue.
 
     Args:
         urls: interface -> service type -> address, with its path.
@@ -68,7 +68,7 @@ def identities(admin: Rest, urls: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def resources(admin: Rest) -> None:
-    """Flavors, images and networks."""
+    """Create flavors, images and networks."""
     for name, size in FLAVORS.items():
         admin.post("compute", "/flavors", {"flavor": {"name": name, **size}})
     for name, size in VIRTUAL.items():
@@ -103,7 +103,7 @@ def resources(admin: Rest) -> None:
 
 
 def leasable(admin: Rest, hosts: Sequence[Host]) -> None:
-    """Give hosts to blazar; nova must know them by now."""
+    """Give hosts to blazar; nova must know the hosts by now."""
     version = {"OpenStack-API-Version": "placement 1.30"}
     admin("placement", "PUT", f"/traits/{TRAIT}", headers=version)
     for host in hosts:
@@ -114,7 +114,7 @@ def leasable(admin: Rest, hosts: Sequence[Host]) -> None:
             body = admin("placement", "GET", path, headers=version)
             body["traits"].append(TRAIT)
             admin("placement", "PUT", path, body, headers=version)
-    # Each takes Blazar seconds; the first makes the properties, which two at once cannot.
+    # Each call takes Blazar seconds; the first creates the properties and must run alone.
     first, *others = enumerate(hosts, start=1)
     _lease_out(admin, *first)
     with ThreadPoolExecutor(4) as pool:
@@ -138,8 +138,8 @@ def _lease_out(admin: Rest, number: int, host: Host) -> None:
 
 
 def awake(admin: Rest, since: str) -> set[str]:
-    """Nova's workers that have reported after `since` (UTC, ISO 8601): computes by their host,
-    others by what they are.
+    """Return nova's workers that have reported after `since` (UTC, ISO 8601): computes by host, the
+    others by type.
     """
     try:
         services = admin.get("compute", "/os-services")["services"]

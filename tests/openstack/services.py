@@ -1,4 +1,4 @@
-"""Starting and migrating the services, and waiting until they answer."""
+"""Start and migration of the services, and waits until they answer."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ timeout = 180
 graceful_timeout = 2
 control_socket_disable = True
 """
-# nova keeps both in its database; so that a copy of it can be used elsewhere, they are templates.
+# nova keeps both in its database; as templates, they let a copy be used elsewhere.
 _BROKER = "{scheme}://{username}:{password}@{hostname}:{port}/{path}"
 _DATABASE = "{scheme}://{username}@{hostname}/%s?{query}"
 
 
 def environment(place: Place) -> dict[str, str]:
-    """What every service finds its files by."""
+    """Return the environment with which every service finds its files."""
     etc = str(place.folder / "etc")
     return {
         "PATH": f"{place.venv / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -59,12 +59,12 @@ def environment(place: Place) -> dict[str, str]:
 
 
 def migrate(place: Place, processes: Processes) -> None:
-    """Make every schema's tables; the schemas are there and empty."""
+    """Create every schema's tables; the schemas exist and are empty."""
     for folder in ("tokens", "credentials"):
         keys = place.folder / "state" / "keystone" / folder
         keys.mkdir(parents=True, exist_ok=True)
         keys.chmod(0o700)
-    # Two at a time and the longest first: each is one process that waits for nothing.
+    # Two at a time and the longest first: each is a single process that never waits.
     lanes = (_nova, _neutron, _keystone, _blazar, _glance, _placement)
     with ThreadPoolExecutor(2) as pool:
         done = [pool.submit(lane, place, processes) for lane in lanes]
@@ -73,13 +73,13 @@ def migrate(place: Place, processes: Processes) -> None:
 
 
 def start_api(place: Place, processes: Processes, service: str, listener: socket) -> None:
-    """Start one service's API on a socket that listens already."""
+    """Start one service's API on a listening socket."""
     path = place.folder / "etc" / f"gunicorn-{service}.py"
     fd = listener.fileno()
-    # Two claims at once were seen to overbook a host (SQLAlchemy 2.1, MariaDB): one at a time.
+    # Two parallel claims overbooked a host (SQLAlchemy 2.1, MariaDB): use one thread.
     threads = 1 if service == "placement" else 12
     path.write_text(_GUNICORN.format(application=APPLICATIONS[service], fd=fd, threads=threads))
-    # oslo.config reads the arguments of whatever runs it, so gunicorn's come by the environment.
+    # oslo.config reads its host program's arguments, so gunicorn's arguments use the environment.
     processes.start(
         service,
         [str(place.venv / "bin" / "gunicorn")],
@@ -89,7 +89,7 @@ def start_api(place: Place, processes: Processes, service: str, listener: socket
 
 
 def answers(place: Place, service: str) -> bool:
-    """Whether an API answers at all (to a call without a token)."""
+    """Return True if an API answers at all (to a call without a token)."""
     with requests.Session() as http:
         http.trust_env = False
         try:
@@ -99,7 +99,7 @@ def answers(place: Place, service: str) -> bool:
 
 
 def start_workers(place: Place, processes: Processes, hosts: Sequence[Host]) -> None:
-    """Start what has no API: conductor, scheduler, every host's compute, and blazar's manager."""
+    """Start processes without an API: conductor, scheduler, all computes, blazar's manager."""
     etc = place.folder / "etc"
     own = environment(place)
     for name in ("nova-conductor", "nova-scheduler"):
@@ -119,12 +119,12 @@ def start_workers(place: Place, processes: Processes, hosts: Sequence[Host]) -> 
 
 
 def discover(place: Place, processes: Processes) -> None:
-    """Let nova find the hosts whose computes have reported."""
+    """Let nova find the hosts with computes that have reported."""
     _nova_manage(place, processes, "cell_v2", "discover_hosts")
 
 
 def moved(urls: Mapping[str, Mapping[str, str]]) -> str:
-    """SQL that tells keystone where the services are this time.
+    """Return SQL that gives keystone the current addresses of the services.
 
     Args:
         urls: interface -> service type -> address, with its path.

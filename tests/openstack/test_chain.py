@@ -1,8 +1,8 @@
-"""The whole chain by Hotbed's own commands: lease, servers, a Ceph, a cell of a campaign, the end
-of the lease, the rest of the campaign on a new one (brought up by the notebooks), and nothing left.
+"""Whole chain of Hotbed's own commands: lease, servers, a Ceph, a cell of a campaign, the end of
+the lease. Notebooks bring up a new lease for the rest of the campaign, and nothing remains at the
+end.
 
-The servers are real machines here: nodes of the local site (see `machines`).
-"""
+The servers are real machines here: nodes of the local site (see `machines`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.openstack.seed import FIXED
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(900)]
 
 LEASE_OVER = 75
-"""Exit code of `hotbed run` when what is left does not fit the lease."""
+"""Exit code of `hotbed run` if the remaining cells do not fit the lease."""
 PARTS = {"osd": "/dev/hotbed/osd", "scratch": "/dev/hotbed/scratch"}
 
 SPEC = {
@@ -75,7 +75,7 @@ SPEC = {
 
 
 def campaign(spec: Path) -> dict[str, Any]:
-    """Two cells of six seconds, of a figure each."""
+    """Return a campaign of two cells of six seconds, one per figure."""
     cell = {"repetitions": 1, "fixed": {"scenario": "none", "controller": "default"}}
     return {
         "name": "chain",
@@ -85,7 +85,7 @@ def campaign(spec: Path) -> dict[str, Any]:
         "spec": str(spec),
         "notebook": "notebooks/dlr_experiment.ipynb",
         "time_scale": 0.1,
-        # The machine that runs tests is never quiet: what is spoiled all the same is done again.
+        # The machine that runs tests is never quiet, so spoiled runs are repeated.
         "limits": {"outside_cores": 100, "steal": 1, "client_share": 1, "stalled": 1},
         "spoiled_retries": 10,
         "parameters": {"duration_s": 60, "object_size": 1048576, "hot_nodes": 1},
@@ -98,10 +98,10 @@ def campaign(spec: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def metal() -> Iterator[Machines]:
-    """Machines that no server is yet; in CI their lack is a failure.
+    """Return machines without servers so far; in CI a lack of machines is a failure.
 
-    Of the session only so that they are made before the control plane is asked for: its first start
-    is waited for by all processes of a test run.
+    Session scope makes them before the control plane: all processes of a test run wait for its
+    first start.
     """
     missing = lacking(examine(LOCAL_SITE))
     if os.geteuid() != 0 or missing:
@@ -119,7 +119,7 @@ def metal() -> Iterator[Machines]:
 
 @pytest.fixture
 def machines(metal: Machines, plane: ControlPlane, student: Rest) -> Iterator[Machines]:
-    """Machines behind the servers of `SPEC`; they are gone afterwards."""
+    """Provide machines behind the servers of `SPEC`, and remove them afterwards."""
     metal.follow(Rest(plane.place.auth_url), student.project_id)
     try:
         yield metal
@@ -129,7 +129,7 @@ def machines(metal: Machines, plane: ControlPlane, student: Rest) -> Iterator[Ma
 
 
 def hotbed(*words: str, ends_with: int = 0) -> str:
-    """What a command prints; it must end with that exit code."""
+    """Return the output of a command that must end with this exit code."""
     done = subprocess.run(
         [sys.executable, "-m", "hotbed.cli", *words],
         cwd=REPOSITORY,
@@ -144,7 +144,7 @@ def hotbed(*words: str, ends_with: int = 0) -> str:
 
 
 def runs_of(artifacts: Path) -> dict[str, str]:
-    """Status of every attempt, by its folder."""
+    """Return the status of every attempt, by its folder."""
     return {
         str(path.parent.relative_to(artifacts)): Run.model_validate_json(path.read_text()).status
         for path in artifacts.glob("chain/*/attempt-*/run.json")
@@ -152,11 +152,11 @@ def runs_of(artifacts: Path) -> dict[str, str]:
 
 
 def done(attempts: dict[str, str]) -> list[str]:
-    """Folders of the runs that are done; of a run twice, if two of its attempts are."""
+    """Return the folders of done runs, repeated if two attempts of a run are done."""
     return [attempt.rsplit("/", 1)[0] for attempt, status in attempts.items() if status == "done"]
 
 
-@pytest.mark.usefixtures("metal")  # named here it comes before the control plane
+@pytest.mark.usefixtures("metal")  # named here so that it precedes the control plane
 def test_the_whole_chain(
     plane: ControlPlane,
     student: Rest,
@@ -180,7 +180,7 @@ def test_the_whole_chain(
     ended = belongings.end_lease(student, within_s=105.0)
     hotbed(*go, ends_with=LEASE_OVER)
     assert runs_of(artifacts) == first
-    with suppress(Refused):  # it is over already
+    with suppress(Refused):  # the lease is over already
         belongings.end_lease(student)
     belongings.wait_for_the_end(student)
     assert json.loads(hotbed("status", "chain", "--json"))["state"] == "failed"
@@ -202,7 +202,7 @@ def test_the_whole_chain(
 
 
 def by_notebooks(spec: Path, file: Path, artifacts: Path) -> None:
-    """The second lease and its Ceph by the notebooks, in what a hosted JupyterHub gives."""
+    """Bring up the second lease and its Ceph with notebooks, as in a hosted JupyterHub."""
     with hub("hotbed-tests-notebooks") as within:
         place = Place(spec, "chain", spec.parent, within=within)
         made = execute(place, "chameleon", spec=str(spec), extend_hours=1.0, keep=True)
@@ -215,8 +215,8 @@ def by_notebooks(spec: Path, file: Path, artifacts: Path) -> None:
 
 
 def bundled_by_a_notebook(spec: Path, artifacts: Path) -> None:
-    """What was run on both leases as one archive that holds, when the testbed is gone; nothing in
-    it tells of the machines that it ran on."""
+    """Bundle the runs of both leases after the testbed is gone; the bundle must verify and must not
+    identify the machines."""
     with hub("hotbed-tests-bundling") as within:
         place = Place(spec, "chain", spec.parent, within=within)
         made = execute(place, "bundling", campaign="chain", artifacts=str(artifacts))

@@ -1,4 +1,4 @@
-"""What goes wrong in a cloud, on a real control plane: nothing leaks, nothing is leased twice."""
+"""Faults of a cloud, on a real control plane: nothing leaks, nothing is leased twice."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MAKING = {
     "a server": ("compute", "/servers$"),
     "a floating ip": ("network", "/floatingips"),
 }
-"""Calls that make something, as (service, end of the path)."""
+"""Calls that create something, as (service, end of the path)."""
 
 
 def lease(user: Rest, **reservation: object) -> None:
-    """Lease machines for somebody, from now on for five hours."""
+    """Lease machines for another user, from now on for five hours."""
     body = {
         "name": "theirs",
         "start_date": "now",
@@ -48,7 +48,7 @@ def lease(user: Rest, **reservation: object) -> None:
 
 @pytest.fixture
 def neighbour(plane: ControlPlane) -> Iterator[Rest]:
-    """Return another user, whose project is emptied afterwards."""
+    """Return another user; the user's project is emptied afterwards."""
     user = plane.user(*OTHER)
     yield user
     belongings.wipe(user)
@@ -92,7 +92,7 @@ def test_no_virtual_machine_free(
     flavors = neighbour.get("compute", "/flavors")["flavors"]
     flavor = next(each["id"] for each in flavors if each["name"] == "m1.medium")
     for amount in (128, 64, 32, 16, 8, 4, 2, 1):
-        with suppress(Refused):  # not so many are free any more
+        with suppress(Refused):  # fewer hosts are free by now
             kind = {"resource_type": "flavor:instance", "flavor_id": flavor, "affinity": None}
             lease(neighbour, amount=amount, **kind)
     with pytest.raises(SiteError, match=r"Not enough hosts available.*next-free"):
@@ -220,7 +220,7 @@ def test_an_answer_that_comes_too_late(
 def test_an_asking_that_never_reached_blazar(
     plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can know that it did not: the record stays until nothing can come of it any more."""
+    """The failure is unknowable, so the record stays until no effect is possible any more."""
     monkeypatch.setattr(sites, "WATCH_S", 3.0)
     site, spec = a_site(tmp_path), a_spec()
     lost = plane.proxy.spoil(Rule("reservation", "POST", "/leases", reply=DROPPED, times=9))

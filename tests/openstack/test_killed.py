@@ -1,4 +1,4 @@
-"""A process killed with kill -9 at any of its calls: the next one goes on, or takes all away."""
+"""Process killed with kill -9 at any call: the next process resumes, or removes everything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_LIVES = 60
 
 
 class Lives:
-    """Processes that do the same thing one after the other."""
+    """Sequence of processes that do the same task."""
 
     def __init__(self, state: Path, log: Path) -> None:
         self._log = log
@@ -42,7 +42,7 @@ class Lives:
         self._pid = 0
 
     def live(self, what: str) -> int:
-        """One life; its exit status, negative when it was killed."""
+        """Run one life and return its exit status, negative if it was killed."""
         assert self._parent.stdin is not None and self._parent.stdout is not None
         self._pid = 0
         self._parent.stdin.write(f"{what}\n")
@@ -57,11 +57,11 @@ class Lives:
         os.kill(self._pid, signal.SIGKILL)
 
     def said(self) -> str:
-        """What they have printed."""
+        """Return the output so far."""
         return self._log.read_text()
 
     def end(self) -> None:
-        """No more of them."""
+        """End all lives."""
         assert self._parent.stdin is not None
         self._parent.stdin.close()
         self._parent.wait(60)
@@ -69,7 +69,7 @@ class Lives:
 
 @pytest.fixture
 def lives(plane: ControlPlane, tmp_path: Path) -> Iterator[Lives]:
-    """Lives that are ended at the end."""
+    """Provide lives that end with the test."""
     found = Lives(tmp_path / "state", tmp_path / "lives.log")
     yield found
     found.end()
@@ -77,9 +77,9 @@ def lives(plane: ControlPlane, tmp_path: Path) -> Iterator[Lives]:
 
 
 def killed_everywhere(plane: ControlPlane, lives: Lives, what: str, *, ends: int = 0) -> list[str]:
-    """Let one life after the other die at its first call that changes something: one before the
-    call is made, the next after it was made and before its answer is there. Gives the calls at
-    which lives died until one came to its end, with the exit status `ends`.
+    """Kill each life at its first call that changes something, alternately before the call is made
+    and after its effect but before its answer. Return the calls of these deaths until one life
+    completed with the exit status `ends`.
     """
     deaths: list[str] = []
     for life in range(MOST_LIVES):
@@ -104,7 +104,7 @@ def test_killed_at_every_call(plane: ControlPlane, student: Rest, lives: Lives) 
     assert len(made.servers) == len(set(made.servers)) == 3
     assert len(belongings.free_hosts(plane.admin)) == len(plane.hosts) - 3
 
-    # The lease that the first life requested may still appear, as far as anybody can know.
+    # The lease requested by the first life may still appear, as far as anybody knows.
     deaths = killed_everywhere(plane, lives, "down", ends=1)
 
     assert {"DELETE reservation", "DELETE compute", "DELETE network"} <= set(deaths)

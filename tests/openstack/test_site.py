@@ -1,4 +1,4 @@
-"""The site `chameleon` on a real control plane: the contract, and what it makes and takes away."""
+"""The site `chameleon` on a real control plane: the contract, creation and removal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.openstack, pytest.mark.timeout(400)]
 
 @pytest.mark.xdist_group("conformance")  # these share a site
 class TestConformance(SiteConformance):
-    """What every site must do."""
+    """Contract of every site."""
 
     @pytest.fixture(scope="class")
     def site(
@@ -54,7 +54,7 @@ def test_a_testbed_is_one_lease_with_all_of_it_and_goes_without_a_trace(
     neighbour.post("compute", "/os-keypairs", {"keypair": {"name": "hotbed-it-theirs"}})
     before = belongings.belongings(neighbour)
     site, spec = a_site(tmp_path), a_spec(osds=3)
-    # All servers are asked for at once: nobody gets through before all four are there.
+    # All servers are requested in parallel: no request passes before all four arrive.
     everybody = threading.Barrier(4, timeout=60)
     plane.proxy.spoil(
         Rule("compute", "POST", "/servers$", times=4, act=lambda _: everybody.wait() and None)
@@ -69,7 +69,7 @@ def test_a_testbed_is_one_lease_with_all_of_it_and_goes_without_a_trace(
     assert lease["reservations"][0]["min"] == lease["reservations"][0]["max"] == 4
     servers = belongings.servers(student)
     assert {each["status"] for each in servers} == {"ACTIVE"}
-    assert len({each["hostId"] for each in servers}) == 4  # a machine each
+    assert len({each["hostId"] for each in servers}) == 4  # one machine each
     fixed = {each["addresses"]["sharednet1"][0]["addr"] for each in servers}
     assert {node.address for node in testbed.nodes} == fixed
     assert testbed.admin.public_address == made.floating_ips[0]
@@ -139,7 +139,7 @@ def test_virtual_machines_are_leased_by_their_flavor(
 def test_two_filters_and_a_type_fit_exactly_one_host(
     plane: ControlPlane, student: Rest, tmp_path: Path
 ) -> None:
-    """Blazar takes all three: the last of them is of one host only."""
+    """Blazar accepts all three parts; the last part matches only one host."""
     hosts = plane.admin.get("reservation", "/os-hosts")["hosts"]
     wanted = [host for host in hosts if host["node_type"] == "compute_skylake"][-1]
     filters = {"node_name": "!=nobody", "uid": wanted["uid"]}
@@ -154,7 +154,7 @@ def test_two_filters_and_a_type_fit_exactly_one_host(
 
     (lease,) = belongings.leases(student)
     (reservation,) = lease["reservations"]
-    assert len(json.loads(reservation["resource_properties"])) == 4  # `and`, and three
+    assert len(json.loads(reservation["resource_properties"])) == 4  # `and`, and three parts
     taken = {host.name for host in plane.hosts} - belongings.free_hosts(plane.admin)
     assert taken == {wanted["hypervisor_hostname"]}
     site.release(spec.name)
@@ -177,7 +177,7 @@ def test_the_address_of_the_site_is_looked_up(
 def by_application_credential(
     student: Rest, monkeypatch: pytest.MonkeyPatch, *, unrestricted: bool
 ) -> None:
-    """The environment of an openrc file with an application credential of the student's."""
+    """Set an openrc file's environment with an application credential of the student."""
     body = {"name": f"of-{unrestricted}", "secret": "hush", "unrestricted": unrestricted}
     path = f"/users/{student.user_id}/application_credentials"
     made = student.post("identity", path, {"application_credential": body})

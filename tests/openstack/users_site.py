@@ -1,4 +1,4 @@
-"""The site as a user of this cloud has it: the environment, the site, a spec for it."""
+"""Site as a user of this cloud sees it: the environment, the site, a spec for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_S = 0.5
 
 
 class QuickClock:
-    """The machine's clock whose pauses are short: nothing here takes minutes."""
+    """Machine clock with short pauses, because nothing here takes minutes."""
 
     def now(self) -> float:
         """See `Clock.now`."""
@@ -33,7 +33,7 @@ class QuickClock:
 
 
 def a_site(state: Path) -> ChameleonSite:
-    """The site with its records below `state`, and nodes that are played."""
+    """Return the site with its records below `state`, and played nodes."""
     records = Records(ChameleonSite.kind, state)
     return ChameleonSite(clock=QuickClock(), records=records, shells=FakeShells())
 
@@ -46,7 +46,7 @@ def a_spec(
     site: str = REGION,
     **options: Any,
 ) -> TestbedSpec:
-    """An admin node and `osds` with a disk each, of `node_type`; `options` are the site's."""
+    """Return an admin node and `osds` disk nodes of `node_type`; `options` go to the site."""
     kind: Mapping[str, object] = {"node_type": node_type} if site == REGION else {}
     disk = {"size": "4GiB", "scratch": "1GiB"}
     return TestbedSpec.model_validate(

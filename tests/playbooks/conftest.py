@@ -1,4 +1,4 @@
-"""Loads a role's script as a module: it is no part of a package, for it runs on standard input."""
+"""Loader of a role's script as a module: the script is in no package, as it runs on stdin."""
 
 from __future__ import annotations
 

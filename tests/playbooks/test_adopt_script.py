@@ -1,4 +1,4 @@
-"""What makes a store of a cluster that somebody else deployed, against monitors of our own."""
+"""Script that turns a foreign cluster into a store, against monitors of our own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.playbooks.test_cluster_script import POOL, Monitors
 
 
 class Others(Monitors):
-    """A cluster with OSDs whose numbers somebody else gave out."""
+    """Cluster with OSD numbers chosen by others."""
 
     def __init__(self, numbers: dict[str, list[int]]) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Others(Monitors):
             for host, found in self.numbers.items()
             for number in found
         ]
-        return [*rows, {"id": 99}]  # one that was made and never started
+        return [*rows, {"id": 99}]  # an OSD that was created and never started
 
     def config_dump(self, command: dict[str, Any], data: bytes) -> object:
         rows = []

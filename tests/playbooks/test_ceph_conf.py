@@ -1,4 +1,4 @@
-"""ceph.conf as the role `ceph` writes it, by Ceph's release."""
+"""ceph.conf from the role `ceph`, by Ceph's release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OVERRIDE = "osd_mclock_override_recovery_settings"
 
 def ceph_conf(root: Path, **variables: Any) -> list[str]:
     role = root / "playbooks/roles/ceph"
-    made = Environment(trim_blocks=True)  # as Ansible's
+    made = Environment(trim_blocks=True)  # Ansible's settings
     made.filters["combine"] = FilterModule().filters()["combine"]
     known = {
         "ceph_objectstore": "bluestore",

@@ -1,4 +1,4 @@
-"""The script that brings a cluster's maps to the inventory, against monitors of our own."""
+"""Script that updates a cluster's maps to the inventory, against monitors of our own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 
 class Monitors:
-    """Answers librados' `mon_command` from a small OSD map, as Ceph 16.2 does."""
+    """Stand-in for librados' `mon_command` on a small OSD map, as in Ceph 16.2."""
 
     def __init__(self) -> None:
         self.osds: dict[int, str] = {}
@@ -80,7 +80,7 @@ class Monitors:
         where = dict(arg.split("=") for arg in command["args"])
         assert where["root"] == "default"
         host, rack = where["host"], where.get("rack", "")
-        # As Ceph: a host that is there stays where it is.
+        # As in Ceph, an existing host stays where it is.
         self.racks.setdefault(host, rack)
         assert rack == "" or rack in self.rack_names
         self.hosts.setdefault(host, []).append(command["id"])
@@ -202,7 +202,7 @@ def test_hosts_with_several_osds_are_placed_in_their_racks(cluster_script: Modul
     assert monitors.racks == wanted["racks"]
     assert set(done["keys"]["osd3"]) == {"osd.9", "osd.10", "osd.11"}
     assert cluster_script.register(cluster, wanted)["changed"] == []
-    # Somebody carries a machine to the other end of the room, and another one out of its rack.
+    # One machine moves to another rack, and another machine leaves its rack.
     moved = {**wanted, "racks": {**wanted["racks"], "osd1": "rack7", "osd2": ""}}
     changed = cluster_script.register(cluster, moved)["changed"]
     assert sorted(changed) == ["osd1 moved to rack7", "osd2 moved to no rack"]

@@ -1,4 +1,4 @@
-"""What the role cosbench writes and runs, without a release of COSBench."""
+"""Files and commands of the role cosbench, without a release of COSBench."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_release_is_put_in_place_and_results_are_kept(
     assert (tmp_path / ".unpacked-1").exists()
     (tmp_path / "release" / "archive").mkdir()
     (tmp_path / "release" / "archive" / "run-history.csv").write_text("Id\n")
-    # Another one takes its place, here without a folder around it.
+    # Another release replaces it, here without a folder around it.
     unpacked(tmp_path / "new", "0.4.3")
     assert place(defaults, tmp_path).returncode == 0
     assert (tmp_path / "release" / "VERSION").read_text() == "0.4.3"

@@ -1,4 +1,4 @@
-"""A machine is called what the inventory calls it, until the store goes."""
+"""Host name of a machine: the inventory's name, until the store is removed."""
 
 from __future__ import annotations
 

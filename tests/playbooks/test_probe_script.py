@@ -1,4 +1,4 @@
-"""What the role `validate` says of a machine."""
+"""Findings of the role `validate` on a machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wanted() -> dict[str, Any]:
     }
 
 
-SIZE = 2**26  # libblkid looks for no ZFS on less
+SIZE = 2**26  # libblkid detects ZFS only from this size on
 
 
 def head_with(offset: int, data: bytes) -> bytes:
@@ -56,7 +56,7 @@ def bluestore(uuid: str) -> bytes:
 
 
 def lvm(sector: int) -> dict[int, bytes]:
-    """The label of a physical volume, with its checksum."""
+    """Return the label of a physical volume, with its checksum."""
     label = struct.pack("<I8s", 32, b"LVM2 001") + b"x" * 32 + bytes(448)
     crc = 0xF597A6CF
     for byte in label:
@@ -67,7 +67,7 @@ def lvm(sector: int) -> dict[int, bytes]:
 
 
 def raid(version: str) -> dict[int, bytes]:
-    """The superblock of a RAID array's member: 0.90 and 1.0 have it at the end."""
+    """Return the superblock of a RAID array's member: at the end in 0.90 and 1.0."""
     magic = 0xA92B4EFC
     if version == "0.90":
         numbers = (magic, 0, 90, 0, 992, 0x1234, 0, 1, 0, 2, 2, 0, 0, 1, 2, 3)
@@ -83,14 +83,14 @@ def raid(version: str) -> dict[int, bytes]:
 
 
 def zfs() -> dict[int, bytes]:
-    """Uberblocks of the last of a pool member's four labels; the others were overwritten."""
+    """Return uberblocks of a pool member's last of four labels; the others are overwritten."""
     block = struct.pack("<QQQQQ", 0x00BAB10C, 5000, 7, 1, 1)
     last = SIZE // 262144 * 262144 - 262144
     return {last + 131072 + 1024 * place: block for place in range(128)}
 
 
 def image(folder: Path, parts: dict[int, bytes]) -> Path:
-    """A file that holds so much, in place of a device."""
+    """Write a file with these parts, in place of a device."""
     path = folder / "image"
     with path.open("wb") as file:
         file.truncate(SIZE)
@@ -101,7 +101,7 @@ def image(folder: Path, parts: dict[int, bytes]) -> Path:
 
 
 class FakeDevice:
-    """Stands in for a block device, which only root can have; what it holds is in a file."""
+    """Stand-in for a block device, which only root can have; a file holds its contents."""
 
     def __init__(self, probe: ModuleType, path: Path, size: int = 2**32) -> None:
         self.head, self.bytes = path.open("rb").read(probe.HEAD), size
@@ -116,7 +116,7 @@ class FakeDevice:
 def put(
     probe: ModuleType, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Path]:
-    """Makes this the content of the OSD's device and of that for files."""
+    """Return a function that sets the content of the OSD's device and of the file device."""
     real = probe.Device
 
     def put(parts: dict[int, bytes], **more: Any) -> Path:
@@ -150,7 +150,7 @@ def put(
 def test_what_a_device_holds(
     probe: ModuleType, tmp_path: Path, parts: dict[int, bytes], what: str | None
 ) -> None:
-    """Also at its end, and where no label tells."""
+    """This includes the end of the device, and contents without a label."""
     path = image(tmp_path, parts)
     assert probe.content(str(path), path.open("rb").read(probe.HEAD)) == what
 
@@ -189,7 +189,7 @@ def test_only_an_empty_device_or_our_own_is_taken(
 def test_our_own_is_taken_whatever_an_earlier_life_left_behind_it(
     probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
 ) -> None:
-    """One that was allowed to wipe empties the beginning, and may be cut off after that."""
+    """A permitted wipe empties the beginning and may be interrupted afterwards."""
     put({**zfs(), 0: bluestore(MINE)})
     assert probe.check_osds(wanted)[1] == []
 
@@ -325,7 +325,7 @@ def test_another_cluster_is_told_by_what_it_has_on_the_machine(
     units: str,
     said: str | None,
 ) -> None:
-    """Its configuration may name no cluster, and cephadm's is in a folder of its own."""
+    """Its configuration may name no cluster, and cephadm's has its own folder."""
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

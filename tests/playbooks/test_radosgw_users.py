@@ -1,4 +1,4 @@
-"""Users of Ceph's object gateway are made once, and their keys stay."""
+"""Users of Ceph's object gateway: created once, with lasting keys."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_gateway_that_does_not_answer_is_named(users: ModuleType) -> None:
 
 
 def test_users_are_made_when_gateways_serve_and_clients_are_told_after(root: Path) -> None:
-    """The plays' order; and no node but clients of a Ceph gets to know a key."""
+    """This is the order of the plays; only clients of a Ceph receive a key."""
     plays = yaml.safe_load((root / "playbooks" / "site.yml").read_text())
     used = [
         (play["hosts"], role)

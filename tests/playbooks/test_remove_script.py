@@ -1,4 +1,4 @@
-"""What the role `remove` takes for its own on a device."""
+"""Devices that the role `remove` regards as its own."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_an_account_of_ours_is_told_only_where_there_was_one(
 def test_what_a_deploying_machine_remembers_stays(
     remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node may be the machine that deploys, as root: its records, of other testbeds too, and the
-    connections that are in use are no node's."""
+    """A node may be the deploying machine, as root. Its records, also of other testbeds, and its
+    open connections do not belong to a node."""
     monkeypatch.setattr(remove, "ROOT", tmp_path)
     state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
     kept = [

@@ -1,4 +1,4 @@
-"""The role `remove` on machines that have a Ceph, an NFS server or a Swift of somebody else's."""
+"""The role `remove` on machines with another owner's Ceph, NFS server or Swift."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def left(root: Path) -> set[str]:
     "conf",
     [
         f"[global]\nfsid = {STRANGE}\n",
-        "[global]\nmon_host = 192.0.2.1\n",  # a client's, which needs no fsid
+        "[global]\nmon_host = 192.0.2.1\n",  # a client's file, which needs no fsid
         f"# fsid = {FSID}\n",
         None,
     ],

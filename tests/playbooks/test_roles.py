@@ -1,4 +1,4 @@
-"""House rules of the roles that ansible-lint does not know."""
+"""House rules of the roles that ansible-lint does not cover."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROLES = sorted(path.name for path in (Path(__file__).parents[2] / "playbooks/roles").iterdir())
-# Made by tasks or by Ansible, or private to a script's parameters: nothing for a caller to set.
+# Set by tasks or Ansible, or private to a script's parameters: not for a caller.
 INNER = re.compile(r"^(ceph_(first|other|started|registered|osd_made|pools_made)$)")
 FLOW = {"block", "rescue", "always"}
 
@@ -65,7 +65,7 @@ def test_every_variable_used_has_an_origin(role: Path) -> None:
         for path in (role / folder).glob("*")
     )
     prefixes = "|".join(ROLES)
-    # Not keys of mappings, strings, or what comes after a dot.
+    # Exclude keys of mappings, strings, and words after a dot.
     word = rf"(?<![\w./'-])(?:(?:{prefixes})_[a-z_]+|hotbed_[a-z_]+)\b(?!\s*:)"
     used = set(re.findall(word, text))
     inventory = {

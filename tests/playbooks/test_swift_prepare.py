@@ -1,4 +1,4 @@
-"""What the role `swift` brings to which node."""
+"""Node preparation by the role `swift`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_nodes_that_run_no_swift_get_no_packages(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Clients have the daemon alone, which is standard library: any Python will do."""
+    """Clients have only the daemon, which is standard library: any Python is enough."""
     whole = wanted(tmp_path)
     found = said(prepare, "look", whole, capsys, monkeypatch)
     assert found == {"problems": [], "needs_packages": True}
@@ -86,7 +86,7 @@ def test_a_link_to_another_swifts_settings_is_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours, link = wanted(tmp_path), tmp_path / "link"
-    link.symlink_to(ours["etc"])  # of an earlier deployment
+    link.symlink_to(ours["etc"])  # from an earlier deployment
     assert said(prepare, "look", ours, capsys, monkeypatch)["problems"] == []
     for other in (tmp_path, tmp_path / "gone"):
         link.unlink()

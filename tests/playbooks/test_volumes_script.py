@@ -1,4 +1,4 @@
-"""Volumes for OSDs: what keeps a device from being taken, and what a purge leaves on it."""
+"""Volumes for OSDs: reasons to refuse a device, and a device's contents after a purge."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_device_that_is_too_small_is_refused(volumes: ModuleType) -> None:
 
 
 def test_all_that_a_purge_leaves_is_taken_away(volumes: ModuleType, lvm: Lvm) -> None:
-    # ceph-volume's zap destroys the group and leaves the physical volume; a mapping may stay.
+    # ceph-volume's zap destroys the group and keeps the physical volume; a mapping may stay.
     lvm.signatures = ["LVM2_member"]
     lvm.children = [{"name": "ceph--1-osd--block--2", "type": "lvm"}]
     changed = volumes.free(VOLUME, ours=True)
@@ -197,7 +197,7 @@ def test_only_the_clusters_own_osds_are_stopped(
 def test_a_physical_volume_stays_where_lvm_cannot_tell_whose_it_is(
     volumes: ModuleType, lvm: Lvm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deployment that was refused brought no packages."""
+    """A refused deployment installed no packages."""
     lvm.signatures = ["LVM2_member"]
 
     def run(*argv: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The unions of cells: each cell has one model, and a parameter of another model is refused."""
+"""Unions of cells: each cell has one model, and a parameter of another model is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemas.errors import UserError
 ALL = {"dlr": DLR, "ursa": URSA, "bursts": BURSTS, "objects": OBJECTS, "pm": PM}
 ALL |= {"mos": MOS, "cosperf": COSPERF}
 OTHER: dict[type, Any] = {bool: False, int: 7, float: 0.3}
-"""A value other than any default, by the type of a field."""
+"""Value other than any default, by the type of a field."""
 
 
 @pytest.mark.parametrize("cells", ALL.values(), ids=ALL)
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_one_sentence(values: dict[str, Any], said: str) -> Non
 
 
 def test_what_a_campaign_says_of_all_cells_may_be_idle() -> None:
-    """Such as `hot_nodes` for a grid of open-loop writes, and defaults of other models."""
+    """For example `hot_nodes` for a grid of open-loop writes, and defaults of other models."""
     plain = DLR.of(op="open", scenario="skew", rate=5)
     assert isinstance(plain, OpenLoop)
     given = {"op": "open", "scenario": "skew", "rate": 5, "workers": None, "hot_nodes": 2}

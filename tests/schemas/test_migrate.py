@@ -1,4 +1,4 @@
-"""Runs of version 1, which have no kind, read as runs of today."""
+"""Runs of version 1, which have no kind, parsed as current runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
     "pm": "prioritymeister",
     "mos": "mos",
 }
-"""Kind by the beginning of a recorded file's name."""
+"""Kind by the prefix of a recorded file's name."""
 
 
 @pytest.mark.parametrize("file", OLDER, ids=lambda file: file.stem)

@@ -1,4 +1,4 @@
-"""What is wrong with a file is said in words of our own: place, value, what is allowed."""
+"""Error messages for wrong files in our own words: place, value, allowed values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Nothing(Strict):
 
 
 class Site(Strict):
-    """Every shape that files have."""
+    """Model with every shape of files."""
 
     name: str = Field(default="a", min_length=1, pattern="^[a-z]+$")
     store: (
@@ -155,7 +155,7 @@ CASES: list[tuple[Mapping[str, Any], str]] = [
     ),
     ({"share": "much"}, "share: 'much' is not allowed; allowed: a number"),
     ({"quick": "perhaps"}, "quick: 'perhaps' is not allowed; allowed: true or false"),
-    # What may be a secret is not repeated.
+    # Possible secrets are not repeated.
     ({"secrets": {"a": "hush"}}, "secrets.a: this is not allowed; allowed: a whole number"),
     (
         {"share": "x" * 100},
@@ -180,7 +180,7 @@ def test_steps_have_names() -> None:
     assert named.startswith("f: pools.pool a.size: 0 is not allowed")
 
 
-# -- the files that people write -------------------------------------------------------------------
+# -- files written by people -----------------------------------------------------------------------
 
 
 def spec(path: Path, body: Mapping[str, Any]) -> None:

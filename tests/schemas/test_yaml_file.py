@@ -13,7 +13,7 @@ from schemas.yaml_file import dump, load, read_mapping, survey
 
 @pytest.fixture
 def read(tmp_path: Path) -> Any:
-    """What a file of this content is read as; of None, what is said where there is no file."""
+    """Return a function that reads a file with this content; None gives the error without one."""
 
     def reading(content: str | bytes | None, shape: str = "it is a mapping") -> dict[str, Any]:
         file = tmp_path / "a.yaml"
@@ -66,7 +66,7 @@ def test_a_key_that_is_there_twice_is_refused_with_its_lines(read, content, says
 
 
 def test_what_a_merge_brings_may_be_said_again(read):
-    """Merged keys are there to be overridden; two mappings may have the same keys."""
+    """Merged keys may be overridden; two mappings may have the same keys."""
     assert read(
         "one: &one {a: 1, b: 1}\ntwo: &two {<<: *one, a: 2}\nthree: {<<: *two, <<: *one, b: 3}\n"
     ) == {

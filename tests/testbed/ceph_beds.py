@@ -1,7 +1,7 @@
-"""The Ceph that all tests share, and a variant that is deployed on three of its nodes afterwards.
+"""Shared Ceph of all tests, and a variant deployed on three of its nodes afterwards.
 
-The variant has the less usual parts: three monitors, a gateway with tenants, FileStore, settings of
-its own.
+The variant has the less usual parts: three monitors, a gateway with tenants, FileStore, own
+settings.
 """
 
 from __future__ import annotations
@@ -62,11 +62,10 @@ VARIANT = spec_with(
 
 @contextmanager
 def up_and_down() -> Iterator[Testbed]:
-    """The shared Ceph, deployed and frozen; what a killed run left goes first, and all of it in the
-    end.
+    """Deploy and freeze the shared Ceph; remove a killed run's leftovers first, and all in the end.
 
-    It has a state folder of its own, so that a testbed of yours is neither used nor touched. While
-    it is up, this process and its children see only the tests' testbeds.
+    It has its own state folder, so that no user's testbed is used or touched. While it is up, this
+    process and its children see only the tests' testbeds.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOTBED_STATE", str(STATE))
@@ -86,7 +85,7 @@ def run(testbed: Testbed, node: str, command: str) -> str:
 
 
 def deploying(testbed: Testbed, spec: TestbedSpec, task: str) -> subprocess.Popen[bytes]:
-    """A process that deploys, when it has come to a task that begins so."""
+    """Return a deploying process once it has reached a task with this beginning."""
     code = (
         "import pickle, sys; from testbed.deploy import deploy;"
         "testbed, spec = pickle.load(sys.stdin.buffer);"
@@ -113,7 +112,7 @@ def killed_at(testbed: Testbed, spec: TestbedSpec, task: str) -> None:
 
 
 def assert_removed(testbed: Testbed, spec: TestbedSpec) -> None:
-    """Removed, nothing is left; and a second time there is nothing to do."""
+    """Assert that a removal leaves nothing and that a second removal has nothing to do."""
     nodes = spec.node_names()
     assert sum(remove(testbed, spec).values()) == len(nodes)
     for node in nodes:

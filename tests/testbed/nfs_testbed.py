@@ -1,4 +1,4 @@
-"""NFS on nodes of this machine: the tests' own testbed, which all modules that need one share."""
+"""NFS on nodes of this machine: one testbed shared by all test modules that need NFS."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NODES = SPEC.node_names()
 
 
 def nfs_site() -> LocalSite:
-    """This machine, with a state folder of its own."""
+    """Return this machine's site with its own state folder."""
     return LocalSite(
         places=Places(Path("/var/lib/hotbed-tests-nfs"), Places.of_environment().cache)
     )
@@ -49,7 +49,7 @@ def nfs_site() -> LocalSite:
 
 @contextmanager
 def up_and_down() -> Iterator[Testbed]:
-    """The testbed with its store; what a killed run left goes first, and all of it in the end."""
+    """Provide the testbed with its store; remove a killed run's leftovers first, all at the end."""
     site = nfs_site()
     site.release(SPEC.name)
     try:

@@ -1,4 +1,4 @@
-"""The contract of the COSBench driver's stores, on the real ones of a testbed."""
+"""Contract of the COSBench driver's stores, on the real stores of a testbed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.ssh import Shell
 
 PROGRAM = "/tmp/stores.test"
 
-# Keys are read on the node and stand in the environment, never in a command line.
+# Keys are read on the node into the environment, never into a command line.
 RUN = """
 import json, os, urllib.parse
 tenant = json.load(open({path!r}))
@@ -34,14 +34,13 @@ os.execv({program!r}, ["stores.test", "-test.v", "-test.run", "TestRealStoresKee
 
 
 def keep_the_contract(shell: Shell, tenant: str, kinds: tuple[str, ...], folder: Path) -> None:
-    """Hold stores to the contract of in-process ones, listings included, from a client node.
+    """Assert that stores keep the contract of in-process ones, with listings, from a client node.
 
     Args:
-        shell: on the client.
-        tenant: file with a tenant's keys there.
+        shell: shell on the client.
+        tenant: file with a tenant's keys on the client.
         kinds: ``swift`` or ``s3``, or both.
-        folder: where the program is built.
-    """
+        folder: build folder of the program."""
     program = folder / "stores.test"
     subprocess.run(
         ["../tools/go", "test", "-c", "-o", str(program), "./cosbench/store"],

@@ -1,4 +1,4 @@
-"""Somebody in a local testbed's network who is none of its nodes, and what answers to them."""
+"""Stranger in a local testbed's network, outside its nodes, and the ports that answer it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with ThreadPoolExecutor(len(ports)) as pool:
 
 @contextmanager
 def stranger(testbed: Testbed) -> Iterator[list[str]]:
-    """The words before a command that runs in the testbed's network, at an address of no node."""
+    """Return the prefix of a command in the testbed's network, at an address of no node."""
     places = Places(testbed.directory.parents[1], Path())
     address = testbed.admin.address.rpartition(".")[0] + ".250"
     network.make_link(places, testbed.name, "stranger", address, 1e9)
@@ -46,9 +46,9 @@ def stranger(testbed: Testbed) -> Iterator[list[str]]:
 
 
 def assert_only_documented_ports_answer(testbed: Testbed, spec: TestbedSpec) -> None:
-    """On no node does anything but sshd and the ports that docs call open answer to a stranger.
+    """Assert that on every node only sshd and the ports documented as open answer a stranger.
 
-    Every port is tried that somebody on the node listens at, wherever.
+    The test tries every port with a listener on the node, at any address.
     """
     with stranger(testbed) as inside, ThreadPoolExecutor(len(testbed.nodes)) as pool:
         found = pool.map(lambda node: _answering(testbed, node, inside), testbed.nodes)
@@ -65,7 +65,7 @@ def _answering(testbed: Testbed, node: Node, inside: list[str]) -> set[int]:
     listening = sorted({int(port) for kind, _, port in sockets if kind == "tcp"})
     argv = [sys.executable, "-c", ASK, node.address, json.dumps(listening)]
     done = subprocess.run([*inside, *argv], stdout=subprocess.PIPE, check=True)
-    # Who only sends has an unconnected socket, too, at a port that the kernel chose.
+    # A pure sender also has an unconnected socket, at a port chosen by the kernel.
     return set(json.loads(done.stdout)) | {
         int(port)
         for kind, address, port in sockets

@@ -1,4 +1,4 @@
-"""A testbed with Swift on nodes of this machine for a module of tests, and what they ask it."""
+"""Testbed with Swift on nodes of this machine for a test module, and its queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Used(NamedTuple):
-    """What a proxy node has used so far: when, CPU seconds of its proxy, bytes that it sent."""
+    """Use of a proxy node so far: time, CPU seconds of its proxy, bytes sent."""
 
     at_s: float
     cpu_s: float
@@ -33,7 +33,7 @@ class Used(NamedTuple):
 
 
 class Bed:
-    """A testbed that is up, deployed by this: nodes and how many tasks changed something there."""
+    """Running testbed with the result of its deployment: changed tasks by node."""
 
     def __init__(self, site: LocalSite, spec: TestbedSpec, testbed: Testbed) -> None:
         self.site, self.spec, self.testbed = site, spec, testbed
@@ -41,21 +41,21 @@ class Bed:
         self.agent: AgentClient = agent_client(testbed)
 
     def run(self, node: str, command: str) -> str:
-        """What a command of a node prints."""
+        """Return the output of a command on a node."""
         shell = reach.shell_to(self.testbed, self.testbed.node(node))
         return shell.run(["sh", "-c", command]).text
 
     def client(self, tenant: str) -> Client:
-        """As a driver does: by the file that the store keeps on client nodes, as it is now."""
+        """Return a client that, like a driver, reads the store's current file on client nodes."""
         node = self.testbed.with_role("client")[0].name
         return Client(json.loads(self.run(node, f"cat /etc/hotbed/swift/{tenant}.json")))
 
     def words(self, *words: str) -> list[str]:
-        """A command line of ours about this testbed."""
+        """Return a `hotbed` command line about this testbed."""
         return [sys.executable, "-m", "hotbed.cli", *words, "--testbed", self.testbed.name]
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """``hotbed WORDS`` about this testbed, as a person runs it."""
+        """Start ``hotbed WORDS`` about this testbed, as a person does."""
         return subprocess.Popen(
             self.words(*words),
             cwd=ROOT,
@@ -67,34 +67,34 @@ class Bed:
         )
 
     def hotbed(self, *words: str) -> str:
-        """Likewise to its end; what it prints."""
+        """Run ``hotbed WORDS`` about this testbed to its end and return its output."""
         process = self.start(*words)
         said, wrong = process.communicate(timeout=300)
         assert process.returncode == 0, wrong
         return said
 
     def used(self, proxy: str) -> Used:
-        """What a proxy node has used so far."""
+        """Return the use of a proxy node so far."""
         usage = "/opt/hotbed-site/cpuacct/swift-proxy/cpuacct.usage"
         sent = "/sys/class/net/eth0/statistics/tx_bytes"
         at, cpu, sent = self.run(proxy, f"date +%s%N; cat {usage} {sent}").split()
         return Used(int(at) / 1e9, int(cpu) / 1e9, int(sent))
 
     def steps(self, controller: str) -> int:
-        """Steps of a controller's present or last run."""
+        """Return the number of steps in a controller's current or last run."""
         status = self.agent.call("control-status")
         (row,) = (row for row in status["controllers"] if row["name"] == controller)
         return 0 if row["last"] is None else 1 + int(row["last"]["step"])
 
 
 def state_of(name: str) -> Path:
-    """The state folder of a testbed for tests alone."""
+    """Return the state folder of a testbed used only by tests."""
     return Path(f"/var/lib/hotbed-tests-{name}")
 
 
 @contextmanager
 def bed_of(name: str, file: str) -> Iterator[Bed]:
-    """A testbed of a spec of ours, deployed; gone afterwards, also one of an earlier run."""
+    """Deploy a testbed from our spec and remove it afterwards; first remove an earlier run's."""
     spec: TestbedSpec = renamed(load_spec(ROOT / "testbed/specs" / file), name)
     site = LocalSite(places=Places(state_of(name), Places.of_environment().cache))
     site.release(name)
@@ -107,7 +107,7 @@ def bed_of(name: str, file: str) -> Iterator[Bed]:
 
 
 def until(condition: Callable[[], bool], seconds: float = 90) -> None:
-    """Wait for it; fail when it does not come to that."""
+    """Wait for the condition; fail after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to that in time"

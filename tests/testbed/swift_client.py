@@ -1,5 +1,5 @@
-"""A Swift client for tests on a testbed: stores, reads back, counts what fails, and remembers the
-checksum of everything that was acknowledged."""
+"""Swift client for tests on a testbed: it stores, reads back, counts failures, and records the
+checksum of every acknowledged object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 25.0
 
 
 class Client:
-    """One tenant; a connection a thread."""
+    """Client of one tenant, with a connection per thread."""
 
     def __init__(self, endpoint: Mapping[str, Any]) -> None:
         self._proxies = [urlsplit(url).netloc for url in endpoint["proxies"]]
@@ -33,7 +33,7 @@ class Client:
         connection.close()
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and body; 0 when the connection broke."""
+        """Return status and body; the status is 0 if the connection broke."""
         try:
             connection = self._connection()
             headers = {"X-Auth-Token": self._token}
@@ -53,7 +53,7 @@ class Client:
 
 
 class Stored:
-    """Objects of a container: what was acknowledged must be there, byte for byte."""
+    """Objects of a container: every acknowledged object must exist, byte for byte."""
 
     def __init__(self, client: Client, container: str, seed: int = 1) -> None:
         self.client, self.container = client, container
@@ -64,7 +64,7 @@ class Stored:
         assert client.ask("PUT", container)[0] in {201, 202}
 
     def put(self, name: str, size: int) -> bool:
-        """Store an object; whether it was acknowledged."""
+        """Store an object and return True if it was acknowledged."""
         with self._lock:
             body = self._random.randbytes(size)
         status, _ = self.client.ask("PUT", f"{self.container}/{name}", body)
@@ -76,7 +76,7 @@ class Stored:
         return status == 201
 
     def get(self, name: str) -> bool:
-        """Read an object; whether it came. One that came must be what was stored."""
+        """Read an object and return True on success; its content must match the stored one."""
         status, body = self.client.ask("GET", f"{self.container}/{name}")
         with self._lock:
             self.requests += 1
@@ -86,7 +86,7 @@ class Stored:
         return status == 200
 
     def lost(self) -> list[str]:
-        """Names of acknowledged objects that are not there, or not as they were stored."""
+        """Return the names of acknowledged objects that are missing or changed."""
         found = []
         for name, wanted in sorted(self.sums.items()):
             for _ in range(3):
@@ -99,7 +99,7 @@ class Stored:
 
     @contextmanager
     def load(self, threads: int = 3, size: int = 16_384) -> Iterator[None]:
-        """Keep storing and reading in the background; a finding in a thread fails the test."""
+        """Store and read continuously in the background; an error in a thread fails the test."""
         ended = threading.Event()
         problems: list[BaseException] = []
 

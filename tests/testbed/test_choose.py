@@ -1,4 +1,4 @@
-"""Which testbed and which nodes are meant, and what is said when that is unclear."""
+"""Choice of testbed and nodes, and messages if the choice is unclear."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_nodes_that_are_not(site: FakeSite, text: str, said: str) -> None:
 
 
 def test_control_paths_fit_into_a_sockets_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "RUN", RUN)  # not the tests' own, which is longer
+    monkeypatch.setattr(locks, "RUN", RUN)  # the tests' own path is longer
     folder = reach.control_dir("a" * 20, Path("/some/where"))
     # ssh appends a hash of 40 digits, and 17 more while it opens the connection.
     assert len(str(folder)) + 1 + 40 + 17 < 108

@@ -1,4 +1,4 @@
-"""The closure of code: what it reaches, and which changes count."""
+"""Closure of code: its contents, and the changes that count."""
 
 from __future__ import annotations
 

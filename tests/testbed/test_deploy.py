@@ -1,4 +1,4 @@
-"""Ansible driven through ansible-runner, for real, on this machine by the connection `local`."""
+"""Real runs of Ansible through ansible-runner, on this machine with the connection `local`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def task(name: str, *argv: str, **more: object) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def no_connections_left(tmp_path: Path) -> Iterator[None]:
-    """Takes away what a site's release would: a testbed's folder of connections under /run."""
+    """Remove a testbed's folder of connections under /run, as a site's release would."""
     yield
     for folder in (tmp_path / "bed", tmp_path):
         reach.hang_up("t", folder, folder / "known_hosts")
@@ -67,7 +67,7 @@ def bed(tmp_path: Path) -> Testbed:
 
 @pytest.fixture
 def play(tmp_path: Path, bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs tasks, of the role `role` if one is named, on two nodes that are this machine."""
+    """Return a function that runs tasks, of `role` if given, on two nodes that are this machine."""
     books = tmp_path / "playbooks"
     monkeypatch.setattr(module, "PLAYBOOKS", books)
 
@@ -156,7 +156,7 @@ def test_nothing_goes_to_the_users_home(
     monkeypatch.setenv("HOME", str(home))
     module_task = {"name": "A module that needs files", "ansible.builtin.ping": {}}
     play(module_task)
-    # Ansible's folder on the managed machine, which here is this one, is all there may be.
+    # Only Ansible's folder on the managed machine, here this one, may remain.
     assert {path.name for path in home.iterdir()} <= {".ansible"}
     assert {path.name for path in (home / ".ansible").glob("*")} <= {"tmp"}
 
@@ -203,7 +203,7 @@ m._play(bed, folder / "ansible", "x.yml", {INVENTORY!r}, lambda p, s: print(p, f
 
 
 class Shaper:
-    """A site that shapes disks, as far as `deploy` asks."""
+    """Site that shapes disks, as far as `deploy` needs."""
 
     kind = "fake"
     capabilities = frozenset[object]()

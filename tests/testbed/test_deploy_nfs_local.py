@@ -1,4 +1,4 @@
-"""NFS servers and a plan on nodes of this machine: deployed, used, enforced, taken away."""
+"""NFS servers and a plan on nodes of this machine: deployed, used, enforced, removed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def enforcement(served: Testbed) -> Enforcement:
 
 
 def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
-    """The command line of the replayer on a client."""
+    """Return the command line of the replayer on a client."""
     server = testbed.node("server").address
     words = ["/usr/local/bin/hotbed-replay", verb, "--server", f"{server}:2049"]
     words += ["--mount", f"{server}:20048", "--export", "/export", "--file", name]
@@ -89,7 +89,7 @@ def test_to_a_stranger_only_documented_ports_answer(served: Testbed) -> None:
 def test_files_are_the_same_byte_for_byte_while_parameters_change(
     served: Testbed, enforcement: Enforcement
 ) -> None:
-    """Written, read, truncated, renamed, removed from two clients, beside other load."""
+    """Files are written, read, truncated, renamed and removed by two clients, under other load."""
     policies: list[dict[str, Any]] = [
         {"policy": "pm", "workloads": [{"priority": 1, "pairs": [[0.9, 0.1]]}, {"priority": 2}]},
         {"policy": "ps", "workloads": [{"weight": 3}, {}]},
@@ -155,7 +155,7 @@ def topology(folder: Path) -> Path:
 
 
 def shaping(testbed: Testbed, node: str) -> str:
-    """All that tc and nft tell of a node's shaping."""
+    """Return the output of tc and nft about a node's shaping."""
     return run(
         testbed,
         node,
@@ -181,7 +181,7 @@ def test_a_plan_is_put_into_force_checked_and_taken_away(
     assert "htb" in settings.require_settings()["groups.server.network_sent"]
     seen = agent_client(served).call("nfs-sense", {"interval_s": 0.2})
     assert set(seen["servers"]["server"]["workloads"]) == {"web", "copy", "unknown"}
-    # Changed behind its back, it is seen; applied again, it is in force.
+    # A change from outside is detected, and applying again restores the settings.
     run(served, "client0", "tc filter del dev eth0 parent 1: prio 20")
     assert "client0" in work.check(served).differences
     work.apply(served, SPEC, topology(tmp_path), policy="byslo")
@@ -193,7 +193,7 @@ def test_a_plan_is_put_into_force_checked_and_taken_away(
 
 
 def reading(served: Testbed, seconds: float) -> dict[str, float]:
-    """Bytes per second that each client gets when both read all they can from the cache."""
+    """Return the bytes per second of each client when both read the cache at full speed."""
     with ThreadPoolExecutor(2) as pool:
         more = f"--size 64KiB --depth 8 --duration {seconds}s"
         futures = {
@@ -207,7 +207,7 @@ def reading(served: Testbed, seconds: float) -> dict[str, float]:
 def test_priorities_and_buckets_act_on_a_saturated_link(
     served: Testbed, enforcement: Enforcement
 ) -> None:
-    """Two clients read from a server whose link cannot serve both."""
+    """Two clients read from a server, and the link cannot serve both."""
     server, seconds = served.node("server").address, 4.0
 
     def flow(client: str, level: int, pairs: list[list[float]]) -> dict[str, Any]:
@@ -243,8 +243,7 @@ def test_stopped_and_started_it_serves(served: Testbed) -> None:
 
 @pytest.fixture(scope="module")
 def nfs_removed(nfs_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The machines without their store, which was removed while a plan was in force: every node's
-    shaping before the plan."""
+    """Remove the store while a plan is in force and return every node's shaping before the plan."""
     before = {node: shaping(nfs_testbed, node) for node in NODES}
     work.apply(nfs_testbed, SPEC, topology(tmp_path_factory.mktemp("plan")))
     assert sum(remove(nfs_testbed, SPEC).values()) == len(NODES)

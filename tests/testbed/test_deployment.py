@@ -1,4 +1,4 @@
-"""Deploying and freezing, on a site in memory."""
+"""Deployment and freezing on an in-memory site."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPEC = TestbedSpec.model_validate(
 
 
 class Ansible:
-    """Says what a playbook changed; notes what happened in order."""
+    """Stand-in that reports a playbook's changes and records the order of events."""
 
     def __init__(self) -> None:
         self.changes = 5
@@ -123,7 +123,7 @@ AT_REST: dict[str, Any] = {
 
 
 class Asked:
-    """An agent with prepared answers."""
+    """Agent with prepared answers."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = AT_REST | answers
@@ -216,7 +216,7 @@ def test_a_store_that_could_not_be_frozen_serves_again(
 def test_gateways_end_before_the_osds_that_they_need(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A radosgw without OSDs waits until it is killed, after 90 s."""
+    """A radosgw without OSDs waits until it is killed after 90 s."""
     asked: list[str] = []
 
     def everywhere(testbed: Testbed, role: str, argv: list[str]) -> None:
@@ -259,7 +259,7 @@ def test_a_deployment_that_did_nothing_leaves_the_testbed_to_others(
     ansible: Ansible,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is there to be removed first, and the spec is what it was."""
+    """Nothing has to be removed first, and the spec is unchanged."""
 
     def refuse(
         self: Cephadm, testbed: Testbed, spec: TestbedSpec, *_: object, **__: object

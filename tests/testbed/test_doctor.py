@@ -32,12 +32,12 @@ CGROUPS = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t1\t1\t1\nmemory\t
 
 @dataclass
 class Made:
-    """A machine made up for a test; by default it has everything."""
+    """Made-up machine that by default has everything."""
 
     name: str = "Linux"
     root: bool = True
     lacks: set[str] = field(default_factory=set)  # programs and paths
-    refuses: set[str] = field(default_factory=set)  # words of commands that fail
+    refuses: set[str] = field(default_factory=set)  # words of failing commands
     free: int = 500 * GIB
     processors: int = 4
     files: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Made:
 
 @pytest.fixture(autouse=True)
 def _no_testbeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever runs on this machine, the tests meet an empty state folder."""
+    """Give the tests an empty state folder, whatever runs on this machine."""
     monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
 
 
@@ -137,7 +137,7 @@ def test_each_lack_is_found_alone(
 
 
 def test_every_check_is_shown_to_fail() -> None:
-    """The list above names every check that exists."""
+    """The list above names every existing check."""
     mark = next(m for m in test_each_lack_is_found_alone.pytestmark if m.name == "parametrize")
     assert {case[1] for case in mark.args[1]} | {"chi"} == set(CHECKS)
 
@@ -186,7 +186,7 @@ def test_disk_between_floor_and_full_is_a_remark(spec: TestbedSpec) -> None:
 
 
 def test_room_is_asked_for_once(spec: TestbedSpec, tmp_path: Path) -> None:
-    """A testbed that is there, or half there, has taken its room: resuming it needs no more."""
+    """An existing or partial testbed already has its room: resuming it needs no more."""
     record.save(tmp_path / "state" / "testbeds" / spec.name, record.Record(spec, 7))
     assert need_of(spec).disk_bytes == 0
     assert need_of(spec).state == str(tmp_path / "state")

@@ -1,4 +1,4 @@
-"""The engine's side of enforcement, against an agent that keeps what it is asked."""
+"""Engine's side of enforcement, with an agent that records its requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NETWORK = {
 
 
 class FakeAgent:
-    """Answers every action with success but those on `broken` nodes."""
+    """Agent that answers every action with success except on `broken` nodes."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
@@ -57,7 +57,7 @@ class FakeAgent:
         return str(action.get("server") or action["host"])
 
     def actions(self, place: int = -1) -> list[tuple[str, str, Any]]:
-        """Kind, node and whether there are parameters, of one call's actions."""
+        """Return kind, node and presence of parameters of one call's actions."""
         return [
             (one["action"], self._where(one), one["parameters"])
             for one in self.calls[place][1]["actions"]

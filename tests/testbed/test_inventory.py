@@ -1,4 +1,4 @@
-"""The inventory that Ansible gets."""
+"""Inventory for Ansible."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def test_a_node_with_several_disks_has_an_osd_on_each() -> None:
     found = [osd for n in range(4) for osd in inventory["hosts"][f"osd{n}"]["hotbed_osds"]]
     assert [osd["id"] for osd in found] == list(range(48))
     assert len({osd["uuid"] for osd in found}) == 48
-    # In the order of the disks, not of their names as text.
+    # The order follows the disks, not their names as text.
     assert [osd["device"] for osd in found[:12]] == [f"/dev/fake{n + 2}" for n in range(12)]
     racks = [inventory["hosts"][f"osd{n}"]["hotbed_rack"] for n in range(4)]
     assert racks == ["rack0", "rack0", "rack1", "rack1"]
     assert "hotbed_rack" not in inventory["hosts"]["admin"]
     assert inventory["vars"]["ceph_failure_domain"] == "rack"
-    # The whole disk is the store's: there is no place for fio's files, and none are laid out.
+    # The store uses the whole disk, so no place exists for fio's files and none are laid out.
     assert inventory["hosts"]["osd0"]["hotbed_fio_file_bytes"] == 0
     assert "hotbed_scratch_device" not in inventory["hosts"]["osd0"]
     assert [node.osds for node in agent_config(testbed, spec).nodes][2] == tuple(range(12, 24))
@@ -146,7 +146,7 @@ def test_nodes_are_reached_at_their_public_address_or_through_another() -> None:
     through = shlex.split(proxy.removeprefix("ProxyCommand="))
     assert through[-3:] == ["-W", "10.1.0.1:2201", "root@192.0.2.1"]
     assert "UserKnownHostsFile=/keys/known" in through
-    # The nodes themselves know one another by the addresses between them.
+    # Nodes use the addresses between nodes.
     assert agent_config(testbed, spec).nodes[0].address == "10.1.0.0"
 
 

@@ -1,4 +1,4 @@
-"""A spec whose store is NFS, and what the roles get of it."""
+"""Spec with an NFS store, and the roles' parameters from it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_profile_is_read_beside_the_spec(tmp_path: Path) -> None:
 def test_a_spec_that_says_nothing_of_it_has_a_ceph_and_the_digest_of_before(root: Path) -> None:
     spec = load_spec(root / "testbed/specs/dlr.yaml")
     assert isinstance(spec.store, CephSpec)
-    # Results are kept under it: it must not change by what other specs may say.
+    # Results are stored under the digest, so new spec options must not change it.
     assert spec.digest().startswith("ce7916a58dfbdeb4")
 
 
@@ -156,7 +156,7 @@ def test_the_profile_of_a_queue_disk_is_its_model() -> None:
     from controllers.prioritymeister.profiles import parse_profile
 
     disk = DiskSpec(size=2**34, scratch=0, positioning=0.0127, bandwidth=150e6)
-    parse_profile(profile_of(disk))  # the planner takes it
+    parse_profile(profile_of(disk))  # the planner accepts it
     read = profile_of(disk)["read"]
     assert read["base"][0] == read["base"][1] == read["base"][0][::-1]
     by_distance = dict(zip(read["distances"], read["base"][0], strict=True))

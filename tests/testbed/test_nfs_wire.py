@@ -1,4 +1,4 @@
-"""What NFS requests send against what estimators say that they do."""
+"""Real sizes of NFS requests compared with the estimators' values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def estimated(cost: NetworkCost, size: int, *, read: bool) -> tuple[float, float
 
 
 def test_usual_costs_are_less_than_small_requests_send() -> None:
-    """Why testbeds have costs of their own: a bucket of the mean rate of these holds them back."""
+    """Testbeds need their own costs: a bucket with the usual mean rate holds requests back."""
     for size, read in ((4096, True), (512, True), (4096, False)):
         real, said = sent(size, read=read), estimated(NetworkCost(), size, read=read)
         assert min(s / r for r, s in zip(real, said, strict=True)) < 0.8
@@ -31,7 +31,7 @@ def test_usual_costs_are_less_than_small_requests_send() -> None:
 def test_frames_and_segments_of_ethernet() -> None:
     assert (frame_of(), segment_of()) == (1538, 1448)
     assert (frame_of(9000), segment_of(9000)) == (9038, 8948)
-    # Profiles that were measured before hold these very numbers.
+    # Older measured profiles hold exactly these numbers.
     assert network_of() == {
         "dataConstant": 430.0,
         "dataFactor": 1.063,

@@ -1,4 +1,4 @@
-"""Several object servers on a node, each on its own disk: what roles get, and the specs of ours."""
+"""Several object servers per node, each on its own disk: the roles' parameters, and our specs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_disk_has_a_server_with_a_port_and_a_folder(inventory: dict[str, A
     ]
     assert len({disk["device"] for disk in disks}) == 3
     assert "hotbed_scratch_device" not in second
-    # The unit of a path is its parts with dashes between them: no part may have one.
+    # A path's unit joins its parts with dashes, so no part may contain a dash.
     assert not any("-" in disk["path"] for disk in disks)
 
 

@@ -1,4 +1,4 @@
-"""Doctor's look at back ends that are to be closed, and the rule that closes them."""
+"""Doctor's check of back ends that must be closed, and the rule that closes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TESTBED = Testbed("t", "fake", NODES, Path("k"), Path("known"), Path("d"), "h")
 
 @pytest.fixture
 def rules(root: Path) -> dict[str, str]:
-    """The rules of each kind of node, as the role writes them."""
+    """Return the rules of each kind of node, as the role writes them."""
     made = run_path(str(root / "playbooks/roles/base/files/peers.py"))["rules"]
     addresses = [node.address for node in NODES]
     ports = {"p": ["11211"], "s": ["873", "6200-6219"]}
@@ -47,7 +47,7 @@ def test_a_node_without_the_rule_or_with_another_is_found(
     said = {
         "p0": rules["p"],
         "p1": peers.ABSENT,
-        "s0": rules["p"],  # of other ports
+        "s0": rules["p"],  # rules for other ports
         "s1": rules["s"].replace(NODES[1].address, "10.9.9.9"),  # a node's address has changed
     }
 

@@ -1,4 +1,4 @@
-"""What people are told of a playbook, on events that ansible-runner 2.4 really sent."""
+"""Progress messages of a playbook, on real events of ansible-runner 2.4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports that a spec's daemons will take: those that the roles and programs really use."""
+"""Ports of a spec's daemons: those that the roles and programs really use."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_ports_of_ceph() -> None:
 def test_ports_of_nfs_are_the_stores() -> None:
     spec = spec_of({"kind": "nfs"}, ("n", 1, "nfs"))
     assert numbers(spec, "n") == [2049, 9811, 12048, 12049, 20048]
-    # The server itself is not for others, and a portmapper that runs already is used.
+    # The server itself is not for others, and an already running portmapper is used.
     assert to_be_reached(spec, "n") == (2049, 9811, 20048)
     assert [p.number for p in ports_of(spec, "n") if p.at is At.LOOPBACK] == [12048, 12049]
     spec = spec_of({"kind": "nfs", "port": 2050, "server_port": 2051}, ("n", 1, "nfs"))
@@ -73,7 +73,7 @@ def test_ports_of_swift_are_each_microstores() -> None:
 
 
 def test_ports_for_the_testbeds_nodes_alone() -> None:
-    """Swift's servers may move: a storage node has the ports of all microstores closed."""
+    """Swift's servers may move: a storage node closes the ports of all microstores."""
     spec = spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage"))
     found = {node: ports.for_peers(spec, node) for node in ("a", "p1", "s1")}
     assert found == {"a": (), "p1": ("11211",), "s1": ("873", "6200-6219")}

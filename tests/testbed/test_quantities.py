@@ -70,7 +70,7 @@ def test_values_of_yaml_that_are_no_quantity(value: object) -> None:
 
 
 def test_whole_numbers_with_an_exponent_are_whole() -> None:
-    """Else a campaign's 1e2 would be another cell than its 100."""
+    """Otherwise a campaign's 1e2 and 100 would be different cells."""
     assert [(number(text), type(number(text))) for text in ("1e2", "100", "1.0", "1e300")] == [
         (100, int),
         (100, int),

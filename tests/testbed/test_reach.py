@@ -1,4 +1,4 @@
-"""The folder of a testbed's ssh connections: whoever can write there speaks for the machines."""
+"""Folder of a testbed's ssh connections: a user with write access controls the machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ME = 12345
 
 @pytest.fixture
 def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Testbed:
-    """One of a person who is not root."""
+    """Return a testbed of a user who is not root."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: ME)
     lstat = Path.lstat
@@ -40,7 +40,7 @@ def test_it_is_closed_to_others_and_so_is_what_it_lies_in(testbed: Testbed) -> N
 def test_what_it_lies_in_may_be_nobody_elses(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Who owns that can put another folder, with other connections, in its place."""
+    """Its owner could replace the folder by one with other connections."""
     monkeypatch.setattr(reach, "control_dir", lambda *_: tmp_path / "theirs" / "t")
     with pytest.raises(UserError, match=r"theirs is no folder of yours.*XDG_RUNTIME_DIR"):
         reach.make_control_dir(testbed)
@@ -65,10 +65,10 @@ def test_where_it_cannot_be_made_is_a_sentence(
 
 
 def test_a_key_that_a_volume_lets_others_read_is_closed_again(tmp_path: Path) -> None:
-    """ssh would not take it."""
+    """Otherwise ssh would refuse the key."""
     node = Node("a", "192.0.2.1", frozenset(), "g")
     testbed = Testbed("t", "fake", (node,), tmp_path / "key", tmp_path / "known", tmp_path, "hash")
-    reach.target_of(testbed, node)  # a key that is not there is ssh's to tell of
+    reach.target_of(testbed, node)  # ssh reports a missing key itself
     for mode in (0o660, 0o600, 0o400):
         testbed.ssh_key.write_text("")
         testbed.ssh_key.chmod(mode)

@@ -1,4 +1,4 @@
-"""Names in a spec: they become host names, folders and names of interfaces."""
+"""Names in a spec, which become host names, folders and interface names."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_a_good_name_is_taken(tmp_path: Path, name: str) -> None:
 def test_what_ends_in_a_new_line_is_no_name(
     model: type[BaseModel], body: dict[str, Any], said: str
 ) -> None:
-    """A pattern's dollar sign would let it pass."""
+    """A dollar sign in the pattern would accept such a name."""
     with pytest.raises(ValidationError, match=said):
         model.model_validate(body)
 
 
 @pytest.mark.parametrize("text", ["{{ lookup('pipe', 'id') }}", "{% set a = 1 %}"])
 def test_a_spec_holds_no_template_of_ansibles(text: str) -> None:
-    """A template would run on the engine's machine, and a spec may come from a stranger."""
+    """A template would run on the engine's machine, and a spec may be from a stranger."""
     roles = ["admin", "mon", "mgr", "client", "osd"]
     group = {"name": "a", "roles": roles, "disk": {"size": "8GiB"}}
     body = {"name": "x", "groups": [group, {**group, "name": "b", "roles": ["osd"]}]}

@@ -1,4 +1,4 @@
-"""What a spec says of its network: sizes of packets, congestion control, levels of priority."""
+"""Network settings of a spec: packet sizes, congestion control, priority levels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_size_of_packets_alone_orders_none() -> None:
 
 
 def test_results_stay_those_of_their_spec() -> None:
-    """The digest goes by what differs from the usual, so that older specs keep theirs."""
+    """The digest covers only differences from the default, so older specs keep theirs."""
     assert spec({"mtu": 1500}).digest() == spec({}).digest() == spec().digest()
     levels = spec({"priority_levels": 7})
     assert levels.digest() == spec({"priority_levels": 7, "mtu": 1500}).digest()

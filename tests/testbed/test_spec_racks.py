@@ -1,4 +1,4 @@
-"""Racks and several disks a node in a spec."""
+"""Racks and several disks per node in a spec."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_every_disk_is_counted() -> None:
 
 
 def test_what_a_spec_does_not_use_leaves_its_digest_alone() -> None:
-    # Runs are known by it: those made before there were racks keep their names.
+    # Runs are identified by the digest: runs from before racks keep their names.
     assert load_spec(SPECS / "dlr.yaml").digest() == (
         "ce7916a58dfbdeb4d0ea4bc70592088d541825a059dd3ea1cb10cd8b9fc1fc96"
     )

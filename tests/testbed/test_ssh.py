@@ -1,4 +1,4 @@
-"""What runs on the node's side of a connection."""
+"""Commands on the node's side of a connection."""
 
 import shlex
 import subprocess
@@ -17,7 +17,7 @@ def _line(argv: list[str]) -> list[str]:
 
 
 def _on_the_node(argv: list[str], **environment: str) -> int:
-    """The exit code that sshd's shell would pass on."""
+    """Return the exit code that sshd's shell would pass on."""
     return subprocess.run(_line(argv), env=environment or None, check=False).returncode
 
 
@@ -36,7 +36,7 @@ def test_arguments_arrive_as_they_were_given(tmp_path: Path) -> None:
     assert _on_the_node(words) == 0
     assert _on_the_node(attended(words)) == 0
     assert _on_the_node(attended(["no-such-program"])) == 127
-    # A machine of one's own may have no Python yet.
+    # A user's own machine may have no Python yet.
     for name in ("sh", "test"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     assert _on_the_node(attended(words), PATH=str(tmp_path)) == 0
@@ -50,7 +50,7 @@ def test_an_attended_command_ends_with_its_connection(ignored: str) -> None:
     )
     assert process.stdout is not None
     pids = [int(word) for word in process.stdout.readline().split()]
-    process.stdout.close()  # what sshd does when the client is gone
+    process.stdout.close()  # as sshd does when the client is gone
     assert [waiting.ends(pid) for pid in pids] == [True, True]
     process.wait(30)
 
@@ -68,7 +68,7 @@ def test_through_another_machine_host_keys_are_checked_at_every_step() -> None:
     proxy = inside.proxy_command
     assert proxy is not None
     assert f"ProxyCommand={proxy}" in inside.options()
-    # What ssh makes of it: one level of percent signs and quotes at each hop.
+    # ssh's reading: each hop removes one level of percent signs and quotes.
     outer = shlex.split(proxy.replace("%%", "%"))
     assert outer[-3:] == ["-W", "[2001:db8::7]:2200", "root@10.0.0.1"]
     assert "StrictHostKeyChecking=yes" in outer
@@ -79,12 +79,12 @@ def test_through_another_machine_host_keys_are_checked_at_every_step() -> None:
     assert "StrictHostKeyChecking=yes" in inner
     assert "UserKnownHostsFile=/keys/known%%hosts" in inner  # ssh expands it once more
     assert inner[inner.index("-p") + 1] == "2222"
-    # Whose key is not given is left to ssh.
+    # Without a given key, ssh chooses.
     assert not any(word.startswith("IdentityFile=") for word in inner)
 
 
 def test_ssh_takes_a_path_with_spaces_for_one(tmp_path: Path) -> None:
-    """ssh refuses what it has to split."""
+    """A path that ssh has to split is refused."""
     folder = tmp_path / 'my "100 %" state'
     target = SshTarget(
         "osd1", "192.0.2.1", folder / "id", folder / "known_hosts", control_dir=folder / "ssh"

@@ -1,4 +1,4 @@
-"""Whole machines that change hands on nodes of this machine: Algorithm 1 on a Swift that works."""
+"""Whole machines that change owner on nodes of this machine: Algorithm 1 on a working Swift."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed: Bed) -
         assert stored.failed == failed
     quota = bed.run("proxy2", "cat /opt/hotbed-site/cpu/swift-proxy/cpu.cfs_quota_us")
     assert int(quota) / PERIOD_US == pytest.approx(MACHINE_CORES)
-    # Storage cores go with a machine: two machines' on two nodes.
+    # Storage cores move with a machine: two machines' cores on two nodes.
     quota = bed.run("storage0", "cat /opt/hotbed-site/cpu/swift-small/cpu.cfs_quota_us")
     assert int(quota) / PERIOD_US == pytest.approx(MACHINE_CORES)
     alone = bed.client("small")
-    alone._proxies = [alone._proxies[-1]]  # the one that came
+    alone._proxies = [alone._proxies[-1]]  # the added proxy
     other = Stored(alone, "handed")
     other.sums = stored.sums | more.sums
     assert other.lost() == []
@@ -75,7 +75,7 @@ def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed: Bed) -
         assert len(bed.client("small")._proxies) == 1
         assert len(bed.client("large")._proxies) == 2
         assign(bed, "proxy2", "")
-        assert stored.failed == failed  # of whom another proxy serves
+        assert stored.failed == failed  # another proxy serves the clients
     assert owners(bed) == FIRST
     assert bed.run("proxy2", "systemctl is-active hotbed-swift-proxy || true").strip() != "active"
     assert stored.lost() == []
@@ -98,7 +98,7 @@ def test_drivers_follow_a_machine_that_comes_and_goes(bed: Bed, tmp_path: Path) 
         until(lambda: any(bed.agent.units().values()))
         assign(bed, "proxy2", "small")
         before = bed.used("proxy2")
-        until(lambda: bed.used("proxy2").cpu_s > before.cpu_s + 0.5)  # it is asked
+        until(lambda: bed.used("proxy2").cpu_s > before.cpu_s + 0.5)  # it receives requests
         assign(bed, "proxy2", "")
         _, wrong = process.communicate(timeout=180)
     finally:
@@ -116,7 +116,7 @@ def control(bed: Bed, *parameters: str) -> None:
 
 
 def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed: Bed, tmp_path: Path) -> None:
-    """An idle microstore is within the band, its machines' and the disks that it shares."""
+    """An idle microstore's machines and shared disks are within the band."""
     stored = Stored(bed.client("small"), "controlled")
     with stored.load(threads=6):
         failed = stored.failed
@@ -129,7 +129,7 @@ def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed: Bed, tmp_pa
     assert owners(bed) == FIRST
     bed.hotbed("control", "log", "mos", "--out", str(tmp_path / "journal.jsonl"))
     journal = read_journal(tmp_path / "journal.jsonl")
-    # toChange is 1 and nothing happens, then two come at once (Algorithm 1).
+    # toChange is 1 and nothing happens, then two machines are added at once (Algorithm 1).
     acted = [step["actions"] for step in journal.steps if step["actions"]]
     assert [action["machine"] for action in acted[0]] == ["proxy2", "proxy3"]
     assert replay(journal).equal

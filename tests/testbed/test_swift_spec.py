@@ -1,4 +1,4 @@
-"""A spec with Swift microstores, what the role gets of it, and its secrets."""
+"""Spec with Swift microstores, the role's parameters from it, and its secrets."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_proxies_that_no_microstore_names_are_the_pools_machines(tmp_path: Path)
         "storage_cores": 0.2,
         "network": 12.5e6,
     }
-    # Where only shares move nobody could be given it.
+    # If only shares move, it could not be assigned to anybody.
     spec = TestbedSpec.model_validate(SPEC | {"groups": groups})
     assert isinstance(spec.store, SwiftSpec)
     found = swift_variables.cluster_of(FakeSite(tmp_path).provision(spec), spec, spec.store)
@@ -172,7 +172,7 @@ def test_the_specs_are_good(root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cluster", "node", "secrets"])
 def test_a_tenants_file_is_none_of_ours(name: str) -> None:
-    """Tenants' files on client nodes are called as they are, beside our own."""
+    """Tenants' files on client nodes carry the tenants' names, next to our own files."""
     with pytest.raises(ValidationError, match=f"something of its own '{name}'"):
         swift(tenants=[{"name": name, "microstore": "small"}])
 

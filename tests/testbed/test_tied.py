@@ -1,4 +1,4 @@
-"""Commands that end with whoever started them, also when that one is killed at once."""
+"""Commands that end with their starter, even if the starter is killed at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testbed.tied import tied
 print(subprocess.Popen(tied(["sleep", "600"])).pid, flush=True)
 sys.stdin.read()
 """
-# The real one, once this file is there: whoever starts it has time to die before.
+# Run the real one once this file exists, so that its starter has time to die first.
 _LATE = """#!/bin/sh
 while [ ! -e {go} ]; do sleep 0.02; done
 PATH={path} exec setpriv "$@"
@@ -29,7 +29,7 @@ PATH={path} exec setpriv "$@"
 
 
 def start(path: str) -> tuple[subprocess.Popen[bytes], int]:
-    """A process that has started a tied one, and that one's id."""
+    """Return a process that has started a tied process, and the tied process's id."""
     starter = subprocess.Popen(
         [sys.executable, "-c", _STARTS],
         cwd=REPOSITORY,

@@ -1,4 +1,4 @@
-"""The two-choice scheduler on a real Ceph: agents before its OSDs, killed, and taken away again."""
+"""Two-choice scheduler on a real Ceph: agents in front of its OSDs, killed, and removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.testbed.strangers import assert_only_documented_ports_answer
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
 CLUSTER = "/etc/hotbed/twochoice.json"
-PREFIXES = ("contract.", "lock.")  # of pools that dataplane/internal/librados tests on
+PREFIXES = ("contract.", "lock.")  # pools used by the tests of dataplane/internal/librados
 FILES = "find /usr/local/bin /etc/hotbed /etc/systemd/system ! -type d 2>/dev/null || true"
 KILL = "kill -9 $(systemctl show -p MainPID --value {unit})"
 
@@ -47,7 +47,7 @@ def sh(testbed: Testbed, node: str, command: str, *, check: bool = True) -> str:
 
 
 def state(testbed: Testbed) -> dict[str, Any]:
-    """What a removal has to leave as it was."""
+    """Return the state that a removal has to preserve."""
     admin = testbed.admin.name
     pools = json.loads(sh(testbed, admin, "ceph osd pool ls detail -f json"))
     health = agent_client(testbed).call("health")
@@ -63,7 +63,7 @@ def state(testbed: Testbed) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def agents(deployed: Testbed) -> Iterator[Testbed]:
-    """Agents before the OSDs of the tests' Ceph; afterwards all is as before."""
+    """Put agents in front of the OSDs of the tests' Ceph; restore everything afterwards."""
     site, plain = open_site("local"), spec_of(deployed)
     asked = plain.model_dump(mode="json")
     asked["store"]["twochoice"] = {"maintainer": {"off": True}}
@@ -93,7 +93,7 @@ def test_every_pool_is_on_its_osd_alone_and_nobody_is_warned(agents: Testbed) ->
     assert agent_client(agents).call("health")["status"] == "HEALTH_OK"
     mode = sh(agents, "osd0", "stat -c '%a %U' /etc/hotbed/twochoice.key /etc/hotbed/*.keyring")
     assert mode.split() == ["600", "root"] * 2
-    # A key is for its pool alone.
+    # A key is valid only for its pool.
     tried = "rados --id twochoice.0 --keyring /etc/hotbed/twochoice.0.keyring -p {} ls"
     sh(agents, "osd0", tried.format("twochoice.0"))
     denied = sh(agents, "osd0", tried.format("twochoice.1") + " 2>&1 || echo denied", check=False)
@@ -152,8 +152,8 @@ def test_nothing_acknowledged_is_lost_when_an_agent_and_an_osd_are_killed(agents
 def test_cells_of_crush_dlr_and_agents_leave_all_as_it_was_deployed(
     agents: Testbed, tmp_path: Path
 ) -> None:
-    """The path of `hotbed run twochoice-rados-quick`, with little to write. Whether a run counts is
-    the machine's matter, and not asked."""
+    """The test follows `hotbed run twochoice-rados-quick`, with little to write. The machine
+    decides if a run counts, so the test does not check it."""
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(spec_of(agents).model_dump(mode="json")))
     burst = {"experiment": "burst", "backend": "rados", "copies": 2, "stragglers": "fio"}
@@ -177,7 +177,7 @@ def test_cells_of_crush_dlr_and_agents_leave_all_as_it_was_deployed(
             assert (folder / JOURNAL_FILE).exists() == (scheduler == "dlr")
     assert '"step"' in (tmp_path / "dlr" / JOURNAL_FILE).read_text()
     assert not any(deploy(agents, spec_of(agents), site=open_site("local")).values())
-    # Neither objects nor plan are left, nor what fio wrote.
+    # No objects, no plan and no fio files remain.
     left = f"rados -p bench ls; cat {PLAN_FILE} 2>/dev/null; true"
     assert sh(agents, agents.admin.name, left) == ""
     for node in agents.with_role("osd"):

@@ -1,4 +1,4 @@
-"""A spec with the two-choice scheduler's agents, and what the role gets of it."""
+"""Spec with the two-choice scheduler's agents, and the role's parameters from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes this folder's helper (`fake_agent`) importable by its tests."""
+"""Import path for this folder's helper (`fake_agent`)."""
 
 from __future__ import annotations
 

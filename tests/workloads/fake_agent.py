@@ -1,4 +1,4 @@
-"""A stand-in admin node: answers each unit by a script, and keeps what was asked of it."""
+"""Stand-in admin node: it answers each unit by a script and records its requests."""
 
 from __future__ import annotations
 

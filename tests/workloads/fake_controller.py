@@ -1,7 +1,7 @@
-"""A COSBench controller for tests: a real HTTP server that behaves as the one of 0.4.2 was seen to.
+"""COSBench controller for tests: a real HTTP server with the observed behaviour of 0.4.2.
 
-Every answer has status 200 and is plain text. A workload moves one state on each time that it is
-asked after; when it ends, its archive is written, a little later than its state says.
+Every answer has status 200 and is plain text. Each status request moves a workload one state on.
+After its end, its archive is written slightly later than the state reports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATES = ("QUEUING", "PROCESSING", "PROCESSING", "FINISHED")
 
 
 class FakeController:
-    """The controller; `archive` is its archive folder, `recorded` the results of any workload."""
+    """Controller with archive folder `archive`; `recorded` holds the results of any workload."""
 
     def __init__(self, archive: Path, recorded: Path) -> None:
         self.archive = archive
@@ -33,14 +33,14 @@ class FakeController:
         self.submitted: list[str] = []
         self.cancelled: list[str] = []
         self.paths: list[str] = []
-        self.answers: dict[str, list[str]] = {}  # action -> what it answers instead, once each
+        self.answers: dict[str, list[str]] = {}  # action -> replacement answers, once each
         self.failures: list[int] = []  # HTTP status of the next answers
         self.write_late = 0
         self._asked: dict[str, int] = {}
         self._born = "Sat Nov 21 05:29:50 UTC 2026"
 
     def restart(self, *, keeps: bool) -> None:
-        """It forgets what it was at; with `keeps` that had ended and is known from the archive."""
+        """Forget running workloads; with `keeps`, ended workloads remain in the archive."""
         if keeps:
             self._asked = dict.fromkeys(self._asked, len(self.states))
             self._write("w1")
@@ -48,11 +48,11 @@ class FakeController:
             self._asked = {}
 
     def reuse(self) -> None:
-        """After a restart somebody else's workload got the id."""
+        """Give the workload's id to another user's workload, as after a restart."""
         self._born = "Sat Nov 21 06:00:00 UTC 2026"
 
     def answer(self, action: str, form: dict[str, str], body: bytes, kind: str) -> str:
-        """What it answers."""
+        """Return the answer to a request."""
         if form.get("password") != self.password:
             return "User info [username:password] incorrect !"
         if self.answers.get(action):
@@ -119,7 +119,7 @@ class FakeController:
 
 @contextmanager
 def serving(fake: FakeController) -> Iterator[str]:
-    """Serves it at an address of this machine until the block ends."""
+    """Serve the controller at an address of this machine until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

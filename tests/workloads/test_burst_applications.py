@@ -1,4 +1,4 @@
-"""Jobs after Table II: who has what part of the cluster, and how much they write."""
+"""Jobs after Table II: shares of the cluster, and amounts of writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_mimicry_is_the_papers() -> None:
 
 
 def test_all_of_table_2_is_written_at_full_volume() -> None:
-    """1 GB once, 50 MB nine times and 59 MB 22 times a node, in writes of 4 MB by 8 processes."""
+    """Each node writes 1 GB once, 50 MB nine times and 59 MB 22 times: 4 MB writes, 8 processes."""
     found = {row.name: bursts_of(row, 8, 1.0) for row in TABLE2}
     assert found == {"PlasmaPhysics": (1, 31), "AstroPhysics": (9, 2), "Turbulence2": (22, 2)}
 

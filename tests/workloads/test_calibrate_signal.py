@@ -35,7 +35,7 @@ PRESSURE = "/sys/fs/cgroup/node/io.pressure"
 
 
 class Node1:
-    """A node whose tasks wait for I/O `busy` of the time while fio runs, on two processors."""
+    """Node with tasks that wait for I/O `busy` of the time while fio runs, on two processors."""
 
     node = "node"
 
@@ -51,7 +51,7 @@ class Node1:
         self.now += seconds
         waiting = self.busy * seconds if self.running else 0.0
         self.waited_us += waiting * 1e6
-        # One of two processors idles with I/O outstanding while a task waits.
+        # While a task waits, one of two processors idles with I/O outstanding.
         self.ticks[4] += 100 * waiting
         self.ticks[3] += 100 * (2 * seconds - waiting)
 
@@ -120,7 +120,7 @@ def test_every_load_and_the_hotspot_by_each_engine() -> None:
     assert levels[1].io_pressure == pytest.approx(90)
     assert levels[1].iowait == pytest.approx(45)
     commands = [load[0] for load in node.loads]
-    assert len(commands) == 5  # the capacity, and no fio at 0 %
+    assert len(commands) == 5  # the capacity run, and no fio at 0 %
     assert f"--rate_iops={round(levels[2].iops / 2)} " in commands[1]
     assert node.running is None
 

@@ -1,4 +1,4 @@
-"""From a benchmark and a recording to samples and a summary."""
+"""Conversion of a benchmark and a recording to samples and a summary."""
 
 from __future__ import annotations
 

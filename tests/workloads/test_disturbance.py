@@ -127,7 +127,7 @@ def test_offered_loads_become_rates_of_the_nodes_own_disk() -> None:
     drawn = plan(scenario="mix", mix="B")
     steps = agent_plan(drawn, load_of(2**27, dict.fromkeys(NODES, 200.0)), max_s=90)
     assert {step["rate_iops"] for step in steps} == {50.0}
-    assert all("--rate_iops=12" in step["argv"] for step in steps)  # each of four jobs
+    assert all("--rate_iops=12" in step["argv"] for step in steps)  # for each of four jobs
 
 
 def test_a_mix_by_size_reads_the_papers_files_through_the_page_cache() -> None:
@@ -163,7 +163,7 @@ def test_a_plan_shows_itself_in_a_notebook() -> None:
 
 
 def test_offered_loads_block_and_hotspots_do_not():
-    """libaio below a full queue shows in no signal (docs/calibration.md)."""
+    """Load by libaio below a full queue appears in no signal (docs/calibration.md)."""
     load = load_of(2**27, dict.fromkeys(NODES, 80.0))
     assert "--ioengine=libaio" in load(NODES[0], None).argv(10)
     offered = load(NODES[0], 0.5).argv(10)

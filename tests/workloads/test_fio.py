@@ -98,8 +98,8 @@ def test_the_other_operation_is_empty() -> None:
 
 
 def as_3_0(document: dict[str, Any]) -> dict[str, Any]:
-    """The recorded document in the shape of fio 3.0, derived from its stat.c: no counts in the
-    latencies, no bandwidth in bytes, and a percentile 0.00 where nothing was counted."""
+    """Convert the recorded document to the shape of fio 3.0, derived from its stat.c: latencies
+    without counts, no bandwidth in bytes, and a percentile 0.00 if nothing was counted."""
     document["fio version"] = "fio-3.0"
     for job in document["jobs"]:
         del job["sync"]
@@ -113,7 +113,7 @@ def as_3_0(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_3_42(document: dict[str, Any]) -> dict[str, Any]:
-    """In the shape of fio 3.42, derived from its stat.c: a start, and latencies by priority."""
+    """Convert to the shape of fio 3.42, derived from its stat.c: a start, latencies by priority."""
     document["fio version"] = "fio-3.42"
     for job in document["jobs"]:
         job["job_start"] = 1795248214000
@@ -135,7 +135,7 @@ def test_formats_derived_from_the_source_of_other_versions(
 
 
 def test_jobs_that_were_not_grouped_are_added_up() -> None:
-    # Two groups of one recorded job: what fio prints without group_reporting.
+    # Two groups of one recorded job, as fio prints without group_reporting.
     document = json.loads(read("randread-4-jobs.json"))
     document["jobs"] *= 2
     result = parse_fio(json.dumps(document))
@@ -145,19 +145,19 @@ def test_jobs_that_were_not_grouped_are_added_up() -> None:
 
 
 def test_of_several_documents_the_last_one_counts_with_a_warning() -> None:
-    """`--status-interval` prints a whole document each time, of all that was done until then."""
+    """`--status-interval` prints a whole document each time, covering everything so far."""
     last = read("randread-4-jobs.json")
     early = last.replace('"total_ios" : 245052', '"total_ios" : 81000', 1)
     assert early != last
     result = parse_fio(f"{early}\n{early}\n{last}\n")
     assert len(result.warnings) == 1 and result.warnings[0] in html.unescape(result._repr_html_())
     assert replace(result, warnings=()) == parse_fio(last)
-    # fio was killed while it wrote the last one.
+    # fio was killed while it wrote the last document.
     assert parse_fio(f"{early}\n{last[: len(last) // 2]}").operations == 81000
 
 
 def as_2_2(document: dict[str, Any]) -> dict[str, Any]:
-    """In the shape of fio 2.2, derived from its stat.c: microseconds and KiB, no nanoseconds."""
+    """Convert to the shape of fio 2.2, from its stat.c: microseconds and KiB, no nanoseconds."""
     document["fio version"] = "fio-2.2.10"
     for job in document["jobs"]:
         for op in ("read", "write", "trim"):
@@ -174,8 +174,8 @@ def test_fio_2_is_refused() -> None:
 
 
 def as_clients(document: dict[str, Any], clients: int) -> dict[str, Any]:
-    """In the shape of a client of `clients` servers, as 3.33 printed it: a job of each server, and
-    of several their sum, without percentiles."""
+    """Convert to the shape of a client of `clients` servers, as 3.33 printed it: a job per server
+    and, for several, their sum without percentiles."""
     (job,) = document.pop("jobs")
     jobs = [job | {"hostname": "127.0.0.1", "port": 8765 + n} for n in range(clients)]
     if clients > 1:
@@ -195,12 +195,12 @@ def test_output_of_client_and_server(clients: int) -> None:
     assert result.iops == pytest.approx(clients * recorded.iops)
     assert result.latency_mean_s == pytest.approx(recorded.latency_mean_s)
     assert (result.percentiles == recorded.percentiles) is (clients == 1)
-    document["client_stats"] = document["client_stats"][-1:]  # as people keep the sum alone
+    document["client_stats"] = document["client_stats"][-1:]  # some users keep only the sum
     assert parse_fio(json.dumps(document)).operations == clients * recorded.operations
 
 
 def test_an_operation_that_fio_did_not_report_is_an_error() -> None:
-    """With `unified_rw_reporting` reads and writes are one: mixed."""
+    """With `unified_rw_reporting`, reads and writes are one operation: mixed."""
     document = json.loads(read("randread-4-jobs.json"))
     for op in ("read", "write", "trim"):
         document["jobs"][0]["mixed"] = document["jobs"][0].pop(op)

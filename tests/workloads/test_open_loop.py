@@ -1,4 +1,4 @@
-"""The engine's side of the open-loop writer: what is asked, and how the answer is read."""
+"""Engine's side of the open-loop writer: its requests, and parsing of the answer."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_is_no_result_is_told(text: str, said: str) -> None:
 
 
 class Agent(FakeAgent):
-    """Starts the load when it is asked for it, if it can."""
+    """Agent that starts the load on request, if it can."""
 
     def __init__(self, code: int | None = 0, out: str = "", err: str = "") -> None:
         super().__init__(lambda argv: (code, out, err))
@@ -151,7 +151,7 @@ def test_a_load_is_started_waited_for_and_read() -> None:
     (_, payload), *_ = agent.calls
     assert payload["plan"]["rates"] == {"1.0": 4.0, "1.1": 1.0}
     assert payload["node"] == "admin"
-    # Room for the prefill, the load and its drain, so that systemd never cuts one off.
+    # Allow for the prefill, the load and its drain, so that systemd never cuts one off.
     assert payload["max_s"] > LOAD.duration_s + LOAD.drain_s
     assert agent.stopped == []
 

@@ -1,4 +1,4 @@
-"""The open-loop writer on a deployed testbed."""
+"""Open-loop writer on a deployed testbed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_writes_go_to_the_groups_that_were_asked(
     assert all(latency is not None and latency > 0 for _, latency, _ in result.requests)
     assert sum(row["done"] for row in result.series) == result.done
     assert result.settled_s(below_s=60.0) == 0.0
-    # Three objects a group, where Ceph itself says they are, and overwritten, not added to.
+    # Each group has three objects, where Ceph itself places them, overwritten and not extended.
     objects = json.loads(shell_to(deployed, deployed.admin).run(["python3", "-c", OBJECTS]).text)
     groups = sorted(pgid for pgid, _ in objects.values())
     assert groups == sorted(pgid for pgid in rates for _ in range(3))

@@ -1,4 +1,4 @@
-"""Prefilling: how much is needed, and that nothing is written twice."""
+"""Prefilling: the needed amount, and no repeated writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workloads.prefill import (
     usable_bytes,
 )
 
-# `rados get` of what `rados bench write -b 65536` of 16.2.15 left: 17987 objects of process 9488.
+# `rados get` of metadata by `rados bench write -b 65536` (16.2.15): 17987 objects, process 9488.
 RECORDED = "0000010000000000434600001025000000000100 00000000"
 DISKS = [DiskSpec()] * 8
 
@@ -36,7 +36,7 @@ def test_metadata_of_a_real_run() -> None:
 
 
 def test_eight_calibrated_disks_bound() -> None:
-    # 4 ms and 4 MiB at 60 MB/s are 73.9 ms a disk.
+    # 4 ms and 4 MiB at 60 MB/s take 73.9 ms per disk.
     assert disk_bound_iops(DISKS, 4 * 2**20) == pytest.approx(8 / 0.0739, rel=1e-3)
     assert usable_bytes(DISKS, 2) == 8 * 9 * 2**30 // 2
 
@@ -61,7 +61,7 @@ def test_a_store_that_is_too_small_is_refused_with_numbers() -> None:
 
 
 class Pool:
-    """A pool that answers the commands that `prefill` runs."""
+    """Pool that answers the commands of `prefill`."""
 
     def __init__(self, size: int = 65536, objects: int = 0, *, metadata: bool = True) -> None:
         self.size, self.objects, self.metadata = size, objects, metadata
@@ -114,7 +114,7 @@ def test_objects_of_another_size_make_room() -> None:
 
 
 def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path) -> None:
-    """The real script, with a `rados` that is a folder of files."""
+    """The script is real; `rados` is a stand-in on a folder of files."""
     pool = tmp_path / "pool"
     pool.mkdir()
     for name in ("benchmark_data_a_1_object0", "benchmark_data_b_2_object7", "kept"):
@@ -137,7 +137,7 @@ def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path) -> 
         prefill(FakeAgent(keep), "client", "bench", PLAN)
     emptying = next(words for words in argv if "empty" in words)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for _ in range(2):  # an empty pool is no error
+    for _ in range(2):  # an empty pool is not an error
         subprocess.run(emptying, check=True, cwd=tmp_path, env=environment)
         assert sorted(path.name for path in pool.iterdir()) == ["hotbed-prefill-65536-mine", "kept"]
 

@@ -1,4 +1,4 @@
-"""Running rados bench: passes, time-outs, refusals. The agent is a fake, its output recorded."""
+"""Runs of rados bench: passes, time-outs, refusals. The agent is a fake with recorded output."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_bench_may_take_a_grace_beyond_its_duration_and_no_more() -> None:
 
 
 def test_seq_reads_its_set_in_passes_and_leaves_the_gaps_out() -> None:
-    agent = says("seq-64k.txt")  # 1.64 s a pass
+    agent = says("seq-64k.txt")  # 1.64 s per pass
     result = run(agent, "client", bench("seq", duration_s=4.5))
     assert len(agent.started) == 3
     assert [argv[4] for _, _, argv, _ in agent.started] == ["5", "3", "2"]

@@ -1,5 +1,5 @@
-"""The parser of rados bench, on recorded output of 16.2.15 and on samples that follow the
-format of other versions' source (src/common/obj_bencher.cc), marked as such."""
+"""Parser of rados bench, on recorded output of 16.2.15 and on samples after other versions' source
+(src/common/obj_bencher.cc), marked as derived."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workloads.rados_output import Sample, parse_rados_bench, samples
 RADOS = Path(__file__).parents[1] / "data" / "rados-bench"
 DATA = RADOS / "16.2.15"
 # Derived from the source of Jewel (no "(s)", no colon after a read's "Average IOPS"; the paper's
-# Infernalis prints so) and of Quincy to Squid (17 to 19, which print the lines of 16.2).
+# Infernalis prints the same) and of Quincy to Squid (17 to 19, with the lines of 16.2).
 JEWEL = (RADOS / "derived" / "jewel-rand.txt").read_text()
 SQUID = (RADOS / "derived" / "squid-write.txt").read_text()
 
@@ -49,7 +49,7 @@ def test_the_header_that_comes_again_after_20_seconds_is_no_row() -> None:
 
 
 def counts(series: list[Sample]) -> list[float]:
-    """Operations of each sample."""
+    """Return the operations of each sample."""
     ends = [0.0, *(sample.t_s for sample in series)]
     return [s.iops * (end - start) for s, (start, end) in zip(series, pairwise(ends), strict=True)]
 
@@ -68,7 +68,7 @@ def test_series_adds_up_to_the_total(name: str) -> None:
     assert sum(counts(series)) == pytest.approx(output.operations)
     assert series[-1].t_s == pytest.approx(output.seconds)
     total = sum((s.latency_s or 0.0) * n for s, n in zip(series, counts(series), strict=True))
-    # Six printed digits: the last second's share of the error grows with the run.
+    # Output has six digits: the last second's share of the error grows with the run.
     assert total / output.operations == pytest.approx(output.latency_mean_s, rel=1e-4)
 
 
@@ -85,7 +85,7 @@ Total writes made:      {operations}
 
 @pytest.mark.parametrize("seconds", [1.99, 2.0, 2.3, 2.9])
 def test_a_slow_bench_keeps_what_ended_after_its_last_line(seconds: float) -> None:
-    """A third of the operations end after the last line, which the clock may even put later."""
+    """A third of the operations end after the last line, which the clock may even place later."""
     output = parse_rados_bench(SLOW.format(seconds=seconds, operations=17))
     assert sum(counts(samples(output))) == pytest.approx(17)
     assert len(samples(output)) == (3 if seconds == 2.9 else 2)
@@ -113,7 +113,7 @@ def test_a_stall_shows_as_empty_seconds_and_is_not_counted_twice() -> None:
     series = samples(output)
     assert [sample.iops for sample in series][4:6] == [0.0, 0.0]
     assert [sample.latency_s for sample in series][4:6] == [None, None]
-    # The tool itself prints 568 MB/s for the second in which 426 objects of 4 MiB finished.
+    # The tool itself prints 568 MB/s for the second with 426 finished objects of 4 MiB.
     assert series[6].iops == pytest.approx(426 / 1.0034, rel=1e-3)
 
 

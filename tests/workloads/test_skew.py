@@ -1,4 +1,4 @@
-"""Writes a second of each PG that give each OSD its load."""
+"""Write rates of PGs that give each OSD its load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 9: drift is followed, and nothing makes a tenant move for ever."""
+"""Section 9: the policy follows drift, and no tenant moves endlessly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPONENTS = st.dictionaries(st.sampled_from([10, 15, 17, 21, 23]), st.integers(0
 
 
 def follow(epochs, p=None, home="small", bands=BANDS):
-    """The microstore after every epoch, and how many moves there were."""
+    """Return the microstore after every epoch, and the number of moves."""
     p = p or Settings()
     state, moves, homes = {}, 0, []
     for sizes in epochs:
@@ -105,7 +105,7 @@ def test_whatever_comes_moves_are_bounded(cycle, times, p):
 @settings(max_examples=8, deadline=None)
 @given(st.data(), st.floats(0, 1))
 def test_stationary_noise_is_bounded_too(data, part):
-    """Every epoch is drawn from one distribution: which side of the middle it lies on is chance."""
+    """One distribution draws every epoch, so chance decides the side of the middle."""
     draws = data.draw(st.lists(st.floats(0, 1), min_size=60, max_size=60))
     epochs = [{15: 100, 21: 1} if draw < part else {15: 1, 21: 100} for draw in draws]
     _, moves = follow(epochs)

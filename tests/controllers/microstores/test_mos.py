@@ -1,4 +1,4 @@
-"""Algorithm 1, to the letter: what it does epoch by epoch, and that it keeps to its machines."""
+"""Algorithm 1, literally: its actions epoch by epoch, within its machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def policy(**parameters):
 
 
 class Pool:
-    """Machines, and a utilization that the test says."""
+    """Machines with a utilization chosen by the test."""
 
     def __init__(self, free=20, **held):
         self.names = list(held)
@@ -59,7 +59,7 @@ class Pool:
 
 
 def run(pool, epochs, made=None, state=None):
-    """How many machines each microstore has after every epoch."""
+    """Return each microstore's number of machines after every epoch."""
     made = made or policy()
     state = made.initial() if state is None else state
     counts = []
@@ -72,7 +72,7 @@ def run(pool, epochs, made=None, state=None):
 
 def test_the_first_epoch_only_arms_and_then_it_doubles():
     counts = run(Pool(a=1), [{"a": 0.9}] * 5)
-    assert counts == [[1], [3], [7], [15], [21]]  # 0, 2, 4, 8, and the 6 that are left
+    assert counts == [[1], [3], [7], [15], [21]]  # 0, 2, 4, 8, and the remaining 6
 
 
 def test_at_once_is_the_other_reading():
@@ -90,7 +90,7 @@ def test_within_the_band_it_rests_and_begins_anew():
 
 
 def test_releases_double_what_is_added_next():
-    """toChange doubles in epochs that release, as the listing has it."""
+    """The listing's toChange doubles in epochs that release."""
     epochs = [{"a": 0.1}] * 4 + [{"a": 0.9}]
     assert run(Pool(a=6), epochs) == [[6], [5], [4], [3], [19]]  # 1, 2, 4, 8, then 16
 
@@ -155,8 +155,8 @@ def test_a_microstore_without_disks_is_none():
 
 @pytest.mark.parametrize("holds", [Resources(0.2, 0.2, 12.5e6), Resources(0.2, 0, 12.5e6)])
 def test_what_no_machine_carries_keeps_none_of_them(holds):
-    """Swift's machines are proxies: disks, and storage cores where the spec has them stay, are a
-    microstore's whoever holds the machines."""
+    """Swift's machines are proxies. Disks, and storage cores fixed by the spec, stay with a
+    microstore whoever holds the machines."""
     machines = tuple(Machine(f"proxy{i}", holds, "a") for i in range(3))
     seen = Microstores((Microstore("a", NOTHING, {"proxy_cpu": 0.1}),), (), machines=machines)
     made = policy(first="at-once")

@@ -1,5 +1,5 @@
-"""Algorithm 2: what each branch does, that SLAs are met where they can be, and that the pool is
-kept. `FakeMicrostores.act` refuses whatever is more than there is."""
+"""Algorithm 2: each branch, reachable SLAs, and the limits of the pool. `FakeMicrostores.act`
+refuses every action beyond the available resources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def policy(**parameters):
 
 
 def settle(store, made, epochs):
-    """Run so many epochs; the states."""
+    """Run `epochs` epochs and return the states."""
     state, states = made.initial(), []
     for _ in range(epochs):
         observation = store.sense(made.needs.senses)
@@ -47,7 +47,7 @@ def settle(store, made, epochs):
 
 
 def levels(store, workers, made=None):
-    """Performance of web and video in multiples of their SLAs' low."""
+    """Return the performance of web and video in multiples of their SLAs' low."""
     promises = promises_from_json(with_model()["tenants"], MODEL, "")
     found = {}
     for name, home in store.tenants.items():
@@ -109,7 +109,7 @@ def test_within_the_sla_and_too_idle_a_container_goes_back():
 
 
 def test_nothing_goes_back_that_would_be_missed_at_once():
-    nearly = {"proxy_cpu": 0.64}  # of 4 steps: 0.85 of 3
+    nearly = {"proxy_cpu": 0.64}  # with 4 steps: 0.85 with 3
     _, orders = decide(seen((CALM, NO), (nearly, NO), web=web(0.06), video=video(1.5e7)))
     assert orders == {}
     _, orders = decide(
@@ -123,17 +123,17 @@ def test_what_an_epoch_teaches():
     observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
     state, _ = made.decide(made.initial(), observation)
     small = state["learnt"]["small"]
-    # 66.7 requests a second of 136 that the model has for 0.4 cores, which were busy for 95 %.
+    # 66.7 requests per second, of the model's 136 for 0.4 cores, which were busy for 95 %.
     target = 8 / 0.12 / 136 / 0.95
     assert small["corrections"]["proxy_cores"] == pytest.approx((1 + target) / 2, abs=1e-5)
-    assert set(small["corrections"]) == {"proxy_cores"}  # nothing else was sensed
-    assert small["knee"] == pytest.approx(1 / 1.1, abs=1e-5)  # missed at more than that
+    assert set(small["corrections"]) == {"proxy_cores"}  # no other utilization was sensed
+    assert small["knee"] == pytest.approx(1 / 1.1, abs=1e-5)  # missed at a higher utilization
     assert state["learnt"]["large"]["knee"] == pytest.approx(1 / 1.1, abs=1e-5)
     early = seen(({"proxy_cpu": 0.8}, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
     state, _ = made.decide(state, early)
-    assert state["learnt"]["small"]["knee"] == 0.8  # an SLA that is missed before it is saturated
+    assert state["learnt"]["small"]["knee"] == 0.8  # an SLA missed before saturation
     state, _ = made.decide(state, seen((IDLE, NO), (CALM, NO), web=web(0.12)))
-    assert state["learnt"]["small"]["knee"] == 0.8  # idle and missed: no want of resources
+    assert state["learnt"]["small"]["knee"] == 0.8  # idle and missed: not a lack of resources
     met = seen(({"proxy_cpu": 0.85}, NO), (CALM, NO), web=web(0.06), video=video(1.5e7))
     state, _ = made.decide(state, met)
     assert state["learnt"]["small"]["knee"] == 0.85
@@ -195,13 +195,13 @@ def test_what_exceeds_its_sla_gives_back_what_the_plan_does_not_have():
     fast = Tenant("web", "small", 2 / 0.03, 4e6, 0, 0.03, workers=2.0)
     observation = seen((IDLE, NO), (CALM, NO), web=fast, video=video(1.5e7))
     _, orders = decide(observation, learn=0)
-    # 2 workers within 45 ms, the SLA's high, are 44 requests a second.
+    # 2 workers within 45 ms (the SLA's high) make 44 requests per second.
     assert set(orders) == {"small"}
     assert orders["small"].proxy_cores == pytest.approx(0.2)
     assert orders["small"].storage_cores == pytest.approx(0.3)
     assert orders["small"].network == pytest.approx(5e6)
     _, orders = decide(observation, learn=0, remove_to="low")
-    # Within 90 ms with headroom they are 24.
+    # Within 90 ms with headroom they make 24.
     assert orders["small"].proxy_cores == pytest.approx(0.1)
     assert orders["small"].storage_cores == pytest.approx(0.2)
     assert orders["small"].network == pytest.approx(2.5e6)
@@ -233,7 +233,7 @@ WORKERS = {"web": 10, "video": 4}
 
 @pytest.mark.parametrize("initial", ["keep", "plan"])
 def test_slas_that_can_be_met_are_met_and_stay_so(initial):
-    """10 workers within 90 ms are 111 requests a second: more than half of the pool serves."""
+    """10 workers within 90 ms make 111 requests per second, which needs over half of the pool."""
     store = two(lambda n: WORKERS)
     assert levels(store, WORKERS)["web"] < 1
     settle(store, policy(initial=initial), 12)
@@ -256,7 +256,7 @@ def test_a_model_that_is_wrong_is_corrected(factor):
         assert learnt["proxy_cores"] == pytest.approx(1 / factor, rel=0.05)
         blind = two(lambda n: WORKERS)
         settle(blind, policy(model=off_by(MODEL, factor).to_json(), learn=0, either=False), 20)
-        assert levels(blind, WORKERS)["web"] >= 1  # by single containers of what is too busy
+        assert levels(blind, WORKERS)["web"] >= 1  # by adding single containers
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -290,7 +290,7 @@ def test_highs_decides_alike():
 
 @pytest.mark.slow
 def test_a_pool_too_small_for_all_ends_neither_solver():
-    """A step of proxies for two tenants: there is no plan, and nothing is free."""
+    """One step of proxies for two tenants: no plan exists, and nothing is free."""
     whole = seen((BUSY, NO), (BUSY, NO), web=web(0.12), video=video(1.5e7))
     small = replace(whole.microstores, total=replace(TOTAL, proxy_cores=0.1))
     observation = replace(whole, microstores=small)
@@ -310,8 +310,8 @@ def test_what_is_wrong_with_a_demand_is_not_taken_for_too_small_a_pool(monkeypat
 
 @pytest.mark.slow
 def test_performance_per_price_gives_more_where_it_costs_little():
-    """Disks and the least cores are paid for whatever is served: a little more network brings
-    video far more than its SLA's low."""
+    """Disks and the minimum of cores are paid for anyway. A little more network raises video far
+    above its SLA's low."""
     prices = {"proxy_core": 1, "storage_core": 1, "network_gbit_s": 1, "ssd": 5, "hdd": 1}
     observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
     settings = {"initial": "plan", "prices": prices, "solver": "highs"}
@@ -329,7 +329,7 @@ def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):
     made = policy(detect={"bands": {"small": [0, 1e6], "large": [1e6, None]}})
     settle(store, made, 15)
     assert store.tenants == {"web": "large", "video": "large"}
-    # Nobody is left in the other: it keeps a step of each.
+    # The other microstore has no tenant and keeps a step of each.
     assert Resources(0.1, 0.1, 2.5e6, 0, 1).within(store.stores["small"])
     assert store.stores["small"].within(Resources(0.1, 0.1, 2.5e6, 1, 1))
 

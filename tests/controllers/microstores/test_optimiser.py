@@ -1,4 +1,4 @@
-"""Plans: the exact search, the mixed-integer program and trying everything say the same."""
+"""Plans: the exact search, the mixed-integer program and exhaustive search agree."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_search_finds_what_highs_finds_again(problem):
 @pytest.mark.parametrize("limit", [0.5 - 1e-12, 0.5, 0.123456 - 4e-10, 0.999999999, 0.3, 0.0])
 @pytest.mark.parametrize("start", [0.0, 0.2])
 def test_a_level_that_was_found_holds(limit, start):
-    """A plan is made of it: one that does not hold has none."""
+    """The plan uses this level; no plan exists for a level that does not hold."""
     found = _bisect(lambda level: level <= max(limit, start), start)
     assert found <= max(limit, start)
     assert found >= max(limit, start) - 2e-6
@@ -101,12 +101,12 @@ def test_slas_that_fit_are_met_at_the_least_cost(solver):
     made = plan(MODEL, [WEB, VIDEO], POOL, solver=solver)
     assert made.violated == ()
     web, video = made.shares
-    # 8 workers within 90 ms are 89 requests a second: 0.26 proxy cores, 0.49 storage cores.
+    # 8 workers within 90 ms make 89 requests per second: 0.26 proxy and 0.49 storage cores.
     assert web.needed_s == pytest.approx(8 / 0.09)
     assert web.resources.proxy_cores == pytest.approx(0.3)
     assert web.resources.storage_cores == pytest.approx(0.5)
-    assert web.resources.network == 7.5e6  # 70 KB a request
-    assert (web.resources.ssds, web.resources.hdds) == (0, 1)  # 120 a second, a quarter of all
+    assert web.resources.network == 7.5e6  # 70 KB per request
+    assert (web.resources.ssds, web.resources.hdds) == (0, 1)  # 120 per second, a quarter of all
     assert video.resources.network == pytest.approx(2.25e7)
     assert made.left.within(TOTAL)
     assert (held(made) + made.left).within(TOTAL)
@@ -129,7 +129,7 @@ def test_the_heavier_sla_is_kept_where_not_both_can_be(solver):
 def test_who_cannot_be_satisfied_gets_what_is_left(solver):
     made = plan(MODEL, [replace(WEB, offered=200), replace(VIDEO, offered=0)], POOL, solver=solver)
     assert made.violated == ("web",)
-    assert made.shares[0].resources.storage_cores == pytest.approx(0.7)  # all but video's step
+    assert made.shares[0].resources.storage_cores == pytest.approx(0.7)  # all except video's step
     assert made.shares[1].resources.storage_cores == pytest.approx(0.1)
     assert made.shares[1].met
 
@@ -144,14 +144,14 @@ def test_idle_tenants_are_met_and_hopeless_latencies_never():
 
 @pytest.mark.parametrize("solver", ["exact", "highs"])
 def test_a_hopeless_sla_costs_nobody_his(solver):
-    """Every plan violates it: none is better for serving that tenant all that it asks for."""
-    web = replace(WEB, offered=12)  # 133 requests a second, 8 steps of storage cores
+    """Every plan violates it, so full service for this tenant makes no plan better."""
+    web = replace(WEB, offered=12)  # 133 requests per second, 8 steps of storage cores
     hopeless = replace(WEB, tenant="rush", offered=0.5, sla=Sla(LATENCY, 0.004, 0.002))  # 100: 6
     pool = Pool(replace(TOTAL, storage_cores=1.0), STEP)
     made = plan(MODEL, [web, hopeless], pool, solver=solver)
     assert made.violated == ("rush",)
     assert made.shares[1].resources.storage_cores == pytest.approx(0.2)
-    # Nor does it get more than its part where another one cannot be met either.
+    # It also gets no more than its share if another SLA cannot be met either.
     made = plan(MODEL, [replace(web, offered=24), hopeless], pool, solver=solver)
     parts = [share.requests_s / share.needed_s for share in made.shares]
     assert min(parts) > 0.4
@@ -165,7 +165,7 @@ def test_few_workers_cannot_miss_a_bandwidth_that_they_do_not_ask_for():
 
 @pytest.mark.parametrize("solver", ["exact", "highs"])
 def test_a_pool_without_disks_of_its_own(solver):
-    """As on the local testbed, whose disks all microstores share and limit nobody."""
+    """As on the local testbed: all microstores share disks that limit none of them."""
     plenty, none = Curve(((0.0, 1e6),)), Curve(((0.0, 0.0),))
     tables = {n: replace(t, ssds=plenty, hdds=none) for n, t in MODEL.tables.items()}
     pool = Pool(replace(TOTAL, ssds=0, hdds=0), replace(STEP, ssds=0, hdds=0))
@@ -208,7 +208,7 @@ def test_disks_keep_a_tenant_below_its_high_where_steps_of_cores_cannot(solver):
 @pytest.mark.parametrize("solver", ["exact", "highs"])
 def test_prices_decide_between_disks(solver):
     base = {"proxy_core": 1, "storage_core": 1, "network_gbit_s": 1, "ssd": 1, "hdd": 1}
-    demand = replace(VIDEO, sla=Sla(BANDWIDTH, 2e8, 4e8))  # 23.5 requests a second
+    demand = replace(VIDEO, sla=Sla(BANDWIDTH, 2e8, 4e8))  # 23.5 requests per second
     pool = Pool(Resources(2, 2, 5e8, 2, 4), STEP)
     cheap_hdds = plan(
         MODEL, [demand], pool, prices=prices_from_json(base | {"ssd": 9}, ""), solver=solver
@@ -234,7 +234,7 @@ def test_value_for_money_is_no_worse_than_the_cheapest_plan():
         return got / made.cost
 
     assert ratio(value) >= ratio(cheap) * (1 - 1e-9)
-    assert ratio(value) > ratio(cheap) * 1.05  # SSDs are paid for anyway: more goes with them
+    assert ratio(value) > ratio(cheap) * 1.05  # SSDs are paid for anyway and carry more
     assert value.cost > cheap.cost
     assert prices.of is not None
     bill = bills(value, prices.of, {"web": 65e3, "video": 8.5e6})

@@ -1,4 +1,4 @@
-"""The model: scarcest part, monotone, its JSON, and how malformed ones are told."""
+"""Model of performance: scarcest resource, monotonicity, JSON, and errors of malformed models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R1 to R7: the optimiser's plans keep them, and what breaks one is told with its numbers."""
+"""R1 to R7: the optimiser's plans satisfy them, and a violation is reported with its numbers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def demands(web, video):
 @settings(max_examples=10, deadline=None)
 @given(st.integers(2, 40), st.integers(10, 60))
 def test_plans_that_meet_every_sla_keep_the_rules(web, video):
-    """On a pool of the size that figure 12's is, with disks at 1 and 3: R7's default prices."""
+    """The pool is as large as figure 12's, with disks at 1 and 3: R7's default prices."""
     pool = Pool(Resources(4, 4, 2.5e8, 8, 8), STEP)
     made = plan(MODEL, demands(web, video), pool)
     assert not made.violated

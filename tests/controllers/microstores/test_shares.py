@@ -1,4 +1,4 @@
-"""The pool is never over-committed, whatever is asked of it."""
+"""Limits of the pool: no request over-commits it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_two_contend_for_the_last_resources():
     seen = pool(Resources(0.3, 0.3, 2e7, 1, 1), Resources(0.3, 0.3, 2e7, 1, 1))
     book = ledger(seen).give("a", (2, 1, 9, 1, 1)).give("b", (2, 2, 2, 1, 5))
     assert book.free == (0, 0, 0, 0, 0) or book.free[4] == 0
-    assert book.held["a"] == (5, 4, 12, 1, 2)  # first come, first served: no SSD was left
+    assert book.held["a"] == (5, 4, 12, 1, 2)  # first come, first served: no SSD remained
     assert book.held["b"] == (3, 4, 8, 1, 2)
 
 

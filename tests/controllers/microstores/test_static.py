@@ -1,4 +1,4 @@
-"""Fixed allocations as a controller: given out once, within the pool, and then left alone."""
+"""Fixed allocations as a controller: assigned once, within the pool, and then unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The closed-form latency bound against the paper's linear program, and against simulation."""
+"""Closed-form latency bound compared with the paper's linear program and with simulation."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Random = np.random.Generator
 
 
 def concave(random: Random, buckets: int, share: float) -> tuple[npt.NDArray[np.float64], ...]:
-    """Token buckets with a slowest rate of `share`."""
+    """Return token buckets with a slowest rate of `share`."""
     rates = share * np.cumprod(np.append(1.0, random.uniform(1.2, 6, buckets - 1)))[::-1]
     bursts = np.cumprod(np.append(random.uniform(0.01, 1), random.uniform(1.05, 5, buckets - 1)))
     return rates, bursts
 
 
 def two_hops(seed: int, load: float = 0.9, *, late: bool = False) -> System:
-    """Queues 0-2 feed 3 and 4; some flows end at a feeder, or begin at the second layer. `late`:
-    queues lag behind."""
+    """Return queues 0-2 that feed 3 and 4; some flows end at a feeder or begin at the second layer.
+    With `late`, queues lag behind."""
     random = np.random.default_rng(seed)
     count = int(random.integers(2, 9))
     paths = [(0, 3), (0, 3), (1, 3), (1, 4), (2, 3), (0,), (0, 4), (2,), (1,)]
@@ -73,7 +73,7 @@ def test_two_queues_are_the_linear_program(seed: int, late: bool) -> None:
 @given(st.integers(0, 2**32), st.booleans())
 @settings(max_examples=100, deadline=None)
 def test_any_two_queues_are_the_linear_program(seed: int, late: bool) -> None:
-    """Load, sharing and burstiness of all kinds."""
+    """The cases vary load, sharing and burstiness."""
     random = np.random.default_rng(seed)
     system = two_hops(seed, load=float(random.uniform(0.3, 0.999)), late=late)
     others = random.random(len(system.flows)) < 0.8
@@ -81,8 +81,8 @@ def test_any_two_queues_are_the_linear_program(seed: int, late: bool) -> None:
 
 
 def usual(system: System, others: npt.NDArray[np.bool_]) -> float:
-    """Flow 0's bound by the usual service curve of a path: both queues' in series, less those that
-    share the path."""
+    """Return flow 0's bound by the usual service curve of a path: both queues in series, minus the
+    flows that share the path."""
     path = system.flows[0].path
     services = system._services(path, others, 0, blocking=False)
     assert services is not None
@@ -95,7 +95,7 @@ def usual(system: System, others: npt.NDArray[np.bool_]) -> float:
 def test_the_first_queue_is_not_backlogged_for_longer_than_it_has_work(
     seed: int, above: float
 ) -> None:
-    """What the usual service curve of a path does not know, and the program does."""
+    """The linear program uses this fact; the usual service curve of a path does not."""
     system = two_hops(seed)
     others = np.ones(len(system.flows), bool)
     exact = lp.bound(system, 0, others)
@@ -113,7 +113,7 @@ def test_the_program_is_never_above_the_usual_service_curve(seed: int) -> None:
 
 
 def test_the_program_is_solved_as_well_in_bytes() -> None:
-    """A link's work is some 1e8 bytes a second; the unit must not matter."""
+    """A link's rate is about 1e8 bytes per second; the unit must not matter."""
     small = two_hops(11)
     large = System(
         [1e8 * b for b in small.bandwidth],
@@ -202,7 +202,7 @@ def simulate(
     bandwidth: list[float],
     priority: list[int],
 ) -> list[float]:
-    """Whole requests through queues that do not interrupt them; the largest latency per flow."""
+    """Simulate whole requests through non-preemptive queues; return each flow's largest latency."""
     count = itertools.count()
     events: list[tuple[float, int, int, float, float, int]] = []
     for flow, requests in enumerate(arrivals):
@@ -256,8 +256,8 @@ def test_no_simulated_request_waits_longer_than_the_bound(seed: int) -> None:
 
 
 def test_no_simulated_burst_over_two_switches_waits_longer_than_the_bound() -> None:
-    """Pieces as early as buckets allow, from times that are tried out. Queues 0 to 2 are links of
-    senders, 3 and 4 the trunk each way, 5 to 7 links of receivers."""
+    """Pieces arrive as early as buckets allow, from several start times. Queues 0 to 2 are sender
+    links, 3 and 4 the trunk in each direction, 5 to 7 receiver links."""
     paths = [(0, 3, 5), (1, 3, 5), (0, 3, 6), (1, 3, 6), (2, 6), (2, 4, 7), (1, 7)]
     bandwidth, share = [1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0], 0.15
     tightest = 0.0
@@ -284,11 +284,11 @@ def test_no_simulated_burst_over_two_switches_waits_longer_than_the_bound() -> N
             ):
                 assert latency <= bound * (1 + 1e-9)
                 tightest = max(tightest, latency / bound)
-    assert tightest > 0.9  # else nothing was tried
+    assert tightest > 0.9  # otherwise the test is too weak
 
 
 def test_a_lone_burst_meets_its_bound() -> None:
-    """The bound is tight: a full bucket of those above, and one's own, at one instant."""
+    """The bound is tight: full buckets of the higher priority and of the flow, at one instant."""
     flows = [Flow((0,), np.array([0.1]), np.array([b])) for b in (3.0, 1.0)]
     system = System([1.0], flows)
     worst = simulate(

@@ -1,5 +1,5 @@
-"""The r-b curve against all windows of a trace, and against a token bucket that it is replayed
-through."""
+"""The r-b curve compared with all windows of a trace, and with a token bucket that replays the
+trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def by_windows(times: Floats, work: Floats, rate: float) -> float:
-    """The definition: every window, one by one."""
+    """Return the burst by definition: every window, one by one."""
     return max(
         float(work[i : j + 1].sum() - rate * (times[j] - times[i]))
         for i in range(len(times))
@@ -29,7 +29,7 @@ def by_windows(times: Floats, work: Floats, rate: float) -> float:
 
 
 def by_bucket(times: Floats, work: Floats, rate: float) -> float:
-    """Section 4.1: the fill of an unbounded bucket at its fullest."""
+    """Return the maximum fill of an unbounded bucket (section 4.1)."""
     fill = peak = 0.0
     last = times[0]
     for t, w in zip(times, work, strict=True):
@@ -39,7 +39,7 @@ def by_bucket(times: Floats, work: Floats, rate: float) -> float:
 
 
 def by_accumulation(times: Floats, work: Floats, rate: float) -> float:
-    """The same in two lines of numpy, for long traces."""
+    """Return the same burst with two lines of numpy, for long traces."""
     after = np.cumsum(work)
     starts = np.maximum.accumulate(rate * times - (after - work))
     return float(np.max(after - rate * times + starts))
@@ -100,7 +100,7 @@ def test_long_bursty_traces(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = 5000
     gaps = random.exponential(1.0, n) * np.where(random.random(n) < 0.02, 40, 0.1)
-    times = np.round(np.cumsum(gaps), 2).astype(np.float64)  # several at one instant
+    times = np.round(np.cumsum(gaps), 2).astype(np.float64)  # several at the same instant
     work = random.choice([0.1, 0.4, 2.0], n, p=[0.7, 0.25, 0.05])
     curve = rb_curve(times, work)
     exact(curve, times, work, np.concatenate(([0.0], np.geomspace(1e-3, 1e3, 300))))
@@ -115,14 +115,14 @@ def test_long_bursty_traces(seed: int) -> None:
 
 
 def test_a_slowing_trace_has_a_corner_a_request() -> None:
-    times = np.arange(200.0) ** 2  # every window from the start is the worst of some rate
+    times = np.arange(200.0) ** 2  # every window from the start is the worst for one rate
     rates, _ = rb_curve(times, np.ones(200)).corners()
     assert len(rates) == 200
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tangents for traces of any length."""
+    """Use tangents for traces of any length."""
     monkeypatch.setattr(module, "_LONG", 1)
 
 
@@ -145,7 +145,7 @@ def test_tangents_find_the_worst_window(rows: Floats, rate: float) -> None:
 def test_tangents_and_hulls_have_the_same_windows(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(n)
     bursts = random.exponential(1.0, n) * np.where(random.random(n) < 0.05, 50, 0.02)
-    times = np.round(np.cumsum(bursts), 3)  # some at one instant
+    times = np.round(np.cumsum(bursts), 3)  # several at the same instant
     work = random.choice([0.0, 0.1, 0.4, 2.0], n)
     work[0] = 0.3
     found = rb_curve(times, work)

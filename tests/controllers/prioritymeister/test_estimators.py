@@ -1,4 +1,4 @@
-"""Estimators against the formulas of the facts and of section 4.2; profiles' checks."""
+"""Estimators compared with the formulas of the facts and of section 4.2; checks of profiles."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def test_by_distance_interpolates_and_knows_sequential_requests() -> None:
     sizes = [10, 10, 10, 10, 10, 1000]
     found = storage(BY_DISTANCE, block(sizes, offset=offsets))
     expected = [
-        0.010 + 10 / 1e6,  # the first comes from the largest distance
+        0.010 + 10 / 1e6,  # the first uses the largest distance
         (0.006 * 0.95 + 0.012 * 0.05) + 10 / (1e6 - 5e5 * 0.05),
-        10 / (1e6 - 5e5 * 0.06),  # begins where the one before ended
+        10 / (1e6 - 5e5 * 0.06),  # begins where the previous request ended
         (0.010 * 0.84 + 0.020 * 0.16) + 10 / (1e6 - 5e5 * 0.16),
-        10 / (1e6 - 5e5 * 0.07),  # begins where the last but one ended
+        10 / (1e6 - 5e5 * 0.07),  # begins where the request before the previous one ended
         0.020 + 1000 / 5e5,
     ]
     assert found == pytest.approx(expected)
@@ -169,7 +169,7 @@ def test_profile_files(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
         load_profile(path)
-    path.write_text('{"base": 1' + "0" * 5000 + "}")  # more digits than Python reads
+    path.write_text('{"base": 1' + "0" * 5000 + "}")  # more digits than Python parses
     with pytest.raises(UserError, match="is not JSON"):
         load_profile(path)
     path.write_text(json.dumps(BY_SIZE))
@@ -205,7 +205,7 @@ def test_a_trace_is_measured_once_for_all_stages() -> None:
 
 @pytest.mark.parametrize("count", [40, 1500])
 def test_a_week_of_requests_some_100_ns_apart_has_exact_bursts(count: int) -> None:
-    """In seconds the times of a week are rounded to 1e-10, a thousandth of these gaps."""
+    """In seconds, times within a week round to 1e-10, a thousandth of these gaps."""
     random = np.random.default_rng(count)
     times = np.cumsum(random.integers(1, 9, count) * 100) + 7 * 86400 * 10**9
     times[0] = 0

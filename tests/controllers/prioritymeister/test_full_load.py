@@ -1,4 +1,4 @@
-"""Bounds of queues that mean rates load to exactly 100 %: finite, as bursts are."""
+"""Bounds of queues loaded to exactly 100 % by mean rates: finite, because bursts are finite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL = {
 
 
 def system(paths: Sequence[tuple[int, ...]], rates: Sequence[float], scale: float = 1.0) -> System:
-    """Flows with a fast bucket each, beside the one of their mean rate."""
+    """Return flows with a fast bucket each, in addition to the bucket of the mean rate."""
     flows = [
         Flow(path, scale * np.array([3 * rate, rate]), np.array([0.5, 1.0 + index]))
         for index, (path, rate) in enumerate(zip(paths, rates, strict=True))

@@ -1,7 +1,7 @@
-"""The data plane's estimator gives the planner's numbers: both are held to one file.
+"""Equality of the data plane's and the planner's estimator, through one common file.
 
-`dataplane/estimator` tests itself against testdata/golden.json; here the file is held to the Python
-code. HOTBED_WRITE_GOLDEN=1 writes it anew.
+`dataplane/estimator` tests itself against testdata/golden.json; these tests compare the file with
+the Python code. HOTBED_WRITE_GOLDEN=1 rewrites the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNT = 250
 
 
 def _profiles() -> list[dict[str, Any]]:
-    """One of each type; the table's two kinds differ in shape."""
+    """Return one profile of each type; the table's two kinds differ in shape."""
     random = np.random.default_rng(11)
 
     def table(offsets: list[float], distances: list[float]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _profiles() -> list[dict[str, Any]]:
 
 
 def _requests() -> list[dict[str, Any]]:
-    """Random ones, a third of them right behind one of the last six."""
+    """Return random requests, a third of them right behind one of the last six."""
     random = np.random.default_rng(12)
     out: list[dict[str, Any]] = []
     for _ in range(COUNT):

@@ -1,4 +1,4 @@
-"""Token buckets chosen from a curve: never below the trace, and no further above than stated."""
+"""Token buckets chosen from a curve: never below the trace, and within the stated error above."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exact_lines(curve: Curve) -> tuple[Floats, Floats]:
 
 
 def excess(lines: tuple[Floats, Floats], curve: Curve) -> float:
-    """The largest share by which lines lie above the exact arrival curve, tried densely."""
+    """Return the largest relative excess of lines over the exact arrival curve, on a dense grid."""
     exact_r, exact_b = exact_lines(curve)
     meet = [
         (b2 - b1) / (r1 - r2)

@@ -1,5 +1,5 @@
-"""Bounds of paths of three and more queues, as over several switches, against the paper's linear
-program."""
+"""Bounds of paths of three and more queues, as across several switches, compared with the paper's
+linear program."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from controllers.prioritymeister.system import Flow, System
 pytestmark = pytest.mark.slow  # linear programmes
 
 TRUNK = ((0, 3, 4), (1, 3, 4), (2, 3, 4), (0, 3, 4))
-"""Clients of one switch and a server of another: links of clients, the trunk, the server's link."""
+"""Clients on one switch, a server on another: links of clients, the trunk, the server's link."""
 BACK = ((4, 3, 0), (4, 3, 1), (4, 3, 2), (4, 3, 0))
-"""Their replies."""
+"""Replies to these clients."""
 SERVERS = ((4, 3, 0), (5, 3, 0), (4, 3, 1), (5, 3, 1), (4, 3, 2), (4, 3, 0), (5, 3, 2))
-"""Replies of two servers: those of the same server and those to the same client cross."""
+"""Replies of two servers: replies of one server and replies to one client cross."""
 CROSSING = ((0, 1, 2, 3), (4, 0, 1), (1, 2), (5, 2, 3), (0, 1, 2), (2,), (0, 1, 2, 3))
 
 
@@ -50,8 +50,8 @@ def test_the_bound_is_never_below_the_linear_program(
 def test_a_burst_is_met_once_on_a_trunk_and_the_link_behind_it(
     paths: tuple[tuple[int, ...], ...],
 ) -> None:
-    """Three others of burst 9 share two queues with a flow of burst 1: subtracted at each of them
-    they would be waited for twice."""
+    """Three others of burst 9 share two queues with a flow of burst 1. Subtracted at each queue,
+    the bursts would count twice."""
     bursts = (1.0, 9.0, 9.0, 9.0)
     flows = [Flow(p, np.array([0.01]), np.array([b])) for p, b in zip(paths, bursts, strict=True)]
     made, everybody = System([1.0] * 5, flows), np.ones(4, bool)
@@ -72,7 +72,7 @@ def test_stretches_are_cut_until_none_crosses(later: bool) -> None:
         found = nested.uncrossed(given, lambda _one, _place: nothing, later=later)
         for one in found:
             assert not any(one.first < s.first <= one.last < s.last for s in found)
-        for k, (first, last) in enumerate(ends):  # the parts are the whole
+        for k, (first, last) in enumerate(ends):  # the parts form the whole
             parts = sorted((s.first, s.last) for s in found if s.paths == ((k,),))
             places = [place for low, high in parts for place in range(low, high + 1)]
             assert places == list(range(first, last + 1))
@@ -80,6 +80,6 @@ def test_stretches_are_cut_until_none_crosses(later: bool) -> None:
 
 @pytest.mark.parametrize("seed", [9, 11])
 def test_of_two_ways_to_cut_stretches_the_better_one_counts(seed: int) -> None:
-    """By the first way alone these bounds are 45 and 49 % above the program's."""
+    """The first cut alone gives bounds 45 and 49 % above the program's."""
     made, everybody = system(SERVERS, seed, load=0.9, late=False), np.ones(len(SERVERS), bool)
     assert made.bound(0, everybody) < 1.25 * lp.bound(made, 0, everybody)

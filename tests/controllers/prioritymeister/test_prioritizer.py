@@ -1,4 +1,4 @@
-"""The prioritizer against exhaustive search; levels against all ways to cut an order."""
+"""Prioritizer compared with exhaustive search; levels compared with all cuts of an order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def random_case(seed: int) -> tuple[System, list[Goal]]:
 
 
 def feasible(system: System, goals: list[Goal]) -> bool:
-    """Some order of all meets all SLOs."""
+    """Return True if at least one order meets all SLOs."""
     for order in itertools.permutations(range(len(goals))):
         above = np.zeros(len(goals), bool)
         for w in order:
@@ -56,15 +56,15 @@ def test_greedy_finds_an_order_where_there_is_one(seed: int) -> None:
 
 
 def test_stages_may_have_different_priorities() -> None:
-    """Two workloads meet at both stages; each can afford to be second at one of them only."""
+    """Two workloads meet at both stages; each can be second at only one stage."""
     storage = one_queue([0.1, 0.1], [1.0, 4.0])
     network = one_queue([0.1, 0.1], [4.0, 1.0])
-    # Alone 1 + 4 and 4 + 1; second it is 5 / 0.9 at a stage.
+    # Alone they take 1 + 4 and 4 + 1; second at a stage takes 5 / 0.9.
     goals = [
         Goal(6.8, (Stop("storage", 0, 0), Stop("network-in", 1, 0))),
         Goal(7.0, (Stop("storage", 0, 1), Stop("network-in", 1, 1))),
     ]
-    for same in ([0, 1], [1, 0]):  # one order for both stages cannot do it
+    for same in ([0, 1], [1, 0]):  # one order for both stages fails
         last = same[1]
         both = np.ones(2, bool)
         assert storage.bound(last, both) + network.bound(last, both) > goals[last].slo_s
@@ -158,7 +158,7 @@ def test_a_plan_tells_everything_of_every_stage() -> None:
 
 
 def test_what_a_bucket_lets_through_beyond_its_burst_is_in_bounds_only() -> None:
-    """Alone on 10 kB/s, after a link of its own as fast: 1000 bytes in, 2000 out, at most."""
+    """Alone on 10 kB/s, after an equally fast own link: at most 1000 bytes in, 2000 out."""
     usual, more = planned(1).workloads[0], planned(1, overshoot=500.0).workloads[0]
     rises = [b.bound - a.bound for a, b in zip(usual.stages, more.stages, strict=True)]
     assert rises == pytest.approx([500 / 1e4, 0.0, 500 / 1e4])
@@ -178,7 +178,7 @@ def test_more_workloads_than_levels_share_them() -> None:
 
 
 def test_servers_that_share_no_link_have_all_levels_each() -> None:
-    """Of four in an order, two a server, on two levels: nobody has to share one."""
+    """Four in an order, two per server, on two levels: no workload has to share a level."""
     tenants = [tenant(name, slo=1000.0) for name in ("a0", "a1", "b0", "b1")]
     tenants[2:] = [
         replace(
@@ -220,8 +220,8 @@ def test_a_device_that_may_lag_behind_has_later_bounds() -> None:
         assert [s.bound for s in before.stages[::2]] == [s.bound for s in after.stages[::2]]
     first, last = (w.stages[1] for w in late.workloads[::-1])
     assert first.bound == pytest.approx(1.0 + 0.5)
-    assert first.bound_blocking == pytest.approx(1.0 + 0.5 + 0.5)  # one of b's, and the lag
-    assert last.bound == pytest.approx((2.0 + 0.5) / 0.9)  # a goes on coming meanwhile
+    assert first.bound_blocking == pytest.approx(1.0 + 0.5 + 0.5)  # one request of b, and the lag
+    assert last.bound == pytest.approx((2.0 + 0.5) / 0.9)  # a continues to arrive meanwhile
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Run by IPython when a kernel starts: one site, in memory, with leases; no playbook is run."""
+"""Start-up file of IPython kernels: one in-memory site with leases; no playbook is run."""
 
 from __future__ import annotations
 

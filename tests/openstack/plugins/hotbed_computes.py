@@ -1,8 +1,9 @@
-"""Several nova-computes for the start-up of one: `hotbed_computes.py HOST.conf... -- NOVA.conf...`
+"""Several nova-computes for the start-up time of one.
 
-Each host needs a process of its own, for nova keeps one host a process; what they import, which is
-nearly all of their start-up and memory, is shared by forking.
-"""
+Usage: `hotbed_computes.py HOST.conf... -- NOVA.conf...`
+
+Each host needs its own process, because nova keeps one host per process. Forking shares the
+imports, which are nearly all of their start-up and memory."""
 
 import contextlib
 import ctypes
@@ -26,8 +27,8 @@ def _lasting_names(self, refresh=False):
     return {node.get_local_node_uuid(): self.get_available_nodes()[0]}
 
 
-# A fake node is another one after each start, which nova takes for a lost machine: as a real one
-# it keeps its identity in its state folder.
+# A fake node has a new identity after each start, which nova takes for a lost machine. Like a real
+# node, it keeps its identity in its state folder.
 fake.FakeDriver.get_available_resource = _lasting_resources
 fake.FakeDriver.get_nodenames_by_uuid = _lasting_names
 
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> None:
     children = []
 
     def stop(number, frame):
-        # Nova would end in its own time, up to a minute; there is nothing here to save.
+        # Nova's own end takes up to a minute, and nothing here has to be saved.
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> None:
         pid = os.fork()
         if pid == 0:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it ended before we asked
+            if os.getppid() != parent:  # the parent ended before this check
                 os._exit(1)
             sys.argv = ["nova-compute", *files, "--config-file", path]
             compute.main()

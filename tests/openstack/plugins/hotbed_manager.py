@@ -1,4 +1,4 @@
-"""Blazar's manager, which looks every second instead of every ten for leases that begin or end."""
+"""Manager of Blazar that checks for starts and ends of leases every second, not every ten."""
 
 from blazar.cmd import manager
 from blazar.manager import service

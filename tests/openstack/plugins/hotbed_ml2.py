@@ -1,4 +1,4 @@
-"""A mechanism driver of neutron's ML2 that binds every port at once: there are no agents here."""
+"""Mechanism driver of neutron's ML2 that binds every port at once, because no agents run here."""
 
 from neutron_lib import constants
 from neutron_lib.api.definitions import portbindings
@@ -6,7 +6,7 @@ from neutron_lib.plugins.ml2 import api
 
 
 class BindAtOnce(api.MechanismDriver):
-    """Every port is active on the first segment that it could be bound to."""
+    """Driver that activates every port on the first segment available for binding."""
 
     def initialize(self):
         pass

@@ -1,4 +1,4 @@
-"""Channels to probes that are threads of the test: real descriptors, scripted behaviour."""
+"""Channels to probe threads of the test: real descriptors, scripted behaviour."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from testbed.agent.contract import AgentNode
 from testbed.agent.monitor import Channel
 
-Answer = Callable[[int, int], bytes]  # sequence number, how many times asked -> line
+Answer = Callable[[int, int], bytes]  # sequence number, times asked -> line
 
 
 def counters(seq: int, turn: int, **changes: Any) -> bytes:
-    """A probe's answer `turn` seconds after its start, with a busy half of the time."""
+    """Return a probe's answer `turn` seconds after its start, busy half of the time."""
     values: dict[str, Any] = {
         "seq": seq,
         "t": float(turn),
@@ -32,7 +32,7 @@ def counters(seq: int, turn: int, **changes: Any) -> bytes:
 
 
 class FakeChannel:
-    """One end of a socket pair; a thread answers on the other by `answer`."""
+    """One end of a socket pair; a thread answers through `answer` on the other end."""
 
     def __init__(self, answer: Answer) -> None:
         self._ours, self._theirs = socket.socketpair()
@@ -63,7 +63,7 @@ class FakeChannel:
 
 
 class Site:
-    """Opens fake channels; `answers` says how each node behaves, and counts how often opened."""
+    """Opener of fake channels; `answers` scripts each node, and openings are counted."""
 
     def __init__(self, answers: dict[str, Answer]) -> None:
         self.answers = answers

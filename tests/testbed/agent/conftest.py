@@ -1,4 +1,4 @@
-"""Makes this folder's helpers (`channels`, `fake_systemd`) importable by its tests."""
+"""Import path for this folder's helpers (`channels`, `fake_systemd`)."""
 
 from __future__ import annotations
 

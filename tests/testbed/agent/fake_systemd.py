@@ -1,8 +1,8 @@
-"""Runs the agent's shell scripts for real, with a stand-in for systemd and another state folder.
+"""Real runs of the agent's shell scripts, with a stand-in for systemd and another state folder.
 
-`systemd-run` starts the unit's script in a session of its own and `systemctl` knows it by the
-process id; what the scripts themselves do is the real thing. The pauses between two looks at a
-unit, that is waited for or whose rate is measured, are shortened.
+`systemd-run` starts the unit's script in its own session, and `systemctl` knows the unit by the
+process id. The scripts themselves are the real ones. Pauses between two looks at a unit are
+shortened, both for waits and for rate measurements.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from testbed.agent.contract import STATE
 from testbed.ssh import Completed
 
-# What has ended runs no more, though the machine's init may take seconds to reap it.
+# A unit that has ended does not run, although init may take seconds to reap it.
 _SYSTEMCTL = r"""#!/bin/sh
 alive() { [ -s "$FAKE/$1" ] && pgrep --pgroup "$(cat "$FAKE/$1")" --runstates DRSTt > /dev/null; }
 verb=$1; shift
@@ -68,7 +68,7 @@ exec /bin/sleep "$@"
 
 
 class FakeSystemdShell:
-    """A `Shell` on this machine; use as a context manager, which ends what was left running."""
+    """`Shell` on this machine; as a context manager it ends the processes left running."""
 
     def __init__(self, folder: Path, node: str = "osd0") -> None:
         self.node = node
@@ -98,12 +98,12 @@ class FakeSystemdShell:
                     )
 
     def kill(self, name: str) -> None:
-        """As kill -9 of everything in the unit."""
+        """Kill the unit's processes as kill -9 does."""
         pid = (self._fake / f"hotbed-{name}.service").read_text().strip()
         subprocess.run(["kill", "-KILL", "--", f"-{pid}"], check=True)
 
     def ending(self, name: str) -> Path:
-        """Have systemd say of a unit that it is ending; the file goes once it was waited for."""
+        """Make systemd report a unit as ending; the file disappears once a caller has waited."""
         file = self._fake / "ending" / f"hotbed-{name}.service"
         file.touch()
         return file

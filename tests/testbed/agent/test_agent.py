@@ -1,4 +1,4 @@
-"""Dispatch, client and bundle: the way of a verb from the engine to the admin node."""
+"""Dispatch, client and bundle: a verb's path from the engine to the admin node."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_unknown_verb_names_those_there_are():
 
 
 class FakeShell:
-    """Answers with `completed`, and keeps what it was given."""
+    """Shell that answers with `completed` and records its input."""
 
     node = "admin"
 
@@ -218,7 +218,7 @@ def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
     with tarfile.open(tmp_path / "a.tar") as archive:
         archive.extractall(there, filter="data")
     assert (there / "BUNDLE").read_text().strip() == first
-    # -S: no site-packages, as on an admin node that has the distribution's python3 alone.
+    # -S: no site-packages, as on an admin node with only the distribution's python3.
     code = "import importlib; from testbed.agent.verbs import VERBS; " + (
         "[importlib.import_module(v.split(':')[0]) for v in VERBS.values()]"
     )
@@ -254,7 +254,7 @@ def test_facts_of_a_node():
 
 
 def test_facts_are_those_of_the_network_that_the_node_is_in() -> None:
-    """Its /sys may show the links of the namespace in which it was mounted."""
+    """The node's /sys may show the links of the namespace in which /sys was mounted."""
     inside = 'ip link add v0 mtu 1400 type veth peer name v1 mtu 9000 && exec sh -c "$1"'
     namespace = ["unshare", "--net", "--map-root-user", "sh", "-c", inside, "sh", facts._SCRIPT]
     done = LocalShell("here").run(namespace, check=False)

@@ -1,4 +1,4 @@
-"""The disturbance: what is started and stopped when, its state and its log."""
+"""Disturbance: times of starts and stops, its state and its log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEPS = [
 
 
 class Nodes:
-    """Keeps which loads run where; can be told to fail."""
+    """Nodes that record the loads running on them; a test can make them fail."""
 
     def __init__(self, broken: str = "") -> None:
         self.running: set[tuple[str, str]] = set()
@@ -92,7 +92,7 @@ def test_moves_wait_for_go_and_count_from_it(tmp_path: Path) -> None:
         kwargs={"find_go": lambda: go[0], "ended": ended},
     )
     thread.start()
-    time.sleep(0.4)  # longer than the move's time: it must not count yet
+    time.sleep(0.4)  # longer than the move's time, which must not count yet
     assert hot(tmp_path) == ["osd0", "osd1"]
     go[0] = at = time.time()  # type: ignore[call-overload]
     deadline = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""The disturbance's unit leaves no shared ssh connection behind: its stop would wait for it."""
+"""Disturbance unit without shared ssh connections, because its stop would wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The monitor against nodes that answer, lag, lie, or are gone."""
+"""Monitor on nodes that answer, lag, lie, or are gone."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_a_slow_node_is_named_does_not_hold_up_and_keeps_its_channel():
 
     monitor, site, _ = monitor_of(a=counters, b=slow)
     monitor.start(60.0)
-    reading = monitor.read(0.2)  # comes back while b is still held
+    reading = monitor.read(0.2)  # returns while b is still held
     held.set()
     assert reading.lost["b"] == "did not answer within 0.2 s"
     again = monitor.read(60.0)
     assert again.lost == {}
-    # The late answer was told from the new one by its number: the rate spans both intervals.
+    # The number of the late answer identifies it, so the rate spans both intervals.
     assert again.nodes["b"].interval_s == 2
     assert site.opened["b"] == 1
 

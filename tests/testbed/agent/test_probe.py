@@ -1,4 +1,4 @@
-"""The probe's parsers, on text as the kernel prints it."""
+"""Parsers of the probe, on text as the kernel prints it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_interface_by_address():
 
 
 def test_the_disk_is_found_by_number_and_counted_once(tmp_path, monkeypatch):
-    """Loop devices are numbered anew at each start: a noted name was another node's disk."""
+    """Loop devices get new numbers at each start: a noted name was another node's disk."""
     disk = tmp_path / "block" / "loop3"
     for folder in (disk, disk / "loop3p1", disk / "loop3p2"):
         folder.mkdir(parents=True)

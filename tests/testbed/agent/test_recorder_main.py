@@ -1,4 +1,4 @@
-"""The recorder's process: it records at its interval until it is told to end."""
+"""Process of the recorder: it records at its interval until asked to end."""
 
 from __future__ import annotations
 

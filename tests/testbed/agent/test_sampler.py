@@ -1,4 +1,4 @@
-"""Sampler, recorder, top, health and clean on a cluster in memory and probes that are threads."""
+"""Sampler, recorder, top, health and clean, on an in-memory cluster and probe threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sampling(raw, monkeypatch):
 
 
 def served(raw: FakeRados, osd: int, reads: int, latency_s: float) -> None:
-    """`osd` served so many reads of 4 MiB since the last sample."""
+    """Let `osd` serve `reads` reads of 4 MiB since the last sample."""
     section = raw.perf[osd]["osd"]
     section["op_r"] += reads
     section["op_r_out_bytes"] += reads << 22
@@ -68,7 +68,7 @@ def test_a_sample_has_every_metric(sampling, raw):
 def test_client_throughput_is_in_million_bytes():
     deltas = {
         0: (2.0, OsdCounters(reads=3, read_bytes=6_000_000)),
-        1: (4.0, OsdCounters(write_bytes=4_000_000)),  # it answered late
+        1: (4.0, OsdCounters(write_bytes=4_000_000)),  # a late answer
     }
     found = client_metrics(deltas)
     assert (found["read_mb_s"], found["write_mb_s"], found["read_iops"]) == (3, 1, 1.5)
@@ -102,7 +102,7 @@ def test_a_store_that_comes_back_is_sampled_again(raw):
     monitor = Monitor(NODES, Site(dict.fromkeys("abc", counters)).open)
     found = Sampler(CONFIG, monitor, open_store, lambda: now[0])
     assert found.sample().lost["store"] == "away"
-    assert len(opened) == 1  # asking in vain takes seconds: not at every sample
+    assert len(opened) == 1  # a failing query takes seconds, so it is not repeated at every sample
     now[0] += sampler.AGAIN_S
     assert found.sample().values["osd.0"]["primary_affinity"] == 1
     assert "read_mb_s" in found.sample().values["client"]
@@ -134,7 +134,7 @@ def test_recording_is_lines_that_survive_a_cut(sampling, tmp_path):
 
 
 class Clock(threading.Event):
-    """A clock that waiting moves, up to eight seconds."""
+    """Clock advanced by waiting, up to eight seconds."""
 
     now = 0.0
 

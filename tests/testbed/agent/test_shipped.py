@@ -1,4 +1,4 @@
-"""Code that runs on the admin node: the standard library of Python 3.10 and each other, no more."""
+"""Admin node code: it imports only Python 3.10's standard library and itself."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ NEWER = {
     "contextlib": {"chdir"},
     "itertools": {"batched"},
 }
-"""Names that Python 3.10 does not have."""
+"""Names missing from Python 3.10."""
 
-# The roles that install a planner bring the distribution's numpy; the rest is optional there.
+# Roles that install a planner bring the distribution's numpy; the other libraries are optional.
 ARRAYS = {"numpy", "scipy", "numba", "highspy"}
 PLANNERS = (
     *("controllers/jit", "controllers/ursa", "controllers/prioritymeister", "controllers/research"),
     "controllers/microstores/milp.py",
 )
 OWN_LIBRARY = {"rados": "testbed/stores/ceph", "swift": "testbed/stores/swift/rings.py"}
-"""Libraries that come with a store, and the only code that may use them."""
+"""Libraries installed with a store, and the only code that may use them."""
 
 
 def refused(source: str, name: str) -> Iterator[str]:
-    """Yield what the file `name` must not import, function-level imports included."""
+    """Yield forbidden imports of the file `name`, including function-level imports."""
     tree = ast.parse(source, feature_version=OLDEST)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

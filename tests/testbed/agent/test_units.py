@@ -1,4 +1,4 @@
-"""Units: the agent's shell scripts run for real, on a stand-in for systemd."""
+"""Units: real runs of the agent's shell scripts on a stand-in for systemd."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_a_second_start_is_refused_until_it_is_stopped(shell: FakeSystemdShell) 
 
 
 def test_a_unit_that_is_still_ending_is_waited_for(shell: FakeSystemdShell) -> None:
-    """A command that was killed leaves its unit `deactivating` for seconds: systemd refuses to
-    start it, and it still counts as load (seen with a replayer killed on a busy machine)."""
+    """A killed command leaves its unit `deactivating` for seconds. systemd refuses to start the
+    unit, and it still counts as load (seen with a killed replayer on a busy machine)."""
     ending = shell.ending("load-a")
     units.start(shell, "load-a", ["true"], max_s=20)
     assert not ending.exists()
@@ -87,7 +87,7 @@ def test_a_stopped_program_may_still_print_its_result(shell: FakeSystemdShell) -
 def test_a_stop_before_the_command_has_begun_is_no_start(
     shell: FakeSystemdShell, tmp_path: Path
 ) -> None:
-    # The script is stopped while it still writes down when it started.
+    # Stop the script while it is still recording its start time.
     asked, begun = tmp_path / "asked", tmp_path / "begun"
     slow = shell.programs / "date"
     slow.write_text(f"#!/bin/sh\ntouch {asked}\nexec sleep 60\n")
@@ -113,7 +113,7 @@ def test_waiting_has_an_end(shell: FakeSystemdShell) -> None:
 
 @pytest.mark.parametrize("step_s", [7200, -7200])
 def test_a_step_of_the_clock_moves_no_wait(shell: FakeSystemdShell, step_s: int) -> None:
-    """Every look at the node's clock finds it set by two hours."""
+    """Every reading of the node's clock is off by two more hours."""
     looks = shell.programs / "looks"
     date = shell.programs / "date"
     date.write_text(
@@ -171,7 +171,7 @@ def test_a_unit_needs_an_end(shell: FakeSystemdShell, max_s: float) -> None:
 def test_a_stray_is_found_and_a_unit_of_ours_is_none(
     shell: FakeSystemdShell, tmp_path: Path
 ) -> None:
-    # A program called fio that is in no unit of ours: a copy of sleep by that name.
+    # A program called fio outside our units: a copy of sleep with that name.
     program = tmp_path / "fio"
     program.write_bytes(Path("/bin/sleep").read_bytes())
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The shared Ceph removed, and its variant on the same machines."""
+"""The shared Ceph after removal, and its variant on the same machines."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def site(deployed: Testbed) -> Site:
 
 @pytest.fixture(scope="session")
 def removed(deployed: Testbed) -> Testbed:
-    """The machines without their store."""
+    """Return the machines without their store."""
     assert_removed(deployed, SPEC)
     return deployed
 
 
 @pytest.fixture(scope="session")
 def varied(site: Site, removed: Testbed) -> Testbed:
-    """The variant: its deployment was killed several times, and the next call resumed it."""
+    """Return the variant after several killed deployments, each resumed by the next call."""
     roles = {name: group.roles for group in VARIANT.groups for name in group.node_names()}
     nodes = [dataclasses.replace(removed.node(n), roles=frozenset(r)) for n, r in roles.items()]
     found = dataclasses.replace(removed, nodes=tuple(nodes))

@@ -1,4 +1,4 @@
-"""The shared Ceph as it was deployed: again, stopped, interrupted, removed."""
+"""The shared Ceph after deployment: deployed again, stopped, interrupted, removed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_keys_are_needed(deployed: Testbed) -> None:
 
 
 def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed: Testbed) -> None:
-    """With the process id alone a restarted OSD that got the same one was never taken in again."""
+    """By process id alone, a restarted OSD with the same id would never be included again."""
     osds = json.loads(run(deployed, "admin", "ceph osd dump --format json"))["osds"]
     for osd in osds:
         node = f"osd{osd['osd']}"

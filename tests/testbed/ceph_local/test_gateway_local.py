@@ -1,5 +1,4 @@
-"""The other Ceph: what it has that is less usual, and its object gateway: users, and COSBench
-through S3."""
+"""The other Ceph: its less usual parts, and its object gateway with users and COSBench on S3."""
 
 from __future__ import annotations
 
@@ -106,7 +105,7 @@ def test_cosbench_runs_through_it_and_reads_what_it_wrote(varied: Testbed, tmp_p
 
 
 def test_the_cosbench_drivers_s3_keeps_its_contract(varied: Testbed, tmp_path: Path) -> None:
-    """Listings of the gateway included."""
+    """This includes the gateway's listings."""
     keep_the_contract(shell(varied), "/etc/hotbed/s3/web.json", ("s3",), tmp_path)
 
 
@@ -119,5 +118,5 @@ def test_objects_are_in_the_pool_that_controllers_look_at(varied: Testbed) -> No
 
 
 def test_removed_nothing_is_left(varied: Testbed) -> None:
-    """Neither its gateway nor the keys of its tenants."""
+    """This includes the gateway and the keys of its tenants."""
     assert_removed(varied, VARIANT)

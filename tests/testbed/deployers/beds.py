@@ -1,4 +1,4 @@
-"""Testbeds for tests of deployers: what a site would hand over."""
+"""Testbeds for tests of deployers, as a site would return them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GROUPS: list[dict[str, Any]] = [
 
 
 def spec_with(deployer: object = "own", **store: object) -> TestbedSpec:
-    """A small Ceph spec; more keys go into its store block."""
+    """Return a small Ceph spec with additional keys in its store block."""
     return TestbedSpec.model_validate(
         {"name": "t", "groups": GROUPS, "store": {"kind": "ceph", "deployer": deployer, **store}}
     )
 
 
 def bed_of(spec: TestbedSpec, directory: Path, user: str = "root") -> Testbed:
-    """The spec's nodes at 10.1.0.10 and up, with OSD devices where they have the role."""
+    """Return the spec's nodes at 10.1.0.10 and up, with OSD devices where the role needs them."""
     nodes = [
         Node(
             name,

@@ -1,7 +1,7 @@
-"""Machines with a made-up cephadm and orchestrator: what they were told, and what they say.
+"""Machines with a made-up cephadm and orchestrator: received commands and scripted answers.
 
 Answers have the shapes of Ceph's orchestrator module (`DaemonDescription.to_json`,
-`HostSpec.to_json`) and of `ceph status`; nothing of it was recorded on a live cluster.
+`HostSpec.to_json`) and of `ceph status`; no answer was recorded on a live cluster.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ KEY = "ssh-rsa AAAAB3NzaC1yc2E ceph-" + FSID
 
 
 class FakeMachines:
-    """A cluster that comes up as it is told, after `slow` looks at it.
+    """Cluster that comes up as configured, after `slow` looks at it.
 
-    `log` holds (node, what) in order; `broken` names OSD hosts whose OSDs never start, `fails` a
-    word of commands that end with the reason given.
+    `log` holds (node, what) in order. OSDs of the hosts in `broken` never start. `fails` maps a
+    word to the error of commands with this word.
     """
 
     def __init__(self, cephadm: CephadmCommand, slow: int = 1) -> None:
@@ -34,14 +34,14 @@ class FakeMachines:
         self.log: list[tuple[str, str]] = []
         self.fails: dict[str, str] = {}
         self.broken: set[str] = set()
-        self.away: set[str] = set()  # hosts that ssh does not reach
+        self.away: set[str] = set()  # hosts unreachable by ssh
         self.programs: set[str] = set()
-        self.waits = 0  # times that a key is not there yet
+        self.waits = 0  # number of reads before a key exists
         self.folder = False
-        self.marked = False  # as a cluster whose bootstrap came to its end
+        self.marked = False  # like a cluster with a complete bootstrap
         self.serves = False
         self.files: dict[str, bytes] = {}  # on the first host, by path
-        self.bootstrapped: list[str] = []  # the words of the last bootstrap
+        self.bootstrapped: list[str] = []  # the arguments of the last bootstrap
         self.keys: dict[str, list[str]] = {}
         self.hosts: list[dict[str, Any]] = []
         self.services: dict[str, dict[str, Any]] = {}
@@ -153,7 +153,7 @@ class FakeMachines:
 
 
 def daemon(kind: str, host: str, *, running: bool) -> dict[str, object]:
-    """A row of `ceph orch ps`: fields that are empty are left out, as there."""
+    """Return a row of `ceph orch ps`, without empty fields, as in the original."""
     row: dict[str, object] = {
         "daemon_type": kind,
         "daemon_id": host,
@@ -170,7 +170,7 @@ def daemon(kind: str, host: str, *, running: bool) -> dict[str, object]:
 
 
 def stepped_clock() -> dict[str, Any]:
-    """Time that moves only when somebody sleeps."""
+    """Return a clock that moves only during sleep."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:

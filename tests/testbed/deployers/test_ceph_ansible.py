@@ -1,4 +1,4 @@
-"""ceph-ansible: what it gets, and (with its sources at hand) what it says of it."""
+"""ceph-ansible: its inputs, and (with its sources available) its verdict on them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path: Pat
     assert settings["osd"]["osd_max_backfills"] == "4"
     assert settings["osd"]["osd_max_scrubs"] == "0"
     assert settings["global"]["ms_bind_ipv4"] == "true"
-    # What only the project's own role does, or would contradict what ceph-ansible itself writes.
+    # Settings only for the project's own role, or contrary to ceph-ansible's own.
     for name in ("fsid", "mon_host", "mon_initial_members"):
         assert name not in settings["global"]
     assert "osd_crush_update_on_start" not in settings["osd"]
@@ -81,7 +81,7 @@ def test_a_variable_that_no_role_knows_is_refused_with_the_nearest_that_is_known
 
 
 def test_a_port_of_gateways_that_would_have_no_effect_is_refused_by_a_deployment() -> None:
-    """Not when a spec is read: testbeds that are up may have it in their records."""
+    """Reading a spec does not refuse it: records of existing testbeds may contain it."""
     deployer = CephAnsibleDeployer(variables={"radosgw_frontend_port": 8080})
     with pytest.raises(
         UserError, match=r"radosgw_frontend_port is Hotbed's.* 7480\): leave it out"
@@ -172,7 +172,7 @@ def ansible(tmp_path: Path) -> Iterator[Ansible]:
 
 
 def check(ansible: Ansible, tmp_path: Path, playbook: str, hosts: dict[str, Any]) -> str:
-    """Ansible's word on the syntax of a playbook with an inventory."""
+    """Return Ansible's output of a syntax check of a playbook with an inventory."""
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(yaml.safe_dump(hosts))
     done = subprocess.run(
@@ -219,14 +219,14 @@ def test_what_is_generated_are_variables_that_its_roles_know(ansible: Ansible) -
 VALIDATION = [
     {"import_role": {"name": "ceph-defaults"}},
     {"import_role": {"name": "ceph-validate"}},
-    # One of the role's checks, which the rest of it does not call.
+    # A check of the role that its other tasks do not call.
     {
         "import_role": {"name": "ceph-validate", "tasks_from": "check_ipaddr_mon"},
         "when": "mon_group_name in group_names",
     },
 ]
-# What this machine cannot have for every node at a time; and a container that runs tests may have
-# no systemd, which nodes have.
+# This machine cannot provide these for every node at once. A test container may also lack the
+# systemd that nodes have.
 FACTS = {
     "ansible_service_mgr": "systemd",
     "ansible_all_ipv4_addresses": ["{{ ansible_host }}"],
@@ -235,8 +235,8 @@ FACTS = {
 
 
 def validate(ansible: Ansible, bed: Testbed, made: dict[str, Any]) -> list[str]:
-    """Run its validate role on what was generated, every node being this machine; nothing is
-    changed. Returns what was told of the progress."""
+    """Run ceph-ansible's validate role on the generated files, with this machine as every node and
+    without changes. Return the reported progress."""
     for values in made["all"]["hosts"].values():
         values |= {"ansible_connection": "local", "ansible_become": False}
     assert ansible.program is not None
@@ -257,7 +257,7 @@ def validate(ansible: Ansible, bed: Testbed, made: dict[str, Any]) -> list[str]:
 
 
 def recap(bed: Testbed) -> dict[str, tuple[int, int]]:
-    """Ansible's own last words, by node: tasks that found it unreachable, tasks that failed."""
+    """Return Ansible's recap by node: unreachable tasks, failed tasks."""
     _, last = (bed.directory / LOG).read_text().split("PLAY RECAP", 1)
     line = re.compile(r"^(\S+)\s*: ok=[1-9]\d* .*unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
     return {node: (int(lost), int(failed)) for node, lost, failed in line.findall(last)}
@@ -280,10 +280,10 @@ cat >/dev/null
 
 @contextmanager
 def volumes(hosts: dict[str, Any], place: Path) -> Iterator[None]:
-    """A block device under the name of every volume that nodes are to have: that is all that the
-    role sees of them.
+    """Create a block device under the name of every planned volume; the role sees no more of
+    volumes.
 
-    A process of its own has them, and takes them away when its input ends: also when the tests are
+    A separate process holds the devices and removes them when its input ends, even if the tests are
     killed.
     """
     if os.geteuid() != 0:
@@ -301,7 +301,7 @@ def volumes(hosts: dict[str, Any], place: Path) -> Iterator[None]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for the tests
+        start_new_session=True,  # only the tests handle Ctrl-C
     )
     with keeper:
         assert keeper.stdin is not None and keeper.stdout is not None
@@ -313,7 +313,7 @@ def volumes(hosts: dict[str, Any], place: Path) -> Iterator[None]:
 
 
 def own_bed(directory: Path) -> Testbed:
-    """Its cluster, and so the names of its volumes, are no other test run's."""
+    """Return a testbed with its own cluster name, so that volume names of test runs differ."""
     return replace(bed_of(SPEC, directory), name=f"t-{uuid.uuid4().hex[:8]}")
 
 
@@ -330,7 +330,7 @@ def test_its_validate_role_accepts_the_variables_to_its_end(
     assert recap(bed) == {node.name: (0, 0) for node in bed.nodes}
     for name in task_names(ansible.root, "validate.yml")[-2:]:
         assert f"ceph-validate: {name}" in told
-    # What ceph-ansible was told on the command line is not there for later playbooks.
+    # Later playbooks do not see ceph-ansible's command line arguments.
     assert not list((bed.directory / "ansible").rglob("extravars"))
 
 

@@ -1,4 +1,4 @@
-"""cephadm: specifications, command lines, and the order of it all. No live cluster."""
+"""cephadm without a live cluster: specifications, command lines, and the order of steps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def cluster(bed: Testbed, machines: FakeMachines) -> Cluster:
 
 
 def debians_word(document: bytes) -> list[str]:
-    """What python3-ceph-common makes of the specifications, a line a service."""
+    """Return python3-ceph-common's reading of the specifications, one line per service."""
     there = subprocess.run(
         [DEBIANS, "-c", "import ceph.deployment.service_spec"], capture_output=True, check=False
     )
@@ -149,13 +149,13 @@ def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
     forget[-3:] = [str(left[0]), str(left[2]), str(left[3])]
     here(forget)
     assert file.read_text() == "ssh-ed25519 AAAA somebody\n"
-    assert file.is_symlink()  # where a site keeps its keys is its own business
+    assert file.is_symlink()  # a site chooses where it keeps its keys
     assert kept.stat().st_mode & 0o777 == 0o640
     assert not any(path.exists() for path in left)
 
 
 def test_the_program_is_the_releases_own(tmp_path: Path) -> None:
-    """One that another release left there is not taken for it; the same is fetched once."""
+    """A program left by another release is not used; the same one is fetched once."""
     curl = tmp_path / "curl"
     curl.write_text('#!/bin/sh\nfor word; do last=$word; done\necho "$last" > "$6"\n')
     curl.chmod(0o755)
@@ -174,7 +174,7 @@ def test_the_program_is_the_releases_own(tmp_path: Path) -> None:
     assert "/rpm-squid/" in fetched("squid")
 
 
-# --- the order of it all -------------------------------------------------------------------------
+# --- the order of steps --------------------------------------------------------------------------
 
 
 def whats(machines: FakeMachines) -> list[str]:
@@ -204,14 +204,14 @@ def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
 def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
     bed: Testbed, machines: FakeMachines
 ) -> None:
-    """Those of a lab or behind address translation; cephadm itself knows of port 22 alone."""
+    """For example in a lab or behind address translation; cephadm itself uses only port 22."""
     nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
     moved = replace(bed, nodes=tuple(nodes))
     Cluster(moved, TOOL, machines.run, **stepped_clock()).bring("tentacle", SETTINGS, silent)
     path = machines.bootstrapped[machines.bootstrapped.index("--ssh-config") + 1]
     text = machines.files[path].decode()
     assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n"), "the first that fits wins"
-    # cephadm takes no configuration that leaves it open.
+    # cephadm accepts no configuration without this setting.
     assert "StrictHostKeyChecking no" in text
 
 
@@ -231,7 +231,7 @@ def test_a_second_deployment_bootstraps_nothing_and_makes_no_osd(
     machines.log.clear()
     cluster.bring("tentacle", SETTINGS, silent)
     assert "bootstrap" not in whats(machines)
-    # Hosts, monitors with managers, OSDs that are let alone, gateways: none that makes OSDs.
+    # Hosts, monitors with managers, unmanaged OSDs, gateways: no service creates OSDs.
     assert sum("orch apply" in what for what in whats(machines)) == 4
 
 
@@ -247,7 +247,7 @@ def test_half_a_cluster_is_removed_before_another_bootstrap(
 def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(
     cluster: Cluster, machines: FakeMachines
 ) -> None:
-    """A slow monitor or an engine that hangs would cost the first host's OSDs."""
+    """With a slow monitor or a hanging engine, this would cost the first host's OSDs."""
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
     machines.fails["ceph status"] = "timed out"
@@ -293,7 +293,7 @@ def test_removal_goes_to_every_host_and_says_where_it_failed(
     removed = [node for node, what in machines.log if what == "rm-cluster"]
     assert removed == [node.name for node in bed.nodes]
     assert machines.programs == set()
-    assert cluster.remove(silent) == []  # nothing is there any more
+    assert cluster.remove(silent) == []  # nothing is left
 
     machines.programs = {"osd0"}
     machines.fails["rm-cluster"] = "device is busy"
@@ -353,7 +353,7 @@ for argv in json.load(sys.stdin):
     found = module._parse_args(argv)
     print(found.func.__name__, found.fsid, found.image, *(getattr(found, "command", None) or ()))
 """
-"""Debian's package cephadm (16.2) is one file of Python with a parser of its own."""
+"""Debian's package cephadm (16.2) is one Python file with its own parser."""
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
-"""What is read from the answers of `ceph orch` and `ceph status`; made up after their documented
-fields, none recorded on a live cluster."""
+"""Parsing of `ceph orch` and `ceph status` answers, made up from their documented fields; none was
+recorded on a live cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OCTOPUS = {
     "started": "2026-01-01T03:04:06.678901",
     "is_active": False,
 }
-"""A row of `ceph orch ps --format json` with the fields that Ceph's tests of version 15 have."""
+"""Row of `ceph orch ps --format json` with the fields of Ceph's version 15 tests."""
 LATER = OCTOPUS | {
     "daemon_name": "osd.0",
     "service_name": "osd.hotbed-osd0",

@@ -1,4 +1,4 @@
-"""Which deployer a spec asks for, what is refused, and what a spec's identity has to do with it."""
+"""Choice of a spec's deployer, refusals, and the deployer's part in a spec's identity."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ ANSWERS: Mapping[str, Any] = {
 
 
 class Agent:
-    """Answers from `ANSWERS`."""
+    """Agent that answers from `ANSWERS`."""
 
     def call(self, verb: str) -> Any:
         return ANSWERS[verb]

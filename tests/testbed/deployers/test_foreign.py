@@ -1,4 +1,4 @@
-"""What stands around another's deployer: the roles' variables as Ansible really makes them."""
+"""Steps around a foreign deployer: the roles' variables as Ansible really computes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPEC = spec_with("cephadm", pools=[{"name": "bench", "pg_num": 32}])
 
 
 def run(folder: Path, inventory: dict[str, Any], *plays: dict[str, Any]) -> None:
-    """Plays of the project's roles on nodes that are all this machine."""
+    """Run plays of the project's roles, with this machine as every node."""
     inventory["all"]["vars"] |= {"ansible_connection": "local", "ansible_become": False}
     bed = bed_of(SPEC, folder)
     root = folder / "books"
@@ -45,11 +45,11 @@ def test_the_scripts_get_what_the_spec_says(tmp_path: Path) -> None:
     made["all"]["vars"] |= foreign.adoption(bed, SPEC, tmp_path, settings)
 
     def kept(role: str, hosts: str) -> dict[str, Any]:
-        """A play that keeps a role's parameters in a file."""
+        """Return a play that saves a role's parameters in a file."""
         content = f"{{{{ {role}_parameters | to_json }}}}"
         copy = {"content": content, "dest": str(tmp_path / f"{role}.json"), "mode": "0600"}
         defaults = yaml.safe_load((PLAYBOOKS / "roles" / role / "defaults/main.yml").read_text())
-        # A play's variables win over the inventory's, a role's defaults do not.
+        # A play's variables override the inventory's; a role's defaults do not.
         known = made["all"]["vars"]
         return {
             "hosts": hosts,

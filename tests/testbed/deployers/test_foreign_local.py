@@ -1,8 +1,8 @@
-"""Takes a running Ceph of this machine's over, as if somebody else had made it: pools, settings,
-places and the control plane, and the second time nothing.
+"""Adoption of a running Ceph on this machine, as if deployed by others: pools, settings, places and
+the control plane; a second adoption changes nothing.
 
-The cluster is the role `ceph`'s own, put into the state that a stranger leaves one in. The spec
-says ceph-ansible, whose daemons are the host's units as here; its playbooks are not run.
+The cluster comes from the role `ceph`, put into a foreign cluster's state. The spec names
+ceph-ansible, which also runs daemons as the host's units; its playbooks are not run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def adopt(testbed: Testbed, **more: object) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def strange(deployed: Testbed) -> Iterator[Testbed]:
-    """A cluster without pools of ours, with a balancer, and an admin node that knows nothing."""
+    """Return a cluster with a balancer, without our pools, and with a bare admin node."""
     site = open_site(deployed.site)
     assert isinstance(site, SnapshotSite)
     run(
@@ -86,7 +86,7 @@ def test_it_has_the_specs_pools_settings_and_control_plane(strange: Testbed) -> 
     for row in asked(strange, "osd metadata"):
         really.setdefault(row["hostname"], []).append(row["id"])
     assert numbers == really
-    agent_client(strange).units()  # it answers, and reaches the nodes
+    agent_client(strange).units()  # it answers and reaches the nodes
     assert run(strange, "admin", "ceph health").strip() == "HEALTH_OK"
 
 

@@ -1,4 +1,4 @@
-"""Machines of one's own are let go after deployments of all sorts: what is removed, and whose."""
+"""Release of a user's own machines after various deployments: removed items and their owners."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STRANGERS = "Node osd0 belongs to another Ceph cluster."
 
 
 class Bed:
-    """A testbed on machines that are played; `taken` are the nodes that removal was asked of."""
+    """Testbed on played machines; `taken` lists the nodes of each requested removal."""
 
     def __init__(self, state: Path, hosts: FakeHosts) -> None:
         self.taken: list[list[str]] = []
@@ -73,7 +73,7 @@ Ends = Callable[[BaseException | None], None]
 
 @pytest.fixture
 def deployment_ends(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Ends:
-    """Deploys as far as an Ansible that ends so."""
+    """Return a function that deploys until Ansible ends with the given error."""
 
     def deploy(error: BaseException | None) -> None:
         def played(testbed: Testbed, *_: object, **__: object) -> dict[str, int]:
@@ -97,7 +97,7 @@ def refusal() -> RefusedError:
 def test_nothing_is_removed_where_the_checks_refused_the_deployment(
     bed: Bed, hosts: FakeHosts, deployment_ends: Ends
 ) -> None:
-    """Another cluster's machine was named: it gets back what we made, and keeps its own."""
+    """A spec named another cluster's machine: it loses only our parts and keeps its own."""
     deployment_ends(refusal())
     assert ansible_folder(bed.testbed.directory).exists()
     bed.site.release("small")
@@ -110,7 +110,7 @@ def test_what_was_begun_is_removed(
     bed: Bed, deployment_ends: Ends, error: BaseException | None
 ) -> None:
     deployment_ends(error)
-    deployment_ends(refusal())  # a later one that is refused does not undo the first
+    deployment_ends(refusal())  # a later refused deployment does not undo the first one
     bed.site.release("small")
     assert bed.taken == [["admin", "osd0", "osd1"]]
 
@@ -135,7 +135,7 @@ def test_what_was_removed_already_is_not_removed_again(
 def test_a_lost_machine_is_cleaned_when_it_is_back_and_the_others_at_once(
     bed: Bed, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Two `down`s, the first of which does not reach osd1."""
+    """The first of two `down` commands does not reach osd1."""
     spec = with_kind(SPEC, kind)
     save_spec(bed.testbed, spec)
     claim(bed.testbed, kind)

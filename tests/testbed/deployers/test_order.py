@@ -1,4 +1,4 @@
-"""What happens in which order when others deploy and remove, with playbooks that are only noted."""
+"""Order of steps in foreign deployments and removals, with playbooks that are only recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.testbed.deployers.beds import bed_of, spec_with
 
 
 class Noted:
-    """`play` that notes playbooks and their variables; `fails` names one that does."""
+    """`play` that records playbooks and their variables; `fails` names a failing playbook."""
 
     def __init__(self) -> None:
         self.books: list[str] = []
@@ -72,7 +72,7 @@ def test_ceph_ansible_stands_between_preparation_and_adoption(noted: Noted, tmp_
     told: list[float] = []
     changed = CephAnsible().deploy(bed, spec, lambda phase, share: told.append(share), wipe=True)
     assert noted.books == ["prepare.yml", "site.yml", "adopt.yml"]
-    assert changed == {"admin": 3}  # localhost is no node
+    assert changed == {"admin": 3}  # localhost is not a node
     assert told == sorted(told)
     assert noted.variables["prepare.yml"]["hotbed_wipe"] is True
     assert "adopt_pools" in noted.variables["adopt.yml"]
@@ -101,7 +101,7 @@ def test_nothing_is_adopted_of_a_cluster_that_was_not_deployed(
 def test_the_purge_goes_to_machines_of_this_cluster_alone(
     noted: Noted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes any Ceph away; a machine may have another cluster's."""
+    """The purge removes any Ceph, and a machine may hold another cluster's."""
     spec = spec_with("ceph-ansible")
     bed = bed_of(spec, tmp_path)
     monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: frozenset({"osd1"}))
@@ -178,7 +178,7 @@ def test_failures_of_all_steps_are_told_together() -> None:
 
 
 class MadeUp:
-    """A cluster of cephadm's that does as told."""
+    """Cluster of cephadm that follows its script."""
 
     def __init__(self, noted: Noted, failed: list[Failure]) -> None:
         self._noted, self._failed = noted, failed
@@ -204,9 +204,9 @@ def test_cephadm_stands_between_preparation_and_adoption(
     assert noted.variables["prepare.yml"]["hotbed_engine"] == "docker"
     listed = Template(noted.variables["prepare.yml"]["validate_ceph_packages"])
     for groups in (["mons"], ["osds"], ["rgws"]):
-        # What cephadm itself wants of every host that it takes.
+        # cephadm itself needs these on every host.
         assert {"docker.io", "lvm2"} <= set(yaml.safe_load(listed.render(group_names=groups)))
-    # ceph.conf is cephadm's own: what keeps the cluster quiet goes into the database.
+    # ceph.conf belongs to cephadm, so the settings for a quiet cluster go into the database.
     settings = noted.variables["adopt.yml"]["adopt_settings"]
     assert settings["osd"]["osd_max_scrubs"] == "0"
     assert settings["osd"]["osd_memory_target_autotune"] == "false"

@@ -16,13 +16,13 @@ Make = Callable[..., SimulatedCeph]
 
 @pytest.fixture(scope="session")
 def spec() -> TestbedSpec:
-    """The eight-node testbed's."""
+    """Return the spec of the eight-node testbed."""
     return load_spec(SPECS / "dlr.yaml")
 
 
 @pytest.fixture
 def make(spec: TestbedSpec) -> Iterator[Make]:
-    """Makes modelled clusters (of the spec `on`) and closes them."""
+    """Provide a function that makes modelled clusters (of the spec `on`), and close them."""
     with ExitStack() as stack:
 
         def one(*, on: TestbedSpec = spec, objects: int = 0, **options: Any) -> SimulatedCeph:

@@ -1,4 +1,4 @@
-"""A long sequence at the cost of its changes is what a list copied at every step would be."""
+"""Long sequence at the cost of its changes, equal to a list copied at every step."""
 
 from __future__ import annotations
 

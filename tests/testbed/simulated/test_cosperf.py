@@ -86,7 +86,7 @@ def test_without_load_nobody_waits() -> None:
 
 
 def test_few_workers_wait_for_themselves() -> None:
-    """What the waits of an open queue make of a closed one: n of n + 1, exactly, on one server."""
+    """In a closed queue, the waits of an open one give exactly n of n + 1 on one server."""
     for workers in (1, 4, 32):
         rate = solve(np.array([[float(workers)]]), np.zeros((1, 1, 1)), _stations(1, 0.1))
         assert rate[0, 0] * 0.1 == pytest.approx(workers / (workers + 1))
@@ -117,7 +117,7 @@ def test_more_servers_and_more_workers_never_finish_less(
     assert base <= count / service
     assert base * service <= workers * (1 + 1e-9)
     assert rate(workers * more, count) >= base * (1 - 1e-6)
-    # Little's law, in what was solved.
+    # The solution satisfies Little's law.
     found = response(np.array([[base]]), none, _stations(count, service))
     assert base * found[0, 0] == pytest.approx(workers, rel=1e-3)
 
@@ -134,7 +134,7 @@ def test_workers_are_rate_times_response_or_a_station_is_full(seed: int) -> None
     capacity = np.min((1 - others) * at.count / at.demand, axis=-1)
     assert (rate > 0).all()
     assert (rate < capacity).all()
-    step = 1e-8 * capacity  # of a response that has a pole, one value says little: it lies between
+    step = 1e-8 * capacity  # a response near a pole varies strongly, so check both sides
     assert ((rate - step) * response(rate - step, others, at) <= workers).all()
     beyond = np.minimum(rate + step, capacity)
     full = rate + step >= capacity * (1 - 1e-8)
@@ -149,7 +149,7 @@ def test_tenants_of_one_store_share_it_alike() -> None:
     assert others[0, 0, 0] == pytest.approx(rate[0, 1] * 0.1 / 10, rel=0.05)
 
 
-# --- what a holding is --------------------------------------------------------------------------
+# --- values of a holding ------------------------------------------------------------------------
 
 
 def test_small_objects_want_cores_and_large_ones_the_network() -> None:  # R2, R3
@@ -221,7 +221,7 @@ def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once
     times = np.array([100.5, 101.0, 140.0, 200.0])
     _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, times)
     rates = count / demand
-    # Proxies' cores: two machines' after a node's start and its workers', 4.9 s.
+    # Proxies' cores: two machines' cores, after 4.9 s for the start of a node and its workers.
     assert rates[3, 0] == pytest.approx(2 * rates[0, 0], rel=0.01)
     # Disks: slower while data moves (15 s of ring, 3 disks of 14 s).
     assert rates[2, 3] == pytest.approx(0.8 * rates[3, 3])
@@ -236,9 +236,9 @@ def test_a_change_does_not_hurry_the_one_before_it() -> None:
     times = np.array([103.0, 105.5, 107.5, 180.0, 300.0])
     _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, times)
     rates = count / demand
-    # Proxies' cores: one machine's until 104.9 s, two's until 106.9 s.
+    # Proxies' cores: one machine's until 104.9 s, two machines' until 106.9 s.
     assert rates[:3, 0] / rates[0, 0] == pytest.approx([1, 2, 3], rel=0.01)
-    # Data of the first machine's disks moves until 157 s, that of the second's after it.
+    # Data of the first machine's disks moves until 157 s, then data of the second's.
     assert rates[3, 3] == pytest.approx(0.8 * rates[4, 3])
 
 
@@ -363,7 +363,7 @@ def test_senses_and_times_that_there_are_not_are_refused() -> None:
 
 
 def test_four_stages_as_section_8_2_tells() -> None:
-    """Means over seeds: single ones have noise."""
+    """The test uses means over seeds, because single seeds are noisy."""
     minutes = np.arange(0, 840.0, 5)
     mean = {
         letter: np.mean([paper_stages(seed)[letter].at(60 * minutes) for seed in range(12)], axis=0)
@@ -376,10 +376,10 @@ def test_four_stages_as_section_8_2_tells() -> None:
     for letter in "AB":  # gradual growth in stage 1, further in stage 4
         assert at(letter, 200) > 2.5 * at(letter, 5)
         assert at(letter, 830) > 1.2 * at(letter, 600)
-    for letter in "CD":  # abrupt growth as stage 2 begins, a fall after minute 500
+    for letter in "CD":  # abrupt growth at the start of stage 2, a fall after minute 500
         assert at(letter, 220) > 1.4 * at(letter, 200)
         assert at(letter, 530) < 0.5 * at(letter, 490)
-    assert sum(at(letter, 490) for letter in CLASSES) > 1.2  # more than there is
+    assert sum(at(letter, 490) for letter in CLASSES) > 1.2  # more than the pool has
 
 
 def test_blocks_have_loads_of_their_own() -> None:

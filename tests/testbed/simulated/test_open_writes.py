@@ -1,4 +1,4 @@
-"""Open-loop writes on a modelled store: rates, activity, data that moves, racks."""
+"""Open-loop writes on a modelled store: rates, activity, moving data, racks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_racks_are_known_and_their_way_out_is_narrow(spec):
 
 
 def moving_s(spec: TestbedSpec, seed: int = 1) -> float:
-    """How long it takes to move a large group to the other rack."""
+    """Return the time to move a large group to the other rack."""
     model = ModelParameters(recovery_sleep_s=0.0)
     with SimulatedCeph(spec, seed=seed, parameters=model) as ceph:
         ceph.prefill_each(16, 4 * 2**20)
@@ -112,7 +112,7 @@ def test_what_crosses_racks_takes_longer_where_their_way_out_is_narrow(spec):
     assert spec.racks is not None
     slow = spec.model_copy(update={"racks": spec.racks.model_copy(update={"uplink": 50e6})})
     flat = spec.model_copy(update={"racks": spec.racks.model_copy(update={"uplink": None})})
-    # 64 MiB at 50 Mbit/s are 11 seconds.
+    # 64 MiB at 50 Mbit/s take 11 seconds.
     assert moving_s(slow) > moving_s(flat) + 5
 
 

@@ -1,4 +1,4 @@
-"""Stores of another size than a spec's."""
+"""Stores of a size that differs from the spec's."""
 
 from __future__ import annotations
 

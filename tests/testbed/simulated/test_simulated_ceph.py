@@ -37,7 +37,7 @@ PLACEMENT = Path(__file__).resolve().parents[3] / "testbed" / "simulated" / "loc
 
 
 def resized(spec: TestbedSpec, osds: int, pgs: int) -> TestbedSpec:
-    """`spec` with another number of OSD nodes and PGs."""
+    """Return `spec` with another number of OSD nodes and PGs."""
     data = spec.model_dump()
     data["groups"][1]["count"] = osds
     data["store"]["pools"][0]["pg_num"] = pgs
@@ -57,7 +57,7 @@ def test_a_new_cluster_is_at_rest(make: Make) -> None:
 
 
 def test_the_local_testbeds_own_placement(make: Make) -> None:
-    """The primaries that every run of campaign dlr-quick has recorded there."""
+    """The primaries match every recorded run of campaign dlr-quick on the local testbed."""
     ceph = make(parameters=load_parameters(PLACEMENT))
     counts = Counter(pg.primary for pg in ceph.sense(EVERYTHING).pgs)
     assert [counts[osd] for osd in range(8)] == [11, 21, 15, 18, 11, 21, 14, 17]
@@ -113,7 +113,7 @@ def test_a_benchmarks_numbers_agree(make: Make) -> None:
     assert sum(count for _, _, count in result.histogram) == result.operations
     assert 8 <= result.seconds < 10
     assert result.series[-1].t_s == pytest.approx(result.seconds)
-    # Little's law: a closed loop of 16.
+    # Little's law for a closed loop of 16.
     assert result.latency_mean_s is not None
     assert result.iops * result.latency_mean_s == pytest.approx(16, rel=0.1)
     assert result.latency_min_s is not None and result.latency_max_s is not None
@@ -263,7 +263,7 @@ def test_bad_requests_are_one_sentence(make: Make) -> None:
         ceph.start_benchmark(Benchmark("write", duration_s=-1))
     with pytest.raises(StoreError, match="cannot sense"):
         ceph.sense(frozenset({"smell"}))
-    assert ceph.sense(EVERYTHING).osds  # it is alive after all of them
+    assert ceph.sense(EVERYTHING).osds  # alive after all of them
     for fault, said in (
         ({"kind": "slow", "node": "osd1", "factor": -1.0}, "a slow factor of -1"),
         ({"kind": "slow", "node": "osd1", "factor": math.nan}, "cannot be asked to break"),
@@ -275,7 +275,7 @@ def test_bad_requests_are_one_sentence(make: Make) -> None:
         assert "\n" not in str(raised.value)
     with pytest.raises(UserError, match="no OSD node 'osd9'"):
         ceph.fault("crash", "osd9")
-    assert ceph.sense(EVERYTHING).osds  # and of these
+    assert ceph.sense(EVERYTHING).osds  # also after these
 
 
 @pytest.mark.parametrize(

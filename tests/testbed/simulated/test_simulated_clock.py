@@ -5,7 +5,7 @@ from testbed.simulated.clock import EPOCH_S
 
 
 class Simulation:
-    """Time passes; a benchmark ends at `ends_s`."""
+    """Simulation in which time passes; a benchmark ends at `ends_s`."""
 
     def __init__(self, ends_s: float = float("inf")) -> None:
         self.now_s = 0.0
@@ -33,7 +33,7 @@ def test_the_loop_stops_when_the_benchmark_ends() -> None:
     assert not clock.wait(4)
     assert clock.wait(4)
     assert clock.monotonic() == 5
-    assert clock.wait(2)  # put back, and the time that takes does pass
+    assert clock.wait(2)  # restored, and the restoration takes its time
     assert clock.monotonic() == 7
 
 

@@ -1,4 +1,4 @@
-"""A simulator that dies, hangs or speaks nonsense is one sentence, and nothing is left of it."""
+"""Simulators that die, hang or print nonsense: one error sentence, and no leftovers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ceph.start_benchmark(Benchmark("rand", duration_s=1e6))
 print(ceph.simulator_pid, flush=True)
 ceph.advance(1e6)
 """
-"""Asks for what takes a processor most of an hour."""
+"""Request that keeps a processor busy for almost an hour."""
 
 
 def fake(folder: Path, body: str) -> Path:
-    """A program that runs `body` with `answer(text)` at hand."""
+    """Write a program that runs `body` with `answer(text)` available."""
     program = folder / "hotbedsim"
     program.write_text(
         f"#!{sys.executable}\n"
@@ -96,7 +96,7 @@ def test_a_cut_off_request_ends_the_simulator() -> None:
 
 
 def processor_s(pid: int) -> float | None:
-    """Seconds of processor time of a process; None once it has ended, reaped or not."""
+    """Return a process's processor time in seconds; None once it has ended, reaped or not."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -119,11 +119,11 @@ def test_it_does_not_outlive_a_driver_that_is_killed() -> None:
         simulator = int(driver.stdout.readline())
         before = processor_s(simulator)
         assert before is not None
-        while (processor_s(simulator) or 0.0) < before + 0.2:  # it is in the middle of the advance
+        while (processor_s(simulator) or 0.0) < before + 0.2:  # until it is inside the advance
             assert driver.poll() is None
             time.sleep(0.05)
         driver.kill()
-    deadline = time.monotonic() + 120  # left alone it would compute for the rest of the hour
+    deadline = time.monotonic() + 120  # undisturbed, it would compute for the rest of the hour
     try:
         while processor_s(simulator) is not None:
             assert time.monotonic() < deadline, "the simulator goes on for nobody"

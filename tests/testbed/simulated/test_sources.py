@@ -1,5 +1,4 @@
-"""A simulator that was built from other sources than there are is refused: a run's identity holds
-the sources."""
+"""Refusal of a simulator built from other sources: a run's identity includes the sources."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ def test_another_build_is_refused(spec: TestbedSpec, monkeypatch: pytest.MonkeyP
     with pytest.raises(StoreError, match=r"other sources than .* holds: run `make setup`"):
         SimulatedCeph(spec)
     with pytest.raises(StoreError, match="other sources"):
-        sources.check("", PROGRAM)  # built without saying
+        sources.check("", PROGRAM)  # built without a source digest
     sources.check("0" * 64, PROGRAM)
-    SimulatedCeph(spec, program=PROGRAM).close()  # one's own is not asked
+    SimulatedCeph(spec, program=PROGRAM).close()  # a user's own program is not checked
 
 
 def test_a_program_tells_what_it_was_built_from(tmp_path: Path) -> None:

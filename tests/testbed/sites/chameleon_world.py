@@ -1,4 +1,4 @@
-"""A cloud in memory, a clock, nodes and records, for tests of the site `chameleon`."""
+"""In-memory cloud, clock, nodes and records for tests of the site `chameleon`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VIRTUAL: dict[str, Any] = {"site": "KVM@TACC", "project": "CHI-1"}
 
 
 def spec_of(options: dict[str, Any], *, osds: int = 2) -> TestbedSpec:
-    """An admin node and `osds` nodes with a disk."""
+    """Return the spec of an admin node and `osds` nodes with a disk."""
     disk = {"size": "10GiB", "scratch": "3GiB"}
     return TestbedSpec.model_validate(
         {
@@ -42,7 +42,7 @@ def spec_of(options: dict[str, Any], *, osds: int = 2) -> TestbedSpec:
 
 
 class World:
-    """What sites live in, one after another."""
+    """Shared surroundings of consecutive sites."""
 
     def __init__(self, folder: Path, **cloud: Any) -> None:
         self.clock = ManualClock()
@@ -53,8 +53,8 @@ class World:
     def fail(
         self, calls: str, error: BaseException, *, when: str = "before", times: int = 10**9
     ) -> None:
-        """Let the first `times` of these calls (names with spaces between them; ``*``: all) raise
-        `error`, before or after they took effect."""
+        """Make the first `times` of these calls (names separated by spaces; ``*``: all) raise
+        `error`, before or after their effect."""
         left = [error] * min(times, 10**4)
 
         def trip(number: int, name: str, at: str) -> None:
@@ -64,7 +64,7 @@ class World:
         self.cloud.trip = trip
 
     def heal(self) -> None:
-        """Let no call fail any more."""
+        """Stop all failures of calls."""
         self.cloud.trip = lambda number, name, when: None
 
     def site(self) -> ChameleonSite:
@@ -79,7 +79,7 @@ class World:
 
 
 def lease_of(world: World, identity: str, **fields: object) -> Lease:
-    """Return a lease that a person made by hand, with the machines for `spec_of(BARE)`."""
+    """Return a lease made manually by a person, with the machines for `spec_of(BARE)`."""
     now = world.clock.now()
     wanted = Wanted(HOST, 3, '["==", "$node_type", "compute_skylake"]')
     reservation = Reservation(f"reservation-{identity}", wanted, "active")
@@ -98,8 +98,8 @@ def lease_of(world: World, identity: str, **fields: object) -> Lease:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Records are not waited for until they are on the disk: nobody cuts the power here. Folders
-    for connections, which nobody makes, are the test's own."""
+    """Return a world that does not sync records, because no power cut happens here. It uses the
+    test's own connection folders, which nobody creates."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(reach, "control_dir", lambda name, folder: tmp_path / "run" / name / "ssh")
     return World(tmp_path)

@@ -1,5 +1,5 @@
-"""OpenStack's services by HTTP, their answers written by hand after their documentation: a catalog,
-a lease, and the fixtures that open a cloud of them."""
+"""OpenStack's services over HTTP, with answers written from their documentation: a catalog, a
+lease, and fixtures that open such a cloud."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def http() -> Iterator[Mocker]:
 
 
 def let_in(http: Mocker, *, subject: str = "a-token", **more: Any) -> Any:
-    """Keystone's token, its catalog, and what openstacksdk asks services before it uses them."""
+    """Register Keystone's token and catalog, and the requests of openstacksdk before first use."""
     services = {"reservation": BLAZAR, "compute": NOVA, "network": NEUTRON, "image": GLANCE}
     catalog = [
         {

@@ -1,7 +1,7 @@
-"""What every site must do. A site's own test module subclasses `SiteConformance`, and gives the
+"""Contract of every site. A site's test module subclasses `SiteConformance` and provides the
 fixtures `site` (fresh or shared) and `spec` (small; at least one node with a disk).
 
-The tests take what is there as they find it: they may run in any order, on one testbed.
+The tests accept any initial state: they may run in any order, on one testbed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def needs(site: Site, capability: Capability) -> None:
 
 
 class Heard:
-    """A progress that remembers."""
+    """Progress that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, float]] = []

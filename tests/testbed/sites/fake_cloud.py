@@ -1,8 +1,8 @@
-"""An OpenStack in memory, on a clock that the test moves: what `testbed.sites.chameleon` asks of
-it, with faults and deaths at any call.
+"""In-memory OpenStack on a clock moved by the test: the calls of `testbed.sites.chameleon`, with
+faults and process deaths at any call.
 
-Whole machines are leased as hosts, virtual ones as flavors. Leases and servers take their time;
-everything that is made stays until it is deleted, or its lease ends.
+Whole machines are leased as hosts, virtual machines as flavors. Leases and servers take time. Every
+created object stays until its deletion or the end of its lease.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from testbed.sites.clock import Clock
 ME = Identity("user-me", "project-mine", "me", "CHI-1")
 GIB = 2**30
 NO_HOST = "No valid host was found."
-"""Nova's words of a server that never was placed."""
+"""Nova's message for a server that was never placed."""
 FLAVORS = (
     Flavor("bm", "baremetal", 1, GIB, GIB),
     Flavor("2", "m1.small", 1, 2 * GIB, 20 * GIB),
@@ -47,7 +47,7 @@ FLAVORS = (
 
 
 class Died(BaseException):
-    """The process was killed: nothing catches it."""
+    """Death of the process; nothing catches it."""
 
 
 @dataclass
@@ -61,16 +61,16 @@ class _Server:
 
     @property
     def placed(self) -> bool:
-        """Has it a machine under it, or had it when it failed?"""
+        """True if the server has a machine, or had one when it failed."""
         return self.server.fault != NO_HOST
 
 
 Trip = Callable[[int, str, str], None]
-"""Called with a call's number, its name, and ``before`` or ``after`` it took effect."""
+"""Function called with a call's number, its name, and ``before`` or ``after`` its effect."""
 
 
 def hosts(counts: Mapping[str, int]) -> list[Host]:
-    """So many hosts of each node type."""
+    """Return the given number of hosts of each node type."""
     return [
         Host(f"{kind}-{number}", f"uid-{kind}-{number}", True, {"node_type": kind})
         for kind, count in counts.items()
@@ -84,20 +84,20 @@ class FakeCloud:
 
     clock: Clock
     machines: list[Host] = field(default_factory=lambda: hosts({"compute_skylake": 12}))
-    lease_s: float = 20.0  # until a lease that starts now is active
-    build_s: float = 60.0  # until a server is active
+    lease_s: float = 20.0  # time until a lease that starts now is active
+    build_s: float = 60.0  # time until a server is active
     delete_s: float = 10.0
-    linger_s: float = 0.0  # servers of a lease that ended look alive until then
-    longest_s: float = 7 * 24 * 3600.0  # what a lease may last
-    ahead_s: float = 0.0  # of the cloud's clock
+    linger_s: float = 0.0  # servers of an ended lease look alive for this time
+    longest_s: float = 7 * 24 * 3600.0  # maximum length of a lease
+    ahead_s: float = 0.0  # lead of the cloud's clock
     quota_servers: int = 1000
-    virtual: int = 1000  # so many virtual machines have room together
+    virtual: int = 1000  # number of virtual machines that fit together
     me: Identity = ME
     trip: Trip = lambda number, name, when: None
     calls: list[str] = field(default_factory=list)
-    outcomes: dict[str, list[str]] = field(default_factory=dict)  # node -> status of each try
-    fault: str = "Deploying failed."  # Nova's words of servers that end in ERROR
-    lease_reason: str | None = None  # a lease that should start ends in ERROR, for this reason
+    outcomes: dict[str, list[str]] = field(default_factory=dict)  # node -> status of each attempt
+    fault: str = "Deploying failed."  # Nova's message for servers that end in ERROR
+    lease_reason: str | None = None  # reason for which a starting lease ends in ERROR
     others: list[Booking] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class FakeCloud:
         self._ips: dict[str, FloatingIp] = {}
         self._groups: dict[str, tuple[str, list[Rule]]] = {}
         self._keypairs: dict[tuple[str, str], str] = {}  # (user, name) -> public key
-        self._projects: dict[str, str] = {}  # of what has an id
+        self._projects: dict[str, str] = {}  # by id of the object
         self._asked = itertools.count(1)
         self.made: list[str] = []
         self.user_data: dict[str, str] = {}
@@ -131,7 +131,7 @@ class FakeCloud:
         return made
 
     def _mine(self, made: str) -> bool:
-        """Does this project see it? What tests put there by hand is everybody's."""
+        """Return True if this project sees the object; objects added by tests belong to all."""
         return self._projects.get(made, self.me.project_id) == self.me.project_id
 
     def _pass_time(self) -> None:
@@ -153,7 +153,7 @@ class FakeCloud:
                 kept.server = replace(kept.server, status=kept.outcome, fault=fault)
 
     def _end_servers(self, lease: Lease) -> None:
-        """Blazar removes what runs on a lease; a server that never was placed is not on it."""
+        """Remove a lease's servers, as Blazar does; a server never placed is not on the lease."""
         reservations = {each.id for each in lease.reservations}
         for server_id, kept in list(self._servers.items()):
             if kept.reservation in reservations and kept.server.status != "ERROR":
@@ -165,10 +165,10 @@ class FakeCloud:
     def now_s(self) -> float:
         return self.clock.now() + self.ahead_s
 
-    # -- what a test looks at -------------------------------------------------------------------
+    # -- for the tests --------------------------------------------------------------------------
 
     def left(self) -> list[str]:
-        """Everything of ours that is still there."""
+        """Return all of our objects that still exist."""
         self._pass_time()
         live = ("PENDING", "ACTIVE", "ERROR")
         return [
@@ -187,17 +187,17 @@ class FakeCloud:
         return [kept.server for kept in self._servers.values()]
 
     def add_lease(self, lease: Lease) -> None:
-        """One that somebody made by hand."""
+        """Add a lease made manually by somebody."""
         self._leases[lease.id] = lease
 
     def end_lease(self, lease_id: str) -> None:
-        """As if its time were over."""
+        """End a lease as if its time were over."""
         lease = self._leases[lease_id]
         self._leases[lease_id] = replace(lease, end_s=self.now_s)
         self._pass_time()
 
     def lose_server(self, name: str) -> None:
-        """As if somebody had deleted it."""
+        """Remove a server as if somebody had deleted it."""
         for server_id, kept in list(self._servers.items()):
             if kept.server.name == name:
                 del self._servers[server_id]
@@ -221,7 +221,7 @@ class FakeCloud:
             return self._bookings()
 
     def _bookings(self) -> list[Booking]:
-        # To Blazar the hosts of a lease in ERROR are taken as long as it is there.
+        # For Blazar, a lease in ERROR keeps its hosts until the lease is deleted.
         mine = [
             Booking(host, lease.start_s, lease.end_s)
             for lease in self._leases.values()
@@ -258,7 +258,7 @@ class FakeCloud:
             start = self.now_s if start_s is None else start_s
             if end_s <= start:
                 raise CloudError("End date must be later than start date.", Fault.REFUSED)
-            # As in Blazar, "now" is the beginning of this minute.
+            # As in Blazar, "now" is the start of the current minute.
             if end_s - start // 60 * 60 > self.longest_s:
                 raise CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
             reservations = []
@@ -290,7 +290,7 @@ class FakeCloud:
             return made
 
     def _virtual_taken(self, start: float, end: float) -> int:
-        """Of virtual machines; each of other people's bookings is one."""
+        """Return the taken virtual machines; each foreign booking takes one."""
         mine = [
             each.wanted.amount
             for lease in self.live_leases()
@@ -300,7 +300,7 @@ class FakeCloud:
         return sum(mine) + sum(b.start_s <= end and b.end_s >= start for b in self.others)
 
     def _pick(self, wanted: Wanted, start: float, end: float, taken: set[str]) -> list[str]:
-        # As in Blazar, a lease that starts as another ends overlaps it.
+        # As in Blazar, a lease that starts at the end of another lease overlaps it.
         booked = [b for b in self._bookings() if b.start_s <= end and b.end_s >= start]
         busy = {b.host_id for b in booked} | taken
         wish = read_filter(wanted.properties) if wanted.properties else []
@@ -405,7 +405,7 @@ class FakeCloud:
             return server
 
     def _has_room(self, reservation: str) -> bool:
-        """A reservation has so many places, and a server its own until it is gone."""
+        """Return True if the reservation has a free place; a server keeps its place until gone."""
         amounts = {
             each.id: each.wanted.amount
             for lease in self._leases.values()

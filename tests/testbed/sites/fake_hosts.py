@@ -1,5 +1,5 @@
-"""Machines that are played in memory and in a folder: ssh is not, what is run there is the real
-program, on a file tree of its own with files in place of devices.
+"""Machines played in memory and in a folder. ssh is faked. Programs are real; they run on a file
+tree with files in place of devices.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SIGNATURE = b"SIGNATURE:"
 
 @dataclass
 class FakeHost:
-    """One machine. `root_login` is what sshd says of root when it is asked about a connection,
-    `sshd_port` where sshd listens: None where it is come to. `unreachable` are nodes, or
-    ``node:port``, to which it does not get through."""
+    """Played machine. `root_login` is sshd's answer about root for a connection. `sshd_port` is
+    sshd's port; None means the contacted port. `unreachable` lists nodes, or ``node:port``, that
+    the machine cannot reach."""
 
     root: Path
     address: str
@@ -74,13 +74,13 @@ class FakeHost:
         return path.read_text() if path.exists() else ""
 
     def disk(self, name: str, size: int = 2**30, holds: str = "") -> None:
-        """A device of so many bytes (a sparse file), with a file system's signature on it, its type
-        or type and UUID (``ext4:0f8f``)."""
+        """Add a device of `size` bytes (a sparse file) with a file system's signature: its type, or
+        type and UUID (``ext4:0f8f``)."""
         self.write(name, SIGNATURE + holds.encode() + b"\n" if holds else b"")
         os.truncate(self.root / name.lstrip("/"), size)
 
     def files(self) -> dict[str, bytes]:
-        """Everything in the tree that is not a device."""
+        """Return all files in the tree except devices."""
         return {
             str(path.relative_to(self.root)): path.read_bytes()
             for path in sorted(self.root.rglob("*"))
@@ -88,7 +88,7 @@ class FakeHost:
         }
 
     def command(self, argv: Sequence[str]) -> str:
-        """Stands in for the programs that hostside runs."""
+        """Replace the programs that hostside runs."""
         if argv[:2] == ["wipefs", "--version"]:
             return "wipefs from util-linux 2.38.1\n" if self.wipefs else ""
         if argv[0] == "wipefs" and argv[1] == "--json":
@@ -109,7 +109,7 @@ class FakeHost:
         return "apt 2.6\n" if argv[0] == "apt-get" else ""
 
     def do(self, request: Mapping[str, object]) -> dict[str, object]:
-        """The real program's answer."""
+        """Return the real program's answer."""
         if request["do"] == CONNECT:
             targets = request["targets"]
             assert isinstance(targets, dict)
@@ -117,7 +117,7 @@ class FakeHost:
         return hostside.answer(dict(request), hostside.Machine(self.root, self.command))
 
     def _reach(self, target: str) -> str | None:
-        """Nobody listens anywhere but sshd."""
+        """Return the error of a connection; only sshd listens."""
         node, port = target.split(":")
         if {node, target} & self.unreachable:
             return "timed out"
@@ -170,7 +170,7 @@ class FakeShell:
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """End of the process at this point."""
 
 
 @dataclass
@@ -183,13 +183,13 @@ class FakeHosts:
     counted: int = 0
 
     def count(self) -> None:
-        """Count a moment at which a call begins or ends; the one chosen kills us."""
+        """Count the start or end of a call; die at the chosen count."""
         self.counted += 1
         if self.kill_at is not None and self.counted >= self.kill_at:
             raise Killed
 
     def login(self, target: SshTarget) -> FakeHost:
-        """The machine, if it lets `target` in."""
+        """Return the machine if it admits `target`."""
         host = self.hosts.get(target.address)
         if host is None or not host.up:
             raise RemoteError(
@@ -225,7 +225,7 @@ class FakeHosts:
 
 
 def play(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch, **more: object) -> FakeHosts:
-    """So many machines 192.0.2.1, .2, ... with two devices, /dev/sdb1 and /dev/sdb2, each."""
+    """Play `count` machines 192.0.2.1, .2, ... with two devices, /dev/sdb1 and /dev/sdb2, each."""
     monkeypatch.setattr(hostside, "is_block", lambda status: status.st_size >= 2**20)
     monkeypatch.setattr(hostside, "HEAD", 4096)
     monkeypatch.setattr(hostside, "ZEROED_HEAD", 8192)

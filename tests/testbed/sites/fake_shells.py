@@ -1,4 +1,4 @@
-"""Nodes that answer ssh in memory: what `node_setup` would say of a machine with one spare disk."""
+"""In-memory nodes with ssh: `node_setup`'s answers for a machine with one spare disk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ BY = "/dev/disk/by-partlabel"
 
 
 class FakeShells:
-    """A `Shells`: called with a target, gives its shell.
+    """`Shells` stand-in: called with a target, it returns the target's shell.
 
     Args:
-        cpus: of every node.
-        deaf: so many first commands of each node are not answered.
-    """
+        cpus: CPUs of every node.
+        deaf: number of first commands of each node without an answer."""
 
     def __init__(self, *, cpus: int = 2, deaf: int = 0, error: str | None = None) -> None:
         self.cpus, self.deaf, self.error = cpus, deaf, error

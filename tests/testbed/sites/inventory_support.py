@@ -1,4 +1,4 @@
-"""What tests of machines of one's own share: a small spec, a site on machines that are played."""
+"""Shared parts of tests of users' own machines: a small spec, and a site on played machines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Make = Callable[..., InventorySite]
 
 
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int = 6) -> FakeHosts:
-    """Machines that are played, reached without ssh and by a made-up key."""
+    """Return played machines, reached without ssh and with a made-up key."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr("testbed.reach.make_control_dir", lambda testbed: tmp_path)
     monkeypatch.setattr("testbed.reach.hang_up", lambda *_: None)
@@ -55,18 +55,18 @@ def _made_up_key(path: Path, comment: str) -> None:
 
 
 def files(hosts: FakeHosts) -> dict[str, dict[str, bytes]]:
-    """Everything that is on the machines, by address."""
+    """Return all files on the machines, by address."""
     return {address: host.files() for address, host in hosts.hosts.items()}
 
 
 def make_spec(**options: Any) -> TestbedSpec:
-    """The small spec with these options of the site beside the usual ones."""
+    """Return the small spec with these site options in addition to the usual ones."""
     site = {"kind": "inventory", "options": {**OPTIONS, **options}}
     return TestbedSpec.model_validate({**SPEC, "site": site})
 
 
 def make_site(state: Path, hosts: FakeHosts, /, **options: Any) -> InventorySite:
-    """A site with its state in a folder, on machines that are played."""
+    """Return a site with its state in a folder, on played machines."""
 
     def take_away(testbed: Testbed, progress: object) -> None:
         raise AssertionError("nothing was deployed")
@@ -82,19 +82,19 @@ def make_site(state: Path, hosts: FakeHosts, /, **options: Any) -> InventorySite
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
-    """Six machines that are played."""
+    """Return six played machines."""
     return played(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def make(tmp_path: Path, hosts: FakeHosts) -> Make:
-    """A site on them, as a new process would open it."""
+    """Return a function that opens a site on the machines, as a new process would."""
     return lambda **options: make_site(tmp_path / "state", hosts, **options)
 
 
 @pytest.fixture
 def spec_file(tmp_path: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The small spec in a file, for the verbs; nobody vouches for host keys yet."""
+    """Write the small spec for the verbs; no host keys are vouched for yet."""
     hosts.now = time.time
     monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
     monkeypatch.setattr("testbed.sites.inventory.site.OpenSsh", lambda: hosts)
@@ -106,7 +106,7 @@ def spec_file(tmp_path: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch)
 
 
 def run(*words: str) -> int:
-    """The exit code of a command."""
+    """Run a command and return its exit code."""
     with pytest.raises(SystemExit) as stopped:
         cli.main(list(words))
     return int(stopped.value.code or 0)

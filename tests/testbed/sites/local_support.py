@@ -1,5 +1,5 @@
-"""What the local site's tests share: a small spec, a state folder of their own, and a look at the
-machine for anything that was left behind.
+"""Shared parts of the local site's tests: a small spec, their own state folder, and a check of the
+machine for leftovers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
 
 STATE = Path("/var/lib/hotbed-tests")
-"""Another state folder than people's: names on the machine carry its tag, so that tests neither
-touch nor see a testbed that is in use."""
+"""State folder of the tests. Names on the machine carry its tag, so that tests neither touch nor
+see a testbed in use."""
 
 SMALL = """
 name: small
@@ -81,7 +81,7 @@ def shell(testbed: Testbed, node: str) -> SshShell:
 
 
 def break_node(site: LocalSite, name: str, node: str, state: str) -> None:
-    """Break a part of a node as an accident does; `state` is how `Site.status` calls it."""
+    """Break a part of a node as an accident does; `Site.status` reports it as `state`."""
     here, nodes = site.places, site._nodes(name)
     switch, port = here.switch(name), here.port(node)
     actions: dict[str, Callable[[], object]] = {
@@ -101,7 +101,7 @@ def kill(pid_file: Path) -> None:
 
 
 def everything_on_the_machine() -> list[str]:
-    """Whatever of the tests' testbeds is on the machine, found without the site's own help."""
+    """Return all traces of the tests' testbeds, found without the site's own code."""
     here = places()
     found = [f"netns {name}" for name in network.namespaces(here)]
     found += [f"link {name}" for name in network.uplinks(here)]

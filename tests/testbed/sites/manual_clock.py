@@ -1,10 +1,10 @@
-"""A clock that only a test moves."""
+"""Clock moved only by a test."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """See `testbed.sites.clock.Clock`; sleeping moves it, and is remembered in `slept`."""
+    """See `testbed.sites.clock.Clock`; sleeping moves it, and `slept` records the sleeps."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.time = now
@@ -18,7 +18,7 @@ class ManualClock:
         return self.time - self._stepped
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock, while no time passes."""
+        """Shift the wall clock by `seconds` while no time passes."""
         self.time += seconds
         self._stepped += seconds
 

@@ -1,4 +1,4 @@
-"""The site `chameleon` keeps the contract, on a cloud in memory, on whole and virtual machines."""
+"""Contract of the site `chameleon`, on an in-memory cloud with whole and virtual machines."""
 
 from __future__ import annotations
 

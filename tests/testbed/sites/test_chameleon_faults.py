@@ -1,4 +1,4 @@
-"""What goes wrong on Chameleon, and what the site says and does then."""
+"""Faults on Chameleon, and the site's messages and reactions."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def test_quota(world: World) -> None:
 
 
 def test_a_quota_that_nova_counts_too_late(world: World) -> None:
-    """Of servers that are asked for at once one too many is accepted, and ends in ERROR."""
+    """One of several simultaneous server requests is accepted although one too many, and fails."""
     world.cloud.outcomes = {"osd1": ["ERROR"]}
     world.cloud.fault = "Quota exceeded for instances: Requested 1, but already used 2 of 2"
     with pytest.raises(SiteError, match=r"-osd1: the project's quota is used up \(Quota") as error:
         world.site().provision(spec_of(BARE))
     assert error.value.retry_after_s is None
-    assert world.cloud.calls.count("create_server") == 3  # trying again would be of no use
+    assert world.cloud.calls.count("create_server") == 3  # a retry would not help
     world.site().release("small")
     assert world.cloud.left() == []
 
@@ -118,7 +118,7 @@ def test_a_server_that_fails_again_is_told_with_novas_words(world: World) -> Non
 def test_a_failed_server_has_its_machine_until_it_is_gone(
     world: World, options: dict[str, object]
 ) -> None:
-    """The lease holds as many as are needed, and not one more."""
+    """The lease holds exactly as many machines as needed."""
     world.cloud.outcomes = {"osd1": ["ERROR"]}
     world.cloud.delete_s = 60.0
     assert world.site().provision(spec_of(options)).nodes
@@ -178,7 +178,7 @@ def test_a_server_that_vanishes_is_made_again(world: World) -> None:
 
 
 def test_all_servers_are_asked_for_at_once(world: World) -> None:
-    """Each request waits until all nine are under way: one after another would never end."""
+    """Each request waits until all nine are in flight; sequential requests would never end."""
     together = threading.Barrier(9, timeout=20)
     create = world.cloud.create_server
 
@@ -264,7 +264,7 @@ def test_parts_are_the_server_s_own(world: World) -> None:
 
 
 def test_parts_that_an_earlier_version_made_keep_their_names(world: World) -> None:
-    """There may be a store on them."""
+    """The parts may hold a store."""
     world.site().provision(spec_of(BARE))
     with world.records.open("small") as record:
         for node in record.data["nodes"]:
@@ -297,7 +297,7 @@ def test_a_cloud_that_falters_and_recovers(world: World) -> None:
 
 
 def test_a_cloud_that_stays_away(world: World) -> None:
-    """Releasing tries again, looking does not wait."""
+    """A release retries; a look does not wait."""
     world.site().provision(spec_of(BARE))
     world.fail("*", CloudError("timed out", Fault.PASSING))
     before = world.clock.now()

@@ -1,5 +1,5 @@
-"""The process is killed at any call to the cloud, before or after the call took effect: nothing is
-leaked, and nothing is leased or started twice.
+"""Process killed at any call to the cloud, before or after the call's effect: nothing is leaked,
+leased twice or started twice.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def killing(number: int, when: str, error: BaseException | None = None) -> Trip:
 
 
 def changing_calls(folder: Path, options: dict[str, object], *, down: bool) -> list[int]:
-    """Return numbers of the calls that make or remove something in a run without faults. The other
-    calls only look: dying at them is dying next to these."""
+    """Return the numbers of calls that create or remove objects in a run without faults. All other
+    calls only read: dying there equals dying at an adjacent call."""
     world = World(folder)
     world.site().provision(spec_of(options))
     upto = len(world.cloud.calls)
@@ -47,7 +47,7 @@ def changing_calls(folder: Path, options: dict[str, object], *, down: bool) -> l
 
 
 def whole(world: World) -> None:
-    """Check that exactly the things of one testbed are there."""
+    """Check that exactly the objects of one testbed exist."""
     assert len(world.cloud.live_leases()) == 1
     names = sorted(server.name for server in world.cloud.all_servers())
     assert len(names) == len(set(names)) == 3
@@ -57,7 +57,7 @@ def whole(world: World) -> None:
 
 
 def down(world: World) -> None:
-    """Release as people do: again if a lease may still appear."""
+    """Release as a person does: repeat if a lease may still appear."""
     try:
         world.site().release("small")
     except SiteError as error:

@@ -1,4 +1,4 @@
-"""Leases of the site `chameleon`: ownership, lost answers, lengths, the lease after the first."""
+"""Leases of the site `chameleon`: ownership, lost answers, lengths, the next lease."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def requested(world: World, options: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("ahead", [-50.0, 0.0, 50.0])
 def test_a_lease_of_seven_days_is_no_minute_longer(world: World, ahead: float) -> None:
-    """Blazar counts from the beginning of the minute; smaller differences of clocks are ignored."""
+    """Blazar counts from the start of the minute and ignores smaller clock differences."""
     world.cloud.ahead_s = ahead
     world.site().provision(spec_of({**BARE, "lease": {"hours": 168}}))
     (lease,) = world.cloud.live_leases()
@@ -149,7 +149,7 @@ def test_the_name_of_a_new_lease_has_the_testbeds_tag(world: World, name: str) -
 def test_somebody_elses_lease_of_the_same_name_is_left_alone(
     world: World, options: dict[str, Any], other: Identity
 ) -> None:
-    """Operators see everybody's leases; not even our own name makes a lease ours."""
+    """Operators see all leases; our name alone does not make a lease ours."""
     name = requested(world, options)
     fields = {"name": name, "user_id": other.user_id, "project_id": other.project_id}
     theirs = lease_of(world, "theirs", **fields)
@@ -163,7 +163,7 @@ def test_somebody_elses_lease_of_the_same_name_is_left_alone(
 
 
 def test_records_of_an_earlier_version_know_their_lease(world: World) -> None:
-    """Its names had no tag: the journal's id makes the lease ours."""
+    """Earlier names had no tag: the journal's id makes the lease ours."""
     world.site().provision(spec_of(NAMED))
     (lease,) = world.cloud.live_leases()
     world.cloud._leases[lease.id] = replace(lease, name="mine")
@@ -174,7 +174,7 @@ def test_records_of_an_earlier_version_know_their_lease(world: World) -> None:
 
 @pytest.mark.parametrize("doing", ["up", "extend", "down"])
 def test_an_unclear_lease_of_an_earlier_version_is_refused(world: World, doing: str) -> None:
-    """Its request got no answer: nobody knows who made the lease of that name."""
+    """Without an answer to the request, the creator of the lease with this name is unknown."""
     requested(world, NAMED)
     journal = world.records.folder("small") / "journal.jsonl"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
@@ -225,7 +225,7 @@ def test_the_owner_is_recorded_before_anything_is_made(world: World) -> None:
 
 
 def test_a_record_without_owner_stays_without(world: World) -> None:
-    """An earlier version wrote it: the next user need not be its owner."""
+    """An earlier version wrote the record; the next user need not be its owner."""
     world.site().provision(spec_of(BARE))
     with world.records.open("small") as record:
         del record.data["owner"]
@@ -352,7 +352,7 @@ def test_a_request_before_an_answered_one_is_not_waited_for(world: World) -> Non
 
 
 def test_a_lease_that_broke_while_nobody_waited_is_reported_and_deleted(world: World) -> None:
-    """It would keep its machines from us: here there are only three."""
+    """It would keep its machines from us: here only three exist."""
     world.cloud.machines = hosts({"compute_skylake": 3})
     now = world.clock.now()
     world.cloud.others = [Booking(h.id, now, now + 5 * HOUR_S) for h in world.cloud.machines]
@@ -441,7 +441,7 @@ def test_not_beyond_the_policy_and_the_spec(world: World) -> None:
 
 
 def test_not_into_somebody_elses_reservation(world: World) -> None:
-    """A reservation right after ours does not go away by waiting: a shorter time may be free."""
+    """Waiting does not remove a reservation right after ours; a shorter time may be free."""
     world.site().provision(spec_of(BARE))
     end = world.site().status("small").ends_at_s or 0.0
     world.cloud.others = [Booking(h.id, end, end + HOUR_S) for h in world.cloud.machines]
@@ -478,7 +478,7 @@ def test_servers_that_do_not_go_do_not_keep_the_lease(
 def test_things_of_a_lost_state_folder_are_listed_before_anything_is_leased(
     world: World, tmp_path: Path
 ) -> None:
-    """As in a hub that ended the server it was in: nothing here knows the running lease."""
+    """For example a hub that ended its server: nothing here knows the running lease."""
     world.site().provision(spec_of(BARE))
     assert "of no testbed" not in world.site().plan(spec_of(BARE)).detail
     (lease,) = world.cloud.live_leases()

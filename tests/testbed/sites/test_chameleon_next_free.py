@@ -1,4 +1,4 @@
-"""The next free time of virtual machines, which Blazar does not tell: it is asked for."""
+"""Search for the next free time of virtual machines, which Blazar does not report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEXT = spec_of({**VIRTUAL, "lease": {"start": "next-free"}})
 
 
 def taken(world: World, *hours: float) -> None:
-    """Other people's virtual machines, each until so many hours from now; three have room."""
+    """Book other users' virtual machines, each for some hours from now; three fit at once."""
     world.cloud.virtual = 3
     now = world.clock.now()
     world.cloud.others = [Booking(f"h{each}", now, now + each * HOUR_S) for each in hours]

@@ -1,4 +1,4 @@
-"""What is done on a fresh machine: its disks, who is let in, names."""
+"""Set-up of a fresh machine: its disks, admitted keys, names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MARK = "0123456789ab"
 
 
 def divided(name: str, mark: str, *volumes: dict[str, Any]) -> dict[str, Any]:
-    """A disk that was divided for the server of this mark."""
+    """Return a disk that was partitioned for the server with this mark."""
     scratch = part(f"/dev/{name}1", node_setup.label("scratch", 0, mark))
     osd = part(f"/dev/{name}2", node_setup.label("osd", 0, mark))
     return disk(name, 100, scratch, {**osd, "children": list(volumes)})
@@ -85,7 +85,7 @@ def test_a_disk_that_is_divided_already_is_found_again() -> None:
 
 @pytest.mark.parametrize("mark", ["another", ""], ids=["another server's", "an earlier version's"])
 def test_what_an_earlier_lease_left_on_a_disk_is_not_taken_for_ours(mark: str) -> None:
-    """Disks survive a lease: the same machine may be given to the same user again."""
+    """Disks survive a lease: the same user may get the same machine again."""
     left = divided("sdb", mark)
     assert node_setup.parts_of(left, 0, MARK) == {}
     assert node_setup.choose([ROOT, left, disk("sdc", 100)], 0, MARK, GIB, "any") == "/dev/sdb"
@@ -99,7 +99,7 @@ def test_a_part_s_name_fits_into_its_table() -> None:
 
 
 class Machine:
-    """`run` of a machine with these disks."""
+    """`run` on a machine with these disks."""
 
     def __init__(self, *devices: dict[str, Any]) -> None:
         self.devices = {each["path"]: each for each in devices}

@@ -91,7 +91,7 @@ JOINED = ["and", ["==", "$node_name", "nc01"], [">=", "$architecture.smt_size", 
     ids=["a mapping", "flat", "nested"],
 )
 def test_a_type_and_several_filters_are_joined_flat(filters: object) -> None:
-    """Blazar reads only the first part of an `and` inside another one."""
+    """Blazar reads only the first part of a nested `and`."""
     made = read_options({**BARE, "filters": filters}).filter_of("osd")
     assert made == ["and", ["==", "$node_type", "compute_skylake"], *JOINED[1:]]
 
@@ -102,7 +102,7 @@ def test_a_type_and_several_filters_are_joined_flat(filters: object) -> None:
         (JOINED, {"architecture.smt_size": "64", "node_name": "nc01"}, True),
         (JOINED, {"architecture.smt_size": "40", "node_name": "nc01"}, False),
         (JOINED, {"node_name": "nc01"}, False),
-        # Blazar compares everything but its own columns as text.
+        # Blazar compares all values except its own columns as text.
         ([">=", "$architecture.smt_size", "48"], {"architecture.smt_size": "8"}, True),
         (["==", "$ram", "16"], {"ram": "16.0"}, False),
         ([">=", "$vcpus", "48"], {"vcpus": "8"}, False),
@@ -116,7 +116,7 @@ def test_hosts_pass_as_in_blazar(
 
 
 def test_filters_that_state_the_same() -> None:
-    """Leases of earlier versions had nested filters."""
+    """Leases of earlier versions have nested filters."""
     nested = '["and", ["==", "$node_type", "a"], ["and", ["==", "$x", 1], ["==", "$y", "2"]]]'
     flat = '["and", ["==", "$y", "2"], ["==", "$node_type", "a"], ["=", "$x", "1"]]'
     assert same(nested, flat)
@@ -163,7 +163,7 @@ MACHINES = [
 def test_the_next_slot_is_the_first_in_which_all_are_free(
     booked: list[Booking], small: int, big: int, length: int
 ) -> None:
-    """Against trying every minute and every choice of hosts."""
+    """The reference tries every minute and every choice of hosts."""
     needs = [Need(["==", "$t", "a"], small), Need(["==", "$big", "1"], big)]
     slot = next_slot(needs, MACHINES, booked, now_s=0, seconds=length)
 
@@ -195,7 +195,7 @@ def test_the_smallest_flavor_that_fits() -> None:
     chosen = choose_flavors(spec_of(VIRTUAL), options, FLAVORS)
     assert {group: flavor.name for group, flavor in chosen.items()} == {
         "admin": "m1.small",
-        "osd": "m1.small",  # 8 GiB of system and 10 of a disk
+        "osd": "m1.small",  # 8 GiB for the system and 10 GiB for a disk
     }
     (ask,) = asks_of(spec_of(VIRTUAL), options, chosen)
     assert (ask.wanted.kind, ask.wanted.amount, ask.wanted.flavor_id) == (FLAVOR, 3, "2")
@@ -236,7 +236,7 @@ def test_credentials_that_serve() -> None:
     assert clouds.login_of("CHI@UC", "CHI-1", APPLICATION) == clouds.Login(False, True)
     hub = {"OS_AUTH_TYPE": "v3oidcaccesstoken", "JUPYTERHUB_API_TOKEN": "t", "OS_REGION_NAME": "x"}
     assert clouds.login_of("CHI@TACC", "CHI-1", hub) == clouds.Login(True, False)
-    for method in ("v3password", "v3oidcpassword"):  # whichever a site's openrc file names
+    for method in ("v3password", "v3oidcpassword"):  # whichever method a site's openrc file names
         password = {"OS_AUTH_TYPE": method, "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"}
         assert clouds.login_of("CHI@TACC", "CHI-1", password) == clouds.Login(True, False)
 

@@ -1,4 +1,4 @@
-"""Credentials are written nowhere: not into the state folder, logs, messages or command lines."""
+"""Secrecy of credentials: not in the state folder, logs, messages or command lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.testbed.sites.fake_cloud import FakeCloud
 
 __all__ = ["environ", "http", "world"]
 
-pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to load
+pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to import
 
 SECRET, TOKEN = "the-secret-that-is-marked", "the-token-that-is-marked"
 LOGINS = {
@@ -34,8 +34,8 @@ LOGINS = {
 
 
 class Halfway:
-    """Who we are, the hosts and the asking for a lease are said by HTTP with the credentials; the
-    rest of the cloud is in memory."""
+    """Cloud with real HTTP and credentials for identity, hosts and lease requests; the rest is in
+    memory."""
 
     def __init__(self, real: Cloud, fake: FakeCloud) -> None:
         self._real, self._fake = real, fake
@@ -58,7 +58,7 @@ class Halfway:
 
 
 class Heard:
-    """Shells that remember what is run, and what it reads."""
+    """Shells that record commands and their input."""
 
     def __init__(self, world: World) -> None:
         self._shells, self.said = world.shells, list[str]()

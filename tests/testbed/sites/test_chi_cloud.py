@@ -1,5 +1,5 @@
-"""What is said to OpenStack over HTTP, and how its answers are read: python-chi, Blazar's client
-and openstacksdk for real.
+"""Requests to OpenStack over HTTP, and parsing of its answers, with the real python-chi, Blazar
+client and openstacksdk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.testbed.sites.chi_services import (
 
 __all__ = ["cloud", "environ", "http"]
 
-pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to load
+pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to import
 
 
 def test_who_we_are_and_the_clouds_clock(http: Mocker, cloud: Cloud) -> None:
@@ -217,7 +217,7 @@ def test_servers_are_listed_with_one_request(http: Mocker, cloud: Cloud) -> None
     assert asked.call_count == 1
     assert (one.addresses, one.host) == (("10.1.0.2",), "abc-1")
     assert (two.status, two.fault) == ("ERROR", "No valid host was found.")
-    assert three.status == "DELETING"  # Nova calls it active until it is gone
+    assert three.status == "DELETING"  # Nova reports it as active until it is gone
 
 
 def test_security_group_rules(http: Mocker, cloud: Cloud) -> None:

@@ -1,4 +1,4 @@
-"""How a cloud is opened: credentials, the trusts that Blazar needs, and where the sites are."""
+"""Opening of a cloud: credentials, the trusts that Blazar needs, and the sites' addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testbed.sites.chi_services import KEYSTONE, REGION, environ, http, le
 
 __all__ = ["environ", "http"]
 
-pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to load
+pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to import
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def by_application_credential(environ: None, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def keystone_lets_in(http: Mocker, *, restricted: bool, trusts: dict[str, Any]) -> Any:
-    """With an application credential; `trusts`: the answer to who asks for the own trusts."""
+    """Admit an application credential; `trusts` answers requests for the user's own trusts."""
     credential = {"id": "id", "name": "n", "restricted": restricted}
     let_in(http, methods=["application_credential"], application_credential=credential)
     return http.get(f"{KEYSTONE}/OS-TRUST/trusts", **trusts)
@@ -39,7 +39,7 @@ NOT_ALLOWED = "You are not authorized to perform the requested action: "
 
 
 def forbidden(words: str) -> dict[str, Any]:
-    """Keystone's answer of that name."""
+    """Return Keystone's refusal of this action."""
     error = {"code": 403, "message": f"{NOT_ALLOWED}{words}.", "title": "Forbidden"}
     return {"status_code": 403, "json": {"error": error}}
 
@@ -65,7 +65,7 @@ def test_a_restricted_application_credential_is_refused_at_once(
 def test_a_keystone_that_lets_no_application_credential_make_trusts_is_told(
     http: Mocker, by_application_credential: None, words: str, restricted: bool
 ) -> None:
-    """Blazar would answer a lease with 500 and no reason, whatever box is ticked."""
+    """Otherwise Blazar answers a lease request with 500 and no reason, whichever box is ticked."""
     asked = keystone_lets_in(http, restricted=restricted, trusts=forbidden(words))
     with pytest.raises(UserError, match=r"no application credential.*CLI password") as error:
         open_cloud(REGION, None)
@@ -78,7 +78,7 @@ def test_a_keystone_that_lets_no_application_credential_make_trusts_is_told(
     "trusts",
     [
         TRUSTS,
-        # Keystones where nobody may list trusts, or that have no such list: that says nothing.
+        # Keystones where nobody may list trusts, or without such a list: that proves nothing.
         forbidden("identity:list_trusts_for_trustor"),
         {"status_code": 404, "json": {"error": {"message": "Not found.", "code": 404}}},
         {"status_code": 403, "text": "<html>a proxy's own page</html>"},
@@ -96,7 +96,7 @@ def test_an_unrestricted_application_credential_is_taken(
 def test_the_trusts_are_asked_for_under_v3(
     http: Mocker, by_application_credential: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OS_AUTH_URL may lack the version, which python-chi's library then adds."""
+    """OS_AUTH_URL may lack the version; python-chi's library then adds it."""
     keystone_lets_in(http, restricted=False, trusts=forbidden("Delegated tokens cannot"))
     monkeypatch.setenv("OS_AUTH_URL", KEYSTONE.removesuffix("v3"))
     with pytest.raises(UserError, match="no application credential"):
@@ -106,7 +106,7 @@ def test_the_trusts_are_asked_for_under_v3(
 def test_the_spec_s_project_is_asked_for_whatever_the_environment_names(
     http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An openrc file has the project's id as well, which would be taken before a name."""
+    """An openrc file also has the project's id, which would take precedence over a name."""
     monkeypatch.setenv("OS_PROJECT_ID", "project-of-chi-2")
     monkeypatch.setenv("OS_PROJECT_NAME", "CHI-2")
     asked = let_in(http)
@@ -137,7 +137,7 @@ def test_without_a_project_in_the_spec_it_is_the_environment_s(
 def test_an_application_credential_of_another_project_is_refused(
     http: Mocker, by_application_credential: None
 ) -> None:
-    """Its openrc file names none: only Keystone knows."""
+    """Its openrc file names no project: only Keystone knows the project."""
     keystone_lets_in(http, restricted=False, trusts=TRUSTS)
     with pytest.raises(UserError, match=r"for project CHI-1, and the spec says CHI-2"):
         open_cloud(REGION, "CHI-2")
@@ -146,7 +146,7 @@ def test_an_application_credential_of_another_project_is_refused(
 
 
 def test_a_token_of_another_project_is_refused(http: Mocker, environ: None) -> None:
-    let_in(http)  # whatever was asked for
+    let_in(http)  # for any requested project
     with pytest.raises(UserError, match=r"for project CHI-1, and the spec says CHI-2"):
         open_cloud(REGION, "CHI-2")
 

@@ -72,7 +72,7 @@ def test_a_restarted_node_keeps_the_keys_that_were_let_in(
     furnish: Callable[[str], None], authorized: Path
 ) -> None:
     furnish(LOGIN)
-    # The role agent lets the admin node in; a restore from a snapshot starts the node anew.
+    # The agent role admits the admin node; a restore from a snapshot restarts the node.
     authorized.write_bytes(authorized.read_bytes() + b"ssh-ed25519 BBB hotbed-admin\n\xff odd\n")
     furnish("ssh-ed25519 CCC hotbed-dlr")
     assert authorized.read_bytes().splitlines() == [

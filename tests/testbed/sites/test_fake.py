@@ -1,4 +1,4 @@
-"""The fake keeps the contract, and what is its own."""
+"""Contract of the fake site, and its own features."""
 
 from __future__ import annotations
 

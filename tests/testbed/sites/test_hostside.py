@@ -1,4 +1,4 @@
-"""What is done on a machine itself: its files stay whole, and devices are wiped that were meant."""
+"""Actions on a machine itself: its files stay intact, and only the intended devices are wiped."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def refused(host: FakeHost, request: dict[str, Any]) -> str:
     return str(found["error"])
 
 
-# -- files that are others' too --------------------------------------------------------------------
+# -- shared files ----------------------------------------------------------------------------------
 
 
 def test_what_others_wrote_stays_as_it_is(host: FakeHost) -> None:
-    """Neither UTF-8 nor lines as Python splits them."""
+    """The files are not UTF-8, and Python would split their lines differently."""
     host.write(KEYS, b"ssh-rsa AAAA J\xfcrgen\r\n\nssh-rsa AAAB a\x0cb\n")
     host.write(HOSTS, b"127.0.0.1 localhost # caf\xe9\n")
     before = host.files()
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_read_is_not_replaced(
 def test_names_are_written_whole_or_not_at_all(host: FakeHost) -> None:
     with (host.root / HOSTS).open() as old:
         done(host, HOLD)
-        # Who reads the old file reads all of it.
+        # A reader of the old file still gets its whole contents.
         assert old.read() == "127.0.0.1 localhost\n"
     assert host.read(HOSTS).startswith("127.0.0.1 localhost\n# BEGIN")
 
@@ -113,7 +113,7 @@ def test_names_in_a_file_that_is_a_mount_of_its_own(
 def test_cut_off_while_it_is_let_go(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
-    """Before a file goes; root had no authorized_keys, and has none afterwards."""
+    """The cut is before a file disappears; root had no authorized_keys and has none afterwards."""
     before = host.files()
     done(host, HOLD)
     left, unlink = [moment], Path.unlink
@@ -136,7 +136,7 @@ def test_cut_off_while_it_is_let_go(
 def cut_at(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch, request: dict[str, Any], name: str
 ) -> None:
-    """The program ends before the first unlink of a file of this name."""
+    """End the program before the first unlink of a file with this name."""
     unlink = Path.unlink
 
     def cut(path: Path, missing_ok: bool = False) -> None:
@@ -153,8 +153,8 @@ def cut_at(
 def test_a_mark_with_two_names_is_held_and_let_go(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut off between the mark and the end of the name under which it was written: to rename one
-    name of a file to another does nothing, and the machine would be held for ever."""
+    """The cut is after the mark and before the unlink of its temporary name. Renaming one name of a
+    file to another does nothing, and the machine would stay held forever."""
     before = host.files()
     cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
     assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 2
@@ -177,7 +177,7 @@ def test_a_mark_with_two_names_is_taken_again(
 def test_held_again_after_it_was_let_go_in_part(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first `hold` made is remembered: root had no authorized_keys."""
+    """The mark records that the first `hold` created files: root had no authorized_keys."""
     before = host.files()
     done(host, HOLD)
     cut_at(host, monkeypatch, LET_GO, "hosts.hotbed-new")
@@ -219,7 +219,7 @@ def wipe_of(host: FakeHost) -> dict[str, Any]:
 
 
 def test_only_what_was_seen_is_wiped(host: FakeHost) -> None:
-    """A name may be another device's after a reboot, and somebody may have used it since."""
+    """After a reboot a name may be another device, and somebody may have used the device."""
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4")
     asked = wipe_of(host)
@@ -238,7 +238,7 @@ SYS = "sys/dev/block/0:0"  # every file that plays a device has this number
 
 @pytest.mark.parametrize("name", [f"{SYS}/device/wwid", f"{SYS}/wwid", f"{SYS}/serial", "udev"])
 def test_a_disk_alike_is_not_wiped(host: FakeHost, name: str) -> None:
-    """Equal in size, model and what is on it: only its serial number or WWN is another."""
+    """Size, model and contents are equal; only the serial number or WWN differs."""
     record = {"udev": ("run/udev/data/b0:0", "I:1\nE:ID_SERIAL={}\n")}
     path, text = record.get(name, (name, "{}\n"))
     done(host, HOLD)
@@ -252,10 +252,10 @@ def test_a_disk_alike_is_not_wiped(host: FakeHost, name: str) -> None:
 
 
 def test_a_partition_is_known_by_its_disk_and_its_uuid(host: FakeHost) -> None:
-    """sysfs has no serial number at the partition itself."""
+    """In sysfs there is no serial number for the partition itself."""
     done(host, HOLD)
     host.write(f"{SYS}/partition", "2\n")
-    host.write("sys/dev/block/device/wwid", "naa.1\n")  # of the folder above: the disk
+    host.write("sys/dev/block/device/wwid", "naa.1\n")  # in the parent folder: the disk
     host.write("sys/dev/block/device/model", "ST8000\n")
     host.blkid = {"PART_ENTRY_UUID": "p1"}
     asked = wipe_of(host)
@@ -294,7 +294,7 @@ def test_a_disk_that_nothing_tells_from_others_is_not_wiped_after_a_boot(host: F
 
 
 def test_a_record_of_before_is_compared_as_far_as_it_goes(host: FakeHost) -> None:
-    """It has no model for a partition, either."""
+    """An old record also has no model for a partition."""
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
     host.write(f"{SYS}/device/wwid", "naa.1\n")
@@ -325,7 +325,7 @@ def test_a_wipe_that_was_cut_off_is_repeated(host: FakeHost) -> None:
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4")
     asked = wipe_of(host)
-    # The signature is gone, what lay behind it is not.
+    # The signature is gone; the data behind it remains.
     (host.root / "dev/sdb2").open("r+b").write(b"x" * 100)
     done(host, asked)
     assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
@@ -337,18 +337,18 @@ def test_without_wipefs_no_device_is_judged_empty(host: FakeHost) -> None:
     assert found["uses"] == ["cannot be judged (wipefs is missing)"]
 
 
-# -- looking ---------------------------------------------------------------------------------------
+# -- inspection ------------------------------------------------------------------------------------
 
 
 def test_sshd_is_asked_about_where_we_come_from(host: FakeHost) -> None:
-    """Its configuration may have a block for some addresses only (Match Address)."""
+    """Its configuration may have a block for certain addresses only (Match Address)."""
     host.root_login = lambda asked_of: "yes" if "addr=10.0.0.9" in asked_of else "no"
     assert done(host, {"do": "survey", "client": "10.0.0.9"})["root_login"] == "yes"
     assert done(host, {"do": "survey"})["root_login"] == "no"
 
 
 def test_all_others_are_tried_at_once(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, many that do not answer would take longer than anybody waits."""
+    """In sequence, many silent machines would take longer than anybody waits."""
     together = threading.Barrier(3, timeout=20.0)
 
     def connected(*_: object) -> None:
@@ -362,7 +362,7 @@ def test_all_others_are_tried_at_once(host: FakeHost, monkeypatch: pytest.Monkey
 
 
 def test_who_refuses_is_reached_and_who_is_silent_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed port is answered by the machine; a firewall drops, or says that there is no way."""
+    """The machine itself answers for a closed port; a firewall drops or reports no route."""
     answers: dict[int, OSError | None] = {
         22: None,
         6789: TimeoutError("timed out"),

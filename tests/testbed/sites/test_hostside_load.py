@@ -1,4 +1,4 @@
-"""Whose load it is: a cluster's containers are in control groups of the engine that runs them."""
+"""Attribution of load: a cluster's containers are in control groups of their container engine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
 
 
 def used(host: FakeHost, tree: tuple[str, str], group: str, seconds: float) -> None:
-    """A control group has used so much time."""
+    """Add `seconds` of used time to a control group."""
     folder, file = tree
     text = f"usage_usec {seconds * 1e6:.0f}\n" if tree == V2 else f"{seconds * 1e9:.0f}\n"
     host.write(f"{folder}/{group}/{file}", text)
 
 
 def runs(host: FakeHost, tree: tuple[str, str], group: str, pid: int, *folders: str) -> None:
-    """A process in a group, with these folders mounted."""
+    """Add a process to a group, with these folders mounted."""
     host.write(f"{tree[0]}/{group}/cgroup.procs", f"{pid}\n{pid + 1}\n")
     mounts = "".join(f"9 8 8:1 {folder} /x rw - ext4 /dev/sda1 rw\n" for folder in folders)
     host.write(f"proc/{pid}/mountinfo", mounts)
@@ -64,7 +64,7 @@ def test_containers_of_our_cluster_are_ours(
 
 
 def test_other_containers_are_not(host: FakeHost) -> None:
-    """Another cluster's, one without Ceph, one that has ended."""
+    """Cases are another cluster's container, one without Ceph, and one that has ended."""
     used(host, V2, "system.slice", 20.0)
     for number, folder in enumerate((f"/lib/ceph/{OTHER}/osd.0", f"/lib/{FSID}x", "/"), 1):
         group = f"system.slice/docker-{number}.scope"
@@ -84,7 +84,7 @@ def test_units_of_another_cluster_of_cephadms_are_not_ours(host: FakeHost) -> No
 
 
 def test_load_in_containers_is_counted_by_container() -> None:
-    """A daemon that was started anew has a new one, which begins at 0."""
+    """A restarted daemon has a new container that begins at 0."""
     answer = dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 0.0)
     first = {**answer, "containers": {"docker/aa": 900.0, "docker/bb": 100.0}}
     then = {"all": 20.0, "busy": 10.0, "ours": 1.0, "steal": 0.0, "kernel": 0.0}

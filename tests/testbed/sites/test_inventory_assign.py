@@ -1,4 +1,4 @@
-"""Which machine becomes which node; what options say."""
+"""Assignment of machines to nodes, and its options."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_ceph_ansibles_groups_by_role() -> None:
 
 
 def test_a_machine_in_several_groups_is_left_to_the_node_that_has_no_other() -> None:
-    """As in ceph-ansible's inventories, where a monitor's machine may have an OSD too."""
+    """In ceph-ansible's inventories, a monitor's machine may also have an OSD."""
     groups = [{"name": "head", "roles": ["admin", "mon", "mgr", "client"]}]
     groups += spec_of(3).model_dump()["groups"][1:]
     spec = TestbedSpec.model_validate({"name": "t", "store": None, "groups": groups})

@@ -1,4 +1,4 @@
-"""Reaching machines by the real ssh client, or one that is played: what goes wrong is told."""
+"""Access to machines through the real or a played ssh client, and reports of failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def target(tmp_path: Path) -> SshTarget:
 
 @pytest.fixture
 def ssh_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Stands in an ssh that says so and does not get through."""
+    """Install an ssh that prints a message and fails to connect."""
 
     def says(stderr: str) -> None:
         program = tmp_path / "ssh"
@@ -86,7 +86,7 @@ def test_a_client_that_hangs_is_a_machine_that_does_not_answer(
 
 
 class NoClock:
-    """A machine whose `date` knows no nanoseconds."""
+    """Machine with a `date` without nanoseconds."""
 
     node = "osd0"
 
@@ -116,9 +116,9 @@ def test_a_key_in_a_file_is_trusted_and_another_of_its_kind_never(tmp_path: Path
 
 def test_what_files_say_is_pinned() -> None:
     assert contact.judge("m", [KEY], vouched=[KEY, RSA]) == [KEY, RSA]
-    # ssh asks for a kind that is known: what it shows without asking does not matter.
+    # ssh requests a known key type; unrequested keys of other types do not matter.
     assert contact.judge("m", [KEY], vouched=[RSA], accept=True) == [RSA]
-    # One of several of its kind will do, as with ssh.
+    # One of several keys of the same type is enough, as with ssh.
     assert contact.judge("m", [KEY], vouched=[KEY, OTHER]) == [KEY, OTHER]
     with pytest.raises(UserError, match="known_hosts has another"):
         contact.judge("m", [KEY], vouched=[OTHER], accept=True)
@@ -150,7 +150,7 @@ def test_nobody_vouches() -> None:
 
 
 def test_a_fingerprint_is_what_ssh_keygen_prints(tmp_path: Path) -> None:
-    # As `ssh-keygen -l` prints it: SHA-256 of the key, base64 without padding.
+    # As in `ssh-keygen -l`: SHA-256 of the key, base64 without padding.
     assert contact.fingerprint(KEY).startswith("SHA256:")
     assert len(contact.fingerprint(KEY)) == len("SHA256:") + 43
 

@@ -1,4 +1,4 @@
-"""What a store and its deployer need of a kernel, found without loading anything."""
+"""Kernel features needed by a store and its deployer, detected without loading anything."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CONFIG = "CONFIG_NET_SCH_TBF=m\nCONFIG_XFS_FS=y\n# CONFIG_BLK_DEV_DM is not set\
 def test_a_module_is_found_loaded_built_in_or_to_be_loaded(
     tmp_path: Path, files: dict[str, str], found: tuple[bool | None, ...]
 ) -> None:
-    """In a container the host's modules are not to be seen: nothing tells."""
+    """A container does not show the host's modules, so the result is unknown."""
     for name, text in files.items():
         write(tmp_path, name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
     modules = survey(Machine(tmp_path, lambda argv: ""), {})["modules"]
@@ -91,7 +91,7 @@ def found(make: Make, kind: str) -> dict[str, dict[str, Finding]]:
 
 
 def test_a_kernel_without_device_mapper_is_found(make: Make, hosts: FakeHosts) -> None:
-    """The deployer would refuse it only when the machines are taken."""
+    """The deployer would refuse the kernel only after the machines are taken."""
     host = hosts.hosts["192.0.2.2"]
     (host.root / "proc/modules").unlink()
     host.write(f"boot/config-{RELEASE}", CONFIG)

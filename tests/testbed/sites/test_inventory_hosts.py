@@ -1,4 +1,4 @@
-"""What inventories say of machines, Ansible's and our own; machines that cannot be used."""
+"""Inventories of machines in Ansible's and our own format; unusable machines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_our_own_short_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_with_machines_in_two_places_is_refused(tmp_path: Path, text: str) -> None:
-    """Of its own form, and of Ansible's, which takes the last and warns."""
+    """In our format and in Ansible's, which takes the last entry and warns."""
     path = tmp_path / "hosts.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=r"hosts\.yaml: the key 'hosts' of line \d is there again"):
@@ -111,7 +111,7 @@ def test_older_names_of_variables_count_first_as_with_ansible(
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, path: Path, **hosts: dict[str, Any]) -> Machines:
-    """What is read of an inventory with these machines, of which Ansible tells in this order."""
+    """Return the machines read from an inventory that Ansible lists in this order."""
     groups = {"osds": {"hosts": [name for name in hosts if name.startswith("disk")]}}
     listing = {"_meta": {"hostvars": hosts}, "all": {"hosts": list(hosts)}, **groups}
     monkeypatch.setattr(inventory_hosts, "ansible_listing", lambda _: listing)

@@ -1,4 +1,4 @@
-"""What `hotbed doctor --site` finds on machines, and how the verbs say it."""
+"""Findings of `hotbed doctor --site` on machines, and their output by the verbs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_good_machines_have_nothing_to_mend(tmp_path: Path, hosts: FakeHosts) ->
 def test_what_is_wrong_is_found(
     tmp_path: Path, hosts: FakeHosts, name: str, file: str, told: str
 ) -> None:
-    """With ! nothing may go on."""
+    """A finding marked with ! blocks the next step."""
     hosts.hosts["192.0.2.2"].write(*file.split(":", 1))
     look = found_with_ceph if name == "ports" else found
     finding = look(tmp_path, hosts)[name.rstrip("!")]
@@ -93,7 +93,7 @@ def test_a_disk_that_holds_something_is_a_remark_with_the_way_on(
 
 
 def test_devices_that_up_refuses_together_are_found(tmp_path: Path, hosts: FakeHosts) -> None:
-    """Each of them would do."""
+    """Each device alone would be accepted."""
     other = hosts.hosts["192.0.2.2"].root / "dev/disk/by-id/wwn-1"
     other.parent.mkdir(parents=True)
     other.symlink_to("../../sdb2")
@@ -141,11 +141,11 @@ def off(middle_s: float, half_s: float = 0.01) -> Offset:
 @pytest.mark.parametrize(
     ("others", "kept", "ok"),
     [
-        (off(0.06), True, True),  # 0.04 s at least, which is borne
+        (off(0.06), True, True),  # 0.04 s at least, which is tolerated
         (off(0.08), True, False),
         (off(-0.08), True, False),
-        (off(0.08), False, True),  # a deployment sets it
-        (off(0.25, 0.2), True, True),  # nobody can tell over so slow a connection
+        (off(0.08), False, True),  # a deployment sets the clock
+        (off(0.25, 0.2), True, True),  # too slow a connection to judge
     ],
 )
 def test_monitors_clocks_are_held_against_each_other(others: Offset, kept: bool, ok: bool) -> None:
@@ -157,7 +157,7 @@ def test_monitors_clocks_are_held_against_each_other(others: Offset, kept: bool,
 
 
 def test_a_firewall_between_machines_is_found(tmp_path: Path, hosts: FakeHosts) -> None:
-    """It lets ssh through; that nobody listens yet is no firewall."""
+    """The firewall admits ssh; a port without a listener is not a firewall."""
     hosts.hosts["192.0.2.2"].unreachable |= {"admin:6789", "admin:6800", "osd1:6800"}
     network = found_with_ceph(tmp_path, hosts)["network"]
     assert (network.ok, network.needed) == (False, True)
@@ -270,6 +270,6 @@ def test_what_a_person_is_asked(
     assert device.open("rb").read(9) == b"SIGNATURE"
     assert run("up", str(spec_file), "--accept-host-keys") == 0
     assert device.open("rb").read(9) != b"SIGNATURE"
-    # Up already: there is nothing to ask.
+    # The testbed is up already, so there is no question.
     assert run("up", str(spec_file)) == 0
     assert answers == []

@@ -1,5 +1,5 @@
-"""What the inventory site makes on machines that are played, and takes away, also when it is killed
-or a machine is lost."""
+"""Files created by the inventory site on played machines, and their removal, even after a kill or
+the loss of a machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_release_leaves_every_machine_as_it_was(make: Make, hosts: FakeHosts) ->
     assert "somebody" in held.read("root/.ssh/authorized_keys")
     assert "hotbed-small" in held.read("root/.ssh/authorized_keys")
     assert files(hosts) != before
-    # A testbed of no options knows what it needs: `hotbed down` has no spec.
+    # The record of the testbed holds its options, because `hotbed down` has no spec.
     alone = InventorySite({}, records=make()._records, contact=hosts)
     assert alone.status("small").state is State.READY
     assert alone.find("small") == testbed
@@ -81,7 +81,7 @@ def test_a_machine_whose_mark_was_deleted_is_told(make: Make, hosts: FakeHosts) 
 
 
 def moments(make: Make, hosts: FakeHosts) -> int:
-    """How many moments there are at which a call to a machine begins or ends, up and down."""
+    """Return the number of starts and ends of calls to a machine, for up and down."""
     make().provision(make_spec())
     up = hosts.counted
     make().release("small")
@@ -140,7 +140,7 @@ def test_a_store_goes_before_the_machines_do(make: Make, hosts: FakeHosts, tmp_p
     site.release("small")
     assert gone == []
     testbed = site.provision(make_spec())
-    (testbed.directory / "unfrozen").touch()  # a deployment was begun
+    (testbed.directory / "unfrozen").touch()  # a deployment was started
     site.release("small")
     assert gone == ["small"]
 

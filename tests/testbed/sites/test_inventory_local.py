@@ -1,4 +1,4 @@
-"""Nodes of the local site as a stranger's machines: real ssh, real devices, the same playbooks."""
+"""Local site's nodes as foreign machines: real ssh, real devices, the same playbooks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TRACES = (
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Testbed]:
-    """Three machines with their own names; nothing of them is left."""
+    """Provide three machines with their own names; nothing remains of them."""
     site = local_site()
     site.release("ground")
     try:
@@ -71,14 +71,14 @@ MAY_BECOME_ROOT = "echo 'keeper ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/keeper
 
 @pytest.fixture(scope="module")
 def keeper(ground: Testbed) -> str:
-    """A user of all machines who is not root, and may not become root yet."""
+    """Create a user on all machines who is not root and may not become root yet."""
     for node in ground.nodes:
         on(ground, node.name, KEEPER)
     return "keeper"
 
 
 def options_of(ground: Testbed, user: str = "root", **more: Any) -> dict[str, Any]:
-    """The first machine is reached directly, the others through it."""
+    """Return options that reach the first machine directly and the others through it."""
     door, *others = ground.nodes
     jump = f"{user}@{door.address}"
     hosts = [{"name": "here", "address": door.address}]
@@ -98,7 +98,7 @@ def spec_of(options: dict[str, Any], store: dict[str, Any] | None = None) -> Tes
 
 
 def on(ground: Testbed, name: str, line: str) -> str:
-    """What a shell line prints on a machine, by its owner's login."""
+    """Return a shell line's output on a machine, with its owner's login."""
     target = replace(reach.target_of(ground, ground.node(name)), control_dir=None)
     return SshShell(target).run(["sh", "-c", line], check=False).text
 
@@ -119,7 +119,7 @@ def test_a_user_who_may_not_become_root_is_told(
 def test_machines_are_inspected_taken_wiped_and_let_go(
     ground: Testbed, keeper: str, tmp_path: Path, user: str
 ) -> None:
-    """By root, and by a user who becomes root with sudo."""
+    """Both as root, and as a user who becomes root with sudo."""
     for node in ground.nodes:
         on(ground, node.name, MAY_BECOME_ROOT)
     options = options_of(ground, user)

@@ -1,5 +1,4 @@
-"""The inventory site on machines that are played: the contract, and what it refuses before anything
-is changed."""
+"""Inventory site on played machines: the contract, and refusals before any change."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ DEVICES = OPTIONS["devices"]
 FIT = {"mark": None, "machine_id": "a", "boot_id": "b", "host_name": "a", "root_login": "yes"} | {
     "ceph": {"fsids": {}, "units": []}
 }
-"""What a survey says of a machine that may be taken."""
+"""Survey result of a machine that may be taken."""
 
 
 class TestInventorySite(SiteConformance):
@@ -54,7 +53,7 @@ def test_it_asks_and_inspects(make: Make) -> None:
 
 
 def refuse(make: Make, hosts: FakeHosts, match: str, /, **options: Any) -> None:
-    """Provisioning is refused in a sentence, and has changed nothing anywhere."""
+    """Assert that provisioning is refused in a sentence and changes nothing."""
     before = files(hosts)
     site = make(**options)
     with pytest.raises(HotbedError, match=match):
@@ -78,7 +77,7 @@ def test_a_device_is_wiped_once_it_was_named(make: Make, hosts: FakeHosts) -> No
     site.allow(["/dev/sdb2@osd0"])
     site.provision(make_spec())
     assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
-    # What the store writes there later is its own: nothing is asked or wiped again.
+    # The store's later data belongs to it: no question and no wipe again.
     (host.root / "dev/sdb2").open("r+b").write(b"SIGNATURE:ceph_bluestore\n")
     assert make().doomed(make_spec()) == ()
     make().provision(make_spec())
@@ -151,7 +150,7 @@ def test_what_was_put_on_a_device_since_it_was_allowed_stays(make: Make, hosts: 
 
 
 def test_a_disk_that_took_the_name_of_the_allowed_one_stays(make: Make, hosts: FakeHosts) -> None:
-    """Between what was allowed and the wipe the machine was started anew."""
+    """The machine was rebooted between the permission and the wipe."""
     host = hosts.hosts["192.0.2.2"]
     host.disk("/dev/sdb2", 16 * 2**30, "ext4")
     host.write("sys/dev/block/0:0/device/wwid", "naa.1")
@@ -198,7 +197,7 @@ CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
 
 
 def with_ceph(**options: Any) -> TestbedSpec:
-    """The small spec with a store."""
+    """Return the small spec with a store."""
     body = make_spec(**options).model_dump()
     body["store"] = CEPH
     body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
@@ -233,7 +232,7 @@ OTHER, OURS = "7c9e6679-7425-40de-944b-e07fc1f90ae7", fsid_of("inventory", "smal
 def test_a_machine_of_another_ceph_is_refused(
     make: Make, hosts: FakeHosts, file: str, units: tuple[str, ...], told: str | None
 ) -> None:
-    """A deployment would refuse it; what a deployment of this very testbed left is no obstacle."""
+    """A deployment would refuse it; leftovers of this testbed's own deployment are no obstacle."""
     names = {"other": OTHER, "ours": OURS}
     name, text = file.format(**names).split(":", 1)
     hosts.hosts["192.0.2.2"].write(name, text)
@@ -251,7 +250,7 @@ def test_a_machine_of_another_ceph_is_refused(
     ):
         make().provision(with_ceph())
     assert files(hosts) == before
-    # Without a store it is nobody's business.
+    # Without a store the other Ceph does not matter.
     assert make().provision(make_spec()).nodes
 
 
@@ -271,7 +270,7 @@ def test_nobody_becomes_root_without_sudo_or_python(make: Make, hosts: FakeHosts
 
 
 def test_a_port_that_is_forwarded_to_another(make: Make, hosts: FakeHosts) -> None:
-    """The other nodes would come to a machine at a port at which nobody listens."""
+    """Other nodes would contact a port without a listener."""
     inside = hosts.hosts["192.0.2.2"]
     inside.sshd_port = 22
     listed = [{"address": a, "port": 2202 if a == "192.0.2.2" else 22} for a in OPTIONS["hosts"]]
@@ -323,7 +322,7 @@ def test_nodes_that_are_one_machine(make: Make, hosts: FakeHosts) -> None:
 def test_the_signal_is_the_same_on_all_machines(
     make: Make, hosts: FakeHosts, cpus: int, wanted: str | None, signal: str
 ) -> None:
-    """A negative number of CPUs: the kernel has no io.pressure."""
+    """A negative number of CPUs means that the kernel has no io.pressure."""
     stat = "cpu  1 0 1 1 1 0 0 0\n" + "".join(f"cpu{n} 1 0\n" for n in range(abs(cpus)))
     hosts.hosts["192.0.2.3"].write("proc/stat", stat)
     if cpus < 0:
@@ -347,7 +346,7 @@ def test_what_runs_on_machines_is_one_program_of_the_standard_library() -> None:
             {"ok": False, "error": "is not held by this testbed, and nothing on it is wiped"},
         ),
     ):
-        # Without site-packages, and not from the repository.
+        # Run without site-packages and outside the repository.
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-", json.dumps(request)],
             input=hostside.program(),

@@ -1,4 +1,4 @@
-"""Devices of machines that are up are wiped by their names, before a deployment that wipes none."""
+"""Devices of running machines, wiped by name before a deployment that wipes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def head(hosts: FakeHosts, address: str = "192.0.2.2", name: str = "sdb2") -> by
 def deployed(
     spec_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[bool]:
-    """The testbed is up; whether each deployment was told to wipe."""
+    """Bring the testbed up; the list records the wipe flag of each deployment."""
     told: list[bool] = []
 
     def bring(*_: object, wipe: bool, **more: Any) -> deployment.Outcome:
@@ -57,7 +57,7 @@ def test_a_deployment_wipes_what_was_named_and_nothing_else(
     assert "`hotbed deploy small --yes-wipe /dev/sdb2@osd0,/dev/sdb2@osd1` in place of" in told
     assert (deployed, head(hosts)) == ([], b"SIGNATURE:xfs\n")
     assert run("deploy", "--yes-wipe", "/dev/sdb2@osd0") == 0
-    # The other one is the deployment's to refuse: it may wipe nothing.
+    # The deployment must refuse the other device, because it may wipe nothing.
     assert deployed == [False]
     assert (head(hosts), head(hosts, "192.0.2.3")) == (b"", b"SIGNATURE:xfs\n")
     assert run("deploy", "--yes-wipe", "/dev/sdx@osd0") == 2
@@ -75,7 +75,7 @@ def test_a_person_is_asked_before_a_deployment_wipes(
     assert head(hosts)
     assert run("deploy", "--wipe") == 0
     assert not head(hosts)
-    # Nothing is left to be asked about.
+    # No question is left.
     assert run("deploy", "--wipe") == 0
     assert (deployed, answers) == ([False, False], [])
 

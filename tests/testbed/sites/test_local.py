@@ -1,4 +1,4 @@
-"""The local site keeps the contract, on this machine."""
+"""Contract of the local site, on this machine."""
 
 from __future__ import annotations
 

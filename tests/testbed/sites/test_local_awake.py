@@ -1,5 +1,5 @@
-"""Keeping processors awake: when, by whom, and that nothing of it stays. The control groups are
-plain folders here; tests/testbed/sites/test_local_enforced.py has real ones."""
+"""Keeping processors awake: times, processes, and clean-up. The control groups here are plain
+folders; tests/testbed/sites/test_local_enforced.py has real ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BARE = "processor\t: 0\nmodel name\t: hypervisor 9000\nflags\t\t: fpu vme lahf_l
 
 
 def plain(folder: Path) -> Cgroups:
-    """Control groups of version 1 that are plain folders."""
+    """Return control groups of version 1 made from plain folders."""
     trees = {name: folder / name for name in ("cpu", "cpuacct", "memory")}
     return Cgroups(Hierarchies(trees, None, None, frozenset()), "top")
 
@@ -156,6 +156,6 @@ def test_a_campaign_tells_and_records_it(tmp_path: Path) -> None:
 
 
 def spinning(folder: Path) -> list[int]:
-    """The process in the group: a plain file keeps the last one that was written."""
+    """Return the process in the group; a plain file keeps only the last one written."""
     (procs,) = folder.glob("cpu/top/*/cgroup.procs")
     return [int(procs.read_text())]

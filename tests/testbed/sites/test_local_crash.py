@@ -1,4 +1,4 @@
-"""Killed at any moment, `hotbed up` leaves nothing that `hotbed down --all` does not find."""
+"""`hotbed up` killed at any moment: `hotbed down --all` finds all leftovers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]
 
 KILLS = 6
 LONGEST_S = 4.0
-"""A little more than `up` of the small spec takes, the start of Python included."""
+"""Slightly longer than `up` of the small spec, including the start of Python."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def kill_after(process: subprocess.Popen[bytes], delay_s: float) -> None:
 
 
 def test_kill_9_at_any_moment_of_up(spec_file: Path) -> None:
-    """Disks with a scratch part, and racks with whole disks, in turn."""
+    """Disks with a scratch part alternate with racks with whole disks."""
     image.ensure(places().cache)
     for part in range(KILLS):
         spec_file.write_text((SMALL, RACKED)[part % 2])
@@ -89,7 +89,7 @@ def test_kill_9_at_any_moment_of_up(spec_file: Path) -> None:
 
 
 def test_what_was_started_on_nodes_ends_with_the_command(spec_file: Path) -> None:
-    """On every node a shell and the command that it waits for."""
+    """Every node runs a shell and the command that the shell waits for."""
     finish(start("up", spec_file))
     for verb, nodes, end in (
         ("exec", "all", signal.SIGINT),

@@ -1,4 +1,4 @@
-"""What the spec promises of a node is enforced: cores, memory, link, disk, and its own pressure."""
+"""Enforcement of a node's spec: cores, memory, link, disk, and its own pressure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def spec() -> TestbedSpec:
 
 @contextmanager
 def load_on(up: Testbed, node: str, argv: Sequence[str]) -> Iterator[None]:
-    """`argv`, and all that it starts, runs on the node until the end."""
+    """Run `argv` and its children on the node until the end of the block."""
     on_node = shell(up, node)
     running = on_node.popen(["timeout", "110", "sh", "-c", UNTIL_ENOUGH, "sh", *argv])
     try:
@@ -86,8 +86,8 @@ def load_on(up: Testbed, node: str, argv: Sequence[str]) -> Iterator[None]:
 
 
 class Accounted(NamedTuple):
-    """What the kernel says of a node: the share of a core that it was asked to hold it to, seconds
-    of CPU, periods, and those in which it wanted more than its share and was held back."""
+    """Kernel data of a node: configured share of a core, CPU seconds, periods, and periods in which
+    it exceeded the share and was throttled."""
 
     share: float
     used_s: float
@@ -111,7 +111,7 @@ def accounted(site: LocalSite, node: str) -> Accounted:
 
 
 def test_cores(site: LocalSite, up: Testbed) -> None:
-    """By the kernel's own account: it holds however little a busy machine has left to give."""
+    """The kernel's own accounting holds even if a busy machine leaves little time."""
     with load_on(up, "osd0", ["python3", "-c", BURN]):
         before, first = site.usage_counters("small"), accounted(site, "osd0")
         end = time.monotonic() + 90
@@ -122,7 +122,7 @@ def test_cores(site: LocalSite, up: Testbed) -> None:
     assert first.share == 0.5
     assert accounted(site, "admin").share == 1.0
     used_s, in_full_s = last.used_s - first.used_s, 1e-6 * CPU_PERIOD_US * first.share
-    # No more than its share of each period, and all of it where it was held back.
+    # At most its share of each period, and all of the share in throttled periods.
     assert used_s < 1.1 * in_full_s * (last.periods - first.periods)
     assert used_s > 0.8 * in_full_s * (last.held_back - first.held_back)
     assert usage.node_cores["osd0"] * usage.interval_s >= used_s
@@ -131,7 +131,7 @@ def test_cores(site: LocalSite, up: Testbed) -> None:
 
 def test_memory(up: Testbed) -> None:
     hog = "data = bytearray({size} << 20); print(len(data))"
-    # ssh itself says 255 when a signal ends its command: the shell in between says which.
+    # ssh returns 255 when a signal ends its command, so the inner shell prints the code.
     line = "python3 -c '{}'; echo code $?"
     for node, size, code in (("osd0", 300, 0), ("osd0", 700, 137), ("osd1", 300, 0)):
         out = shell(up, node).run(["sh", "-c", line.format(hog.format(size=size))]).text
@@ -139,7 +139,7 @@ def test_memory(up: Testbed) -> None:
 
 
 class Counted(NamedTuple):
-    """Bytes that a counter of the kernel showed before and after a moment, in seconds."""
+    """Bytes of a kernel counter before and after a moment (seconds)."""
 
     before: int
     at: float
@@ -153,12 +153,11 @@ def counted(up: Testbed, node: str, command: str) -> Counted:
 
 
 def held_to(up: Testbed, node: str, command: str, rate: float, bucket: float) -> None:
-    """A counter, under a load that takes all it gets, never grows by more than the rate and a
-    bucket, and by nearly as much in some window: those that a busy machine spoils do not matter.
+    """Assert that a counter under full load never grows by more than the rate and a bucket. At
+    least one window must reach nearly that growth, because a busy machine spoils windows.
 
     Args:
-        rate, bucket: bytes per second, and bytes that may come at once.
-    """
+        rate, bucket: bytes per second, and bytes that may come at once."""
     end, best = time.monotonic() + 60, 0.0
     while best < 0.9:
         assert time.monotonic() < end, f"at most {best:.0%} of the rate in any window"
@@ -185,8 +184,8 @@ def fio(name: str, *options: str, seconds: int = 5) -> list[str]:
 
 
 def sequential(seconds: int = 100) -> list[str]:
-    """512 KiB requests in sequence from one reader: no positioning but the first. In a thread: a
-    job's process leaves the group that `load_on` ends."""
+    """Return fio for 512 KiB sequential requests by one reader: only the first positions. It uses a
+    thread, because a job's process leaves the group that `load_on` ends."""
     return fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", "--thread", seconds=seconds)
 
 
@@ -196,7 +195,7 @@ def test_disk_bandwidth(up: Testbed) -> None:
 
 
 def test_random_reads_wait_for_positioning(up: Testbed) -> None:
-    """4 ms on average; the mean holds over the whole disk, and the partition is a part of it."""
+    """The mean is 4 ms over the whole disk, and the partition is a part of the disk."""
     job = fio("rand", "--rw=randread", "--bs=4k", "--iodepth=1", seconds=2)
     for _ in range(10):
         result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
@@ -225,8 +224,8 @@ def _mean_latency(up: Testbed) -> float:
 
 
 def test_pressure_is_the_nodes_own(up: Testbed) -> None:
-    # So many readers, each of which waits in the kernel, that some wait also while others wait
-    # for a busy machine's processors.
+    # With this many readers blocked in the kernel, several still wait while others wait for a busy
+    # machine's processors.
     readers = ("--rw=randread", "--bs=4k", "--ioengine=psync", "--thread", "--numjobs=64")
     idle_us = _stalled_us(up, "osd0")
     with load_on(up, "osd0", fio("load", *readers, seconds=100)):
@@ -254,7 +253,7 @@ def test_shaping_off_frees_disk_and_link(site: LocalSite, up: Testbed) -> None:
     site.shape("small", False)
     try:
         with load_on(up, "osd0", sequential()):
-            # A machine that is too busy for twice the rate in one window is not in all of them.
+            # A busy machine may miss twice the rate in one window, but not in all windows.
             held_to(up, "osd0", READ, rate=80e6 / 0.9, bucket=math.inf)
         qdisc = _qdiscs(site, up)
     finally:
@@ -305,7 +304,7 @@ def test_what_was_set_by_hand_fails_a_measurement_and_up_sets_it_back(
 
 
 def on_disk(site: LocalSite, request: str) -> None:
-    """Send a request to the first disk of osd0 as a person would: to its control socket."""
+    """Send a request to the first disk of osd0 through its control socket, as a person would."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(site.places.testbed("small") / "nodes/osd0/disk/control"))
         connection.sendall(request.encode() + b"\n")
@@ -330,7 +329,7 @@ def test_usage_tells_inside_from_outside(site: LocalSite, up: Testbed) -> None:
 
 
 def test_load_that_hides_between_the_kernels_ticks_is_seen(site: LocalSite, up: Testbed) -> None:
-    """A process that is asleep whenever the tick comes used no time, says /proc/stat."""
+    """In /proc/stat, a process that sleeps at every tick used no time."""
     bursts = (
         "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end:\n"
         "    start = time.monotonic()\n    while time.monotonic() - start < 0.0015: pass\n"
@@ -348,7 +347,7 @@ def test_load_that_hides_between_the_kernels_ticks_is_seen(site: LocalSite, up: 
 def test_what_keeps_processors_awake_is_no_load_and_stays_no_longer(
     site: LocalSite, up: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They get what nothing else wants: a busy machine spoils windows, but not all of them."""
+    """The processes get only idle time: a busy machine spoils windows, but not all of them."""
     monkeypatch.setenv("HOTBED_AWAKE", "yes")
     groups = Cgroups(detect(), site.places.awake_cgroup)
     end, spun = time.monotonic() + 60, 0.0
@@ -370,5 +369,5 @@ def test_what_keeps_processors_awake_is_no_load_and_stays_no_longer(
 
 
 def processors_of(pids: set[int]) -> set[int]:
-    """The processors that any of these may use."""
+    """Return the processors that any of these processes may use."""
     return set().union(*(os.sched_getaffinity(pid) for pid in pids))

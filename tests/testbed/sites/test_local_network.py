@@ -1,4 +1,4 @@
-"""The local site's namespaces, links and loop devices by themselves, without nodes."""
+"""Namespaces, links and loop devices of the local site, without nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "links"
 
 @pytest.fixture
 def subnet() -> Iterator[int]:
-    # One that no testbed gets unless all others are taken: it is not in any record.
+    # Testbeds get this subnet only if all others are taken, so no record contains it.
     found = network.choose_subnet(set(range(250)))
     network.make_switch(PLACES, NAME, found)
     yield found
@@ -42,7 +42,7 @@ def answers_within(prefix: list[str], address: str, limit_s: float) -> bool:
 
 
 def test_a_node_that_starts_again_is_reached_at_once(subnet: int) -> None:
-    # It was half a minute while every start gave the node another hardware address.
+    # It took half a minute when every start gave the node a new hardware address.
     where = {node: network.address(subnet, index) for index, node in enumerate("ab")}
     for node, address in where.items():
         network.make_link(PLACES, NAME, node, address, 1e9)
@@ -59,7 +59,7 @@ def test_a_network_in_use_is_not_given_again(subnet: int) -> None:
 
 
 def test_a_loop_device_that_a_killed_up_left_goes_with_the_testbed(tmp_path: Path) -> None:
-    """It was not mounted yet, and so is not set to go with its mount."""
+    """It was not mounted yet, so it would not disappear with its mount."""
     places = Places(tmp_path)
     folder = places.testbed(NAME)
     image = folder / "nodes" / "a" / "files.img"

@@ -1,4 +1,4 @@
-"""Sizes of packets and TCP's congestion control in the local site's network."""
+"""Packet sizes and TCP congestion control in the local site's network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPEC: dict[str, Any] = {
 
 
 class Machine:
-    """Notes commands, one a line, those in batches by the namespace that they are for."""
+    """Recorder of commands, one per line; batch commands carry their namespace."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -44,7 +44,7 @@ class Machine:
         return "[]" if "-j" in argv else ""
 
     def place(self, words: str) -> int:
-        """Where a command is, by what is in it."""
+        """Return the position of the command with these words."""
         return next(n for n, line in enumerate(self.said) if words in line)
 
 
@@ -92,7 +92,7 @@ def test_congestion_control_is_set_before_anything_can_listen(machine: Machine) 
 def test_a_started_node_gets_what_its_spec_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that starts again, and one of a testbed whose `up` is resumed: all start so."""
+    """This includes a restarted node and a node of a resumed `up`: all start this way."""
     given: dict[str, Any] = {}
 
     class Enough(Exception):
@@ -195,7 +195,7 @@ def made() -> Iterator[TestbedSpec]:
     spec = TestbedSpec.model_validate(SPEC | {"network": {"mtu": 9000, "priority_levels": 2}})
     subnet = network.choose_subnet(set(range(220)))
     try:
-        for _ in range(2):  # as a resumed `up` does
+        for _ in range(2):  # like a resumed `up`
             network.make_switch(PLACES, spec.name, subnet, mtu=spec.mtu)
             racks.make(PLACES, spec.name, spec)
         for index, node in enumerate(spec.node_names()):
@@ -229,7 +229,7 @@ def test_a_large_packet_crosses_racks_and_reaches_the_host(made: TestbedSpec) ->
     assert sizes()[PLACES.uplink(made.name)] == 9000
     shown = json.loads(really_run("ip", "-n", netns, "-j", "addr", "show", "eth0"))
     prefix = shown[0]["addr_info"][0]["local"].rpartition(".")[0]
-    # 9000 less IP's and ICMP's headers, never in pieces.
+    # 9000 minus the IP and ICMP headers, never fragmented.
     ping = ("ping", "-q", "-c", "2", "-W", "5", "-M", "do", "-s", "8972")
     inside = ("ip", "netns", "exec", netns, *ping)
     for last in (network.FIRST_NODE, network.FIRST_NODE + 2):

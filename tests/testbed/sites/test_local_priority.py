@@ -1,4 +1,4 @@
-"""A port of the local switch that serves DSCP by strict priority."""
+"""Port of the local switch that serves DSCP by strict priority."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_commands_of_a_port_with_two_levels() -> None:
     ]
     classes = [line for line in lines if line.startswith("class")]
     assert [line.split("prio ")[1].split()[0] for line in classes[1:]] == ["0", "1", "2", "3"]
-    assert "rate 5000000bit" in classes[-1]  # ssh's
+    assert "rate 5000000bit" in classes[-1]  # ssh's class
     assert lines[-2:] == [
         "filter add dev p parent 1: protocol ip prio 20 u32 match ip dsfield 0xe0 0xfc flowid 1:1",
         "filter add dev p parent 1: protocol ip prio 20 u32 match ip dsfield 0xc0 0xfc flowid 1:2",
@@ -73,7 +73,7 @@ threads = [threading.Thread(target=count, args=pair) for pair in zip(sockets, po
 [t.start() for t in threads]; [t.join() for t in threads]
 print(json.dumps(counts))
 """
-# Sends at a rate in datagrams of 1400 bytes, marked as told.
+# Sender of 1400-byte datagrams at a given rate and mark.
 SEND = """
 import socket, sys, time
 address, port, tos, rate, seconds = sys.argv[1], *map(float, sys.argv[2:])
@@ -110,7 +110,7 @@ def on(node: str, code: str, *arguments: object) -> list[str]:
 
 
 def received(addresses: dict[str, str], flows: list[tuple[str, int, float]]) -> dict[int, float]:
-    """Bits per second that node c received of each flow (sender, DSCP, rate), by DSCP."""
+    """Return the bits per second of each flow (sender, DSCP, rate) at node c, by DSCP."""
     ports = {7000 + dscp: dscp for _, dscp, _ in flows}
     wanted = ",".join(map(str, ports))
     receiver = subprocess.Popen(
@@ -142,8 +142,8 @@ def received(addresses: dict[str, str], flows: list[tuple[str, int, float]]) -> 
 
 @pytest.mark.local
 def test_a_higher_level_passes_a_saturated_port(addresses: dict[str, str]) -> None:
-    """Two nodes send 140 Mbit/s to one whose port takes 100: what is of a higher level passes
-    whole, what is of a lower one gets the rest, and next to nothing when there is none."""
+    """Two nodes send 140 Mbit/s to a node with a port of 100. The higher level passes completely;
+    the lower level gets the rest, almost nothing if no rest exists."""
     flows = [("a", 8, 90e6), ("b", 56, 50e6)]
     got = received(addresses, flows)
     assert got[56] > 0.9 * 50e6

@@ -1,4 +1,4 @@
-"""Detached processes: inside their groups, and known, when `detach` returns."""
+"""Detached processes: in their groups, and known, when `detach` returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.sites.local.process import alive, detach, read_pid, stop
 
 
 def test_a_detached_process_is_known_at_once(tmp_path: Path) -> None:
-    # A node whose process id was not there yet was taken for one that died while it booted.
+    # A node without a process id so far was mistaken for one that died while booting.
     for attempt in range(20):
         pid_file, procs = tmp_path / f"pid{attempt}", tmp_path / f"procs{attempt}"
         detach(["sleep", "60"], procs=[procs], pid_file=pid_file, log=tmp_path / "log")

@@ -1,4 +1,4 @@
-"""A whole testbed with racks and several disks a node: what nodes get, and that it lasts."""
+"""Whole testbed with racks and several disks per node: the nodes' resources, and persistence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def up(site: LocalSite) -> Testbed:
 
 
 def masters() -> dict[str, str]:
-    """Bridge by port in the switch."""
+    """Return the bridge of each port in the switch."""
     text = subprocess.run(
         ["ip", "-n", places().switch(SPEC.name), "-j", "link"],
         capture_output=True,
@@ -51,7 +51,7 @@ def masters() -> dict[str, str]:
 
 
 def limits() -> dict[str, int]:
-    """Rate in bits per second of every shaped device in the switch."""
+    """Return the rate in bits per second of every shaped device in the switch."""
     text = subprocess.run(
         ["tc", "-n", places().switch(SPEC.name), "-j", "qdisc"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Racks in the local site's network, without nodes: what passes an uplink and what does not."""
+"""Racks in the local site's network, without nodes: traffic inside and outside an uplink."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def subnet() -> Iterator[int]:
     network.make_switch(PLACES, NAME, found)
     try:
         racks.make(PLACES, NAME, SPEC)
-        racks.make(PLACES, NAME, SPEC)  # as a resumed `up` does
+        racks.make(PLACES, NAME, SPEC)  # like a resumed `up`
         for index, node in enumerate(SPEC.node_names()):
             where = network.address(found, index)
             bridge = racks.bridge_of(SPEC, node)
@@ -67,7 +67,7 @@ def subnet() -> Iterator[int]:
 
 
 def seconds(subnet: int, source: str, target: str) -> float:
-    """Time to send `BYTES` from one node to another."""
+    """Return the time to send `BYTES` from one node to another."""
     names = list(SPEC.node_names())
     address = network.address(subnet, names.index(target))
 
@@ -90,7 +90,7 @@ def seconds(subnet: int, source: str, target: str) -> float:
 
 
 def passed(end: str) -> int:
-    """Bytes that left by an uplink's end so far."""
+    """Return the bytes that have left by an uplink's end so far."""
     text = subprocess.run(
         ["tc", "-n", PLACES.switch(NAME), "-j", "-s", "qdisc", "show", "dev", end],
         capture_output=True,
@@ -105,7 +105,7 @@ def ends() -> list[str]:
 
 
 LEAST_S = 0.95 * (BYTES - 96 * 1024) * 8 / RATE
-"""A token bucket that starts full cannot let `BYTES` through any faster."""
+"""Least time for `BYTES` through a token bucket that starts full."""
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_what_stays_in_a_rack_passes_no_uplink(subnet: int) -> None:
     before = sum(passed(end) for end in ends())
     seconds(subnet, "a0", "a1")
     seconds(subnet, "a1", "a0")
-    # Some broadcasts at the most.
+    # At most a few broadcasts.
     assert sum(passed(end) for end in ends()) - before < BYTES / 100
 
 
 def test_shaping_is_switched_off_and_on(subnet: int) -> None:
     racks.set_rate(PLACES, NAME, SPEC, None)
-    assert [passed(end) for end in ends()] == [0] * 4  # no token bucket is left
+    assert [passed(end) for end in ends()] == [0] * 4  # no token bucket remains
     racks.set_rate(PLACES, NAME, SPEC, RATE)
     assert seconds(subnet, "a0", "a2") >= LEAST_S

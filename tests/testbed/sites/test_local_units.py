@@ -1,4 +1,4 @@
-"""The local site's parts that need no machine: names, records, control group files, rates."""
+"""Parts of the local site without a machine: names, records, control group files, rates."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_addresses_follow_the_order_of_the_spec() -> None:
 def test_two_state_folders_do_not_choose_one_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that one knows of the other's networks is their routes: who chooses makes its own."""
+    """A folder knows the other's networks only by routes, so each choice creates a route."""
     lock, routed = machine_lock(network.CHOOSING), set[int]()
 
     def make_switch(places: Places, name: str, subnet: int, *, mtu: int) -> None:
@@ -171,7 +171,7 @@ def test_limits_on_v2(tmp_path: Path) -> None:
     assert (node / "memory.swap.max").read_text() == "0"
     for folder in (tmp_path, tmp_path / "hotbed", tmp_path / "hotbed" / "t"):
         assert (folder / "cgroup.subtree_control").read_text() == "+cpu +io +memory"
-    assert not (node / "cgroup.subtree_control").exists()  # it is the node's own to fill
+    assert not (node / "cgroup.subtree_control").exists()  # the node fills its own file
 
 
 def test_limits_on_v1(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""CPU quotas are handed out in small slices while testbeds are up, and as before afterwards."""
+"""Small CPU quota slices while testbeds are up, and the former size afterwards."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_somebody_else_has_set_stays(setting: Path) -> None:
 
 
 def test_after_a_crash_what_was_there_first_is_known(setting: Path) -> None:
-    """Killed when it had noted the former value, or when it had set the new one."""
+    """The kill is after saving the former value, or after setting the new one."""
     quota_slice.CLAIMS.mkdir(parents=True)
     (quota_slice.CLAIMS / "before").write_text("5000")
     for now in ("5000", "500"):

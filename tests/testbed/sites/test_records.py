@@ -1,4 +1,4 @@
-"""What sites remember: whole at any moment, for one process at a time, for its owner's eyes."""
+"""Records of sites: intact at any moment, one process at a time, private to their owner."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_holding_a_record_of_nothing_leaves_nothing(records: Records) -> None:
 
 
 def test_two_processes_on_one_testbed(records: Records) -> None:
-    # A lock is an open file's: a second opening is refused as another process's would be.
+    # A lock belongs to an open file: a second opening is refused like another process's.
     with (
         records.open("mine"),
         records.open("yours"),
@@ -79,7 +79,7 @@ def test_a_journal_cut_anywhere_keeps_every_whole_line(
         path = record.folder / "journal.jsonl"
         whole = path.read_bytes()
         path.write_bytes(whole[:cut])
-        # A line without its end is whole or unreadable, never another line.
+        # A line without its end is whole or unreadable, never a different line.
         assert [entry["number"] for entry in record.entries()] in [
             list(range(kept)) for kept in range(whole[:cut].count(b"\n"), 5)
         ]
@@ -139,7 +139,7 @@ def test_in_chameleons_hub_it_is_where_the_server_s_end_leaves_it(
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "t")
     assert default_root() == work / ".hotbed"
     at_home = home / ".local" / "state" / "hotbed"
-    # Not in a hub; a hub that keeps the home folder; one that says nothing, or of no folder here.
+    # Not in a hub; a hub that keeps the home folder; a hub without a (valid) folder.
     monkeypatch.delenv("JUPYTERHUB_API_TOKEN")
     assert default_root() == at_home
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "t")

@@ -1,4 +1,4 @@
-"""A Swift store on nodes whose daemons take everything in and count."""
+"""Swift store on nodes with daemons that accept everything and count."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cluster(**pool: Any) -> Cluster:
 
 
 class FakeNodes(Nodes):
-    """Daemons that take everything in and count."""
+    """Daemons that accept everything and count."""
 
     def __init__(self) -> None:
         self.asked: list[Mapping[str, Mapping[str, Any]]] = []
@@ -72,7 +72,7 @@ class FakeNodes(Nodes):
         self.answers: dict[str, Any] = {}
 
     def slept(self, seconds: float) -> None:
-        """In place of time.sleep: noted among what was asked."""
+        """Record a sleep among the requests, in place of time.sleep."""
         self.asked.append({"slept": {"op": "sleep", "seconds": seconds}})
 
     def try_ask(

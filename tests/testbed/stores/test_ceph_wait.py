@@ -1,4 +1,4 @@
-"""Waiting for a Ceph that serves."""
+"""Waits until a Ceph serves."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_wait_ends_with_what_is_missing() -> None:
 
 
 class Handle:
-    """librados' handle on a cluster that lets nobody in yet."""
+    """Handle of librados on a cluster that admits nobody yet."""
 
     open = 0
 
@@ -110,8 +110,8 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> type[Handle]:
 
 
 def test_attempts_that_fail_leave_no_handles(refusing: type[Handle]) -> None:
-    """A handle that is not shut down keeps nine file descriptors; ten attempts a second used up the
-    1,024 of a process, and librados aborted it."""
+    """A handle without shutdown keeps nine file descriptors. Ten attempts per second used up a
+    process's 1,024, and librados aborted the process."""
     clock = Clock()
     with pytest.raises(TimeoutError, match="do not answer"):
         wait(asker(), 3, 30, clock=clock, sleep=clock.sleep)
@@ -134,7 +134,7 @@ def apart(make: Callable[[], Ask], **options: float) -> Iterator[Apart]:
 
 
 def once(marker: Path, first: Callable[[], object]) -> Callable[[], Ask]:
-    """An asker whose first question, in whatever process, ends in `first`; all others answer."""
+    """Return an asker: the first question in any process ends in `first`, all others answer."""
 
     def make() -> Ask:
         def ask(daemon: str, command: str) -> Mapping[str, Any]:
@@ -149,7 +149,7 @@ def once(marker: Path, first: Callable[[], object]) -> Callable[[], Ask]:
 
 
 def test_a_library_that_ends_its_process_costs_a_question(tmp_path: Path) -> None:
-    """An abort is such an end; a kill is one that pytest does not write pages about."""
+    """An abort is such an end; the test uses a kill, for which pytest prints no long report."""
     clock = Clock()
     with apart(once(tmp_path / "asked", lambda: os.kill(os.getpid(), signal.SIGKILL))) as asking:
         with pytest.raises(OSError, match=r"ended the process that asked \(-9\)"):

@@ -1,4 +1,4 @@
-"""Shares, and the way of microstores and their actions through JSON."""
+"""Shares, and the JSON form of microstores and their actions."""
 
 from __future__ import annotations
 

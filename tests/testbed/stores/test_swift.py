@@ -1,4 +1,4 @@
-"""Swift microstores without Swift: what a layout makes of nodes, and what counters tell."""
+"""Swift microstores without Swift: a layout's effect on nodes, and evaluation of counters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.testbed.stores.swift_fakes import (
     opened,
 )
 
-# --- what a layout makes of nodes ----------------------------------------------------------------
+# --- a layout's effect on nodes ------------------------------------------------------------------
 
 
 def test_a_state_survives_its_file() -> None:
@@ -84,7 +84,7 @@ def test_keys_are_in_the_proxys_own_file_alone() -> None:
         for name, text in {**made.files, **made.units}.items():
             assert ("key-a" in text) == name.endswith("proxy.conf"), name
             assert ("= suf" in text) == name.endswith("swift.conf"), name
-        # Replicators look for it nowhere else.
+        # Replicators read it only there.
         assert ("/etc/hotbed/swift/swift.conf" in made.files) == (node == "s0")
     made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
     text = made.files["/etc/hotbed/swift/proxy.conf"]
@@ -202,11 +202,11 @@ def test_single_proxies_may_have_shares_of_their_own(tmp_path: Path) -> None:
     assert store.state().layout == "default"
 
 
-# --- what counters tell --------------------------------------------------------------------------
+# --- counters ------------------------------------------------------------------------------------
 
 
 def answer(number: int, t: float, **counters: Any) -> dict[str, Any]:
-    """A daemon's answer with one slot."""
+    """Return a daemon's answer with one slot."""
     slot = [
         number,
         t,
@@ -315,7 +315,7 @@ def test_an_effect_counts_requests_meanwhile(tmp_path: Path) -> None:
 def test_shares_go_by_the_sites_folders_where_it_has_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And else by a slice's quota."""
+    """Otherwise they use a slice's quota."""
     calls: list[list[str]] = []
     monkeypatch.setattr(
         "testbed.stores.swift.shares.subprocess.run", lambda argv, **_: calls.append(argv)

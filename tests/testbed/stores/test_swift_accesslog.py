@@ -1,4 +1,4 @@
-"""What the access log of a Swift proxy tells of tenants."""
+"""Tenant statistics from the access log of a Swift proxy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parsed(datagram: bytes) -> accesslog.Line:
 
 
 def test_a_line_as_swift_sends_it() -> None:
-    """Recorded: the formatter adds the transaction."""
+    """Recorded line: the formatter adds the transaction."""
     found = accesslog.parse(
         b"<134>hbswift: hbswift GET AUTH_small 401 - 131 0.1089 0.10876107215881348 - o "
         b"(txn: tx9088a61eef1145498a31f-006b027dfc)\x00"
@@ -58,8 +58,8 @@ def test_lines_of_the_access_log_become_sums() -> None:
 
 
 def test_invented_accounts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody who reaches a proxy can name accounts; the daemon's memory and the real tenants' sums
-    do not suffer."""
+    """Anybody who reaches a proxy can name accounts. The daemon's memory and the real tenants' sums
+    stay correct."""
     monkeypatch.setattr(accesslog, "MOST_TENANTS", 3)
     listener = accesslog.Listener(port=0)
     try:

@@ -1,4 +1,4 @@
-"""Whole machines of Swift microstores, as basic MOS hands them out."""
+"""Whole machines of Swift microstores, as in basic MOS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.testbed.stores.swift_fakes import CONFIG, DATA, FakeNodes, opened
 def with_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage_cores: float = 0.0
 ) -> tuple[SwiftStore, FakeNodes]:
-    """Proxies are machines, and p2 is nobody's."""
+    """Return a store with proxies as machines; p2 belongs to no microstore."""
     data = json.loads(json.dumps(DATA)) | {"spare_proxies": ["p2"]}
     data["pool"]["machine"] = {"proxy_cores": 0.2, "network": 12.5e6}
     data["pool"]["machine"]["storage_cores"] = storage_cores
@@ -51,7 +51,7 @@ def test_machines_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert any(r.get("p1", {}).get("restart") for r in nodes.asked)
     [effect] = store.act([AssignMachine("p1", "")])
     assert effect.ok, effect
-    assert nodes.asked[0].keys() == {"admin"}  # clients, before it goes
+    assert nodes.asked[0].keys() == {"admin"}  # clients are informed before it leaves
 
 
 def test_machines_that_nobody_has_are_in_the_pool(
@@ -75,7 +75,7 @@ def test_machines_that_nobody_has_are_in_the_pool(
     put_layout(store, "static")
     assert store.state().proxies["p2"] == ""
     assert store.act([AssignMachine("p0", ""), AssignMachine("p1", "")])[1].ok
-    put_layout(store)  # there is no proxy that could be told its processes
+    put_layout(store)  # no proxy exists that could set its processes
     assert set(store.state().proxies.values()) == {""}
 
 
@@ -89,7 +89,7 @@ def test_a_machine_leaves_its_tenants_before_it_serves_others(
     told = [place for place, one in enumerate(nodes.asked) if "admin" in one]
     restarted = [place for place, one in enumerate(nodes.asked) if one.get("p2", {}).get("restart")]
     assert told[0] < restarted[0] < told[1]
-    # Drivers look at their file each second.
+    # Drivers read their file every second.
     (waited,) = [place for place, one in enumerate(nodes.asked) if "slept" in one]
     assert told[0] < waited < restarted[0]
     assert nodes.asked[waited]["slept"]["seconds"] > 1
@@ -99,7 +99,7 @@ def test_a_machine_leaves_its_tenants_before_it_serves_others(
 
 
 def test_what_is_put_back_cuts_nobody_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines that were free serve first, then clients are told, then others change hands."""
+    """Free machines serve first, then clients are informed, then other machines change owner."""
     store, nodes = with_machines(tmp_path, monkeypatch)
     saved = json.loads(json.dumps(store.save()))
     assert store.act([AssignMachine("p2", "small"), AssignMachine("p0", "")])[1].ok
@@ -107,7 +107,7 @@ def test_what_is_put_back_cuts_nobody_off(tmp_path: Path, monkeypatch: pytest.Mo
     [effect] = store.restore(saved)
     assert effect.ok, effect
     first, *others = nodes.asked
-    assert set(first) == {"p0", "p1", "p2"}  # whether one was left half-way
+    assert set(first) == {"p0", "p1", "p2"}  # a check for half-done changes
     moves = [
         name
         for requests in others
@@ -123,7 +123,7 @@ def test_what_is_put_back_cuts_nobody_off(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_machine_that_was_left_half_way_is_whose_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A controller was killed between giving a machine and writing down that it had."""
+    """A controller was killed between giving a machine and recording it."""
     store, nodes = with_machines(tmp_path, monkeypatch)
     saved = json.loads(json.dumps(store.save()))
     nodes.answers["p0"] = {"tenants": {}, "slots": [], "changed": [], "stale": ["a proxy"]}
@@ -137,7 +137,7 @@ def test_a_machine_that_was_left_half_way_is_whose_it_was(
 def test_a_machine_that_was_left_half_way_serves_before_more_is_asked_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, layout: bool
 ) -> None:
-    """It may run no proxy now, and would refuse to be told its processes."""
+    """It may run no proxy now and would refuse a number of processes."""
     store, nodes = with_machines(tmp_path, monkeypatch)
     saved = json.loads(json.dumps(store.save()))
     assert store.act([AssignMachine("p2", "small")])[0].ok
@@ -157,7 +157,7 @@ def test_a_machines_storage_cores_go_where_it_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, nodes = with_machines(tmp_path, monkeypatch, storage_cores=0.2)
-    # Shares beside machines' are none's to give.
+    # Nobody may assign shares in addition to the machines' shares.
     assert store.offers().acts == {"machines", "tenants"}
     seen = store.seen(store.state(), {})
     assert seen.store("small").resources.storage_cores == pytest.approx(0.2)
@@ -165,7 +165,7 @@ def test_a_machines_storage_cores_go_where_it_goes(
     assert store.seen(store.state(), {}).store("small").resources == Resources(0.4, 0.4, 25e6)
     assert {"op": "shares", "shares": {"small": 0.2}} in [one.get("s0") for one in nodes.asked]
     assert store.act([AssignMachine("p0", ""), AssignMachine("p2", "")])[1].ok
-    # Its servers are there still: what is left is a step.
+    # Its servers still exist, so a step remains.
     assert store.changes.shares(store.state())["s0"]["shares"]["small"] == pytest.approx(0.05)
 
 

@@ -1,4 +1,4 @@
-"""What a node's daemon does so that its servers run with the settings that they have now."""
+"""Node daemon of Swift: its servers run with their current settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROXY = services.PROXY
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Units that were started anew, in order; "reloaded": a proxy took its settings over."""
+    """Return the restarted units in order; "reloaded" marks a proxy that applied its settings."""
     found: list[str] = []
 
     def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
@@ -46,7 +46,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def configured(microstore: str = "small") -> dict[str, Any]:
-    """A proxy node of that microstore; of none: in the pool."""
+    """Return the request for a proxy node of this microstore; without one, in the pool."""
     state = initial(cluster())
     changes = Changes(CONFIG, cluster())
     wanted = changes.wanted(state, "p0" if microstore == "small" else "p1")
@@ -59,14 +59,14 @@ def configured(microstore: str = "small") -> dict[str, Any]:
 def test_a_server_is_started_anew_until_it_runs_with_its_settings(
     tmp_path: Path, started: list[str]
 ) -> None:
-    """Whoever wrote them was killed before the start, and who put them back too."""
+    """The process that wrote the settings was killed before the start, and its successor too."""
     kept = tmp_path / "node.json"
     node = Node(kept)
     assert PROXY in node.answer(configured())["stale"]
     node.answer({"op": "start"})
     assert node.answer(configured())["stale"] == []
     assert node.answer(configured("large"))["stale"] == [PROXY]  # killed here,
-    assert Node(kept).answer(configured("large"))["stale"] == [PROXY]  # and here once more
+    assert Node(kept).answer(configured("large"))["stale"] == [PROXY]  # and here again
     started.clear()
     again = Node(kept)
     again.answer({"op": "start"})
@@ -82,7 +82,7 @@ def test_a_server_that_was_stopped_meanwhile_is_started_when_it_comes_back(
     node = Node(tmp_path / "node.json")
     node.answer(configured())
     node.answer({"op": "start"})
-    assert node.answer(configured(""))["stale"] == []  # stopped; killed before what was to follow
+    assert node.answer(configured(""))["stale"] == []  # stopped; killed before the next step
     assert node.answer(configured())["stale"] == [PROXY]
 
 
@@ -109,7 +109,7 @@ def test_processes_that_did_not_come_up_are_asked_for_again(
 
 
 def test_a_layout_tells_all_shares_and_processes(tmp_path: Path, started: list[str]) -> None:
-    """What a killed change left on nodes is in no file: the state says that nothing differs."""
+    """Leftovers of a killed change on nodes are in no file: the state shows no difference."""
     store, nodes = opened(tmp_path)
     put_layout(store, "static")
     told = {(node, ask["op"]) for one in nodes.asked for node, ask in one.items()}
@@ -130,7 +130,7 @@ def test_processes_start_on_the_larger_share(tmp_path: Path, before: float, afte
 
 
 class Echo(Node):
-    """A daemon that answers as many letters as it is asked for."""
+    """Daemon that answers with the requested number of letters."""
 
     def answer(self, request: Mapping[str, Any]) -> Any:
         return "x" * request["n"]
@@ -141,7 +141,7 @@ class Echo(Node):
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The socket of a daemon that waits little for its clients."""
+    """Provide the socket of a daemon with short waits for its clients."""
     monkeypatch.setattr(daemon, "_PATIENCE_S", 0.05)
     path = tmp_path / "run" / "socket"
     server = daemon.Server(Echo(tmp_path / "node.json"), path)
@@ -172,6 +172,6 @@ def test_clients_that_stay_or_do_not_read_stop_no_other(served: Path) -> None:
     deaf.sendall(b'{"n": 50000000}\n')
     others = [connect(served) for _ in range(200)]
     assert [ask(client, 3) for client in others[-50:]] == [3] * 50
-    assert first.recv(1) == b""  # it made room
+    assert first.recv(1) == b""  # it was closed to make room
     for client in (first, deaf, *others):
         client.close()

@@ -1,4 +1,4 @@
-"""The order of what a Swift proxy does with a request."""
+"""Order of a Swift proxy's steps for a request."""
 
 from __future__ import annotations
 

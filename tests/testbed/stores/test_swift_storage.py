@@ -1,4 +1,4 @@
-"""A storage node leaves Swift's rings when it holds nothing, however long passes take."""
+"""Removal of an empty storage node from Swift's rings, however long passes take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING = {"objects": 0, "containers": 0, "accounts": 0, "async_pending": 0}
 
 
 class HereShell(LocalShell):
-    """A node's folders are in a folder of the test, and so are the programs that it calls."""
+    """Shell with the node's folders and programs in a folder of the test."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("s1")
@@ -77,7 +77,7 @@ def test_a_pass_that_fails_or_does_not_end_is_told_and_the_others_are_run(tmp_pa
         f"""echo "$2 $3 $4 $5" >> {tmp_path}/ran
         case $2 in *container-replicator) echo "no ring"; exit 3 ;; esac""",
     )
-    # As if the time of one were up, and of no other, however slow this machine is.
+    # Only one daemon appears to exceed its time, however slow this machine is.
     shell.program(
         tmp_path / "bin/timeout",
         f"""echo "$1 $2 $3" >> {tmp_path}/limits
@@ -98,7 +98,7 @@ def test_a_pass_that_fails_or_does_not_end_is_told_and_the_others_are_run(tmp_pa
 
 
 class Leaving(Passes):
-    """A node that holds what it is told to, one entry after each pass."""
+    """Node with scripted contents: one entry after each pass."""
 
     def __init__(self, holds: Sequence[Mapping[str, int]], cut_off: str = "") -> None:
         self.holds, self.cut_off = list(holds), cut_off
@@ -137,7 +137,7 @@ class Clock:
 def changes(
     tmp_path: Path, leaving: Leaving, pass_s: float = 10.0
 ) -> tuple[StorageChanges, Clock, Built]:
-    """Three storage nodes of two disks each, their rings not built but remembered."""
+    """Return three storage nodes of two disks each; their rings are recorded, not built."""
     data = DATA | {
         "microstores": {
             name: one | {"storage": ["s0", "s1", "s2"]} for name, one in DATA["microstores"].items()
@@ -162,7 +162,7 @@ def changes(
 
 
 def test_a_node_leaves_after_as_many_passes_as_it_takes(tmp_path: Path) -> None:
-    """Passes that are cut off bring it about too; each runs only who has something to do."""
+    """Interrupted passes also achieve this; each pass runs only daemons with work to do."""
     objects = [{"objects": count} for count in (90, 70, 50, 30, 10)]
     leaving = Leaving([{"objects": 90, "containers": 1}, *objects, {}], "did not end within 120 s")
     found, _, built = changes(tmp_path, leaving)
@@ -177,7 +177,7 @@ def test_a_node_leaves_after_as_many_passes_as_it_takes(tmp_path: Path) -> None:
 
 
 def test_an_empty_node_is_looked_at_again_when_all_must_know_the_rings(tmp_path: Path) -> None:
-    """A proxy that had not read the new rings wrote there after the first pass."""
+    """After the first pass, a proxy with old rings wrote to the node."""
     leaving = Leaving([{"objects": 9}, {}])
     found, clock, _ = changes(tmp_path, leaving, pass_s=1.0)
     whole = leaving.held

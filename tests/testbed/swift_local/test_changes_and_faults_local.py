@@ -110,7 +110,7 @@ def test_tenants_are_seen_and_mapped(bed: Bed, agent: AgentClient, stored: Store
 
 
 def test_the_cosbench_drivers_stores_keep_their_contract(bed: Bed, tmp_path: Path) -> None:
-    """Through Swift's own protocol and through s3api, which lists otherwise."""
+    """Both Swift's own protocol and s3api, which has different listings."""
     shell = reach.shell_to(bed.testbed, bed.testbed.node("admin"))
     keep_the_contract(shell, "/etc/hotbed/swift/small.json", ("swift", "s3"), tmp_path)
 
@@ -125,7 +125,7 @@ def test_processes_change_without_refusing(agent: AgentClient, stored: Stored) -
 
 
 def test_a_half_written_ring_is_never_read(bed: Bed, agent: AgentClient, stored: Stored) -> None:
-    """Refused by the node's daemon; and one that a crash left beside the ring is not looked at."""
+    """The node's daemon refuses it, and ignores a file left next to the ring by a crash."""
     path = "/etc/hotbed/swift/small/object.ring.gz"
     before = bed.run("proxy0", f"sha256sum < {path}")
     whole = base64.b64decode(bed.run("proxy0", f"base64 -w0 {path}"))

@@ -1,5 +1,5 @@
-"""Swift microstores on nodes of this machine, as their tenants and MOS++ use them: one that wants
-more than its share, COSBench as a tenant, a controller that acts."""
+"""Swift microstores on nodes of this machine under tenants and MOS++: a tenant that wants more than
+its share, COSBench as a tenant, an active controller."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs
     sent = last.sent_bytes - first.sent_bytes
     assert sent <= LITTLE["network"] * seconds * SLACK + BURST_BYTES
     stores = {store["name"]: store for store in seen["stores"]}
-    assert max(stores["large"]["utilization"].values()) > 0.85  # it asks for more
+    assert max(stores["large"]["utilization"].values()) > 0.85  # it wants more
     tenants = {tenant["name"]: tenant for tenant in seen["tenants"]}
     assert tenants["small"]["failed_s"] == 0
     assert tenants["small"]["requests_s"] > 1
@@ -58,7 +58,7 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
     bed: Bed, tmp_path: Path
 ) -> None:
     before = bed.agent.call("swift-status")["state"]
-    # No Swift answers within a millisecond: small's SLA is missed in every epoch.
+    # No Swift answers within a millisecond, so small's SLA is missed in every epoch.
     parameters = MOS.of(experiment="load", setup="mos-pp", latency_sla_ms=1)
     told = tmp_path / "mos-pp.yaml"
     given = controller_parameters(parameters, Pool().total)
@@ -89,7 +89,7 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
 
 
 def workload(folder: Path, seconds: int) -> Path:
-    """A's XML, small enough for a look, without anybody's name and key."""
+    """Write A's XML, small enough for a short run, without any name and key."""
     made = TABLE_1["A"].with_(
         workers=2,
         containers=2,

@@ -1,5 +1,5 @@
-"""Swift and strangers, and Swift taken away again: the last tests of the testbed that the other
-files here share."""
+"""Swift and strangers, and the removal of Swift: the last tests of the testbed shared by the files
+here."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def test_removed_it_leaves_nothing_and_can_be_deployed_again(bed: Bed) -> None:
     )
     for node in bed.spec.node_names():
         assert bed.run(node, f"({look}) || true").split() == ["0"], node
-    # Ceph's and NFS's tests deploy again; what was wiped here is all that differs.
+    # Tests of Ceph and NFS deploy again; only the wiped disks differ here.
     assert "XFSB" not in bed.run("storage0", "head -c 4 /dev/hotbed/osd | tr -d '\\0'")

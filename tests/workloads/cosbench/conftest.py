@@ -1,4 +1,4 @@
-"""A node that is this machine, and a driver that stands in for cosdrive."""
+"""Node that is this machine, and a driver that replaces cosdrive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.ssh import Completed
 
 
 class LocalShell:
-    """Runs commands here, with the paths of a node below a folder."""
+    """Shell that runs commands here, with the paths of a node below a folder."""
 
     node = "client"
 
@@ -92,7 +92,7 @@ echo '{{"event":"done","t_s":4,"ops":100,"errors":1,"mean_s":null,"p95_s":null,"
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> Path:
-    """A program with cosdrive's command line; keeps what it was given in its folder."""
+    """Return a program with cosdrive's command line that saves its input in its folder."""
     recorded = Path(__file__).parents[2] / "data" / "cosbench" / "real" / "w1-mos-A"
     folder = tmp_path / "program"
     folder.mkdir()

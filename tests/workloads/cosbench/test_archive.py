@@ -1,4 +1,4 @@
-"""Archives that the real COSBench 0.4.2 wrote, and what is said of damaged ones."""
+"""Archives from the real COSBench 0.4.2, and reports of damaged archives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MS = 1_000_000
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The recorded archive, to be damaged."""
+    """Copy the recorded archive, to damage it."""
     return Path(shutil.copytree(REAL, tmp_path / "archive"))
 
 
@@ -83,13 +83,13 @@ def test_the_series_of_a_stage() -> None:
 
 
 def test_the_histogram_agrees_with_the_results() -> None:
-    """Buckets add up to the counts, and give the very percentiles that COSBench prints."""
+    """Buckets add up to the counts and give exactly COSBench's printed percentiles."""
     for name in ("w1", "w8"):
         for stage in read_archive(REAL, name).main:
             for result in stage.results:
                 assert sum(count for _, _, count in result.buckets) == result.operations
                 for percent, value in result.percentiles_s.items():
-                    # COSBench takes the first bucket by which int(n * p) have been seen.
+                    # COSBench uses the first bucket at which int(n * p) operations are reached.
                     share = (int(result.operations * percent / 100) - 0.5) / result.operations
                     assert quantile_s(result.buckets, share) == value
 
@@ -189,7 +189,7 @@ def test_a_row_that_was_cut_off(copy: Path) -> None:
 
 
 def test_a_stage_without_operations(copy: Path) -> None:
-    """A delay, or a stage that a cancelled workload never came to: its line has N/A."""
+    """A delay, or a stage not reached by a cancelled workload, has N/A in its line."""
     path = copy / "w1-mos-A" / "w1-mos-A.csv"
     rest = ",".join(["N/A"] * 14)
     path.write_text(path.read_text() + f"pause,{rest},aborted,waiting @ 2026-11-21 05:29:50\n")
@@ -282,7 +282,7 @@ SERIES += "Min-Version,Version,Max-Version\n10:00:06,10,9,8,7,5,5,5,5,1,1,8,7,10
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """A stage of reads and writes, with a series of one line."""
+    """Write a stage of reads and writes, with a series of one line."""
     numbers = "{op},{op},10,1000,5,5,10,10,10,10,10,20,1,100,99.5%,completed"
     states = ("waiting", "running", "completed")
     history = ",".join(f"{state} @ 2018-03-13 10:00:0{n}" for n, state in enumerate(states))
@@ -304,7 +304,7 @@ def test_an_interval_in_which_nothing_ended_has_one_metric_for_all_operations(ma
         first, idle, last = stage.result(op).series
         assert (first.operations, idle.operations, last.operations) == (count, 0, 1)
         assert (idle.t_s, idle.mean_s, idle.operations_s, idle.success) == (10, None, 0.0, None)
-    path.write_text(SERIES + "10:00:11,3,9,1,1,1,1,100%,1,1,1\n")  # three of which operation?
+    path.write_text(SERIES + "10:00:11,3,9,1,1,1,1,100%,1,1,1\n")  # which operation has three?
     with pytest.raises(UserError, match="line 4"):
         read_archive(made)
 
@@ -354,7 +354,7 @@ def test_a_pause_has_an_empty_series_and_no_warning(made: Path) -> None:
     ],
 )
 def test_a_decimal_comma_is_named(made: Path, name: str, old: str, new: str, line: int) -> None:
-    """Under a German locale Java writes 5,25 for 5.25, without quotes."""
+    """With a German locale Java writes 5,25 for 5.25, without quotes."""
     heading = "ResTime,s1-main-w1-main-read,(%),s1-main-w1-main-write,(%)\n"
     (made / "w1-x-rt-histogram.csv").write_text(heading + "0~10,3,30%,10,100%\n")
     read_archive(made)

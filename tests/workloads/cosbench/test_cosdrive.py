@@ -1,4 +1,4 @@
-"""What we write means what we wrote: read back by `cosdrive check`, and run on its mock store."""
+"""Written workloads keep their meaning: `cosdrive check` reads and the mock store runs them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ mixes = (
     .map(sorted)
     .map(lambda cut: {"read": cut[0], "write": cut[1] - cut[0], "delete": 100 - cut[1]})
 )
-# Whatever is printable and no ';' may be in a password.
+# A password may contain every printable character except ';'.
 words = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_characters=";"), min_size=1
 ).filter(str.isprintable)
@@ -160,7 +160,7 @@ def test_what_the_real_cosbench_wrote_is_understood(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A of 2 seconds on the mock store, three in ten of the main stage's operations failing."""
+    """Run A for 2 seconds on the mock store; three in ten of the main stage's operations fail."""
     small = TABLE_1["A"].with_(name="web", workers=4, runtime_s=2, objects=5)
     xml = to_xml(small.with_(storage=MockStorage(delay=1)))
     stage = '<workstage name="main">'
@@ -194,7 +194,7 @@ def test_an_archive_of_cosdrive_reads_like_a_real_one(driven: Any) -> None:
         assert exact.operations == result.operations
         assert sum(count for _, _, count in exact.buckets) == exact.operations
         failed += sum(exact.failed.values())
-        # Lines of the series also hold what does not count: begun before, or ended after.
+        # Lines of the series also hold uncounted operations: started before, or ended after.
         assert sum(point.operations for point in result.series) >= result.operations
         edge = result.percentiles_s[99]
         assert edge is not None
@@ -213,7 +213,7 @@ def test_its_tables_add_up(driven: Any) -> None:
 
 
 def test_the_same_xml_from_both_has_the_same_shape(tmp_path: Path) -> None:
-    """The recorded workload A, driven on the mock store: the same stages and workers."""
+    """The recorded workload A on the mock store has the same stages and workers."""
     text = (REAL / "w1-mos-A" / "workload-config.xml").read_text()
     text = text.replace(
         'storage type="swift" config="timeout=30000"', 'storage type="mock" config="delay=1"'
@@ -228,7 +228,7 @@ def test_the_same_xml_from_both_has_the_same_shape(tmp_path: Path) -> None:
 
 
 def test_an_s3_workload_as_cosbenchs_web_form_writes_it() -> None:
-    """Keys without a value are not given: no HTTP proxy, and credentials from elsewhere."""
+    """Keys without a value are omitted: no HTTP proxy, and credentials from elsewhere."""
     text = """<workload name="s3-sample">
       <storage type="s3" config="accesskey=;secretkey=;proxyhost=;proxyport=;endpoint="/>
       <workflow><workstage name="init">

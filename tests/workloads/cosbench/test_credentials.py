@@ -71,7 +71,7 @@ def test_blanks_that_were_written_as_references_stay() -> None:
 
 
 def test_what_is_filled_in_leaves_all_else_where_it_was() -> None:
-    # Faults name lines of the user's file.
+    # Errors name lines of the user's file.
     text = """<!-- Workload
   of config="a user" -->
 <workload name="w"
@@ -89,7 +89,7 @@ def test_what_is_filled_in_leaves_all_else_where_it_was() -> None:
     password = "password=p&amp;&quot;q"
     assert [line for line in made.splitlines() if line not in text.splitlines()] == [
         f'  <auth type="swauth" config="username=u;{password};timeout=5;auth_url=http://192.0.2.1"',
-        "",  # the line that the config no longer goes on to
+        "",  # the former second line of the config
         "  <storage type='s3' config=\"accesskey=AK\"/><!--",
     ]
     assert credentials.filled(text, {"password": "p"}, "w.xml").count("\n") == text.count("\n")
@@ -115,7 +115,7 @@ def test_credentials_fill_what_is_masked_or_missing() -> None:
     auth, storage = root.find("auth"), root.find("storage")
     assert auth is not None
     assert storage is not None
-    # What the file says itself stays.
+    # The file's own values stay.
     assert auth.get("config") == "username=u;password=p&q;auth_url=http://192.0.2.1/auth"
     assert storage.get("config") == "secretkey=SK;timeout=5;accesskey=AK;endpoint=http://192.0.2.1"
 
@@ -169,7 +169,7 @@ def test_proxies_are_for_cosdrive() -> None:
     assert found["proxies"] == "192.0.2.1:8080,192.0.2.2:81"
     xml = '<workload><auth type="none"/><storage type="swift"/></workload>'
     assert 'config="proxies=192.0.2.1:8080,192.0.2.2:81"' in credentials.filled(xml, found, "w.xml")
-    # Who is asked is said once.
+    # The proxies are given only once.
     own = xml.replace('type="swift"', 'type="swift" config="proxies_file=/p.json"')
     assert "proxies=" not in credentials.filled(own, found, "w.xml")
     assert (

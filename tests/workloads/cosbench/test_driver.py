@@ -1,4 +1,4 @@
-"""The embedded driver here and on client nodes: credentials, progress, archives, interruptions."""
+"""Embedded driver here and on client nodes: credentials, progress, archives, interruptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ XML = f'<workload name="web"><auth config="password={SECRET}"/></workload>'
 
 
 class NodeAgent:
-    """Units are processes of this machine, on the node that the shell is."""
+    """Agent with processes of this machine as units, on the node of the shell."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
@@ -148,7 +148,7 @@ def test_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
     assert found["small"].archive.folder == out / "small" / "w1-mos-A"
     commands = (stand_in.parent / "commands").read_text().splitlines()
     assert sorted("--open-loop 5:poisson" in command for command in commands) == [False, True]
-    # Nothing with credentials has been on a command line, nor is left on the node.
+    # No credentials were on a command line, and none remain on the node.
     assert not [word for argv in local_shell.ran for word in argv if SECRET in word]
     assert not [
         word for process in agent.processes.values() for word in process.args if SECRET in word
@@ -195,7 +195,7 @@ def test_one_that_fails_ends_all(stand_in: Path, tmp_path: Path, local_shell: An
         run_on(agent, lambda _: local_shell, loads, out, binary=stand_in, poll_s=0.01)
     assert "load-cosbench-long" in agent.stopped
     assert all(process.poll() is not None for process in agent.processes.values())
-    # What the other one had done until then is kept.
+    # The interrupted driver's results so far are kept.
     assert (out / "long" / "w1-mos-A" / "w1-mos-A.csv").exists()
     assert not list(Path(local_shell.here(driver.FOLDER)).iterdir())
 

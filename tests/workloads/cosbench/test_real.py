@@ -1,4 +1,4 @@
-"""A real COSBench as its controller behaves: handed in, watched, cancelled, restarted, read."""
+"""Real COSBench with its controller's behaviour: submitted, watched, cancelled, restarted, read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def address(fake: FakeController) -> Iterator[str]:
 
 
 class Clock:
-    """Time that passes only by sleeping; `at` does something when that time has come."""
+    """Clock advanced only by sleep; `at` runs an action at a given time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -127,7 +127,7 @@ def test_an_archive_of_another_controller_is_noticed(
 def test_a_restarted_controller_that_had_finished(
     fake: FakeController, address: str, tmp_path: Path
 ) -> None:
-    """Down for two questions, then back with the workload in its archive."""
+    """The controller is down for two requests, then back with the workload in its archive."""
     fake.states = ("PROCESSING",) * 3 + ("FINISHED",)
     clock = Clock()
 
@@ -254,7 +254,7 @@ def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:
 
 
 class LyingShell:
-    """A node that lists `name` as a file of w1 and has content for it."""
+    """Node that lists `name` as a file of w1 and has content for it."""
 
     node = "n1"
 

@@ -48,7 +48,7 @@ def test_a_whole_release(folder: Path, java: str) -> None:
     assert found.good, [each for each in found.findings if not each.good]
     assert found.version == "0.4.2"
     assert "2 workload(s) at once" in finding(found, "conf/controller.conf").found
-    # The scripts do not open what Java 17 keeps closed: that is said, and how to.
+    # The scripts do not open modules that Java 17 closes; the finding reports this and the fix.
     assert not finding(found, "options for Java 17").good
     assert "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED" in found.java_options
     (folder / "cosbench-start.sh").write_text(f"java {found.java_options} x")

@@ -1,4 +1,4 @@
-"""From archives to a run's tables, and two archives side by side."""
+"""Tables of a run from archives, and comparison of two archives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def operation(name: str, buckets: list[list[int]], **changes: object) -> dict[st
 
 @pytest.fixture
 def driven(tmp_path: Path) -> Path:
-    """The recorded run with what cosdrive keeps beside it."""
+    """Return the recorded run with cosdrive's additional files."""
     folder = Path(shutil.copytree(REAL / "w1-mos-A", tmp_path / "w1-mos-A"))
     read = operation("read", [[0, 1000, 98], [1000, 2000, 2]], errors={"timeout": 3, "server": 1})
     write = operation("write", [], mean_s=None, max_s=None)
@@ -154,7 +154,7 @@ def test_differences() -> None:
     assert (operations.first, operations.second) == (5990, 181)
     assert operations.change == pytest.approx((181 - 5990) / 5990)
     assert not operations.same
-    # One bucket of 10 ms is no difference, two are.
+    # A difference of one 10 ms bucket does not count, two buckets do.
     assert by_name["read", "p100_s"].same
     assert not by_name["read", "p60_s"].same
     back = compare(second, first)

@@ -1,4 +1,4 @@
-"""Table 1 as typed workloads, and the XML that they are."""
+"""Table 1 as typed workloads, and their XML."""
 
 from __future__ import annotations
 

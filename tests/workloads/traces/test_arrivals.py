@@ -1,4 +1,4 @@
-"""Generators against the formulas of their processes; stand-ins against Table 2."""
+"""Generators compared with the formulas of their processes; stand-ins compared with Table 2."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_copy_is_all_of_the_file() -> None:
 
 
 def work(block: RequestBlock) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """A disk: 6 ms unless sequential, 150 MB/s."""
+    """Return the work on a disk: 6 ms unless sequential, 150 MB/s."""
     follows = np.append(False, block.offset[1:] == block.offset[:-1] + block.size[:-1])
     return np.where(follows, 0.0, 0.006) + block.size / 150e6
 

@@ -1,4 +1,4 @@
-"""Device profiles from fio's own output (fio 3.33 on a file in memory, 0.1 s a measurement)."""
+"""Device profiles from fio's own output (fio 3.33 on a file in memory, 0.1 s per measurement)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_by_distance_is_latency_less_transfer_at_each_place() -> None:
         assert table["base"][2][column] == pytest.approx(max(0, near - 4096 / bandwidth))
         far = given[f"{kind}-rand-4096-0-{CAPACITY}"][kind]["lat_ns"]["mean"] / 1e9
         assert table["base"][2][-1] == pytest.approx(max(0, far - 4096 / bandwidth))
-        assert table["base"][2] == table["base"][2][::-1]  # back as far as forth
+        assert table["base"][2] == table["base"][2][::-1]  # symmetric in both directions
 
 
 def test_every_measurement_is_a_job_of_the_file() -> None:

@@ -1,4 +1,4 @@
-"""Profiles of files on one disk, from fio's output as its documentation has it."""
+"""Profiles of files on one disk, from fio's output as documented."""
 
 from __future__ import annotations
 

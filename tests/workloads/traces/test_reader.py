@@ -1,4 +1,4 @@
-"""Trace loaders on excerpts in each format, on damage of every kind, and fuzzed."""
+"""Trace loaders on excerpts in each format, on all kinds of damage, and fuzzed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.traces.requests import RequestBlock, save
 
 PLAIN = "100,0x00001000,DiskWrite\n250,0x200,DiskRead\n\n900,ff,DiskRead\n"
 
-# Columns as of an older and of a newer file; times, pointers and names are made up.
+# Columns as in an older and a newer file; times, pointers and names are made up.
 DATA = Path(__file__).resolve().parents[2] / "data" / "traces"
 OLD = (DATA / "microsoft-old.csv").read_text()
 NEW = (DATA / "microsoft-new.csv").read_text()
@@ -64,7 +64,7 @@ def test_a_byte_order_mark_and_kinds_in_other_letters_are_no_reason_to_leave_row
 
 def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     block, report = load(written(tmp_path, OLD))
-    # Arrival is TimeStamp less ElapsedTime; the Init row announces the same request.
+    # Arrival is TimeStamp minus ElapsedTime; the Init row announces the same request.
     assert rows(block) == [
         (1_000_000, 4096, True, 0x1B0130000),
         (5_400_000, 8192, False, 4096),
@@ -77,7 +77,7 @@ def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
 
 
 def test_microsoft_columns_may_be_in_another_order_and_other_letters(tmp_path: Path) -> None:
-    """A file name with commas before the numbers must not move them."""
+    """A file name with commas before the numbers must not shift the columns."""
     header = "DiskRead, FileName, THREADID, Timestamp, Io Size, ByteOffset, elapsedtime"
     text = f"BeginHeader\n{header}\n{header.replace('Read', 'Write')}\nEndHeader\n"
     text += 'DiskRead,  "C:\\a, 7, 8\\b.dat",  9, 100, 0x1000, 0x200, 10\n'
@@ -100,8 +100,8 @@ def test_msr_counts_from_its_first_row(tmp_path: Path) -> None:
     assert rows(block) == [(100_000_000, 4096, False, 3154132992)]
 
 
-# Rows as the publishers' descriptions have them; times and places are made up. Expected are
-# (ns from the first row, bytes, read, offset in bytes), by hand.
+# Rows follow the publishers' descriptions; times and places are made up. Expected values are (ns
+# from the first row, bytes, read, offset in bytes), computed manually.
 PUBLIC = {
     "msr": (
         "timestamp,datetime,hostname,disk_number,type,offset,size,response_time\n"
@@ -140,7 +140,7 @@ def test_public_formats_are_known_by_their_first_lines(tmp_path: Path, name: str
 
 
 def test_a_heading_says_which_column_is_which(tmp_path: Path) -> None:
-    """Without one (first) and with one in another order, names written in another way."""
+    """The first heading is missing; the second one has another order and other spellings."""
     text, expected = PUBLIC["msr"]
     without = written(tmp_path, text.partition("\n")[2])
     assert rows(load(without, on_error="stop")[0]) == expected
@@ -207,7 +207,7 @@ BAD = [
     ("5,0x10,DiskErase", "kind 'DiskErase'"),
     ("5,0x10", "has 2 columns"),
     ("-5,0x10,DiskRead", "out of range"),
-    ("1_0,0x10,DiskRead", "time '1_0' is not a number"),  # as the simulator and the replayer say
+    ("1_0,0x10,DiskRead", "time '1_0' is not a number"),  # as the simulator and the replayer report
     ("5,+0x10,DiskRead", "size '+0x10' is not a number"),
     ("99999999999999999999,0x10,DiskRead", "out of range"),
 ]

@@ -1,4 +1,4 @@
-"""Changes the affinity of every OSD in every step: the most that DLR can do in one step."""
+"""Policy that changes every OSD's affinity in every step: the most that DLR can do in one step."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Needs, Set
 
 
 class Toggle:
-    """0.9 and 1 in turn."""
+    """Policy that alternates between 0.9 and 1."""
 
     name = "toggle"
     needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
 
     def parameters(self):
-        """None."""
+        """Return no parameters."""
         return {}
 
     def initial(self):
-        """The next one is low."""
+        """Return the initial state: the next value is low."""
         return {"low": True}
 
     def decide(self, state, observation):
-        """Every OSD."""
+        """Change every OSD."""
         value = 0.9 if state["low"] else 1.0
         return {"low": not state["low"]}, [
             SetPrimaryAffinity(osd.id, value) for osd in observation.osds
@@ -28,5 +28,5 @@ class Toggle:
 
 
 def create(parameters, seed):
-    """The policy."""
+    """Return the policy."""
     return Toggle()

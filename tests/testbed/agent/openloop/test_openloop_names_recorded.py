@@ -1,4 +1,4 @@
-"""Placement groups of names as a real cluster told them (``ceph osd map``)."""
+"""Placement groups of names as a real cluster reported them (``ceph osd map``)."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def test_names_hash_to_the_groups_that_ceph_says() -> None:
     for pool in pools:
         for name, pgid in pool["pgids"].items():
             assert pg_of(name, pool["pool"], pool["pg_num"]) == pgid
-        # Every length of a last block, and more than two blocks.
+        # All lengths of the last block, and more than two blocks.
         assert {len(name) for name in pool["pgids"]} >= set(range(1, 38))

@@ -1,4 +1,4 @@
-"""The open-loop program as it goes to a client node, run for real over a stand-in for librados."""
+"""The client node's open-loop program, really run on a stand-in for librados."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Rados:
 
 
 class Shell(FakeSystemdShell):
-    """With files, and with librados' stand-in where python3 looks first."""
+    """Shell with files, and with librados' stand-in where python3 looks first."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -145,7 +145,7 @@ def test_a_start_that_takes_too_long_is_given_up(
 
 
 class Ioctx:
-    """Answers at once with what `codes` says, the last one for ever."""
+    """Stand-in that answers at once from `codes` and repeats the last code."""
 
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)

@@ -1,4 +1,4 @@
-"""The open-loop writer's pure parts: histogram, names, schedule, plan."""
+"""Pure parts of the open-loop writer: histogram, names, schedule, plan."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_another_groups_rate_moves_no_arrival(rates: dict[str, float], rate: flo
 
 
 def test_poisson_arrivals_have_the_rate_and_the_spread_of_poisson() -> None:
-    # One fixed seed: the same numbers for ever. 20,000 arrivals expected, sd 141.
+    # A fixed seed gives fixed numbers. Expected: 20,000 arrivals, sd 141.
     found = [at for at, _, _ in arrivals({"1.0": 200.0}, 100.0, 5, "poisson", 1)]
     assert abs(len(found) - 20_000) < 600
     counts = [0] * 1000

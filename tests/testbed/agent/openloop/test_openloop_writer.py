@@ -1,4 +1,4 @@
-"""The open-loop writer's books, on virtual time, over stores that answer when they like."""
+"""Accounting of the open-loop writer, on virtual time, with stores that answer at any time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.agent.openloop.writer import Writer
 
 
 class VirtualTime:
-    """A `Waiter`, and the store whose answers come while somebody waits."""
+    """`Waiter`, and the store that answers while a caller waits."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -46,7 +46,7 @@ class VirtualTime:
 
 
 class Store:
-    """Answers each write after what `latency` says (None: never), with what `code` says."""
+    """Store that answers a write after `latency` (None: never) with `code`."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ def test_a_store_that_keeps_up() -> None:
 
 
 def test_a_store_that_stands_still_does_not_slow_its_load_down() -> None:
-    # Every other load generator would send 1 write here, and tell of one slow request.
+    # Other load generators would send 1 write here and report one slow request.
     end, rows, store = carry_out(every(0.1, 10.0), lambda pgid, n: None)
     assert len(store.sent) == 100
     assert (end["done"], end["outstanding"]) == (0, 100)
@@ -154,7 +154,7 @@ def test_one_that_is_never_sent_is_outstanding_and_late() -> None:
 
 def test_what_is_in_flight_at_the_end_may_still_end() -> None:
     end, rows, _ = carry_out(every(0.5, 2.0), lambda pgid, n: 3.0, duration_s=2.0, drain_s=2.0)
-    assert (end["done"], end["outstanding"]) == (3, 1)  # the last would need till 4.5
+    assert (end["done"], end["outstanding"]) == (3, 1)  # the last one would need until 4.5
     assert sum(row["done"] for row in rows) == 3
     assert sum(row["intended"] for row in rows) == 4
     quick, _, _ = carry_out(every(0.5, 2.0), lambda pgid, n: 3.0, duration_s=2.0, drain_s=0.0)
@@ -225,7 +225,7 @@ def test_nothing_is_lost_from_the_books(
     assert [(at, names[pg]) for at, _, pg in end["requests"]] == [
         (round(at, 6), pgid) for at, pgid, _ in schedule
     ]
-    # Sent in the order of intended starts, never before them.
+    # Requests are sent in the order of intended starts, never earlier.
     assert [(pgid, n) for _, pgid, n in store.sent] == [
         (pgid, n) for _, pgid, n in schedule[: len(store.sent)]
     ]

@@ -1,4 +1,4 @@
-"""Makes this folder's helpers (`fake_rados`) importable by its tests, and gives them a cluster."""
+"""Import path for this folder's helpers (`fake_rados`), and a cluster for its tests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A cluster's monitors, manager and OSDs in memory, started from a real one's recorded answers.
+"""In-memory monitors, manager and OSDs of a cluster, started from recorded answers.
 
-It keeps an OSD map and PG map with the rules that matter here: upmaps give the up set, primary
-affinity 0 to 1 turns the primary over (not by Ceph's hash: by the highest), every change is an
-epoch, and, as on Ceph 16, bad values are accepted in silence.
+It keeps an OSD map and a PG map with the relevant rules. Upmaps set the up set. Primary affinity 0
+to 1 turns the primary over (by the highest value, not by Ceph's hash). Every change is an epoch. As
+on Ceph 16, bad values are accepted silently.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class FakeRados:
         self.states: dict[str, str] = {}
         self.reads: dict[str, int] = {}
         self.writes: dict[str, int] = {}
-        self.reported: dict[str, list[int]] = {}  # up sets as last told, where they are late
+        self.reported: dict[str, list[int]] = {}  # up sets as last reported, if they are late
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.in_flight = self.most_in_flight = 0
         self.before: Callable[[str], None] = lambda prefix: None
         self.closed = False
         self._lock = threading.Lock()
 
-    # What librados offers.
+    # Calls of librados.
 
     def mon_command(self, cmd: str, inbuf: bytes) -> Answer:
         return self._answer("mon", cmd)
@@ -64,7 +64,7 @@ class FakeRados:
     def shutdown(self) -> None:
         self.closed = True
 
-    # The cluster.
+    # State of the cluster.
 
     def osd(self, number: int) -> dict[str, Any]:
         return next(osd for osd in self.dump["osds"] if osd["osd"] == number)

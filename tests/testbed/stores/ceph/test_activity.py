@@ -1,4 +1,4 @@
-"""Operations of PGs and OSDs, and which PGs are on their way."""
+"""Operations of PGs and OSDs, and PGs in transit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_reports_of_both_forms_of_pg_dump():
 
 def test_a_rate_is_the_difference_of_two_reports_over_the_time_between_the_calls():
     found = pg_rates({"2.0": report(10)}, {"2.0": report(30, 8), "2.1": report(5)}, 4.0)
-    assert found == {"2.0": OpRates(2.0, 5.0)}  # of 2.1 nothing is known yet
+    assert found == {"2.0": OpRates(2.0, 5.0)}  # 2.1 has no rates yet
 
 
 def test_counters_that_went_back_say_nothing():
@@ -65,7 +65,7 @@ def test_nothing_is_lost_between_calls_however_late_reports_are(steps, seconds):
         (report(0), Pg("2.0", (0, 2), (0, 2))),  # the report is older than the map
         (report(0, state="active+remapped+backfilling"), Pg("2.0", (0, 1), (0, 1))),
         (report(0, state="active+recovering+degraded"), Pg("2.0", (0, 1), (0, 1))),
-        (report(0), Pg("2.9", (0, 1), (0, 1))),  # not told of at all
+        (report(0), Pg("2.9", (0, 1), (0, 1))),  # not reported at all
     ],
 )
 def test_what_is_not_known_to_be_clean_is_on_its_way(told, pg):
@@ -96,7 +96,7 @@ def test_replica_writes_are_read_from_the_osd():
 def test_the_store_senses_activity(store, raw):
     first = store.sense(EVERYTHING).activity
     assert first is not None
-    assert first.pgs == {}  # nothing is known of rates yet
+    assert first.pgs == {}  # no rates are known yet
     assert first.unclean == ()
     raw.writes["2.0"] = 50
     raw.reported["2.1"] = [9, 8]

@@ -54,7 +54,7 @@ def test_clean_puts_right_what_somebody_left(agent, found):
     code = (
         "from testbed.agent.config import load_config; from testbed.agent.sense import open_store;"
         "from testbed.stores.contract import *; store = open_store(load_config(), None);"
-        # Not one of osd.0: its low affinity would turn the swap over.
+        # No PG of osd.0: its low affinity would reverse the swap.
         "pg = next(p for p in store.sense(frozenset({PGS})).pgs if 0 not in p.up);"
         "acts = [SetPrimaryAffinity(0, 0.3), SwapPrimary(pg.id, pg.up[1]), SetBalancer('upmap')];"
         "import json; print(json.dumps([e.ok for e in store.act(acts)]), flush=True);"
@@ -83,7 +83,7 @@ def test_a_pool_is_made_and_removed(agent):
 
 
 def test_recorder_records_a_second_a_line_with_every_metric(agent, found):
-    """A busy machine makes some samples late; four in a row that are not come all the same."""
+    """A busy machine delays samples, but four in a row arrive on time eventually."""
     name = f"test-{time.time_ns()}"
     agent.call("recorder-start", {"name": name, "max_s": 100}, timeout_s=60)
     end = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""Pools that lie on one OSD each, on a cluster in memory."""
+"""Pools pinned to one OSD each, on an in-memory cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.stores.ceph.health_mute import CODE
 
 
 class PinnableRados(FakeRados):
-    """Pools, rules, weight sets and users come and go."""
+    """Cluster with pools, rules, weight sets and users that are added and removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,13 +238,13 @@ def test_others_pools_rules_and_warnings_are_left_alone(
 ) -> None:
     pinned.pin(connection, "twochoice.", [0])
     raw.muted.clear()
-    raw.dump["pools"][0]["size"] = 1  # somebody's who may not know
+    raw.dump["pools"][0]["size"] = 1  # belongs to a client without permission
     raw.dump["pools"].append(raw.pool("twochoice.0") | {"pool": 99, "pool_name": "twochoice.x"})
     pinned.pin(connection, "twochoice.", [1])
     assert CODE not in raw.muted
     pinned.unpin(connection, "twochoice.")
     assert raw.pool("twochoice.x")
-    # The other pool uses the rule: it stays.
+    # The other pool uses the rule, so it stays.
     assert set(raw.named) == {"replicated_rule", "twochoice.0"}
 
 

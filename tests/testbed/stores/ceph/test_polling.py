@@ -1,4 +1,4 @@
-"""Counters are asked for without waiting for the slowest OSD."""
+"""Polling of counters without waiting for the slowest OSD."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.stores.ceph.polling import CounterPoller, LatencySensor
 
 
 class Osds:
-    """OSDs that have served more reads each time they are asked; a `stuck` one waits."""
+    """OSDs that have served more reads at each request; a `stuck` OSD waits."""
 
     def __init__(self) -> None:
         self.asked: dict[int, int] = {}

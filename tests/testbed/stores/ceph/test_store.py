@@ -1,4 +1,4 @@
-"""`CephStore` on a cluster in memory."""
+"""`CephStore` on an in-memory cluster."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_restore_puts_back_what_save_saw(before, after):
     store.act(before)
     saved, seen = store.save(), store.sense(ALL)
     store.act(after)
-    raw.dump["pg_upmap_items"].append(  # as the balancer leaves them
+    raw.dump["pg_upmap_items"].append(  # as left by the balancer
         {"pgid": PGIDS[3], "mappings": [{"from": 0, "to": 2}]}
     )
     raw.dump["epoch"] += 1

@@ -1,4 +1,4 @@
-"""What runs on a server node: requests to the proxy's socket, and RPC that waits for the server."""
+"""Server node programs: requests to the proxy's socket, and RPC that waits for the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testbed.stores.nfs import control
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """Answers as the proxy's control socket does."""
+    """Socket that answers like the proxy's control socket."""
 
     parameters: ClassVar[dict[str, Any]] = {}
 
@@ -93,7 +93,7 @@ def test_a_proxy_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def rpc() -> Iterator[tuple[str, list[bytes]]]:
-    """An RPC server that keeps the calls and serves program 100003 alone."""
+    """Provide an RPC server that records the calls and serves only program 100003."""
     calls: list[bytes] = []
 
     class Answer(socketserver.BaseRequestHandler):

@@ -1,4 +1,4 @@
-"""Applying, checking and removing, against a kernel that remembers what it is told."""
+"""Applying, checking and removing settings, on a kernel that records its commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TBF = {"rate": 25e6, "burst": 98300.0, "lat": 25000.0}
 
 
 class Kernel:
-    """One device with a root, and our table: enough to tell what is in force."""
+    """Kernel with one device, its root and our table: enough to show the settings in force."""
 
     def __init__(self, root: Any = None, segments: int = 65535, mtu: int = 1500) -> None:
         self.root, self.segments, self.mtu = root, segments, mtu
@@ -58,7 +58,7 @@ class Kernel:
             self.root = self.state = None
         elif line.startswith("tc qdisc replace"):
             rate, burst, lat = argv[8], argv[10], argv[12]
-            # Shown with a loss, as tc does.
+            # tc also shows rounded values.
             self.root = {
                 "rate": int(rate.removesuffix("bit")) / 8,
                 "burst": int(burst) - 4.0,
@@ -85,7 +85,7 @@ def keep(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    """A kernel whose state is what was last installed (the texts are readback's tests' matter)."""
+    """Return a kernel with the last installed state; tests of readback cover the texts."""
     found = Kernel(dict(TBF))
 
     def install(state: shaping.State, device: str, frame: int, run: Any) -> None:
@@ -210,7 +210,7 @@ def test_buckets_hold_a_frame_of_the_devices_packets(kernel: Kernel, keep: Path)
     netenforcer.apply(small, kernel, keep)
     assert kernel.state == shaping.wanted(small, 25e6, 9038)
     assert {c.burst for c in kernel.state.classes if c.classid == "1000:1"} == {9038.0}
-    kernel.mtu = 1500  # what it was before counts, as with all that is put back
+    kernel.mtu = 1500  # the original value counts, as for all restored settings
     assert netenforcer.check(small, kernel, keep) == []
 
 
@@ -222,7 +222,7 @@ def test_what_an_earlier_version_kept_is_read(keep: Path) -> None:
 
 
 def test_readback_is_what_read_uses(root: Path) -> None:
-    """The four outputs come from the commands that readback names, in its order."""
+    """The four outputs are from readback's commands, in readback's order."""
     data, asked = root / "tests/data/netenforcer", list[str]()
     answers = {
         "tc -j qdisc show": (data / "qdiscs.json").read_text(),

@@ -1,4 +1,4 @@
-"""What tc and nft printed on a real device, against the parameters that it was made from."""
+"""Output of tc and nft from a real device, compared with the applied parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters in, commands of tc and nft out."""
+"""Translation of parameters to tc and nft commands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_commands_of_a_flow_with_three_buckets() -> None:
         f"class add dev eth0 parent 1:1 classid 1:3 htb rate 10000000bit burst 6152 {borrow} "
         "prio 7 quantum 1538",
         "qdisc add dev eth0 parent 1:3 handle 3: bfifo limit 16777216",
-        # Level 2 is HTB's priority 1; slowest buckets are innermost last: outermost first.
+        # Level 2 is HTB's priority 1; the slowest buckets are outermost.
         f"class add dev eth0 parent 1:1 classid 1:100 htb rate 8000bit {leaf} {borrow} prio 1 "
         "quantum 1538",
         "qdisc add dev eth0 parent 1:100 handle 1000: htb default 1",
@@ -79,7 +79,7 @@ def test_a_flow_without_buckets_or_mark_is_only_ordered() -> None:
 
 
 def test_a_bucket_as_fast_as_the_link_is_the_links_own_matter() -> None:
-    """HTB showed a burst of 0 for 13.7 kB at 500 GB/s, which a plan of a real trace had."""
+    """HTB showed a burst of 0 for 13.7 kB at 500 GB/s, as in a plan of a real trace."""
     state = shaping.wanted(host(flow(pairs=[[5e11, 13716.8], [LINK, 2e4], [1e6, 4e4]])), LINK)
     inner = [c for c in state.classes if not c.classid.startswith("1:")]
     assert [(c.rate, c.ceil, c.burst, c.cburst) for c in inner] == [(1e6, 1e6, 4e4, 4e4)]
@@ -133,7 +133,7 @@ def test_a_mistake_is_told(flows: list[dict[str, Any]], said: str) -> None:
 
 @given(st.lists(st.tuples(st.floats(1.0, 1e9), st.floats(0.0, 1e9)), min_size=1, max_size=12))
 def test_buckets_let_a_trace_of_their_pairs_through(pairs: list[tuple[float, float]]) -> None:
-    """Whatever HTB cannot keep is made larger, never smaller; and nothing is lost on the way."""
+    """Values that HTB cannot keep are enlarged, never reduced; and no data is lost."""
     state = shaping.wanted(host(flow(pairs=[list(pair) for pair in pairs])), LINK)
     inner = [c for c in state.classes if not c.classid.startswith("1:")]
     kept = [(c.rate, c.burst) for c in inner] + [(c.ceil, c.cburst) for c in inner]

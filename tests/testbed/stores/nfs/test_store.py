@@ -1,4 +1,4 @@
-"""The NFS store on the admin node, with nodes that answer as told."""
+"""NFS store on the admin node, with scripted nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FLOWS = {"rate": 1e6, "flows": [{"workload": "web"}]}
 
 
 class Node:
-    """A shell that keeps what it ran; `answers` by the first words of a python verb or script."""
+    """Shell that records commands; `answers` by the first words of a python verb or script."""
 
     def __init__(self, node: str) -> None:
         self.node = node
