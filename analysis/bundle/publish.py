@@ -347,9 +347,15 @@ def _detectors() -> tuple[tuple[str, Callable[[str], Iterable[str]]], ...]:
 
 
 def _variables() -> list[tuple[str, str]]:
-    """Return values and names of the set OpenStack variables, except public ones."""
+    """Return patterns of the values of the set OpenStack variables, except public ones, and names.
+
+    A value is looked for as a word of its own: ``secret`` is not in ``detect-secrets``.
+    """
     return [
-        (value, f"the value of the variable {name}")
+        (
+            rf"(?:(?<!\w)|(?=\W)){re.escape(value)}(?:(?!\w)|(?<=\W))",
+            f"the value of the variable {name}",
+        )
         for name, value in os.environ.items()
         if name.startswith("OS_") and name not in _PUBLIC and len(value) >= _SHORTEST
     ]
@@ -381,7 +387,7 @@ def _secrets(line: str) -> set[str]:
     if len(line) < _SHORTEST:
         return set()
     found = {what for what, pattern in _MORE if pattern.search(line)}
-    found |= {what for value, what in _variables() if value in line}
+    found |= {what for pattern, what in _variables() if re.search(pattern, line)}
     found |= {what for what, look in _detectors() if any(True for _ in look(line))}
     if not found and _KEYWORDS.search(line) and _keywords(line):
         found.add("a password or secret")

@@ -107,6 +107,15 @@ def test_values_of_openstack_variables_are_secrets(monkeypatch: pytest.MonkeyPat
     assert found == ("the value of the variable OS_PASSWORD", 2)
 
 
+@pytest.mark.parametrize(("password", "found"), [("secret", [2]), ("!secret!", [2, 3])])
+def test_a_variables_value_is_found_as_a_word_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, password: str, found: list[int]
+) -> None:
+    monkeypatch.setenv("OS_PASSWORD", password)
+    text = f"detect-secrets>=1.5\nlogin:{password}/more\nx{password}x"
+    assert [line for _, line in secrets_in(text)] == found
+
+
 @pytest.mark.parametrize("text", PRIVATE)
 def test_identifying_data_gets_an_alias(text: str) -> None:
     for around in AROUND:
