@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -225,8 +226,9 @@ def bundled_by_a_notebook(spec: Path, artifacts: Path) -> None:
     with zipfile.ZipFile(spec.parent / "chain.hotbed.zip") as archive:
         inside = {name: archive.read(name) for name in archive.namelist()}
     assert sum(name.endswith("/run.json") for name in inside) >= 2
-    ours = [str(spec.parent), os.environ["OS_PASSWORD"], FIXED.rpartition(".")[0]]
+    password = rf"\b{os.environ['OS_PASSWORD']}\b"  # "secret", which detect-secrets has in its name
+    ours = [re.escape(str(spec.parent)), password, re.escape(FIXED.rpartition(".")[0])]
     raw = [file for file in artifacts.glob("chain/*/*/*") if file.is_file()]
-    assert any(ours[0].encode() in file.read_bytes() for file in raw)
+    assert any(str(spec.parent).encode() in file.read_bytes() for file in raw)
     for word in ours:
-        assert not [name for name, data in inside.items() if word.encode() in data], word
+        assert not [name for name, data in inside.items() if re.search(word.encode(), data)], word
