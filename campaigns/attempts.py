@@ -247,8 +247,8 @@ class AttemptRecords:
 
     def _full_sentence(self) -> str:
         return (
-            f"no space is left under {self.store.folder}: free some and give the same command "
-            "again, it goes on from here"
+            f"no space is left under {self.store.folder}: free space and give the same "
+            "command again to resume"
         )
 
 

@@ -358,8 +358,8 @@ class DaskExecutor:
                 self._end(*ended)
             elif self._alone_s() > ALONE_S:
                 why = (
-                    f"no Dask worker has been there for {ALONE_S:g} s: start some; the same "
-                    "command goes on from here."
+                    f"no Dask worker has been there for {ALONE_S:g} s: start one, then give "
+                    "the same command again to resume."
                 )
                 self._give_up("ConnectionError", why, fatal=True)
         return self._told.popleft()
@@ -463,8 +463,8 @@ def _failure(error: BaseException) -> tuple[str, str, bool]:
         return "KilledWorker", why, False
     if isinstance(error, (FutureCancelledError, CancelledError, OSError)):
         why = (
-            f"the connection to the Dask scheduler was lost ({name}): the same command goes on "
-            "from here."
+            f"the connection to the Dask scheduler was lost ({name}): give the same "
+            "command again to resume."
         )
         return "ConnectionError", why, True
     text = " ".join(str(error).split())[:300]  # Dask's own error with a task

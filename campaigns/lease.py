@@ -368,7 +368,7 @@ def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None
     hours = math.ceil((needed_s + margin_s) / 3600)
     return (
         f"{text}: the cells do not fit by {format_s(-left_s)}; {hours} h and the time for "
-        "deploying would do, or the campaign goes on on a second lease"
+        "deploying are enough, or a second lease for the rest of the campaign"
     )
 
 

@@ -46,12 +46,12 @@ class CampaignResult:
         if self.spoiled:
             text += f", {self.spoiled} spoiled and redone or given up"
         if self.interrupted:
-            return f"{text}; interrupted: the same command goes on from here."
+            return f"{text}; interrupted: give the same command again to resume."
         if self.lease:
             return (
                 f"{text}; {self.lease}: bring the testbed up again and deploy it (hotbed up, "
-                "hotbed deploy), on a new lease where the old one is over, and the same command "
-                "goes on from here."
+                "hotbed deploy), on a new lease if the old one is over, and give the same "
+                "command again to resume."
             )
         if self.gave_up:
             return f"{text}; gave up: {self.gave_up}"

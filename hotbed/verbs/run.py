@@ -65,8 +65,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Run a campaign; the same command resumes it.
 
-        Exit 1 when a cell has no run in the end, 75 when the testbed's lease ends before the last
-        cell: the same command goes on on a new one.
+        Exit 1 if a cell ended without a run. Exit 75 if the testbed's lease expired first: give the
+        same command again on a new lease.
         """
         from campaigns import session
 

@@ -296,7 +296,7 @@ def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert b"interrupted: the same command goes on from here" in said
+    assert b"interrupted: give the same command again to resume" in said
     (found,) = runs(path)
     assert (found.status, found.reason) == ("interrupted", "interrupted")
     assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]

@@ -122,7 +122,7 @@ def test_interrupted_it_draws_nothing_and_says_how_to_go_on(
     monkeypatch.setattr(comparison, "compare", lambda ask, **_: made)
     ended = invoke(tmp_path, "--json")
     assert ended.exit_code == 130
-    assert "the same command goes on from here" in json.loads(ended.stdout)["sentence"]
+    assert "give the same command again to resume" in json.loads(ended.stdout)["sentence"]
 
 
 def test_left_out_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

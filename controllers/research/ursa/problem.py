@@ -229,7 +229,7 @@ class Arrays(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class VectorProblem(Problem):
-    """As `Problem`, of which `weight` and `room` are but what lists of candidates are made by.
+    """A `Problem` of several dimensions; `weight` and `room` serve only to list candidates.
 
     Attributes:
         loads: [M, D], of the objects.
