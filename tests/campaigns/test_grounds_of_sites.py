@@ -119,4 +119,4 @@ def test_the_lease_that_a_spec_asks_for_is_held_against_the_cells(
     assert told["plenty"][0].startswith("the spec asks for a lease of 5 h (45 node-hours): the")
     assert "the cells fit, which leaves 4 h " in told["plenty"][0]
     assert "do not fit by " in told["short"][0]
-    assert "; 1 h and the time for deploying would do" in told["short"][0]
+    assert "; 1 h and " in told["short"][0]

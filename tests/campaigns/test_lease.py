@@ -48,10 +48,7 @@ def test_no_cell_is_begun_that_would_not_end_in_time(fitting: int) -> None:
     assert result.failed_attempts == 0
     assert result.lease is not None
     assert f"{fitting} of 8 runs done; the lease ends {moment(world.ends())}" in result.sentence
-    assert (
-        "(hotbed up, hotbed deploy), on a new lease where the old one is over, and the same"
-        in result.sentence
-    )
+    assert "hotbed up" in result.sentence and "hotbed deploy" in result.sentence
 
 
 def test_the_cells_come_in_the_plan_s_order_over_two_leases() -> None:
