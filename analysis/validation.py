@@ -3,7 +3,7 @@
 The same seed means the same hot nodes and moves, so a cell's error comes from pairs of runs: the
 geometric mean of simulated/measured, minus 1, with a t interval on the log-ratios over seeds. This
 comparison tests the model and supports no claim about controllers: claims never pair or pool
-evidence of the two grounds (analysis/report.py). No run folder is changed.
+evidence of the two grounds (analysis/core/report.py). No run folder is changed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis import stats, style
-from analysis.dlr.compare import OP_NAMES, OPS, metric_of
-from analysis.load import SIM, LoadedRun, ground_of, load_campaign
-from analysis.pages import in_markdown
-from analysis.stats import Estimate, mean, ratio
-from analysis.style import in_order
+from analysis.core import stats, style
+from analysis.core.load import SIM, LoadedRun, ground_of, load_campaign
+from analysis.core.pages import in_markdown
+from analysis.core.stats import Estimate, mean, ratio
+from analysis.core.style import in_order
+from analysis.papers.dlr.compare import OP_NAMES, OPS, metric_of
 from schemas.cells.dlr import DLR, HOT_NODES
 from schemas.errors import UserError
 

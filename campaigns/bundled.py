@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from campaigns.campaign_file import FILES, ROOT, load_campaign, resolve
-from campaigns.mos.profile.points import ELSEWHERE
-from campaigns.mos.profile.points import place as place_of
-from campaigns.provenance import code_state, hotbed_version
-from campaigns.session import Request
+from campaigns.engine.campaign_file import FILES, ROOT, load_campaign, resolve
+from campaigns.engine.provenance import code_state, hotbed_version
+from campaigns.engine.session import Request
+from campaigns.papers.mos.profile.points import ELSEWHERE
+from campaigns.papers.mos.profile.points import place as place_of
 from controllers.registry import FOREIGN, available
 from schemas.errors import UserError
 from schemas.yaml_file import dump, read_mapping, survey
@@ -601,8 +601,8 @@ def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
 def is_exact(asked: Again) -> bool:
     """Return True if the results must equal the bundle's bit by bit: they are simulated and contain
     no times of this machine."""
-    from campaigns.kinds.kind import Computed
-    from campaigns.kinds.registry import kind_of
+    from campaigns.engine.kind import Computed
+    from campaigns.papers.registry import kind_of
 
     if asked.ground != "sim":
         return False

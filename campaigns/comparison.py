@@ -14,16 +14,16 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from campaigns import session
-from campaigns.attempts import PAPERMILL_CELL
-from campaigns.campaign_file import ROOT
-from campaigns.dry_run import DryRunReport
-from campaigns.estimate import experiment
-from campaigns.kinds.kind import Prepared
-from campaigns.progress import Progress
-from campaigns.result import CampaignResult
-from campaigns.run_store import RunStore
-from campaigns.workers import Workers
+from campaigns.engine import session
+from campaigns.engine.attempts import PAPERMILL_CELL
+from campaigns.engine.campaign_file import ROOT
+from campaigns.engine.dry_run import DryRunReport
+from campaigns.engine.estimate import experiment
+from campaigns.engine.kind import Prepared
+from campaigns.engine.progress import Progress
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.workers import Workers
 from controllers.decider import declared
 from controllers.registry import Controller, available, refuse_unoffered
 from schemas.campaign import Campaign, Limits

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.comparison import ALL
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
 from controllers.registry import available, create
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError

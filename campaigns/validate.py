@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from campaigns.plan import raw_cells
+from campaigns.engine.plan import raw_cells
 from controllers.decider import declared
 from controllers.registry import Controller
 from schemas.campaign import Campaign, Grid

@@ -19,9 +19,9 @@ def alone_on(
 ) -> AbstractContextManager[object]:
     """Return the lock of the testbed `name`; waits are announced on standard error.
 
-    Raises (on entry): see `campaigns.lock.Lock`.
+    Raises (on entry): see `campaigns.engine.lock.Lock`.
     """
-    from campaigns.lock import alone_in
+    from campaigns.engine.lock import alone_in
 
     return alone_in(folder, name, _say, end_holder=end_holder)
 

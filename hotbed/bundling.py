@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from analysis.bundle.rerun import Compared
     from analysis.bundle.verify import Opened
     from campaigns.bundled import Again
-    from campaigns.dry_run import DryRunReport
-    from campaigns.result import CampaignResult
-    from campaigns.workers import Workers
+    from campaigns.engine.dry_run import DryRunReport
+    from campaigns.engine.result import CampaignResult
+    from campaigns.engine.workers import Workers
     from schemas.bundle import Entry, Manifest
 
 Progress = Callable[[str, float], None]
@@ -164,7 +164,7 @@ class Rerun:
 def foreign_code(manifest: Manifest) -> tuple[Entry, ...]:
     """Return the foreign programs in a bundle: controllers, and notebooks that are not part of
     Hotbed. Neither `verify` nor a dry run loads them."""
-    from campaigns.campaign_file import ROOT
+    from campaigns.engine.campaign_file import ROOT
 
     return tuple(
         entry
@@ -209,7 +209,7 @@ class Ready:
 
     def dry_run(self, workers: Workers | None = None) -> DryRunReport:
         """Return the cells that would run; write nothing."""
-        from campaigns import session
+        from campaigns.engine import session
 
         return session.dry_run(self.again.request, workers=workers)
 
@@ -229,8 +229,8 @@ class Ready:
                 f"{self.consent}\nNothing was run: read that code, then give --trust-code."
             )
         from analysis.bundle.rerun import compare
-        from campaigns import session
         from campaigns.bundled import is_exact
+        from campaigns.engine import session
 
         result = session.run(self.again.request, in_process=True, workers=workers)
         new = self.again.request.artifacts / result.campaign

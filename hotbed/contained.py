@@ -85,7 +85,7 @@ def look(path: Path, *, most_gib: float, progress: Progress) -> None:
 
 
 def _ask(path: Path, asked: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
-    from analysis.aside import libraries
+    from analysis.core.aside import libraries
 
     with (
         tempfile.TemporaryDirectory(prefix="hotbed-verify-") as place,

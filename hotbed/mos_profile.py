@@ -44,8 +44,8 @@ def profile(group: typer.Typer) -> None:
         They are made of disjoint halves of the configurations. Errors are of configurations that
         were held out.
         """
-        from campaigns.mos.profile.document import document, measured, write
-        from campaigns.mos.profile.points import keep as keep_points
+        from campaigns.papers.mos.profile.document import document, measured, write
+        from campaigns.papers.mos.profile.points import keep as keep_points
 
         points = measured(runs)
         made = document(points, seed)

@@ -44,7 +44,7 @@ def add_apply(group: typer.Typer) -> None:
         gets token buckets, priorities and DSCP for what it sends. --check exits with 1 when
         something differs. Exit code 3: the plan is in force and misses an SLO.
         """
-        from campaigns.prioritymeister import apply as work
+        from campaigns.papers.prioritymeister import apply as work
         from schemas.errors import UserError
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of

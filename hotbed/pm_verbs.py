@@ -14,8 +14,8 @@ from hotbed.output import JsonFlag, emit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from campaigns.prioritymeister.parameters import Parameters
-    from campaigns.prioritymeister.simulated import Results
+    from campaigns.papers.prioritymeister.parameters import Parameters
+    from campaigns.papers.prioritymeister.simulated import Results
 
 TopologyFile = Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")]
 PolicyOption = Annotated[
@@ -51,14 +51,14 @@ def parameters(group: typer.Typer) -> None:
 
         Plans first, where the policy's parameters come from a plan.
         """
-        from campaigns.prioritymeister.parameters import (
+        from campaigns.papers.prioritymeister.parameters import (
             PLANNED,
             check_policy,
             load_addresses,
             parameters_of,
         )
-        from campaigns.prioritymeister.study import plan_of
-        from campaigns.prioritymeister.topology import load_topology
+        from campaigns.papers.prioritymeister.study import plan_of
+        from campaigns.papers.prioritymeister.topology import load_topology
 
         given = load_topology(topology)
         known = {} if addresses is None else load_addresses(addresses)
@@ -121,9 +121,9 @@ def simulate(group: typer.Typer) -> None:
 
         Exits with 1 when a bound that applies was exceeded.
         """
-        from campaigns.prioritymeister.scenario import Setting, closed_from
-        from campaigns.prioritymeister.simulate import simulate_topology
-        from campaigns.prioritymeister.topology import load_topology
+        from campaigns.papers.prioritymeister.scenario import Setting, closed_from
+        from campaigns.papers.prioritymeister.simulate import simulate_topology
+        from campaigns.papers.prioritymeister.topology import load_topology
         from hotbed.progress import progress
 
         setting = Setting(

@@ -31,7 +31,7 @@ about = ""  # type: str
 # packed, with aliases for machines and people; a secret in them stops it.
 
 # %%
-from campaigns.campaign_file import ROOT
+from campaigns.engine.campaign_file import ROOT
 from hotbed.bundling import bundle
 from hotbed.progress import progress
 
@@ -57,7 +57,7 @@ with progress(f"bundle {campaign}") as report:
 # %%
 import pandas as pd
 
-from analysis.report import format_interval, format_value
+from analysis.core.report import format_interval, format_value
 
 pd.set_option("display.max_colwidth", None)
 pd.DataFrame(

@@ -34,7 +34,7 @@ keep = True  # type: bool
 # Nothing is asked for yet.
 
 # %%
-from campaigns.campaign_file import ROOT
+from campaigns.engine.campaign_file import ROOT
 from testbed.sites import open_site
 from testbed.spec import load_spec
 

@@ -69,7 +69,7 @@ actions
 # next to the folder. It leaves a folder that exists as it is: the file is yours.
 
 # %%
-from campaigns.campaign_file import ROOT
+from campaigns.engine.campaign_file import ROOT
 from campaigns.new_controller import new_controller
 
 folder = ROOT / controllers_dir

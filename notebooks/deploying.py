@@ -58,8 +58,8 @@ agent_client(found).call("health")
 # they end before the lease does.
 
 # %%
-from campaigns.campaign_file import ROOT
-from campaigns.session import Request, dry_run
+from campaigns.engine.campaign_file import ROOT
+from campaigns.engine.session import Request, dry_run
 
 dry_run(
     Request(campaign, testbed=found.name, ground=found.site, artifacts=ROOT / artifacts),

@@ -43,8 +43,8 @@ testbed = "dlr-gateway"  # type: str
 run_folder = ""  # type: str
 
 # %%
-from campaigns.cell import run_cell
-from campaigns.cell_context import close_cell, open_cell
+from campaigns.papers.dlr.by_hand import close_cell, open_cell
+from campaigns.papers.dlr.cell import run_cell
 
 context = open_cell(
     {
@@ -74,6 +74,6 @@ run = run_cell(None, context)
 folder = close_cell(context)
 
 # %%
-from campaigns.display import show_run
+from campaigns.engine.display import show_run
 
 show_run(folder)

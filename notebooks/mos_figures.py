@@ -26,8 +26,8 @@ name = "mos"  # type: str
 # %%
 from IPython.display import Image, Markdown, display
 
-from analysis.report import build
-from campaigns.campaign_file import ROOT
+from analysis.core.report import build
+from campaigns.engine.campaign_file import ROOT
 
 report = build(ROOT / artifacts, name)
 report

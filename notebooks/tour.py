@@ -31,7 +31,7 @@ keep = True  # type: bool
 # `hotbed up testbed/specs/dlr.yaml`
 
 # %%
-from campaigns.campaign_file import ROOT
+from campaigns.engine.campaign_file import ROOT
 from testbed.deploy import save_spec
 from testbed.sites import open_site
 from testbed.spec import load_spec
@@ -73,9 +73,9 @@ pd.DataFrame(sensed["nodes"]).T[["io_pressure", "iowait", "disk_util", "disk_rea
 # `dlr_experiment`, which campaigns run many times.
 
 # %%
-from campaigns.cell import run_cell
-from campaigns.cell_context import close_cell, open_cell
-from campaigns.display import show_run
+from campaigns.engine.display import show_run
+from campaigns.papers.dlr.by_hand import close_cell, open_cell
+from campaigns.papers.dlr.cell import run_cell
 
 cell = {"op": "rand", "scenario": "heterogeneity", "controller": "dlr", "hot_nodes": hot_nodes}
 context = open_cell(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import style
+from analysis.core import style
 
 
 def texts_by_figure(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:

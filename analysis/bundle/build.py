@@ -20,7 +20,7 @@ from analysis.bundle.derive import Derived, Ran, derive, ran
 from analysis.bundle.describe import described
 from analysis.bundle.publish import Finding, Stage, aliases_of, attempts_of
 from analysis.bundle.verify import phases
-from analysis.report import campaign_folders
+from analysis.core.report import campaign_folders
 from schemas.bundle import ABOUT, MANIFEST, About, Author, Entry, Manifest
 from schemas.errors import UserError
 from schemas.mistakes import mistake

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis import style
-from analysis.load import run_folders
+from analysis.core import style
+from analysis.core.load import run_folders
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 from schemas.errors import UserError
@@ -63,7 +63,7 @@ def derive(
 
     Args:
         artifacts: the folder of campaigns.
-        report: see `analysis.report.build`.
+        report: see `analysis.core.report.build`.
         comparison: True if the report is one of `hotbed compare`.
         progress: called with each figure.
         pdf: True to draw figures as PDF too.
@@ -86,8 +86,8 @@ def derive(
 
 
 def _report(artifacts: Path, name: str, progress: Progress) -> Derived:
-    from analysis.papers import paper
-    from analysis.report import build
+    from analysis.core.papers import paper
+    from analysis.core.report import build
 
     made = build(artifacts, name, progress=progress)
     short = made.paper

@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.bundle import archive
-from analysis.load import planned_runs, run_folders
+from analysis.core.load import planned_runs, run_folders
 from schemas.bundle import Role
 from schemas.errors import UserError
 from schemas.run import Run, Summary

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from analysis.bundle.differences import Difference, differences
-from analysis.claims import Claim, Evidence, Measured, evaluate
 from analysis.comparison.build import read
-from analysis.load import LoadedRun, load_campaign, run_folders
-from analysis.papers import Part, paper
-from analysis.report import paper_short_name
-from analysis.stats import Estimate, mean, ratio
+from analysis.core.claims import Claim, Evidence, Measured, evaluate
+from analysis.core.load import LoadedRun, load_campaign, run_folders
+from analysis.core.papers import Part, paper
+from analysis.core.report import paper_short_name
+from analysis.core.stats import Estimate, mean, ratio
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.comparison import figure, table
 from analysis.comparison.claims import claims_of
 from analysis.comparison.ranking import Key, Panel, rank
-from analysis.load import last_attempt, load_campaign
-from analysis.load import table as tidy
-from analysis.pages import in_markdown
+from analysis.core.claims import Evidence
+from analysis.core.load import last_attempt, load_campaign
+from analysis.core.load import table as tidy
+from analysis.core.pages import in_markdown
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 from schemas.durable import write_file

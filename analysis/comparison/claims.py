@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from analysis.claims import Claim, Compute, Evidence, Measured, NotRun, evaluate
 from analysis.comparison.ranking import Panel, Standing
-from analysis.stats import Estimate
+from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, evaluate
+from analysis.core.stats import Estimate
 from schemas.claim import ClaimResult
 
 FIGURE = "comparison"

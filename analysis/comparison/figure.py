@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis import style
 from analysis.comparison.ranking import Panel, Standing
 from analysis.comparison.table import places
-from analysis.dlr.compare import OP_NAMES
+from analysis.core import style
+from analysis.papers.dlr.compare import OP_NAMES
 from schemas.comparison import Comparison
 
 if TYPE_CHECKING:

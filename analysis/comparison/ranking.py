@@ -16,8 +16,8 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.dlr.compare import compare, metric_of
-from analysis.stats import Estimate, mean
+from analysis.core.stats import Estimate, mean
+from analysis.papers.dlr.compare import compare, metric_of
 
 Shown = Literal["better", "worse", "inconclusive"]
 State = Literal["baseline", "better", "worse", "inconclusive", "inert", "failed"]
@@ -26,7 +26,7 @@ State = Literal["baseline", "better", "worse", "inconclusive", "inert", "failed"
 run, or no run in a block that has the baseline."""
 
 ACTIONS = "controller_actions"
-"""Column of `analysis.load.table`: number of actions that a run's controller took."""
+"""Column of `analysis.core.load.table`: number of actions that a run's controller took."""
 
 Key = tuple[str, str, str]  # controller, scenario, op
 
@@ -82,7 +82,7 @@ def rank(
     """Rank the controllers under one scenario and op.
 
     Args:
-        table: `analysis.load.table` of the comparison's finished runs.
+        table: `analysis.core.load.table` of the comparison's finished runs.
         scenario, op: of the panel.
         baseline: the controller that the others are compared with.
         controllers: the controllers that take part.

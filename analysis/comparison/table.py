@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison.ranking import Panel, Standing
-from analysis.stats import Estimate
+from analysis.core.stats import Estimate
 
 UNIT = {"rand": "IOPS", "seq": "MB/s", "write": "MB/s"}
 

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Remove a testbed, whatever state it is in; safe to repeat. One that cannot be removed,
         such as one on machines that are away, does not keep --all from the others."""
-        from campaigns.lock import InUseError
+        from campaigns.engine.lock import InUseError
         from hotbed.progress import progress
         from schemas.errors import HotbedError, UserError
         from testbed.choose import choose, existing

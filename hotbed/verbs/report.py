@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Regenerate a paper's figures with a verdict on every claim."""
-        from analysis.report import build
+        from analysis.core.report import build
 
         made = build(artifacts, name, only=figure, ground=ground)
         facts = {
@@ -64,7 +64,7 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from analysis.report import format_interval, format_value
+    from analysis.core.report import format_interval, format_value
 
     colours = {
         "reproduced": "green",

@@ -32,9 +32,9 @@ def register(app: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """DLR against its baselines on a real Ceph: testbed, campaign, report, claims."""
-        from analysis.report import build
-        from campaigns import session
-        from campaigns.campaign_file import ROOT
+        from analysis.core.report import build
+        from campaigns.engine import session
+        from campaigns.engine.campaign_file import ROOT
         from hotbed.progress import progress
         from hotbed.verbs.report import claims_table
         from schemas.durable import make_folder
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
 
 def _deploy(site: Site, testbed: Testbed) -> None:
     """Deploy, unless a healthy store with our present code exists."""
-    from campaigns.steps.facts import deployed
+    from campaigns.papers.dlr.steps.facts import deployed
     from hotbed.progress import progress
     from testbed import deployment
 

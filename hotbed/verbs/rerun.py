@@ -116,7 +116,7 @@ def _table(made: Compared) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from analysis.report import format_change, format_value
+    from analysis.core.report import format_change, format_value
 
     colours = {"differs": "red", "one run": "yellow", "not run": "dim"}
     table = Table(

@@ -68,7 +68,7 @@ def register(app: typer.Typer) -> None:
         Exit 1 if a cell ended without a run. Exit 75 if the testbed's lease expired first: give the
         same command again on a new lease.
         """
-        from campaigns import session
+        from campaigns.engine import session
 
         request = session.Request(
             campaign, figure, testbed, artifacts, controllers_dir, ground, model, extend_lease

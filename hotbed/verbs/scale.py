@@ -23,7 +23,7 @@ from hotbed.views import dry_run_table
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from analysis.report import Report
+    from analysis.core.report import Report
 
 
 def register(app: typer.Typer) -> None:
@@ -68,7 +68,7 @@ def register(app: typer.Typer) -> None:
         are used. Exit 1 when a run is missing in the end.
         """
         from campaigns import scale as sweep
-        from campaigns import session
+        from campaigns.engine import session
 
         request = sweep.request(
             sweep.Ask(
@@ -96,7 +96,7 @@ def register(app: typer.Typer) -> None:
         if not result.ran and not result.already_done:
             emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
             raise typer.Exit(1)
-        from analysis.report import build
+        from analysis.core.report import build
 
         made = build(artifacts, result.campaign)
         facts = {

@@ -15,7 +15,7 @@ from hotbed.views import TestbedOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from campaigns.twochoice.bench.run import Outcome
+    from campaigns.papers.twochoice.bench.run import Outcome
 
 
 def register(app: typer.Typer) -> None:
@@ -65,9 +65,9 @@ def _bench(group: typer.Typer) -> None:
         Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
         write failed or an object is not as it was written.
         """
-        from campaigns.twochoice.bench.agents import machines_of
-        from campaigns.twochoice.bench.options import SCHEDULERS, Options
-        from campaigns.twochoice.bench.run import new_folder, refuse, run
+        from campaigns.papers.twochoice.bench.agents import machines_of
+        from campaigns.papers.twochoice.bench.options import SCHEDULERS, Options
+        from campaigns.papers.twochoice.bench.run import new_folder, refuse, run
         from hotbed.progress import progress
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of
@@ -132,7 +132,7 @@ def _status(group: typer.Typer) -> None:
     @group.command()
     def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
         """Show each agent's redirects, fragments, pulls and operations in flight."""
-        from campaigns.twochoice.bench.agents import Agents, machines_of
+        from campaigns.papers.twochoice.bench.agents import Agents, machines_of
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of
 

@@ -68,7 +68,7 @@ def register(app: typer.Typer) -> None:
 def other_code(manifest: Manifest) -> list[Check]:
     """Return a note if the bundle was made by other code: texts may differ."""
     from analysis.bundle.verify import Check
-    from campaigns.provenance import code_state, hotbed_version
+    from campaigns.engine.provenance import code_state, hotbed_version
 
     commit, dirty = code_state()
     there = (manifest.hotbed_version, manifest.commit)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from analysis import report, style
-from analysis.claims import Evidence
-from analysis.figures import Drawn, FigureEntry
+from analysis.core import report, style
+from analysis.core.claims import Evidence
+from analysis.core.figures import Drawn, FigureEntry
 from tests.drawing import misleading, unlike
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -9,7 +9,7 @@ from typing import Any
 
 from synthetic_runs import finished
 
-from analysis.mos.local.runs import REPORT_FILE
+from analysis.papers.mos.local.runs import REPORT_FILE
 from schemas.cells.mos import MOS
 from schemas.run import Summary
 

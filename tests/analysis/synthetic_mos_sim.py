@@ -8,7 +8,7 @@ from typing import Any
 
 from synthetic_runs import finished
 
-from analysis.mos.scale_runs import SERIES_FILE
+from analysis.papers.mos.scale_runs import SERIES_FILE
 from schemas.cells.mos import COSPERF, PerfCell
 from schemas.run import Summary
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from synthetic_runs import finished
 
-from analysis.twochoice.objects.claims import TABLE1
-from analysis.twochoice.objects.runs import (
+from analysis.papers.twochoice.objects.claims import TABLE1
+from analysis.papers.twochoice.objects.runs import (
     HEAD_TO_HEAD,
     ON_RADOS,
     RADOS,

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.load import LoadedRun
-from analysis.prioritymeister.table2 import STATED
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.prioritymeister.mixes import labels_of
-from campaigns.session import typed_cells
+from analysis.core.load import LoadedRun
+from analysis.papers.prioritymeister.table2 import STATED
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.session import typed_cells
+from campaigns.papers.prioritymeister.mixes import labels_of
 from schemas.cells.prioritymeister import PM, OneDisk, PmCell
 from schemas.run import Provenance, Run, Summary
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from synthetic_runs import finished
 
-from analysis.twochoice.runs import BEYOND, COLD, LEARNERS, PAPERS, STANDARD
+from analysis.papers.twochoice.runs import BEYOND, COLD, LEARNERS, PAPERS, STANDARD
 from schemas.run import Summary
 
 RATIOS = (0.0, 0.01, 0.1, 0.5)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis import aside, style
+from analysis.core import aside, style
 
 
 def draw(folder: Path, name: str, *, by_lambda: bool = False) -> None:

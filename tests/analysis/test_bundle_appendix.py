@@ -10,8 +10,8 @@ import pytest
 from analysis.bundle.build import Inputs, about_of
 from analysis.bundle.derive import Derived, Part, Ran
 from analysis.bundle.describe import command_of, expected, pages
-from analysis.papers import SHORT_NAMES, paper
-from analysis.report import format_value
+from analysis.core.papers import SHORT_NAMES, paper
+from analysis.core.report import format_value
 from schemas.bundle import Author, Manifest
 from schemas.claim import ClaimResult
 

@@ -12,8 +12,8 @@ import pytest
 from synthetic import write_run
 
 from analysis.bundle.rerun import ClaimAgain, Compared, compare, shares_runs
-from analysis.report import format_change
-from analysis.stats import Estimate
+from analysis.core.report import format_change
+from analysis.core.stats import Estimate
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison, PlannedCell
 

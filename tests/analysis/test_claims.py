@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import write_campaign, write_run
 
-from analysis.claims import Claim, Evidence, Measured, NotRun, evaluate, verdict
-from analysis.dlr.claims import CLAIMS, STATED
-from analysis.load import load_campaign, table
-from analysis.report import load_evidence
-from analysis.stats import Estimate
+from analysis.core.claims import Claim, Evidence, Measured, NotRun, evaluate, verdict
+from analysis.core.load import load_campaign, table
+from analysis.core.report import load_evidence
+from analysis.core.stats import Estimate
+from analysis.papers.dlr.claims import CLAIMS, STATED
 from schemas.claim import ClaimResult
 
 

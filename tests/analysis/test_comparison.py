@@ -18,7 +18,7 @@ from synthetic import write_run
 
 from analysis.comparison.build import Ranking, build, read
 from analysis.comparison.ranking import Panel, rank, shows
-from analysis.stats import Estimate, ratio
+from analysis.core.stats import Estimate, ratio
 from schemas.comparison import Comparison, PlannedCell
 from schemas.errors import HotbedError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from synthetic import write_run
 
-from analysis.dlr.compare import paired
-from analysis.load import table
-from analysis.report import build, load_evidence
+from analysis.core.load import table
+from analysis.core.report import build, load_evidence
+from analysis.papers.dlr.compare import paired
 from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
 

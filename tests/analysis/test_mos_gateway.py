@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.claims import Evidence, evaluate
-from analysis.figures import Missing
-from analysis.mos.catalogue import PARTS
-from analysis.mos.gateway import CLAIMS, FIGURES, GATEWAY, against, bar_of, table
-from analysis.report import load_evidence
-from campaigns.campaign_file import find_campaign, load_campaign
+from analysis.core.claims import Evidence, evaluate
+from analysis.core.figures import Missing
+from analysis.core.report import load_evidence
+from analysis.papers.mos.catalogue import PARTS
+from analysis.papers.mos.gateway import CLAIMS, FIGURES, GATEWAY, against, bar_of, table
+from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.validate import figures_of
 from schemas.run import OpSummary, Provenance, Run, Summary
 

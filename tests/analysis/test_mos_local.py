@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from synthetic_mos import LARGE_MB_S, MB_S, QPS, SMALL_QPS, write_all, write_setups
 
-from analysis.claims import Evidence, evaluate
-from analysis.columns import paired
-from analysis.load import load_campaign
-from analysis.mos.catalogue import PARTS
-from analysis.mos.local.catalogue import FIGURES, LOCAL
-from analysis.mos.local.course_figures import promised, windows
-from analysis.mos.local.runs import REPORT_FILE, cells, table
-from analysis.mos.local.tables import tables
-from analysis.papers import paper
-from campaigns.campaign_file import find_campaign
-from campaigns.campaign_file import load_campaign as campaign_of
-from campaigns.mos.live.cell import REPORT_FILE as WRITTEN_FILE
+from analysis.core.claims import Evidence, evaluate
+from analysis.core.columns import paired
+from analysis.core.load import load_campaign
+from analysis.core.papers import paper
+from analysis.papers.mos.catalogue import PARTS
+from analysis.papers.mos.local.catalogue import FIGURES, LOCAL
+from analysis.papers.mos.local.course_figures import promised, windows
+from analysis.papers.mos.local.runs import REPORT_FILE, cells, table
+from analysis.papers.mos.local.tables import tables
+from campaigns.engine.campaign_file import find_campaign
+from campaigns.engine.campaign_file import load_campaign as campaign_of
+from campaigns.papers.mos.live.cell import REPORT_FILE as WRITTEN_FILE
 from campaigns.validate import figures_of
 from schemas.claim import ClaimResult
 

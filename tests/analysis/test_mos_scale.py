@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from synthetic_mos_sim import GAIN, write_all, write_run
 
-from analysis.claims import Evidence, evaluate
-from analysis.figures import Missing
-from analysis.load import load_campaign
-from analysis.mos.catalogue import PARTS
-from analysis.mos.scale import FIGURES, SCALE
-from analysis.mos.scale_claims import CLAIMS
-from analysis.mos.scale_runs import (
+from analysis.core.claims import Evidence, evaluate
+from analysis.core.figures import Missing
+from analysis.core.load import load_campaign
+from analysis.core.report import draw
+from analysis.papers.mos.catalogue import PARTS
+from analysis.papers.mos.scale import FIGURES, SCALE
+from analysis.papers.mos.scale_claims import CLAIMS
+from analysis.papers.mos.scale_runs import (
     MOS,
     MOS_PP,
     SERIES_FILE,
@@ -24,11 +25,10 @@ from analysis.mos.scale_runs import (
     table,
     windows,
 )
-from analysis.mos.scale_tables import tables
-from analysis.report import draw
-from campaigns.campaign_file import find_campaign
-from campaigns.campaign_file import load_campaign as campaign_of
-from campaigns.mos.simulated import SERIES_FILE as WRITTEN_FILE
+from analysis.papers.mos.scale_tables import tables
+from campaigns.engine.campaign_file import find_campaign
+from campaigns.engine.campaign_file import load_campaign as campaign_of
+from campaigns.papers.mos.simulated import SERIES_FILE as WRITTEN_FILE
 from campaigns.validate import figures_of
 from schemas.claim import ClaimResult
 from testbed.simulated.cosperf.stages import STAGE_MINUTES

@@ -17,10 +17,10 @@ from test_comparison import make
 from analysis.bundle.derive import Derived, Experiment, Figure, Part, Ran
 from analysis.bundle.describe import pages as documents
 from analysis.comparison.build import build as compare
-from analysis.pages import in_markdown
-from analysis.report import build
+from analysis.core.pages import in_markdown
+from analysis.core.report import build
 from analysis.validation import Validation
-from campaigns.display import CampaignView, RunView
+from campaigns.engine.display import CampaignView, RunView
 from hotbed.live_view import LiveView
 from schemas.bundle import About, Author, Manifest
 from schemas.run import Run

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from synthetic_pm import as_in_the_paper, extra_of, run_of
 
-from analysis import style
-from analysis.claims import Evidence
-from analysis.load import LoadedRun
-from analysis.prioritymeister.catalogue import LOCAL_FIGURES
-from analysis.prioritymeister.panels import bars, known_percent
-from analysis.prioritymeister.runs import bootstrap, cells, quotient, table
-from analysis.report import draw
+from analysis.core import style
+from analysis.core.claims import Evidence
+from analysis.core.load import LoadedRun
+from analysis.core.report import draw
+from analysis.papers.prioritymeister.catalogue import LOCAL_FIGURES
+from analysis.papers.prioritymeister.panels import bars, known_percent
+from analysis.papers.prioritymeister.runs import bootstrap, cells, quotient, table
 from schemas.cells.prioritymeister import PM
 from schemas.run import Summary
 

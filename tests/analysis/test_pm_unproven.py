@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from synthetic_pm import as_in_the_paper, extra_of, run_of
 
-from analysis.claims import Claim, Evidence, Measured, NotRun, evaluate
-from analysis.explained import explained
-from analysis.figures import FigureEntry, Missing
-from analysis.load import LoadedRun
-from analysis.prioritymeister.bound_table import bound_tables
-from analysis.prioritymeister.catalogue import LOCAL_FIGURES
-from analysis.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
-from analysis.prioritymeister.explained import EXPLAINED
-from analysis.prioritymeister.runs import table
-from analysis.prioritymeister.unproven import sentence, unproven
-from analysis.stats import Estimate
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.session import typed_cells
+from analysis.core.claims import Claim, Evidence, Measured, NotRun, evaluate
+from analysis.core.explained import explained
+from analysis.core.figures import FigureEntry, Missing
+from analysis.core.load import LoadedRun
+from analysis.core.stats import Estimate
+from analysis.papers.prioritymeister.bound_table import bound_tables
+from analysis.papers.prioritymeister.catalogue import LOCAL_FIGURES
+from analysis.papers.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
+from analysis.papers.prioritymeister.explained import EXPLAINED
+from analysis.papers.prioritymeister.runs import table
+from analysis.papers.prioritymeister.unproven import sentence, unproven
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.session import typed_cells
 from schemas.cells.prioritymeister import PM
 
 KEPT = {"late_s": 2e-4, "behind_s": 0.01, "allowed_s": 0.02, "network_kept": 1.0, "unanswered": 0.0}

@@ -18,20 +18,20 @@ from synthetic_pm import (
     write,
 )
 
-from analysis import style
-from analysis.claims import Claim, Evidence, NotRun, evaluate
-from analysis.load import LoadedRun
-from analysis.papers import paper
-from analysis.prioritymeister.bound_table import bound_tables
-from analysis.prioritymeister.catalogue import FIGURES, LOCAL_FIGURES, PARTS
-from analysis.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
-from analysis.prioritymeister.runs import at_k, bootstrap, latency, met, table, varied
-from analysis.prioritymeister.runs import cells as rows_of
-from analysis.prioritymeister.settings import settings, share_met
-from analysis.prioritymeister.table2 import tables as table2
-from analysis.prioritymeister.why_claims import CAUSES
-from analysis.prioritymeister.why_figure import causes
-from analysis.report import build
+from analysis.core import style
+from analysis.core.claims import Claim, Evidence, NotRun, evaluate
+from analysis.core.load import LoadedRun
+from analysis.core.papers import paper
+from analysis.core.report import build
+from analysis.papers.prioritymeister.bound_table import bound_tables
+from analysis.papers.prioritymeister.catalogue import FIGURES, LOCAL_FIGURES, PARTS
+from analysis.papers.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
+from analysis.papers.prioritymeister.runs import at_k, bootstrap, latency, met, table, varied
+from analysis.papers.prioritymeister.runs import cells as rows_of
+from analysis.papers.prioritymeister.settings import settings, share_met
+from analysis.papers.prioritymeister.table2 import tables as table2
+from analysis.papers.prioritymeister.why_claims import CAUSES
+from analysis.papers.prioritymeister.why_figure import causes
 from schemas.cells.prioritymeister import PM, PmCell
 from schemas.claim import ClaimResult
 from schemas.errors import UserError

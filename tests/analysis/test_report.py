@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_run
 
-from analysis import style
-from analysis.report import Report, build, notes_of, shared_notes
+from analysis.core import style
+from analysis.core.report import Report, build, notes_of, shared_notes
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 

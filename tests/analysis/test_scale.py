@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import write_campaign, write_run
 
-from analysis.dlr.scale import AXES, HOT, MOVE, OSDS, curves, stretches, tables, words
-from analysis.dlr.scale_claims import CLAIMS
-from analysis.dlr.scale_variants import told, usual
-from analysis.load import load_campaign, table
-from analysis.report import build
+from analysis.core.load import load_campaign, table
+from analysis.core.report import build
+from analysis.papers.dlr.scale import AXES, HOT, MOVE, OSDS, curves, stretches, tables, words
+from analysis.papers.dlr.scale_claims import CLAIMS
+from analysis.papers.dlr.scale_variants import told, usual
 from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
 

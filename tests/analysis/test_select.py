@@ -7,7 +7,7 @@ import itertools
 import pandas as pd
 import pytest
 
-from analysis.dlr.compare import STANDARD, select
+from analysis.papers.dlr.compare import STANDARD, select
 
 
 def frame() -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.stats import correlation, mean, ratio
+from analysis.core.stats import correlation, mean, ratio
 
 positive = st.floats(0.01, 1e6)
 

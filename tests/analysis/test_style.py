@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 from matplotlib.axes import Axes
 
-from analysis import style
-from analysis.mos.scale_runs import MOS, MOS_PP, STATIC
+from analysis.core import style
+from analysis.papers.mos.scale_runs import MOS, MOS_PP, STATIC
 from tests.drawing import misleading, unlike
 
 

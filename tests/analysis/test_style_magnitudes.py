@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis import style
+from analysis.core import style
 
 
 @pytest.mark.parametrize(

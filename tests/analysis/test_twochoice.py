@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from synthetic_twochoice import PLACED, RATIOS, write_all, write_bursts
 
-from analysis.claims import Evidence, evaluate
-from analysis.load import load_campaign
-from analysis.papers import paper
-from analysis.report import build
-from analysis.twochoice import placement
-from analysis.twochoice.catalogue import SIMULATED
-from analysis.twochoice.claims import CLAIMS
-from analysis.twochoice.runs import BURSTS_FILE, cells, quotient, ratios, table
-from analysis.twochoice.tables import tables
-from campaigns.twochoice.cell import BURSTS_FILE as WRITTEN_FILE
+from analysis.core.claims import Evidence, evaluate
+from analysis.core.load import load_campaign
+from analysis.core.papers import paper
+from analysis.core.report import build
+from analysis.papers.twochoice import placement
+from analysis.papers.twochoice.catalogue import SIMULATED
+from analysis.papers.twochoice.claims import CLAIMS
+from analysis.papers.twochoice.runs import BURSTS_FILE, cells, quotient, ratios, table
+from analysis.papers.twochoice.tables import tables
+from campaigns.papers.twochoice.cell import BURSTS_FILE as WRITTEN_FILE
 from schemas.claim import ClaimResult
 from tests.drawing import texts_by_figure
 

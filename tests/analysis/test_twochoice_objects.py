@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 from synthetic_objects import SECONDS, UNCACHED, write_all, write_balance, write_burst
 
-from analysis.claims import Evidence, evaluate
-from analysis.columns import paired
-from analysis.load import load_campaign
-from analysis.twochoice.catalogue import PARTS, SIMULATED
-from analysis.twochoice.objects.catalogue import FIGURES, OBJECTS
-from analysis.twochoice.objects.claims import CLAIMS, EXPLAINED, TABLE1
-from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, table
-from analysis.twochoice.objects.tables import tables
-from campaigns.twochoice.live.cell import REPORT_FILE as WRITTEN_FILE
+from analysis.core.claims import Evidence, evaluate
+from analysis.core.columns import paired
+from analysis.core.load import load_campaign
+from analysis.papers.twochoice.catalogue import PARTS, SIMULATED
+from analysis.papers.twochoice.objects.catalogue import FIGURES, OBJECTS
+from analysis.papers.twochoice.objects.claims import CLAIMS, EXPLAINED, TABLE1
+from analysis.papers.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, table
+from analysis.papers.twochoice.objects.tables import tables
+from campaigns.papers.twochoice.live.cell import REPORT_FILE as WRITTEN_FILE
 from schemas.claim import ClaimResult
 
 

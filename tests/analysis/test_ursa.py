@@ -11,14 +11,14 @@ import pytest
 from synthetic import write_run
 from synthetic_ursa import SIZES, write_all, write_inputs, write_plan
 
-from analysis.claims import Claim, Evidence, NotRun, evaluate, verdict
-from analysis.load import load_campaign
-from analysis.papers import paper
-from analysis.report import Report, build
-from analysis.stats import Estimate
-from analysis.ursa.catalogue import PLANNER
-from analysis.ursa.claims import CLAIMS
-from analysis.ursa.runs import cells, paired, quotient, sizes, table
+from analysis.core.claims import Claim, Evidence, NotRun, evaluate, verdict
+from analysis.core.load import load_campaign
+from analysis.core.papers import paper
+from analysis.core.report import Report, build
+from analysis.core.stats import Estimate
+from analysis.papers.ursa.catalogue import PLANNER
+from analysis.papers.ursa.claims import CLAIMS
+from analysis.papers.ursa.runs import cells, paired, quotient, sizes, table
 from schemas.claim import ClaimResult
 from schemas.sizes import count_of, counts_of, size_name
 from tests.drawing import texts_by_figure, texts_of

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from synthetic_ursa_live import write_open
 
-from analysis.claims import Evidence, evaluate
-from analysis.figures import Missing
-from analysis.report import build, load_evidence
-from analysis.ursa import live_figures
-from analysis.ursa.live import FIGURES, LIVE, LIVE_SIMULATED
-from analysis.ursa.live_claims import CLAIMS, SIMULATED_CLAIMS
-from analysis.ursa.live_runs import pairs, quotient, rebalancing, sizes, table
+from analysis.core.claims import Evidence, evaluate
+from analysis.core.figures import Missing
+from analysis.core.report import build, load_evidence
+from analysis.papers.ursa import live_figures
+from analysis.papers.ursa.live import FIGURES, LIVE, LIVE_SIMULATED
+from analysis.papers.ursa.live_claims import CLAIMS, SIMULATED_CLAIMS
+from analysis.papers.ursa.live_runs import pairs, quotient, rebalancing, sizes, table
 
 
 @pytest.fixture

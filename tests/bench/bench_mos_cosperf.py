@@ -8,8 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from campaigns.mos.profile.calibrate import FITTED
-from campaigns.mos.simulated import (
+from campaigns.papers.mos.profile.calibrate import FITTED
+from campaigns.papers.mos.simulated import (
     averages,
     constants,
     profiled,

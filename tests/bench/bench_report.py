@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from synthetic import cells, write_campaign
 
-from analysis.report import build
+from analysis.core.report import build
 
 RUNS = 1000
 

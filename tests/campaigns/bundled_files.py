@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.bundled import Sources, sources
-from campaigns.campaign_file import ROOT
+from campaigns.engine.campaign_file import ROOT
 
 SPEC = ROOT / "testbed" / "specs" / "dlr.yaml"
 

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns.services import CellSetting, Services
-from campaigns.sim_ground import SimGround
+from campaigns.grounds.sim import SimGround
+from campaigns.papers.dlr.services import CellSetting, Services
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from campaigns.progress import Lines
-from campaigns.session import Request, run
+from campaigns.engine.progress import Lines
+from campaigns.engine.session import Request, run
 
 QUICK_CELL = (sys.executable, str(Path(__file__).with_name("quick_cell.py")))
 

@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from campaigns.services import CellSetting, Facts, Load
+from campaigns.papers.dlr.services import CellSetting, Facts, Load
 from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
 from testbed.sites.contract import SiteError, State, Status

@@ -8,13 +8,13 @@ from typing import Any
 
 from tiny_campaigns import OneByOne, plan_of, tiny
 
-from campaigns.attempts import Outcome
-from campaigns.engine import Engine
-from campaigns.lease import Lease, SiteTenure, open_lease
-from campaigns.plan import Cell, Plan
-from campaigns.progress import Silent
-from campaigns.result import CampaignResult
-from campaigns.run_store import Attempts, RunStore
+from campaigns.engine.attempts import Outcome
+from campaigns.engine.engine import Engine
+from campaigns.engine.lease import Lease, SiteTenure, open_lease
+from campaigns.engine.plan import Cell, Plan
+from campaigns.engine.progress import Silent
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import Attempts, RunStore
 from schemas.campaign import LeaseRules
 from schemas.run import RunStatus
 from testbed.sites.fake import FakeSite

@@ -10,11 +10,11 @@ import pandas as pd
 import yaml
 from tiny_campaigns import TINY
 
-from campaigns.cell import summary_of
-from campaigns.progress import Lines
-from campaigns.result import CampaignResult
-from campaigns.run_store import RunStore
-from campaigns.session import Request, run
+from campaigns.engine.progress import Lines
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.session import Request, run
+from campaigns.papers.dlr.cell import summary_of
 from controllers import remote
 from controllers.journal import read_journal
 from schemas.errors import RemoteError

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from campaigns.mos.live.drives import FOLDER
-from campaigns.mos.live.swift import Reached, Swift
+from campaigns.papers.mos.live.drives import FOLDER
+from campaigns.papers.mos.live.swift import Reached, Swift
 from testbed.agent.contract import UnitResult
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from campaigns.twochoice.live.servers import Reached, Server, Servers
+from campaigns.papers.twochoice.live.servers import Reached, Server, Servers
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.fake import FakeSite
 from testbed.spec import ObjectsSpec, TestbedSpec
@@ -92,8 +92,8 @@ def report_of(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class FakeServers(Servers):
-    """Fake of `campaigns.twochoice.live.servers.Servers`. It records the generator's arguments
-    (`asked`), its `plans`, and the servers where fio ran (`slowed`, by `commands`)."""
+    """Fake of `campaigns.papers.twochoice.live.servers.Servers`. It records the generator's
+    arguments (`asked`), its `plans`, and the servers where fio ran (`slowed`, by `commands`)."""
 
     def __init__(self, reached: Reached) -> None:
         super().__init__(reached)

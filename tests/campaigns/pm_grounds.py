@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from campaigns.prioritymeister.experiment import Experiment
-from campaigns.prioritymeister.machines import Machines
-from campaigns.prioritymeister.outcome import Outcome, Result, histogram
+from campaigns.papers.prioritymeister.experiment import Experiment
+from campaigns.papers.prioritymeister.machines import Machines
+from campaigns.papers.prioritymeister.outcome import Outcome, Result, histogram
 
 REQUESTS = 20_000
 
@@ -42,7 +42,7 @@ class FakeGround:
         self.carried: list[Experiment] = []
 
     def carry_out(self, experiment: Experiment) -> Outcome:
-        """See `campaigns.prioritymeister.ground.Ground`."""
+        """See `campaigns.papers.prioritymeister.ground.Ground`."""
         self.carried.append(experiment)
         results = {}
         many = len(experiment.replays) > 1

@@ -12,14 +12,14 @@ from typing import Any, cast
 import yaml
 from pm_reports import report
 
-from campaigns.prioritymeister.experiment import Enforcement, Experiment, Replay
-from campaigns.prioritymeister.live.machines import Places
-from campaigns.prioritymeister.local_ground import (
+from campaigns.papers.prioritymeister.experiment import Enforcement, Experiment, Replay
+from campaigns.papers.prioritymeister.live.machines import Places
+from campaigns.papers.prioritymeister.local_ground import (
     LocalGround,
     Reached,
 )
-from campaigns.prioritymeister.machines import Machines
-from campaigns.prioritymeister.topology import Topology
+from campaigns.papers.prioritymeister.machines import Machines
+from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.contract import Node, Testbed, Usage

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from campaigns.prioritymeister.topology import Topology, load_topology
+from campaigns.papers.prioritymeister.topology import Topology, load_topology
 
 GRID = {"offsets": [0, 10**9], "distances": [-(10**6), 0, 10**8]}
 PROFILES: dict[str, dict[str, Any]] = {

@@ -10,10 +10,10 @@ import signal
 import sys
 from pathlib import Path
 
-from campaigns.cell import CellContext, run_cell
-from campaigns.grounds import open_ground
-from campaigns.job import read_job
-from campaigns.papermill_cell import _die_with
+from campaigns.engine.job import read_job
+from campaigns.engine.papermill_cell import _die_with
+from campaigns.grounds.testbed import open_ground
+from campaigns.papers.dlr.cell import CellContext, run_cell
 from testbed import closure
 
 

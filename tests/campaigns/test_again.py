@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns import session
-from campaigns.attempts import Setting
 from campaigns.bundled import Again, again, is_exact, profiles_of, require
-from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
-from campaigns.kinds.kind import OnTestbed
-from campaigns.mos.profile.points import reference, references
-from campaigns.services import Facts
-from campaigns.session import Request
+from campaigns.engine import session
+from campaigns.engine.attempts import Setting
+from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign, resolve
+from campaigns.engine.kind import OnTestbed
+from campaigns.engine.session import Request
+from campaigns.papers.dlr.services import Facts
+from campaigns.papers.mos.profile.points import reference, references
 from schemas.errors import UserError
 from testbed.spec import load_spec
 from tests.campaigns.bundled_files import SPEC, folder_of, ran, unpacked

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from campaigns.bundled import sources
-from campaigns.campaign_file import ROOT
-from campaigns.mos.profile.points import ELSEWHERE, reference, references
+from campaigns.engine.campaign_file import ROOT
+from campaigns.papers.mos.profile.points import ELSEWHERE, reference, references
 from schemas.errors import UserError
 from testbed.spec import load_spec
 from tests.campaigns.bundled_files import SPEC, folder_of, found_in, ran

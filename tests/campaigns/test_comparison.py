@@ -12,11 +12,11 @@ import pytest
 
 from campaigns import comparison
 from campaigns.comparison import Ask, Compared, compare, dry_run, plan
-from campaigns.dlr.kind import KIND
+from campaigns.engine.progress import Silent
+from campaigns.engine.run_store import RunStore
+from campaigns.grounds.sim import SIMULATIONS
 from campaigns.new_controller import new_controller
-from campaigns.progress import Silent
-from campaigns.run_store import RunStore
-from campaigns.sim_ground import SIMULATIONS
+from campaigns.papers.dlr.kind import KIND
 from controllers.registry import available
 from schemas.errors import UserError
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 
-from campaigns.attempts import AttemptRecords, Setting
-from campaigns.dask_workers import DaskExecutor, Made, Task
-from campaigns.engine import Engine
-from campaigns.job import Job
-from campaigns.ledger import Ledger
-from campaigns.progress import Silent
-from campaigns.result import CampaignResult
-from campaigns.run_store import RUN_FILE, RunStore
-from campaigns.sameness import Recipe, Sameness
+from campaigns.engine.attempts import AttemptRecords, Setting
+from campaigns.engine.dask_workers import DaskExecutor, Made, Task
+from campaigns.engine.engine import Engine
+from campaigns.engine.job import Job
+from campaigns.engine.ledger import Ledger
+from campaigns.engine.progress import Silent
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import RUN_FILE, RunStore
+from campaigns.engine.sameness import Recipe, Sameness
 from schemas.names import UnsafeNameError
 from schemas.run import Provenance
 
@@ -103,8 +103,8 @@ def statuses(folder: Path) -> list[tuple[str, str | None]]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits for workers."""
-    monkeypatch.setattr("campaigns.dask_workers.ALONE_S", 0.1)
-    monkeypatch.setattr("campaigns.dask_workers.WIDTH_S", 0.02)
+    monkeypatch.setattr("campaigns.engine.dask_workers.ALONE_S", 0.1)
+    monkeypatch.setattr("campaigns.engine.dask_workers.WIDTH_S", 0.02)
 
 
 def test_a_result_is_unpacked_and_committed(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from campaigns.dask_workers import refuse_others
-from campaigns.sameness import Code
-from campaigns.sim_ground import SIMULATIONS
-from campaigns.workers import Workers
+from campaigns.engine.dask_workers import refuse_others
+from campaigns.engine.sameness import Code
+from campaigns.engine.workers import Workers
+from campaigns.grounds.sim import SIMULATIONS
 from schemas.errors import StoreError, UserError
 from testbed.simulated.process import PROGRAM
 

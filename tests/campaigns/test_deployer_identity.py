@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from campaigns.fingerprint import identifying_versions
-from campaigns.steps.facts import deployer
+from campaigns.engine.fingerprint import identifying_versions
+from campaigns.papers.dlr.steps.facts import deployer
 from tests.testbed.deployers.beds import spec_with
 
 

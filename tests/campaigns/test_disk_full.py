@@ -16,15 +16,15 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
-from campaigns import disk
-from campaigns.disk import Reserve, is_full, need_bytes, require_room
-from campaigns.dlr.kind import KIND
-from campaigns.job import write_job
-from campaigns.ledger import Ledger
-from campaigns.progress import Silent
-from campaigns.run_store import RunStore
-from campaigns.session import Request, run
-from campaigns.sim_ground import SIMULATIONS
+from campaigns.engine import disk
+from campaigns.engine.disk import Reserve, is_full, need_bytes, require_room
+from campaigns.engine.job import write_job
+from campaigns.engine.ledger import Ledger
+from campaigns.engine.progress import Silent
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.session import Request, run
+from campaigns.grounds.sim import SIMULATIONS
+from campaigns.papers.dlr.kind import KIND
 from controllers.journal import JournalWriter, Step, read_journal
 from controllers.saved import Saved
 from schemas.durable import make_folder

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
-from campaigns.attempts import Outcome
-from campaigns.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
-from campaigns.plan import Cell, Plan
-from campaigns.progress import Lines, Silent
-from campaigns.run_store import RunStore
+from campaigns.engine.attempts import Outcome
+from campaigns.engine.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
+from campaigns.engine.plan import Cell, Plan
+from campaigns.engine.progress import Lines, Silent
+from campaigns.engine.run_store import RunStore
 from schemas.run import RunStatus
 
 

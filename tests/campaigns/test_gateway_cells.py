@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 from test_live_services import OneGround, ScriptedAgent
 
-from campaigns.campaign_file import FILES, load_campaign
-from campaigns.cell import CellContext, run_cell, summary_of
-from campaigns.estimate import planned_s
-from campaigns.job import Job
-from campaigns.services import CellSetting, Services
-from campaigns.steps import live_gateway
-from campaigns.steps.gateway_load import mark_of, tenant_of, workload_of
-from campaigns.steps.live_gateway import GatewayServices
+from campaigns.engine.campaign_file import FILES, load_campaign
+from campaigns.engine.estimate import planned_s
+from campaigns.engine.job import Job
+from campaigns.papers.dlr.cell import CellContext, run_cell, summary_of
+from campaigns.papers.dlr.services import CellSetting, Services
+from campaigns.papers.dlr.steps import live_gateway
+from campaigns.papers.dlr.steps.gateway_load import mark_of, tenant_of, workload_of
+from campaigns.papers.dlr.steps.live_gateway import GatewayServices
 from campaigns.validate import validate
 from controllers.registry import available
 from schemas.cells.dlr import DLR, DlrCell

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.grounds import LiveGround
-from campaigns.session import Prepared, Request, dry_run, prepare
+from campaigns.engine.session import Prepared, Request, dry_run, prepare
+from campaigns.grounds.testbed import LiveGround
 from schemas.errors import UserError
 from testbed import sites
 from testbed.sites.fake import FakeSite

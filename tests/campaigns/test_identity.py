@@ -17,15 +17,15 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
-from campaigns import session
-from campaigns.job import CHANGED, Job, Phases
-from campaigns.kinds.cell import write_cell
-from campaigns.plan import Cell
-from campaigns.prioritymeister.kind import _remembered
-from campaigns.progress import Silent
-from campaigns.run_store import RunStore
-from campaigns.sameness import Sameness, WrongWorker
-from campaigns.session import Request
+from campaigns.engine import session
+from campaigns.engine.job import CHANGED, Job, Phases
+from campaigns.engine.plan import Cell
+from campaigns.engine.progress import Silent
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.sameness import Sameness, WrongWorker
+from campaigns.engine.session import Request
+from campaigns.engine.write_cell import write_cell
+from campaigns.papers.prioritymeister.kind import _remembered
 from controllers import registry
 from testbed import closure
 
@@ -159,7 +159,10 @@ def test_the_agent_the_store_the_loop_and_the_steps_are_covered() -> None:
     assert found >= {
         *(f"testbed/agent/{name}.py" for name in ("probe", "samples", "sense", "recorder")),
         *("testbed/stores/ceph/store.py", "testbed/stores/ceph/perf.py", "controllers/loop.py"),
-        *(f"campaigns/steps/{name}.py" for name in ("live", "clean", "disturb", "collect")),
+        *(
+            f"campaigns/papers/dlr/steps/{name}.py"
+            for name in ("live", "clean", "disturb", "collect")
+        ),
         *(
             "controllers/decider.py",
             "testbed/sites/local/disk.py",

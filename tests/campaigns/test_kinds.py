@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_kinds import CELLS, TINY, job, written
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.dask_workers import Task, run_task
-from campaigns.display import CampaignView, RunView
-from campaigns.dlr.kind import KIND
-from campaigns.job import Job, Phases
-from campaigns.kinds.cell import write_cell
-from campaigns.kinds.kind import Kind
-from campaigns.kinds.registry import KINDS, Registered, kind_of, schema_of
-from campaigns.sameness import Code, Recipe, Sameness, WrongWorker
-from campaigns.session import Request
-from campaigns.workers import Workers
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.dask_workers import Task, run_task
+from campaigns.engine.display import CampaignView, RunView
+from campaigns.engine.job import Job, Phases
+from campaigns.engine.kind import Kind
+from campaigns.engine.sameness import Code, Recipe, Sameness, WrongWorker
+from campaigns.engine.session import Request
+from campaigns.engine.workers import Workers
+from campaigns.engine.write_cell import write_cell
+from campaigns.papers.dlr.kind import KIND
+from campaigns.papers.registry import KINDS, Registered, kind_of, schema_of
 from schemas.campaign import Campaign
 from schemas.cells import Cells, cells_of
 from schemas.errors import UserError

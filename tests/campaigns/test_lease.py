@@ -10,9 +10,9 @@ import pytest
 from lease_world import CELL_S, EPOCH, PLAN, SPEC, World, as_planned, leased
 from tiny_campaigns import plan_of, tiny
 
-from campaigns import lease_watch
-from campaigns.lease import AGAIN_S, ROUND_S, SiteTenure, open_lease
-from campaigns.plan import Cell
+from campaigns.engine import lease_watch
+from campaigns.engine.lease import AGAIN_S, ROUND_S, SiteTenure, open_lease
+from campaigns.engine.plan import Cell
 from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError, UserError
 from schemas.run import RunStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from campaigns.lease import ROUND_S, Lease, SiteTenure, open_lease
+from campaigns.engine.lease import ROUND_S, Lease, SiteTenure, open_lease
 from schemas.campaign import LeaseRules
 from testbed.sites.chameleon.cloud import Booking
 from tests.testbed.sites.chameleon_world import BARE, World, spec_of, world

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from lease_world import CELL_S, World, leased
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 
-from campaigns import lease as lease_module
-from campaigns import lease_watch
-from campaigns.plan import Cell
-from campaigns.progress import Silent
-from campaigns.run_store import RunStore
-from campaigns.session import Request, dry_run, run
+from campaigns.engine import lease as lease_module
+from campaigns.engine import lease_watch
+from campaigns.engine.plan import Cell
+from campaigns.engine.progress import Silent
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.session import Request, dry_run, run
 from schemas.run import RunStatus
 from testbed.quantities import moment
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from campaigns.ledger import Ledger
-from campaigns.lock import InUseError, Lock
+from campaigns.engine.ledger import Ledger
+from campaigns.engine.lock import InUseError, Lock
 from schemas.durable import commit_folder, write_file
 from schemas.errors import HotbedError
 from schemas.locks import take
@@ -64,7 +64,7 @@ def test_a_finished_folder_is_never_overwritten(tmp_path: Path) -> None:
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path
-from campaigns.lock import Lock
+from campaigns.engine.lock import Lock
 with Lock(Path(sys.argv[1]), "the campaign x") as lock:
     child = subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[lock.handle])
     print(child.pid, flush=True)

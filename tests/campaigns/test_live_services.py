@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 
-from campaigns.cell import CellContext, run_cell, summary_of
-from campaigns.job import Job
-from campaigns.run_store import read_run
-from campaigns.services import CellSetting, Facts, Services
-from campaigns.steps import clean as clean_step
-from campaigns.steps import disturb, live
-from campaigns.steps import snapshot as snapshot_step
-from campaigns.steps.facts import read_facts
-from campaigns.steps.live import LiveServices
-from campaigns.steps.snapshot import Contents, Snapshots
+from campaigns.engine.job import Job
+from campaigns.engine.run_store import read_run
+from campaigns.papers.dlr.cell import CellContext, run_cell, summary_of
+from campaigns.papers.dlr.services import CellSetting, Facts, Services
+from campaigns.papers.dlr.steps import clean as clean_step
+from campaigns.papers.dlr.steps import disturb, live
+from campaigns.papers.dlr.steps import snapshot as snapshot_step
+from campaigns.papers.dlr.steps.facts import read_facts
+from campaigns.papers.dlr.steps.live import LiveServices
+from campaigns.papers.dlr.steps.snapshot import Contents, Snapshots
 from schemas.errors import HotbedError
 from schemas.run import Provenance
 from testbed import lifecycle

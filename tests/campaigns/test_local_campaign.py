@@ -27,7 +27,7 @@ from live_campaigns import (
     live_units,
 )
 
-from campaigns.steps.usage import Usage
+from campaigns.papers.dlr.steps.usage import Usage
 from testbed.agent.client import agent_client
 from testbed.reach import shell_to
 from testbed.sites import open_site

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.mos.course import COURSES, layers, workers_at
-from campaigns.mos.division import LARGE, MEGABIT, SMALL, Pool, division_of, problem
-from campaigns.mos.kind import planned_s
-from campaigns.mos.loads import length_s, loads_of, measured, objects_of
-from campaigns.plan import Cell, block_order
-from campaigns.session import Request, prepare, typed_cells
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.plan import Cell, block_order
+from campaigns.engine.session import Request, prepare, typed_cells
+from campaigns.papers.mos.course import COURSES, layers, workers_at
+from campaigns.papers.mos.division import LARGE, MEGABIT, SMALL, Pool, division_of, problem
+from campaigns.papers.mos.kind import planned_s
+from campaigns.papers.mos.loads import length_s, loads_of, measured, objects_of
 from campaigns.validate import figures_of, select
 from schemas.campaign import MosCampaign
 from schemas.cells.mos import MOS

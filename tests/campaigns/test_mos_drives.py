@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from mos_fakes import RATE, FakeBed, archive_of
 
-from campaigns.mos.live import drives as driving
-from campaigns.mos.live.drives import Access, Drive, drives_of, script, workload_of
-from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
-from campaigns.mos.loads import loads_of
+from campaigns.papers.mos.live import drives as driving
+from campaigns.papers.mos.live.drives import Access, Drive, drives_of, script, workload_of
+from campaigns.papers.mos.live.results import Sent, gather, held_of, numbers_of
+from campaigns.papers.mos.loads import loads_of
 from schemas.cells.mos import MOS
 from schemas.errors import HotbedError
 from workloads.cosbench.archive import Archive, Driver, Second
@@ -25,7 +25,9 @@ SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("campaigns.mos.live.drives.time.time", lambda: START - driving.LEAD_S)
+    monkeypatch.setattr(
+        "campaigns.papers.mos.live.drives.time.time", lambda: START - driving.LEAD_S
+    )
 
 
 def access(proxy: str = "proxy0") -> Access:

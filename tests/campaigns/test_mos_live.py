@@ -13,15 +13,15 @@ from mos_fakes import RATE, FakeBed
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from testbed_jobs import job_with
 
-from campaigns.job import Job
-from campaigns.mos.division import MEGABIT, Pool, division_of
-from campaigns.mos.live import drives as driving
-from campaigns.mos.live.cell import REPORT_FILE, Maker
-from campaigns.mos.live.control import controller_parameters, model
-from campaigns.mos.live.objects import FILE
-from campaigns.mos.live.stages import promised
-from campaigns.mos.live.swift import fitting, layout_of
-from campaigns.mos.profile.points import place
+from campaigns.engine.job import Job
+from campaigns.papers.mos.division import MEGABIT, Pool, division_of
+from campaigns.papers.mos.live import drives as driving
+from campaigns.papers.mos.live.cell import REPORT_FILE, Maker
+from campaigns.papers.mos.live.control import controller_parameters, model
+from campaigns.papers.mos.live.objects import FILE
+from campaigns.papers.mos.live.stages import promised
+from campaigns.papers.mos.live.swift import fitting, layout_of
+from campaigns.papers.mos.profile.points import place
 from controllers.microstores.performance import PiecewiseLinear
 from schemas.cells.mos import MOS
 from schemas.errors import HotbedError, UserError
@@ -44,7 +44,9 @@ def job_of(**parameters: Any) -> Job:
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("campaigns.mos.live.drives.time.time", lambda: START - driving.LEAD_S)
+    monkeypatch.setattr(
+        "campaigns.papers.mos.live.drives.time.time", lambda: START - driving.LEAD_S
+    )
 
 
 def made(

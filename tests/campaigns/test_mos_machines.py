@@ -11,11 +11,11 @@ import pytest
 from mos_fakes import FakeBed
 from testbed_jobs import job_with
 
-from campaigns.mos.division import Share
-from campaigns.mos.live import drives as driving
-from campaigns.mos.live.cell import REPORT_FILE, Maker
-from campaigns.mos.live.results import held_of
-from campaigns.mos.loads import loads_of
+from campaigns.papers.mos.division import Share
+from campaigns.papers.mos.live import drives as driving
+from campaigns.papers.mos.live.cell import REPORT_FILE, Maker
+from campaigns.papers.mos.live.results import held_of
+from campaigns.papers.mos.loads import loads_of
 from schemas.cells.mos import MOS
 from schemas.errors import UserError
 from workloads.cosbench.workload import to_xml
@@ -31,7 +31,9 @@ ONE = Share(0.2, 0.2, 12.5e6)
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("campaigns.mos.live.drives.time.time", lambda: START - driving.LEAD_S)
+    monkeypatch.setattr(
+        "campaigns.papers.mos.live.drives.time.time", lambda: START - driving.LEAD_S
+    )
 
 
 def make(bed: FakeBed, folder: Path, **parameters: Any) -> dict[str, float]:

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaigns.mos.kind import own
-from campaigns.mos.profile import points as points_module
-from campaigns.mos.profile.calibrate import FITTED, calibrated, predict, relative_error
-from campaigns.mos.profile.check import cospurf_rate, cross_validated, most_of
-from campaigns.mos.profile.document import document, measured, write
-from campaigns.mos.profile.fit import concave, fit
-from campaigns.mos.profile.grid import NOISE, configurations, simulated_runs
-from campaigns.mos.profile.points import (
+from campaigns.papers.mos.kind import own
+from campaigns.papers.mos.profile import points as points_module
+from campaigns.papers.mos.profile.calibrate import FITTED, calibrated, predict, relative_error
+from campaigns.papers.mos.profile.check import cospurf_rate, cross_validated, most_of
+from campaigns.papers.mos.profile.document import document, measured, write
+from campaigns.papers.mos.profile.fit import concave, fit
+from campaigns.papers.mos.profile.grid import NOISE, configurations, simulated_runs
+from campaigns.papers.mos.profile.points import (
     Point,
     Points,
     from_run_folders,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.mos.profile.grid import simulated_runs
-from campaigns.mos.simulated import (
+from campaigns.papers.mos.profile.grid import simulated_runs
+from campaigns.papers.mos.simulated import (
     SERIES_FILE,
     averages,
     constants,

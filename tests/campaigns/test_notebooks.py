@@ -19,14 +19,14 @@ import pytest
 import yaml
 from tiny_campaigns import ONE_CELL
 
-from campaigns import cell_context
-from campaigns.job import Job, write_job
-from campaigns.own_kernel import OwnKernel
-from campaigns.progress import Silent
-from campaigns.provenance import provenance
-from campaigns.run_store import RunStore, read_run
-from campaigns.services import Facts
-from campaigns.session import Request, run
+from campaigns.engine.job import Job, write_job
+from campaigns.engine.own_kernel import OwnKernel
+from campaigns.engine.progress import Silent
+from campaigns.engine.provenance import provenance
+from campaigns.engine.run_store import RunStore, read_run
+from campaigns.engine.session import Request, run
+from campaigns.papers.dlr import by_hand as cell_context
+from campaigns.papers.dlr.services import Facts
 from schemas.cells import Cell
 from schemas.cells.dlr import Gateway, Mixed, OpenLoop, Plain, Spread
 from testbed.sites import open_site
@@ -196,7 +196,7 @@ def test_an_interrupted_kernel_puts_the_testbed_back(
     (folder / "logs").mkdir(parents=True)
     write_job(folder, _job(duration_s=300.0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "campaigns.papermill_cell", str(folder)],
+        [sys.executable, "-m", "campaigns.engine.papermill_cell", str(folder)],
         cwd=ROOT,
         env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"},
         stderr=subprocess.DEVNULL,

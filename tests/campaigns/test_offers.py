@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.steps import facts
+from campaigns.papers.dlr.steps import facts
 from schemas.errors import HotbedError
 from testbed.ssh import Completed
 from testbed.stores.contract import HOT, OSDS, PRESSURE, PRIMARY_AFFINITY, Needs

@@ -8,12 +8,12 @@ import random
 import pandas as pd
 import pytest
 
-from campaigns.campaign_file import FILES, load_campaign
-from campaigns.cell import _measure
-from campaigns.estimate import planned_s
-from campaigns.services import CellSetting
-from campaigns.steps import open_load
-from campaigns.steps.collect_open import collect, decided, outcome, recorded_rows
+from campaigns.engine.campaign_file import FILES, load_campaign
+from campaigns.engine.estimate import planned_s
+from campaigns.papers.dlr.cell import _measure
+from campaigns.papers.dlr.services import CellSetting
+from campaigns.papers.dlr.steps import open_load
+from campaigns.papers.dlr.steps.collect_open import collect, decided, outcome, recorded_rows
 from campaigns.validate import validate
 from controllers.journal import JournalWriter, Step, parse_journal
 from controllers.registry import available
@@ -165,7 +165,7 @@ class Steps:
 def test_the_load_runs_before_the_controller_is_called():
     from types import SimpleNamespace
 
-    from campaigns.job import Phases
+    from campaigns.engine.job import Phases
 
     steps = Steps()
     context = SimpleNamespace(sleep=None, job=SimpleNamespace(time_scale=1.0))

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_campaigns import plan_of, tiny
 
-from campaigns.attempts import Outcome
-from campaigns.engine import Engine
-from campaigns.estimate import Estimator
-from campaigns.plan import Cell
-from campaigns.progress import Silent
-from campaigns.result import CampaignResult
-from campaigns.run_store import RunStore
+from campaigns.engine.attempts import Outcome
+from campaigns.engine.engine import Engine
+from campaigns.engine.estimate import Estimator
+from campaigns.engine.plan import Cell
+from campaigns.engine.progress import Silent
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import RunStore
 from schemas.run import RunStatus
 
 

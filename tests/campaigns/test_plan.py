@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_campaigns import TINY, plan_of, tiny
 
-from campaigns.plan import block_seed, raw_cells
+from campaigns.engine.plan import block_seed, raw_cells
 from testbed.closure import Closure
 
 OPS = ["write", "seq", "rand"]

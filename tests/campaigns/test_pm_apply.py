@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.prioritymeister import apply as work
-from campaigns.prioritymeister.topology import load_topology
+from campaigns.papers.prioritymeister import apply as work
+from campaigns.papers.prioritymeister.topology import load_topology
 from schemas.errors import StoreError, UserError
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite

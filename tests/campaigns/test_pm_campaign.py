@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from pm_grounds import FakeGround, result_of
 from tiny_kinds import job
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.kinds.kind import Prepared
-from campaigns.prioritymeister import rule
-from campaigns.prioritymeister.alone import Alone
-from campaigns.prioritymeister.cell import Maker, bound_holds
-from campaigns.prioritymeister.machines import Machines
-from campaigns.prioritymeister.mixes import Mix, build, labels_of
-from campaigns.prioritymeister.outcome import histogram
-from campaigns.prioritymeister.real_traces import window
-from campaigns.session import Request, prepare, typed_cells
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.kind import Prepared
+from campaigns.engine.session import Request, prepare, typed_cells
+from campaigns.papers.prioritymeister import rule
+from campaigns.papers.prioritymeister.alone import Alone
+from campaigns.papers.prioritymeister.cell import Maker, bound_holds
+from campaigns.papers.prioritymeister.machines import Machines
+from campaigns.papers.prioritymeister.mixes import Mix, build, labels_of
+from campaigns.papers.prioritymeister.outcome import histogram
+from campaigns.papers.prioritymeister.real_traces import window
 from campaigns.validate import figures_of
 from controllers.prioritymeister.estimators import Costs, SizeProfile
 from schemas.campaign import ReplayCampaign

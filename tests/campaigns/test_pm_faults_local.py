@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from campaigns.prioritymeister.live import replays
-from campaigns.prioritymeister.live.replays import ClientLoad, Server
+from campaigns.papers.prioritymeister.live import replays
+from campaigns.papers.prioritymeister.live.replays import ClientLoad, Server
 from schemas.errors import HotbedError
 from testbed.agent.client import agent_client
 from testbed.enforcement import Enforcement

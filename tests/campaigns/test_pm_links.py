@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from campaigns.prioritymeister.links import LINK_SHARE, Links, htb_links
-from campaigns.prioritymeister.placement import place
-from campaigns.prioritymeister.scenario import Setting, scenario_of
-from campaigns.prioritymeister.simulate import simulate_topology
-from campaigns.prioritymeister.study import Measured, plan_of, planned
-from campaigns.prioritymeister.topology import Topology, load_topology
+from campaigns.papers.prioritymeister.links import LINK_SHARE, Links, htb_links
+from campaigns.papers.prioritymeister.placement import place
+from campaigns.papers.prioritymeister.scenario import Setting, scenario_of
+from campaigns.papers.prioritymeister.simulate import simulate_topology
+from campaigns.papers.prioritymeister.study import Measured, plan_of, planned
+from campaigns.papers.prioritymeister.topology import Topology, load_topology
 from controllers.prioritymeister.plan import FRAME, Plan, make_plan
 from schemas.errors import UserError
 from tests.campaigns.test_pm_apply import written

@@ -13,20 +13,25 @@ import yaml
 from pm_reports import report
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, reads
 
-from campaigns.plan import Cell
-from campaigns.prioritymeister.alone import Alone
-from campaigns.prioritymeister.cell import Maker
-from campaigns.prioritymeister.experiment import Experiment
-from campaigns.prioritymeister.links import Links
-from campaigns.prioritymeister.live import replays
-from campaigns.prioritymeister.live.machines import client_nodes, machines_of, places_of, server_of
-from campaigns.prioritymeister.live.overhead import FIRST, LATER, MORE
-from campaigns.prioritymeister.live.results import result_of
-from campaigns.prioritymeister.local_ground import parameters_on, wait_s
-from campaigns.prioritymeister.local_testbed import laid_out
-from campaigns.prioritymeister.machines import Machines
-from campaigns.prioritymeister.mixes import build
-from campaigns.prioritymeister.outcome import Outcome
+from campaigns.engine.plan import Cell
+from campaigns.papers.prioritymeister.alone import Alone
+from campaigns.papers.prioritymeister.cell import Maker
+from campaigns.papers.prioritymeister.experiment import Experiment
+from campaigns.papers.prioritymeister.links import Links
+from campaigns.papers.prioritymeister.live import replays
+from campaigns.papers.prioritymeister.live.machines import (
+    client_nodes,
+    machines_of,
+    places_of,
+    server_of,
+)
+from campaigns.papers.prioritymeister.live.overhead import FIRST, LATER, MORE
+from campaigns.papers.prioritymeister.live.results import result_of
+from campaigns.papers.prioritymeister.local_ground import parameters_on, wait_s
+from campaigns.papers.prioritymeister.local_testbed import laid_out
+from campaigns.papers.prioritymeister.machines import Machines
+from campaigns.papers.prioritymeister.mixes import build
+from campaigns.papers.prioritymeister.outcome import Outcome
 from controllers.prioritymeister.profiles import load_profile
 from schemas.cells.prioritymeister import PM, PmCell
 from schemas.errors import HotbedError, UserError

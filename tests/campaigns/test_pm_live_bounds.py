@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from pm_reports import part, report
 
-from campaigns.prioritymeister import rule
-from campaigns.prioritymeister.announced import larger
-from campaigns.prioritymeister.cell import bound_holds, numbers
-from campaigns.prioritymeister.experiment import Experiment
-from campaigns.prioritymeister.links import LINK_SHARE, Links, htb_links
-from campaigns.prioritymeister.live.bounds import as_text, conditions_of, network_differs
-from campaigns.prioritymeister.live.results import result_of
-from campaigns.prioritymeister.local_ground import parameters_on
-from campaigns.prioritymeister.machines import Machines
-from campaigns.prioritymeister.mixes import Mix
-from campaigns.prioritymeister.outcome import Conditions, Outcome
-from campaigns.prioritymeister.study import Measured, planned
+from campaigns.papers.prioritymeister import rule
+from campaigns.papers.prioritymeister.announced import larger
+from campaigns.papers.prioritymeister.cell import bound_holds, numbers
+from campaigns.papers.prioritymeister.experiment import Experiment
+from campaigns.papers.prioritymeister.links import LINK_SHARE, Links, htb_links
+from campaigns.papers.prioritymeister.live.bounds import as_text, conditions_of, network_differs
+from campaigns.papers.prioritymeister.live.results import result_of
+from campaigns.papers.prioritymeister.local_ground import parameters_on
+from campaigns.papers.prioritymeister.machines import Machines
+from campaigns.papers.prioritymeister.mixes import Mix
+from campaigns.papers.prioritymeister.outcome import Conditions, Outcome
+from campaigns.papers.prioritymeister.study import Measured, planned
 from schemas.cells.prioritymeister import PM
 from testbed.stores.nfs.shaping import FRAME
 from tests.campaigns.pm_live_bench import PROFILE, a_testbed, experiment_in

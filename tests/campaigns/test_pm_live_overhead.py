@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from campaigns.prioritymeister.live.overhead import MORE, allowed, table_of, times
+from campaigns.papers.prioritymeister.live.overhead import MORE, allowed, table_of, times
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pm_reports import part, report
 
-from campaigns.prioritymeister.live.results import late, result_of, series_of
+from campaigns.papers.prioritymeister.live.results import late, result_of, series_of
 from schemas.errors import HotbedError
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.prioritymeister.parameters import (
+from campaigns.papers.prioritymeister.parameters import (
     load_addresses,
     network_parameters,
     parameters_of,
     storage_parameters,
 )
-from campaigns.prioritymeister.topology import Topology
+from campaigns.papers.prioritymeister.topology import Topology
 from controllers.prioritymeister.plan import Plan, StagePlan, WorkloadPlan
 from schemas.errors import UserError
 

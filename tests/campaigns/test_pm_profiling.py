@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.prioritymeister.profiling import profile_device
+from campaigns.papers.prioritymeister.profiling import profile_device
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import UserError
 from testbed.ssh import Completed

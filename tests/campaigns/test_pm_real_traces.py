@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tiny_kinds import job
 
-from campaigns.campaign_file import ROOT
-from campaigns.prioritymeister.cell import Maker
-from campaigns.prioritymeister.ground import SimGround
+from campaigns.engine.campaign_file import ROOT
+from campaigns.papers.prioritymeister.cell import Maker
+from campaigns.papers.prioritymeister.ground import SimGround
 from schemas.run import Summary
 
 TRACES = ROOT.parent / "shared" / "traces" / "workloadcompactor"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.load import load_campaign
-from analysis.report import build
-from campaigns import session
-from campaigns.progress import Silent
-from campaigns.session import Request
-from campaigns.workers import Workers
+from analysis.core.load import load_campaign
+from analysis.core.report import build
+from campaigns.engine import session
+from campaigns.engine.progress import Silent
+from campaigns.engine.session import Request
+from campaigns.engine.workers import Workers
 from workloads.traces.standins import TABLE2
 
 SMALL: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pm_topologies
 import pytest
 import yaml
 
-from campaigns.prioritymeister.scenario import (
+from campaigns.papers.prioritymeister.scenario import (
     Closed,
     DiskModel,
     Service,
@@ -19,10 +19,10 @@ from campaigns.prioritymeister.scenario import (
     closed_from,
     scenario_of,
 )
-from campaigns.prioritymeister.simulate import PROGRAM, simulate, simulate_topology
-from campaigns.prioritymeister.simulated import Results
-from campaigns.prioritymeister.study import plan_of
-from campaigns.prioritymeister.topology import Topology, load_topology
+from campaigns.papers.prioritymeister.simulate import PROGRAM, simulate, simulate_topology
+from campaigns.papers.prioritymeister.simulated import Results
+from campaigns.papers.prioritymeister.study import plan_of
+from campaigns.papers.prioritymeister.topology import Topology, load_topology
 from schemas.errors import StoreError, UserError
 from tests.hotbed.runner import Runner
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.plan import raw_cells
-from campaigns.prioritymeister.machines import Machines, write_profiles
-from campaigns.prioritymeister.rule import measured_alone
-from campaigns.prioritymeister.trace_maker import TraceMaker
-from campaigns.prioritymeister.tracework import REFERENCE
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.plan import raw_cells
+from campaigns.papers.prioritymeister.machines import Machines, write_profiles
+from campaigns.papers.prioritymeister.rule import measured_alone
+from campaigns.papers.prioritymeister.trace_maker import TraceMaker
+from campaigns.papers.prioritymeister.tracework import REFERENCE
 from controllers.prioritymeister.profiles import load_profile
 from schemas.cells.prioritymeister import INPUTS, PM, PmCell
 from workloads.traces.requests import RequestBlock

@@ -13,15 +13,15 @@ import pytest
 from tiny_kinds import PM as TINY_PM
 from tiny_kinds import written
 
-from campaigns import session
-from campaigns.plan import Cell
-from campaigns.prioritymeister import real_traces
-from campaigns.prioritymeister.foreseen import require_windows
-from campaigns.prioritymeister.machines import Machines
-from campaigns.prioritymeister.mixes import build
-from campaigns.prioritymeister.real_traces import window
-from campaigns.session import Request
-from campaigns.workers import Workers
+from campaigns.engine import session
+from campaigns.engine.plan import Cell
+from campaigns.engine.session import Request
+from campaigns.engine.workers import Workers
+from campaigns.papers.prioritymeister import real_traces
+from campaigns.papers.prioritymeister.foreseen import require_windows
+from campaigns.papers.prioritymeister.machines import Machines
+from campaigns.papers.prioritymeister.mixes import build
+from campaigns.papers.prioritymeister.real_traces import window
 from controllers.prioritymeister.estimators import Costs, SizeProfile
 from schemas.cells.prioritymeister import PM
 from schemas.errors import UserError

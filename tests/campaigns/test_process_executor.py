@@ -18,12 +18,12 @@ import pytest
 from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 
-from campaigns import attempts
-from campaigns.ledger import Ledger
-from campaigns.progress import Silent
-from campaigns.result import CampaignResult
-from campaigns.run_store import RunStore
-from campaigns.session import Request, dry_run, run
+from campaigns.engine import attempts
+from campaigns.engine.ledger import Ledger
+from campaigns.engine.progress import Silent
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.session import Request, dry_run, run
 from schemas.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_campaigns import TINY
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.plan import raw_cells
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.plan import raw_cells
+from campaigns.engine.session import Request
 from campaigns.scale import CAMPAIGN, QUICK, Ask, request, vary
-from campaigns.session import Request
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from campaigns import carry_out, engine, session
-from campaigns.cell import run_cell
-from campaigns.cell_context import close_cell, open_cell
-from campaigns.progress import Silent
-from campaigns.result import CampaignResult
-from campaigns.run_store import RunStore
-from campaigns.session import Request
-from campaigns.sim_ground import SimGround, open_sim
+from campaigns.engine import carry_out, engine, session
+from campaigns.engine.progress import Silent
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.session import Request
+from campaigns.grounds.sim import SimGround, open_sim
+from campaigns.papers.dlr.by_hand import close_cell, open_cell
+from campaigns.papers.dlr.cell import run_cell
 from controllers.journal import read_journal
 from schemas.errors import StoreError, UserError
 from schemas.run import Run, Summary
@@ -269,7 +269,7 @@ BAD = {
 def test_a_bad_policy_fails_its_cell_alone(
     tmp_path: Path, campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("campaigns.steps.simulated.DECIDE_LIMIT_S", 0.5)
+    monkeypatch.setattr("campaigns.papers.dlr.steps.simulated.DECIDE_LIMIT_S", 0.5)
     own = tmp_path / "own"
     for name, (body, _) in BAD.items():
         folder = own / name.replace("-", "_")
@@ -297,7 +297,7 @@ def test_a_bad_policy_fails_its_cell_alone(
 def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
     campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from campaigns.steps import simulated
+    from campaigns.papers.dlr.steps import simulated
 
     stores: list[Any] = []
     engines: list[Any] = []

@@ -12,16 +12,16 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 from tiny_kinds import job
 
-from campaigns.carry_out import took_s
-from campaigns.display import show_campaign, show_run
-from campaigns.dry_run import power_sentence, smallest_effect
-from campaigns.estimate import Estimator, planned_s
-from campaigns.judge import spoiled, stalled
-from campaigns.progress import Silent
-from campaigns.run_store import RunStore
-from campaigns.services import Load
-from campaigns.session import Request, dry_run, run
-from campaigns.steps.usage import load_between
+from campaigns.engine.carry_out import took_s
+from campaigns.engine.display import show_campaign, show_run
+from campaigns.engine.dry_run import power_sentence, smallest_effect
+from campaigns.engine.estimate import Estimator, planned_s
+from campaigns.engine.judge import spoiled, stalled
+from campaigns.engine.progress import Silent
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.session import Request, dry_run, run
+from campaigns.papers.dlr.services import Load
+from campaigns.papers.dlr.steps.usage import load_between
 from schemas.campaign import Limits
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
@@ -128,7 +128,8 @@ def test_runs_campaigns_plans_and_results_show_themselves(
 
 def test_the_engine_needs_no_librados_nor_what_is_slow_to_import() -> None:
     code = (
-        "import sys, campaigns.session, campaigns.grounds, campaigns.steps.live; "
+        "import sys, campaigns.engine.session, campaigns.grounds.testbed; "
+        "import campaigns.papers.dlr.steps.live; "
         "print([m for m in ('rados', 'pandas', 'papermill', 'scipy', 'matplotlib') "
         "if m in sys.modules])"
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from campaigns.twochoice.bench.agents import Machines
-from campaigns.twochoice.bench.options import Options, plan, row, shares
-from campaigns.twochoice.bench.run import new_folder, refuse, run
+from campaigns.papers.twochoice.bench.agents import Machines
+from campaigns.papers.twochoice.bench.options import Options, plan, row, shares
+from campaigns.papers.twochoice.bench.run import new_folder, refuse, run
 from schemas.errors import HotbedError, UserError
 from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
@@ -244,7 +244,7 @@ def test_results_are_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_generator_name_its_node(tmp_path: Path) -> None:
-    from campaigns.twochoice.bench.agents import _answer
+    from campaigns.papers.twochoice.bench.agents import _answer
 
     with pytest.raises(HotbedError, match="on c failed: it was stopped"):
         _answer("c", UnitResult("c", "u", None, 0.0, 1.0, "", ""))

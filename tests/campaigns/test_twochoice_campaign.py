@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tiny_kinds import job
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.session import Request
-from campaigns.twochoice import cell as cell_module
-from campaigns.twochoice import simulator
-from campaigns.twochoice.cell import make
-from campaigns.twochoice.measure import MESSAGES, curves, numbers
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.session import Request
+from campaigns.papers.twochoice import cell as cell_module
+from campaigns.papers.twochoice import simulator
+from campaigns.papers.twochoice.cell import make
+from campaigns.papers.twochoice.measure import MESSAGES, curves, numbers
 from schemas.campaign import BurstCampaign
 from schemas.cells.twochoice import BURSTS, Learning
 from schemas.errors import StoreError, UserError

@@ -14,18 +14,18 @@ from objects_fakes import SERVERS, FakeAgent, FakeServers, reached, report_of
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from testbed_jobs import job_with
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.job import Job
-from campaigns.services import Load
-from campaigns.session import Request, prepare, typed_cells
-from campaigns.steps.usage import Usage
-from campaigns.twochoice.live import plans
-from campaigns.twochoice.live.cell import REPORT_FILE, Maker
-from campaigns.twochoice.live.kind import planned_s
-from campaigns.twochoice.live.processors import busy_between, ticks, too_busy
-from campaigns.twochoice.live.servers import Servers, answer_of
-from campaigns.twochoice.live.watch import Sample, Watch
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.job import Job
+from campaigns.engine.session import Request, prepare, typed_cells
+from campaigns.papers.dlr.services import Load
+from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.papers.twochoice.live import plans
+from campaigns.papers.twochoice.live.cell import REPORT_FILE, Maker
+from campaigns.papers.twochoice.live.kind import planned_s
+from campaigns.papers.twochoice.live.processors import busy_between, ticks, too_busy
+from campaigns.papers.twochoice.live.servers import Servers, answer_of
+from campaigns.papers.twochoice.live.watch import Sample, Watch
 from campaigns.validate import figures_of
 from schemas.campaign import ObjectCampaign
 from schemas.cells.twochoice import OBJECTS, Scheduler

@@ -11,11 +11,11 @@ import pytest
 from objects_fakes import FakeAgent, FakeServers, FakeShell
 from testbed_jobs import job_with
 
-from campaigns.twochoice.live import plans
-from campaigns.twochoice.live.cell import Maker
-from campaigns.twochoice.live.rados import RadosServers
-from campaigns.twochoice.live.results import numbers_of_apps
-from campaigns.twochoice.live.servers import Reached, places_of
+from campaigns.papers.twochoice.live import plans
+from campaigns.papers.twochoice.live.cell import Maker
+from campaigns.papers.twochoice.live.rados import RadosServers
+from campaigns.papers.twochoice.live.results import numbers_of_apps
+from campaigns.papers.twochoice.live.servers import Reached, places_of
 from controllers import registry
 from schemas.cells.twochoice import OBJECTS
 from schemas.errors import HotbedError, UserError

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tiny_kinds import URSA as TINY
 from tiny_kinds import job, written
 
-from campaigns import session
-from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.sameness import Code
-from campaigns.session import Request
-from campaigns.ursa import cell as cell_module
-from campaigns.ursa.cell import Kept, make
-from campaigns.ursa.kind import SAME, planned_s
-from campaigns.ursa.measure import method_of
-from campaigns.workers import Workers
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.sameness import Code
+from campaigns.engine.session import Request
+from campaigns.engine.workers import Workers
+from campaigns.papers.ursa import cell as cell_module
+from campaigns.papers.ursa.cell import Kept, make
+from campaigns.papers.ursa.kind import SAME, planned_s
+from campaigns.papers.ursa.measure import method_of
 from controllers.ursa.methods import METHODS, Method
 from controllers.ursa.run import plan_instance
 from schemas.campaign import PlannerCampaign
@@ -255,7 +255,7 @@ def test_a_plan_that_violates_something_is_a_failed_run(
         made = plan_instance(*arguments, **options)
         return replace(made, move_to=made.move_to * 0)
 
-    monkeypatch.setattr("campaigns.ursa.measure.plan_instance", wrong)
+    monkeypatch.setattr("campaigns.papers.ursa.measure.plan_instance", wrong)
     with pytest.raises(HotbedError):
         left(tmp_path, method="alp")
     assert not list(tmp_path.iterdir())

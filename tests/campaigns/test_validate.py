@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tiny_campaigns import ONE_CELL, TINY
 
-from campaigns.campaign_file import FILES, find_campaign, load_campaign
-from campaigns.dlr.kind import KIND
-from campaigns.session import Request, dry_run
+from campaigns.engine.campaign_file import FILES, find_campaign, load_campaign
+from campaigns.engine.session import Request, dry_run
+from campaigns.papers.dlr.kind import KIND
 from campaigns.validate import figures_of, validate
 from controllers.registry import available
 from schemas.cells.dlr import DlrCell

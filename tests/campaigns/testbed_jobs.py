@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from campaigns.job import Job
+from campaigns.engine.job import Job
 from schemas.campaign import Kind, Limits
 from schemas.cells import Cell
 from schemas.run import Provenance

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from campaigns.attempts import Outcome
-from campaigns.fingerprint import Identity
-from campaigns.plan import Cell, Plan, make_plan, raw_cells
+from campaigns.engine.attempts import Outcome
+from campaigns.engine.fingerprint import Identity
+from campaigns.engine.plan import Cell, Plan, make_plan, raw_cells
 from schemas.campaign import Campaign
 from schemas.cells.dlr import DLR
 from testbed.closure import Closure

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from campaigns.job import Job
+from campaigns.engine.job import Job
 from schemas.campaign import Kind
 from schemas.run import Provenance
 

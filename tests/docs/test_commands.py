@@ -15,11 +15,11 @@ import pandas as pd
 import pytest
 from pages import ROOT, Code, Page, pages
 
-from analysis.claims import Evidence
-from analysis.load import LoadedRun
-from analysis.papers import SHORT_NAMES, paper
-from analysis.report import draw
-from campaigns.campaign_file import FILES, load_campaign
+from analysis.core.claims import Evidence
+from analysis.core.load import LoadedRun
+from analysis.core.papers import SHORT_NAMES, paper
+from analysis.core.report import draw
+from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.validate import select
 from controllers.registry import available
 from hotbed import cli

@@ -63,10 +63,10 @@ def test_a_bundle_of_other_code_is_noted(monkeypatch: pytest.MonkeyPatch) -> Non
         libraries={},
         files=(),
     )
-    monkeypatch.setattr("campaigns.provenance.hotbed_version", lambda: "0.1.0")
-    monkeypatch.setattr("campaigns.provenance.code_state", lambda: ("a" * 40, False))
+    monkeypatch.setattr("campaigns.engine.provenance.hotbed_version", lambda: "0.1.0")
+    monkeypatch.setattr("campaigns.engine.provenance.code_state", lambda: ("a" * 40, False))
     assert other_code(made) == []
-    monkeypatch.setattr("campaigns.provenance.code_state", lambda: ("b" * 40, True))
+    monkeypatch.setattr("campaigns.engine.provenance.code_state", lambda: ("b" * 40, True))
     (note,) = other_code(made)
     assert note.ok is None
     assert note.detail == (

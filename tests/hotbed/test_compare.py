@@ -14,10 +14,10 @@ from own_controllers import write_shy
 from typer.testing import Result
 
 from campaigns import comparison
-from campaigns.dlr.kind import KIND
-from campaigns.progress import Silent
-from campaigns.result import CampaignResult
-from campaigns.sim_ground import SIMULATIONS
+from campaigns.engine.progress import Silent
+from campaigns.engine.result import CampaignResult
+from campaigns.grounds.sim import SIMULATIONS
+from campaigns.papers.dlr.kind import KIND
 from hotbed import cli
 from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from campaigns.prioritymeister import tracework
+from campaigns.papers.prioritymeister import tracework
 from schemas.errors import UserError
 from tests.hotbed.pm_commands import PROFILE, run, topology, write_trace
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.prioritymeister.apply import Applied
+from campaigns.papers.prioritymeister.apply import Applied
 from hotbed.exit_codes import EXIT_MISSED
 from schemas.errors import UserError
 from testbed.sites.contract import Testbed
@@ -52,7 +52,7 @@ def test_an_applied_plan_that_misses_an_slo_is_an_exit_code(
     monkeypatch.setattr("testbed.choose.choose_ready", lambda _: (None, found))
     monkeypatch.setattr("testbed.deploy.spec_of", lambda _: None)
     made = Applied("t", "pm", met, {}, {}, ())
-    monkeypatch.setattr("campaigns.prioritymeister.apply.apply", lambda *_, **__: made)
+    monkeypatch.setattr("campaigns.papers.prioritymeister.apply.apply", lambda *_, **__: made)
     assert Runner().run(["pm", "apply", str(tmp_path / "t.yaml")]).exit_code == code
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import analysis.report
+import analysis.core.report
 import testbed.deploy
 import testbed.deployment
 import testbed.doctor
 import testbed.sites
-from campaigns import session
-from campaigns.result import CampaignResult
-from campaigns.steps import facts
+from campaigns.engine import session
+from campaigns.engine.result import CampaignResult
+from campaigns.papers.dlr.steps import facts
 from hotbed.cli import build
 
 
@@ -65,7 +65,7 @@ def prepared(
     monkeypatch.setattr(testbed.deploy, "save_spec", lambda *_: None)
     monkeypatch.setattr(testbed.deployment, "bring", steps.says("deploy"))
     monkeypatch.setattr(facts, "deployed", lambda testbed: deployed)
-    monkeypatch.setattr(analysis.report, "build", steps.says("report", made))
+    monkeypatch.setattr(analysis.core.report, "build", steps.says("report", made))
     return steps
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.lock import path_in
+from campaigns.engine.lock import path_in
 from hotbed import cli, exit_codes
 from testbed import choose, deployment, doctor, sites
 from testbed.agent import client
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 HOLDER = """
 import signal, sys, time
 from pathlib import Path
-from campaigns.lock import Lock
+from campaigns.engine.lock import Lock
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     with Lock(Path(sys.argv[1]), "the testbed small"):
@@ -112,8 +112,8 @@ def test_it_is_refused_and_says_who_holds_the_testbed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from campaigns.prioritymeister import profiling
-    from campaigns.twochoice.bench import agents, run
+    from campaigns.papers.prioritymeister import profiling
+    from campaigns.papers.twochoice.bench import agents, run
 
     assert hotbed("cosbench", "xml", "A", "--out", WORKLOAD) == 0
     for module, name in ((agents, "machines_of"), (run, "refuse")):

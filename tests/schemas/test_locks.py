@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.lock import Lock
+from campaigns.engine.lock import Lock
 from schemas import locks
 from schemas.errors import HotbedError, UserError
 from schemas.locks import held, machine_lock, open_lock, own_folder, run_folder, take

@@ -195,7 +195,7 @@ GRID = {"name": "one", "figures": ["6a"], "vary": {"op": ["seq"]}, "repetitions"
 
 
 def campaign(path: Path, body: Mapping[str, Any]) -> None:
-    from campaigns.campaign_file import load_campaign
+    from campaigns.engine.campaign_file import load_campaign
 
     usual: dict[str, Any] = {
         "name": "c",
@@ -211,7 +211,7 @@ def campaign(path: Path, body: Mapping[str, Any]) -> None:
 
 
 def topology(path: Path, body: Mapping[str, Any]) -> None:
-    from campaigns.prioritymeister.topology import load_topology
+    from campaigns.papers.prioritymeister.topology import load_topology
 
     workload = {"name": "w", "client": "c", "server": "s", "trace": "t", "slo": {"latency": "1s"}}
     usual = {"hosts": {"c": {}, "s": {}}, "workloads": [workload | dict(body)]}

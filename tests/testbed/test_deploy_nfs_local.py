@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.prioritymeister import apply as work
-from campaigns.steps.usage import Usage
+from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.papers.prioritymeister import apply as work
 from schemas.errors import StoreError
 from testbed import reach
 from testbed.agent.client import agent_client

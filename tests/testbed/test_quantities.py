@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from campaigns.campaign_file import find_campaign
-from campaigns.prioritymeister.topology import load_topology
+from campaigns.engine.campaign_file import find_campaign
+from campaigns.papers.prioritymeister.topology import load_topology
 from controllers.microstores.spec import amounts
 from schemas.errors import UserError
 from schemas.numbers import number

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.twochoice.bench.agents import machines_of
-from campaigns.twochoice.bench.options import Options
-from campaigns.twochoice.bench.run import run
-from campaigns.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, Maker
-from campaigns.twochoice.live.ground import open_servers
-from campaigns.twochoice.live.servers import PLAN_FILE
+from campaigns.papers.twochoice.bench.agents import machines_of
+from campaigns.papers.twochoice.bench.options import Options
+from campaigns.papers.twochoice.bench.run import run
+from campaigns.papers.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, Maker
+from campaigns.papers.twochoice.live.ground import open_servers
+from campaigns.papers.twochoice.live.servers import PLAN_FILE
 from schemas.cells.twochoice import OBJECTS
 from schemas.run import Summary
 from testbed.agent.client import agent_client

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from campaigns.steps.usage import Usage
+from campaigns.papers.dlr.steps.usage import Usage
 from schemas.errors import HotbedError
 from testbed.agent import facts
 from testbed.sites.contract import Testbed

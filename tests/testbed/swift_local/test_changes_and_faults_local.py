@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.steps.usage import Usage
+from campaigns.papers.dlr.steps.usage import Usage
 from testbed import reach
 from testbed.agent.client import AgentClient
 from testbed.deploy import deploy

@@ -1,0 +1,1 @@
+"""Parts that the analysis of every paper uses: loading, statistics, claims, figures, reports."""

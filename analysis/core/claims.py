@@ -1,0 +1,233 @@
+"""Claims: declared before they are run, computed from runs, and given a verdict.
+
+The verdicts (schemas.claim.Verdict):
+
+- ``reproduced``: the estimate is within tolerance of the paper's value (or beyond it, for
+  ``at_least`` and ``at_most``) and the interval excludes no effect.
+- ``direction``: the interval excludes no effect on the paper's side; the size differs, or the
+  ground cannot vouch for sizes (see `size_is_portable`). On the ground sim, a claim about machines
+  gets at most this verdict: simulated results show only the behaviour of a model.
+- ``inconclusive``: the interval includes no effect, or there is no interval (a single run).
+- ``not reproduced``: the interval excludes no effect, on the other side.
+- ``not run``: no run supports the claim.
+
+A claim that two values are the same has the kind ``within``. It is reproduced if the whole interval
+is within tolerance of the paper's value, not reproduced if none of it is, else inconclusive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.core.load import LoadedRun
+from analysis.core.stats import Estimate
+from schemas.claim import ClaimResult, Kind, Verdict
+
+NOTE_SEPARATOR = "; "
+"""Separator of the parts of a claim's note."""
+SINGLE_RUN = "a single run has no confidence interval"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Input of a claim: the table of `analysis.core.load.table` and the runs behind it."""
+
+    table: pd.DataFrame
+    runs: Sequence[LoadedRun]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An estimate in the claim's own unit, and the ground and time scale of its runs."""
+
+    estimate: Estimate
+    ground: str
+    time_scale: float
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Reason why a claim has no support."""
+
+    why: str
+
+
+Compute = Callable[[Evidence], Measured | NotRun]
+"""Function that computes a claim."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One number or comparison. `no_effect` is the value without an effect (1 for a ratio, 0 for a
+    relative change); `larger` is True if the statement is about values above it. `tolerance` is
+    relative to the effect's size |paper_value - no_effect|; for ``within``, to the paper's
+    value."""
+
+    id: str
+    figure: str
+    statement: str
+    paper_value: float | None
+    compute: Compute
+    unit: str
+    baseline: str | None = None
+    kind: Kind = "about"
+    tolerance: float = 0.25
+    no_effect: float = 0.0
+    larger: bool = True
+    depends_on: tuple[str, ...] = ()
+    size: bool = True  # True if a size, not only a direction, is claimed
+    machines: bool = True  # about the behaviour of machines; False if only an algorithm decides
+    paper: str = "dlr"
+
+
+def declared(
+    name: str,
+    figure: str,
+    statement: str,
+    compute: Compute,
+    *,
+    prefix: str,
+    paper: str,
+    value: float | None = None,
+    unit: str = "ratio",
+    baseline: str | None = None,
+    kind: Kind = "about",
+    tolerance: float = 0.25,
+    no_effect: float = 1.0,
+    larger: bool = True,
+    size: bool = True,
+    machines: bool = True,
+) -> Claim:
+    """Return a claim of a catalogue; `functools.partial` sets the common parts of its claims.
+
+    Its id is `prefix` and `name`; a size is claimed only if the paper states a `value`.
+    """
+    return Claim(
+        id=f"{prefix}-{name}",
+        figure=figure,
+        statement=statement,
+        paper_value=value,
+        compute=compute,
+        unit=unit,
+        baseline=baseline,
+        kind=kind,
+        tolerance=tolerance,
+        no_effect=no_effect,
+        larger=larger,
+        size=size and value is not None,
+        machines=machines,
+        paper=paper,
+    )
+
+
+def size_is_portable(ground: str) -> bool:
+    """Return True if a ground vouches for sizes. The calibrated local disk and the simulator do
+    not, unless three disk shapes and two node counts agree (design, idea 8)."""
+    return not {"local", "sim", "fake"}.intersection(ground.split("+"))
+
+
+def is_simulated(ground: str) -> bool:
+    """Return True if any run was simulated (several grounds are joined by ``+``)."""
+    return "sim" in ground.split("+")
+
+
+def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
+    """Return the verdict on one estimate."""
+    if claim.kind == "within":
+        return _same(claim, estimate, ground)
+    if math.isnan(estimate.low) or estimate.low <= claim.no_effect <= estimate.high:
+        return "inconclusive"
+    if (estimate.value > claim.no_effect) is not claim.larger:
+        return "not reproduced"
+    if claim.machines and is_simulated(ground):
+        return "direction"
+    if claim.paper_value is None or not claim.size:
+        return "reproduced"
+    effect = abs(estimate.value - claim.no_effect)
+    stated = abs(claim.paper_value - claim.no_effect)
+    close = {
+        "about": abs(effect - stated) <= claim.tolerance * stated,
+        "at_least": effect >= (1 - claim.tolerance) * stated,
+        "at_most": effect <= (1 + claim.tolerance) * stated,
+    }[claim.kind]
+    vouched = not claim.machines or size_is_portable(ground)
+    return "reproduced" if close and vouched else "direction"
+
+
+def _same(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
+    """Return the verdict on a claim of equality."""
+    assert claim.paper_value is not None, claim.id
+    room = claim.tolerance * abs(claim.paper_value)
+    low, high = claim.paper_value - room, claim.paper_value + room
+    if math.isnan(estimate.low):
+        return "inconclusive"
+    if estimate.high < low or estimate.low > high:
+        return "not reproduced"
+    if not low <= estimate.low <= estimate.high <= high:
+        return "inconclusive"
+    return "direction" if claim.machines and is_simulated(ground) else "reproduced"
+
+
+def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
+    parts = [measured.note] if measured.note else []
+    if result == "direction" and claim.machines and is_simulated(measured.ground):
+        parts.append("simulated: what is claimed of machines cannot count as reproduced")
+    elif result == "direction" and claim.machines and not size_is_portable(measured.ground):
+        parts.append(
+            "the disks are modelled and calibrated, so the size cannot count as reproduced here"
+        )
+    if math.isnan(measured.estimate.low):
+        parts.append(SINGLE_RUN)
+    return NOTE_SEPARATOR.join(parts) or None
+
+
+def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
+    """Compute one claim and its verdict."""
+    measured = claim.compute(evidence)
+    common = {
+        "id": claim.id,
+        "paper": claim.paper,
+        "figure": claim.figure,
+        "statement": claim.statement,
+        "paper_value": claim.paper_value,
+        "kind": claim.kind,
+        "tolerance": claim.tolerance,
+        "no_effect": claim.no_effect,
+        "larger": claim.larger,
+        "size": claim.size,
+        "unit": claim.unit,
+        "baseline": claim.baseline,
+        "depends_on": list(claim.depends_on),
+    }
+    if isinstance(measured, NotRun):
+        return ClaimResult.model_validate(
+            common
+            | {
+                "measured": None,
+                "ci95": None,
+                "n": 0,
+                "ground": None,
+                "verdict": "not run",
+                "note": measured.why,
+            }
+        )
+    estimate = measured.estimate
+    result = verdict(claim, estimate, measured.ground)
+    has_interval = not math.isnan(estimate.low)
+    return ClaimResult.model_validate(
+        common
+        | {
+            "measured": estimate.value,
+            "ci95": (estimate.low, estimate.high) if has_interval else None,
+            "n": estimate.n,
+            "ground": measured.ground,
+            "time_scale": measured.time_scale,
+            "verdict": result,
+            "note": _note(claim, measured, result),
+        }
+    )

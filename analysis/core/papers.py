@@ -1,0 +1,179 @@
+"""The papers that a report can be about."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+from markupsafe import Markup
+
+from analysis.core.claims import Claim
+from analysis.core.figures import FigureEntry, Table
+from analysis.core.load import SIM, LoadedRun, table
+from schemas.campaign import Kind
+from schemas.cells import Cell, cells_of
+from schemas.cells.dlr import Bench
+from schemas.errors import UserError
+from schemas.run import Run
+
+
+@dataclass(frozen=True)
+class Part:
+    """Claims and figures from runs of one kind.
+
+    Attributes:
+        kind: the kind of the runs.
+        simulated: True for runs of the ground sim, False for other runs, None for both.
+        models: models of the runs' cells, if the kind has other models too.
+        sized: True for runs on stores with their own size, which belong to figures over sizes only;
+            False for other runs, None for both.
+        tabulate: makes the runs' table.
+        tables: makes the tables below the figures.
+        commands: make the runs of claims without a figure, such as claims about a paper's table.
+    """
+
+    claims: tuple[Claim, ...]
+    figures: tuple[FigureEntry, ...]
+    kind: Kind = "dlr"
+    simulated: bool | None = None
+    models: tuple[type[Cell], ...] = (Cell,)
+    sized: bool | None = None
+    tabulate: Callable[[Sequence[LoadedRun]], pd.DataFrame] = table
+    tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()
+    commands: Mapping[str, str] = field(default_factory=dict)
+
+    def takes(self, run: Run) -> bool:
+        """Return True if the claims and figures are about the run."""
+        simulated = run.ground == SIM
+        sized = run.parameters.get("osds") is not None
+        if run.kind != self.kind or self.simulated not in (None, simulated):
+            return False
+        if self.sized not in (None, sized):
+            return False
+        try:
+            model = cells_of(run.kind, run.ground).model_of(run.parameters)
+        except ValueError:  # a record that Hotbed did not write
+            return False
+        return issubclass(model, self.models)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's claims and figures, or those of a sweep beyond it.
+
+    Attributes:
+        command: makes the runs of a figure; `sim_option`: ``--ground sim`` makes simulated runs.
+        by_part: True if each part has its own ground, so that one report holds several grounds,
+            never pooled.
+        banner: text above a report of simulated runs, instead of the usual text; HTML.
+        table_note: text below the tables.
+    """
+
+    short: str
+    title: str
+    parts: tuple[Part, ...]
+    command: str
+    sim_option: bool = True
+    by_part: bool = False
+    banner: Markup | None = None
+    table_note: str | None = None
+
+    @property
+    def figures(self) -> tuple[FigureEntry, ...]:
+        """The figures of all parts, in the paper's order."""
+        return tuple(entry for _, entry in self.figures_by_part())
+
+    def commands(self, *, simulated: bool) -> dict[str, str]:
+        """Return the command that makes the runs of each figure or table named by claims, by id.
+
+        Args:
+            simulated: True if the report is about simulated runs.
+        """
+        found: dict[str, str] = {}
+        for part in self.parts:
+            for entry in part.figures:
+                sim = simulated and self.sim_option and entry.not_simulated is None
+                text = (entry.command or self.command).format(figure=entry.campaign)
+                found[entry.id] = f"{text} --ground sim" if sim else text
+            found |= part.commands
+        return found
+
+    def figures_by_part(self) -> list[tuple[Part, FigureEntry]]:
+        """Return every figure with its part, in the paper's order."""
+        found = [(part, entry) for part in self.parts for entry in part.figures]
+        return found if len(self.parts) == 1 else sorted(found, key=lambda one: _number(one[1]))
+
+
+def _number(entry: FigureEntry) -> float:
+    digits = "".join(letter for letter in entry.id.partition("-")[0] if letter.isdigit())
+    return int(digits) if digits else float("inf")
+
+
+SCALE = "dlr-scale"
+URSA = "ursa"
+TWOCHOICE = "twochoice"
+PM = "pm"
+MOS = "mos"
+SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE, PM, MOS)
+
+_OTHERS: Mapping[str, tuple[str, str]] = {
+    URSA: (
+        "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
+        "analysis.papers.ursa.catalogue",
+    ),
+    PM: (
+        "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
+        "analysis.papers.prioritymeister.catalogue",
+    ),
+    TWOCHOICE: (
+        "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
+        "analysis.papers.twochoice.catalogue",
+    ),
+    MOS: (
+        "MOS: Workload-aware Elasticity for Cloud Object Stores",
+        "analysis.papers.mos.catalogue",
+    ),
+}
+"""Papers with one ground per part: the title, and the module with ``PARTS`` and ``BANNER``. The
+campaign <short name>-full makes the runs of every figure."""
+
+
+def paper(short: str) -> Paper:
+    """Return the paper with the short name; raise a UserError that names the known ones."""
+    if short == "dlr":
+        from analysis.papers.dlr.catalogue import FIGURES
+        from analysis.papers.dlr.claims import CLAIMS
+
+        title = "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution"
+        command = "hotbed run dlr-full --figure {figure}"
+        return Paper("dlr", title, (Part(CLAIMS, FIGURES, models=(Bench,), sized=False),), command)
+    if short == SCALE:
+        from analysis.papers.dlr.catalogue import SCALE_FIGURES
+        from analysis.papers.dlr.scale import tables
+        from analysis.papers.dlr.scale_claims import CLAIMS as SCALE_CLAIMS
+
+        return Paper(
+            SCALE,
+            "DLR at scale: where it stops helping",
+            (Part(SCALE_CLAIMS, SCALE_FIGURES, models=(Bench,), sized=True, tables=tables),),
+            "hotbed scale --figure {figure}",
+            sim_option=False,
+            table_note="helps, harms: where the 95 % interval lies above, below zero. Between two "
+            "places that were run its ends are\ntaken to be straight over the axis's logarithm.",
+        )
+    if short in _OTHERS:
+        title, module = _OTHERS[short]
+        catalogue = importlib.import_module(module)
+        return Paper(
+            short,
+            title,
+            catalogue.PARTS,
+            f"hotbed run {short}-full --figure {{figure}}",
+            sim_option=False,
+            by_part=True,
+            banner=Markup(catalogue.BANNER),
+        )
+    known = ", ".join(SHORT_NAMES)
+    raise UserError(f"report {short}: no such paper; the ones with a report are: {known}.")

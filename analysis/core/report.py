@@ -1,0 +1,371 @@
+"""The report of a paper: figures, claims table, runs, in one self-contained HTML page.
+
+`build` reads run folders and writes figures (PNG, PDF), `claims.json` and `report.html`. It never
+changes a run folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.core import style
+from analysis.core.claims import NOTE_SEPARATOR, Evidence, evaluate
+from analysis.core.figures import Drawn, FigureEntry, Missing, Table
+from analysis.core.load import (
+    SIM,
+    Attempts,
+    LoadedRun,
+    ground_of,
+    load_campaign,
+    paper_of,
+)
+from analysis.core.pages import render
+from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
+from schemas.claim import ClaimResult
+from schemas.durable import write_file
+from schemas.errors import UserError
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of `build`."""
+
+    path: Path
+    claims_path: Path
+    claims: tuple[ClaimResult, ...]
+    figures: tuple[Drawn, ...]
+    runs: int
+    tables: tuple[Table, ...] = ()
+    paper: str = ""  # short name of the paper
+    simulated: bool = False
+
+    def _repr_html_(self) -> str:
+        drawn = sum(figure.path is not None for figure in self.figures)
+        counts = pd.Series([claim.verdict for claim in self.claims]).value_counts()
+        verdicts = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return (
+            f"<p><b>Report</b> {html.escape(str(self.path))}<br>{self.runs} runs, "
+            f"{drawn} of {len(self.figures)} figures; claims: {verdicts}</p>"
+        )
+
+
+def campaign_folders(
+    artifacts: Path, name: str, ground: str | None
+) -> tuple[Paper, list[Path], Path]:
+    """Return the paper, the campaigns that feed the report `name`, and the folder of the report.
+    `name` is a campaign's name, or a paper's short name for all its campaigns on one ground.
+
+    Raises:
+        UserError: there is no such campaign and no such paper, no run, or no run on that ground.
+    """
+    short, _, profile = name.partition("-")
+    folder = artifacts / name
+    ran = _has_runs(folder)
+    if not (ran or (short in SHORT_NAMES and (folder.is_dir() or profile in ("", SIM)))):
+        raise UserError(_unknown(artifacts, name))
+    if (profile and (profile != SIM or ran)) or (ran and name not in SHORT_NAMES):
+        if ground not in (None, ground_of(folder)):
+            raise UserError(f"{folder}: its runs are not of ground {ground}.")
+        return paper(_paper(folder, short)), [folder], folder
+    chosen = paper(short)
+    found = {
+        folder: ground_of(folder)
+        for folder in sorted(artifacts.glob(f"{short}-*"))
+        if _has_runs(folder) and _paper(folder, short) == short
+    }
+    if not found:
+        raise UserError(
+            f"{artifacts}: no runs of {short} there; run a campaign first, "
+            f"for example: hotbed run {short}-quick."
+        )
+    if chosen.by_part and not (profile or ground):
+        return chosen, list(found), artifacts / short
+    wanted = _one_ground(artifacts, short, set(found.values()), profile or ground)
+    folders = [folder for folder, its in found.items() if its == wanted]
+    alone = set(found.values()) <= {wanted, SIM} and wanted != SIM
+    return chosen, folders, artifacts / (short if alone else f"{short}-{wanted}")
+
+
+def _unknown(artifacts: Path, name: str) -> str:
+    """Return the sentence for a name that is neither a campaign nor a paper."""
+    folders = sorted(artifacts.iterdir()) if artifacts.is_dir() else []
+    there = [folder.name for folder in folders if _has_runs(folder)]
+    runs = f"those with runs there are {', '.join(there)}" if there else "none there has runs"
+    return (
+        f"{artifacts / name}: no such campaign; run it first with hotbed run, or name another "
+        f"({runs}) or a paper ({', '.join(SHORT_NAMES)})."
+    )
+
+
+def _paper(campaign: Path, short: str) -> str:
+    """Return the paper that a campaign feeds; `short` if its file names no known paper."""
+    named = paper_of(campaign)
+    return named if named in SHORT_NAMES else short
+
+
+def paper_short_name(campaign: Path) -> str:
+    """Return the short name of the paper that the campaign in a folder feeds."""
+    return _paper(campaign, campaign.name.partition("-")[0])
+
+
+def _has_runs(folder: Path) -> bool:
+    return any(folder.glob("*/attempt-*/run.json"))
+
+
+def _one_ground(
+    artifacts: Path, short: str, there: set[str | None], wanted: str | None
+) -> str | None:
+    """Return the ground of a report over several campaigns. Evidence of different grounds is never
+    pooled; measured runs go before simulated runs."""
+    if wanted is not None:
+        if wanted not in there:
+            known = ", ".join(sorted(str(ground) for ground in there))
+            raise UserError(
+                f"{artifacts}: no runs of {short} on ground {wanted} there, only on {known}."
+            )
+        return wanted
+    real = there - {SIM}
+    if len(real) > 1:
+        known = ", ".join(sorted(str(ground) for ground in there))
+        raise UserError(
+            f"{artifacts}: runs of {short} on several grounds ({known}), which are never pooled: "
+            "name one with --ground."
+        )
+    return next(iter(real or there))
+
+
+def load_evidence(
+    folders: Sequence[Path], part: Part | None = None
+) -> tuple[Evidence, list[tuple[str, Attempts]]]:
+    """Load the runs of several campaigns as one evidence, with each campaign's attempts.
+
+    Args:
+        folders: folders of the campaigns.
+        part: selects the runs; by default the runs of the DLR paper (runs on stores with their own
+            size are separate).
+
+    Raises:
+        UserError: a folder is missing, or the runs are of several grounds.
+    """
+    loaded = [(folder.name, load_campaign(folder)) for folder in folders]
+    return _evidence(part or Part((), ()), loaded, folders[0]), loaded
+
+
+def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -> Evidence:
+    """Return the evidence from a part's runs; raise a UserError if they are of several grounds."""
+    runs: list[LoadedRun] = [
+        run for _, attempts in loaded for run in attempts.runs if part.takes(run.run)
+    ]
+    grounds = sorted({run.run.ground for run in runs})
+    if len(grounds) > 1:
+        raise UserError(
+            f"{first}: the runs are of several grounds ({', '.join(grounds)}), and those are "
+            "never pooled: keep them in folders of their own."
+        )
+    return Evidence(part.tabulate(runs), runs)
+
+
+def is_simulated(runs: Sequence[LoadedRun]) -> bool:
+    """Return True if the runs are of ground sim."""
+    return any(run.run.ground == SIM for run in runs)
+
+
+def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
+    """Draw one figure, or report the missing runs."""
+    if entry.not_simulated is not None and is_simulated(evidence.runs):
+        return Drawn(entry, None, f"runs on a real ground: {entry.not_simulated}")
+    with style.marked("simulated" if is_simulated(evidence.runs) else None):
+        made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
+    if isinstance(made, Missing):
+        return Drawn(entry, None, made.runs)
+    if entry.told is not None:
+        entry = replace(entry, caption=entry.caption + entry.told(evidence))
+    return Drawn(entry, made, None)
+
+
+def build(
+    artifacts: Path,
+    name: str = "dlr",
+    *,
+    only: str | None = None,
+    ground: str | None = None,
+    progress: Progress = lambda phase, share: None,
+) -> Report:
+    """Build the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns
+    on one ground. Campaigns on ground sim have a separate report, ``dlr-sim``.
+
+    Args:
+        artifacts: the folder of campaigns.
+        only: draw this figure alone (its id, or a number for all its parts).
+        ground: ground of the runs, if there are several.
+        progress: called with each figure.
+
+    Raises:
+        UserError: no such paper, campaign or figure, or no run in it.
+    """
+    chosen, folders, target = campaign_folders(artifacts, name, ground)
+    loaded = [(folder.name, load_campaign(folder)) for folder in folders]
+    evidence = [_evidence(part, loaded, folders[0]) for part in chosen.parts]
+    runs = [run for its in evidence for run in its.runs]
+    if not runs:
+        raise UserError(f"{folders[0]}: no finished run there; see hotbed run {name} --dry-run.")
+    entries = chosen.figures_by_part()
+    if only is not None:
+        entries = [one for one in entries if only in (one[1].id, one[1].id.rstrip("abcd"))]
+        if not entries:
+            known = ", ".join(entry.id for entry in chosen.figures)
+            raise UserError(f"figure {only}: {chosen.short} has no such figure; known: {known}.")
+    its = dict(zip(map(id, chosen.parts), evidence, strict=True))
+    figures = []
+    for index, (part, entry) in enumerate(entries):
+        progress(f"figure {entry.id}", index / len(entries))
+        figures.append(draw(entry, its[id(part)], target / "figures", chosen.short))
+    progress("claims", 0.95)
+    claims = tuple(evaluate(claim, its[id(part)]) for part in chosen.parts for claim in part.claims)
+    style.settle()
+    claims_path = target / "claims.json"
+    write_file(
+        claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n"
+    )
+    tables = tuple(
+        made
+        for part in chosen.parts
+        if its[id(part)].runs
+        for made in part.tables(its[id(part)].table)
+    )
+    for made in tables:
+        pd.DataFrame(made.as_json()).to_csv(target / f"{made.id}.csv", index=False)
+    path = target / "report.html"
+    write_file(path, _page(chosen, runs, loaded, figures=figures, claims=claims, tables=tables))
+    progress("report", 1.0)
+    figured, simulated = tuple(figures), is_simulated(runs)
+    return Report(path, claims_path, claims, figured, len(runs), tables, chosen.short, simulated)
+
+
+def _page(
+    chosen: Paper,
+    runs: Sequence[LoadedRun],
+    loaded: Sequence[tuple[str, Attempts]],
+    *,
+    figures: Sequence[Drawn],
+    claims: Sequence[ClaimResult],
+    tables: Sequence[Table],
+) -> str:
+    shared = shared_notes(claims)
+    images = {
+        figure.entry.id: base64.b64encode(figure.path.read_bytes()).decode()
+        for figure in figures
+        if figure.path is not None
+    }
+    shown = {
+        "paper": chosen,
+        "figures": figures,
+        "tables": tables,
+        "images": images,
+        "shared_notes": shared,
+        "campaigns": loaded,
+        "facts": _facts(runs),
+        "simulated": is_simulated(runs),
+        "commands": chosen.commands(simulated=is_simulated(runs)),
+        "stated": [claim for claim in claims if claim.paper_value is not None],
+        "others": [claim for claim in claims if claim.paper_value is None],
+    }
+    return render(
+        "report.html.j2",
+        shown,
+        number=format_value,
+        interval=format_interval,
+        own_notes=lambda c: [n for n in notes_of(c) if n not in shared],
+        marks=lambda c: [shared.index(n) + 1 for n in notes_of(c) if n in shared],
+    )
+
+
+def notes_of(claim: ClaimResult) -> list[str]:
+    """Return a claim's note in its parts."""
+    return claim.note.split(NOTE_SEPARATOR) if claim.note else []
+
+
+def shared_notes(claims: Sequence[ClaimResult]) -> list[str]:
+    """Return notes that more than two claims share: the page shows them once, below the table."""
+    counts = Counter(note for claim in claims for note in notes_of(claim))
+    return [note for note, count in counts.items() if count > 2]
+
+
+def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
+    """Return facts about the runs for the reader: ground, versions, scale."""
+    runs = [loaded.run for loaded in loaded_runs]
+    versions: dict[str, set[str]] = {}
+    for run in runs:
+        for tool, version in run.provenance.versions.items():
+            versions.setdefault(tool, set()).add(version)
+    calibrations = {json.dumps(r.provenance.calibration, sort_keys=True) for r in runs}
+    planners = {
+        f"{host['processor']}, {host['cpus']} processors"
+        for run in runs
+        for host in run.provenance.hosts.values()
+        if "processor" in host
+    }
+    facts = {
+        "Runs": str(len(runs)),
+        "Ground": ", ".join(sorted({run.ground for run in runs})),
+        "Site": ", ".join(sorted({run.provenance.site for run in runs})),
+        "OSDs": ", ".join(sorted({str(run.osd_count) for run in runs})),
+        "Signal": ", ".join(sorted({str(run.provenance.signal) for run in runs})),
+        "Time scale": ", ".join(sorted({f"{run.time_scale:.4g}" for run in runs})),
+        "Versions": "; ".join(f"{k} {', '.join(sorted(v))}" for k, v in sorted(versions.items())),
+        "Calibration": "; ".join(sorted(calibrations)),
+        "Commits": ", ".join(
+            sorted(
+                {
+                    f"{(r.provenance.commit or 'unknown')[:12]}"
+                    f"{' with changes' if r.provenance.dirty else ''}"
+                    for r in runs
+                }
+            )
+        ),
+        "From": min(run.started_at for run in runs),
+        "To": max(run.ended_at for run in runs),
+        "Planned on": "; ".join(sorted(planners)),
+    }
+    absent = {"OSDs": "None", "Signal": "None", "Planned on": ""}  # planners have no store
+    return {name: text for name, text in facts.items() if absent.get(name) != text}
+
+
+def format_value(value: float | None, unit: str) -> str:
+    """Format a claim's value for people: percent for relative changes, x for ratios, times with
+    their unit."""
+    if value is None:
+        return "–"
+    if unit in ("relative change", "relative loss", "share of the interval") or "- 1" in unit:
+        return f"{100 * value:.1f} %"
+    if unit == "ratio":
+        return f"{value:,.0f}x" if abs(value) >= 1000 else f"{value:.2f}x"
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}"
+    return f"{text} {unit}" if unit in ("s", "ms", "%") else text
+
+
+def format_change(value: float, unit: str) -> str:
+    """Format the change between two values of a claim: a factor, or a signed difference."""
+    if unit == "ratio":
+        return f"{value:.3g}x"
+    shown = format_value(value, unit)
+    if shown.endswith(" %"):
+        shown = f"{shown.removesuffix(' %')} points"
+    return shown if shown.startswith("-") else f"+{shown}"
+
+
+def format_interval(interval: tuple[float, float] | None, unit: str) -> str:
+    """Format a confidence interval like `format_value`."""
+    if interval is None:
+        return "–"
+    return f"{format_value(interval[0], unit)} … {format_value(interval[1], unit)}"

@@ -1,0 +1,264 @@
+"""Style of figures: one style and one colour per controller, everywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from analysis.core import aside
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: colour-blind readers can distinguish its colours.
+COLOURS = {
+    "default": "#999999",
+    "reweight": "#E69F00",
+    "dlr": "#0072B2",
+    "dlr-auto": "#56B4E9",
+    "dlr-pg": "#009E73",
+    "upmap": "#CC79A7",
+    "oracle": "#D55E00",
+    "none": "#BBBBBB",
+    # Divisions of microstores; the most compared ones have a cold and a warm colour.
+    "favors-small": "#009E73",
+    "favors-large": "#E69F00",
+    "static": "#56B4E9",
+    "static-microstores": "#56B4E9",
+    "mos": "#0072B2",
+    "mos-pp": "#D55E00",
+}
+LABELS = {
+    "default": "Ceph default",
+    "reweight": "reweight-by-utilization",
+    "dlr": "DLR",
+    "dlr-auto": "DLR, automatic thresholds",
+    "dlr-pg": "DLR per placement group",
+    "upmap": "upmap balancer",
+    "oracle": "oracle",
+}
+_SUBDIVIDED = ((0.5, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)), (2.0, (1, 2, 3, 5)), (4.0, (1, 3)))
+"""Ticks within a magnitude, for axes that span fewer magnitudes than the given number."""
+_SPARE = ("#F0E442", "#882255", "#44AA99", "#332288", "#AA4499", "#117733")
+
+
+def colour(controller: str) -> str:
+    """Return the controller's colour; a user's controllers get stable spare colours."""
+    return COLOURS.get(controller, _SPARE[sum(controller.encode()) % len(_SPARE)])
+
+
+def label(controller: str) -> str:
+    """Return the controller's name in a legend."""
+    return LABELS.get(controller, controller)
+
+
+def in_order(controllers: Sequence[str]) -> list[str]:
+    """Return known controllers first, in the papers' order, then others by name."""
+    known = [name for name in LABELS if name in controllers]
+    return known + sorted(set(controllers) - set(known))
+
+
+_MARK_INCHES = 0.24  # the strip below a marked figure
+_MARK: ContextVar[str | None] = ContextVar("mark", default=None)
+
+
+@contextmanager
+def marked(text: str | None) -> Iterator[None]:
+    """Mark every figure saved in the block with `text` in its corner, such as ``simulated``."""
+    token = _MARK.set(text)
+    try:
+        yield
+    finally:
+        _MARK.reset(token)
+
+
+_RECORD: ContextVar[dict[str, Any] | None] = ContextVar("record", default=None)
+_PDF: ContextVar[bool] = ContextVar("pdf", default=True)
+
+
+@contextmanager
+def recorded(*, pdf: bool = True) -> Iterator[dict[str, Any]]:
+    """Record the content of every figure saved in the block, by the figure's name (see
+    `analysis.core.figure_data`); without `pdf` figures are saved as PNG only."""
+    shown: dict[str, Any] = {}
+    token, kind = _RECORD.set(shown), _PDF.set(pdf)
+    try:
+        yield shown
+    finally:
+        _RECORD.reset(token)
+        _PDF.reset(kind)
+
+
+_ASIDE: ContextVar[aside.Aside | None] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Let two processes write the figures saved in the block, given two processors. The files exist
+    after `settle`, and at the end of the block."""
+    if _ASIDE.get() is not None or aside.processors() < 2:
+        yield
+        return
+    other = aside.Aside()
+    token = _ASIDE.set(other)
+    try:
+        yield
+        other.settle()
+    finally:
+        _ASIDE.reset(token)
+        other.kill()
+
+
+def settle() -> None:
+    """Wait for the files of all figures that were saved; see `shared`."""
+    other = _ASIDE.get()
+    if other is not None:
+        other.settle()
+
+
+@contextmanager
+def figure(
+    rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Create a styled figure with `rows` x `columns` axes (row by row). pyplot does not know the
+    figure, so that a report drawn in a notebook leaves the notebook's own figures alone."""
+    import seaborn as sns
+    from matplotlib.figure import Figure
+
+    with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
+        drawn = Figure(figsize=(width, height), layout="constrained")
+        axes = drawn.subplots(rows, columns, squeeze=False)
+        yield drawn, list(axes.flat)
+
+
+def save(drawn: Figure, folder: Path, name: str) -> Path:
+    """Write `name`.png (160 dpi) and `name`.pdf (see `recorded`); return the PNG's path. Within
+    `shared` the files exist after `settle`."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = _RECORD.get()
+    if shown is not None:
+        from analysis.core.figure_data import describe
+
+        shown[name] = describe(drawn)
+    mark = _MARK.get()
+    if mark is not None:
+        engine = drawn.get_layout_engine()
+        strip = _MARK_INCHES / drawn.get_figheight()
+        if isinstance(engine, ConstrainedLayoutEngine):
+            engine.set(rect=(0, strip, 1, 1 - strip))
+        drawn.text(
+            0.99,
+            strip / 2,
+            mark,
+            ha="right",
+            va="center",
+            fontsize="small",
+            color="white",
+            bbox={"facecolor": "#882255", "edgecolor": "none", "boxstyle": "round,pad=0.25"},
+        )
+    png = folder / f"{name}.png"
+    job = aside.job_of(drawn, png, folder / f"{name}.pdf" if _PDF.get() else None)
+    other = _ASIDE.get()
+    if other is None:
+        aside.write(job)
+    else:
+        other.write(job)
+    return png
+
+
+def paper_marker(axes: Axes, x: float, y: float, *, text: str = "paper's stated value") -> None:
+    """Draw the paper's stated value as a hollow diamond."""
+    axes.plot(
+        [x],
+        [y],
+        marker="D",
+        markersize=7,
+        markerfacecolor="white",
+        markeredgecolor="black",
+        linestyle="none",
+        zorder=5,
+        label=text,
+    )
+
+
+def magnitudes(axes: Axes, which: Literal["x", "y"] = "y") -> None:
+    """Set a logarithmic axis with plain numbers, also within a magnitude: the fewer magnitudes the
+    drawn axis spans, the more numbers."""
+    import numpy as np
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    class Spaced(LogLocator):
+        def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+            spanned = np.log10(max(vmax, 1e-300) / max(vmin, 1e-300))
+            self.set_params(subs=next((s for most, s in _SUBDIVIDED if spanned < most), (1.0,)))
+            return super().tick_values(vmin, vmax)
+
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axes.set(**{f"{which}scale": "log"})
+    axis.set_major_locator(Spaced())
+    # Format each number by itself: formatting by the axis's span would show tiny numbers as 0.
+    axis.set_major_formatter(
+        FuncFormatter(
+            lambda tick, _: np.format_float_positional(
+                tick, precision=3, unique=False, fractional=False, trim="-"
+            )
+        )
+    )
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+WIDEST = 2.0
+"""An interval is cut at this many times the tallest value; a longer one would hide the data."""
+
+
+def limit_intervals(
+    axes: Axes, values: Sequence[float], ends: Sequence[tuple[float, float]]
+) -> None:
+    """Keep the vertical axis readable if few runs make an interval very wide.
+
+    `ends` are (x, upper end) of the intervals. The axis begins at 0. Intervals beyond `WIDEST`
+    times the largest of `values` are cut off there, and their end is written next to them. A NaN
+    end means no interval.
+    """
+    ends = [(x, end) for x, end in ends if not math.isnan(end)]
+    most = WIDEST * max(values)
+    cut = [(x, end) for x, end in ends if end > most]
+    top = most if cut else max([*values, *(end for _, end in ends)])
+    axes.set_ylim(0, 1.3 * top)
+    if not cut:
+        return
+    axes.set_ylim(0, 1.15 * top)
+    for x in sorted({x for x, _ in cut}):
+        axes.annotate(
+            "to " + ", ".join(f"{end:.3g}" for at, end in cut if at == x),
+            (x, top),
+            xytext=(3, -3),
+            textcoords="offset points",
+            fontsize="x-small",
+            va="top",
+            rotation=90,
+        )
+
+
+def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
+    """Draw one legend above all panels, or below them if the figure has a title; each text once."""
+    handles: dict[str, Artist] = {}
+    for panel in axes:
+        for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, handle)
+    drawn.legend(
+        handles=list(handles.values()),
+        labels=list(handles),
+        loc="outside lower center" if drawn.get_suptitle() else "outside upper center",
+        ncols=min(columns, max(1, len(handles))),
+        fontsize="small",
+    )

@@ -1,0 +1,1 @@
+"""One package a paper: its claims and figures."""

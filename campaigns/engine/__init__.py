@@ -1,0 +1,1 @@
+"""Engine of campaigns: plan, session, attempts, run store, locks and leases."""

@@ -1,0 +1,81 @@
+"""Find and read a campaign file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from campaigns.papers.registry import schema_of
+from schemas.campaign import Campaign
+from schemas.errors import UserError
+from schemas.mistakes import Place, mistake
+from schemas.yaml_file import read_mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = Path(__file__).resolve().parents[1] / "files"
+
+
+def campaign_names() -> list[str]:
+    """Return the names of the campaigns that come with Hotbed."""
+    return sorted(path.stem for path in FILES.glob("*.yaml"))
+
+
+def find_campaign(name: str) -> Path:
+    """Return the path of the campaign `name`: one of Hotbed's, or the path of a YAML file.
+
+    Raises:
+        UserError: there is no such campaign; the message lists the known ones.
+    """
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"} or "/" in name:
+        if path.is_file():
+            return path
+        raise UserError(f"{name}: there is no such campaign file.")
+    ours = FILES / f"{name}.yaml"
+    if ours.is_file():
+        return ours
+    raise UserError(
+        f"there is no campaign {name!r}; there are {', '.join(campaign_names())}, "
+        "or give the path of a YAML file."
+    )
+
+
+def load_campaign(path: Path) -> Campaign:
+    """Read a campaign file and check it against the schema (`validate` checks each cell).
+
+    Raises:
+        UserError: one sentence with the file, the key and the error.
+    """
+    from pydantic import ValidationError
+
+    data = read_mapping(path, "a campaign is a mapping with name, ground, spec and grids")
+    schema = schema_of(data, path)
+    try:
+        return schema.model_validate(data)
+    except ValidationError as error:
+        found = mistake(error, schema)
+        raise UserError(
+            replace(found, place=_named(found.place, data)).sentence(str(path))
+        ) from error
+
+
+def resolve(name: str, beside: Path) -> Path:
+    """Return the path of a file that a campaign file names: next to it, or below Hotbed's root."""
+    for base in (beside.resolve().parent, ROOT):
+        candidate = base / name
+        if candidate.is_file():
+            return candidate
+    raise UserError(
+        f"{beside}: names {name!r}, which is neither beside the campaign file nor below {ROOT}."
+    )
+
+
+def _named(place: Place, data: Mapping[str, object]) -> Place:
+    """Return `place` with the grid's name instead of its number."""
+    grids = data.get("grids")
+    if place[:1] == ("grids",) and len(place) > 1 and isinstance(grids, list):
+        entry = grids[int(place[1])]
+        if isinstance(entry, dict) and "name" in entry:
+            return (place[0], f"grid {entry['name']}", *place[2:])
+    return place

@@ -1,0 +1,157 @@
+"""Declaration of a paper's campaigns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from campaigns.engine.job import Make
+from campaigns.engine.plan import Cell, Parameters, Plan
+from campaigns.engine.progress import Progress
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.sameness import Recipe, Sameness
+from campaigns.papers.dlr.services import Facts
+from campaigns.papers.dlr.services import Ground as CellGround
+from schemas.campaign import Campaign
+from testbed.spec import TestbedSpec
+
+P = TypeVar("P", bound=Parameters)
+
+SYNTHETIC: Mapping[str, Any] = {"synthetic": True}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A campaign that is validated and planned; nothing has been started or written.
+
+    Attributes:
+        file: the campaign's file.
+        plan, whole: the requested cells, and all cells of the file.
+        spec, spec_file: the testbed's spec and its file, if there is a testbed.
+        notebook: runs a cell; the campaign's file for a kind without notebooks.
+        ground, facts: for kinds with a ground that must be open before planning; None if it is not
+            up.
+        controllers_dir, model: absolute paths; see `campaigns.engine.session.Request`.
+    """
+
+    campaign: Campaign
+    file: Path
+    plan: Plan
+    whole: Plan
+    store: RunStore
+    testbed: str
+    notebook: Path
+    spec: TestbedSpec | None = None
+    spec_file: Path | None = None
+    ground: CellGround | None = None
+    facts: Facts | None = None
+    controllers_dir: Path | None = None
+    model: Path | None = None
+
+
+def _none_of_its_own(_parameters: Any) -> tuple[str, ...]:
+    return ()
+
+
+def _no_seconds(_cells: Sequence[Cell], _store: RunStore) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed(Generic[P]):
+    """A ground on which Dask workers compute cells in parallel.
+
+    Attributes:
+        site: site kind in a run's provenance and identity.
+        code: entry points of a cell's code (`testbed.closure`), part of a run's identity.
+        own: further entry points by a cell's parameters, such as its controller's. If they change,
+            results of other cells stay valid.
+        libraries: libraries with versions that are part of a run's identity.
+        planned_s: estimated seconds of a cell; finished cells correct the estimate.
+        recipe: recipe of a cell on a worker.
+        calibration: the data to which a model was fitted, for the record.
+        seconds_count: True if a cell's seconds are part of its result. Cells then run one at a time
+            with all of this machine's processors, unless workers are requested.
+    """
+
+    site: str
+    code: tuple[str, ...]
+    planned_s: Callable[[P], float]
+    recipe: Recipe
+    own: Callable[[P], tuple[str, ...]] = _none_of_its_own
+    libraries: tuple[str, ...] = ()
+    calibration: Mapping[str, Any] = field(default_factory=lambda: SYNTHETIC)
+    seconds_count: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnTestbed(Generic[P]):
+    """A ground on which cells run one after another, on the testbed of the campaign's spec. The
+    engine's process makes the cells, because it only waits for the testbed.
+
+    Attributes:
+        code, own, planned_s: as in `Computed`.
+        open: opens the testbed for a call, and yields its facts and the maker of a cell.
+        beside_s: estimated time in addition to the pending cells, in seconds.
+    """
+
+    code: tuple[str, ...]
+    planned_s: Callable[[P], float]
+    open: Callable[[Prepared, Progress], AbstractContextManager[tuple[Facts, Make]]]
+    beside_s: Callable[[Sequence[Cell], RunStore], float] = _no_seconds
+    own: Callable[[P], tuple[str, ...]] = _none_of_its_own
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnStore:
+    """A ground with cells that are steps on a store (`campaigns.papers.dlr.services`). Each
+    cell has its own process with the campaign's notebook.
+
+    Attributes:
+        code: entry points of the cells' code (by grid) on a kind of site, without those of the
+            controller and the notebook.
+        open: opens the ground: (testbed, site, spec file, file of the model's constants).
+        validate: checks the campaign's cells against controllers and spec; returns them by grid.
+        same: requirements on workers, if cells may also run on workers or in the engine's process,
+            because nothing of the cells outlives the process.
+    """
+
+    code: Callable[[Mapping[str, Sequence[Any]], str], tuple[str, ...]]
+    open: Callable[[str, str, Path, Path | None], CellGround]
+    validate: Callable[..., Mapping[str, list[Any]]]
+    same: Sameness | None = None
+
+
+Ground = Computed[P] | OnTestbed[P] | OnStore
+
+
+def _require_nothing(_pending: Sequence[Cell], _campaign: Campaign) -> None:
+    """Accept every cell."""
+
+
+def _no_notes(_pending: Sequence[P], _campaign: Campaign) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(Generic[P]):
+    """A kind of campaigns.
+
+    Attributes:
+        does: the activity of such a campaign, for sentences: ``replays traces``.
+        grounds: the allowed grounds by name.
+        require: raises if pending cells cannot be made because files that they name are unsuitable.
+        notes: sentences of a dry run about the pending cells.
+        resolves: True if a dry run reports the smallest effect that the repetitions resolve.
+        options: options of `hotbed run` that the kind takes in addition to the common ones.
+    """
+
+    does: str
+    grounds: Mapping[str, Ground[P]]
+    require: Callable[[Sequence[Cell], Campaign], None] = _require_nothing
+    notes: Callable[[Sequence[P], Campaign], Sequence[str]] = _no_notes
+    resolves: bool = False
+    options: frozenset[str] = frozenset()

@@ -1,0 +1,185 @@
+"""Process of one cell: `python -m campaigns.engine.papermill_cell ATTEMPT_FOLDER`.
+
+Runs the job's notebook through papermill, alone in its process, because notebooks that share a
+process clash on ZMQ ports. Exit code 0 if every notebook cell ran, else 1 with the reason in
+`error.json` (papermill's own exit code has been wrong). SIGTERM, SIGINT and the engine's death
+interrupt the kernel, so that the experiment restores the testbed before the process ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from campaigns.engine.job import ERROR_FILE, Job, read_job
+
+_PR_SET_PDEATHSIG = 1
+_KERNEL = "python3"
+_KERNEL_START_S = 60
+
+
+class _Running:
+    """State for the signal handler."""
+
+    manager: Any = None  # of the kernel
+    interrupted = False
+
+
+def main(folder: Path) -> int:
+    """Run the job in `folder`, and return the exit code."""
+    _die_with(os.getppid())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
+    job = read_job(folder)
+    if job is None:
+        print(f"{folder}: no job.json", file=sys.stderr)
+        return 1
+    try:
+        _execute(job, folder)
+    except BaseException as error:
+        kind, message = _explain(error)
+        _leave(folder, kind, message)
+        return 1
+    return 0
+
+
+def notebook_parameters(job: Job, folder: Path) -> dict[str, Any]:
+    """Return the values for the notebook's `parameters` cell: the cell's and the engine's."""
+    return {
+        **job.parameters,
+        "seed": job.seed,
+        "block": job.block,
+        "time_scale": job.time_scale,
+        "ground": job.ground,
+        "testbed": job.testbed,
+        "run_folder": str(folder),
+    }
+
+
+def _execute(job: Job, folder: Path) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    with _kernel(root) as manager:
+        # Imported while the kernel starts, because each takes about a second.
+        _import_papermill()
+        import papermill
+        from papermill.clientwrap import PapermillNotebookClient
+        from papermill.engines import NBClientEngine, papermill_engines
+
+        class Client(PapermillNotebookClient):  # type: ignore[misc]
+            """Client that stops after an interrupt: an idle kernel ignores SIGINT."""
+
+            def execute_cell(self, *arguments: Any, **named: Any) -> Any:
+                if _Running.interrupted:
+                    raise KeyboardInterrupt
+                return super().execute_cell(*arguments, **named)
+
+        class Engine(NBClientEngine):  # type: ignore[misc]
+            """nbclient's engine with the running kernel."""
+
+            @classmethod
+            def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: Any) -> None:
+                Client(nb_man, km=manager, timeout=None, startup_timeout=_KERNEL_START_S).execute()
+
+        papermill_engines.register("hotbed", Engine)
+        papermill.execute_notebook(
+            job.notebook,
+            str(folder / "notebook.ipynb"),
+            parameters=notebook_parameters(job, folder),
+            engine_name="hotbed",
+            kernel_name=_KERNEL,
+            progress_bar=False,
+            log_output=False,
+            cwd=root,
+        )
+
+
+@contextmanager
+def _kernel(root: str) -> Iterator[Any]:
+    """Yield a kernel behind unix sockets that no other user can open. It skips IPython startup
+    files, which may replace a cell's imports."""
+    from campaigns.engine.own_kernel import OwnKernel
+
+    # The kernel must import this repository from any notebook folder.
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    with tempfile.TemporaryDirectory(prefix="hotbed-kernel-") as sockets:
+        manager = OwnKernel(kernel_name=_KERNEL, transport="ipc", ip=f"{sockets}/k")
+        manager.connection_file = f"{sockets}/connection.json"
+        manager.start_kernel(
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": path, "IPYTHONDIR": f"{sockets}/ipython"},
+            extra_arguments=[
+                "--HistoryManager.enabled=False",
+                "--InteractiveShellApp.exec_PYTHONSTARTUP=False",
+            ],
+        )
+        _Running.manager = manager
+        try:
+            if _Running.interrupted:
+                raise KeyboardInterrupt
+            yield manager
+        finally:
+            manager.shutdown_kernel(now=True)
+
+
+def _import_papermill() -> None:
+    """Import papermill without pyarrow, which it needs only to read notebooks from HDFS."""
+    absent = "pyarrow" not in sys.modules
+    if absent:
+        sys.modules["pyarrow"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("papermill")
+    finally:
+        if absent:
+            del sys.modules["pyarrow"]
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    _Running.interrupted = True
+    process = getattr(_Running.manager, "provisioner", None)
+    pid = getattr(process, "pid", None)
+    if pid is None:
+        raise KeyboardInterrupt
+    os.kill(pid, signal.SIGINT)
+
+
+def _explain(error: BaseException) -> tuple[str, str]:
+    """Return the name and message of the notebook's error."""
+    kind = getattr(error, "ename", type(error).__name__)
+    message = str(getattr(error, "evalue", error)).strip()
+    if _Running.interrupted or isinstance(error, KeyboardInterrupt) or kind == "KeyboardInterrupt":
+        return "KeyboardInterrupt", "interrupted"
+    if kind == "DeadKernelError":
+        return kind, "the notebook's kernel died (out of memory, or killed)"
+    return kind, message or kind
+
+
+def _leave(folder: Path, kind: str, message: str) -> None:
+    """Write the error for the engine, and to standard error in case the disk is full."""
+    print(f"{kind}: {message}", file=sys.stderr)
+    try:
+        (folder / ERROR_FILE).write_text(json.dumps({"kind": kind, "message": message}) + "\n")
+    except OSError as error:
+        print(f"error.json: {error}", file=sys.stderr)
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel for a SIGTERM on any end of the engine."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # the engine ended before the request
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,469 @@
+"""Run or resume a campaign of any kind, or report the cells that would run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from campaigns.engine.attempts import PAPERMILL_CELL, CellProcess, InProcess, Runner, Setting
+from campaigns.engine.awake import kept_awake, site_of
+from campaigns.engine.campaign_file import find_campaign, load_campaign, resolve
+from campaigns.engine.carry_out import CAMPAIGN_FILE, OnWorkers, make_cells
+from campaigns.engine.dry_run import DryRunReport, report_of
+from campaigns.engine.engine import pending
+from campaigns.engine.estimate import Estimator
+from campaigns.engine.fingerprint import Identity, identifying_versions
+from campaigns.engine.kind import Computed, Ground, Kind, OnStore, OnTestbed, Prepared
+from campaigns.engine.lease import Lease, asked_for, open_lease
+from campaigns.engine.lock import Lock
+from campaigns.engine.plan import Cell, make_plan, raw_cells
+from campaigns.engine.progress import Progress, suitable
+from campaigns.engine.provenance import provenance
+from campaigns.engine.result import CampaignResult
+from campaigns.engine.run_store import RunStore
+from campaigns.engine.sameness import Recipe, library_versions
+from campaigns.engine.workers import Workers, available_mib, one_testbed
+from campaigns.papers.dlr.cell import make_cell
+from campaigns.papers.dlr.services import Facts
+from campaigns.papers.dlr.services import Ground as CellGround
+from campaigns.papers.registry import kind_of
+from campaigns.validate import select
+from controllers.registry import available, code_of
+from schemas.campaign import Campaign
+from schemas.cells import Cell as CellParameters
+from schemas.cells import cells_of
+from schemas.errors import HotbedError, UserError
+from schemas.mistakes import mistake
+from testbed import closure
+from testbed.closure import Closure
+from testbed.sites import code_of as code_of_site
+from testbed.sites import open_site
+from testbed.sites.contract import SiteError
+from testbed.spec import TestbedSpec, load_spec
+
+OF_SITES = frozenset({"chameleon", "inventory", "local"})
+"""Grounds that are testbeds of the site with the same name."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Request of the command line: a campaign by name or file, or one made in memory."""
+
+    campaign: str | Campaign
+    figure: str | None = None
+    testbed: str | None = None
+    artifacts: Path = Path("artifacts")
+    controllers_dir: Path | None = None
+    ground: str | None = None  # overrides the campaign's; results get their own folder
+    model: Path | None = None  # constants of the ground sim
+    extend_lease: bool | None = None  # overrides the campaign's `lease.extend`
+
+
+def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
+    """Validate everything and make the plan. Nothing is started or written.
+
+    Args:
+        request: the request.
+        need_ground: False for a dry run, which needs no testbed and loads no untrusted code.
+
+    Raises:
+        UserError: one sentence about the first mistake.
+    """
+    file, campaign = asked(request.campaign)
+    kind = kind_of(campaign)
+    _refuse_options(request, campaign, kind)
+    on_spec = not isinstance(kind.grounds.get(campaign.ground), Computed)
+    spec_file = resolve(campaign.spec, file) if on_spec else None
+    spec = None if spec_file is None else load_spec(spec_file)
+    if spec is not None and "--ground" in kind.options:
+        campaign = on_ground(campaign, request.ground or _site_of(campaign, spec))
+    if request.extend_lease is not None:
+        rules = campaign.lease.model_copy(update={"extend": request.extend_lease})
+        campaign = campaign.model_copy(update={"lease": rules})
+    ground = kind.grounds[campaign.ground]
+    cells, code_of_cell = _cells(campaign, file, request, spec, trust_code=need_ground)
+    chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
+    store = RunStore(request.artifacts.resolve() / campaign.name)
+    notebook = resolve(campaign.notebook, file) if campaign.notebook else file
+    model = None if request.model is None else request.model.resolve()
+    testbed = request.testbed or (spec.name if spec is not None else "")
+    opened: CellGround | None = None
+    facts: Facts | None = None
+    site = "" if spec is None else spec.site.kind
+    versions: Mapping[str, str] = {}
+    libraries: tuple[str, ...] = ()
+    if isinstance(ground, OnStore):
+        assert spec_file is not None
+        site = campaign.ground if campaign.ground in OF_SITES else site
+        try:
+            opened = ground.open(testbed, site, spec_file, model)
+            facts = opened.facts()
+        except (HotbedError, SiteError, OSError):
+            if need_ground:
+                raise
+            opened = None
+        entries = (*ground.code(cells, site), closure.entry(notebook))
+        site = site if facts is None else facts.site
+        versions = last_versions(store.folder) if facts is None else facts.versions
+    elif isinstance(ground, Computed):
+        entries, libraries = ground.code, ground.libraries
+        site = ground.site
+        testbed = testbed or site
+    else:
+        entries = (*ground.code, *code_of_site(site))
+    identity = Identity(
+        spec_digest="" if spec is None else spec.digest(),
+        ground=campaign.ground,
+        site=site,
+        time_scale=campaign.time_scale,
+        versions=identifying_versions(versions),
+        code=closure.first(entries),
+        libraries=library_versions(libraries),
+    )
+    planned_s = None if isinstance(ground, OnStore) else ground.planned_s
+    whole, plan = (
+        make_plan(campaign, wanted, identity, code_of_cell, planned_s) for wanted in (cells, chosen)
+    )
+    own = request.controllers_dir
+    return Prepared(
+        campaign=campaign,
+        file=file,
+        plan=plan,
+        whole=whole,
+        store=store,
+        testbed=testbed,
+        notebook=notebook,
+        spec=spec,
+        spec_file=spec_file,
+        ground=opened,
+        facts=facts,
+        controllers_dir=None if own is None else own.resolve(),
+        model=model,
+    )
+
+
+def _cells(
+    campaign: Campaign, file: Path, request: Request, spec: TestbedSpec | None, *, trust_code: bool
+) -> tuple[Mapping[str, list[Any]], Callable[[Any], Closure]]:
+    """Return the typed cells by grid, and a function for the code of a cell's controller."""
+    _, ground = declared(campaign)
+    if not isinstance(ground, OnStore):
+        entries = ground.own
+        return typed_cells(campaign, file), lambda cell: closure.first(entries(cell))
+    own = request.controllers_dir
+    controllers = available(() if own is None else (own,))
+    cells = ground.validate(
+        campaign, file, controllers=controllers, spec=spec, trust_code=trust_code
+    )
+    used = {cell.controller for typed in cells.values() for cell in typed}
+    code = {name: code_of(controllers[name]) for name in used}
+    return cells, lambda cell: code[cell.controller]
+
+
+def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
+    """Return the campaign and its file. A campaign made in memory has its name as its file, in
+    messages and for relative paths (in the current folder)."""
+    if isinstance(campaign, Campaign):
+        return Path(campaign.name), campaign
+    file = find_campaign(campaign)
+    return file, load_campaign(file)
+
+
+def declared(campaign: Campaign) -> tuple[Kind[Any], Ground[Any]]:
+    """Return the declarations of the campaign's kind and of its ground."""
+    kind = kind_of(campaign)
+    return kind, kind.grounds[campaign.ground]
+
+
+def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
+    """Return typed cells by grid name for all grids, because a file must be valid as a whole.
+
+    Raises:
+        UserError: file, grid, key, and the allowed values.
+    """
+    cells = cells_of(campaign.kind, campaign.ground)
+    found = {}
+    for grid in campaign.grids:
+        where = f"{file}: grid {grid.name}"
+        typed = [cells.check(raw, where) for raw in raw_cells(campaign, grid)]
+        if not typed:
+            raise UserError(f"{where}: exclude leaves no cell.")
+        found[grid.name] = typed
+    return found
+
+
+def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
+    """Return `campaign` on another ground, with another name (``dlr-quick-sim``), so that runs of
+    different grounds are in different folders.
+
+    Raises:
+        UserError: there is no such ground.
+    """
+    if ground is None or ground == campaign.ground:
+        return campaign
+    body = campaign.model_dump() | {"ground": ground, "name": f"{campaign.name}-{ground}"}
+    try:
+        return Campaign.model_validate(body)
+    except ValidationError as error:
+        known = ", ".join(
+            name for name in get_args(Campaign.model_fields["ground"].annotation) if name != "fake"
+        )
+        if ground not in known.split(", "):
+            raise UserError(
+                f"--ground {ground}: there is no such ground; there are {known}."
+            ) from error
+        raise UserError(mistake(error, Campaign).sentence(f"--ground {ground}")) from error
+
+
+def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
+    """Return the ground of the spec's site if the campaign names another site, because a campaign
+    runs on its testbed. None keeps the campaign's ground."""
+    grounds = {campaign.ground, spec.site.kind}
+    return spec.site.kind if grounds <= OF_SITES else None
+
+
+def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
+    """Return the cells that would run, their time and the finished cells. Write nothing."""
+    return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
+
+
+def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> DryRunReport:
+    """See `dry_run`."""
+    kind, ground = declared(prepared.campaign)
+    cells = pending(prepared.plan, prepared.store)
+    who = _workers(prepared.campaign, ground, workers)
+    _refuse_too_large(cells, who)
+    _refuse_what_cannot_be(kind, prepared, cells, who)
+    notes: list[str] = []
+    if cells:
+        notes += kind.notes([cell.parameters for cell in cells], prepared.campaign)
+    if prepared.facts is None and isinstance(ground, OnStore):
+        known = "those of the last run" if prepared.plan.identity.versions else "none"
+        notes.append(
+            f"testbed {prepared.testbed!r} is not up: run ids assume store versions as known "
+            f"({known}), so what counts as done may change"
+        )
+    if cells and who is not None:
+        if who.scheduler is not None:
+            notes.append(f"the time is that of one worker; {who.scheduler} may have many")
+        elif isinstance(ground, Computed) and ground.seconds_count and who.processes > 1:
+            notes.append(
+                "cells beside each other slow each other down: seconds are not those of one"
+            )
+    lease = None
+    if prepared.facts is not None:
+        try:
+            lease = _lease(prepared)
+        except HotbedError as error:
+            notes.append(f"the lease of testbed {prepared.testbed!r} cannot be told: {error}")
+    report = report_of(
+        prepared,
+        cells,
+        Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim"),
+        width=1 if who is None else max(1, who.processes),
+        beside_s=ground.beside_s(cells, prepared.store) if isinstance(ground, OnTestbed) else 0.0,
+        resolves=kind.resolves,
+        notes=notes,
+        lease=lease,
+    )
+    if prepared.facts is not None or not isinstance(ground, OnStore) or prepared.spec is None:
+        return report
+    if prepared.spec.site.kind != prepared.campaign.ground:
+        return report
+    told = asked_for(prepared.spec, report.pending_s, prepared.campaign.lease.margin_s)
+    return report if told is None else replace(report, notes=(*report.notes, told))
+
+
+def run(
+    request: Request,
+    *,
+    progress: Progress | None = None,
+    command: tuple[str, ...] = PAPERMILL_CELL,
+    in_process: bool = False,
+    workers: Workers | None = None,
+) -> CampaignResult:
+    """Run or resume a campaign.
+
+    Args:
+        request: the request.
+        progress: the progress display; by default on the terminal.
+        command: the process of one cell, for a kind with notebooks.
+        in_process: run such cells in this process, without the notebook, if the ground allows it
+            (`sim`). That saves seconds per cell; the files are the same except `notebook.ipynb`.
+        workers: Dask workers that compute cells in parallel; the results are the same. Computed
+            kinds always use workers: one process per processor of this machine, or one if a cell's
+            seconds are part of its result.
+
+    Raises:
+        UserError: the file, the testbed, the memory, the disk or the workers are unsuitable, or
+            another engine works on this campaign or testbed.
+        HotbedError: cells cannot be computed here.
+    """
+    return run_prepared(
+        prepare(request),
+        progress=progress,
+        command=command,
+        in_process=in_process,
+        workers=workers,
+    )
+
+
+def run_prepared(
+    prepared: Prepared,
+    *,
+    progress: Progress | None = None,
+    command: tuple[str, ...] = PAPERMILL_CELL,
+    in_process: bool = False,
+    workers: Workers | None = None,
+) -> CampaignResult:
+    """See `run`; the ground must be open (`prepare` with `need_ground`)."""
+    kind, ground = declared(prepared.campaign)
+    store, shown = prepared.store, progress or suitable()
+    who = _workers(prepared.campaign, ground, workers)
+    _refuse_too_large(prepared.plan.cells, who)
+    _refuse_what_cannot_be(kind, prepared, pending(prepared.plan, store), who)
+    if isinstance(ground, Computed):
+        ground.recipe.same.ready()
+    store.prepare()
+    how: Runner | OnWorkers
+    with ExitStack() as stack:
+        what = f"the campaign {prepared.campaign.name}"
+        lock = stack.enter_context(Lock(store.folder / ".lock", what, say=shown.message))
+        if isinstance(ground, Computed):
+            versions = ground.recipe.same.versions()
+            facts = Facts(ground.site, versions, calibration=ground.calibration)
+            setting = Setting(prepared.testbed, prepared.notebook, provenance(facts))
+            how = OnWorkers(who or Workers(), ground.recipe)
+        elif isinstance(ground, OnTestbed):
+            assert prepared.spec is not None
+            site = open_site(prepared.spec.site.kind)
+            awake = stack.enter_context(kept_awake(site, shown.message))
+            facts, make = stack.enter_context(ground.open(prepared, shown))
+            setting = Setting(
+                prepared.testbed,
+                prepared.notebook,
+                provenance(facts, awake),
+                prepared.spec_file,
+            )
+            how = InProcess(make)
+        else:
+            assert prepared.ground is not None
+            held = [lock.handle]
+            path = prepared.ground.lock_path()
+            if path is not None:
+                what = f"the testbed {prepared.testbed}"
+                held.append(stack.enter_context(Lock(path, what, say=shown.message)).handle)
+            setting = _on_store(prepared, stack, shown)
+            make = partial(make_cell, prepared.ground)
+            if who is not None and ground.same is not None:
+                how = OnWorkers(who, Recipe(make, ground.same))
+            elif in_process and ground.same is not None:
+                how = InProcess(make)
+            else:
+                how = CellProcess(command, tuple(held))
+        return make_cells(prepared, setting, how, shown)
+
+
+def _on_store(prepared: Prepared, stack: ExitStack, shown: Progress) -> Setting:
+    ground, facts = prepared.ground, prepared.facts
+    assert ground is not None
+    assert facts is not None
+    awake = stack.enter_context(kept_awake(site_of(ground), shown.message))
+    return Setting(
+        testbed=prepared.testbed,
+        notebook=prepared.notebook,
+        provenance=provenance(facts, awake),
+        spec=prepared.spec_file,
+        model=prepared.model,
+        osd_count=facts.osd_count,
+        controllers_dir=prepared.controllers_dir,
+        lease=_lease(prepared, shown.message),
+    )
+
+
+def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -> Lease | None:
+    """Return the lease of the testbed, if it ends.
+
+    Raises:
+        HotbedError: the site cannot report its status.
+    """
+    tenure = None if prepared.ground is None else prepared.ground.tenure()
+    return open_lease(tenure, prepared.campaign.lease, say=say)
+
+
+def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None) -> Workers | None:
+    """Return the workers that compute the cells; None if a testbed or this process makes them.
+
+    Raises:
+        UserError: workers were requested, but there is one testbed.
+    """
+    if isinstance(ground, Computed):
+        return asked_for or Workers(count=1 if ground.seconds_count else None)
+    if asked_for is not None and (isinstance(ground, OnTestbed) or ground.same is None):
+        raise one_testbed(campaign, " (--ground sim)" if isinstance(ground, OnStore) else "")
+    return asked_for
+
+
+def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
+    """Raise if this machine's memory is too small for the cells that will run in parallel. The
+    memory of a cluster's machines is unknown here.
+
+    Raises:
+        UserError: the largest cell, its memory and the free memory.
+    """
+    processes = 0 if workers is None else workers.processes
+    typed = (cell.parameters for cell in cells if isinstance(cell.parameters, CellParameters))
+    largest = max(typed, key=lambda parameters: parameters.memory_mib, default=None)
+    if largest is None or not processes or not largest.memory_mib:
+        return
+    need, available_here = largest.memory_mib, available_mib()
+    if available_here is not None and need * processes > available_here:
+        fewer = ", fewer --workers" if processes > 1 else ""
+        raise UserError(
+            f"{largest.label()} needs about {need / 1024:.1f} GiB in each of {processes} "
+            f"processes, and {available_here / 1024:.1f} GiB are free here: choose smaller sizes"
+            f"{fewer} or a single figure, or give --scheduler a cluster with more memory."
+        )
+
+
+def _refuse_what_cannot_be(
+    kind: Kind[Any], prepared: Prepared, cells: Sequence[Cell], workers: Workers | None
+) -> None:
+    """Raise if files of the cells are unusable. A cluster's machines have their own files.
+
+    Raises:
+        UserError: one sentence about the first file.
+    """
+    if workers is None or workers.processes:
+        kind.require(cells, prepared.campaign)
+
+
+def _refuse_options(request: Request, campaign: Campaign, kind: Kind[Any]) -> None:
+    computed = isinstance(kind.grounds.get(campaign.ground), Computed)
+    given = {
+        "--ground": request.ground if request.ground != campaign.ground else None,
+        "--testbed": request.testbed if computed else None,
+        "--controllers-dir": request.controllers_dir,
+        "--model": request.model,
+        "--extend-lease": request.extend_lease,
+    }
+    where = "on no testbed" if computed else f"on the ground {campaign.ground}"
+    for option, value in given.items():
+        if value is not None and option not in kind.options:
+            raise UserError(f"{campaign.name} {kind.does}, {where}: leave out {option}.")
+
+
+def last_versions(folder: Path) -> Mapping[str, str]:
+    """Return the store and tool versions of the engine's last call; empty if there was none."""
+    try:
+        data = json.loads((folder / CAMPAIGN_FILE).read_text())
+        return {str(key): str(value) for key, value in data["identity"]["versions"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,1 @@
+"""Grounds, which carry out cells: a live testbed or a simulated one."""

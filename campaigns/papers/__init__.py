@@ -1,0 +1,1 @@
+"""One package a paper: its kind of campaign, its cells and their measurement."""

@@ -1,0 +1,244 @@
+"""Collection of open-loop writes into a run folder's files, and results of rebalancing.
+
+In addition to every run's files there is ``requests.parquet``: t_s (intended start, float64),
+latency_s (float64, NaN if the write never ended), pg (string).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+
+from campaigns.papers.dlr.services import CellSetting
+from campaigns.papers.dlr.steps import open_load
+from campaigns.papers.dlr.steps.collect import controller_summary
+from controllers.journal import Journal, read_journal
+from schemas.run import OpSummary, Summary
+from schemas.settling import HOLD_S, STABLE_S, settled_from
+from testbed.agent.openloop.histogram import bounds_us
+from workloads import collect as tidied
+from workloads.open_loop import OpenLoopResult
+
+OP = "open"
+Row = tuple[float, str, str, float]
+_SERIES = {
+    "latency_mean_s": "latency_s",
+    "latency_max_s": "latency_max_s",
+    "done": "iops",
+    "intended": "intended",
+    "outstanding": "in_flight",
+    "oldest_s": "oldest_s",
+}
+
+
+def collect(
+    setting: CellSetting,
+    result: OpenLoopResult,
+    recorded: Iterable[Row],
+    *,
+    nodes: Sequence[str],
+    extra: Mapping[str, float] | None = None,
+) -> Summary:
+    """Write samples, latencies and requests into the run's folder, and return the summary.
+
+    Args:
+        setting: the cell; its journal must already be in its folder.
+        result: the writer's result.
+        recorded: the recorder's samples, see `recorded_rows`.
+        nodes: nodes with OSDs.
+        extra: further numbers of the summary.
+    """
+    folder = setting.folder
+    rows = [*_client_rows(result), *recorded]
+    samples = pd.DataFrame(sorted(rows), columns=list(tidied.COLUMNS))
+    samples = samples.astype({"t_s": "float64", "value": "float64"})
+    samples.to_parquet(folder / "samples.parquet", index=False)
+    _latency_table(result).to_parquet(folder / "latency.parquet", index=False)
+    _request_table(result).to_parquet(folder / "requests.parquet", index=False)
+    (folder / "logs" / "open-loop.jsonl").write_text(result.raw)
+    journal = read_journal(folder / "journal.jsonl")
+    called = called_at_s(setting)
+    pressure = samples[(samples["metric"] == tidied.PRESSURE) & (samples["t_s"] >= 0)]
+    means = pressure.groupby("node")["value"].mean()
+    return Summary(
+        whole=[_summary(result, 0.0, setting)],
+        steady=[_summary(result, called, setting)],
+        pressure_mean={node: float(means[node]) for node in nodes if node in means.index},
+        controller=controller_summary(journal),
+        inert=None,
+        extra=_load_facts(folder) | outcome(result, called) | decided(journal) | dict(extra or {}),
+    )
+
+
+def called_at_s(setting: CellSetting) -> float:
+    """Return the controller's decision time in seconds from the load's start ('L' in figure 12)."""
+    return open_load.cell_of(setting).balance_after_s * setting.time_scale
+
+
+def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
+    """Return counts and settling times (absent if response times never became stable).
+
+    Settling times count from the call. `settled_s`: the store then stays stable for `HOLD_S`, for
+    99 % of the writes, see `schemas.settling`. `settled_good_s`: until the end of the run.
+    `settled_strict_s`: the same without any slow write afterwards. The last two depend on the
+    length of the run.
+    """
+    found = {
+        "called_s": called_s,
+        "intended": float(result.intended),
+        "outstanding": float(result.outstanding),
+        "late": float(result.late),
+        "late_max_s": result.late_max_s,
+        "held": float(result.held),
+    }
+    strict = result.settled_s(STABLE_S, called_s)
+    if strict is not None:
+        found["settled_strict_s"] = max(0.0, strict - called_s)
+    starts = [at for at, _, _ in result.requests]
+    took = [latency for _, latency, _ in result.requests]
+    for name, hold_s in (("settled_s", HOLD_S), ("settled_good_s", math.inf)):
+        settled = settled_from(starts, took, called_s, hold_s)
+        if settled is not None:
+            found[name] = settled - called_s
+    return found
+
+
+def decided(journal: Journal) -> dict[str, float]:
+    """Return all decisions of the controllers `ursa` and `htoc`, and their prediction errors.
+
+    Empty for other controllers. `decided_s` is the time of the first decision on the controller's
+    clock."""
+    decisions = []
+    checks = []
+    before: Any = None
+    for step in journal.steps:
+        state = step["state_after"] or {}
+        if state.get("decision") not in (None, before):
+            before = state["decision"]
+            decisions.append(before)
+        if state.get("check"):
+            checks.append(float(state["check"]["worst"] or 0.0))
+    if not decisions:
+        return {}
+    found = {
+        "decisions": float(len(decisions)),
+        "decided_s": float(decisions[0]["t_s"]),
+        "hot": float(len(decisions[0]["hot"])),
+        "still_hot": float(len(decisions[-1]["still_hot"])),
+        "swaps": float(sum(len(decision["swaps"]) for decision in decisions)),
+        "moves": float(sum(len(decision["moves"]) for decision in decisions)),
+        "first_moves": float(len(decisions[0]["moves"])),
+        "cost": float(sum(decision["cost"] for decision in decisions)),
+        "first_cost": float(decisions[0]["cost"]),
+    }
+    if decisions[0]["lower_bound"] is not None:
+        found["first_lower_bound"] = float(decisions[0]["lower_bound"])
+    if checks:
+        found["prediction_off"] = max(checks)
+    return found | _recovered(journal)
+
+
+def _recovered(journal: Journal) -> dict[str, float]:
+    """Return the times of the last moving PG and of the last action, on the same clock."""
+    acted = [float(step["t_s"]) for step in journal.steps if step["actions"]]
+    if not acted:
+        return {}
+    busy = [
+        float(step["t_s"])
+        for step in journal.steps
+        if step["t_s"] >= acted[0]
+        and ((step["observation"] or {}).get("activity") or {}).get("unclean")
+    ]
+    return {"acted_s": acted[-1], "moving_until_s": max([*busy, acted[-1]])}
+
+
+def _load_facts(folder: Path) -> dict[str, float]:
+    try:
+        load = json.loads((folder / "logs" / "load.json").read_text())
+    except OSError:
+        return {}
+    return {"hot_osds": float(len(load["hot_osds"])), "load_off": float(load["off"])}
+
+
+def _summary(result: OpenLoopResult, from_s: float, setting: CellSetting) -> OpSummary:
+    """Return totals of the writes that should start from `from_s` on and ended."""
+    done = [late for at, late, _ in result.requests if late is not None and at >= from_s]
+    seconds = max(setting.duration_s - from_s, 1e-9)
+    size = open_load.cell_of(setting).object_size
+    ordered = sorted(done)
+    return OpSummary(
+        op=OP,
+        seconds=seconds,
+        operations=len(done),
+        bytes=len(done) * size,
+        throughput_mb_s=len(done) * size / seconds / 1e6,
+        iops=len(done) / seconds,
+        latency_mean_s=fmean(done) if done else None,
+        latency_max_s=ordered[-1] if done else None,
+        latency_p50_s=_quantile(ordered, 0.50),
+        latency_p99_s=_quantile(ordered, 0.99),
+        errors=result.failed,
+    )
+
+
+def _quantile(ordered: Sequence[float], q: float) -> float | None:
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, math.ceil(q * len(ordered)) - 1)]
+
+
+def _client_rows(result: OpenLoopResult) -> Iterator[Row]:
+    for row in result.series:
+        for name, metric in _SERIES.items():
+            value = row.get(name)
+            if value is not None:
+                yield float(row["t_s"]), tidied.CLIENT, metric, float(value)
+
+
+def recorded_rows(result: OpenLoopResult, recording: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    """Yield (t_s, node, metric, value) of a recorder's samples, {"wall": epoch, "values": {node:
+    {metric: value}}}; times count from the load's start."""
+    for line in recording:
+        t_s = float(line["wall"]) - result.started_wall
+        for node, metrics in line["values"].items():
+            for metric, value in metrics.items():
+                if value is not None and math.isfinite(value):
+                    yield t_s, str(node), str(metric), float(value)
+
+
+def _latency_table(result: OpenLoopResult) -> pd.DataFrame:
+    rows = [
+        (1000 * low, 1000 * high, count)
+        for bucket, count in sorted(result.histogram.counts.items())
+        for low, high in [bounds_us(bucket)]
+    ]
+    return pd.DataFrame(
+        {
+            "t_s": pd.array([0.0] * len(rows), dtype="float64"),
+            "op": [OP] * len(rows),
+            "tenant": ["bench"] * len(rows),
+            "node": [tidied.CLIENT] * len(rows),
+            "low_ns": pd.array([low for low, _, _ in rows], dtype="int64"),
+            "high_ns": pd.array([high for _, high, _ in rows], dtype="int64"),
+            "count": pd.array([count for _, _, count in rows], dtype="int64"),
+        }
+    )
+
+
+def _request_table(result: OpenLoopResult) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "t_s": pd.array([at for at, _, _ in result.requests], dtype="float64"),
+            "latency_s": pd.array(
+                [math.nan if late is None else late for _, late, _ in result.requests],
+                dtype="float64",
+            ),
+            "pg": [pg for _, _, pg in result.requests],
+        }
+    )

@@ -1,0 +1,103 @@
+"""Campaigns of microstores (``system: mos``), declared for `campaigns.kinds`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from campaigns.engine.job import Make
+from campaigns.engine.kind import Computed, Kind, OnTestbed, Prepared
+from campaigns.engine.progress import Progress
+from campaigns.engine.sameness import Recipe, Sameness
+from campaigns.papers.dlr.services import Facts
+from campaigns.papers.mos import simulated
+from campaigns.papers.mos.loads import length_s
+from campaigns.papers.mos.profile.points import place
+from controllers.registry import find
+from schemas.campaign import Campaign
+from schemas.cells.mos import MosCell, PerfCell, TwoStores
+from testbed import closure
+from testbed.agent import bundle
+
+SIM, LOCAL = "sim", "local"
+
+BESIDE_S = 14.0
+"""Seconds of a cell in addition to its load: cleaning, dividing, starting, finishing requests,
+collecting. Measured: 7 to 18, on a busy machine."""
+CONTROLLER_S = 3.0
+
+
+def planned_s(parameters: MosCell) -> float:
+    """Return the estimated seconds of a cell on a testbed; finished cells correct the estimate."""
+    return BESIDE_S + length_s(parameters) + (CONTROLLER_S if parameters.controlled else 0.0)
+
+
+def own(parameters: MosCell) -> tuple[str, ...]:
+    """Return the code of the controller, and the points that MOS++ plans with."""
+    if not isinstance(parameters, TwoStores):
+        return ()
+    points = (_points(parameters.profile),)  # refuses an unknown profile in any setup
+    if parameters.setup == "mos-pp":
+        return (_folder(parameters.setup), *points)
+    return (_folder(parameters.setup),) if parameters.controlled else ()
+
+
+def own_of_simulated(parameters: PerfCell) -> tuple[str, ...]:
+    """Return the code of the controller, and the points for judge and model."""
+    controllers = (_folder(parameters.policy),) if parameters.policy != "static" else ()
+    return (_points(parameters.profile), *controllers)
+
+
+def _points(profile: str) -> str:
+    return closure.entry(place(profile))
+
+
+def _folder(controller: str) -> str:
+    return closure.entry(find(controller).folder)
+
+
+@contextmanager
+def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
+    """Open the campaign's testbed for exclusive measurements."""
+    from campaigns.papers.mos.live.cell import Maker
+    from campaigns.papers.mos.live.ground import open_swift
+
+    assert prepared.spec_file is not None
+    with open_swift(prepared.testbed, prepared.spec_file, tell=shown.message) as (facts, swift):
+        yield facts, Maker(swift).make
+
+
+def notes(_pending: Sequence[Any], campaign: Campaign) -> Sequence[str]:
+    """Return a dry run's notes on a testbed's time."""
+    if campaign.ground == SIM:
+        return ()
+    return ("objects are written before the first cell that reads them",)
+
+
+CODE = (
+    *("campaigns/papers/mos/live/cell.py", "dataplane/cmd/cosdrive", *bundle.CODE),
+    *("playbooks/roles/base", "playbooks/roles/swift"),
+)
+
+SAME = Sameness(
+    code=("campaigns/papers/mos/simulated.py",), libraries=("numpy", "scipy", "pydantic")
+)
+
+KIND: Kind[Any] = Kind(
+    does="runs COSBench's workloads on microstores",
+    grounds={
+        LOCAL: OnTestbed(code=CODE, own=own, planned_s=planned_s, open=on_testbed),
+        SIM: Computed(
+            site="cosperf",
+            code=SAME.code,
+            own=own_of_simulated,
+            libraries=("numpy", "scipy"),
+            planned_s=simulated.planned_s,
+            recipe=Recipe(simulated.make, SAME),
+            calibration={"profiles": "campaigns/papers/mos/profile", "simulated": True},
+        ),
+    },
+    notes=notes,
+    resolves=True,
+)

@@ -1,0 +1,302 @@
+"""COSBench drivers on a testbed's client nodes; all drivers of a cell begin at one instant.
+
+One tenant has one client node (two machines in section 8.1). A driver is `cosdrive` with a
+workload's XML. A closed loop's worker keeps its connection. If a tenant has several proxies, each
+proxy therefore gets its own driver with a part of the workers, as round-robin DNS would assign
+them. A file with a key has mode 0600 and is unlinked before the driver begins.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from campaigns.papers.mos.loads import KB, Load, Objects
+from schemas.errors import HotbedError
+from schemas.names import unpack_tar
+from testbed.agent.contract import Agent, UnitResult
+from testbed.ssh import Shell
+from workloads.cosbench.archive import read_archive
+from workloads.cosbench.driver import REMOTE_PROGRAM
+from workloads.cosbench.workload import (
+    Constant,
+    Sizes,
+    SwAuth,
+    SwiftStorage,
+    Uniform,
+    Workload,
+    to_xml,
+)
+
+FOLDER = "/var/lib/hotbed/mos"
+UNIT = "load-cosdrive"
+LEAD_S = 3.0
+"""Seconds from the start order until the first driver begins."""
+WHOLE_S = 1.0
+"""A driver starts this much earlier, because its stage begins with the first whole second."""
+SLACK_S = 60.0
+PREPARE_S = 600.0
+PREPARE_WORKERS = 8
+INTERVAL_S = 1
+
+ShellTo = Callable[[str], Shell]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Login of a tenant's client at one proxy. `file`: a file on the client that names the tenant's
+    proxies as they come and go; without it, only this proxy is used."""
+
+    proxy: str
+    auth_url: str
+    user: str
+    key: str
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One driver with its load, its proxy and its node."""
+
+    name: str
+    load: Load
+    access: Access
+    client: str
+
+
+def split(load: Load, proxies: Sequence[Access], client: str, turn: int) -> tuple[Drive, ...]:
+    """Return a load's drivers; the proxies get its workers in turn, starting at number `turn`."""
+    found = []
+    for place in range(len(proxies)):
+        access = proxies[(place + turn) % len(proxies)]
+        workers = load.workers // len(proxies) + (place < load.workers % len(proxies))
+        if workers:
+            name = load.name if len(proxies) == 1 else f"{load.name}-of-{access.proxy}"
+            found.append(Drive(name, replace(load, workers=workers), access, client))
+    return tuple(found)
+
+
+def drives_of(
+    loads: Sequence[Load], access: Mapping[str, Sequence[Access]], clients: Mapping[str, str]
+) -> tuple[Drive, ...]:
+    """Return every driver of a cell.
+
+    Args:
+        loads: the cell's loads.
+        access: by tenant, the proxies that serve it.
+        clients: by tenant, its client node.
+    """
+    found: list[Drive] = []
+    turns: dict[str, int] = {}
+    for load in loads:
+        tenant = load.objects.tenant
+        turn = turns.get(tenant, 0)
+        found += split(load, access[tenant], clients[tenant], turn)
+        turns[tenant] = turn + load.workers
+    return tuple(found)
+
+
+def workload_of(objects: Objects, access: Access, load: Load | None = None) -> Workload:
+    """Return COSBench's workload: the load, or without a load the objects to read."""
+    least, most = (size // KB for size in (objects.least, objects.most))
+    numbers = Constant(value=least) if least == most else Uniform(low=least, high=most)
+    read, write, delete = load.mix if load is not None else (100, 0, 0)
+    return Workload(
+        name=load.name if load is not None else f"objects-{objects.prefix}",
+        sizes=Sizes(numbers=numbers, unit="KB"),
+        read=read,
+        write=write,
+        delete=delete,
+        workers=load.workers if load is not None else 1,
+        containers=objects.containers,
+        objects=objects.each,
+        runtime_s=max(1, round(load.seconds)) if load is not None else 1,
+        rampup_s=round(load.rampup_s) if load is not None else 0,
+        interval_s=INTERVAL_S,
+        prepare_workers=PREPARE_WORKERS,
+        prefix=f"{objects.prefix}-",
+        storage=SwiftStorage(proxies_file=access.file),
+        auth=SwAuth(username=access.user, password=SecretStr(access.key), auth_url=access.auth_url),
+    )
+
+
+# Each driver opens its XML, unlinks it, waits for its time and becomes cosdrive. (bash's `wait -n`
+# misses drivers that end before the call.) If machines come and go, the login proxy may change
+# meanwhile. The tenant's file names it, and sed rewrites the XML.
+SCRIPT = """
+cd {folder} || exit 1
+until_us() {{
+    local wait=$(( $1 - ${{EPOCHREALTIME/[.,]/}} ))
+    [ "$wait" -le 0 ] || sleep "$(( wait / 1000000 )).$(printf %06d $(( wait % 1000000 )))"
+}}
+login_by() {{
+    local url
+    url=$(sed -n 's/.*"auth_url": "\\([^"]*\\)".*/\\1/p' "$1")
+    [ -z "$url" ] || exec 3< <(sed "s|auth_url=[^;\\"]*|auth_url=$url|" <&3)
+}}
+pids=""
+{begin}
+left=$pids
+while [ -n "$left" ]; do
+    still=""
+    for pid in $left; do
+        if kill -0 "$pid" 2>/dev/null; then
+            still="$still $pid"
+        elif ! wait "$pid"; then
+            kill -TERM $pids 2>/dev/null
+            wait
+            exit 1
+        fi
+    done
+    left=$still
+    [ -z "$left" ] || sleep 0.3
+done
+"""
+BEGIN = """
+( exec 3< {name}.xml && rm -f -- {name}.xml && until_us {at} && {login} && exec {command} \\
+    > {name}.out 2> {name}.err ) &
+pids="$pids $!"
+"""
+
+
+def script(drives: Sequence[Drive], start: float, seed: int) -> str:
+    """Return the script of one client node: all its drivers at their times; one failure ends all.
+
+    Args:
+        drives: the node's drivers.
+        start: Unix time at which the load begins.
+        seed: seed of the drivers' draws.
+    """
+    parts = []
+    for place, drive in enumerate(drives):
+        command = (
+            f"{REMOTE_PROGRAM} run /dev/fd/3 --archive {drive.name}.archive "
+            f"--seed {(seed + place) % 2**31}"
+        )
+        at = round(1e6 * (start + drive.load.begins_s - WHOLE_S))
+        login = f"login_by {drive.access.file}" if drive.access.file is not None else ":"
+        parts.append(BEGIN.format(at=at, login=login, command=command, name=drive.name))
+    return SCRIPT.format(folder=FOLDER, begin="".join(parts))
+
+
+def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, access: Access) -> None:
+    """Write the objects to read, through one proxy.
+
+    Raises:
+        HotbedError: the store does not accept them.
+    """
+    workload = workload_of(objects, access)
+    shell = shell_to(client)
+    clear(shell)
+    name = workload.name
+    xml = to_xml(workload, ("init", "prepare")).encode()
+    shell.put(xml, f"{FOLDER}/{name}.xml", mode=0o600)
+    argv = [REMOTE_PROGRAM, "run", f"{FOLDER}/{name}.xml", "--archive", f"{FOLDER}/{name}.archive"]
+    agent.unit_start(client, UNIT, argv, max_s=PREPARE_S)
+    try:
+        done = agent.unit_wait(client, UNIT, timeout_s=PREPARE_S)
+        if done.exit_code != 0:
+            raise HotbedError(f"the objects of {objects.letter} cannot be written: {_said(done)}")
+        with tempfile.TemporaryDirectory() as folder:
+            _bring(shell, Path(folder), f"{name}.archive")
+            archive = read_archive(Path(folder, f"{name}.archive"))
+    except BaseException:
+        agent.unit_stop(client, UNIT)
+        raise
+    finally:
+        clear(shell)
+    # cosdrive exits with 0 even if requests failed; its stages report failures.
+    if not archive.finished:
+        kinds = Counter[str]()
+        for one in archive.measured:
+            kinds.update(one.failed)
+        told = ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items()) or "some"
+        raise HotbedError(
+            f"the objects of {objects.letter} cannot all be written: requests failed, {told}"
+        )
+
+
+def drive(
+    agent: Agent, shell_to: ShellTo, drives: Sequence[Drive], *, seed: int, folder: Path
+) -> float:
+    """Run all drivers to their ends, and copy their archives into `folder`, one per driver.
+
+    Returns:
+        Unix time at which the load began.
+
+    Raises:
+        HotbedError: a driver failed; one sentence names it and the reason. All drivers have ended.
+    """
+    clients = list(dict.fromkeys(one.client for one in drives))
+    for client in clients:
+        shell = shell_to(client)
+        clear(shell)
+        for one in drives:
+            if one.client == client:
+                xml = to_xml(workload_of(one.load.objects, one.access, one.load), ("main",))
+                shell.put(xml.encode(), f"{FOLDER}/{one.name}.xml", mode=0o600)
+    start = time.time() + LEAD_S
+    most = LEAD_S + max(one.load.ends_s for one in drives) + SLACK_S
+
+    def run(client: str) -> UnitResult:
+        here = [one for one in drives if one.client == client]
+        argv = ["bash", "-c", script(here, start, seed)]
+        agent.unit_start(client, UNIT, argv, max_s=most)
+        return agent.unit_wait(client, UNIT, timeout_s=most + SLACK_S)
+
+    try:
+        with ThreadPoolExecutor(len(clients)) as pool:
+            futures = {client: pool.submit(run, client) for client in clients}
+            try:
+                ended = {client: future.result() for client, future in futures.items()}
+            except BaseException:
+                for client in clients:
+                    agent.unit_stop(client, UNIT)
+                raise
+        for client, done in ended.items():
+            if done.exit_code != 0:
+                raise HotbedError(_why(shell_to(client), client, drives, done))
+        for client in clients:
+            _bring(shell_to(client), folder)
+    finally:
+        for client in clients:
+            clear(shell_to(client))
+    return start
+
+
+def clear(shell: Shell) -> None:
+    """Empty the folder on a client."""
+    shell.run(["sh", "-c", f"rm -rf {FOLDER} && mkdir -p -m 0700 {FOLDER}"])
+
+
+def _bring(shell: Shell, folder: Path, what: str = ".") -> None:
+    done = shell.run(["tar", "-C", FOLDER, "-cf", "-", what], timeout_s=SLACK_S)
+    unpack_tar(done.stdout, folder, f"node {shell.node}")
+
+
+def _why(shell: Shell, client: str, drives: Sequence[Drive], done: UnitResult) -> str:
+    """Return the error message of the first driver that failed."""
+    if done.exit_code is None:
+        return f"the drivers on node {client} were stopped"
+    for one in drives:
+        if one.client != client:
+            continue
+        said = shell.run(["tail", "-n", "1", f"{FOLDER}/{one.name}.err"], check=False).text.strip()
+        if said:
+            words = said.removeprefix("cosdrive: ")[:300]
+            return f"the driver of {one.name} on node {client} failed: {words}"
+    return f"the drivers on node {client} failed: {_said(done)}"
+
+
+def _said(done: UnitResult) -> str:
+    if done.exit_code is None:
+        return "it was stopped"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return (lines[-1].strip().removeprefix("cosdrive: ") if lines else "it said nothing")[:300]

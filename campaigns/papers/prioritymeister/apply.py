@@ -1,0 +1,340 @@
+"""`hotbed pm apply`: apply a plan to a running testbed.
+
+The topology's hosts are the testbed's nodes. The applied parameters are kept in the testbed's
+folder for a later check (`--check`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from campaigns.papers.prioritymeister.links import Links, htb_links
+from campaigns.papers.prioritymeister.parameters import (
+    Parameters,
+    check_policy,
+    device_queue,
+    network_parameters,
+    parameters_of,
+)
+from campaigns.papers.prioritymeister.study import plan_of
+from campaigns.papers.prioritymeister.topology import Topology, load_topology
+from controllers.prioritymeister.plan import Plan
+from schemas.durable import write_file
+from schemas.errors import StoreError, UserError
+from testbed.enforcement import PLAIN, Enforcement
+from testbed.nfs_wire import frame_of
+from testbed.sites.contract import Testbed
+from testbed.spec import NfsSpec, TestbedSpec
+
+Tell = Callable[[str], None]
+PLANNED = frozenset({"pm", "mclock"})
+"""Policies that take parameters from a plan."""
+_FILE = "pm-applied.json"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Applied parameters: each server's workloads, and the number of flows of each host.
+
+    `met`: True if the plan meets all SLOs; None without a plan. `restarted`: servers with a
+    restarted proxy, because their device profile changed. `differences` by node is empty if all is
+    applied."""
+
+    testbed: str
+    policy: str
+    met: bool | None
+    servers: Mapping[str, tuple[str, ...]]
+    hosts: Mapping[str, int]
+    restarted: tuple[str, ...] = ()
+    differences: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def sentence(self) -> str:
+        """Return the result as a sentence."""
+        if self.differences:
+            where, said = next(iter(self.differences.items()))
+            return f"{self.testbed}: {where}: {said[0]}"
+        workloads = sum(len(names) for names in self.servers.values())
+        met = {True: ", which meets all SLOs", False: ", which misses an SLO", None: ""}[self.met]
+        network = f"{sum(self.hosts.values())} flows at {len(self.hosts)} hosts"
+        return (
+            f"{self.testbed}: {self.policy}{met}: {workloads} workloads at {len(self.servers)} "
+            f"servers, {network if self.hosts else 'no network enforcement'}; checked"
+        )
+
+
+def apply(
+    testbed: Testbed,
+    spec: TestbedSpec,
+    file: Path,
+    *,
+    policy: str = "pm",
+    mode: str = "hold",
+    depth: int | None = None,
+    network: bool = True,
+    tell: Tell = lambda _: None,
+) -> Applied:
+    """Plan a topology, apply the plan, and check it.
+
+    Args:
+        testbed: a deployed testbed; its nodes have the names of the topology's hosts.
+        spec: the testbed's spec.
+        file: the topology.
+        policy: the enforcer's policy.
+        mode: mode of the policy pm.
+        depth: concurrent requests at a device; by default the spec's.
+        network: True if hosts enforce too.
+        tell: called with messages for the user.
+
+    Raises:
+        UserError: topology and testbed do not fit, in one sentence.
+        StoreError: a node refuses, with the node's sentence.
+    """
+    store = _store(spec)
+    topology = load_topology(file)
+    check_fits(topology, spec, file)
+    check_policy(policy, mode, None if policy not in PLANNED else _ANY_PLAN)
+    plan = None
+    if policy in PLANNED:
+        plan = plan_of(topology, file, tell, links=links_on(topology, spec, file, tell))
+    enforcement = Enforcement(testbed)
+    made = parameters_of(
+        topology,
+        plan,
+        policy=policy,
+        mode=mode,
+        depth=store.depth if depth is None else depth,
+        addresses=enforcement.addresses(),
+    )
+    if not network:
+        plain = network_parameters(
+            topology, plan, policy=policy, mode="fifo", addresses=enforcement.addresses()
+        )
+        made = made.model_copy(update={"network": plain})
+    _check_levels(made, spec, file)
+    restarted = _profiles(enforcement, topology, file)
+    wanted = made.model_dump(mode="json")
+    enforcement.apply(wanted, unknown=store.unknown)
+    _keep(testbed, wanted)
+    found = _applied(testbed, wanted, None if plan is None else plan.met, restarted)
+    wrong = check(testbed).differences
+    if wrong:
+        where, said = next(iter(wrong.items()))
+        raise StoreError(f"node {where}: after it was applied, {said[0]}.")
+    return found
+
+
+def check(testbed: Testbed) -> Applied:
+    """Return the last applied parameters, and the testbed's differences from them.
+
+    Raises:
+        UserError: nothing was applied.
+    """
+    wanted = _kept(testbed)
+    enforcement = Enforcement(testbed)
+    differences = enforcement.network_check(wanted["network"])
+    for device, parameters in wanted["storage"].items():
+        server = device.partition(":")[0]
+        said = storage_differences(parameters, enforcement.parameters(server))
+        if said:
+            differences[server] = [*differences.get(server, []), *said]
+    found = _applied(testbed, wanted, None, ())
+    return Applied(found.testbed, found.policy, None, found.servers, found.hosts, (), differences)
+
+
+def remove(testbed: Testbed) -> None:
+    """Set default parameters everywhere and a network without enforcement, and check it.
+
+    Raises:
+        StoreError: enforcement remains.
+    """
+    enforcement = Enforcement(testbed)
+    enforcement.remove()
+    left = enforcement.network_check()
+    if left:
+        where, said = next(iter(left.items()))
+        raise StoreError(f"node {where}: after it was removed, {said[0]}.")
+    (testbed.directory / _FILE).unlink(missing_ok=True)
+
+
+def storage_differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Return sentences on a proxy's parameters that differ from the wanted ones. A value missing in
+    the proxy's answer is 0, empty or the default."""
+    said = []
+    for key in ("policy", "depth"):
+        if wanted[key] != found.get(key):
+            said.append(f"{key} is {found.get(key)}, not {wanted[key]}")
+    if wanted.get("mode", "hold") != (found.get("mode") or "hold"):
+        said.append(f"mode is {found.get('mode')}, not {wanted['mode']}")
+    have = {one["name"]: one for one in found.get("workloads", ())}
+    for one in wanted["workloads"]:
+        other = have.pop(one["name"], None)
+        if other is None:
+            said.append(f"workload {one['name']} is missing")
+            continue
+        for key, empty in _EMPTY.items():
+            if not _same(one.get(key, empty), other.get(key, empty)):
+                said.append(
+                    f"workload {one['name']}: {key} is {other.get(key)}, not {one.get(key)}"
+                )
+    return said + [f"workload {name} is not the plan's" for name in have]
+
+
+_EMPTY: Mapping[str, Any] = {
+    "clients": [],
+    "priority": 0,
+    "pairs": [],
+    "slo": 0,
+    "reservation": 0,
+}
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return abs(a - b) <= 1e-9 * max(1.0, abs(a))  # times are kept as whole nanoseconds
+    return bool(a == b)
+
+
+def check_fits(topology: Topology, spec: TestbedSpec, file: Path) -> None:
+    """Raise if a testbed of this spec does not fit the topology.
+
+    Raises:
+        UserError: the first mismatch.
+    """
+    groups = {name: group for group in spec.groups for name in group.node_names()}
+    for name, host in topology.hosts.items():
+        if name not in groups:
+            raise UserError(
+                f"{file}: host {name}: testbed {spec.name} has no such node; it has "
+                f"{', '.join(groups)}."
+            )
+        for what, rate in (("egress", host.egress), ("ingress", host.ingress)):
+            link = rate or host.link
+            if link > groups[name].network * (1 + 1e-9):
+                raise UserError(
+                    f"{file}: host {name}: its {what} is {link:g} bit/s and that of the testbed's "
+                    f"node {groups[name].network:g}: write link: {groups[name].network:g}."
+                )
+    seen: dict[tuple[str, str], str] = {}
+    for workload in topology.workloads:
+        if workload.server is None:
+            raise UserError(f"{file}: workload {workload.name}: has no server; name one.")
+        for what, node, role in (
+            ("client", workload.client, "client"),
+            ("server", workload.server, "nfs"),
+        ):
+            if role not in groups[node].roles:
+                raise UserError(
+                    f"{file}: workload {workload.name}: {what} {node} has not the role {role} on "
+                    f"testbed {spec.name}; those that have it: "
+                    f"{', '.join(n for n, g in groups.items() if role in g.roles)}."
+                )
+        pair = (workload.client, workload.server)
+        if pair in seen:
+            raise UserError(
+                f"{file}: workloads {seen[pair]} and {workload.name} go from {pair[0]} to "
+                f"{pair[1]}: they cannot be told apart, give each a client of its own."
+            )
+        seen[pair] = workload.name
+        if topology.device_of(workload).speed != 1:
+            raise UserError(
+                f"{file}: device {device_queue(topology, workload)} has a speed; on a testbed "
+                "write a profile of the device as it is."
+            )
+
+
+def links_on(
+    topology: Topology, spec: TestbedSpec, file: Path, tell: Tell = lambda _: None
+) -> Links:
+    """Return the links for a plan on a testbed of this spec: the topology's `links`, or the
+    testbed's if the topology has none.
+
+    Raises:
+        UserError: the topology assumes more than the testbed can keep.
+    """
+    keeps = htb_links(frame_of(spec.mtu))
+    written = f"links: {{share: {keeps.share:.4g}, mtu: {spec.mtu}, enforcer: htb}}"
+    if topology.links is None:
+        tell(f"planned with what the network of testbed {spec.name} keeps, {written}")
+        return keeps
+    told = topology.kept
+    enough = (
+        topology.links.enforcer == "htb"
+        and told.share <= keeps.share * (1 + 1e-9)
+        and told.frame >= keeps.frame
+        and told.overshoot >= keeps.overshoot
+    )
+    if not enough:
+        raise UserError(
+            f"{file}: links: the network of testbed {spec.name} keeps less of a plan: write "
+            f"{written}, or less share, a larger mtu, more overshoot, or leave it out."
+        )
+    return told
+
+
+def _check_levels(made: Parameters, spec: TestbedSpec, file: Path) -> None:
+    if made.network.mode == PLAIN:
+        return
+    used = max((f.level for host in made.network.hosts.values() for f in host.flows), default=0)
+    have = spec.priority_levels
+    if used > have:
+        raise UserError(
+            f"{file}: the plan uses {used} network levels, and the switch of testbed {spec.name} "
+            f"has {have}: write network_levels in the topology, network.priority_levels in the "
+            "spec, or leave the network alone (--no-network)."
+        )
+
+
+def _profiles(enforcement: Enforcement, topology: Topology, file: Path) -> tuple[str, ...]:
+    """Give every server the profile that its workloads were planned with."""
+    profiles = {}
+    for workload in topology.workloads:
+        path = file.resolve().parent / topology.device_of(workload).profile
+        profiles[str(workload.server)] = json.loads(path.read_text())
+    return tuple(
+        server for server, profile in profiles.items() if enforcement.put_profile(server, profile)
+    )
+
+
+def _applied(
+    testbed: Testbed, wanted: Mapping[str, Any], met: bool | None, restarted: tuple[str, ...]
+) -> Applied:
+    servers = {
+        device.partition(":")[0]: tuple(one["name"] for one in given["workloads"])
+        for device, given in wanted["storage"].items()
+    }
+    plain = wanted["network"]["mode"] == PLAIN
+    hosts = {} if plain else wanted["network"]["hosts"]
+    flows = {name: len(host["flows"]) for name, host in hosts.items() if host["flows"]}
+    return Applied(testbed.name, wanted["policy"], met, servers, flows, restarted)
+
+
+def _keep(testbed: Testbed, wanted: Mapping[str, Any]) -> None:
+    write_file(testbed.directory / _FILE, json.dumps(wanted, indent=1))
+
+
+def _kept(testbed: Testbed) -> dict[str, Any]:
+    path = testbed.directory / _FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise UserError(
+            f"testbed {testbed.name}: no plan was applied; hotbed pm apply TOPOLOGY.yaml does it."
+        ) from error
+    return found
+
+
+def _store(spec: TestbedSpec) -> NfsSpec:
+    if not isinstance(spec.store, NfsSpec):
+        raise UserError(
+            f"testbed {spec.name} has no NFS servers: bring up one such as testbed/specs/pm.yaml."
+        )
+    return spec.store
+
+
+_ANY_PLAN = Plan(True, (), ())

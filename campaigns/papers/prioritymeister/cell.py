@@ -1,0 +1,333 @@
+"""One cell, from its parameters to the files of its run folder, on any ground.
+
+``summary.json`` has for each workload w: ``w_requests``, ``w_misses``, ``w_unfinished``,
+``w_slo_s``, ``w_alone_s``, ``w_p50_s`` to ``w_p99.99_s`` (only with ten slower requests),
+``w_max_s``, ``w_max_whole_s``, ``w_within`` (share within the SLO). A copy has ``w_bytes_s`` and
+``w_required_bytes_s``. A plan adds ``w_priority``, ``w_bound_s``, ``w_bound_blocking_s`` and, if
+the bound is proven for the run, ``w_bound_ratio`` (longest latency by bound). Real machines add
+``w_late_s`` (its load generator's maximum, added to the bound), ``w_behind_s`` and ``w_allowed_s``
+(its server, in the run and in the bound). They also add ``w_network_kept`` (1 if enforced as
+planned) and ``w_unanswered``; see `outcome.Conditions`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from campaigns.engine.job import Job, Phases
+from campaigns.engine.write_cell import write_cell
+from campaigns.papers.prioritymeister import rule
+from campaigns.papers.prioritymeister.alone import Alone, require_requests
+from campaigns.papers.prioritymeister.announced import larger
+from campaigns.papers.prioritymeister.experiment import Experiment
+from campaigns.papers.prioritymeister.ground import Ground
+from campaigns.papers.prioritymeister.mixes import Mix, build, labels_of
+from campaigns.papers.prioritymeister.outcome import (
+    MODELLED,
+    PERCENTILES,
+    Conditions,
+    Outcome,
+    Result,
+)
+from campaigns.papers.prioritymeister.tracework import statistics
+from schemas.cells.prioritymeister import INPUTS, PM, PmCell
+from schemas.run import Run
+from workloads.traces.reader import TraceReader
+from workloads.traces.standins import TABLE2
+
+if TYPE_CHECKING:
+    from campaigns.engine.plan import Cell
+
+KEPT_MIXES = 3
+PLAN_FILE, CURVE_FILE = "plan.json", "curve.json"
+CURVE_POINTS = 400
+
+
+class Maker:
+    """Maker of cells on a ground; it keeps traces, and latencies of workloads alone."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        remembered: Path | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Set up. `remembered`: folder for latencies of workloads alone, if measuring takes long;
+        `tell`: called before each measurement."""
+        self._ground = ground
+        self._alone = Alone(remembered, tell=tell)
+        self._mixes: OrderedDict[tuple[object, ...], tuple[Any, Mix]] = OrderedDict()
+
+    def close(self) -> None:
+        """Remove the traces."""
+        while self._mixes:
+            self._drop()
+
+    def foresee(self, cells: Iterable[Cell]) -> None:
+        """Check the traces of cells for the requests that their SLOs need, before any cell runs. On
+        a testbed, measuring a workload alone takes as long as a cell.
+
+        Raises:
+            UserError: a cell's traces have too few or cannot be made; with block and workload.
+        """
+        seen = set()
+        for cell in cells:
+            told = cell.parameters
+            if not isinstance(told, PmCell) or told.policy == INPUTS:
+                continue
+            for name, where in rule.measured_alone(told):
+                percent = told.slo_percentile
+                key = (cell.block, cell.seed, where.contents(), name, percent)
+                if key in seen:
+                    continue
+                seen.add(key)
+                mix = self._mix(where, cell.seed, cell.block)
+                alone = rule.alone_experiment(where, mix, self._ground.machines, cell.seed, name)
+                require_requests(alone, percent, f"block {cell.block} of {told.scenario}")
+
+    def make(self, job: Job, folder: Path) -> Run:
+        """Run a cell and write its files into `folder`, `run.json` last.
+
+        Raises:
+            UserError: the cell is impossible, for example because its traces are too short.
+            HotbedError: the ground could not run the cell.
+        """
+        parameters = PM.check(job.parameters, f"run {job.run_id}")
+        phases = Phases()
+        with phases("traces"):
+            mix = self._mix(parameters, job.seed, job.block)
+        if parameters.policy == INPUTS:
+            with phases("describe"):
+                return write_cell(folder, job, described(mix), phases)
+        extra, outcome = self._run(parameters, mix, job, phases, folder)
+        return write_cell(
+            folder, job, extra, phases, spoiled=outcome.spoiled, settings=outcome.settings
+        )
+
+    def _run(
+        self, parameters: PmCell, mix: Mix, job: Job, phases: Phases, folder: Path
+    ) -> tuple[dict[str, float], Outcome]:
+        with phases("alone"):
+            alone = dict(self._measured_alone(parameters, job))
+        promised = rule.slos(parameters, alone)
+        machines = self._ground.machines
+        with phases("plan"):
+            experiment = rule.experiment(parameters, mix, promised, machines, job.seed)
+        with phases("run"):
+            outcome = self._ground.carry_out(experiment)
+        with phases("count"):
+            extra = numbers(parameters, mix, experiment, outcome, promised)
+            extra |= {f"{name}_alone_s": value for name, value in alone.items()}
+            write_tables(folder, experiment, outcome)
+            for name, text in outcome.logs.items():
+                (folder / "logs").mkdir(exist_ok=True)
+                (folder / "logs" / name).write_text(text)
+            if experiment.plan is not None:
+                text = json.dumps(asdict(experiment.plan), default=float)
+                (folder / PLAN_FILE).write_text(text + "\n")
+            if parameters.scenario == "buckets":
+                (folder / CURVE_FILE).write_text(json.dumps(curve(parameters, mix)) + "\n")
+        return extra, outcome
+
+    def _measured_alone(self, parameters: PmCell, job: Job) -> Iterator[tuple[str, float]]:
+        for name, where in rule.measured_alone(parameters):
+            mix = self._mix(where, job.seed, job.block)
+            alone = rule.alone_experiment(where, mix, self._ground.machines, job.seed, name)
+            percent = parameters.slo_percentile
+            yield name, self._alone.percentile(self._ground, alone, percent)
+
+    def _mix(self, parameters: PmCell, seed: int, block: int) -> Mix:
+        """Return the traces of a cell; cells of a block with the same traces run in a row."""
+        shared = parameters.model_dump(exclude={*_OF_POLICY})
+        key = (json.dumps(shared, sort_keys=True), seed, block)
+        if key not in self._mixes:
+            while len(self._mixes) >= KEPT_MIXES:
+                self._drop()
+            holder = tempfile.TemporaryDirectory(prefix="hotbed-pm-")
+            machines, where = self._ground.machines, Path(holder.name)
+            mix = build(parameters, seed, machines, where, block=block)
+            self._mixes[key] = (holder, mix)
+        self._mixes.move_to_end(key)
+        return self._mixes[key][1]
+
+    def _drop(self) -> None:
+        _, (holder, _) = self._mixes.popitem(last=False)
+        holder.cleanup()
+
+
+_OF_POLICY = {"policy", "mode", "k", "slo_percentile", "permutation", "estimator", "limiters"}
+_OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame", "blocking"}
+"""Parameters that do not affect the traces."""
+
+
+def numbers(
+    parameters: PmCell,
+    mix: Mix,
+    experiment: Experiment,
+    outcome: Outcome,
+    promised: Mapping[str, float],
+) -> dict[str, float]:
+    """Return the numbers of the run's summary."""
+    found = dict(outcome.extra)
+    half = experiment.seconds - experiment.measured_from_s
+    for load in mix.loads:
+        name, result = load.name, outcome.results[load.name]
+        found |= {f"{name}_{key}": value for key, value in _latencies(result).items()}
+        if load.completion_s is not None:
+            found[f"{name}_bytes_s"] = result.bytes / half
+            found[f"{name}_required_bytes_s"] = load.required
+            continue
+        found[f"{name}_slo_s"] = promised[name]
+        if result.misses is not None:
+            found[f"{name}_misses"] = float(result.misses)
+        if result.within is not None:
+            found[f"{name}_within"] = result.within
+    if experiment.plan is not None:
+        found |= _proven(parameters, mix, experiment, outcome)
+    return found
+
+
+def _latencies(result: Result) -> dict[str, float]:
+    found = {
+        "requests": float(result.requests),
+        "unfinished": float(result.unfinished),
+        "mean_s": result.mean_s,
+        "max_s": result.max_s,
+        "max_whole_s": result.max_whole_s,
+    }
+    for percent in PERCENTILES:
+        value = result.percentile(percent)
+        if value is not None:
+            found[f"p{percent:g}_s"] = value
+    return {key: value for key, value in found.items() if math.isfinite(value)}
+
+
+def _proven(
+    parameters: PmCell, mix: Mix, experiment: Experiment, outcome: Outcome
+) -> dict[str, float]:
+    """Return the plan's numbers, and the ratios of longest latencies (whole run) to bounds."""
+    assert experiment.plan is not None
+    found: dict[str, float] = {"plan_met": float(experiment.plan.met)}
+    ratios = []
+    kept = larger(mix) is None
+    for planned in experiment.plan.workloads:
+        name = planned.name
+        found[f"{name}_planned"] = float(planned.met)
+        for stage in planned.stages:
+            key = "priority" if stage.stage == "storage" else f"level_{stage.stage}"
+            found[f"{name}_{key}"] = float(stage.priority if stage.level is None else stage.level)
+        if not math.isfinite(planned.bound_blocking):
+            continue
+        found[f"{name}_bound_s"] = planned.bound
+        found[f"{name}_bound_blocking_s"] = planned.bound_blocking
+        conditions = outcome.conditions.get(name, MODELLED)
+        found |= _told(name, conditions)
+        if kept and bound_holds(parameters, mix, name, conditions):
+            longest = outcome.results[name].max_whole_s
+            ratio = conditions.ratio(longest, planned.bound_blocking)
+            found[f"{name}_bound_ratio"] = ratio
+            ratios.append(ratio)
+    found["bounds"] = float(len(ratios))
+    found["bounds_broken"] = float(sum(ratio > 1 + 1e-6 for ratio in ratios))
+    return found
+
+
+def _told(name: str, conditions: Conditions) -> dict[str, float]:
+    if conditions is MODELLED:
+        return {}
+    told: dict[str, float | None] = {
+        "late_s": conditions.late_s,
+        "behind_s": conditions.behind_s,
+        "allowed_s": conditions.allowed_s,
+        "network_kept": float(conditions.network),
+        "unanswered": float(conditions.unanswered),
+    }
+    return {f"{name}_{key}": value for key, value in told.items() if value is not None}
+
+
+def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions = MODELLED) -> bool:
+    """Return True if the plan's bound is proven for a workload's run. Every bucket of every
+    workload must be enforced, at the disk and in the network. Requests must cost as planned, and
+    the workload must send its announced trace.
+
+    Misbehaviour of another workload does not matter if its requests are no larger than announced
+    (`announced.larger`), because its buckets limit it.
+    """
+    load = mix.load(name)
+    return (
+        parameters.policy == "pm"
+        and parameters.mode == "hold"
+        and parameters.depth == 1
+        and parameters.as_planned
+        and load.completion_s is None
+        and not load.replay.closed
+        and load.replay.file == mix.base / load.trace
+        and conditions.why_not is None
+    )
+
+
+def write_tables(folder: Path, experiment: Experiment, outcome: Outcome) -> None:
+    """Write `latency.parquet` (histograms of the measured half) and `samples.parquet` (arrived
+    requests and SLO misses by window of the whole run). `t_s` counts from the start."""
+    parts, rows = [], []
+    for name, result in outcome.results.items():
+        parts.append(
+            pd.DataFrame(
+                {
+                    "t_s": np.full(len(result.count), experiment.measured_from_s),
+                    "op": "request",
+                    "tenant": name,
+                    "node": "",
+                    "low_ns": result.low_ns,
+                    "high_ns": result.high_ns,
+                    "count": result.count,
+                }
+            )
+        )
+        for index, pair in enumerate(result.series):
+            at = index * experiment.window_s
+            rows += [(at, name, m, float(v)) for m, v in zip(_SERIES, pair, strict=True)]
+    pd.concat(parts).to_parquet(folder / "latency.parquet", index=False)
+    samples = pd.DataFrame(rows, columns=["t_s", "node", "metric", "value"])
+    samples.to_parquet(folder / "samples.parquet", index=False)
+
+
+_SERIES = ("requests", "misses")
+
+
+def curve(parameters: PmCell, mix: Mix) -> dict[str, list[Any]]:
+    """Return figure 4a: the border of B's eligible pairs from its mean rate to the whole device,
+    and B's possible single buckets."""
+    exact = rule.curve_alone(mix, labels_of(parameters)[0])
+    rates = np.linspace(exact.mean_rate, 1.0, CURVE_POINTS)
+    single = {name: list(rule.single_bucket(name, exact)) for name in ("fast", "slow")}
+    return {"rates": rates.tolist(), "bursts": exact.burst(rates).tolist(), **single}
+
+
+def described(mix: Mix) -> dict[str, float]:
+    """Return Table 2's columns of a mix's traces, as shares; with the storage load if any."""
+    found: dict[str, float] = {}
+    for load in mix.loads:
+        host = mix.hosts[load.server]
+        device = host.devices[load.device]
+        reader = TraceReader(mix.base / load.trace)
+        row, _ = statistics(reader, mix.base / device.profile, host.link)
+        columns: Mapping[str, float | None] = {
+            "storage": row.storage_load if TABLE2[load.name].storage_load is not None else None,
+            "network": row.network_load,
+            "scv": row.scv,
+            "requests": float(row.requests),
+        }
+        found |= {f"{load.name}_{k}": v for k, v in columns.items() if v is not None}
+    return found

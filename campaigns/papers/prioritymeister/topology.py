@@ -1,0 +1,288 @@
+"""Topology of a plan: hosts, links, devices, and workloads with SLOs, from one YAML file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from campaigns.papers.prioritymeister.links import Links, LinkSettings
+from schemas.errors import UserError
+from schemas.mistakes import mistake
+from schemas.yaml_file import read_mapping
+from testbed.quantities import BitsPerSecond, Seconds
+
+SWITCH = "switch"
+"""Name of the switch if a topology names none."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+_SLO = "write slo: {latency: 50ms} or slo: {completion: 10min}"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Slo(_Strict):
+    """Either `latency`, the longest time of a request, or `completion`, the time for the whole
+    trace (a throughput SLO, section 3.2)."""
+
+    latency: Seconds | None = Field(default=None, gt=0)
+    completion: Seconds | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _one(self) -> Slo:
+        if (self.latency is None) == (self.completion is None):
+            raise ValueError("an SLO has either latency or completion, one of both")
+        return self
+
+
+class Device(_Strict):
+    """A storage device: the file of its profile, next to the topology file, and its speed relative
+    to the profile."""
+
+    profile: str
+    speed: float = Field(default=1.0, gt=0)
+
+
+class Host(_Strict):
+    """A machine with a full-duplex link to a switch, and its storage devices.
+
+    `link` is the rate of both directions; `egress` and `ingress` replace it in one direction.
+    """
+
+    link: BitsPerSecond = Field(default=1e9, gt=0)
+    egress: BitsPerSecond | None = Field(default=None, gt=0)
+    ingress: BitsPerSecond | None = Field(default=None, gt=0)
+    switch: str | None = None
+    devices: dict[str, Device] = Field(default_factory=dict)
+
+    @field_validator("devices", mode="before")
+    @classmethod
+    def _short(cls, devices: object) -> object:
+        """Expand `ssd0: profile.json` to `ssd0: {profile: profile.json}`."""
+        if not isinstance(devices, dict):
+            return devices
+        return {k: {"profile": v} if isinstance(v, str) else v for k, v in devices.items()}
+
+
+class Trunk(_Strict):
+    """A full-duplex link between two switches."""
+
+    between: tuple[str, str]
+    link: BitsPerSecond = Field(gt=0)
+
+
+class Workload(_Strict):
+    """A workload: its client, its trace, and its SLO.
+
+    A workload without `server` must still be placed (`hotbed pm place`). `trace` is a file next to
+    the topology file, `format` is as in the trace reader, `disk` selects one disk of a trace.
+    `duration` replaces the time between the first and the last arrival for the mean rate. `route`
+    names the switches from client to server, if there is more than one.
+    """
+
+    name: str
+    client: str
+    server: str | None = None
+    device: str | None = None
+    trace: str
+    format: str = "auto"
+    disk: int | None = Field(default=None, ge=0)
+    duration: Seconds | None = Field(default=None, gt=0)
+    slo: Slo
+    route: tuple[str, ...] | None = Field(default=None, min_length=1)
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError("a name is 1 to 63 letters, digits, dots, - or _")
+        return name
+
+
+class Topology(_Strict):
+    """A whole topology; `buckets` is the maximum of token buckets of a workload at a stage. `links`
+    are the network's limits for a plan (None means no limits)."""
+
+    hosts: dict[str, Host] = Field(min_length=1)
+    trunks: tuple[Trunk, ...] = ()
+    workloads: tuple[Workload, ...] = Field(min_length=1)
+    network_levels: int | None = Field(default=7, ge=1, le=64)
+    buckets: int = Field(default=8, ge=1, le=64)
+    blocking: bool = False
+    links: LinkSettings | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Topology:
+        names = [w.name for w in self.workloads]
+        twice = sorted({n for n in names if names.count(n) > 1}) if len(names) > 1 else []
+        if twice:
+            raise ValueError(f"two workloads are called {twice[0]}: names must differ")
+        self._check_names()
+        joined: set[frozenset[str]] = set()
+        for trunk in self.trunks:
+            ends = frozenset(trunk.between)
+            if len(ends) < 2 or ends in joined:
+                what = "joins a switch to itself" if len(ends) < 2 else "is there twice"
+                raise ValueError(f"trunk {'-'.join(trunk.between)} {what}: leave it out")
+            joined.add(ends)
+            _known(trunk.between, self.switches(), f"trunk {'-'.join(trunk.between)}", "switch")
+        for workload in self.workloads:
+            self.check(workload)
+        return self
+
+    def _check_names(self) -> None:
+        """Raise for invalid or clashing names: hosts, switches and devices name the queues."""
+        for end in {end for trunk in self.trunks for end in trunk.between}:
+            if not _NAME.fullmatch(end):
+                raise ValueError(
+                    f"trunks: {end!r} is no name: write 1 to 63 letters, digits, dots, - or _"
+                )
+        for name, host in self.hosts.items():
+            for one in (name, *host.devices, *([host.switch] if host.switch else ())):
+                if not _NAME.fullmatch(one):
+                    raise ValueError(
+                        f"host {name}: {one!r} is no name: write 1 to 63 letters, digits, dots, - "
+                        "or _"
+                    )
+            if name in self.switches():
+                raise ValueError(f"host {name} is called as a switch: names must differ")
+
+    @property
+    def kept(self) -> Links:
+        """The network's limits for a plan."""
+        return Links() if self.links is None else self.links.kept()
+
+    def switches(self) -> frozenset[str]:
+        """Return the switches of hosts, and switches without a host that several trunks join."""
+        joins = Counter(end for trunk in self.trunks for end in trunk.between)
+        between = {name for name, count in joins.items() if count > 1}
+        return frozenset(between | {host.switch or SWITCH for host in self.hosts.values()})
+
+    def _server(self, workload: Workload) -> tuple[str, Host]:
+        assert workload.server is not None, "asked for before it was placed"
+        return workload.server, self.hosts[workload.server]
+
+    def device_name(self, workload: Workload) -> str:
+        """Return the device's name at its server."""
+        return workload.device or next(iter(self._server(workload)[1].devices))
+
+    def device_of(self, workload: Workload) -> Device:
+        """Return the device of a workload that has a server."""
+        return self._server(workload)[1].devices[self.device_name(workload)]
+
+    def queues(self) -> dict[str, float]:
+        """Return every queue's bandwidth: bytes per second of a link's direction, 1 of a device."""
+        found: dict[str, float] = {}
+        for name, host in self.hosts.items():
+            switch = host.switch or SWITCH
+            found[f"{name}->{switch}"] = (host.egress or host.link) / 8
+            found[f"{switch}->{name}"] = (host.ingress or host.link) / 8
+            found |= {f"{name}:{device}": 1.0 for device in host.devices}
+        for trunk in self.trunks:
+            a, b = trunk.between
+            found[f"{a}->{b}"] = found[f"{b}->{a}"] = trunk.link / 8
+        return found
+
+    def routes(self, workload: Workload) -> dict[str, tuple[str, ...]]:
+        """Return the queues that a workload's requests pass at each stage."""
+        switches = workload.route or (self.hosts[workload.client].switch or SWITCH,)
+        server = self._server(workload)[0]
+        nodes = (workload.client, *switches, server)
+        there = tuple(f"{a}->{b}" for a, b in pairwise(nodes))
+        back = tuple(f"{b}->{a}" for a, b in pairwise(nodes))[::-1]
+        device = f"{server}:{self.device_name(workload)}"
+        return {"network-in": there, "storage": (device,), "network-out": back}
+
+    def check(self, workload: Workload) -> None:
+        """Raise ValueError if a workload names something that this topology lacks."""
+        where = f"workload {workload.name}"
+        _known((workload.client,), self.hosts, f"{where}: client", "host")
+        if workload.server is None:
+            return
+        _known((workload.server,), self.hosts, f"{where}: server", "host")
+        devices = self.hosts[workload.server].devices
+        if not devices:
+            raise ValueError(f"{where}: server {workload.server} has no device: give it one")
+        if workload.device is not None:
+            _known((workload.device,), devices, f"{where}: server {workload.server}", "device")
+        elif len(devices) > 1:
+            raise ValueError(
+                f"{where}: server {workload.server} has several devices: choose one of "
+                f"{', '.join(sorted(devices))} as device"
+            )
+        if workload.client == workload.server:
+            raise ValueError(
+                f"{where}: its path is cyclic, it leaves host {workload.client} and comes back to "
+                "it: name another client or server"
+            )
+        self._check_route(workload, workload.server, where)
+
+    def _check_route(self, workload: Workload, server: str, where: str) -> None:
+        first = self.hosts[workload.client].switch or SWITCH
+        last = self.hosts[server].switch or SWITCH
+        route = workload.route or (first,)
+        _known(route, self.switches(), f"{where}: route", "switch")
+        again = [name for place, name in enumerate(route) if name in route[:place]]
+        if again:
+            raise ValueError(
+                f"{where}: its path is cyclic, it passes switch {again[0]} twice: "
+                f"{' -> '.join(route)}"
+            )
+        if (route[0], route[-1]) != (first, last):
+            raise ValueError(
+                f"{where}: its route must begin at the client's switch {first} and end at the "
+                f"server's switch {last}; write route: [{first}, ..., {last}]"
+            )
+        trunks = {frozenset(trunk.between) for trunk in self.trunks}
+        for pair in pairwise(route):
+            if frozenset(pair) not in trunks:
+                raise ValueError(f"{where}: there is no trunk between {pair[0]} and {pair[1]}")
+
+
+def _known(
+    names: tuple[str, ...], known: Mapping[str, object] | frozenset[str], where: str, kind: str
+) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"{where}: there is no {kind} {name!r}; known are {', '.join(sorted(known))}"
+            )
+
+
+def load_topology(path: Path) -> Topology:
+    """Read and check a topology file; traces are not opened yet.
+
+    Raises:
+        UserError: one sentence with the file, the place and the error.
+    """
+    data = read_mapping(path, "a topology is a mapping with hosts and workloads")
+    try:
+        return Topology.model_validate(data)
+    except ValidationError as error:
+        raise UserError(_explain(error, path, data)) from error
+
+
+def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str:
+    found = mistake(error, Topology)
+    steps = list(found.place)
+    place = ".".join(str(step) for step in steps)
+    if len(steps) > 1 and steps[0] == "workloads" and isinstance(steps[1], int):
+        entry = data["workloads"][steps[1]]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        place = ".".join([f"workload {name or steps[1]}", *(str(step) for step in steps[2:])])
+        absent = isinstance(entry, dict) and entry.get("slo") is None
+        if steps[2:] == ["slo"] and absent:
+            return f"{path}: workload {name or steps[1]} has no SLO: {_SLO}."
+        if steps[2:] == ["slo"] and not isinstance(entry["slo"], dict):
+            return f"{path}: {place} is {entry['slo']!r}: {_SLO}."
+    if found.kind == "missing":
+        return f"{path}: {place} is missing."
+    return f"{path}: {place + ': ' if place else ''}{found.words}."

@@ -1,0 +1,155 @@
+"""One cell on real object servers, from its parameters to the files of its run folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from campaigns.engine.job import Job, Phases
+from campaigns.engine.judge import spoiled
+from campaigns.engine.write_cell import write_cell
+from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.papers.twochoice.live import plans, results
+from campaigns.papers.twochoice.live.processors import awake_s, too_busy
+from campaigns.papers.twochoice.live.rados import RadosServers
+from campaigns.papers.twochoice.live.servers import Servers
+from campaigns.papers.twochoice.live.watch import Watch
+from schemas.cells.twochoice import (
+    OBJECTS,
+    PLAIN,
+    Asked,
+    Delay,
+    Jobs,
+    MeasuredBurst,
+    ObjectCell,
+    Probe,
+    RedirectTable,
+)
+from schemas.errors import UserError
+from schemas.run import Run
+from testbed.spec import CephSpec
+
+REPORT_FILE = "objects.json"
+JOURNAL_FILE = "journal.jsonl"
+PROBE_S = 600.0
+GENERATE_S = plans.WHOLE_S + 120.0
+"""Limit of the load generator, which ends by itself after `plans.WHOLE_S` with a reason."""
+SHOWN = ("name", "scheduler", "background", "ranks", "rank_seconds", "server_bytes", "home_bytes")
+"""Values of each job that figures need."""
+
+Numbers = dict[str, float]
+
+
+class Maker:
+    """Maker of cells on a testbed's object servers."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._reached = servers.reached
+
+    def make(self, job: Job, folder: Path) -> Run:
+        """Run a cell and write its files into `folder`, `run.json` last.
+
+        Raises:
+            UserError: the testbed lacks something that the cell needs.
+            HotbedError: a node, a server, a write or a read failed.
+        """
+        parameters = OBJECTS.check(job.parameters, f"run {job.run_id}")
+        self._refuse(parameters)
+        phases = Phases()
+        with phases("clean"):
+            self._servers.clean(plans.settings(parameters))
+        usage = Usage(self._reached.site, self._reached.testbed, self._reached.client)
+        with phases("workload"), usage.measured():
+            found, shown = self._carry_out(parameters, job.seed, folder)
+        with phases("collect"):
+            (folder / REPORT_FILE).write_text(json.dumps(shown) + "\n")
+            found |= usage.load.as_summary()
+            found |= {f"cores.{node}": used for node, used in usage.cores.items()}
+            load = usage.load
+            if isinstance(parameters, Probe):
+                # Schedulers that probe again at once must be busy, because that is measured.
+                load = replace(load, client_share=None)
+            why = spoiled(load, job.limits) or too_busy(found.get("processors_busy"))
+        return write_cell(folder, job, found, phases, spoiled=why, settings=usage.load.settings)
+
+    def _refuse(self, parameters: ObjectCell) -> None:
+        have, name = len(self._reached.servers), self._reached.testbed.name
+        if parameters.backend != self._reached.backend:
+            raise UserError(
+                f"{parameters.label()} is of backend {parameters.backend}, and the servers of "
+                f"testbed {name} are of {self._reached.backend}: name the spec that the cells are "
+                "of, or say backend in the campaign's parameters."
+            )
+        if isinstance(parameters, Jobs) and parameters.scheduler in PLAIN:
+            self._refuse_pool(parameters)
+        if isinstance(parameters, Asked) and 2 * parameters.pending > have:
+            raise UserError(
+                f"{parameters.label()} asks {2 * parameters.pending} servers, and testbed "
+                f"{name} has {have}."
+            )
+
+    def _refuse_pool(self, parameters: Jobs) -> None:
+        """Raise unless there is a pool with the cell's copies, as a fair comparison needs it."""
+        store = self._reached.store
+        size = store.pools[0].size if isinstance(store, CephSpec) and store.pools else None
+        if size != parameters.copies:
+            has = "no pool" if size is None else f"a first pool of size {size}"
+            raise UserError(
+                f"{parameters.label()} needs a pool of size {parameters.copies}, and the spec of "
+                f"testbed {self._reached.testbed.name} has {has}: say copies as the pool's size, "
+                "or make the pool so."
+            )
+
+    def _carry_out(
+        self, parameters: ObjectCell, seed: int, folder: Path
+    ) -> tuple[Numbers, Mapping[str, Any]]:
+        if isinstance(parameters, Probe):
+            answer = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
+            return results.numbers_of_probes(answer), answer
+        if isinstance(parameters, RedirectTable):
+            arguments = plans.table_arguments(parameters, seed)
+            answer = self._servers.bench(arguments, max_s=GENERATE_S)
+            return results.numbers_of_table(answer), answer
+        if isinstance(parameters, Delay):
+            return self._delay(parameters, seed)
+        assert isinstance(parameters, Jobs)
+        return self._applications(parameters, seed, folder)
+
+    def _delay(self, parameters: Delay, seed: int) -> tuple[Numbers, Mapping[str, Any]]:
+        probed = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
+        plan = plans.delay_plan(parameters, seed)
+        report = self._servers.bench(["apps"], max_s=GENERATE_S, plan=plan)
+        return results.numbers_of_delay(probed, report), {"probed": probed}
+
+    def _applications(
+        self, parameters: Jobs, seed: int, folder: Path
+    ) -> tuple[Numbers, Mapping[str, Any]]:
+        servers = self._reached.servers
+        slowed = plans.stragglers(parameters, seed, len(servers))
+        commands = [plans.fio_command(servers[n].folder, GENERATE_S) for n in slowed]
+        watch = Watch(self._servers.disk_counters, partial(awake_s, self._reached.site))
+        with ExitStack() as stack:
+            stack.enter_context(self._servers.disturbed(slowed, commands))
+            stack.enter_context(watch.watching())
+            if isinstance(parameters, MeasuredBurst) and parameters.scheduler == "dlr":
+                journal = folder / JOURNAL_FILE
+                assert isinstance(self._servers, RadosServers)  # see `_refuse_pool`
+                stack.enter_context(self._servers.controlled("dlr", parameters.interval_s, journal))
+            plan = plans.plan(parameters, seed, len(servers), self._servers.pool)
+            report = self._servers.bench(["apps"], max_s=GENERATE_S, plan=plan)
+        found = results.numbers_of_apps(report, slowed)
+        lead_s = parameters.lead_s
+        found |= watch.numbers(report["began"] + lead_s, report["seconds"] - lead_s)
+        shown = {
+            "apps": [{name: app[name] for name in SHOWN} for app in report["apps"]],
+            "slowed": list(slowed),
+            "steps": report["steps"],
+            "verified": report.get("verified"),
+        }
+        return found, shown
