@@ -1,0 +1,388 @@
+"""Algebra of evidence: the few ways in which claims of every paper are computed from runs.
+
+`Pair` compares a number of two sets of runs within blocks; `mean_of` and `share_of` describe one
+set; `ends` compares a parameter's last value with an earlier one; `extreme` and `extreme_over`
+choose among several comparisons ("up to", "whatever the size") and widen the interval for the
+choice; `mean_over` pools them. Each of them is a `Compute` of a claim. Below them are estimates
+from tables (`average`, `geometric`, `quotient`, `difference`), which figures use too.
+
+n counts runs (or blocks that have both runs), never requests or seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from analysis.core.claims import Compute, Evidence, Measured, NotRun
+from analysis.core.stats import Estimate, mean, ratio
+
+Rows = Callable[[pd.DataFrame], pd.DataFrame]
+"""Function that selects the rows of a claim from the table of runs; it may add columns."""
+
+Choice = Literal["least", "largest", "farthest"]
+"""Choice among ratios; ``farthest`` is farthest from 1 on a logarithmic scale."""
+
+BLOCK = ("seed",)
+"""Columns that identify a block: all controllers of a block have the same seed."""
+
+
+def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
+    """Return the mean over rows with a t interval, times `factor`; None if no row has a value."""
+    values = rows[column].dropna().tolist() if column in rows.columns else []
+    return mean([factor * value for value in values]) if values else None
+
+
+def geometric(rows: pd.DataFrame, column: str) -> Estimate | None:
+    """Return the geometric mean over rows with a t interval of the logarithms, without values that
+    are not positive; None if none is."""
+    values = rows[column].dropna() if column in rows.columns else pd.Series(dtype=float)
+    values = values[values > 0]
+    return ratio(values.tolist(), [1.0] * len(values)) if len(values) else None
+
+
+def pairs(
+    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, keys: Sequence[str] = BLOCK
+) -> pd.DataFrame:
+    """Return both values of every block that has both, as columns ``treated`` and ``baseline``,
+    indexed by `keys`, in their order. Several rows of one block count as their mean."""
+    if column not in treated.columns or column not in baseline.columns:
+        return pd.DataFrame(columns=["treated", "baseline"], dtype=float)
+    sides = {
+        name: rows.groupby(list(keys))[column].mean().astype(float)
+        for name, rows in (("treated", treated), ("baseline", baseline))
+    }
+    return pd.concat(sides, axis=1, join="inner").dropna().sort_index()
+
+
+def quotient(
+    treated: pd.DataFrame,
+    baseline: pd.DataFrame,
+    column: str,
+    *,
+    keys: Sequence[str] = BLOCK,
+    cluster: str | None = None,
+    comparisons: int = 1,
+) -> Estimate | None:
+    """Return the geometric mean of treated/baseline over blocks with a t interval of the
+    logarithms; None without a pair of positive, finite values.
+
+    Args:
+        treated, baseline: rows of runs.
+        column: the number to compare.
+        keys: columns that identify a pair.
+        cluster: one of `keys`; pairs with the same value of it are not independent, and their mean
+            counts once.
+        comparisons: see `analysis.core.stats.ratio`.
+    """
+    both = pairs(treated, baseline, column, keys)
+    both = both[((both > 0) & (both < np.inf)).all(axis=1)]
+    if both.empty:
+        return None
+    top, bottom = both["treated"].tolist(), both["baseline"].tolist()
+    if cluster is not None:
+        logs: dict[Any, list[float]] = {}
+        for key, one, other in zip(both.index.get_level_values(cluster), top, bottom, strict=True):
+            logs.setdefault(key, []).append(math.log(one / other))
+        top = [math.exp(statistics.fmean(logs[key])) for key in sorted(logs)]
+        bottom = [1.0] * len(top)
+    return ratio(top, bottom, comparisons=comparisons)
+
+
+def difference(
+    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, keys: Sequence[str] = BLOCK
+) -> Estimate | None:
+    """Return the mean of treated - baseline over blocks with a t interval; None without a pair."""
+    both = pairs(treated, baseline, column, keys)
+    return mean((both["treated"] - both["baseline"]).tolist()) if len(both) else None
+
+
+def values_of(rows: pd.DataFrame, parameter: str) -> list[Any]:
+    """Return the values of a parameter that have runs, ascending."""
+    return sorted(set(rows[parameter].dropna())) if parameter in rows.columns else []
+
+
+def result(
+    estimate: Estimate | None, rows: pd.DataFrame, why: str, note: str | None = None
+) -> Measured | NotRun:
+    """Return an estimate with the ground and time scale of its runs, or `why` there is none."""
+    if estimate is None:
+        return NotRun(why)
+    scale = float(rows["time_scale"].iloc[0]) if "time_scale" in rows.columns else 1.0
+    return Measured(estimate, "+".join(sorted(set(rows["ground"]))), scale, note)
+
+
+def mapped(measured: Measured | NotRun, function: Callable[[float], float]) -> Measured | NotRun:
+    """Apply a monotone function to an estimate and its limits; return a `NotRun` unchanged."""
+    if isinstance(measured, NotRun):
+        return measured
+    return replace(measured, estimate=measured.estimate.map(function))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A `Compute`: a number of one set of runs over (``ratio``) or minus (``difference``) that of
+    another, within blocks.
+
+    Attributes:
+        treated, baseline: the two sets.
+        column: the number.
+        why: reason to give if no block has both.
+        by: a difference suits numbers that may be 0, which have no ratio.
+        keys, cluster, comparisons: see `quotient`.
+        function: applied to the ratio, such as ``lambda ratio: ratio - 1`` for a gain.
+        note: added to the claim's note.
+    """
+
+    treated: Rows
+    baseline: Rows
+    column: str
+    why: str
+    by: Literal["ratio", "difference"] = "ratio"
+    keys: tuple[str, ...] = BLOCK
+    cluster: str | None = None
+    comparisons: int = 1
+    function: Callable[[float], float] | None = None
+    note: str | None = None
+
+    def __call__(self, evidence: Evidence) -> Measured | NotRun:
+        """Compute the comparison from the runs."""
+        return self.of(*self.sides(evidence))
+
+    def sides(self, evidence: Evidence) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the rows of both sets."""
+        return self.treated(evidence.table), self.baseline(evidence.table)
+
+    def of(
+        self, treated: pd.DataFrame, baseline: pd.DataFrame, note: str | None = None
+    ) -> Measured | NotRun:
+        """Compute the comparison from the rows of both sets."""
+        if self.by == "difference":
+            found = difference(treated, baseline, self.column, keys=self.keys)
+        else:
+            found = quotient(
+                treated,
+                baseline,
+                self.column,
+                keys=self.keys,
+                cluster=self.cluster,
+                comparisons=self.comparisons,
+            )
+        measured = result(found, treated, self.why, note or self.note)
+        return mapped(measured, self.function) if self.function is not None else measured
+
+    def widened(self, comparisons: int) -> Pair:
+        """Return the comparison as one chosen from several; see `quotient`."""
+        return replace(self, comparisons=comparisons)
+
+
+def mean_of(
+    rows: Rows,
+    column: str,
+    why: str,
+    *,
+    factor: float = 1.0,
+    blocks: bool = False,
+    logarithmic: bool = False,
+    note: str | None = None,
+) -> Compute:
+    """Compute the mean of a number over runs.
+
+    Args:
+        rows: the runs.
+        column: the number.
+        why: reason to give without a value.
+        factor: converts the number's unit.
+        blocks: True if a run has several rows: the mean of a block's rows then counts once.
+        logarithmic: True for the geometric mean, of positive values.
+        note: added to the claim's note.
+    """
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = rows(evidence.table)
+        counted = found
+        if blocks and len(found):
+            counted = found.groupby(list(BLOCK))[column].mean().astype(float).reset_index()
+        one = geometric(counted, column) if logarithmic else average(counted, column, factor)
+        return result(one, found, why, note)
+
+    return compute
+
+
+def share_of(
+    rows: Rows, holds: Callable[[pd.DataFrame], pd.Series], why: str, unit: str = "runs"
+) -> Compute:
+    """Compute the share of runs for which a condition holds; the note counts them."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = rows(evidence.table)
+        if found.empty:
+            return NotRun(why)
+        met = holds(found).astype(float)
+        note = f"{int(met.sum())} of {len(found)} {unit}"
+        return result(mean(met.tolist()), found, why, note)
+
+    return compute
+
+
+def ends(
+    rows: Rows,
+    parameter: str,
+    column: str,
+    why: str,
+    *,
+    before: bool = False,
+    wanted: Callable[[Any], bool] = lambda value: True,
+    keys: tuple[str, ...] = BLOCK,
+) -> Compute:
+    """Compute a number at a parameter's largest value over the number at its smallest value.
+
+    Args:
+        rows: the runs.
+        parameter: the varied parameter.
+        column: the number.
+        why: reason to give with fewer than two values.
+        before: True for the value before the largest, instead of the smallest.
+        wanted: values that count.
+        keys: see `quotient`.
+    """
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = rows(evidence.table)
+        there = [value for value in values_of(found, parameter) if wanted(value)]
+        if len(there) < 2:
+            return NotRun(why)
+        first, last = there[-2 if before else 0], there[-1]
+        low, high = (found[found[parameter] == value] for value in (first, last))
+        estimate = quotient(high, low, column, keys=keys)
+        return result(estimate, found, why, f"{parameter} {last:g} over {first:g}")
+
+    return compute
+
+
+def extreme(
+    options: Sequence[tuple[str, Compute]], which: Choice, *, complete: bool = False
+) -> Compute:
+    """Compute the ratio of several options that a claim about all of them depends on.
+
+    The interval of a `Pair` is widened by the number of options. The note names the choice, and
+    lists all options.
+
+    Args:
+        options: name and computation of each.
+        which: the choice.
+        complete: True if a missing option leaves the claim without support.
+    """
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        made = [
+            (name, (one.widened(len(options)) if isinstance(one, Pair) else one)(evidence))
+            for name, one in options
+        ]
+        found = {name: one for name, one in made if isinstance(one, Measured)}
+        missing = [one for _, one in made if isinstance(one, NotRun)]
+        if missing and (complete or not found):
+            return missing[0]
+        return _chosen(found, which, _named)
+
+    return compute
+
+
+def extreme_over(
+    pair: Pair,
+    parameter: str,
+    which: Choice,
+    *,
+    wanted: Callable[[Any], bool] = lambda value: True,
+    last: int | None = None,
+    order: Callable[[pd.DataFrame], list[Any]] | None = None,
+    intervals: bool = False,
+    text: Callable[[Any], str] = lambda value: f"{value:g}",
+) -> Compute:
+    """Compute the extreme of a pair's ratios at each value of a parameter that both sides have.
+
+    Args:
+        pair: the comparison; its interval is widened by the number of values.
+        parameter: the parameter.
+        which: the choice; "up to" is the extreme on the claim's side, "whatever the value" the
+            extreme on the other side.
+        wanted: values that count.
+        last: only this many of the largest values.
+        order: the values of rows in their order, if it is not the ascending one.
+        intervals: True to prefer values with an interval (two runs and more).
+        text: formats a value for the note.
+    """
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        top, bottom = pair.sides(evidence)
+        have = set(values_of(bottom, parameter))
+        known = values_of(top, parameter) if order is None else order(top)
+        there = [value for value in known if value in have and wanted(value)]
+        there = there if last is None else there[-last:]
+        wide = pair.widened(max(1, len(there)))
+        made = {
+            value: wide.of(top[top[parameter] == value], bottom[bottom[parameter] == value])
+            for value in there
+        }
+        found = {text(at): one for at, one in made.items() if isinstance(one, Measured)}
+        if intervals:
+            found = {at: one for at, one in found.items() if one.estimate.n > 1} or found
+        if not found:
+            return NotRun(pair.why)
+        return _chosen(found, which, lambda at: f"at {parameter} {at}")
+
+    return compute
+
+
+def mean_over(
+    pair: Pair,
+    parameter: str,
+    *,
+    wanted: Callable[[Any], bool] = lambda value: True,
+    text: Callable[[Any], str] = lambda value: f"{value:g}",
+) -> Compute:
+    """Compute a pair over all values of a parameter that both sides have; the note lists the ratio
+    at each. The pair's keys contain the parameter, and its `cluster` names the block."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        top, bottom = pair.sides(evidence)
+        have = set(values_of(bottom, parameter))
+        there = [value for value in values_of(top, parameter) if value in have and wanted(value)]
+        top, bottom = (rows[rows[parameter].isin(there)] for rows in (top, bottom))
+        each = {
+            text(value): pair.of(top[top[parameter] == value], bottom[bottom[parameter] == value])
+            for value in there
+        }
+        found = {at: one for at, one in each.items() if isinstance(one, Measured)}
+        return pair.of(top, bottom, f"mean over {parameter}: {_listed(found)}")
+
+    return compute
+
+
+def _chosen(
+    found: Mapping[str, Measured], which: Choice, place: Callable[[str], str]
+) -> Measured | NotRun:
+    """Return the extreme of named ratios, with a note on the choice."""
+
+    def rank(name: str) -> float:
+        value = found[name].estimate.value
+        return abs(math.log(value)) if which == "farthest" else value
+
+    name = (min if which == "least" else max)(found, key=rank)
+    best = found[name]
+    note = f"{which} of {len(found)}, {place(name)}; {_listed(found)}"
+    return replace(best, note=f"{note}; {best.note}" if best.note else note)
+
+
+def _named(name: str) -> str:
+    return f"of {name}"
+
+
+def _listed(found: Mapping[str, Measured]) -> str:
+    return ", ".join(f"{name}: {one.estimate.value:.3g}" for name, one in found.items())

@@ -1,0 +1,154 @@
+"""Panels of figures: estimates with 95 % intervals, as lines or as grouped bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.core import stats, style
+from analysis.core.stats import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MARKERS = "osD^vPX*<>phd"
+DODGE = 0.07  # offset between neighbouring lines, as a share of the distance between two settings
+BAR_WIDTH = 0.8
+GREY = "#444444"
+
+Points = Mapping[Any, Estimate]
+"""Estimates by setting."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Appearance of a line or bar: the same for one thing in every panel of a figure."""
+
+    label: str
+    colour: str = GREY
+    marker: str = "o"
+    line: str = "-"
+
+
+def points(
+    rows: pd.DataFrame, by: str, estimate: Callable[[pd.DataFrame], Estimate | None]
+) -> dict[Any, Estimate]:
+    """Return estimates of the rows, by a parameter's values, ascending."""
+    found = {at: estimate(rows[rows[by] == at]) for at in sorted(set(rows[by].dropna().tolist()))}
+    return {at: one for at, one in found.items() if one is not None}
+
+
+def lines(
+    axes: Axes,
+    series: Sequence[tuple[Look, Points]],
+    order: Sequence[Any],
+    ticks: Sequence[str] | None = None,
+    *,
+    to_scale: bool = False,
+    ringed: Sequence[Collection[Any]] = (),
+    ring: str = "",
+) -> None:
+    """Draw one line with 95 % intervals for each series.
+
+    Args:
+        axes: the panel.
+        series: appearance, and estimates by setting; a series without estimates is left out.
+        order: the settings along the axis.
+        ticks: their texts; by default, the settings.
+        to_scale: True to place settings by their value; else evenly, with the lines side by side so
+            that intervals stay distinguishable.
+        ringed: settings of each series to mark with a circle.
+        ring: the circles' text in the legend.
+    """
+    shown = [(n, look, found) for n, (look, found) in enumerate(series) if found]
+    for index, (number, look, found) in enumerate(shown):
+        there = [place for place, setting in enumerate(order) if setting in found]
+        these = [found[order[place]] for place in there]
+        at = np.array([order[place] for place in there] if to_scale else there, dtype=float)
+        x = at if to_scale else at + (index - (len(shown) - 1) / 2) * DODGE
+        axes.errorbar(
+            x,
+            [one.value for one in these],
+            yerr=errors(these),
+            fmt=look.marker,
+            linestyle=look.line,
+            color=look.colour,
+            markersize=5,
+            linewidth=1.3,
+            elinewidth=1.0,
+            capsize=2.5,
+            label=look.label,
+        )
+        circles = ringed[number] if number < len(ringed) else ()
+        marked = [n for n, place in enumerate(there) if order[place] in circles]
+        if marked:
+            axes.plot(
+                x[marked],
+                [these[n].value for n in marked],
+                "o",
+                markersize=11,
+                markerfacecolor="none",
+                markeredgecolor="black",
+                label=ring,
+                zorder=5,
+            )
+    texts = [f"{setting:g}" for setting in order] if ticks is None else list(ticks)
+    axes.set_xticks(list(order) if to_scale else range(len(order)), texts)
+    if not to_scale:
+        axes.set_xlim(-0.45, len(order) - 0.55)
+
+
+def bars(
+    axes: Axes,
+    groups: Sequence[str],
+    series: Sequence[tuple[Look, Points]],
+    *,
+    stated: Mapping[tuple[str, str], float] | None = None,
+    stated_text: str = "paper's stated value",
+) -> None:
+    """Draw groups of bars, one bar per series, with 95 % intervals.
+
+    Args:
+        axes: the panel.
+        groups: names along the axis.
+        series: appearance, and estimates by group.
+        stated: the paper's values by label and group, drawn as diamonds.
+        stated_text: the diamonds' text in the legend.
+    """
+    width = BAR_WIDTH / max(1, len(series))
+    values, ends = [], []
+    for place, (look, found) in enumerate(series):
+        for group, name in enumerate(groups):
+            one = found.get(name)
+            if one is None:
+                continue
+            x = group + (place - (len(series) - 1) / 2) * width
+            axes.bar(x, one.value, 0.92 * width, color=look.colour, label=look.label)
+            values.append(one.value)
+            if one.n > 1:
+                axes.errorbar(
+                    x, one.value, yerr=errors([one]), color="black", capsize=2.5, linewidth=0.9
+                )
+                ends.append((float(x), one.high))
+            value = (stated or {}).get((look.label, name))
+            if value is not None:
+                style.paper_marker(axes, x, value, text=stated_text)
+                values.append(value)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_xlim(-0.6, len(groups) - 0.4)
+    if values:
+        style.limit_intervals(axes, values, ends)
+
+
+def errors(found: Sequence[Estimate]) -> Any:
+    """Return error bars, shape (2, n), of estimates."""
+    return np.array([one.error for one in found], dtype=float).T.reshape(2, -1)
+
+
+def counts(series: Sequence[tuple[Look, Points]], noun: str = "runs") -> str:
+    """Format the number of runs per point: ``n = 10 runs``."""
+    return f"{stats.counts(one for _, found in series for one in found.values())} {noun}".rstrip()
