@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from analysis.core.claims import Compute, Evidence, Measured, NotRun
+from analysis.core.claims import NOTE_SEPARATOR, Compute, Evidence, Measured, NotRun
 from analysis.core.stats import Estimate, mean, ratio
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
@@ -28,6 +28,12 @@ Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 Choice = Literal["least", "largest", "farthest"]
 """Choice among ratios; ``farthest`` is farthest from 1 on a logarithmic scale."""
+
+Note = str | Callable[[pd.DataFrame], str | None] | None
+"""Note of a result: a text, or a function that writes it from the rows behind the result."""
+
+PairNote = str | Callable[[pd.DataFrame, pd.DataFrame], str | None] | None
+"""Note of a pair: a text, or a function that writes it from the rows of both sides."""
 
 BLOCK = ("seed",)
 """Columns that identify a block: all controllers of a block have the same seed."""
@@ -109,11 +115,12 @@ def values_of(rows: pd.DataFrame, parameter: str) -> list[Any]:
 
 
 def result(
-    estimate: Estimate | None, rows: pd.DataFrame, why: str, note: str | None = None
+    estimate: Estimate | None, rows: pd.DataFrame, why: str, note: Note = None
 ) -> Measured | NotRun:
     """Return an estimate with the ground and time scale of its runs, or `why` there is none."""
     if estimate is None:
         return NotRun(why)
+    note = note(rows) if callable(note) else note
     scale = float(rows["time_scale"].iloc[0]) if "time_scale" in rows.columns else 1.0
     return Measured(estimate, "+".join(sorted(set(rows["ground"]))), scale, note)
 
@@ -133,23 +140,23 @@ class Pair:
     Attributes:
         treated, baseline: the two sets.
         column: the number.
-        why: reason to give if no block has both.
+        why: reason to give if no block has both; a function if it depends on the rows.
         by: a difference suits numbers that may be 0, which have no ratio.
         keys, cluster, comparisons: see `quotient`.
         function: applied to the ratio, such as ``lambda ratio: ratio - 1`` for a gain.
-        note: added to the claim's note.
+        note: added to the claim's note; a function if it depends on the rows.
     """
 
     treated: Rows
     baseline: Rows
     column: str
-    why: str
+    why: str | Callable[[pd.DataFrame, pd.DataFrame], str]
     by: Literal["ratio", "difference"] = "ratio"
     keys: tuple[str, ...] = BLOCK
     cluster: str | None = None
     comparisons: int = 1
     function: Callable[[float], float] | None = None
-    note: str | None = None
+    note: PairNote = None
 
     def __call__(self, evidence: Evidence) -> Measured | NotRun:
         """Compute the comparison from the runs."""
@@ -174,8 +181,15 @@ class Pair:
                 cluster=self.cluster,
                 comparisons=self.comparisons,
             )
-        measured = result(found, treated, self.why, note or self.note)
-        return mapped(measured, self.function) if self.function is not None else measured
+        if found is None:
+            return NotRun(self.reason(treated, baseline))
+        own = self.note(treated, baseline) if callable(self.note) else self.note
+        found = found if self.function is None else found.map(self.function)
+        return result(found, treated, "", note or own)
+
+    def reason(self, treated: pd.DataFrame, baseline: pd.DataFrame) -> str:
+        """Return the reason to give if no block has both."""
+        return self.why(treated, baseline) if callable(self.why) else self.why
 
     def widened(self, comparisons: int) -> Pair:
         """Return the comparison as one chosen from several; see `quotient`."""
@@ -190,7 +204,7 @@ def mean_of(
     factor: float = 1.0,
     blocks: bool = False,
     logarithmic: bool = False,
-    note: str | None = None,
+    note: Note = None,
 ) -> Compute:
     """Compute the mean of a number over runs.
 
@@ -201,7 +215,7 @@ def mean_of(
         factor: converts the number's unit.
         blocks: True if a run has several rows: the mean of a block's rows then counts once.
         logarithmic: True for the geometric mean, of positive values.
-        note: added to the claim's note.
+        note: added to the claim's note; a function if it depends on the rows.
     """
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -288,7 +302,7 @@ def extreme(
         found = {name: one for name, one in made if isinstance(one, Measured)}
         missing = [one for _, one in made if isinstance(one, NotRun)]
         if missing and (complete or not found):
-            return missing[0]
+            return NotRun(NOTE_SEPARATOR.join(dict.fromkeys(one.why for one in missing)))
         return _chosen(found, which, _named)
 
     return compute
@@ -334,7 +348,7 @@ def extreme_over(
         if intervals:
             found = {at: one for at, one in found.items() if one.estimate.n > 1} or found
         if not found:
-            return NotRun(pair.why)
+            return NotRun(pair.reason(top, bottom))
         return _chosen(found, which, lambda at: f"at {parameter} {at}")
 
     return compute

@@ -109,8 +109,10 @@ def bars(
     *,
     stated: Mapping[tuple[str, str], float] | None = None,
     stated_text: str = "paper's stated value",
-) -> None:
-    """Draw groups of bars, one bar per series, with 95 % intervals.
+    hatched: Collection[tuple[str, str]] = (),
+) -> dict[tuple[str, str], float]:
+    """Draw groups of bars, one bar per series, with 95 % intervals; return the place of each bar by
+    label and group.
 
     Args:
         axes: the panel.
@@ -118,22 +120,32 @@ def bars(
         series: appearance, and estimates by group.
         stated: the paper's values by label and group, drawn as diamonds.
         stated_text: the diamonds' text in the legend.
+        hatched: label and group of bars to hatch.
     """
     width = BAR_WIDTH / max(1, len(series))
     values, ends = [], []
+    places: dict[tuple[str, str], float] = {}
     for place, (look, found) in enumerate(series):
         for group, name in enumerate(groups):
             one = found.get(name)
             if one is None:
                 continue
-            x = group + (place - (len(series) - 1) / 2) * width
-            axes.bar(x, one.value, 0.92 * width, color=look.colour, label=look.label)
+            x = places[look.label, name] = group + (place - (len(series) - 1) / 2) * width
+            axes.bar(
+                x,
+                one.value,
+                0.92 * width,
+                color=look.colour,
+                label=look.label,
+                hatch="///" if (look.label, name) in hatched else None,
+                edgecolor="white",
+            )
             values.append(one.value)
             if one.n > 1:
                 axes.errorbar(
                     x, one.value, yerr=errors([one]), color="black", capsize=2.5, linewidth=0.9
                 )
-                ends.append((float(x), one.high))
+                ends.append((x, one.high))
             value = (stated or {}).get((look.label, name))
             if value is not None:
                 style.paper_marker(axes, x, value, text=stated_text)
@@ -142,6 +154,7 @@ def bars(
     axes.set_xlim(-0.6, len(groups) - 0.4)
     if values:
         style.limit_intervals(axes, values, ends)
+    return places
 
 
 def errors(found: Sequence[Estimate]) -> Any:
