@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from testbed.agent.client import AgentClient
+    from testbed.client import AgentClient
     from testbed.sites.contract import Testbed
 
 
@@ -35,8 +35,8 @@ def alone(testbed: Testbed) -> AbstractContextManager[object]:
 def agent_alone(testbed: str | None, *, whole: bool = True) -> Iterator[AgentClient]:
     """Yield the agent of a deployed testbed, locked (see `alone_on`); `whole`: refuse a testbed
     with missing parts."""
-    from testbed.agent.client import agent_client
     from testbed.choose import choose_partly, choose_ready
+    from testbed.client import agent_client
 
     found = choose_ready(testbed)[1] if whole else choose_partly(testbed)
     with alone(found):

@@ -238,8 +238,8 @@ def _on_node(
     report: Progress,
 ) -> Archive:
     from schemas.errors import UserError
-    from testbed.agent.client import agent_client
     from testbed.choose import choose_ready
+    from testbed.client import agent_client
     from testbed.reach import shell_to
     from workloads.cosbench import driver
     from workloads.cosbench.credentials import filled, planned_seconds

@@ -40,7 +40,7 @@ def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1
     Raises:
         HotbedError: the testbed cannot be sampled.
     """
-    from testbed.agent.client import agent_client
+    from testbed.client import agent_client
 
     client = agent_client(testbed)
 

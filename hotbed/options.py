@@ -68,10 +68,10 @@ def flag(name: str, what: str) -> Any:
 
 def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
     """Return an option for a number with or without a unit: ``bytes``, ``bits_per_s`` or
-    ``seconds`` of `testbed.quantities`."""
+    ``seconds`` of `testbed.spec.quantities`."""
 
     def parse(text: str) -> float:
-        from testbed import quantities
+        from testbed.spec import quantities
 
         try:
             found: float = getattr(quantities, f"parse_{kind}")(text)

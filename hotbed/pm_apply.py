@@ -47,7 +47,7 @@ def add_apply(group: typer.Typer) -> None:
         from campaigns.papers.prioritymeister import apply as work
         from schemas.errors import UserError
         from testbed.choose import choose_ready
-        from testbed.deploy import spec_of
+        from testbed.deploy.roles import spec_of
 
         if (topology is not None) + check + remove != 1:
             raise UserError("hotbed pm apply: give one of a topology, --check and --remove.")

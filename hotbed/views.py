@@ -95,7 +95,7 @@ def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | 
 def microstores_of(testbed: Testbed | None) -> Mapping[str, Any] | None:
     """Return the status of a testbed's Swift; None if the testbed has none or is not deployed."""
     from schemas.errors import HotbedError
-    from testbed.agent.client import agent_client
+    from testbed.client import agent_client
 
     if testbed is None or not testbed.with_role("proxy"):
         return None
@@ -124,7 +124,7 @@ def dry_run_table(report: DryRunReport) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from testbed.quantities import format_s
+    from testbed.spec.quantities import format_s
 
     table = Table("run", "block", "figures", "cell", "planned", box=box.SIMPLE_HEAD)
     for cell in report.pending:

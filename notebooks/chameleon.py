@@ -49,7 +49,7 @@ site.plan(wanted)
 
 # %%
 from hotbed.progress import progress
-from testbed.deploy import save_spec
+from testbed.deploy.roles import save_spec
 from testbed.doctor import require
 
 require(spec=wanted)

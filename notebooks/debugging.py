@@ -62,7 +62,7 @@ print(logged.text)
 # Load and controllers that it started, and load that somebody else did.
 
 # %%
-from testbed.agent.client import agent_client
+from testbed.client import agent_client
 
 agent = agent_client(found)
 {"units": agent.units(), "not ours": agent.strays()}

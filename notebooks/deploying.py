@@ -38,7 +38,7 @@ found
 
 # %%
 from hotbed.progress import progress
-from testbed.deployment import bring
+from testbed.deploy.deployment import bring
 
 with progress(f"deploy {found.name}") as report:
     outcome = bring(site, found, report)
@@ -48,7 +48,7 @@ outcome.sentence()
 # ## What the store says of itself
 
 # %%
-from testbed.agent.client import agent_client
+from testbed.client import agent_client
 
 agent_client(found).call("health")
 

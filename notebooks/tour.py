@@ -32,7 +32,7 @@ keep = True  # type: bool
 
 # %%
 from campaigns.engine.campaign_file import ROOT
-from testbed.deploy import save_spec
+from testbed.deploy.roles import save_spec
 from testbed.sites import open_site
 from testbed.spec import load_spec
 
@@ -47,7 +47,7 @@ testbed
 # `hotbed deploy`
 
 # %%
-from testbed.deployment import bring
+from testbed.deploy.deployment import bring
 
 bring(site, testbed).sentence()
 
@@ -56,7 +56,7 @@ bring(site, testbed).sentence()
 # What the admin node knows: the store's health, and every node's load (`hotbed top`).
 
 # %%
-from testbed.agent.client import agent_client
+from testbed.client import agent_client
 
 agent = agent_client(testbed)
 agent.call("health")

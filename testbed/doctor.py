@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schemas.errors import UserError
-from testbed import deployers
 from testbed.checks import CHECKS, HOUSE_BYTES, Finding, Need
+from testbed.deploy import deployers
 from testbed.machine import Machine, ThisMachine
 from testbed.sites import open_site
 from testbed.sites.contract import State

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from schemas.errors import RemoteError
-from testbed import ports
 from testbed.checks import Finding
-from testbed.deploy import spec_of
+from testbed.deploy import ports
+from testbed.deploy.roles import spec_of
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Testbed
 

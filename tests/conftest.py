@@ -122,7 +122,7 @@ def deployed() -> Iterator[Testbed]:
 @pytest.fixture
 def frozen(deployed: Testbed) -> Testbed:
     """Return the small Ceph, restored to its frozen state, for the test that removes it."""
-    from testbed.lifecycle import restore_snapshot
+    from testbed.deploy.lifecycle import restore_snapshot
     from testbed.sites import open_site
     from testbed.sites.contract import SnapshotSite
 

@@ -21,7 +21,7 @@ from schemas.errors import UserError
 from testbed.agent import units
 from testbed.agent.contract import Agent
 from testbed.agent.probe import cpu_ticks, some_total
-from testbed.inventory import fio_file_bytes
+from testbed.deploy.inventory import fio_file_bytes
 from testbed.sites.contract import Progress, Testbed, silent
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell

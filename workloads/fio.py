@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.agent.contract import Agent
-from testbed.inventory import FIO_JOBS, SCRATCH_PATH
+from testbed.deploy.inventory import FIO_JOBS, SCRATCH_PATH
 from workloads.errors import WorkloadError
 
 DIRECTORY = f"{SCRATCH_PATH}/fio"
@@ -31,7 +31,7 @@ class FioLoad(BaseModel):
     Without `offered_iops` it is the paper's hotspot: a closed loop of `jobs` x `iodepth` reads,
     which takes all it gets. With it, reads arrive as a Poisson process of that rate, limited by
     `jobs` x `iodepth` in flight: an offered load. `file_bytes` is the part of each file to read:
-    the laid-out size (`testbed.inventory`, `fio_file_bytes`) or less, never more. Offsets and
+    the laid-out size (`fio_file_bytes` of `testbed.deploy.inventory`) or less. Offsets and
     arrivals are drawn from `seed`: give each node its own seed, or all nodes would see the same
     arrivals. `ioengine` psync reads one block at a time and waits for it, as a thread of an OSD
     does; then only `jobs` reads are in flight. I/O is `direct`, which the paper does not say:

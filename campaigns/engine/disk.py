@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from schemas.errors import UserError
-from testbed.quantities import format_bytes
+from testbed.spec.quantities import format_bytes
 
 RUN_BYTES = 3 * 2**20
 """Size of an attempt with samples, journal, logs and notebook (measured: about 1 MiB a minute)."""

@@ -13,7 +13,7 @@ from schemas.cells import cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
 from testbed.html import table
-from testbed.quantities import format_s
+from testbed.spec.quantities import format_s
 
 
 @dataclass(frozen=True)

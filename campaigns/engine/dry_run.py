@@ -13,7 +13,7 @@ from campaigns.engine.kind import Prepared
 from campaigns.engine.lease import Lease, Outlook
 from campaigns.engine.plan import PLAN_COLUMNS, Cell
 from testbed.html import table
-from testbed.quantities import format_s
+from testbed.spec.quantities import format_s
 
 ASSUMED_VARIATION = 0.05
 """Coefficient of variation of the throughput between runs (standard deviation over mean)."""

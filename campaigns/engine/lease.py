@@ -16,9 +16,9 @@ from typing import Protocol
 
 from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError
-from testbed.quantities import format_s, moment
 from testbed.sites.contract import Site, SiteError, State, Status
 from testbed.spec import TestbedSpec
+from testbed.spec.quantities import format_s, moment
 
 LOOK_S = 60.0
 """Age after which the lease's status is polled again."""

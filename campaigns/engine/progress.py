@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from campaigns.engine.attempts import Outcome
 from campaigns.engine.plan import Cell, Plan
-from testbed.quantities import format_s
+from testbed.spec.quantities import format_s
 from testbed.terminal import console
 
 if TYPE_CHECKING:

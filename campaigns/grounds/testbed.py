@@ -35,7 +35,7 @@ class LiveGround:
     @cached_property
     def agent(self) -> Agent:
         """The admin node's agent."""
-        from testbed.agent.client import agent_client
+        from testbed.client import agent_client
 
         return agent_client(self.testbed)
 

@@ -31,9 +31,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Read one node's io.pressure beside the machine's %iowait, loads of 0 to 100 %."""
         from hotbed.progress import progress
-        from testbed.agent.client import agent_client
         from testbed.choose import choose_ready, select
-        from testbed.deploy import spec_of
+        from testbed.client import agent_client
+        from testbed.deploy.roles import spec_of
         from testbed.reach import shell_to
         from workloads.calibrate_signal import calibrate_node, check_new, table, write
 

@@ -16,7 +16,7 @@ from hotbed.views import TestbedOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from testbed.agent.client import AgentClient
+    from testbed.client import AgentClient
 
 ControllersDir = Annotated[
     list[Path] | None,
@@ -33,8 +33,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _agent(testbed: str | None) -> AgentClient:
-    from testbed.agent.client import agent_client
     from testbed.choose import choose_partly
+    from testbed.client import agent_client
 
     return agent_client(choose_partly(testbed))
 

@@ -44,8 +44,8 @@ def register(app: typer.Typer) -> None:
         """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
         from hotbed.progress import progress
         from hotbed.site_options import wipe_leftovers
-        from testbed import deployers, deployment
         from testbed.choose import choose_ready
+        from testbed.deploy import deployers, deployment
 
         if remove:
             _refuse_with_removal(

@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         from hotbed.progress import progress
         from hotbed.verbs.report import claims_table
         from schemas.durable import make_folder
-        from testbed.deploy import save_spec
+        from testbed.deploy.roles import save_spec
         from testbed.doctor import require
         from testbed.sites import open_site
         from testbed.spec import load_spec
@@ -81,7 +81,7 @@ def _deploy(site: Site, testbed: Testbed) -> None:
     """Deploy, unless a healthy store with our present code exists."""
     from campaigns.papers.dlr.steps.facts import deployed
     from hotbed.progress import progress
-    from testbed import deployment
+    from testbed.deploy import deployment
 
     if deployed(testbed):
         return

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         store is steered or loaded."""
         from hotbed.progress import progress
         from testbed.choose import ready
-        from testbed.lifecycle import save_snapshot
+        from testbed.deploy.lifecycle import save_snapshot
 
         site, name = _choose(testbed)
         with alone_on(site.folder(name), name), progress(f"save {label}") as report:
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
         """Put every node and disk back to LABEL and wait until the store is healthy; what was
         written since is lost."""
         from hotbed.progress import progress
-        from testbed.lifecycle import restore_snapshot
+        from testbed.deploy.lifecycle import restore_snapshot
 
         site, name = _choose(testbed)
         held = alone_on(site.folder(name), name)

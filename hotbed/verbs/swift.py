@@ -33,8 +33,8 @@ def _status(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Show what microstores hold and use, their tenants, and services that do not run."""
-        from testbed.agent.client import agent_client
         from testbed.choose import choose_partly
+        from testbed.client import agent_client
 
         agent = agent_client(choose_partly(testbed))
         found = agent.call("swift-status", {"interval_s": interval}, timeout_s=90)

@@ -27,8 +27,8 @@ def register(app: typer.Typer) -> None:
         import sys
         from contextlib import closing
 
-        from testbed.agent.client import agent_client
         from testbed.choose import choose_partly
+        from testbed.client import agent_client
 
         found = choose_partly(testbed)
         payload = {"interval_s": interval} | ({"count": 1} if once else {})

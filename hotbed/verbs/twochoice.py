@@ -70,7 +70,7 @@ def _bench(group: typer.Typer) -> None:
         from campaigns.papers.twochoice.bench.run import new_folder, refuse, run
         from hotbed.progress import progress
         from testbed.choose import choose_ready
-        from testbed.deploy import spec_of
+        from testbed.deploy.roles import spec_of
 
         options = Options(
             schedulers=tuple(schedulers.split(",")) if schedulers else SCHEDULERS,
@@ -134,7 +134,7 @@ def _status(group: typer.Typer) -> None:
         """Show each agent's redirects, fragments, pulls and operations in flight."""
         from campaigns.papers.twochoice.bench.agents import Agents, machines_of
         from testbed.choose import choose_ready
-        from testbed.deploy import spec_of
+        from testbed.deploy.roles import spec_of
 
         _, found = choose_ready(testbed)
         rows = Agents(machines_of(found, spec_of(found))).status()
@@ -162,7 +162,7 @@ def _remove(group: typer.Typer) -> None:
         """
         from hotbed.progress import progress
         from testbed.choose import choose_ready
-        from testbed.deploy import remove_agents, spec_of
+        from testbed.deploy.roles import remove_agents, spec_of
 
         site, found = choose_ready(testbed)
         with alone(found), progress("twochoice") as report:

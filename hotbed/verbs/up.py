@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
         from hotbed.views import cost_line, nodes_table
         from schemas.errors import UserError
         from testbed.choose import existing
-        from testbed.deploy import save_spec
+        from testbed.deploy.roles import save_spec
         from testbed.doctor import require
         from testbed.sites import open_site
         from testbed.spec import load_spec, renamed

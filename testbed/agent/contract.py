@@ -2,7 +2,7 @@
 
 On the admin node `/usr/local/bin/hotbed-agent VERB` reads a JSON payload on standard input. It
 prints ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentence>", "kind":
-"user"|"store"|"remote"}``. The engine's side is `testbed/agent/client.py`.
+"user"|"store"|"remote"}``. The engine's side is `testbed/client.py`.
 """
 
 from __future__ import annotations

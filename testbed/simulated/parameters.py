@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import UserError
 from schemas.yaml_file import read
-from testbed.inventory import FIO_JOBS, fio_file_bytes
+from testbed.deploy.inventory import FIO_JOBS, fio_file_bytes
 from testbed.spec import CephSpec, DiskSpec, GroupSpec, TestbedSpec, explain
 
 MODEL_VERSION = "3"

@@ -20,8 +20,8 @@ from typing import Protocol, runtime_checkable
 from schemas.errors import HotbedError
 from testbed import html
 from testbed.checks import Finding
-from testbed.quantities import format_bytes, format_s, moment
 from testbed.spec import TestbedSpec
+from testbed.spec.quantities import format_bytes, format_s, moment
 
 Progress = Callable[[str, float], None]
 """Called with a phase's name and the finished share of the whole, 0 to 1."""

@@ -18,10 +18,10 @@ from controllers import remote
 from controllers.decider import ChildDecider
 from controllers.journal import parse_journal
 from schemas.errors import HotbedError
-from testbed.agent.client import agent_client
 from testbed.agent.monitor import Monitor
 from testbed.agent.sense import NodeSensor
 from testbed.choose import choose_ready, existing
+from testbed.client import agent_client
 from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.contract import observation_to_json
 from testbed.stores.fake import FakeStore

@@ -39,7 +39,7 @@ def logins() -> tuple[str, Login]:
     """
     from schemas.errors import HotbedError
     from testbed.choose import existing
-    from testbed.deploy import spec_of
+    from testbed.deploy.roles import spec_of
     from testbed.reach import shell_to
     from testbed.spec import SwiftSpec
     from workloads.cosbench.driver import tenant

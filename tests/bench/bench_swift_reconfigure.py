@@ -35,8 +35,8 @@ def measured() -> dict[str, object]:
         LookupError: no testbed is available.
     """
     from schemas.errors import HotbedError
-    from testbed.agent.client import agent_client
     from testbed.choose import existing
+    from testbed.client import agent_client
 
     hint = "hotbed up testbed/specs/mos-quick.yaml && hotbed deploy"
     for site, name in existing():

@@ -19,8 +19,8 @@ from controllers import remote
 from controllers.journal import read_journal
 from schemas.errors import RemoteError
 from schemas.run import Run
-from testbed.agent.client import agent_client
-from testbed.deploy import spec_of
+from testbed.client import agent_client
+from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Testbed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ from controllers.registry import available
 from schemas.cells.dlr import DLR, DlrCell
 from schemas.errors import HotbedError, UserError
 from schemas.run import Provenance
-from testbed.deploy import save_spec
+from testbed.deploy.roles import save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, load_spec

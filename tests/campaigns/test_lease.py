@@ -16,9 +16,9 @@ from campaigns.engine.plan import Cell
 from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError, UserError
 from schemas.run import RunStatus
-from testbed.quantities import moment
 from testbed.sites.contract import SiteError, State, Status
 from testbed.sites.fake import FakeSite
+from testbed.spec.quantities import moment
 
 
 @pytest.fixture(autouse=True)

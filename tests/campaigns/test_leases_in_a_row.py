@@ -24,7 +24,7 @@ from campaigns.engine.progress import Silent
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.session import Request, dry_run, run
 from schemas.run import RunStatus
-from testbed.quantities import moment
+from testbed.spec.quantities import moment
 
 
 @pytest.fixture(autouse=True)

@@ -22,9 +22,9 @@ from campaigns.papers.dlr.steps.live import LiveServices
 from campaigns.papers.dlr.steps.snapshot import Contents, Snapshots
 from schemas.errors import HotbedError
 from schemas.run import Provenance
-from testbed import lifecycle
 from testbed.agent.contract import UnitResult
-from testbed.deploy import save_spec
+from testbed.deploy import lifecycle
+from testbed.deploy.roles import save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec

@@ -28,7 +28,7 @@ from live_campaigns import (
 )
 
 from campaigns.papers.dlr.steps.usage import Usage
-from testbed.agent.client import agent_client
+from testbed.client import agent_client
 from testbed.reach import shell_to
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed

@@ -22,7 +22,7 @@ from live_campaigns import (
 )
 
 from campaigns.engine.result import CampaignResult
-from testbed.agent.client import agent_client
+from testbed.client import agent_client
 from testbed.reach import shell_to
 from testbed.sites import open_site
 from testbed.sites.contract import FaultSite, Testbed

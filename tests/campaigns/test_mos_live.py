@@ -27,12 +27,12 @@ from schemas.cells.mos import MOS
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.deploy.swift_variables import cluster_of
 from testbed.sites.fake import FakeSite
 from testbed.stores.swift.channels import Nodes
 from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.store import SwiftStore
-from testbed.swift_variables import cluster_of
 
 START = 1000.0
 SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}

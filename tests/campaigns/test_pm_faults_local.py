@@ -15,8 +15,8 @@ import pytest
 from campaigns.papers.prioritymeister.live import replays
 from campaigns.papers.prioritymeister.live.replays import ClientLoad, Server
 from schemas.errors import HotbedError
-from testbed.agent.client import agent_client
-from testbed.enforcement import Enforcement
+from testbed.client import agent_client
+from testbed.deploy.enforcement import Enforcement
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
 from testbed.ssh import Shell

@@ -25,7 +25,7 @@ from campaigns.papers.dlr.steps.usage import load_between
 from schemas.campaign import Limits
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
-from testbed.quantities import format_s
+from testbed.spec.quantities import format_s
 
 ROOT = Path(__file__).resolve().parents[2]
 

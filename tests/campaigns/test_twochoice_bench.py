@@ -14,8 +14,8 @@ from campaigns.papers.twochoice.bench.agents import Machines
 from campaigns.papers.twochoice.bench.options import Options, plan, row, shares
 from campaigns.papers.twochoice.bench.run import new_folder, refuse, run
 from schemas.errors import HotbedError, UserError
-from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
+from testbed.deploy import twochoice_variables
 from testbed.sites.fake import FakeSite
 from testbed.spec import CephSpec, TestbedSpec
 

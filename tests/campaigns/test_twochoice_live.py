@@ -31,8 +31,8 @@ from schemas.campaign import ObjectCampaign
 from schemas.cells.twochoice import OBJECTS, Scheduler
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run, Summary
-from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
+from testbed.deploy import twochoice_variables
 
 FILES = {
     "twochoice-local": {"13", "14", "beyond", "cache", "strategies"},

@@ -21,7 +21,7 @@ from schemas.cells.twochoice import OBJECTS
 from schemas.errors import HotbedError, UserError
 from schemas.run import Summary
 from testbed.agent.contract import UnitResult
-from testbed.inventory import SCRATCH_PATH
+from testbed.deploy.inventory import SCRATCH_PATH
 from testbed.sites.fake import FakeSite
 from testbed.spec import CephSpec, load_spec
 

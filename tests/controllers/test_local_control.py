@@ -17,7 +17,7 @@ from controllers.loop import EXIT_DIED
 from controllers.registry import FOREIGN
 from controllers.replay import replay
 from schemas.errors import HotbedError, StoreError, UserError
-from testbed.agent.client import AgentClient
+from testbed.client import AgentClient
 from testbed.reach import shell_to
 from testbed.ssh import Shell
 from tests.hotbed.own_controllers import spy, write_shy

@@ -20,8 +20,8 @@ import pytest
 from controllers.ursa.check import check
 from controllers.ursa.instance import Instance, Plan, Racks, Timer
 from controllers.ursa.plan import plan
-from testbed.agent.client import AgentClient, agent_client
 from testbed.agent.openloop.names import names_for
+from testbed.client import AgentClient, agent_client
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
 from testbed.stores.contract import Action, ClearUpmap, MoveReplica, SwapPrimary, action_to_json

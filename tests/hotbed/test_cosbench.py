@@ -236,7 +236,7 @@ def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         {"username": "w", "password": "of-the-tenant", "auth_url": "http://192.0.2.1/"}
     )
     monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, found))
-    monkeypatch.setattr("testbed.agent.client.agent_client", lambda testbed: None)
+    monkeypatch.setattr("testbed.client.agent_client", lambda testbed: None)
     monkeypatch.setattr("testbed.reach.shell_to", lambda testbed, node: None)
     monkeypatch.setattr(driver, "tenant", lambda shell, name: key)
     monkeypatch.setattr(driver, "run_on", fake)

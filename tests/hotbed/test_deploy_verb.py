@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import UserError
-from testbed import choose, deployers, doctor, sites
-from testbed.deploy import spec_of
-from testbed.deployers.contract import Plan
+from testbed import choose, doctor, sites
+from testbed.deploy import deployers
+from testbed.deploy.contract import Plan
+from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
@@ -37,7 +38,7 @@ class Scripted:
     def deploy(
         self, testbed: Testbed, spec: TestbedSpec, *_: object, **more: object
     ) -> dict[str, int]:
-        from testbed.deploy import save_spec
+        from testbed.deploy.roles import save_spec
 
         save_spec(testbed, spec)
         self._log.append(("deploy", self.kind))

@@ -15,7 +15,7 @@ from campaigns.comparison import Ask, compare, plan
 from campaigns.engine.progress import Lines
 from controllers.journal import read_journal
 from schemas.campaign import Limits
-from testbed.deploy import spec_of
+from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Testbed
 from tests.drawing import texts_by_figure, texts_of
 

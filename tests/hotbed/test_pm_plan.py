@@ -50,7 +50,7 @@ def test_an_applied_plan_that_misses_an_slo_is_an_exit_code(
 ) -> None:
     found = Testbed("t", "fake", (), tmp_path, tmp_path, tmp_path, "")
     monkeypatch.setattr("testbed.choose.choose_ready", lambda _: (None, found))
-    monkeypatch.setattr("testbed.deploy.spec_of", lambda _: None)
+    monkeypatch.setattr("testbed.deploy.roles.spec_of", lambda _: None)
     made = Applied("t", "pm", met, {}, {}, ())
     monkeypatch.setattr("campaigns.papers.prioritymeister.apply.apply", lambda *_, **__: made)
     assert Runner().run(["pm", "apply", str(tmp_path / "t.yaml")]).exit_code == code

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import analysis.core.report
-import testbed.deploy
-import testbed.deployment
+import testbed.deploy.deployment
+import testbed.deploy.roles
 import testbed.doctor
 import testbed.sites
 from campaigns.engine import session
@@ -62,8 +62,8 @@ def prepared(
     monkeypatch.setattr(session, "run", steps.says("run", result))
     monkeypatch.setattr(testbed.doctor, "require", steps.says("doctor"))
     monkeypatch.setattr(testbed.sites, "open_site", lambda *_: steps)
-    monkeypatch.setattr(testbed.deploy, "save_spec", lambda *_: None)
-    monkeypatch.setattr(testbed.deployment, "bring", steps.says("deploy"))
+    monkeypatch.setattr(testbed.deploy.roles, "save_spec", lambda *_: None)
+    monkeypatch.setattr(testbed.deploy.deployment, "bring", steps.says("deploy"))
     monkeypatch.setattr(facts, "deployed", lambda testbed: deployed)
     monkeypatch.setattr(analysis.core.report, "build", steps.says("report", made))
     return steps

@@ -60,7 +60,7 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     testbed = SimpleNamespace(name="t", directory=Path("/nonexistent"))
     monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
     monkeypatch.setattr("testbed.choose.choose_partly", lambda name: testbed)
-    monkeypatch.setattr("testbed.agent.client.agent_client", lambda testbed: found)
+    monkeypatch.setattr("testbed.client.agent_client", lambda testbed: found)
     return found
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from campaigns.engine.lock import path_in
 from hotbed import cli, exit_codes
-from testbed import choose, deployment, doctor, sites
-from testbed.agent import client
+from testbed import choose, client, doctor, sites
+from testbed.deploy import deployment
 from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import hotbed
 from tests.hotbed.test_testbed_verbs import SPEC

@@ -13,9 +13,10 @@ from unittest import mock
 
 import pytest
 
-from testbed import choose, deployment, doctor, peers, reach, sites
-from testbed.agent import client as agent
+from testbed import choose, doctor, peers, reach, sites
+from testbed import client as agent
 from testbed.checks import Finding
+from testbed.deploy import deployment
 from testbed.sites.contract import Progress, SiteError, Status, Testbed, silent
 from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import hotbed

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from testbed import reach
-from testbed.deploy import remove, save_spec
-from testbed.deployment import bring
+from testbed.deploy.deployment import bring
+from testbed.deploy.roles import remove, save_spec
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
@@ -87,7 +87,7 @@ def run(testbed: Testbed, node: str, command: str) -> str:
 def deploying(testbed: Testbed, spec: TestbedSpec, task: str) -> subprocess.Popen[bytes]:
     """Return a deploying process once it has reached a task with this beginning."""
     code = (
-        "import pickle, sys; from testbed.deploy import deploy;"
+        "import pickle, sys; from testbed.deploy.roles import deploy;"
         "testbed, spec = pickle.load(sys.stdin.buffer);"
         "deploy(testbed, spec, lambda phase, share: print(phase, flush=True))"
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed.deploy import deploy, save_spec
+from testbed.deploy.roles import deploy, save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
 from testbed.sites.local.names import Places

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed import ports
+from testbed.deploy import ports
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Testbed
 from testbed.sites.local import network

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from testbed import reach
-from testbed.agent.client import AgentClient, agent_client
-from testbed.deploy import deploy, save_spec
+from testbed.client import AgentClient, agent_client
+from testbed.deploy.roles import deploy, save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
 from testbed.sites.local.names import Places

@@ -13,7 +13,7 @@ import pytest
 
 from controllers.registry import available, code_hash
 from testbed import closure
-from testbed.agent import bundle
+from testbed.deploy import bundle
 
 TREE = {
     "room/__init__.py": "def lazy():\n    from room import unused\n",

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-import testbed.deploy as module
+import testbed.deploy.roles as module
 from schemas.errors import UserError
 from testbed import reach
 from testbed.agent.contract import AgentConfig
-from testbed.deploy import LOG, DeployError, RefusedError, deploy, save_spec, spec_of
+from testbed.deploy.roles import LOG, DeployError, RefusedError, deploy, save_spec, spec_of
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
 
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_ansible_and_its_commands(tmp_path: Path, root: Path) -> Non
     code = f"""
 from pathlib import Path
 import schemas.locks
-import testbed.deploy as m
+import testbed.deploy.roles as m
 from testbed.sites.contract import Testbed
 m.PLAYBOOKS = Path({str(books)!r})
 folder = Path({str(tmp_path)!r})

@@ -15,11 +15,11 @@ from campaigns.papers.dlr.steps.usage import Usage
 from campaigns.papers.prioritymeister import apply as work
 from schemas.errors import StoreError
 from testbed import reach
-from testbed.agent.client import agent_client
-from testbed.deploy import deploy, remove
-from testbed.disk_profile import profile_of
-from testbed.enforcement import Enforcement
-from testbed.lifecycle import start_store, stop_store
+from testbed.client import agent_client
+from testbed.deploy.disk_profile import profile_of
+from testbed.deploy.enforcement import Enforcement
+from testbed.deploy.lifecycle import start_store, stop_store
+from testbed.deploy.roles import deploy, remove
 from testbed.sites.contract import Testbed
 from tests.testbed.ceph_beds import killed_at
 from tests.testbed.nfs_testbed import NODES, SPEC, nfs_site

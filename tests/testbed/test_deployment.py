@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from schemas.errors import RemoteError, UserError
-from testbed import deployment, lifecycle
-from testbed.agent import client
-from testbed.deploy import DeployError, save_spec, spec_of
-from testbed.deployers import own
-from testbed.deployers.ceph_ansible import CephAnsible
-from testbed.deployers.cephadm import Cephadm
-from testbed.playbook_events import Failure
-from testbed.playbook_run import LOG, RefusedError
+from testbed import client
+from testbed.deploy import deployment, lifecycle, own
+from testbed.deploy.ceph_ansible import CephAnsible
+from testbed.deploy.cephadm import Cephadm
+from testbed.deploy.playbook_events import Failure
+from testbed.deploy.playbook_run import LOG, RefusedError
+from testbed.deploy.roles import DeployError, save_spec, spec_of
 from testbed.sites.contract import SiteError, Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec

@@ -12,7 +12,7 @@ from hotbed import cli
 from schemas.errors import UserError
 from testbed import doctor
 from testbed.checks import CHECKS, CHI_LIBRARIES, DISK_FLOOR, GIB, Need
-from testbed.deployers import with_kind
+from testbed.deploy.deployers import with_kind
 from testbed.doctor import need_of
 from testbed.machine import ThisMachine
 from testbed.sites.fake import FakeSite

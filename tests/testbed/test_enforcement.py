@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import StoreError, UserError
-from testbed.enforcement import Enforcement, storage_by_server
+from testbed.deploy.enforcement import Enforcement, storage_by_server
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec

@@ -7,9 +7,9 @@ import pytest
 
 from controllers.prioritymeister.estimators import NetworkCost
 from controllers.prioritymeister.profiles import parse_profile
-from testbed.disk_profile import profile_of
-from testbed.nfs_wire import frame_of, network_of, segment_of, sent
+from testbed.deploy.disk_profile import profile_of
 from testbed.spec import DiskSpec
+from testbed.stores.nfs.wire import frame_of, network_of, segment_of, sent
 
 SIZES = [1, 512, 1000, *range(1024, 70_000, 1024), 1 << 18, (1 << 20) - 1, 1 << 20]
 

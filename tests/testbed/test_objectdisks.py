@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from testbed import twochoice_variables
-from testbed.inventory import build_inventory
+from testbed.deploy import twochoice_variables
+from testbed.deploy.inventory import build_inventory
 from testbed.sites.fake import FakeSite
 from testbed.spec import ObjectsSpec, TestbedSpec, load_spec
 

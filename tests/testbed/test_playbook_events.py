@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.deploy import PLAYBOOKS
-from testbed.playbook_events import (
+from testbed.deploy.playbook_events import (
     OTHER_S,
     SECONDS,
     Failure,
@@ -19,6 +18,7 @@ from testbed.playbook_events import (
     message_of,
     playbook_tasks,
 )
+from testbed.deploy.roles import PLAYBOOKS
 
 Events = list[dict[str, Any]]
 

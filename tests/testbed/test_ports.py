@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed import ports, swift_variables
-from testbed.ports import At, ports_of, to_be_reached
+from testbed.deploy import ports, swift_variables
+from testbed.deploy.ports import At, ports_of, to_be_reached
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.stores.swift import confs
 

@@ -14,8 +14,8 @@ from controllers.microstores.spec import amounts
 from schemas.errors import UserError
 from schemas.numbers import number
 from schemas.yaml_file import load, read
-from testbed import quantities
-from testbed.store_spec import ObjectsSpec
+from testbed.spec import quantities
+from testbed.spec.stores import ObjectsSpec
 from tests.hotbed.pm_commands import run, write_trace
 from tests.hotbed.runner import Runner
 

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ValidationError
 
 from schemas.campaign import Campaign
 from schemas.errors import UserError
-from testbed.deployer_spec import CephadmDeployer, CephAnsibleDeployer
 from testbed.sites.chameleon.options import Options
 from testbed.spec import NfsSpec, TestbedSpec, load_spec
-from testbed.swift_spec import MicrostoreSpec, SwiftSpec, TenantSpec
+from testbed.spec.deployer import CephadmDeployer, CephAnsibleDeployer
+from testbed.spec.swift import MicrostoreSpec, SwiftSpec, TenantSpec
 
 SWIFT = {
     "microstores": [{"name": "m", "proxies": ["p"], "storage": ["s"]}],

@@ -12,11 +12,11 @@ import yaml
 from pydantic import ValidationError
 
 from schemas.errors import UserError
-from testbed import swift_variables
-from testbed.inventory import agent_config
+from testbed.deploy import swift_variables
+from testbed.deploy.inventory import agent_config
+from testbed.deploy.swift_packages import Packages
 from testbed.sites.fake import FakeSite
 from testbed.spec import SwiftSpec, TestbedSpec, load_spec
-from testbed.swift_packages import Packages
 
 DISK = {"size": "2GiB", "scratch": 0}
 STORE: dict[str, Any] = {

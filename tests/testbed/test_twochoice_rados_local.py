@@ -20,10 +20,10 @@ from campaigns.papers.twochoice.live.ground import open_servers
 from campaigns.papers.twochoice.live.servers import PLAN_FILE
 from schemas.cells.twochoice import OBJECTS
 from schemas.run import Summary
-from testbed.agent.client import agent_client
-from testbed.deploy import deploy, remove_agents, save_spec, spec_of
-from testbed.inventory import SCRATCH_PATH
-from testbed.lifecycle import wait_healthy
+from testbed.client import agent_client
+from testbed.deploy.inventory import SCRATCH_PATH
+from testbed.deploy.lifecycle import wait_healthy
+from testbed.deploy.roles import deploy, remove_agents, save_spec, spec_of
 from testbed.reach import shell_to
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from testbed import twochoice_variables
-from testbed.inventory import agent_config, build_inventory
+from testbed.deploy import twochoice_variables
+from testbed.deploy.inventory import agent_config, build_inventory
 from testbed.sites.fake import FakeSite
 from testbed.spec import CephSpec, TestbedSpec, load_spec
 

@@ -10,7 +10,7 @@ from fake_agent import FakeAgent
 
 from schemas.errors import UserError
 from testbed.agent.units import parse_result
-from testbed.inventory import fio_file_bytes
+from testbed.deploy.inventory import fio_file_bytes
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import load_spec
 from testbed.ssh import Completed

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from schemas.errors import UserError
-from testbed.agent.client import AgentClient, agent_client
+from testbed.client import AgentClient, agent_client
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
 from workloads.open_loop import OpenLoop, run_open_loop

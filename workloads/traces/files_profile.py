@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.nfs_wire import ETHERNET_MTU, network_of
+from testbed.stores.nfs.wire import ETHERNET_MTU, network_of
 from workloads.traces.device_profile import LARGE, SIZES, Measurement, jobs_of, part_of
 
 FILE_SIZES = (*SIZES, 524288, 1048576)

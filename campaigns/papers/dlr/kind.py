@@ -13,7 +13,7 @@ from campaigns.grounds.sim import SIMULATIONS
 from campaigns.grounds.testbed import open_ground
 from campaigns.validate import validate
 from testbed import sites
-from testbed.agent import bundle
+from testbed.deploy import bundle
 
 CODE = (
     *(

@@ -18,7 +18,7 @@ from controllers.registry import find
 from schemas.campaign import Campaign
 from schemas.cells.mos import MosCell, PerfCell, TwoStores
 from testbed import closure
-from testbed.agent import bundle
+from testbed.deploy import bundle
 
 SIM, LOCAL = "sim", "local"
 

@@ -25,10 +25,10 @@ from campaigns.papers.prioritymeister.topology import Topology, load_topology
 from controllers.prioritymeister.plan import Plan
 from schemas.durable import write_file
 from schemas.errors import StoreError, UserError
-from testbed.enforcement import PLAIN, Enforcement
-from testbed.nfs_wire import frame_of
+from testbed.deploy.enforcement import PLAIN, Enforcement
 from testbed.sites.contract import Testbed
 from testbed.spec import NfsSpec, TestbedSpec
+from testbed.stores.nfs.wire import frame_of
 
 Tell = Callable[[str], None]
 PLANNED = frozenset({"pm", "mclock"})

@@ -25,7 +25,7 @@ from schemas.campaign import Campaign
 from schemas.cells.prioritymeister import INPUTS, PmCell
 from schemas.run import Run
 from testbed import closure
-from testbed.agent import bundle
+from testbed.deploy import bundle
 
 SIM, LOCAL = "sim", "local"
 ALONE_FOLDER = ".alone"

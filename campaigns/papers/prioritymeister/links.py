@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from controllers.prioritymeister.plan import FRAME, Tenant
-from testbed.nfs_wire import ETHERNET_MTU, frame_of
-from testbed.quantities import Bytes
+from testbed.spec.quantities import Bytes
 from testbed.stores.nfs.shaping import MANAGEMENT_SHARE, bucket
+from testbed.stores.nfs.wire import ETHERNET_MTU, frame_of
 
 NETWORK_STAGES = ("network-in", "network-out")
 LINK_SHARE = 1 - MANAGEMENT_SHARE - 0.005

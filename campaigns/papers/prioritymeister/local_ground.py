@@ -45,7 +45,7 @@ IDLE_S = 60.0
 
 
 class Enforcing(Protocol):
-    """The used part of `testbed.enforcement.Enforcement`: proxies by node, and the network."""
+    """The used part of `testbed.deploy.enforcement.Enforcement`: proxies by node, and network."""
 
     def apply(self, parameters: Mapping[str, Any]) -> object: ...
 

@@ -21,7 +21,7 @@ from campaigns.papers.prioritymeister.machines import Machines
 from schemas.campaign import Limits
 from schemas.cells.prioritymeister import PmCell
 from schemas.durable import write_file
-from testbed.deploy import spec_of
+from testbed.deploy.roles import spec_of
 
 Tell = Callable[[str], None]
 
@@ -117,9 +117,9 @@ def open_ground(
     Raises:
         UserError: the testbed is missing, does not match the spec, or is not deployed.
     """
-    from testbed.agent.client import agent_client
     from testbed.choose import choose_ready
-    from testbed.enforcement import Enforcement
+    from testbed.client import agent_client
+    from testbed.deploy.enforcement import Enforcement
     from testbed.reach import shell_to
 
     site, found = choose_ready(testbed)

@@ -15,7 +15,7 @@ from campaigns.papers.prioritymeister.links import Links, LinkSettings
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
-from testbed.quantities import BitsPerSecond, Seconds
+from testbed.spec.quantities import BitsPerSecond, Seconds
 
 SWITCH = "switch"
 """Name of the switch if a topology names none."""

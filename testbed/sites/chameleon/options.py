@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import UserError
 from testbed.spec import GroupSpec, TestbedSpec, explain
-from testbed.store_spec import Strict
+from testbed.spec.stores import Strict
 
 VIRTUAL = "KVM@"
 """Prefix of sites with virtual machines; the other sites lease whole machines."""

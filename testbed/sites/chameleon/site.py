@@ -14,7 +14,7 @@ from typing import Any
 
 from schemas.errors import HotbedError, UserError
 from testbed import reach
-from testbed.inventory import cluster_id
+from testbed.deploy.inventory import cluster_id
 from testbed.sites import keys
 from testbed.sites.chameleon.cloud import (
     LIVE,

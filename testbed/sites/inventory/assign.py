@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.inventory import GROUPS
+from testbed.deploy.inventory import GROUPS
 from testbed.sites.inventory.hosts import DevicesOfNode, HostOptions, InventoryOptions, Machines
 from testbed.spec import GroupSpec, TestbedSpec
 

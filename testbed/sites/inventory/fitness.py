@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import RemoteError, UserError
-from testbed import ports
 from testbed.agent.contract import IOWAIT_CPUS
 from testbed.checks import GIB, Finding
-from testbed.inventory import fsid_of
-from testbed.quantities import format_bytes
+from testbed.deploy import ports
+from testbed.deploy.inventory import fsid_of
 from testbed.sites.clock import Clock
 from testbed.sites.contract import Doomed, HostFindings
 from testbed.sites.inventory.assign import Member
@@ -32,6 +31,7 @@ from testbed.sites.inventory.contact import (
 )
 from testbed.sites.inventory.hostside import REFUSED
 from testbed.spec import SIZE_SLACK, CephSpec, DiskSpec, NfsSpec, SwiftSpec, TestbedSpec
+from testbed.spec.quantities import format_bytes
 from testbed.ssh import Shell
 
 KIND = "inventory"

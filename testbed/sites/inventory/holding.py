@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, RemoteError, UserError
-from testbed import deployers, reach
+from testbed import reach
+from testbed.deploy import deployers
 from testbed.sites import keys
 from testbed.sites.clock import Clock
 from testbed.sites.contract import Doomed, Node, Progress, SiteError, Testbed

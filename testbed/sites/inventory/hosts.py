@@ -35,7 +35,7 @@ from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import ContentError, load
 from testbed.spec import explain
-from testbed.store_spec import Strict
+from testbed.spec.stores import Strict
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import UserError
-from testbed import ansible_processes, reach
-from testbed.inventory import cluster_id
+from testbed import reach
+from testbed.deploy import ansible_processes
+from testbed.deploy.inventory import cluster_id
 from testbed.sites.clock import Clock, SystemClock
 from testbed.sites.contract import (
     Capability,
@@ -57,7 +58,7 @@ class InventorySite:
         records: records of testbeds; by default the user's.
         contact: access to machines; by default OpenSSH.
         clock: gives the time of marks.
-        take_away: removes a deployed store; by default `testbed.deployment.take_away`.
+        take_away: removes a deployed store; by default `testbed.deploy.deployment.take_away`.
     """
 
     kind = fitness.KIND
@@ -310,7 +311,7 @@ class InventorySite:
         return look(members, self._contact, self._trust(), folder, progress)
 
     def _take_store_away(self, testbed: Testbed, progress: Progress) -> None:
-        from testbed.deployment import take_away
+        from testbed.deploy.deployment import take_away
 
         take_away(self, testbed, progress)
 

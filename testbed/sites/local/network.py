@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.nfs_wire import ETHERNET_MTU
-from testbed.quantities import parse_bits_per_s
 from testbed.sites.contract import SiteError
 from testbed.sites.local import priority
 from testbed.sites.local.names import Places
 from testbed.sites.local.tools import run
 from testbed.spec import TestbedSpec
+from testbed.spec.quantities import parse_bits_per_s
+from testbed.stores.nfs.wire import ETHERNET_MTU
 
 HOST = 1
 FIRST_NODE = 10

@@ -8,7 +8,7 @@ order of their priorities.
 
 from __future__ import annotations
 
-from testbed.nfs_wire import ETHERNET_MTU, frame_of
+from testbed.stores.nfs.wire import ETHERNET_MTU, frame_of
 
 LEVELS = 7
 WHOLE = "1:100"

@@ -8,7 +8,8 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from testbed import ansible_processes, reach
+from testbed import reach
+from testbed.deploy import ansible_processes
 from testbed.sites.contract import Progress, SiteError
 from testbed.sites.local import awake, network, quota_slice
 from testbed.sites.local.cgroups import Cgroups

@@ -24,8 +24,8 @@ from typing import Any
 
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
-from testbed.nfs_wire import ETHERNET_MTU, frame_of
 from testbed.stores.nfs import readback, shaping
+from testbed.stores.nfs.wire import ETHERNET_MTU, frame_of
 
 KEPT = Path("/run/hotbed/netenforcer.json")
 FILE = Path("/etc/hotbed/netenforcer.json")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from testbed.nfs_wire import frame_of
+from testbed.stores.nfs.wire import frame_of
 
 LEVELS = 7
 TABLE = "hotbed"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import testbed.deploy
+import testbed.deploy.roles
 from testbed import reach, sites
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
@@ -17,7 +17,7 @@ def _site() -> FakeSite:
     site = FakeSite(folder, lease_s=5 * 3600)
     if os.environ.get("HOTBED_IN_MEMORY_UP"):
         spec = load_spec(Path(os.environ["HOTBED_IN_MEMORY_UP"]))
-        testbed.deploy.save_spec(site.provision(spec), spec)
+        testbed.deploy.roles.save_spec(site.provision(spec), spec)
     return site
 
 
@@ -30,5 +30,5 @@ def _play(_testbed: object, _folder: Path, playbook: str, *rest: Any) -> dict[st
 _THE_SITE = _site()
 sites._SITES.clear()
 sites._SITES["fake"] = lambda _options: _THE_SITE
-testbed.deploy._play = _play
+testbed.deploy.roles._play = _play
 reach.control_dir = lambda _name, directory: directory / "control"

@@ -17,12 +17,13 @@ import pytest
 
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import __main__ as dispatch
-from testbed.agent import bundle, facts
-from testbed.agent.client import AgentClient, result_of
+from testbed.agent import facts
 from testbed.agent.config import config_from_json, config_to_json, load_config, node_of
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.agent.reach import LocalShell
 from testbed.agent.verbs import VERBS
+from testbed.client import AgentClient, result_of
+from testbed.deploy import bundle
 from testbed.ssh import Completed
 
 NODES = (
@@ -237,7 +238,7 @@ def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
 def test_bundle_changes_with_its_contents():
     contents = bundle.files()
     assert "testbed/agent/probe.py" in contents
-    assert "testbed/agent/client.py" not in contents
+    assert "testbed/client.py" not in contents
     changed = contents | {"testbed/agent/probe.py": b"#"}
     assert bundle.digest(contents) != bundle.digest(changed)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent import bundle
+from testbed.deploy import bundle
 
 SHIPPED = tuple(bundle.files())
 MODULES = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in SHIPPED}
@@ -74,7 +74,7 @@ def test_shipped_code_needs_nothing_but_the_standard_library(root: Path) -> None
         ("controllers/dlr/x.py", "import numpy"),
         ("controllers/ursa/x.py", "import pandas"),
         ("testbed/stores/x.py", "from testbed.spec import TestbedSpec"),
-        ("controllers/x.py", "from testbed.agent.client import agent_client"),
+        ("controllers/x.py", "from testbed.client import agent_client"),
         ("controllers/x.py", "def f():\n    import rados"),
         ("testbed/stores/ceph/x.py", "import rados"),
         ("testbed/agent/x.py", "from enum import StrEnum"),

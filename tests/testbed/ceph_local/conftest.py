@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from testbed.deploy import deploy
+from testbed.deploy.roles import deploy
 from testbed.sites import open_site
 from testbed.sites.contract import Site, Testbed
 from tests.testbed.ceph_beds import SPEC, VARIANT, assert_removed, killed_at

@@ -12,9 +12,9 @@ import subprocess
 import pytest
 
 from schemas.errors import UserError
-from testbed.deploy import LOG, DeployError, RefusedError, deploy
-from testbed.inventory import FIO_JOBS, fio_file_bytes
-from testbed.lifecycle import save_snapshot, stopped_store
+from testbed.deploy.inventory import FIO_JOBS, fio_file_bytes
+from testbed.deploy.lifecycle import save_snapshot, stopped_store
+from testbed.deploy.roles import LOG, DeployError, RefusedError, deploy
 from testbed.sites.contract import Site, SnapshotSite, Testbed
 from tests.testbed.ceph_beds import SPEC, deploying, run
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from testbed import reach
-from testbed.agent.client import agent_client
-from testbed.deploy import deploy
-from testbed.inventory import FIO_JOBS
-from testbed.lifecycle import start_store, stop_store
+from testbed.client import agent_client
+from testbed.deploy.inventory import FIO_JOBS
+from testbed.deploy.lifecycle import start_store, stop_store
+from testbed.deploy.roles import deploy
 from testbed.sites.contract import Site, Testbed
 from testbed.ssh import Shell
 from tests.testbed.ceph_beds import VARIANT, assert_removed, run

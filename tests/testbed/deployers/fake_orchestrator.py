@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from schemas.errors import RemoteError
-from testbed.deployers.cephadm import PROGRAM, CephadmCommand
+from testbed.deploy.cephadm import PROGRAM, CephadmCommand
 from testbed.sites.contract import Node
 from testbed.ssh import Completed
 

@@ -17,12 +17,12 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from testbed.deployer_spec import GENERATED, CephAnsibleDeployer
-from testbed.deployers import ceph_ansible
-from testbed.deployers.ceph_ansible import PURGE, CephAnsible, configuration, task_names, tool
-from testbed.inventory import cluster_id
-from testbed.playbook_run import LOG, Ansible, RefusedError, play
+from testbed.deploy import ceph_ansible
+from testbed.deploy.ceph_ansible import PURGE, CephAnsible, configuration, task_names, tool
+from testbed.deploy.inventory import cluster_id
+from testbed.deploy.playbook_run import LOG, Ansible, RefusedError, play
 from testbed.sites.contract import Testbed
+from testbed.spec.deployer import GENERATED, CephAnsibleDeployer
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 SPEC = spec_with(

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import UserError
-from testbed.deployers import cephadm
-from testbed.deployers.cephadm import UNTESTED, Cephadm, CephadmCommand, Cluster
-from testbed.playbook_run import DeployError
+from testbed.deploy import cephadm
+from testbed.deploy.cephadm import UNTESTED, Cephadm, CephadmCommand, Cluster
+from testbed.deploy.playbook_run import DeployError
 from testbed.sites.contract import Testbed, silent
 from tests.testbed.deployers.beds import bed_of, spec_with
 from tests.testbed.deployers.fake_orchestrator import (

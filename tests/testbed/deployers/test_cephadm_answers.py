@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from testbed.deployers import cephadm
-from testbed.playbook_run import DeployError
+from testbed.deploy import cephadm
+from testbed.deploy.playbook_run import DeployError
 from tests.testbed.deployers.fake_orchestrator import FSID, daemon
 
 

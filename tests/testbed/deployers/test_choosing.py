@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from testbed import deployers
-from testbed.deployers import KINDS, contract, deployer
-from testbed.deployers.contract import Deployed, Deployer
-from testbed.deployers.foreign import (
+from testbed.deploy import contract, deployers
+from testbed.deploy.contract import Deployed, Deployer
+from testbed.deploy.deployers import KINDS, deployer
+from testbed.deploy.foreign import (
     DAEMON_BYTES,
     DEFAULTS,
     memory_target,

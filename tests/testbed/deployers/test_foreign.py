@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.deployers import foreign
-from testbed.inventory import cluster_id
-from testbed.playbook_run import PLAYBOOKS, Ansible, RefusedError, play
+from testbed.deploy import foreign
+from testbed.deploy.inventory import cluster_id
+from testbed.deploy.playbook_run import PLAYBOOKS, Ansible, RefusedError, play
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 SPEC = spec_with("cephadm", pools=[{"name": "bench", "pg_num": 32}])

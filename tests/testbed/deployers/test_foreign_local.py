@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.client import agent_client
-from testbed.deployers import foreign
-from testbed.lifecycle import restore_snapshot
-from testbed.playbook_run import DeployError, private_data
+from testbed.client import agent_client
+from testbed.deploy import foreign
+from testbed.deploy.lifecycle import restore_snapshot
+from testbed.deploy.playbook_run import DeployError, private_data
 from testbed.sites import open_site
 from testbed.sites.contract import SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from testbed import deployment
-from testbed.ansible_processes import ansible_folder
-from testbed.deploy import save_spec
-from testbed.deployers import ceph_ansible, claim, foreign, own, with_kind
-from testbed.deployers.cephadm import Cluster
-from testbed.playbook_events import Failure
-from testbed.playbook_run import LOG, DeployError, RefusedError, private_data
+from testbed.deploy import ceph_ansible, deployment, foreign, own
+from testbed.deploy.ansible_processes import ansible_folder
+from testbed.deploy.cephadm import Cluster
+from testbed.deploy.deployers import claim, with_kind
+from testbed.deploy.playbook_events import Failure
+from testbed.deploy.playbook_run import LOG, DeployError, RefusedError, private_data
+from testbed.deploy.roles import save_spec
 from testbed.sites.contract import SiteError, Testbed
 from testbed.sites.inventory import InventorySite
 from testbed.sites.records import Records

@@ -11,14 +11,14 @@ import yaml
 from jinja2 import Template
 
 from schemas.errors import RemoteError, UserError
-from testbed.deploy import spec_of
-from testbed.deployers import ceph_ansible, cephadm, foreign
-from testbed.deployers.ceph_ansible import PURGE, CephAnsible
-from testbed.deployers.cephadm import Cephadm
-from testbed.deployers.foreign import memory_target
-from testbed.inventory import cluster_id
-from testbed.playbook_events import Failure
-from testbed.playbook_run import Ansible, DeployError
+from testbed.deploy import ceph_ansible, cephadm, foreign
+from testbed.deploy.ceph_ansible import PURGE, CephAnsible
+from testbed.deploy.cephadm import Cephadm
+from testbed.deploy.foreign import memory_target
+from testbed.deploy.inventory import cluster_id
+from testbed.deploy.playbook_events import Failure
+from testbed.deploy.playbook_run import Ansible, DeployError
+from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.ssh import Completed
 from tests.testbed.deployers.beds import bed_of, spec_with

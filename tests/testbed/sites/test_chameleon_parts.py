@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
-from testbed.inventory import fio_file_bytes
+from testbed.deploy.inventory import fio_file_bytes
 from testbed.sites.chameleon import cloud as clouds
 from testbed.sites.chameleon.cloud import FLAVOR, HOST, Booking, Host, NoCredentials
 from testbed.sites.chameleon.lease import Need, asks_of, choose_flavors, next_slot

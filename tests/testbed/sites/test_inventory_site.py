@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import HotbedError, UserError
-from testbed.inventory import fsid_of
+from testbed.deploy.inventory import fsid_of
 from testbed.sites.contract import CautiousSite, InspectingSite, SiteError
 from testbed.sites.inventory import InventorySite, fitness, hostside
 from testbed.sites.inventory.assign import Host, Member

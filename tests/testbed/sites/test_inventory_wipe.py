@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from testbed import deployment
+from testbed.deploy import deployment
 from testbed.sites.contract import SiteError
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (

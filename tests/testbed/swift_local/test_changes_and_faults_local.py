@@ -13,8 +13,8 @@ import pytest
 
 from campaigns.papers.dlr.steps.usage import Usage
 from testbed import reach
-from testbed.agent.client import AgentClient
-from testbed.deploy import deploy
+from testbed.client import AgentClient
+from testbed.deploy.roles import deploy
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.swift_beds import Bed
 from tests.testbed.swift_client import Stored

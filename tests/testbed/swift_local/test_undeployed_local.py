@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from testbed import peers
-from testbed.deploy import remove
+from testbed.deploy.roles import remove
 from testbed.sites.contract import State
 from tests.testbed.strangers import assert_only_documented_ports_answer
 from tests.testbed.swift_beds import Bed, until

@@ -9,7 +9,7 @@ import pytest
 
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import UserError
-from testbed.nfs_wire import network_of
+from testbed.stores.nfs.wire import network_of
 from workloads.errors import WorkloadError
 from workloads.traces.files_profile import FILE_SIZES, FilesPlan, build_files
 

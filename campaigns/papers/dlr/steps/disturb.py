@@ -14,7 +14,7 @@ from schemas.cells.dlr import Disturbed, Mixed, Spread
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
-from testbed.inventory import fio_file_bytes
+from testbed.deploy.inventory import fio_file_bytes
 from testbed.sites.contract import Testbed
 from testbed.spec import DiskSpec
 from workloads.disturbance import (

@@ -7,11 +7,11 @@ from typing import Any
 
 from campaigns.papers.dlr.services import Facts
 from schemas.errors import HotbedError, UserError
-from testbed.agent import bundle
-from testbed.agent.client import agent_client
 from testbed.agent.contract import AGENT_ROOT, Agent
-from testbed.deploy import spec_of
-from testbed.lifecycle import wait_healthy
+from testbed.client import agent_client
+from testbed.deploy import bundle
+from testbed.deploy.lifecycle import wait_healthy
+from testbed.deploy.roles import spec_of
 from testbed.reach import shell_to
 from testbed.sites.contract import Site, Testbed
 from testbed.spec import CephSpec, TestbedSpec

@@ -23,7 +23,7 @@ from schemas.errors import HotbedError
 from schemas.run import Summary
 from testbed.agent.contract import Agent
 from testbed.agent.recorder import INTERVAL_S
-from testbed.deploy import spec_of
+from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Site, Testbed
 from workloads import rados_bench
 from workloads.rados_bench import BenchResult, RadosBench

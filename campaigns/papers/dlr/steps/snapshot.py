@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from schemas.durable import write_file
-from testbed.lifecycle import DEPLOYED, restore_snapshot, stopped_store
+from testbed.deploy.lifecycle import DEPLOYED, restore_snapshot, stopped_store
 from testbed.sites.contract import Site, SnapshotSite, Testbed
 
 FILLED = "filled"

@@ -10,7 +10,7 @@ from typing import Any
 
 from campaigns.papers.dlr.services import Load
 from schemas.errors import HotbedError, RemoteError
-from testbed.deploy import SPEC_FILE
+from testbed.deploy.roles import SPEC_FILE
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, SettingsSite, Site, Testbed, UsageSite
 

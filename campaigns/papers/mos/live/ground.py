@@ -11,7 +11,7 @@ from campaigns.papers.dlr.services import Facts
 from campaigns.papers.dlr.steps.facts import read_facts, require_current
 from campaigns.papers.mos.live.swift import Reached, Swift, fitting
 from schemas.errors import HotbedError
-from testbed.deploy import spec_of
+from testbed.deploy.roles import spec_of
 from workloads.cosbench.driver import install
 
 Tell = Callable[[str], None]
@@ -30,8 +30,8 @@ def open_swift(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[F
     Raises:
         UserError: the testbed is missing, does not match the spec, or is not deployed.
     """
-    from testbed.agent.client import agent_client
     from testbed.choose import choose_ready
+    from testbed.client import agent_client
     from testbed.reach import shell_to
 
     site, found = choose_ready(testbed)

@@ -13,10 +13,10 @@ from campaigns.papers.prioritymeister.mixes import labels_of
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.cells.prioritymeister import PmCell
 from schemas.errors import UserError
-from testbed.nfs_wire import frame_of
 from testbed.sites.contract import Testbed
 from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec, load_spec
 from testbed.stores.nfs.shaping import FRAME
+from testbed.stores.nfs.wire import frame_of
 
 NFS, CLIENT = "nfs", "client"
 SCRATCH = "/var/lib/hotbed/scratch"

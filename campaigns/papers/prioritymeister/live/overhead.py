@@ -52,7 +52,7 @@ SPREADS = 2.0
 
 
 class Enforcing(Protocol):
-    """The used part of `testbed.enforcement.Enforcement`."""
+    """The used part of `testbed.deploy.enforcement.Enforcement`."""
 
     def remove(self) -> object: ...
 

@@ -17,9 +17,9 @@ from typing import Any
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.durable import write_file
 from schemas.errors import HotbedError
-from testbed.nfs_wire import ETHERNET_MTU
 from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
+from testbed.stores.nfs.wire import ETHERNET_MTU
 from workloads.traces.files_profile import FilesPlan, build_files
 
 SECONDS = 1.0

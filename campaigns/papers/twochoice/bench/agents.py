@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
-from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
+from testbed.deploy import twochoice_variables
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import CephSpec, ObjectsSpec, TestbedSpec
 from testbed.ssh import Shell
@@ -59,7 +59,7 @@ def machines_of(testbed: Testbed, spec: TestbedSpec) -> Machines:
     Raises:
         UserError: the testbed's spec has no agents.
     """
-    from testbed.agent.client import agent_client
+    from testbed.client import agent_client
     from testbed.reach import shell_to
 
     store = spec.store

@@ -22,7 +22,7 @@ from campaigns.papers.twochoice.bench.options import (
 )
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError
-from testbed import twochoice_variables
+from testbed.deploy import twochoice_variables
 from testbed.sites.contract import Progress
 
 GENERATE_S = 3600.0

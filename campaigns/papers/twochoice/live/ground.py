@@ -13,7 +13,7 @@ from campaigns.papers.dlr.steps.facts import read_facts, require_current
 from campaigns.papers.twochoice.live.rados import RadosServers
 from campaigns.papers.twochoice.live.servers import Reached, Servers, Stats, places_of
 from schemas.errors import HotbedError
-from testbed.deploy import spec_of
+from testbed.deploy.roles import spec_of
 from testbed.spec import CephSpec, ObjectsSpec
 
 Tell = Callable[[str], None]
@@ -40,8 +40,8 @@ def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple
     Raises:
         UserError: the testbed is missing, does not match the spec, or is not deployed.
     """
-    from testbed.agent.client import agent_client
     from testbed.choose import choose_ready
+    from testbed.client import agent_client
     from testbed.reach import shell_to
 
     site, found = choose_ready(testbed)

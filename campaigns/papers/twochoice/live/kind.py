@@ -12,7 +12,7 @@ from campaigns.papers.dlr.services import Facts
 from campaigns.papers.twochoice.live.cell import Maker
 from campaigns.papers.twochoice.live.ground import open_servers
 from schemas.cells.twochoice import Jobs, MeasuredBurst, ObjectCell, RedirectTable
-from testbed.agent import bundle
+from testbed.deploy import bundle
 from workloads.burst_applications import TABLE2, bursts_of
 
 CLEAN_S = 25.0

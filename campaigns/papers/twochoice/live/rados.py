@@ -11,8 +11,8 @@ from campaigns.papers.twochoice.live.plans import STRAGGLER_FILE
 from campaigns.papers.twochoice.live.servers import CLUSTER_FILE, SERVES_S, Servers
 from controllers import remote
 from schemas.errors import HotbedError
-from testbed import twochoice_variables
-from testbed.inventory import SCRATCH_PATH
+from testbed.deploy import twochoice_variables
+from testbed.deploy.inventory import SCRATCH_PATH
 from testbed.spec import CephSpec
 
 PURGE_S = 300.0

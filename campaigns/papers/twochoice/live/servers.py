@@ -13,9 +13,9 @@ from typing import Any
 from campaigns.papers.dlr.steps.clean import refuse_strays
 from campaigns.papers.dlr.steps.fill import unshaped
 from schemas.errors import HotbedError, UserError
-from testbed import twochoice_variables
 from testbed.agent.contract import Agent, UnitResult
-from testbed.inventory import SCRATCH_PATH
+from testbed.deploy import twochoice_variables
+from testbed.deploy.inventory import SCRATCH_PATH
 from testbed.sites.contract import Node, Site, Testbed
 from testbed.spec import CephSpec, ObjectsSpec, TestbedSpec, load_spec
 from testbed.ssh import Shell

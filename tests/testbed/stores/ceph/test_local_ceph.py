@@ -9,7 +9,7 @@ import time
 import pytest
 
 from schemas.errors import UserError
-from testbed.agent.client import AgentClient, agent_client
+from testbed.client import AgentClient, agent_client
 from testbed.reach import shell_to
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]

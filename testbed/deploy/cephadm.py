@@ -18,10 +18,9 @@ from pydantic import BaseModel, ConfigDict, StrictInt, TypeAdapter, ValidationEr
 
 from schemas.errors import RemoteError, UserError
 from testbed.checks import Finding
-from testbed.deployer_spec import CephadmDeployer
-from testbed.deployers import foreign
-from testbed.deployers.contract import Plan
-from testbed.deployers.foreign import (
+from testbed.deploy import foreign
+from testbed.deploy.contract import Plan
+from testbed.deploy.foreign import (
     Bring,
     ForeignDeployer,
     Settings,
@@ -30,13 +29,14 @@ from testbed.deployers.foreign import (
     quiet_settings,
     volumes,
 )
-from testbed.inventory import cluster_id
-from testbed.playbook_events import Failure
-from testbed.playbook_run import DeployError
-from testbed.ports import GATEWAY_PORT
+from testbed.deploy.inventory import cluster_id
+from testbed.deploy.playbook_events import Failure
+from testbed.deploy.playbook_run import DeployError
+from testbed.deploy.ports import GATEWAY_PORT
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.spec import TestbedSpec
+from testbed.spec.deployer import CephadmDeployer
 from testbed.ssh import Completed
 from testbed.stores.ceph.features import PG_UPMAP_PRIMARY, RELEASES
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from testbed.nfs_wire import ETHERNET_MTU, network_of
 from testbed.spec import DiskSpec
+from testbed.stores.nfs.wire import ETHERNET_MTU, network_of
 
 _POINTS = 16
 _NEAR, _FAR = 0.4, 1.125

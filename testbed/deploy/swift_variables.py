@@ -10,10 +10,10 @@ from typing import Any
 
 from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
-from testbed import swift_packages
+from testbed.deploy import swift_packages
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, SwiftSpec, TestbedSpec
-from testbed.swift_spec import TOGETHER, members
+from testbed.spec.swift import TOGETHER, members
 
 SECRETS = "swift-secrets.json"
 """File in the testbed's folder, private to its owner: hash prefix and suffix, tenants' keys."""

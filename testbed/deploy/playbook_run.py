@@ -20,12 +20,13 @@ from typing import Any
 
 from schemas.errors import HotbedError, UserError
 from schemas.locks import take
-from testbed import ansible_processes, reach
-from testbed.playbook_events import Event, Failure, Tracker, explain, playbook_tasks
+from testbed import reach
+from testbed.deploy import ansible_processes
+from testbed.deploy.playbook_events import Event, Failure, Tracker, explain, playbook_tasks
 from testbed.sites.contract import Progress, Testbed
 from testbed.ssh import end_connections
 
-PLAYBOOKS = Path(__file__).resolve().parents[1] / "playbooks"
+PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 FORKS = 10
 STOP_S = 15.0  # time for an interrupted Ansible to end what it began
 LOG = "deploy.log"

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.disk_profile import profile_of
-from testbed.nfs_wire import ETHERNET_MTU
+from testbed.deploy.disk_profile import profile_of
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, DiskSpec, NfsSpec
+from testbed.stores.nfs.wire import ETHERNET_MTU
 
-BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
+BINARIES = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
 
 
 def variables_of(store: NfsSpec) -> dict[str, Any]:

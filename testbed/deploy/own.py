@@ -1,12 +1,12 @@
-"""The project's own roles as a deployer: see `testbed.deploy`."""
+"""The project's own roles as a deployer: see `testbed.deploy.roles`."""
 
 from __future__ import annotations
 
 import importlib.util
 
 from testbed.checks import Finding
-from testbed.deploy import deploy, remove
-from testbed.deployers.contract import Deployer, Plan
+from testbed.deploy.contract import Deployer, Plan
+from testbed.deploy.roles import deploy, remove
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 
 from schemas.errors import UserError
-from testbed import deployers
-from testbed.deploy import save_spec, spec_of
-from testbed.lifecycle import DEPLOYED, save_snapshot
-from testbed.playbook_run import LOG, RefusedError
+from testbed.deploy import deployers
+from testbed.deploy.lifecycle import DEPLOYED, save_snapshot
+from testbed.deploy.playbook_run import LOG, RefusedError
+from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
 
@@ -69,7 +69,7 @@ def bring(
             was refused before it changed anything.
 
     Raises:
-        UserError, DeployError: see `testbed.deployers.contract.Deployer.deploy`.
+        UserError, DeployError: see `testbed.deploy.contract.Deployer.deploy`.
         StoreError: the store is not healthy after it was frozen.
     """
     kept, spec = spec_of(testbed), asked(site, testbed, deployer)
@@ -145,7 +145,7 @@ def take_away(
     """Remove the store, its data and the control plane.
 
     Raises:
-        UserError, DeployError: see `testbed.deployers.contract.Deployer.remove`.
+        UserError, DeployError: see `testbed.deploy.contract.Deployer.remove`.
     """
     start = time.monotonic()
     spec = deployers.as_deployed(testbed, spec_of(testbed))

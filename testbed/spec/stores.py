@@ -17,9 +17,9 @@ from pydantic import (
 )
 
 from schemas.numbers import plain
-from testbed.deployer_spec import DeployerSpec, OwnDeployer
-from testbed.quantities import Bytes
-from testbed.swift_spec import SwiftSpec
+from testbed.spec.deployer import DeployerSpec, OwnDeployer
+from testbed.spec.quantities import Bytes
+from testbed.spec.swift import SwiftSpec
 
 STORES = {
     "ceph": ("mon", "mgr", "osd", "client"),

@@ -1,4 +1,4 @@
-"""Packing of the admin node's programs: ``python -m testbed.agent.bundle OUT.tar``.
+"""Packing of the admin node's programs: ``python -m testbed.deploy.bundle OUT.tar``.
 
 The same contents give the same bytes, so a deployment detects changes. The file ``BUNDLE`` in the
 tar holds the hash of the contents. The tar unpacks into `AGENT_ROOT`.
@@ -24,18 +24,15 @@ PARTS = (
     "schemas/shown.py",
     "testbed/__init__.py",
     "testbed/closure.py",
-    "testbed/nfs_wire.py",
     "testbed/ssh.py",
     "testbed/agent",
     "testbed/stores",
     "controllers",
 )
-# The engine's side: it needs packages that the admin node does not have.
-ENGINE_ONLY = frozenset({"testbed/agent/client.py", "testbed/agent/bundle.py"})
 HASH_FILE = "BUNDLE"
 CODE = (
     *("testbed/agent/__main__.py", "controllers/unit", "playbooks/roles/agent"),
-    "testbed/deploy.py",
+    "testbed/deploy/roles.py",
 )
 """Entry points (`testbed.closure`) for the parts of every deployed testbed: its control plane, and
 the variables of its roles."""
@@ -49,7 +46,7 @@ def files(root: Path = ROOT) -> dict[str, bytes]:
         candidates = [path] if path.is_file() else path.rglob("*.py")
         for file in candidates:
             name = file.relative_to(root).as_posix()
-            if name not in ENGINE_ONLY and "__pycache__" not in file.parts:
+            if "__pycache__" not in file.parts:
                 found[name] = file.read_bytes()
     return dict(sorted(found.items()))
 
@@ -87,7 +84,7 @@ def write(out: Path, root: Path = ROOT) -> str:
 def main(arguments: list[str]) -> int:
     """Write the bundle; print {"bundle", "hash"}."""
     if len(arguments) != 1:
-        print("usage: python -m testbed.agent.bundle OUT.tar", file=sys.stderr)
+        print("usage: python -m testbed.deploy.bundle OUT.tar", file=sys.stderr)
         return 2
     out = Path(arguments[0])
     print(json.dumps({"bundle": str(out), "hash": write(out)}))

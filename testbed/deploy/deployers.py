@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from schemas.durable import write_file
 from schemas.errors import UserError
-from testbed.ansible_processes import ansible_folder
 from testbed.checks import Finding
-from testbed.deployer_spec import KINDS
-from testbed.deployers.contract import Deployer
-from testbed.playbook_run import LOG
+from testbed.deploy.ansible_processes import ansible_folder
+from testbed.deploy.contract import Deployer
+from testbed.deploy.playbook_run import LOG
 from testbed.sites.contract import Testbed
 from testbed.spec import CephSpec, TestbedSpec, explain
+from testbed.spec.deployer import KINDS
 
 __all__ = [
     "KINDS",
@@ -40,15 +40,15 @@ UNFROZEN = "unfrozen"
 def deployer(kind: str) -> Deployer:
     """Return the deployer `kind`; UserError if it is unknown."""
     if kind == "own":
-        from testbed.deployers.own import Own
+        from testbed.deploy.own import Own
 
         return Own()
     if kind == "ceph-ansible":
-        from testbed.deployers.ceph_ansible import CephAnsible
+        from testbed.deploy.ceph_ansible import CephAnsible
 
         return CephAnsible()
     if kind == "cephadm":
-        from testbed.deployers.cephadm import Cephadm
+        from testbed.deploy.cephadm import Cephadm
 
         return Cephadm()
     raise UserError(f"there is no deployer {kind!r}: there are {', '.join(KINDS)}.")

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.errors import StoreError, UserError
-from testbed.agent.client import agent_client
 from testbed.agent.contract import Agent
+from testbed.client import agent_client
 from testbed.sites.contract import Testbed
 
 PLAIN = "fifo"

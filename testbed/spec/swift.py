@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from testbed.quantities import BitsPerSecond
+from testbed.spec.quantities import BitsPerSecond
 
 TOGETHER, EVEN = "default", "static"
 """Layouts of every spec, both with even shares. In the first all microstores serve every tenant

@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.errors import UserError
-from testbed import ports, reach
-from testbed import swift_variables as swift
-from testbed import twochoice_variables as twochoice
+from testbed import reach
 from testbed.agent.contract import AgentConfig, AgentNode
-from testbed.nfs_variables import host_of, variables_of
+from testbed.deploy import ports
+from testbed.deploy import swift_variables as swift
+from testbed.deploy import twochoice_variables as twochoice
+from testbed.deploy.nfs_variables import host_of, variables_of
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import (
     SIZE_SLACK,

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from testbed.spec import CephSpec, GroupSpec, NfsSpec, ObjectsSpec, SwiftSpec, TestbedSpec
+from testbed.spec.swift import members
 from testbed.stores.swift.confs import MEMCACHE_PORT, RSYNC_PORT
-from testbed.swift_spec import members
 
 MON_PORTS = (3300, 6789)
 GATEWAY_PORT = 7480
@@ -21,7 +21,7 @@ CEPHADM_PORT = 8765
 DAEMONS = range(6800, 7301)
 """Each OSD and manager takes the next free ports of this range."""
 SWIFT_STEP, SWIFT_SERVERS = 10, 3
-"""Port distance of microstores (`testbed.swift_variables`), and storage servers of each."""
+"""Port distance of microstores (`testbed.deploy.swift_variables`), and storage servers of each."""
 
 
 class At(StrEnum):

@@ -14,11 +14,10 @@ from typing import Any
 
 from schemas.durable import write_file
 from schemas.errors import UserError
-from testbed import twochoice_variables
-from testbed.agent import bundle
 from testbed.agent.config import config_to_json
-from testbed.inventory import agent_config, build_inventory
-from testbed.playbook_run import (
+from testbed.deploy import bundle, twochoice_variables
+from testbed.deploy.inventory import agent_config, build_inventory
+from testbed.deploy.playbook_run import (
     LOG,
     PLAYBOOKS,
     Ansible,

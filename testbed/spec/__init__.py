@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
-from testbed.machine_spec import (
+from testbed.spec.machines import (
     ROOT_SIZE,
     SIZE_SLACK,
     DiskSpec,
@@ -25,8 +25,7 @@ from testbed.machine_spec import (
     Role,
     SiteSpec,
 )
-from testbed.nfs_wire import ETHERNET_MTU
-from testbed.store_spec import (
+from testbed.spec.stores import (
     STORES,
     CephSpec,
     NfsSpec,
@@ -36,7 +35,8 @@ from testbed.store_spec import (
     Strict,
     TwoChoiceSpec,
 )
-from testbed.swift_spec import SwiftSpec, check_nodes
+from testbed.spec.swift import SwiftSpec, check_nodes
+from testbed.stores.nfs.wire import ETHERNET_MTU
 
 __all__ = [
     "SIZE_SLACK",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from testbed.agent.client import agent_client
 from testbed.checks import Finding
+from testbed.client import agent_client
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 
@@ -53,7 +53,7 @@ class Deployer(Protocol):
     """Deployer of a store to machines. Every call is synchronous and safe to repeat.
 
     Errors are `schemas.errors.UserError` (spec, or machines that are not fit for it) and
-    `testbed.playbook_run.DeployError` (a step failed; the message says where and why).
+    `testbed.deploy.playbook_run.DeployError` (a step failed; the message says where and why).
     """
 
     kind: str

@@ -27,12 +27,11 @@ import yaml
 
 from schemas.errors import RemoteError, UserError
 from schemas.locks import held
-from testbed.ansible_processes import ansible_folder
 from testbed.checks import Finding
-from testbed.deployer_spec import TOLERATED, CephAnsibleDeployer
-from testbed.deployers import foreign
-from testbed.deployers.contract import Plan
-from testbed.deployers.foreign import (
+from testbed.deploy import foreign
+from testbed.deploy.ansible_processes import ansible_folder
+from testbed.deploy.contract import Plan
+from testbed.deploy.foreign import (
     DAEMON_BYTES,
     VOLUME,
     Bring,
@@ -43,12 +42,13 @@ from testbed.deployers.foreign import (
     quiet_settings,
     volume_group,
 )
-from testbed.inventory import build_inventory, cluster_id
-from testbed.playbook_run import FORKS, Ansible, DeployError, play
-from testbed.ports import GATEWAY_PORT
+from testbed.deploy.inventory import build_inventory, cluster_id
+from testbed.deploy.playbook_run import FORKS, Ansible, DeployError, play
+from testbed.deploy.ports import GATEWAY_PORT
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Testbed, silent
 from testbed.spec import CephSpec, TestbedSpec
+from testbed.spec.deployer import TOLERATED, CephAnsibleDeployer
 
 BRANCH = "stable-9.0"
 COMMIT = "aeec95c82b01cbab93c6f2140bb47fe24df6e21a"

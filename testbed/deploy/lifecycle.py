@@ -138,7 +138,7 @@ def _wait_nfs(testbed: Testbed, timeout_s: float) -> float:
 
 
 def _wait_swift(testbed: Testbed, timeout_s: float) -> float:
-    from testbed.agent.client import agent_client
+    from testbed.client import agent_client
 
     answer = agent_client(testbed).call(
         "swift-ready", {"timeout_s": timeout_s}, timeout_s=timeout_s + 30
@@ -219,7 +219,7 @@ def unrest(testbed: Testbed) -> list[str]:
     Raises:
         UserError, RemoteError, StoreError: from the admin node's agent.
     """
-    from testbed.agent.client import agent_client
+    from testbed.client import agent_client
 
     agent = agent_client(testbed)
     known = agent.call("control-status")

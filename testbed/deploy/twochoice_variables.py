@@ -21,7 +21,7 @@ from testbed.spec import (
     TwoChoiceSpec,
 )
 
-BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
+BINARIES = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
 POOL_PREFIX = "twochoice."
 KEY = "twochoice.key"
 FOLDERS_ROOT = "/var/lib/hotbed/scratch/twochoice"

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from testbed.nfs_wire import ETHERNET_MTU
-from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
-from testbed.store_spec import Strict
+from testbed.spec.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
+from testbed.spec.stores import Strict
+from testbed.stores.nfs.wire import ETHERNET_MTU
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
 Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object", "proxy", "storage"]

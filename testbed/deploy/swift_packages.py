@@ -20,14 +20,7 @@ from pathlib import Path
 from schemas.errors import UserError
 from schemas.locks import held
 
-LOCK = (
-    Path(__file__).resolve().parents[1]
-    / "playbooks"
-    / "roles"
-    / "swift"
-    / "files"
-    / "requirements.lock"
-)
+LOCK = Path(__file__).resolve().parents[2] / "playbooks/roles/swift/files/requirements.lock"
 PYTHON = "3.11"
 """Python version of the nodes (Debian 12's). The role refuses nodes with another version."""
 _TIMEOUT_S = 600.0
