@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -14,25 +15,54 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// seeds is the number of runs per test; `make bench` makes 10,000, `make soak` 20,000.
+// Flags of TestReplay, after -args.
+var (
+	replayed = flag.Int64("seed", -1, "seed of TestReplay")
+	where    = flag.String("backend", string(files), "place of the agents' bytes in TestReplay: file or rados")
+	broken   = flag.String("break", protocol.Sound.String(), "deliberate breakage of the protocol in TestReplay")
+)
+
+func TestReplay(t *testing.T) {
+	if *replayed < 0 {
+		t.Skip("runs one seed with all its events: -args -seed 4711")
+	}
+	for _, b := range append(protocol.Breaks(), protocol.Sound) {
+		if b.String() != *broken {
+			continue
+		}
+		trace := func(now time.Duration, line string) { fmt.Printf("%12v %s\n", now, line) }
+		if found := run(backend(*where), uint64(*replayed), b, trace); found.err != nil {
+			t.Error(found.err)
+		}
+		return
+	}
+	t.Fatalf("-break is %q; there are %v", *broken, protocol.Breaks())
+}
+
+// replay returns the command that reruns a seed with its trace.
+func replay(on backend, seed uint64) string {
+	return fmt.Sprintf("cd dataplane && ../tools/go test ./twochoice/faults -run Replay -args -seed %d -backend %s", seed, on)
+}
+
+// seeds is the number of runs in `go test`; `make soak` makes 20,000.
 const seeds = 500
 
 // keeps runs seeds on all processors, and reports the seeds that violate the promise.
-func keeps(t *testing.T, backend Backend, n uint64) Totals {
+func keeps(t *testing.T, on backend, n uint64) totals {
 	t.Helper()
-	var all Totals
+	var all totals
 	var mu sync.Mutex
 	var next atomic.Uint64
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for seed := next.Add(1) - 1; seed < n; seed = next.Add(1) - 1 {
-				result := RunOn(backend, seed, protocol.Sound, nil)
+				found := run(on, seed, protocol.Sound, nil)
 				mu.Lock()
-				if result.Err != nil {
-					t.Errorf("seed %d: %v\nreplay: %s", seed, result.Err, ReplayOn(backend, seed, protocol.Sound))
+				if found.err != nil {
+					t.Errorf("seed %d: %v\nreplay: %s", seed, found.err, replay(on, seed))
 				}
-				all.Add(result)
+				all.add(found)
 				mu.Unlock()
 			}
 		})
@@ -43,7 +73,7 @@ func keeps(t *testing.T, backend Backend, n uint64) Totals {
 }
 
 // happened checks that enough faults occurred: a simulation without faults would keep any promise.
-func happened(t *testing.T, all Totals, least int, names ...string) {
+func happened(t *testing.T, all totals, least int, names ...string) {
 	t.Helper()
 	counts := reflect.ValueOf(all)
 	for _, name := range names {
@@ -64,15 +94,15 @@ func TestSoakThePromiseIsKeptUnderFaults(t *testing.T) {
 
 func underFaults(t *testing.T, n int) {
 	t.Helper()
-	happened(t, keeps(t, Files, uint64(n)), n/50, "Acked", "Reads", "Crashes", "ClientCrashes", "GivenUp", "Redirected",
+	happened(t, keeps(t, files, uint64(n)), n/50, "Acked", "Reads", "Crashes", "ClientCrashes", "GivenUp", "Redirected",
 		"Returned", "Fenced", "Lost", "Doubled", "Torn", "Fulls", "Sicks", "Compactions", "Flipped", "Zeroed", "Dropped",
 		"Misdirected", "Unreadable", "OfLogs", "OfBases", "OfFragments", "Repaired", "Missing", "Named")
 }
 
 // A disk that hung when faults ended is not yet well: in this seed a write's patience ended first.
 func TestWhatHungAmongFaultsIsWaitedFor(t *testing.T) {
-	if result := Run(9180, protocol.Sound, nil); result.Err != nil {
-		t.Error(result.Err)
+	if found := run(files, 9180, protocol.Sound, nil); found.err != nil {
+		t.Error(found.err)
 	}
 }
 
@@ -80,7 +110,7 @@ func TestWhatHungAmongFaultsIsWaitedFor(t *testing.T) {
 const onPools = 150
 
 func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
-	all := keeps(t, Pools, onPools)
+	all := keeps(t, pools, onPools)
 	happened(t, all, onPools/50, "Acked", "Reads", "Crashes", "Redirected", "Returned", "Fulls", "Sicks", "Compactions",
 		"OfBases", "OfFragments", "Named")
 	if all.Torn != 0 {
@@ -92,38 +122,29 @@ func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
 const worst = 100
 
 func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
-	for _, b := range protocol.Breaks() {
-		caught := false
-		for seed := uint64(0); seed < worst && !caught; seed++ {
-			if result := Run(seed, b, nil); result.Err != nil {
-				caught = true
-				t.Logf("%v: seed %d: %v", b, seed, result.Err)
+	found := func(on backend, b protocol.Break) {
+		for seed := range uint64(worst) {
+			if one := run(on, seed, b, nil); one.err != nil {
+				t.Logf("%v on %v: seed %d: %v", b, on, seed, one.err)
+				return
 			}
 		}
-		if !caught {
-			t.Errorf("%v was not found in %d seeds", b, worst)
-		}
+		t.Errorf("%v on %v was not found in %d seeds", b, on, worst)
 	}
-}
-
-func TestBreakagesAreFoundOnPoolsToo(t *testing.T) {
+	for _, b := range protocol.Breaks() {
+		found(files, b)
+	}
 	for _, b := range []protocol.Break{protocol.AckBeforeSync, protocol.AckBeforeFragment, protocol.DropEarly} {
-		caught := false
-		for seed := uint64(0); seed < worst && !caught; seed++ {
-			caught = RunOn(Pools, seed, b, nil).Err != nil
-		}
-		if !caught {
-			t.Errorf("%v was not found in %d seeds", b, worst)
-		}
+		found(pools, b)
 	}
 }
 
 // Two runs of a seed are equal to the last message.
 func TestASeedReplaysExactly(t *testing.T) {
-	digest := func(seed uint64) (uint64, Result) {
+	digest := func(seed uint64) (uint64, result) {
 		hash := fnv.New64a()
-		result := Run(seed, protocol.Sound, func(now time.Duration, line string) { fmt.Fprintln(hash, now, line) })
-		return hash.Sum64(), result
+		found := run(files, seed, protocol.Sound, func(now time.Duration, line string) { fmt.Fprintln(hash, now, line) })
+		return hash.Sum64(), found
 	}
 	for seed := range uint64(8) {
 		first, a := digest(seed)
@@ -131,7 +152,7 @@ func TestASeedReplaysExactly(t *testing.T) {
 		if first != second || a != b {
 			t.Errorf("seed %d was two runs: %+v and %+v", seed, a, b)
 		}
-		if untraced := Run(seed, protocol.Sound, nil); untraced != a {
+		if untraced := run(files, seed, protocol.Sound, nil); untraced != a {
 			t.Errorf("seed %d is another run when it is not traced: %+v", seed, untraced)
 		}
 	}

@@ -9,6 +9,7 @@ package faults
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -25,20 +26,17 @@ const (
 	tick    = 4 * time.Millisecond
 )
 
-// Backend is the kind of storage below the agents.
-type Backend uint8
+// backend is the kind of storage below the agents.
+type backend string
 
-// The backends.
 const (
-	Files Backend = iota // a folder (filestore)
-	Pools                // a RADOS pool (radosstore)
+	files backend = "file"  // a folder (filestore)
+	pools backend = "rados" // a RADOS pool (radosstore)
 )
-
-func (b Backend) String() string { return [...]string{"file", "rados"}[b] }
 
 type world struct {
 	plan    plan
-	backend Backend
+	backend backend
 	k       *sim.Kernel
 	network *sim.Stream
 	faults  *sim.Stream
@@ -57,21 +55,15 @@ type world struct {
 	settled bool                     // calm, and all operations from before have ended
 	left    int                      // operations that clients have yet to begin
 	active  int                      // operations in progress
-	result  Result
+	result  result
 }
 
-// Run runs a seed on files. The protocol may be broken on purpose; trace may be nil.
-func Run(seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) Result {
-	return RunOn(Files, seed, breaks, trace)
-}
-
-// RunOn runs a seed on a backend.
-func RunOn(backend Backend, seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) Result {
-	w := &world{plan: makePlan(seed), backend: backend, k: sim.New(), network: sim.NewStream(seed, "network"),
+// run runs a seed on a backend. The protocol may be broken on purpose; trace may be nil.
+func run(on backend, seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) result {
+	w := &world{plan: makePlan(seed), backend: on, k: sim.New(), network: sim.NewStream(seed, "network"),
 		faults: sim.NewStream(seed, "faults"), work: sim.NewStream(seed, "work"), breaks: breaks, trace: trace,
 		clients: map[protocol.Peer]*client{}, model: newModel(), damaged: map[string]bool{},
 		spoilt: map[string]protocol.Node{}}
-	w.result.Seed = seed
 	w.home = func(object string) protocol.Node { return protocol.HomeOf(object, w.plan.nodes) }
 	w.log("plan %+v", w.plan)
 	for i := range w.plan.nodes {
@@ -88,7 +80,7 @@ func RunOn(backend Backend, seed uint64, breaks protocol.Break, trace func(now t
 	for _, n := range w.nodes {
 		n.abandon()
 	}
-	w.result.Reads, w.result.Acked, w.result.Err = w.model.reads, w.model.acked, w.model.found
+	w.result.Reads, w.result.Acked, w.result.err = w.model.reads, w.model.acked, w.model.found
 	w.result.Virtual, w.result.Events = w.k.Now(), w.k.Events()
 	return w.result
 }
@@ -363,5 +355,102 @@ func (w *world) repair() {
 		} else {
 			n.start()
 		}
+	}
+}
+
+// plan holds the choices of a seed: the size of the world and the rates of its faults.
+type plan struct {
+	nodes, clients, objects, copies int
+	size                            int64 // of an object
+	operations                      int   // per client
+	parallel                        int64 // concurrent operations per client
+	reads                           float64
+	batch                           int
+	policy                          twochoice.Policy
+	choices                         twochoice.Choices
+	idleOps                         int
+	compactAbove                    int
+
+	lost, doubled float64 // shares of messages
+	delay         time.Duration
+	straggling    float64 // share of messages that take much longer
+	patience      time.Duration
+	think         time.Duration
+	impatient     float64       // share of operations given up by their callers if they take long
+	orphans       time.Duration // fragment age after which stores ask if it is needed
+
+	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews, damages float64 // per second
+}
+
+// chance returns one of the values at random.
+func chance[T any](r *sim.Stream, values ...T) T { return values[r.IntN(int64(len(values)))] }
+
+func makePlan(seed uint64) plan {
+	r := sim.NewStream(seed, "plan")
+	p := plan{
+		nodes: 2 + int(r.IntN(4)), clients: 1 + int(r.IntN(4)), objects: 1 + int(r.IntN(3)),
+		copies: chance(r, 1, 1, 1, 2), size: chance[int64](r, 16, 64, 256), operations: 12 + int(r.IntN(24)),
+		parallel: 1 + r.IntN(4), reads: chance(r, 0.2, 0.5), batch: chance(r, 1, 4),
+		policy:  chance(r, twochoice.Policies[:len(twochoice.Policies)-1]...), // a store cannot use the oracle
+		choices: chance(r, twochoice.HomeRandom, twochoice.RandomRandom), idleOps: chance(r, 0, 100, 100),
+		compactAbove: chance(r, 0, 4, 20), lost: chance(r, 0, 0.02, 0.2), doubled: chance(r, 0, 0.1, 0.3),
+		delay: chance(r, 100*time.Microsecond, time.Millisecond), straggling: chance(r, 0, 0.05, 0.2),
+		patience: chance(r, 10*time.Millisecond, 40*time.Millisecond),
+		think:    chance(r, time.Duration(0), 2*time.Millisecond, 20*time.Millisecond),
+		orphans:  chance(r, 5*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond),
+	}
+	if r.IntN(8) > 0 { // one in eight has no crashes
+		p.crashes, p.clientCrashes = chance(r, 0.0, 2, 10, 40), chance(r, 0.0, 0, 5)
+	}
+	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5, 40), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)
+	p.cuts, p.pauses, p.skews = chance(r, 0.0, 0, 5), chance(r, 0.0, 10), chance(r, 0.0, 0, 10)
+	p.damages = chance(r, 0.0, 20, 20, 60) // of sectors
+	p.impatient = chance(r, 0.0, 0, 0.3)
+	return p
+}
+
+// result is the outcome of a run.
+type result struct {
+	totals
+	err error // first violation, nil if the promise was kept
+}
+
+// totals counts the events of one run or many.
+type totals struct {
+	Reads, Acked                                      int // compared, acknowledged
+	Crashes, ClientCrashes, GivenUp                   int
+	Redirected, Returned, Fenced                      int // writes, ranges, writes that will never be ordered
+	Messages, Lost, Doubled                           int
+	Torn, Repaired                                    int // logs, blocks of logs
+	Fulls, Sicks, Compactions                         int // full disks, failed syncs
+	Flipped, Zeroed, Dropped, Misdirected, Unreadable int // sectors
+	OfLogs, OfBases, OfFragments                      int // damaged sectors
+	Missing, Named                                    int // fragments, errors that name their object
+	Events                                            uint64
+	Virtual                                           time.Duration
+}
+
+// add adds the counts of another run.
+func (t *totals) add(r result) {
+	sum, more := reflect.ValueOf(t).Elem(), reflect.ValueOf(r.totals)
+	for i := range sum.NumField() {
+		if f := sum.Field(i); f.CanUint() {
+			f.SetUint(f.Uint() + more.Field(i).Uint())
+		} else {
+			f.SetInt(f.Int() + more.Field(i).Int())
+		}
+	}
+}
+
+// damaged counts a damaged sector.
+func (t *totals) damaged(kind damage, name string) {
+	*[damages]*int{&t.Flipped, &t.Zeroed, &t.Dropped, &t.Misdirected, &t.Unreadable}[kind]++
+	switch name[0] {
+	case 'b':
+		t.OfBases++
+	case 'f':
+		t.OfFragments++
+	default:
+		t.OfLogs++
 	}
 }
