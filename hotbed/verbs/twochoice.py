@@ -15,7 +15,7 @@ from hotbed.views import TestbedOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from campaigns.papers.twochoice.bench.run import Outcome
+    from campaigns.papers.twochoice.bench import BenchOutcome
 
 
 def register(app: typer.Typer) -> None:
@@ -65,15 +65,13 @@ def _bench(group: typer.Typer) -> None:
         Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
         write failed or an object is not as it was written.
         """
-        from campaigns.papers.twochoice.bench.agents import machines_of
-        from campaigns.papers.twochoice.bench.options import SCHEDULERS, Options
-        from campaigns.papers.twochoice.bench.run import new_folder, refuse, run
+        from campaigns.papers.twochoice import bench
         from hotbed.progress import progress
         from testbed.choose import choose_ready
         from testbed.deploy.roles import spec_of
 
-        options = Options(
-            schedulers=tuple(schedulers.split(",")) if schedulers else SCHEDULERS,
+        options = bench.BenchOptions(
+            schedulers=tuple(schedulers.split(",")) if schedulers else bench.SCHEDULERS,
             choices=choices,
             nodes=nodes,
             processes=processes,
@@ -86,16 +84,16 @@ def _bench(group: typer.Typer) -> None:
         )
         options.check()
         _, found = choose_ready(testbed)
-        machines = machines_of(found, spec_of(found))
-        refuse(machines, options)
+        machines = bench.bench_testbed(found, spec_of(found))
+        bench.refuse(machines, options)
         with alone(found), progress("twochoice") as report:
-            outcome = run(machines, options, new_folder(out), report)
+            outcome = bench.run(machines, options, bench.new_folder(out), report)
         emit(outcome, as_json, lambda: _table(outcome))
         if not outcome.good:
             raise typer.Exit(1)
 
 
-def _table(outcome: Outcome) -> Table:
+def _table(outcome: BenchOutcome) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -132,12 +130,12 @@ def _status(group: typer.Typer) -> None:
     @group.command()
     def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
         """Show each agent's redirects, fragments, pulls and operations in flight."""
-        from campaigns.papers.twochoice.bench.agents import Agents, machines_of
+        from campaigns.papers.twochoice.bench import bench_testbed
         from testbed.choose import choose_ready
         from testbed.deploy.roles import spec_of
 
         _, found = choose_ready(testbed)
-        rows = Agents(machines_of(found, spec_of(found))).status()
+        rows = bench_testbed(found, spec_of(found)).status()
 
         def table() -> Table:
             from rich import box

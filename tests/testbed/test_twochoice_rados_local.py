@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.papers.twochoice.bench.agents import machines_of
-from campaigns.papers.twochoice.bench.options import Options
-from campaigns.papers.twochoice.bench.run import run
+from campaigns.papers.twochoice.bench import BenchOptions, bench_testbed, run
 from campaigns.papers.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, Maker
 from campaigns.papers.twochoice.live.ground import open_servers
 from campaigns.papers.twochoice.live.servers import PLAN_FILE
@@ -106,8 +104,10 @@ def test_schedulers_write_past_a_slow_disk_and_all_is_read_back(
     site: Any = open_site("local")
     site.disk_fault(agents.name, "osd0", slow=8.0)
     try:
-        options = Options(schedulers=("fixed", "both"), nodes=2, processes=16, writes=1, size=2**22)
-        machines = machines_of(agents, spec_of(agents))
+        options = BenchOptions(
+            schedulers=("fixed", "both"), nodes=2, processes=16, writes=1, size=2**22
+        )
+        machines = bench_testbed(agents, spec_of(agents))
         outcome = run(machines, options, tmp_path, lambda phase, share: None)
     finally:
         site.disk_fault(agents.name, "osd0")

@@ -1,5 +1,2 @@
-"""The two-choice scheduler's simulated ground: a cell simulates bursts of writes (section III).
-
-Engine, run folders, ledger and Dask workers are the same for every campaign. This package has the
-cell's maker (`cell`), its simulator (`simulator`, the program `tcsim`) and its numbers (`measure`).
-"""
+"""The two-choice scheduler's campaigns: simulated bursts of writes (section III; `kind`, `cell`),
+experiments on object servers (section VI; `live`), and `hotbed twochoice bench` (`bench`)."""

@@ -1,18 +1,34 @@
-"""Cell on a Dask worker, from its job to the files of its folder."""
+"""Cell of simulated bursts on a Dask worker: the program `tcsim` simulates it (one request, one
+answer; dataplane/cmd/tcsim), and its answer becomes the files of the cell's folder."""
 
 from __future__ import annotations
 
 import json
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from campaigns.engine.job import Job, Phases
 from campaigns.engine.write_cell import write_cell
-from campaigns.papers.twochoice.measure import curves, numbers
-from campaigns.papers.twochoice.simulator import simulate
-from schemas.cells.twochoice import BURSTS
+from schemas.cells.twochoice import BURSTS, Burst, Learning
+from schemas.errors import StoreError
 from schemas.run import Run
+from testbed.simulated.process import PROGRAM as HOTBEDSIM
 
 BURSTS_FILE = "bursts.json"
+MESSAGES = ("probes", "answers", "decisions", "writes", "acknowledgements", "records")
+"""Kinds of messages: a probe and its answer, the decision for a probed server, the data and their
+acknowledgement, and a redirected write's record for its home, both ways."""
+
+LEARNING_SHOWN = 200
+PROGRAM = HOTBEDSIM.with_name("tcsim")
+LIMIT_S = 3600.0
+"""Real seconds that one cell may take."""
+
+ENGINE_ONLY = frozenset({"history"})
+"""Parameters that the program gets in another form."""
 
 
 def make(job: Job, folder: Path) -> Run:
@@ -24,3 +40,106 @@ def make(job: Job, folder: Path) -> Run:
     (folder / BURSTS_FILE).write_text(json.dumps(curves(answer)) + "\n")
     cost = {f"cost_{name}": float(value) for name, value in answer["cost"].items()}
     return write_cell(folder, job, numbers(answer) | cost, phases)
+
+
+def simulate(parameters: Burst, seed: int, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
+    """Return the results of a cell's bursts.
+
+    Args:
+        parameters: the cell.
+        seed: seed of servers' loads, stragglers, and every choice.
+        limit_s: limit in real seconds.
+
+    Returns:
+        ``rounds`` and ``learning``: one mapping per burst; ``loads``: writes by load of the server
+        (figure 4); ``history``: P(load); ``cost``: events, processor seconds and memory, which
+        depend on this machine. See `dataplane/sim/burst`.
+
+    Raises:
+        StoreError: the program is missing, refuses, fails, or its answer is invalid.
+    """
+    request = json.dumps(asked(parameters, seed), allow_nan=False)
+    try:
+        done = subprocess.run(
+            [PROGRAM, "run"],
+            input=request,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except OSError as error:
+        raise StoreError(
+            f"the simulator {PROGRAM} cannot be started ({error.strerror}): run `make setup`."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(
+            f"the simulator did not end within {limit_s:g} s: {parameters.label()} is too large "
+            "for this machine, or it is busy."
+        ) from error
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[0]
+        raise StoreError(f"the simulator failed: {said.removeprefix('tcsim: ')[:300]}.")
+    try:
+        answer = json.loads(done.stdout)
+        assert isinstance(answer, dict)
+        assert {"rounds", "learning", "loads", "history", "cost"} <= set(answer)
+    except (ValueError, AssertionError) as error:
+        raise StoreError("the simulator answered nonsense: run `make setup`.") from error
+    return answer
+
+
+def asked(parameters: Burst, seed: int) -> Mapping[str, Any]:
+    """Return the program's request: the cell's parameters and the seed. A cold history is forgotten
+    before every burst."""
+    values = BURSTS.row(parameters.model_dump(mode="json"))
+    if not isinstance(parameters, Learning):
+        values["learn_rounds"] = 0
+    request = {name: value for name, value in values.items() if name not in ENGINE_ONLY}
+    return request | {"forget": values["history"] == "cold", "seed": seed}
+
+
+def numbers(answer: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of the summary, by name: means over the bursts that count.
+
+    ``response_s`` is the slowest process's (figure 3), ``mean_s`` the mean of all processes.
+    ``best_s`` is the response with the best possible placement of the same writes at once. ``most``
+    is the largest number of writes at a server. ``straggler_most`` and ``straggler_writes`` are the
+    most and the total at stragglers. Messages are per write.
+    """
+    rounds: Sequence[Mapping[str, Any]] = answer["rounds"]
+    found = {
+        "response_s": _mean(rounds, "response_s"),
+        "response_least_s": min(float(one["response_s"]) for one in rounds),
+        "response_largest_s": max(float(one["response_s"]) for one in rounds),
+        "mean_s": _mean(rounds, "mean_s"),
+        "best_s": _mean(rounds, "best_s"),
+        "most": _mean(rounds, "most"),
+        "calm_most": _mean(rounds, "calm_most"),
+        "straggler_most": _mean(rounds, "straggler_most"),
+        "straggler_writes": _mean(rounds, "straggler_writes"),
+        "hit": statistics.fmean(float(one["straggler_writes"] > 0) for one in rounds),
+        "redirected_share": _mean(rounds, "redirected_share"),
+        "bursts": float(len(rounds)),
+        "stragglers": float(rounds[0]["stragglers"]),
+    }
+    writes = sum(float(one["messages"]["writes"]) for one in rounds)
+    for kind in MESSAGES:
+        found[f"{kind}_per_write"] = sum(float(one["messages"][kind]) for one in rounds) / writes
+    found["messages_per_write"] = sum(found[f"{kind}_per_write"] for kind in MESSAGES)
+    return found
+
+
+def curves(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return figures' additional data: ``loads``, one mapping per load of a server (figure 4);
+    ``history``, P(load); ``learning``, the responses of bursts that do not count."""
+    learning = [float(one["response_s"]) for one in answer["learning"]]
+    return {
+        "loads": answer["loads"],
+        "history": answer["history"],
+        "learning": learning[:LEARNING_SHOWN],
+    }
+
+
+def _mean(rounds: Sequence[Mapping[str, Any]], name: str) -> float:
+    return statistics.fmean(float(one[name]) for one in rounds)

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from campaigns.engine.kind import Computed, Kind
 from campaigns.engine.sameness import Recipe, Sameness
-from campaigns.papers.twochoice.cell import make
-from campaigns.papers.twochoice.simulator import PROGRAM, simulate
+from campaigns.papers.twochoice.cell import PROGRAM, make, simulate
 from schemas.campaign import Campaign
 from schemas.cells.twochoice import BURSTS, Asking, Burst, Learning
 
@@ -53,8 +52,8 @@ def _probe() -> str:
         redirects=True,
     )
     answer = simulate(parameters, 7)
-    told = json.dumps({name: answer[name] for name in sorted(answer) if name != "cost"})
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = json.dumps({name: answer[name] for name in sorted(answer) if name != "cost"})
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 CODE = ("campaigns/papers/twochoice/cell.py", "dataplane/cmd/tcsim")

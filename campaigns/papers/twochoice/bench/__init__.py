@@ -1,1 +1,0 @@
-"""`hotbed twochoice bench`: a comparison of schedulers on agents, with files or OSDs."""
