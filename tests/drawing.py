@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from analysis.core import style
+from analysis.core import report, style
+from analysis.core.claims import Evidence
+from analysis.core.figures import Drawn, FigureEntry
 
 
 def texts_by_figure(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
@@ -139,3 +142,26 @@ def _has_flat_interval(axes: Any) -> bool:
         for segment in bars.get_segments()
     ]
     return any(len(one) == 2 and np.array_equal(one[0], one[1]) for one in ends)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_figure_misleads() -> Iterator[None]:
+    """Check that every drawn figure of a report agrees with its legend and caption."""
+    save, draw = style.save, report.draw
+    drawn: dict[str, Any] = {}
+
+    def saved(figure: Any, folder: Path, name: str) -> Path:
+        drawn[name] = figure
+        assert misleading(figure) == [], name
+        return save(figure, folder, name)
+
+    def captioned(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
+        made = draw(entry, evidence, folder, prefix)
+        if made.path is not None:
+            assert unlike(made.entry.caption, drawn[made.path.stem]) == [], made.path.stem
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "save", saved)
+        patch.setattr(report, "draw", captioned)
+        yield

@@ -129,7 +129,7 @@ _OTHERS: Mapping[str, tuple[str, str]] = {
     ),
     TWOCHOICE: (
         "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
-        "analysis.papers.twochoice.catalogue",
+        "analysis.papers.twochoice.figures",
     ),
     MOS: (
         "MOS: Workload-aware Elasticity for Cloud Object Stores",

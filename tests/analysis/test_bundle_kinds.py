@@ -22,9 +22,9 @@ def ursa(artifacts: Path) -> str:
 
 
 def twochoice(artifacts: Path) -> str:
-    from synthetic_twochoice import write_all
+    from tests.papers.twochoice_runs import write_all_bursts
 
-    write_all(artifacts, blocks=2, variations=False)
+    write_all_bursts(artifacts, blocks=2, variations=False)
     return "twochoice-full"
 
 

@@ -1,1 +1,2 @@
-"""The two-choice paper: figures and claims of its simulations, and claims beyond them."""
+"""The two-choice paper: claims and figures of its simulations and of its measurements on object
+servers, and claims beyond them."""

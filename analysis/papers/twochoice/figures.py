@@ -1,121 +1,217 @@
-"""Figures 3 and 4: response against the share of stragglers, and writes given to servers of each
-load. Means over runs with 95 % intervals."""
+"""Figures and tables of the two-choice paper, and figures beyond it: means over runs with 95 %
+intervals.
+
+Section III: figures 3 and 4, simulated. Section VI: figures 11 to 14 and Table I, on object
+servers. Each is a part with runs of its own; runs of different grounds are never pooled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Evidence
-from analysis.core.columns import average
-from analysis.core.figures import Missing
-from analysis.papers.twochoice import placement
-from analysis.papers.twochoice.panels import counts, draw, percent, points
-from analysis.papers.twochoice.runs import BEYOND, BOTH, COLD, FIXED, PAPERS, cells, ratios
+from analysis.core.evidence import average, quotient, values_of
+from analysis.core.figures import FigureEntry, Missing, Table, interval_text, value_text
+from analysis.core.panels import MARKERS, Look, Points, counts, errors, lines, points
+from analysis.core.papers import Part
+from analysis.core.stats import Estimate, mean
+from analysis.papers.twochoice.claims import (
+    BURST_CLAIMS,
+    OBJECT_CLAIMS,
+    PENDING,
+    PROBED_MS,
+    SCALE_LEARN,
+    TABLE1,
+    TABLE_MS,
+)
+from analysis.papers.twochoice.runs import (
+    BEYOND,
+    BOTH,
+    BURSTS_FILE,
+    COLD,
+    COLLABORATIVE,
+    FIXED,
+    HEAD_TO_HEAD,
+    NATIVE,
+    OBJECT_STANDARD,
+    ON_RADOS,
+    ONE_CHOICE,
+    ORACLE,
+    PAIRED,
+    PAPERS,
+    PREASSIGN,
+    PREQUAL,
+    RADOS_AMONG,
+    RANDOM,
+    REPORT_FILE,
+    STRAGGLERS,
+    TWO_CHOICES,
+    UNCACHED,
+    burst_table,
+    by_load,
+    few_stragglers,
+    loads_given,
+    look,
+    object_table,
+    on_osds,
+    on_servers,
+    reports,
+    shared_ratios,
+    simulated,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+BANNER = (
+    "<b>Simulated</b> where a figure says so: bursts of writes on modelled servers, as in section "
+    "III of the paper, placed by the very code that places writes on a store. The paper's figures "
+    "3 and 4 are simulations too; their pictures are not in its text, which states relations and "
+    "hardly a number (docs/twochoice-experiments.md)."
+)
+
 RESPONSE = "Response time of the slowest process (s)"
 SHARE = "Straggler servers (%)"
+ENDED = "Seconds until the last process has ended"
+SCALE_RATIO = 0.1
 STATED_LOAD, STATED_SERVERS = 7, 60
-BAR = "#D9D9D9"
 READABLE = 0.03
-NO_OTHER: Mapping[str, Any] = {}
+BURST_TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+BAR, DARK = "#D9D9D9", "#444444"
+PENDING_COLOURS = {1: "#009E73", 2: "#56B4E9", 4: "#0072B2", 8: "#882255"}
+CREATE_COLOUR, QUERY_COLOUR = "#D55E00", "#0072B2"
+BOUND: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 1.2}
+MIB = 2**20
+
+AMONG = {"table2": "jobs of Table II", "fio": "fio on 1/8 of the disks", "none": "none"}
+AMONG_ON_RADOS = {
+    "fio": "fio on 2 of 8 disks",
+    "table2": "jobs of Table II",
+    "none": "no stragglers",
+}
+COPIES = {2: "two copies", 1: "one copy"}
+
+Series = Mapping[str, Points]
+"""Estimates by setting, of each scheduler."""
 
 response = partial(average, column="response_s")
 
 
-def responses(
-    evidence: Evidence, folder: Path, name: str, setting: Mapping[str, Any] = NO_OTHER
-) -> Path | Missing:
+def _by(
+    rows: Mapping[str, pd.DataFrame],
+    parameter: str,
+    estimate: Callable[[pd.DataFrame], Estimate | None] = response,
+) -> dict[str, dict[Any, Estimate]]:
+    return {series: points(its, parameter, estimate) for series, its in rows.items()}
+
+
+def _draw(
+    panel: Axes,
+    found: Series,
+    order: Sequence[Any],
+    ticks: Sequence[str] | None,
+    *,
+    title: str,
+    x: str,
+    y: str,
+    to_scale: bool = False,
+) -> None:
+    """Draw a line for each scheduler; ``{}`` in the title is the number of runs."""
+    series = [(look(name), its) for name, its in found.items()]
+    lines(panel, series, order, ticks, to_scale=to_scale)
+    panel.set_xlabel(x)
+    panel.set_ylabel(y)
+    panel.set_title(title.format(counts(series)), loc="left")
+
+
+def _percent(ratios: Sequence[float]) -> list[str]:
+    return [f"{100 * ratio:g}" for ratio in ratios]
+
+
+def responses(evidence: Evidence, folder: Path, name: str, **setting: Any) -> Path | Missing:
     """Draw figure 3: (a) the paper's schedulers, (b) schedulers beyond the paper, on a logarithmic
     axis; as in the paper's simulation, or with other parameters."""
-    panels = (("(a) The paper's", PAPERS), ("(b) Beyond", (FIXED, BOTH, *COLD, *BEYOND)))
+    panels = (("(a) The paper's ({})", PAPERS), ("(b) Beyond ({})", (FIXED, BOTH, *COLD, *BEYOND)))
     rows = {
-        series: cells(evidence.table, series, **setting)
-        for series in dict.fromkeys((*PAPERS, *COLD, *BEYOND))
+        series: simulated(evidence.table, series, **setting) for series in (*PAPERS, *COLD, *BEYOND)
     }
     if any(rows[series].empty for series in PAPERS):
         return Missing("the paper's six schedulers at several straggler ratios")
     # Figure 4's ratios were not run cold.
-    order = ratios(*(rows[series] for series in (*PAPERS, *COLD) if len(rows[series])))
+    order = shared_ratios(*(rows[series] for series in (*PAPERS, *COLD) if len(rows[series])))
+    ticks = _readable(order)
     with style.figure(1, 2, width=10.4, height=4.6) as (drawn, axes):
         for panel, (title, shown) in zip(axes, panels, strict=True):
             there = {s: rows[s][rows[s]["straggler_ratio"].isin(order)] for s in shown}
-            lines = {s: points(its, "straggler_ratio", response) for s, its in there.items()}
-            draw(panel, lines, order, _ticks(order), to_scale=True)
-            panel.set_xlabel(SHARE)
-            panel.set_ylabel(RESPONSE)
-            panel.set_title(f"{title} ({counts(list(lines.values()))})", loc="left")
+            found = _by(there, "straggler_ratio")
+            _draw(panel, found, order, ticks, title=title, x=SHARE, y=RESPONSE, to_scale=True)
         axes[0].set_ylim(0, None)
         style.magnitudes(axes[1])
         style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 
 
-def _ticks(order: Sequence[float]) -> list[str]:
+def _readable(order: Sequence[float]) -> list[str]:
     """Return ratios as tick labels; a ratio too close to the last readable one gets no label."""
     last = -1.0
     found = []
-    for share, text in zip(order, percent(order), strict=True):
-        found.append(text if share - last >= READABLE else "")
-        last = share if found[-1] else last
+    for ratio, text in zip(order, _percent(order), strict=True):
+        found.append(text if ratio - last >= READABLE else "")
+        last = ratio if found[-1] else last
     return found
 
 
 def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 4: the most writes given to a server of a load, and (bars) such servers."""
-    share = placement.ratio_shown(evidence.table, PAPERS)
-    if share is None:
+    ratio = few_stragglers(evidence.table, PAPERS)
+    if ratio is None:
         return Missing("the paper's six schedulers with few stragglers")
     with style.figure(1, 2, width=10.4, height=4.8) as (drawn, axes):
         titles, rights = ("(a) The paper's", "(b) Beyond"), []
         for panel, title, shown in zip(axes, titles, (PAPERS, (BOTH, *BEYOND)), strict=True):
-            given = {series: placement.given(evidence, series, share) for series in shown}
+            given = {series: loads_given(evidence, series, ratio) for series in shown}
             given = {series: its for series, its in given.items() if len(its)}
-            loads = _loads(given)
-            right = _bars(panel, next(iter(given.values())), loads, note=panel is axes[0])
-            lines = {
-                series: {
-                    float(load): one
-                    for load, one in placement.by_load(its, "most").items()
-                    if load in loads
-                }
-                for series, its in given.items()
-            }
-            ticks = ["stragglers" if load == placement.STRAGGLERS else str(load) for load in loads]
-            draw(panel, lines, [float(load) for load in loads], ticks)
+            first = next(iter(given.values()))
+            loads = _frequent(first)
+            rights.append(_number_of_servers(panel, first, loads, note=panel is axes[0]))
+            ticks = ["stragglers" if load == STRAGGLERS else str(load) for load in loads]
+            _draw(
+                panel,
+                {
+                    series: {at: one for at, one in by_load(its, "most").items() if at in loads}
+                    for series, its in given.items()
+                },
+                loads,
+                ticks,
+                title=f"{title}, {100 * ratio:g} % stragglers ({{}})",
+                x="Load of a server before the burst (writes)",
+                y="Most writes that a server is given",
+            )
             panel.tick_params(axis="x", labelrotation=90)
-            panel.set_xlabel("Load of a server before the burst (writes)")
-            panel.set_ylabel("Most writes that a server is given")
             panel.set_ylim(-1, None)
-            text = f"{title}, {100 * share:g} % stragglers ({counts(list(lines.values()))})"
-            panel.set_title(text, loc="left")
-            rights.append(right)
         style.legend(drawn, [*axes, *rights], columns=4)
         return style.save(drawn, folder, name)
 
 
-def _loads(given: dict[str, pd.DataFrame]) -> list[int]:
+def _frequent(rows: pd.DataFrame) -> list[int]:
     """Return loads that a server has in about every burst, in order, stragglers last."""
-    rows = next(iter(given.values()))
     seeds = rows["seed"].nunique()
-    held = placement.by_load(rows, "servers").items()
+    held = by_load(rows, "servers").items()
     loads = [load for load, one in held if one.value >= 1 and one.n == seeds]
-    calm = [load for load in loads if load != placement.STRAGGLERS]
-    return [*calm, *([placement.STRAGGLERS] if len(calm) < len(loads) else [])]
+    return sorted(loads, key=lambda load: (load == STRAGGLERS, load))
 
 
-def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> Axes:
+def _number_of_servers(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> Axes:
     """Draw the number of servers of each load on a second axis on the right; return that axis."""
     right = panel.twinx()
-    servers = {load: one.value for load, one in placement.by_load(rows, "servers").items()}
+    servers = {load: one.value for load, one in by_load(rows, "servers").items()}
     right.bar(
         range(len(loads)),
         [servers.get(load, 0.0) for load in loads],
@@ -136,11 +232,642 @@ def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> A
             linestyle="--",
             label="paper: about 60 servers of load 7 (right)",
         )
-    if note and placement.STRAGGLERS in loads:
-        style.paper_marker(
-            panel, loads.index(placement.STRAGGLERS), 0, text="paper: none on stragglers"
-        )
+    if note and STRAGGLERS in loads:
+        style.paper_marker(panel, loads.index(STRAGGLERS), 0, text="paper: none on stragglers")
     # Lines above bars: the left axis is drawn last, with a transparent background.
     panel.set_zorder(right.get_zorder() + 1)
     panel.patch.set_visible(False)
     return right
+
+
+def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw the response in the first bursts of servers that have learned nothing yet."""
+    rows = pd.concat(
+        [simulated(evidence.table, series, learn_rounds=...) for series in (PREASSIGN, BOTH)]
+    )
+    most = rows["learn_rounds"].max() if len(rows) else 0
+    rows = rows[rows["learn_rounds"] == most]
+    shares = values_of(rows, "straggler_ratio")
+    if most < 2 or not shares:
+        return Missing("preassign or both with several bursts to learn in")
+    if len(shares) > 2:
+        shares = [share for share in (0.01, 0.1) if share in shares] or shares[:2]
+    with style.figure(1, len(shares), width=10.0, height=4.2) as (drawn, axes):
+        for panel, share in zip(axes, shares, strict=True):
+            here = rows[rows["straggler_ratio"] == share]
+            for series in (PREASSIGN, BOTH):
+                its = reports(evidence, here[here["series"] == series], BURSTS_FILE)
+                if its:
+                    _band(panel, np.array([one["learning"] for one in its]), look(series))
+            panel.set_xscale("log")
+            ticks = [each for each in BURST_TICKS if each <= most]
+            panel.set_xticks(ticks, [str(each) for each in ticks])
+            panel.set_xlabel("Burst since the servers knew nothing")
+            panel.set_ylabel(RESPONSE)
+            n = rows["seed"].nunique()
+            panel.set_title(f"{100 * share:g} % stragglers (n = {n} runs)", loc="left")
+            panel.set_ylim(0, None)
+        style.legend(drawn, axes)
+        return style.save(drawn, folder, name)
+
+
+def _band(panel: Axes, curves: np.ndarray, of: Look) -> None:
+    found = [mean(column.tolist()) for column in curves.T]
+    x = np.arange(1, len(found) + 1)
+    panel.plot(x, [one.value for one in found], color=of.colour, label=of.label)
+    low, high = [one.low for one in found], [one.high for one in found]
+    panel.fill_between(x, low, high, color=of.colour, alpha=0.25, linewidth=0)
+
+
+def nodes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw the response against the number of processes per compute node (and its scheduler)."""
+    shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, ORACLE)
+    rows = {s: simulated(evidence.table, s, processes_per_node=...) for s in shown}
+    settings = rows[BOTH].groupby("straggler_ratio")["processes_per_node"].nunique()
+    shares = sorted(settings[settings > 1].index)
+    if not shares:
+        return Missing("several numbers of processes a node")
+    with style.figure(1, len(shares), width=5.2 * len(shares), height=4.4) as (drawn, axes):
+        for panel, share in zip(axes, shares, strict=True):
+            here = {s: its[its["straggler_ratio"] == share] for s, its in rows.items()}
+            _draw(
+                panel,
+                _by(here, "processes_per_node"),
+                values_of(here[BOTH], "processes_per_node"),
+                None,
+                title=f"{100 * share:g} % stragglers ({{}})",
+                x="Processes that share a compute node",
+                y=RESPONSE,
+            )
+            panel.set_ylim(0, None)
+        style.legend(drawn, axes)
+        return style.save(drawn, folder, name)
+
+
+def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw the response against the spread of the nodes' start times; probes take 5 ms."""
+    shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, PREQUAL, ORACLE)
+    rows = {
+        s: simulated(evidence.table, s, spread_s=..., straggler_ratio=SCALE_RATIO) for s in shown
+    }
+    order = values_of(rows[BOTH], "spread_s")
+    if len(order) < 2:
+        return Missing("several spreads of the processes' beginnings")
+    with style.figure(width=7.2, height=4.8) as (drawn, axes):
+        _draw(
+            axes[0],
+            _by(rows, "spread_s"),
+            order,
+            [f"{1000 * at:g}" for at in order],
+            title=f"{100 * SCALE_RATIO:g} % stragglers ({{}})",
+            x="Nodes begin within (ms)",
+            y=RESPONSE,
+        )
+        style.magnitudes(axes[0])
+        style.legend(drawn, axes)
+        return style.save(drawn, folder, name)
+
+
+def home(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw two random servers against home and a random one: response, and the share redirected."""
+    rows = {
+        f"{series}, {choices}": its
+        for series in (NATIVE, COLLABORATIVE, PREASSIGN, BOTH)
+        for choices in (TWO_CHOICES, ONE_CHOICE)
+        if len(its := simulated(evidence.table, series, choices=choices, redirects=True))
+    }
+    if not any(series.endswith(ONE_CHOICE) for series in rows):
+        return Missing("schedulers that choose between home and a random server")
+    order = values_of(pd.concat(list(rows.values())), "straggler_ratio")
+    share = partial(average, column="redirected_share")
+    texts = ((response, RESPONSE), (share, "Writes redirected (share)"))
+    with style.figure(1, 2, width=10.4, height=4.8) as (drawn, axes):
+        for panel, (estimate, text) in zip(axes, texts, strict=True):
+            found = _by(rows, "straggler_ratio", estimate)
+            _draw(panel, found, order, _percent(order), title="{}", x=SHARE, y=text)
+            panel.set_ylim(0, None)
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+def scale(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw clusters of several sizes: (a) response over the oracle's, (b) messages per write."""
+    varied = {"servers": ..., "processes": ..., "learn_rounds": SCALE_LEARN}
+    rows = {
+        series: simulated(evidence.table, series, straggler_ratio=SCALE_RATIO, **varied)
+        for series in (*PAPERS, *BEYOND)
+    }
+    oracle = rows[ORACLE]
+    known = rows[BOTH].sort_values(["processes", "servers"])["size"].drop_duplicates()
+    sizes = known.tolist()
+    if len(sizes) < 2 or oracle.empty:
+        return Missing("clusters of several sizes, and the oracle")
+
+    def over(its: pd.DataFrame) -> Estimate | None:
+        return quotient(its, oracle, "response_s", keys=PAIRED, cluster="seed")
+
+    there = {series: its[its["size"].isin(sizes)] for series, its in rows.items()}
+    found = (
+        _by({series: its for series, its in there.items() if series != ORACLE}, "size", over),
+        _by(there, "size", partial(average, column="messages_per_write")),
+    )
+    with style.figure(1, 2, width=10.8, height=4.8) as (drawn, axes):
+        texts = ("Response over the oracle's", "Messages for a write")
+        for panel, its, text, mark in zip(axes, found, texts, "ab", strict=True):
+            title = f"({mark}) {100 * SCALE_RATIO:g} % stragglers ({{}})"
+            _draw(panel, its, sizes, sizes, title=title, x="Servers-processes", y=text)
+        style.magnitudes(axes[0])
+        axes[1].set_ylim(0, None)
+        style.legend(drawn, axes)
+        return style.save(drawn, folder, name)
+
+
+def probing(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 11: probing time by the number of schedulers that probe at once."""
+    rows = on_servers(evidence.table, "probe")
+    if rows.empty:
+        return Missing("probing by several numbers of schedulers")
+    probed = partial(average, column="probe_mean_s", factor=1e3)
+    series = [
+        (
+            Look(
+                f"{pending:g} write{'s' * (pending > 1)}: {2 * pending:g} servers asked",
+                PENDING_COLOURS.get(pending, DARK),
+                MARKERS[index],
+            ),
+            points(rows[rows["pending"] == pending], "schedulers", probed),
+        )
+        for index, pending in enumerate(values_of(rows, "pending"))
+    ]
+    with style.figure(width=7.2, height=4.4) as (drawn, axes):
+        panel = axes[0]
+        lines(panel, series, values_of(rows, "schedulers"))
+        panel.axhline(PROBED_MS, **BOUND, label=f"paper: {PENDING} writes below 10 ms")
+        style.magnitudes(panel)
+        panel.set_xlabel("Schedulers that probe at the same time")
+        panel.set_ylabel("Until the slowest answer (ms)")
+        panel.set_title(counts(series, ""), loc="left")
+        style.legend(drawn, axes, columns=2)
+        return style.save(drawn, folder, name)
+
+
+def redirecting(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 12: the growing redirect table's length, and times of create and query."""
+    runs = [
+        one["rows"] for one in reports(evidence, on_servers(evidence.table, "table"), REPORT_FILE)
+    ]
+    if not runs:
+        return Missing("a redirect table that was timed")
+    at = np.array([[row["writes"] for row in run] for run in runs]).mean(axis=0)
+    with style.figure(1, 2, width=10.0, height=4.2) as (drawn, axes):
+        for panel, column, factor, text, shade in (
+            (axes[0], "entries", 1.0, "live entries", DARK),
+            (axes[1], "create_seconds", 1e3, "create", CREATE_COLOUR),
+            (axes[1], "query_seconds", 1e3, "query", QUERY_COLOUR),
+        ):
+            values = factor * np.array([[row[column] for row in run] for run in runs])
+            low, high = values.min(axis=0), values.max(axis=0)
+            panel.plot(at, values.mean(axis=0), color=shade, linewidth=1.3, label=text)
+            panel.fill_between(at, low, high, color=shade, alpha=0.2, lw=0)
+        axes[1].axhline(TABLE_MS, **BOUND, label="paper: below 5 ms")
+        axes[0].set_ylabel("Live entries of the table")
+        axes[1].set_ylabel("What a client waits for it (ms)")
+        style.magnitudes(axes[1])
+        axes[0].set_ylim(0, None)
+        for panel, title in zip(axes, ("(a) Length", "(b) Requests"), strict=True):
+            panel.set_xlabel("Writes to the object so far")
+            panel.set_title(f"{title} (n = {len(runs)} runs)", loc="left")
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+def balances(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 13: each server's share of all jobs, with fixed and dynamic placement."""
+    rows = on_servers(evidence.table, "balance")
+    its = {series: rows[rows["scheduler"] == series] for series in (FIXED, BOTH)}
+    shared = sorted(set(its[FIXED]["seed"]) & set(its[BOTH]["seed"]))
+    if not shared:
+        return Missing("all jobs of Table II with fixed placement and with both strategies")
+    with style.figure(1, 2, width=10.4, height=4.0) as (drawn, axes):
+        top = 0.0
+        for panel, series, letter in zip(axes, (FIXED, BOTH), "ab", strict=True):
+            first = its[series][its[series]["seed"] == shared[0]].iloc[:1]
+            (report,) = reports(evidence, first, REPORT_FILE)
+            servers = np.array([app["server_bytes"] for app in report["apps"]], dtype=float)
+            written = servers.sum(axis=0) / MIB
+            panel.bar(range(len(written)), written, color=look(series).colour, width=0.8)
+            panel.axhline(written.mean(), color="black", linewidth=1.0)
+            top = max(top, written.max())
+            fullest = average(its[series], "fullest")
+            assert fullest is not None
+            text = f"{fullest.value:.2f}"
+            if fullest.n > 1:
+                text += f" [{fullest.low:.2f}, {fullest.high:.2f}]"
+            panel.set_title(
+                f"({letter}) {look(series).label}: fullest {text} of the mean, n = {fullest.n}",
+                loc="left",
+            )
+            panel.set_xlabel("Object server")
+            panel.set_ylabel("Written (MiB)")
+        for panel in axes:
+            panel.set_ylim(0, 1.08 * top)
+        return style.save(drawn, folder, name)
+
+
+def completions(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 14: end times of processes, as a distribution."""
+    rows = on_servers(evidence.table, "burst", stragglers="table2")
+    runs = {
+        series: reports(evidence, its, REPORT_FILE)
+        for series in (FIXED, NATIVE, BOTH)
+        if len(its := rows[rows["scheduler"] == series])
+    }
+    if len(runs) < 2:
+        return Missing("bursts among the jobs of Table II with two schedulers")
+    with style.figure(width=7.2, height=4.6) as (drawn, axes):
+        panel = axes[0]
+        for series, found in runs.items():
+            ends = np.array([_end_times(one) for one in found])
+            of, share = look(series), (np.arange(ends.shape[1]) + 1) / ends.shape[1]
+            middle, low, high = np.median(ends, axis=0), ends.min(axis=0), ends.max(axis=0)
+            panel.plot(middle, share, color=of.colour, linewidth=1.6, label=of.label)
+            panel.fill_betweenx(share, low, high, color=of.colour, alpha=0.18, lw=0)
+            panel.plot([middle[-1]], [1.0], marker="v", color=of.colour, clip_on=False)
+        panel.set_xlim(0, None)
+        panel.set_ylim(0, 1.02)
+        panel.set_xlabel("Completion time of a process (s)")
+        panel.set_ylabel("Share of the processes")
+        sizes = sorted({len(found) for found in runs.values()})
+        many = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        panel.set_title(f"Median over blocks and their range (n = {many} runs)", loc="left")
+        style.legend(drawn, axes)
+        return style.save(drawn, folder, name)
+
+
+def _end_times(report: Mapping[str, Any]) -> list[float]:
+    """Return the end times of the measured job's processes, ascending."""
+    apps = report["apps"]
+    return sorted(s for app in apps if not app["background"] for s in app["rank_seconds"])
+
+
+def _by_scheduler(
+    rows: pd.DataFrame, schedulers: Sequence[str], column: str = "seconds"
+) -> dict[str, Estimate]:
+    found = {one: average(rows[rows["scheduler"] == one], column) for one in schedulers}
+    return {one: value for one, value in found.items() if value is not None}
+
+
+def _bar_panels(
+    panels: Sequence[tuple[str, str, dict[str, Estimate]]], folder: Path, name: str
+) -> Path:
+    """Draw a bar with its interval for each scheduler; a panel is title, axis and estimates."""
+    with style.figure(1, len(panels), width=4.2 * len(panels) + 1.5, height=4.4) as (drawn, axes):
+        for panel, (title, axis, found) in zip(axes, panels, strict=True):
+            ends = []
+            for place, (series, one) in enumerate(found.items()):
+                panel.bar([place], [one.value], color=look(series).colour, width=0.7)
+                if one.n > 1:
+                    panel.errorbar(
+                        place, one.value, yerr=errors([one]), color="black", capsize=3, linewidth=1
+                    )
+                    ends.append((float(place), one.high))
+            names = [look(series).label for series in found]
+            panel.set_xticks(range(len(names)), names, rotation=30, ha="right")
+            style.limit_intervals(panel, [one.value for one in found.values()], ends)
+            many = counts([(Look(""), found)], "")
+            panel.set_title(f"{title} ({many})", loc="left", fontsize="small")
+            panel.set_ylabel(axis)
+        return style.save(drawn, folder, name)
+
+
+def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw, beyond the paper, every scheduler on the same servers, by the cause of stragglers."""
+    series = (*HEAD_TO_HEAD, RANDOM, COLLABORATIVE, PREASSIGN)
+    panels = []
+    for key, text in AMONG.items():
+        rows = on_servers(evidence.table, "burst", stragglers=key)
+        if found := _by_scheduler(rows, series):
+            panels.append((f"Stragglers: {text}", ENDED, found))
+    return (
+        _bar_panels(panels, folder, name) if panels else Missing("bursts with several schedulers")
+    )
+
+
+def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw, beyond the paper, both strategies with and without loads remembered of others."""
+    panels = []
+    for experiment, column, setting, text, axis in (
+        ("balance", "fullest", {}, "All jobs of Table II", "Fullest server, of the mean"),
+        ("burst", "seconds", {"stragglers": "table2"}, "A burst among them", ENDED),
+    ):
+        rows = on_servers(evidence.table, experiment, **setting)
+        alone = on_servers(evidence.table, experiment, scheduler=BOTH, cache_s=0.0, **setting)
+        uncached = average(alone, column)
+        if uncached is not None:
+            found = _by_scheduler(rows, (FIXED, BOTH), column)
+            panels.append((text, axis, found | {UNCACHED: uncached}))
+    if not panels:
+        return Missing("both strategies without remembered loads")
+    return _bar_panels(panels, folder, name)
+
+
+def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw, beyond the paper, CRUSH, DLR and every agent scheduler on a Ceph with eight OSDs."""
+    panels = []
+    for key, copies in (*((key, 2) for key in AMONG_ON_RADOS), ("fio", 1)):
+        rows = on_osds(evidence.table, key, copies=copies)
+        if found := _by_scheduler(rows, ON_RADOS):
+            panels.append((f"{AMONG_ON_RADOS[key]}, {COPIES[copies]}", ENDED, found))
+    if not panels:
+        return Missing("bursts on RADOS with several schedulers")
+    return _bar_panels(panels, folder, name)
+
+
+Column = tuple[str, Callable[[pd.DataFrame], str]]
+"""Head of a table's column, and its text for a scheduler's runs."""
+
+
+def _interval(head: str, column: str, digits: int = 3) -> Column:
+    return head, lambda rows: interval_text(average(rows, column), digits)
+
+
+def _value(head: str, column: str, factor: float = 1.0) -> Column:
+    return head, lambda rows: value_text(average(rows, column, factor))
+
+
+def _total(head: str, column: str) -> Column:
+    return head, lambda rows: f"{rows[column].sum():g}" if column in rows else "–"
+
+
+def _table(
+    name: str,
+    title: str,
+    keys: Sequence[str],
+    columns: Sequence[Column],
+    rows: Sequence[tuple[tuple[str, ...], pd.DataFrame]],
+) -> list[Table]:
+    """Return a table with a row per set of runs; no table without runs.
+
+    Args:
+        name: the table's id.
+        title: its title.
+        keys: heads of the columns before `columns`.
+        columns: the columns for the runs.
+        rows: texts for `keys`, and the runs.
+    """
+    texts = [(*key, *(text(its) for _, text in columns)) for key, its in rows if len(its)]
+    heads = (*keys, *(head for head, _ in columns))
+    return [Table(name, title, heads, tuple(texts))] if texts else []
+
+
+_BURST_COLUMNS = (
+    ("n", lambda rows: str(len(rows))),
+    _total("bursts", "rounds"),
+    _interval("response s", "response_s", 4),
+    _interval("over the best possible", "over_best", 4),
+    _value("mean process s", "mean_s"),
+    _value("most on a server", "most"),
+    _value("most on a straggler", "straggler_most"),
+    _value("redirected %", "redirected_share", 100.0),
+    _value("messages a write", "messages_per_write"),
+)
+
+
+def burst_tables(table: pd.DataFrame) -> list[Table]:
+    """Return the paper's simulation: means over runs with 95 % intervals, by scheduler, ratio."""
+    if table.empty:
+        return []
+    table = table.assign(over_best=table["response_s"] / table["best_s"])
+    rows = [
+        ((look(series).label, f"{100 * ratio:g}"), its[its["straggler_ratio"] == ratio])
+        for series in (*PAPERS, *COLD, *BEYOND)
+        for its in (simulated(table, series),)
+        for ratio in values_of(its, "straggler_ratio")
+    ]
+    title, keys = "What every scheduler came to", ("scheduler", "stragglers %")
+    return _table("schedulers", title, keys, _BURST_COLUMNS, rows)
+
+
+_JOB_COLUMNS = (
+    ("n", lambda rows: str(len(rows))),
+    _interval("last process s", "seconds"),
+    _interval("mean process s", "process_mean_s"),
+    _interval("fullest server, of the mean", "fullest"),
+    _value("redirected %", "redirected_share", 100.0),
+    _value("probes a write", "probes_per_write"),
+    _total("read back", "read_back"),
+    _total("of them redirected", "read_redirected"),
+    _total("not as acknowledged", "read_bad"),
+    _value("disks busy %", "disk_busy_mean", 100.0),
+    _value("processors busy %", "processors_busy", 100.0),
+)
+
+
+def object_tables(table: pd.DataFrame) -> list[Table]:
+    """Return Table I next to the paper's, and results of every scheduler on object servers and on
+    a Ceph store: means over runs with 95 % intervals."""
+    delays = []
+    for size, stated in TABLE1.items():
+        found = [
+            average(on_servers(table, "delay", size_kib=size, pending=n), "delay", 100.0)
+            for n in stated
+        ]
+        if any(one is not None for one in found):
+            paper = ", ".join(f"{value:g}" for value in stated.values())
+            delays.append((f"{size // 1024} MB", *(interval_text(one) for one in found), paper))
+    title = "Table I: what probing takes of writes at once"
+    heads = ("write", *(f"{n} at once, %" for n in TABLE1[1024]), "paper, %")
+    table1 = [Table("table1", title, heads, tuple(delays))] if delays else []
+
+    def jobs(experiment: str, stragglers: str, series: str) -> pd.DataFrame:
+        uncached = series == UNCACHED
+        return on_servers(
+            table,
+            experiment,
+            stragglers=stragglers,
+            scheduler=BOTH if uncached else series,
+            cache_s=0.0 if uncached else OBJECT_STANDARD["cache_s"],
+        )
+
+    schedulers = (*HEAD_TO_HEAD, UNCACHED, RANDOM, COLLABORATIVE, PREASSIGN)
+    objects = [
+        ((experiment, key, look(series).label), jobs(experiment, key, series))
+        for experiment in ("balance", "burst")
+        for key in ("none", "table2", "fio")
+        for series in schedulers
+    ]
+    rados = [
+        (
+            (text, key, look(series).label),
+            on_osds(table, key, copies=copies, scheduler=series),
+        )
+        for copies, text in COPIES.items()
+        for key in RADOS_AMONG
+        for series in ON_RADOS
+    ]
+    title = "What every scheduler came to on"
+    keys = ("stragglers", "scheduler")
+    return [
+        *table1,
+        *_table(
+            "objects",
+            f"{title} real object servers",
+            ("experiment", *keys),
+            _JOB_COLUMNS,
+            objects,
+        ),
+        *_table("rados", f"{title} a Ceph of eight OSDs", ("kept", *keys), _JOB_COLUMNS, rados),
+    ]
+
+
+_MEAN = "Means over runs with 95 % intervals; all schedulers meet the same bursts."
+
+BURST_FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "3",
+        "Write response time of different strategies",
+        f"{_MEAN} 1,000 servers, 10,000 processes of one 1 MB write each, 5 ms round trip, "
+        "stragglers with 5 times the load. Preassign is shown alone and with the collaborative "
+        "probe; cold: nothing was learned.",
+        responses,
+        "3",
+    ),
+    FigureEntry(
+        "4",
+        "What servers of each load are given",
+        f"{_MEAN} The most of any server of that load in a burst.",
+        placements,
+        "4",
+    ),
+    FigureEntry(
+        "learning",
+        "How long servers need to learn P(load) (not in the paper)",
+        "Mean over runs, band: 95 % interval.",
+        learning,
+        "learning",
+    ),
+    FigureEntry(
+        "nodes",
+        "Processes that share a scheduler (not in the paper)",
+        f"{_MEAN} The paper does not say how many share a compute node in figure 3.",
+        nodes,
+        "nodes",
+    ),
+    FigureEntry(
+        "spread",
+        "Processes that do not begin at once (not in the paper)",
+        f"{_MEAN} In figure 3 all begin at once.",
+        spread,
+        "spread",
+    ),
+    FigureEntry(
+        "light",
+        "Servers with half the load (not in the paper)",
+        f"{_MEAN} As figure 3, with loads of mean 5 and deviation 1, which fit the text of figure "
+        "4 as well: 61 servers have a load of 7.",
+        partial(responses, load_mean=5.0, load_sd=1.0),
+        "light",
+    ),
+    FigureEntry(
+        "home",
+        "Home and a random server, or two random ones (not in the paper)",
+        f"{_MEAN} A redirected write counts when its home server has recorded it (section V.A). "
+        "Dotted: two random servers.",
+        home,
+        "home",
+    ),
+    FigureEntry(
+        "scale",
+        "Larger clusters (not in the paper)",
+        "(a) Geometric means of the response over the oracle's with the same bursts, (b) means; "
+        "over runs, with 95 % intervals.",
+        scale,
+        "scale",
+    ),
+)
+
+_LOCAL = "hotbed run twochoice-local --figure {figure}"
+_RADOS = "hotbed run twochoice-rados --figure {figure}"
+_MICRO = "hotbed run twochoice-micro --figure {figure}"
+
+_SAME_JOBS = "Means over runs with 95 % intervals; all schedulers of a block meet the same jobs."
+
+OBJECT_FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "11",
+        "Probing performance",
+        "Means over runs with 95 % intervals. Every scheduler asks all of the servers at once, 100 "
+        "times one after another; the slowest answer counts. All schedulers and servers share the "
+        "testbed's processors.",
+        probing,
+        "11",
+        _MICRO,
+    ),
+    FigureEntry(
+        "12",
+        "Redirect table performance",
+        "Means over runs and their range. Redirected writes of random ranges of one object. A "
+        "create ends when its record is on the home's disk.",
+        redirecting,
+        "12",
+        _MICRO,
+    ),
+    FigureEntry(
+        "13",
+        "Server loads while scheduling all the workloads",
+        "The first block's run; line: the mean. Jobs after Table II, each file from a random "
+        "server on.",
+        balances,
+        "13",
+        _LOCAL,
+    ),
+    FigureEntry(
+        "14",
+        "Completion times of the processes with different schedulers",
+        "512 client processes on 64 object servers, among the jobs of Table II with fixed "
+        "placement. Triangles: the last process.",
+        completions,
+        "14",
+        _LOCAL,
+    ),
+    FigureEntry(
+        "beyond",
+        "Every scheduler on the same servers (not in the paper)",
+        f"{_SAME_JOBS} The oracle joins the shortest queue of what the client processes have on "
+        "their way, and knows nothing of fio.",
+        head_to_head,
+        "beyond",
+        _LOCAL,
+    ),
+    FigureEntry(
+        "cache",
+        "Both strategies without remembered loads (not in the paper)",
+        f"{_SAME_JOBS} A server that was probed remembers for 0.2 s the loads that the scheduler "
+        "reports of others, and passes them to the next scheduler; without, it does not.",
+        remembered,
+        "cache",
+        _LOCAL,
+    ),
+    FigureEntry(
+        "rados",
+        "CRUSH, DLR and agents on the same Ceph (not in the paper)",
+        f"{_SAME_JOBS} Eight OSDs, 64 client processes with five writes each. Agents write two "
+        "copies where CRUSH's pool has two replicas. DLR had seen the stragglers for 8 to 15 s.",
+        on_rados,
+        "rados",
+        _RADOS,
+    ),
+)
+
+SIMULATED = Part(
+    BURST_CLAIMS, BURST_FIGURES, "twochoice", True, tabulate=burst_table, tables=burst_tables
+)
+OBJECT_SERVERS = Part(
+    OBJECT_CLAIMS,
+    OBJECT_FIGURES,
+    kind="twochoice-objects",
+    tabulate=object_table,
+    tables=object_tables,
+    commands={"table1": _MICRO.format(figure="table1")},
+)
+PARTS: tuple[Part, ...] = (SIMULATED, OBJECT_SERVERS)

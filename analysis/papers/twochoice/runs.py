@@ -1,168 +1,231 @@
-"""Simulated bursts as a table, paired by loads and stragglers.
+"""Runs of the two-choice paper as tables, the selection of runs, and the schedulers' looks.
 
-All schedulers of a block have the same bursts: servers' loads, stragglers and homes are drawn from
-the block's seed. n counts runs, never bursts or writes; a run has several bursts.
+Simulated bursts (section III) and experiments on object servers (section VI) have one table each,
+with one row per run. All schedulers of a block have the same seed, which draws servers' loads,
+stragglers and homes, or jobs and files. n counts runs, never bursts, processes, writes or probes.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import statistics
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from analysis.core.claims import Evidence
+from analysis.core.evidence import average, values_of
 from analysis.core.load import LoadedRun, origin
-from analysis.core.stats import Estimate, ratio
-from schemas.cells.twochoice import BURSTS
+from analysis.core.panels import GREY, MARKERS, Look, points
+from analysis.core.stats import Estimate
+from schemas.cells.twochoice import BURSTS, OBJECTS
 from schemas.sizes import size_name
-
-_ASKED = ("scheduler", "history", "straggler_ratio", "learn_rounds", "rounds")
-STANDARD = BURSTS.defaults(*(name for name in BURSTS.fields if name not in _ASKED))
-"""The paper's simulation (section III.A), with Hotbed's inference of unstated details."""
-
-LEARNERS = ("preassign", "both", "prequal")
-LEARN_ROUNDS = 20
-"""Number of bursts in which servers learn, in figures 3 and 4."""
-
-BURSTS_FILE = "bursts.json"
-COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "size", "series")
 
 FIXED, RANDOM, NATIVE = "fixed", "random", "two-choice"
 COLLABORATIVE, PREASSIGN, BOTH = "collaborative", "preassign", "both"
 PREQUAL, ORACLE = "prequal", "oracle"
 CRUSH, DLR = "crush", "dlr"
+COLD_PREASSIGN, COLD_BOTH = COLD = ("preassign-cold", "both-cold")
+"""Schedulers whose servers have learned nothing."""
 UNCACHED = "both-uncached"
 """Both strategies without remembered loads of other servers."""
+
 PAPERS = (FIXED, RANDOM, NATIVE, COLLABORATIVE, PREASSIGN, BOTH)
 BEYOND = (PREQUAL, ORACLE)
-COLD = ("preassign-cold", "both-cold")
+LEARNERS = (PREASSIGN, BOTH, PREQUAL)
+HEAD_TO_HEAD = (FIXED, NATIVE, BOTH, PREQUAL, ORACLE)
+ON_RADOS = (CRUSH, DLR, *HEAD_TO_HEAD)
 
-LABELS = {
-    FIXED: "fixed",
-    RANDOM: "random",
-    NATIVE: "two-choice",
-    COLLABORATIVE: "collaborative probe",
-    PREASSIGN: "preassign",
-    BOTH: "both strategies",
-    "preassign-cold": "preassign, cold",
-    "both-cold": "both, cold",
-    UNCACHED: "both, nothing remembered",
-    PREQUAL: "Prequal's rule",
-    ORACLE: "oracle (shortest queue)",
-    CRUSH: "CRUSH",
-    DLR: "CRUSH and DLR",
+LOOKS = {
+    FIXED: ("fixed", "#777777"),
+    RANDOM: ("random", "#E69F00"),
+    NATIVE: ("two-choice", "#56B4E9"),
+    COLLABORATIVE: ("collaborative probe", "#CC79A7"),
+    PREASSIGN: ("preassign", "#009E73"),
+    BOTH: ("both strategies", "#0072B2"),
+    COLD_PREASSIGN: ("preassign, cold", "#44AA99"),
+    COLD_BOTH: ("both, cold", "#332288"),
+    UNCACHED: ("both, nothing remembered", "#88CCEE"),
+    PREQUAL: ("Prequal's rule", "#882255"),
+    ORACLE: ("oracle (shortest queue)", "#D55E00"),
+    CRUSH: ("CRUSH", "#999933"),
+    DLR: ("CRUSH and DLR", "#117733"),
 }
-COLOURS = {
-    FIXED: "#777777",
-    RANDOM: "#E69F00",
-    NATIVE: "#56B4E9",
-    COLLABORATIVE: "#CC79A7",
-    PREASSIGN: "#009E73",
-    BOTH: "#0072B2",
-    "preassign-cold": "#44AA99",
-    "both-cold": "#332288",
-    UNCACHED: "#88CCEE",
-    PREQUAL: "#882255",
-    ORACLE: "#D55E00",
-    CRUSH: "#999933",
-    DLR: "#117733",
+"""Label and colour of each scheduler."""
+
+ONE_CHOICE, TWO_CHOICES = "home+random", "random+random"
+
+
+def look(name: str) -> Look:
+    """Return a scheduler's look, the same in every panel; a variant follows a comma."""
+    base, comma, variant = name.partition(", ")
+    text, colour = LOOKS.get(base, (base, GREY))
+    line = ":" if variant == TWO_CHOICES else "--" if base in COLD else "-"
+    marker = MARKERS[list(LOOKS).index(base) % len(MARKERS)] if base in LOOKS else "."
+    return Look(f"{text}{comma}{variant}", colour, marker, line)
+
+
+def _standard(cells: Any, *asked: str) -> dict[str, Any]:
+    return dict(cells.defaults(*(name for name in cells.fields if name not in asked)))
+
+
+BURST_STANDARD = _standard(
+    BURSTS, "scheduler", "history", "straggler_ratio", "learn_rounds", "rounds"
+)
+"""The paper's simulation (section III.A), with Hotbed's inference of unstated details."""
+LEARN_ROUNDS = 20
+"""Number of bursts in which servers learn, in figures 3 and 4."""
+EVEN = BURST_STANDARD["processes"] / BURST_STANDARD["servers"]
+"""Writes per server with equal shares: the paper's average = ioreq/server."""
+
+OBJECT_STANDARD = _standard(
+    OBJECTS, "experiment", "scheduler", "stragglers", "pending", "schedulers"
+)
+"""Parameter values of figures 11 to 14, unless a figure varies one."""
+
+RADOS: dict[str, Any] = {"backend": "rados", "copies": 2, "nodes": 8, "processes": 8}
+"""Parameters that differ on a Ceph with eight OSDs; see `on_osds`."""
+RADOS_AMONG: dict[str, dict[str, Any]] = {
+    "fio": {"straggler_share": 0.25, "start_s": 15.0},
+    "table2": {"volume": 0.0625, "start_s": 8.0},
+    "none": {},
 }
+"""Further parameters there, by the cause of the stragglers."""
+
+PAIRED = ("seed", "straggler_ratio", "size", "spread_s", "processes_per_node")
+"""Columns that identify a simulated burst."""
+
+BURSTS_FILE, REPORT_FILE = "bursts.json", "objects.json"
 
 
-def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """Return one row per run.
-
-    Columns: `COLUMNS`, the cell's parameters, and every number of the summary. ``series`` is the
-    scheduler, with ``-cold`` if nothing was learned. If runs differ only in the number of bursts
-    (such as in a quick and a full campaign), the longest stays.
-    """
+def burst_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """Return one row per simulated run: origin, the cell's parameters, numbers of the summary,
+    ``size``, and ``series``, the scheduler, with ``-cold`` if nothing was learned. If runs differ
+    only in the number of bursts (as in a quick and a full campaign), the longest stays."""
     rows = []
     for index, loaded in enumerate(runs):
-        run, parameters = loaded.run, loaded.run.parameters
+        parameters = loaded.run.parameters
         cold = "-cold" if parameters.get("history") == "cold" else ""
-        row: dict[str, Any] = {
-            **origin(index, run),
+        row = {
+            **origin(index, loaded.run),
             "size": size_name(parameters["servers"], parameters["processes"]),
             "series": f"{parameters['scheduler']}{cold}",
         }
-        cell = BURSTS.row({"learn_rounds": 0, **parameters})
-        rows.append(row | cell | loaded.summary.extra)
+        rows.append(row | BURSTS.row({"learn_rounds": 0, **parameters}) | loaded.summary.extra)
+    keys = [name for name in BURSTS.fields if name != "rounds"]
+    return _table(rows, ("size", "series", "rounds"), keys)
+
+
+def object_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """Return one row per run on object servers: origin, ``spec``, numbers of the summary and the
+    cell's parameters. If several campaigns ran a cell, the last run counts."""
+    rows = []
+    for index, loaded in enumerate(runs):
+        spec = str(loaded.run.provenance.calibration.get("spec", ""))
+        # Parameters come last: `writes` of a burst is per process, but the summary's is the total.
+        row = {**origin(index, loaded.run), "spec": spec} | OBJECTS.row(loaded.run.parameters)
+        rows.append(loaded.summary.extra | row)
+    return _table(rows, (), (*OBJECTS.fields, "spec"))
+
+
+def _table(
+    rows: Sequence[Mapping[str, Any]], more: Sequence[str], keys: Sequence[str]
+) -> pd.DataFrame:
     if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, *BURSTS.fields])
+        columns = ("index", "run_id", "campaign", "block", "seed", "ground", *more, *keys)
+        return pd.DataFrame(columns=list(columns))
     # Sorted by run id too: the choice among equal runs must not depend on folders.
     found = pd.DataFrame(rows).sort_values(["rounds", "run_id"], kind="stable")
-    keys = [name for name in BURSTS.fields if name != "rounds"]
     found = found.drop_duplicates([*keys, "seed"], keep="last")
     return found.sort_values("index").reset_index(drop=True)
 
 
-def cells(
-    rows: pd.DataFrame,
-    series: str,
-    *,
-    varied: Sequence[str] = (),
-    learn_rounds: int | None = LEARN_ROUNDS,
-    **setting: Any,
-) -> pd.DataFrame:
-    """Return the runs of a scheduler with the paper's parameters, except for `setting`.
+def simulated(rows: pd.DataFrame, series: str, **setting: Any) -> pd.DataFrame:
+    """Return the simulated runs of a scheduler with the paper's parameters, except for `setting`;
+    the value ``...`` selects any."""
+    asked = {"learn_rounds": LEARN_ROUNDS, **BURST_STANDARD, "series": series, **setting}
+    if series not in LEARNERS:
+        del asked["learn_rounds"]
+    return _where(rows, asked)
 
-    Args:
-        rows: rows of `table`.
-        series: see `table`.
-        varied: parameters that may have any value.
-        learn_rounds: value for schedulers that learn; None for any.
-        setting: other values of parameters.
-    """
-    holds = rows["series"] == series
-    if learn_rounds is not None and series in LEARNERS:
-        holds &= rows["learn_rounds"] == learn_rounds
-    for name, value in (STANDARD | setting).items():
-        if name not in varied:
+
+def on_servers(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
+    """Return the runs of an experiment on object servers with the paper's parameters, except for
+    `setting`; the value ``...`` selects any."""
+    return _where(rows, {"experiment": experiment, **OBJECT_STANDARD, **setting})
+
+
+def on_osds(rows: pd.DataFrame, stragglers: str, **setting: Any) -> pd.DataFrame:
+    """Return the bursts on a Ceph with eight OSDs, as in `campaigns/files/twochoice-rados.yaml`,
+    with the other values in `setting`, such as ``copies``."""
+    usual = RADOS | RADOS_AMONG[stragglers]
+    return on_servers(rows, "burst", **(usual | {"stragglers": stragglers} | setting))
+
+
+def _where(rows: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
+    holds = pd.Series(True, index=rows.index)
+    for name, value in values.items():
+        if value is not ...:
             holds &= rows[name] == value
     return rows[holds]
 
 
-def ratios(*rows: pd.DataFrame) -> list[float]:
+def shared_ratios(*rows: pd.DataFrame) -> list[float]:
     """Return straggler ratios that all the tables have runs of."""
-    sets = [set(its["straggler_ratio"]) for its in rows]
+    sets = [set(values_of(its, "straggler_ratio")) for its in rows]
     return sorted(set.intersection(*sets)) if sets else []
 
 
-PAIRED = ("seed", "straggler_ratio", "size", "spread_s", "processes_per_node")
-"""Columns that identify a burst."""
+def reports(evidence: Evidence, rows: pd.DataFrame, file: str) -> list[dict[str, Any]]:
+    """Return the reports of the rows' runs, which extend their summaries."""
+    return [_report(evidence.runs[int(index)].folder / file) for index in rows["index"]]
 
 
-def quotient(
-    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
-) -> Estimate | None:
-    """Return the geometric mean of treated/baseline over blocks, of positive values; None without a
-    pair. Pairs of one block at several ratios share a seed: their mean counts once."""
-    top, bottom = _by_burst(treated, column), _by_burst(baseline, column)
-    logs: dict[int, list[float]] = {}
-    for burst in top.keys() & bottom.keys():
-        logs.setdefault(burst[0], []).append(math.log(top[burst] / bottom[burst]))
-    if not logs:
-        return None
-    means = [math.exp(statistics.fmean(logs[seed])) for seed in sorted(logs)]
-    return ratio(means, [1.0] * len(means), comparisons=comparisons)
-
-
-def _by_burst(rows: pd.DataFrame, column: str) -> dict[tuple[Any, ...], float]:
-    if rows.empty:
-        return {}
-    keys = zip(*(rows[name].tolist() for name in PAIRED), strict=True)
-    found = zip(keys, rows[column].tolist(), strict=True)
-    return {key: value for key, value in found if value > 0}  # NaN is not
-
-
-@lru_cache(maxsize=1024)
-def bursts(folder: Path) -> dict[str, Any]:
-    """Return a run's report, which extends its summary: ``loads``, ``history`` and ``learning``. A
-    finished run's folder never changes."""
-    found: dict[str, Any] = json.loads((folder / BURSTS_FILE).read_text())
+@lru_cache(maxsize=1024)  # a finished run's folder never changes
+def _report(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
     return found
+
+
+STRAGGLERS = -1
+"""The stragglers' load in a table of loads."""
+COMMON = 10.0
+"""Minimum mean number of servers of a load for a meaningful maximum: with few servers, the maximum
+is over few draws."""
+
+
+def few_stragglers(table: pd.DataFrame, series: Sequence[str]) -> float | None:
+    """Return the straggler ratio of figure 4: the smallest above zero with runs of all these
+    schedulers. In the campaigns this ratio has fewer than ten stragglers, as the paper says. None
+    if no ratio qualifies."""
+    found = [at for at in shared_ratios(*(simulated(table, one) for one in series)) if at > 0]
+    return found[0] if found else None
+
+
+def loads_given(evidence: Evidence, series: str, ratio: float) -> pd.DataFrame:
+    """Return the writes given to servers of each load (figure 4), by run and load (`STRAGGLERS`:
+    all): ``servers`` (their number), ``mean``, ``most`` and ``largest``; see
+    `dataplane/sim/burst`."""
+    rows = simulated(evidence.table, series, straggler_ratio=ratio)
+    numbers = ("servers", "most", "largest", "mean")
+    found: list[dict[str, Any]] = []
+    its = reports(evidence, rows, BURSTS_FILE)
+    for seed, ground, report in zip(rows["seed"], rows["ground"], its, strict=True):
+        for one in report["loads"]:
+            load = STRAGGLERS if one["straggler"] else int(one["load"])
+            row = {"seed": seed, "ground": ground, "series": series, "load": load}
+            found.append(row | {name: float(one[name]) for name in numbers})
+    return pd.DataFrame(found, columns=["seed", "ground", "series", "load", *numbers])
+
+
+def by_load(rows: pd.DataFrame, column: str) -> dict[int, Estimate]:
+    """Return the mean over runs of a column of `loads_given`, by load."""
+    return points(rows, "load", partial(average, column=column))
+
+
+def common_loads(rows: pd.DataFrame) -> list[int]:
+    """Return loads of at least `COMMON` servers, without stragglers."""
+    found = by_load(rows, "servers").items()
+    return [load for load, one in found if one.value >= COMMON and load != STRAGGLERS]
