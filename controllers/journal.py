@@ -216,3 +216,25 @@ def parse_journal(text: str, where: str) -> Journal:
     footer = parsed[-1] if parsed[-1].get("footer") else None
     steps = parsed[1 : len(parsed) - (footer is not None)]
     return Journal(header=parsed[0], steps=steps, footer=footer, torn=torn)
+
+
+def controller_summary(journal: Journal) -> dict[str, float]:
+    """Return the numbers of steps, actions and failures, and mean and maximum seconds of a step."""
+    steps = journal.steps
+    effects = [effect for step in steps for effect in step["effects"]]
+    summary = {
+        "steps": float(len(steps)),
+        "actions": float(sum(len(step["actions"]) for step in steps)),
+        "failed_actions": float(sum(not effect["ok"] for effect in effects)),
+        "failed_steps": float(sum(step["error"] is not None for step in steps)),
+    }
+    for name in ("sense_s", "decide_s", "act_s"):
+        values = [float(step[name]) for step in steps if step[name] is not None]
+        if values:
+            summary[name] = math.fsum(values) / len(values)
+            summary[f"{name}_max"] = max(values)
+    for name in ("weights_changed", "bytes_moved"):
+        known = [effect["detail"][name] for effect in effects if name in effect["detail"]]
+        if known:
+            summary[name] = float(sum(value or 0.0 for value in known))
+    return summary

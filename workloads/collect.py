@@ -1,11 +1,11 @@
-"""Converter of a finished benchmark and its recordings to tidy samples and a summary."""
+"""Samples and summary of a finished benchmark and its recordings."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schemas.run import OpSummary
 from workloads.errors import WorkloadError
@@ -13,17 +13,13 @@ from workloads.fio import parse_fio
 from workloads.rados_bench import BenchResult
 from workloads.rados_output import Sample
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 CLIENT = "client"
 PRESSURE = "pressure"
-COLUMNS = ("t_s", "node", "metric", "value")
 Row = tuple[float, str, str, float]
 
 
-def tidy(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the samples of a run: columns t_s (float64), node, metric (strings), value (float64).
+def rows(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    """Yield the samples of a run: (t_s, node, metric, value).
 
     `t_s` counts measured time from the benchmark's start, without gaps (between the passes of
     `seq`). Samples in a gap are left out, earlier ones are negative.
@@ -32,12 +28,8 @@ def tidy(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> pd.DataF
         bench: the finished benchmark.
         recording: the recorder's samples, {"wall": epoch, "values": {node: {metric: value}}}.
     """
-    import pandas as pd
-
-    rows = [*_client_rows(bench.series), *_recorded_rows(bench, recording)]
-    rows.sort(key=lambda row: (row[0], row[1], row[2]))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.astype({"t_s": "float64", "node": "str", "metric": "str", "value": "float64"})
+    yield from _client_rows(bench.series)
+    yield from _recorded_rows(bench, recording)
 
 
 def _client_rows(series: Sequence[Sample]) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from campaigns.grounds.testbed import LiveGround
-from campaigns.papers.dlr.services import Ground
+from campaigns.papers.dlr.cell import StoreGround
 from testbed.sites.contract import AwakeSite, Site
 
 
@@ -33,6 +33,6 @@ def kept_awake(site: Site | None, say: Callable[[str], None]) -> Iterator[bool |
         yield awake
 
 
-def site_of(ground: Ground) -> Site | None:
+def site_of(ground: StoreGround) -> Site | None:
     """Return the site of a ground's testbed; None without real machines."""
     return ground.site if isinstance(ground, LiveGround) else None

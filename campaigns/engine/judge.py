@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
-from campaigns.papers.dlr.services import Load
 from schemas.campaign import Limits
 
 _GAP = 1.5  # a gap is longer than this many intervals; on a quiet machine 1.4 was the maximum
 
 
-def spoiled(load: Load, limits: Limits) -> str | None:
+@dataclass(frozen=True)
+class MachineLoad:
+    """Load of the machines while a workload ran; None if unknown.
+
+    Attributes:
+        outside_cores: cores used outside the testbed.
+        steal: share 0..1 of the machine's time.
+        client_share: the load generator's use of its CPU share, 0..1.
+        stalled: share 0..1 of the time in which the recorder missed its one-second samples.
+        settings: the nodes' settings as read back, by path in a run's calibration, if possible.
+        cores: cores that each node used, if the site reports them.
+    """
+
+    outside_cores: float | None = None
+    steal: float | None = None
+    client_share: float | None = None
+    stalled: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cores: Mapping[str, float] = field(default_factory=dict)
+
+    def as_summary(self) -> dict[str, float]:
+        """Return the known values."""
+        values = {
+            "outside_cores": self.outside_cores,
+            "steal": self.steal,
+            "client_share": self.client_share,
+            "stalled": self.stalled,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def numbers(self) -> dict[str, float]:
+        """Return the known values and each node's cores (``cores.NODE``)."""
+        return self.as_summary() | {f"cores.{node}": used for node, used in self.cores.items()}
+
+
+def spoiled(load: MachineLoad, limits: Limits) -> str | None:
     """Return why the run is spoiled; None if it counts. An unknown value does not spoil a run."""
     if load.steal is not None and load.steal > limits.steal:
         return (

@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 from campaigns.engine.job import Make
 from campaigns.engine.plan import Cell, Parameters, Plan
 from campaigns.engine.progress import Progress
+from campaigns.engine.provenance import Facts
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.sameness import Recipe, Sameness
-from campaigns.papers.dlr.services import Facts
-from campaigns.papers.dlr.services import Ground as CellGround
+from campaigns.papers.dlr.cell import StoreGround
 from schemas.campaign import Campaign
 from testbed.spec import TestbedSpec
 
@@ -46,7 +46,7 @@ class Prepared:
     notebook: Path
     spec: TestbedSpec | None = None
     spec_file: Path | None = None
-    ground: CellGround | None = None
+    ground: StoreGround | None = None
     facts: Facts | None = None
     controllers_dir: Path | None = None
     model: Path | None = None
@@ -107,7 +107,7 @@ class OnTestbed(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class OnStore:
-    """A ground with cells that are steps on a store (`campaigns.papers.dlr.services`). Each
+    """A ground with cells that are steps on a store (`campaigns.papers.dlr.cell.Services`). Each
     cell has its own process with the campaign's notebook.
 
     Attributes:
@@ -120,7 +120,7 @@ class OnStore:
     """
 
     code: Callable[[Mapping[str, Sequence[Any]], str], tuple[str, ...]]
-    open: Callable[[str, str, Path, Path | None], CellGround]
+    open: Callable[[str, str, Path, Path | None], StoreGround]
     validate: Callable[..., Mapping[str, list[Any]]]
     same: Sameness | None = None
 

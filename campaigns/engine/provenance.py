@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
+from typing import Any
 
-from campaigns.papers.dlr.services import Facts
 from schemas.run import Provenance
 from testbed.closure import ROOT
+from testbed.spec import CephSpec, TestbedSpec
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about a deployed testbed: a run's provenance, and part of its identity."""
+
+    site: str
+    versions: Mapping[str, str]
+    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    signal: str | None = None
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    osd_count: int | None = None
 
 
 def provenance(facts: Facts, awake: bool | None = None) -> Provenance:
@@ -30,6 +45,30 @@ def provenance(facts: Facts, awake: bool | None = None) -> Provenance:
         calibration=dict(facts.calibration),
         awake=awake,
     )
+
+
+def calibration(spec: TestbedSpec) -> dict[str, Any]:
+    """Return shares, links and disks by group of nodes, the store's pools, and racks and the
+    network's requirements if there are any."""
+    groups = {
+        group.name: group.model_dump(mode="json", exclude={"name", "roles"})
+        for group in spec.groups
+    }
+    ceph = spec.store if isinstance(spec.store, CephSpec) else None
+    pools = [pool.model_dump() for pool in ceph.pools] if ceph else []
+    found: dict[str, Any] = {"spec": spec.name, "groups": groups, "pools": pools}
+    if spec.racks is not None:
+        found["racks"] = spec.racks.model_dump(mode="json")
+    if spec.network is not None:
+        found["network"] = spec.network.model_dump(mode="json")
+    return found
+
+
+def deployer(spec: TestbedSpec) -> dict[str, str]:
+    """Return the deployer of a testbed's store, for the versions. Hotbed's own deployer is omitted,
+    as in the identity of earlier runs."""
+    kind = spec.store.deployer.kind if isinstance(spec.store, CephSpec) else "own"
+    return {} if kind == "own" else {"deployer": kind}
 
 
 def hotbed_version() -> str:

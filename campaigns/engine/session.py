@@ -25,14 +25,12 @@ from campaigns.engine.lease import Lease, asked_for, open_lease
 from campaigns.engine.lock import Lock
 from campaigns.engine.plan import Cell, make_plan, raw_cells
 from campaigns.engine.progress import Progress, suitable
-from campaigns.engine.provenance import provenance
+from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.result import CampaignResult
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.sameness import Recipe, library_versions
 from campaigns.engine.workers import Workers, available_mib, one_testbed
-from campaigns.papers.dlr.cell import make_cell
-from campaigns.papers.dlr.services import Facts
-from campaigns.papers.dlr.services import Ground as CellGround
+from campaigns.papers.dlr.cell import StoreGround, make_cell
 from campaigns.papers.registry import kind_of
 from campaigns.validate import select
 from controllers.registry import available, code_of
@@ -94,7 +92,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     notebook = resolve(campaign.notebook, file) if campaign.notebook else file
     model = None if request.model is None else request.model.resolve()
     testbed = request.testbed or (spec.name if spec is not None else "")
-    opened: CellGround | None = None
+    opened: StoreGround | None = None
     facts: Facts | None = None
     site = "" if spec is None else spec.site.kind
     versions: Mapping[str, str] = {}

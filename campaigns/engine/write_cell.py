@@ -1,19 +1,32 @@
-"""Files of a cell of a kind without a Ceph testbed."""
+"""Files of a cell's folder: `samples.parquet`, `latency.parquet`, `summary.json` and, last,
+`run.json`. The engine syncs the tables to the disk when it commits the folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from campaigns.engine.job import RUN_FILE, Job, Phases, ended
+from campaigns.engine.job import Job, Phases, ended, write_run
+from schemas.durable import write_file
 from schemas.run import Run, Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAMPLES = {"t_s": "float64", "node": "str", "metric": "str", "value": "float64"}
+LATENCIES = {
+    **{"t_s": "float64", "op": "str", "tenant": "str", "node": "str"},
+    **{"low_ns": "int64", "high_ns": "int64", "count": "int64"},
+}
+SampleRow = tuple[float, str, str, float]
+LatencyRow = tuple[float, str, str, str, int, int, int]
 
 
 def write_cell(
     folder: Path,
     job: Job,
-    values: Mapping[str, float],
+    found: Summary | Mapping[str, float],
     phases: Phases,
     *,
     spoiled: str | None = None,
@@ -25,19 +38,37 @@ def write_cell(
     Args:
         folder: the attempt's folder.
         job: the attempt's job.
-        values: numbers of the summary, by name.
+        found: the summary, or its numbers by name.
         phases: seconds of each phase.
         spoiled: reason if the run does not count.
         hosts: the computing machines by name, if seconds are part of the result.
-        settings: the nodes' settings, as read back (`Load.settings`).
+        settings: the nodes' settings, as read back (`campaigns.engine.judge.MachineLoad`).
     """
-    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(values))
-    (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n")
+    if not isinstance(found, Summary):
+        found = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(found))
+    write_file(folder / "summary.json", found.model_dump_json(indent=2) + "\n")
     if hosts is not None:
         named = {name: dict(facts) for name, facts in hosts.items()}
-        told = job.provenance.model_copy(update={"hosts": named})
-        job = job.model_copy(update={"provenance": told})
+        computed = job.provenance.model_copy(update={"hosts": named})
+        job = job.model_copy(update={"provenance": computed})
     record = ended(job.with_settings(settings or {}), folder, spoiled, phases)
-    # The engine syncs the file to the disk when it commits the folder.
-    (folder / RUN_FILE).write_text(record.model_dump_json(indent=2) + "\n")
+    write_run(folder, record)
     return record
+
+
+def write_samples(folder: Path, rows: Iterable[SampleRow]) -> pd.DataFrame:
+    """Write and return `samples.parquet`: one row for each time, node and metric, in this order."""
+    import pandas as pd
+
+    ordered = sorted(rows, key=lambda row: row[:3])
+    table = pd.DataFrame(ordered, columns=list(SAMPLES)).astype(SAMPLES)
+    table.to_parquet(folder / "samples.parquet", index=False)
+    return table
+
+
+def write_latency(folder: Path, rows: Iterable[LatencyRow]) -> None:
+    """Write `latency.parquet`: histograms of latencies, one row for each bucket."""
+    import pandas as pd
+
+    table = pd.DataFrame(rows, columns=list(LATENCIES)).astype(LATENCIES)
+    table.to_parquet(folder / "latency.parquet", index=False)

@@ -4,7 +4,7 @@ A spec is its only input. If a cell names another number of OSDs, its store has 
 same nodes. Every cell gets its own modelled store, new and idle. Nothing needs deploying, cleaning
 or locking, and cells may run in parallel.
 
-    ground = SimGround(load_spec(Path("testbed/specs/dlr.yaml")))
+    ground = SimulatedGround(load_spec(Path("testbed/specs/dlr.yaml")))
     ground.services(setting)                     # the steps of one cell
 
 Results have the site kind `simulated` in a run's provenance.
@@ -18,9 +18,9 @@ import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from campaigns.engine.provenance import Facts, calibration
 from campaigns.engine.sameness import Sameness
-from campaigns.papers.dlr.services import CellSetting, Facts, Services
-from campaigns.papers.dlr.steps.facts import calibration
+from campaigns.papers.dlr.cell import CellSetting, Services
 from schemas.errors import UserError
 from testbed.closure import ROOT
 from testbed.simulated import (
@@ -44,19 +44,15 @@ SITE = "simulated"
 
 SPECS = ROOT / "testbed" / "specs"
 CODE = (
-    *(
-        "campaigns/papers/dlr/cell.py",
-        "campaigns/papers/dlr/steps/simulated.py",
-        "campaigns/papers/dlr/steps/simulated_open.py",
-    ),
+    *("campaigns/papers/dlr/cell.py", "campaigns/papers/dlr/simulated.py"),
     "dataplane/cmd/hotbedsim",
 )
 """Entry points of a cell's code (`testbed.closure`), without the controller."""
 
 
 @dataclass
-class SimGround:
-    """A `Ground`. Equal fields mean equal grounds; a ground can be sent to another process.
+class SimulatedGround:
+    """A `StoreGround`. Equal fields mean equal grounds; a ground can be sent to another process.
 
     Attributes:
         spec: nodes, disks, links and pools.
@@ -76,7 +72,7 @@ class SimGround:
         configuration(self.spec, self.model, 0)
 
     def facts(self) -> Facts:
-        """See `Ground.facts`.
+        """See `StoreGround.facts`.
 
         Raises:
             UserError: the simulator has not been built.
@@ -102,26 +98,25 @@ class SimGround:
         )
 
     def offers(self) -> Needs:
-        """See `Ground.offers`."""
+        """See `StoreGround.offers`."""
         return OFFERS
 
     def services(self, setting: CellSetting) -> Services:
-        """See `Ground.services`."""
-        from campaigns.papers.dlr.steps.simulated import SimServices
-        from campaigns.papers.dlr.steps.simulated_open import SimOpenLoopServices
+        """See `StoreGround.services`."""
+        from campaigns.papers.dlr.simulated import SimulatedOpenLoopServices, SimulatedServices
 
         osds = setting.parameters.osds
         spec = self.spec if osds is None else scaled(self.spec, osds)
         if setting.parameters.op == "open":
-            return SimOpenLoopServices(spec, self.model, setting)
-        return SimServices(spec, self.model, setting)
+            return SimulatedOpenLoopServices(spec, self.model, setting)
+        return SimulatedServices(spec, self.model, setting)
 
     def lock_path(self) -> Path | None:
-        """See `Ground.lock_path`: two campaigns cannot disturb each other."""
+        """See `StoreGround.lock_path`: two campaigns cannot disturb each other."""
         return None
 
     def tenure(self) -> None:
-        """See `Ground.tenure`: a model never ends."""
+        """See `StoreGround.tenure`: a model never ends."""
         return None
 
     def _version(self) -> str:
@@ -133,7 +128,7 @@ class SimGround:
         return f"{text}, parameters {hashlib.sha256(body.encode()).hexdigest()[:8]}"
 
 
-def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) -> SimGround:
+def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) -> SimulatedGround:
     """Return the ground on the spec in the file `spec`. Without `spec`, `testbed` is a spec's path
     or the name of a spec of Hotbed (``dlr``). `model` is a file of constants (`load_parameters`).
 
@@ -152,7 +147,7 @@ def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) 
             )
     loaded = load_spec(spec)
     parameters = ModelParameters() if model is None else load_parameters(model)
-    return SimGround(loaded, loaded.name if is_path else testbed, parameters)
+    return SimulatedGround(loaded, loaded.name if is_path else testbed, parameters)
 
 
 def _probe() -> str:

@@ -1,31 +1,187 @@
-"""Grounds of real nodes, and the function that opens a campaign's ground."""
+"""Opening of deployed testbeds for campaigns, their facts, and the ground of cells on a Ceph store.
+
+The steps of a cell are in `campaigns.grounds.live`.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from campaigns.engine.lease import SiteTenure, Tenure
-from campaigns.engine.lock import path_in
-from campaigns.papers.dlr.services import CellSetting, Facts, Ground, Services
-from schemas.errors import UserError
-from testbed.agent.contract import Agent
+from campaigns.engine.lock import alone, path_in
+from campaigns.engine.provenance import Facts, calibration, deployer
+from campaigns.grounds.live import LiveTestbed
+from campaigns.papers.dlr.cell import CellSetting, Services, StoreGround
+from schemas.errors import HotbedError, UserError
+from testbed.agent.contract import AGENT_ROOT
+from testbed.choose import choose_ready, ready
+from testbed.client import agent_client
+from testbed.deploy import bundle
+from testbed.deploy.lifecycle import wait_healthy
+from testbed.deploy.roles import spec_of
+from testbed.reach import shell_to
 from testbed.sites.contract import Site, Testbed
-from testbed.stores.contract import Needs
+from testbed.spec import load_spec
+from testbed.stores.contract import PRESSURE, Needs
 
 FAKE_GROUND = "HOTBED_FAKE_GROUND"
-"""Environment variable for tests: a Python file with ``open_ground(testbed: str) -> Ground``."""
+"""Environment variable for tests: a Python file with ``open_ground(testbed: str)``, which returns a
+`StoreGround`."""
+FACTS_S = 60.0
+SERVES_S = 30.0
+
+
+V = TypeVar("V")
+
+
+def reach(site: Site, testbed: Testbed) -> LiveTestbed:
+    """Return a testbed that is up and deployed, with its agent and shells."""
+    return LiveTestbed(
+        site=site,
+        testbed=testbed,
+        spec=spec_of(testbed),
+        agent=agent_client(testbed),
+        shell_to=lambda name: shell_to(testbed, testbed.node(name)),
+    )
+
+
+@contextmanager
+def open_live(
+    testbed: str,
+    spec_file: Path,
+    fit: Callable[[LiveTestbed], V],
+    *,
+    say: Callable[[str], None],
+    restore: Callable[[V], object] | None = None,
+) -> Iterator[V]:
+    """Open a testbed that is up and deployed, and lock it meanwhile.
+
+    Args:
+        testbed: the testbed's name.
+        spec_file: the campaign's spec; the testbed must have been made from it.
+        fit: returns the paper's view of the testbed; raises UserError if the testbed does not fit.
+        say: reports a process that the command waits for.
+        restore: restores the deployed settings at the end.
+
+    Raises:
+        UserError: the testbed is missing, does not match the spec, or is not deployed.
+    """
+    site, found = choose_ready(testbed)
+    live = reach(site, found)
+    if load_spec(spec_file).digest() != live.spec.digest():
+        raise UserError(
+            f"testbed {live.name} was not made from {spec_file}: bring that up, or name another "
+            "testbed with --testbed."
+        )
+    fitted = fit(live)
+    require_current(found)
+    with alone(found, say):
+        try:
+            yield fitted
+        finally:
+            if restore is not None:
+                with suppress(HotbedError):  # the failing step has already reported the lost node
+                    restore(fitted)
+
+
+def read_facts(live: LiveTestbed) -> Facts:
+    """Read the facts from the nodes, through the admin node.
+
+    Raises:
+        HotbedError: a node cannot be reached.
+    """
+    versions = live.agent.call("versions", {}, timeout_s=FACTS_S)
+    hosts = live.agent.call("facts", {}, timeout_s=FACTS_S)
+    for host in hosts.values():
+        if "error" in host:
+            raise HotbedError(
+                f"the admin node does not reach the others: {host['error'].rstrip('.')}; repair "
+                f"the testbed with `hotbed up SPEC` and `hotbed deploy {live.name}`."
+            )
+    for node in live.testbed.nodes:
+        if node.facts and node.name in hosts:
+            hosts[node.name]["machine"] = dict(node.facts)
+    named = {str(name): str(version) for name, version in versions.items()}
+    signals = sorted({node.signal for node in live.testbed.with_role("osd")})
+    return Facts(
+        site=live.site.kind,
+        versions=named | deployer(live.spec),
+        hosts=hosts,
+        signal=",".join(signals) or None,
+        calibration=calibration(live.spec),
+        osd_count=sum(len(host.get("osds", ())) for host in hosts.values()),
+    )
+
+
+OFFERS = """
+import json, os
+from testbed.agent.config import load_config
+from testbed.agent.sense import open_store
+offers = open_store(load_config(), None).offers()
+print(json.dumps({"senses": sorted(offers.senses), "acts": sorted(offers.acts)}), flush=True)
+os._exit(0)  # a thread that hangs in librados must not keep us
+"""
+"""Script that asks the store on the admin node for its signals and actions."""
+
+
+def read_offers(testbed: Testbed) -> Needs:
+    """Return the signals and actions of the testbed's store, by its version and clients. Every
+    deployed testbed has sensors for the pressure of its nodes.
+
+    Raises:
+        HotbedError: the admin node or the store does not answer.
+    """
+    command = ["env", f"PYTHONPATH={AGENT_ROOT}", "python3", "-B", "-c", OFFERS]
+    done = shell_to(testbed, testbed.admin).run(command, timeout_s=FACTS_S)
+    try:
+        found = json.loads(done.text)
+        return Needs(frozenset(found["senses"]) | {PRESSURE}, frozenset(found["acts"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise HotbedError(
+            f"testbed {testbed.name} does not report what its store offers: {done.text[:120]!r}"
+        ) from error
+
+
+def require_current(testbed: Testbed) -> None:
+    """Raise if the admin node has other code than this machine. Controllers run there, but a run's
+    identity is the hash of the code here.
+
+    Raises:
+        UserError: the testbed must be deployed again.
+    """
+    path = f"{AGENT_ROOT}/{bundle.HASH_FILE}"
+    done = shell_to(testbed, testbed.admin).run(["cat", path], check=False)
+    if done.text.strip() != bundle.digest(bundle.files()):
+        what = "another version of" if done.returncode == 0 else "no"
+        raise UserError(
+            f"testbed {testbed.name} carries {what} Hotbed's agent and controllers: run "
+            f"`hotbed deploy {testbed.name}`."
+        )
+
+
+def deployed(testbed: Testbed) -> bool:
+    """Return True if the store serves and the admin node has the present code."""
+    try:
+        require_current(testbed)
+        agent_client(testbed).strays()  # the admin node reaches the other nodes
+        wait_healthy(testbed, timeout_s=SERVES_S)
+    except HotbedError:
+        return False
+    return True
 
 
 class LiveGround:
-    """A `Ground`: a deployed testbed on real nodes, reached only by ssh to its admin node."""
+    """A `StoreGround`: a deployed testbed on real nodes, reached only by ssh to its admin node."""
 
     def __init__(self, site: str, name: str) -> None:
         """Raise UserError if `site` has no testbed called `name`, or if the testbed is not up."""
-        from testbed.choose import ready
         from testbed.sites import open_site
 
         self.name = name
@@ -33,44 +189,37 @@ class LiveGround:
         self.testbed: Testbed = ready(self.site, name)
 
     @cached_property
-    def agent(self) -> Agent:
-        """The admin node's agent."""
-        from testbed.client import agent_client
-
-        return agent_client(self.testbed)
+    def live(self) -> LiveTestbed:
+        """The testbed with its agent."""
+        return reach(self.site, self.testbed)
 
     def facts(self) -> Facts:
-        """See `Ground.facts`."""
-        from campaigns.papers.dlr.steps.facts import read_facts, require_current
-
+        """See `StoreGround.facts`."""
         require_current(self.testbed)
-        return read_facts(self.site, self.testbed, self.agent)
+        return read_facts(self.live)
 
     def offers(self) -> Needs:
-        """See `Ground.offers`."""
-        from campaigns.papers.dlr.steps.facts import read_offers
-
+        """See `StoreGround.offers`."""
         return read_offers(self.testbed)
 
     def services(self, setting: CellSetting) -> Services:
-        """See `Ground.services`."""
-        from campaigns.papers.dlr.steps.live import LiveServices
-        from campaigns.papers.dlr.steps.live_open import OpenLoopServices
-
+        """See `StoreGround.services`."""
         if setting.parameters.op == "s3":
-            from campaigns.papers.dlr.steps.live_gateway import GatewayServices
+            from campaigns.papers.dlr.gateway import GatewayServices
 
-            return GatewayServices(self.site, self.testbed, self.agent, setting)
+            return GatewayServices(self.live, setting)
+        from campaigns.papers.dlr.live import BenchServices, OpenLoopServices
+
         if setting.parameters.op == "open":
-            return OpenLoopServices(self.site, self.testbed, self.agent, setting)
-        return LiveServices(self.site, self.testbed, self.agent, setting)
+            return OpenLoopServices(self.live, setting)
+        return BenchServices(self.live, setting)
 
     def lock_path(self) -> Path:
-        """See `Ground.lock_path`."""
+        """See `StoreGround.lock_path`."""
         return path_in(self.testbed.directory)
 
     def tenure(self) -> Tenure:
-        """See `Ground.tenure`."""
+        """See `StoreGround.tenure`."""
         return SiteTenure(self.site, self.name)
 
 
@@ -80,7 +229,7 @@ def open_ground(
     site: str | None = None,
     spec: Path | None = None,
     model: Path | None = None,
-) -> Ground:
+) -> StoreGround:
     """Return the ground `kind` on the testbed `testbed`, which must be up and deployed, except for
     `sim`.
 
@@ -106,7 +255,7 @@ def open_ground(
     return LiveGround(site or kind, testbed)
 
 
-def _fake(testbed: str) -> Ground:
+def _fake(testbed: str) -> StoreGround:
     file = os.environ.get(FAKE_GROUND)
     if not file:
         raise UserError(
@@ -117,4 +266,4 @@ def _fake(testbed: str) -> Ground:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return cast(Ground, module.open_ground(testbed))
+    return cast(StoreGround, module.open_ground(testbed))

@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
 
 def _deploy(site: Site, testbed: Testbed) -> None:
     """Deploy, unless a healthy store with our present code exists."""
-    from campaigns.papers.dlr.steps.facts import deployed
+    from campaigns.grounds.testbed import deployed
     from hotbed.progress import progress
     from testbed.deploy import deployment
 

@@ -8,12 +8,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns.grounds.sim import SimGround
-from campaigns.papers.dlr.services import CellSetting, Services
+from campaigns.grounds.sim import SimulatedGround
+from campaigns.papers.dlr.cell import CellSetting, Services
 
 
 @dataclass
-class DeadlyGround(SimGround):
+class DeadlyGround(SimulatedGround):
     """Kills the worker that runs the cell of `controller` while the file `lives` has lines. Each
     kill removes one line. While the file `slow` exists, a cell waits for its removal."""
 

@@ -23,7 +23,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from campaigns.papers.dlr.services import CellSetting, Facts, Load
+from campaigns.engine.judge import MachineLoad
+from campaigns.engine.provenance import Facts
+from campaigns.papers.dlr.cell import CellSetting
 from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
 from testbed.sites.contract import SiteError, State, Status
@@ -130,11 +132,11 @@ class FakeServices:
         self._step("workload")
         time.sleep(self._setting.duration_s)
 
-    def load(self) -> Load:
+    def load(self) -> MachineLoad:
         values = self._fault.get("load")
         if values is not None and self._once():
-            return Load(**values)
-        return Load(0.05, 0.0, 0.2)
+            return MachineLoad(**values)
+        return MachineLoad(0.05, 0.0, 0.2)
 
     def not_restored(self) -> list[str]:
         return [self._fault["left"]] if "left" in self._fault else []

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.mos.live.drives import FOLDER
-from campaigns.papers.mos.live.swift import Reached, Swift
+from campaigns.papers.mos.live.swift import Swift
 from testbed.agent.contract import UnitResult
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
@@ -194,14 +195,14 @@ class FakeBed:
         self.disks: dict[str, list[tuple[float, float]]] = {}
         self.agent = FakeAgent(self)
         self.shells = {node.name: FakeShell(node.name, self) for node in self.testbed.nodes}
-        self.reached = Reached(
+        self.live = LiveTestbed(
             site=self.site,
             testbed=self.testbed,
             spec=self.spec,
             agent=self.agent,
-            shell_to=lambda name: self.shells[name],  # type: ignore[arg-type, return-value]
+            shell_to=lambda name: self.shells[name],  # type: ignore[return-value]
         )
-        self.swift = Swift(self.reached)
+        self.swift = Swift(self.live)
 
     def endpoints(self, tenant: str) -> dict[str, Any]:
         together = self.layout.get("layout") == "default"

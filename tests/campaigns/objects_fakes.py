@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from campaigns.papers.twochoice.live.servers import Reached, Server, Servers
+from campaigns.grounds.live import LiveTestbed
+from campaigns.papers.twochoice.live.servers import ObjectServer, ObjectServers
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.fake import FakeSite
-from testbed.spec import ObjectsSpec, TestbedSpec
+from testbed.spec import TestbedSpec
 
 SERVERS = 4
 SPEC: dict[str, Any] = {
@@ -29,6 +30,13 @@ SPEC: dict[str, Any] = {
     ],
     "store": {"kind": "twochoice"},
 }
+
+
+SERVED = tuple(
+    ObjectServer(2 * place + disk, f"server{place}", f"/objects/{2 * place + disk}")
+    for place in range(2)
+    for disk in range(2)
+)
 
 
 def spread(n: int, mean: float) -> dict[str, Any]:
@@ -91,12 +99,12 @@ def report_of(plan: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class FakeServers(Servers):
-    """Fake of `campaigns.papers.twochoice.live.servers.Servers`. It records the generator's
+class FakeServers(ObjectServers):
+    """Fake of `campaigns.papers.twochoice.live.servers.ObjectServers`. It records the generator's
     arguments (`asked`), its `plans`, and the servers where fio ran (`slowed`, by `commands`)."""
 
-    def __init__(self, reached: Reached) -> None:
-        super().__init__(reached)
+    def __init__(self, live: LiveTestbed, servers: Sequence[ObjectServer] = SERVED) -> None:
+        super().__init__(live, servers)
         self.cleaned: list[Mapping[str, Any]] = []
         self.asked: list[list[str]] = []
         self.plans: list[Mapping[str, Any]] = []
@@ -209,25 +217,10 @@ class FakeShell:
         self.files[path] = data
 
 
-def reached(folder: Path, agent: Agent | None = None) -> tuple[Reached, dict[str, FakeShell]]:
-    """Return a fake testbed of two nodes with two servers each, and the shells of its nodes."""
-    site = FakeSite(folder)
-    spec = TestbedSpec.model_validate(SPEC)
-    assert isinstance(spec.store, ObjectsSpec)
+def live_of(folder: Path, agent: Agent | None = None) -> tuple[LiveTestbed, dict[str, FakeShell]]:
+    """Return a fake testbed for the servers `SERVED`, and the shells of its nodes."""
+    site, spec = FakeSite(folder), TestbedSpec.model_validate(SPEC)
     testbed = site.provision(spec)
     shells = {node.name: FakeShell() for node in testbed.nodes}
-    servers = tuple(
-        Server(2 * place + disk, f"server{place}", f"/objects/{2 * place + disk}")
-        for place in range(2)
-        for disk in range(2)
-    )
-    found = Reached(
-        site=site,
-        testbed=testbed,
-        store=spec.store,
-        servers=servers,
-        client=testbed.with_role("client")[0],
-        agent=agent or FakeAgent(),
-        shell_to=lambda name: shells[name],  # type: ignore[arg-type, return-value]
-    )
-    return found, shells
+    live = LiveTestbed(site, testbed, spec, agent or FakeAgent(), lambda name: shells[name])  # type: ignore[arg-type, return-value]
+    return live, shells

@@ -12,12 +12,10 @@ from typing import Any, cast
 import yaml
 from pm_reports import report
 
+from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.prioritymeister.experiment import Enforcement, Experiment, Replay
-from campaigns.papers.prioritymeister.live.machines import Places
-from campaigns.papers.prioritymeister.local_ground import (
-    LocalGround,
-    Reached,
-)
+from campaigns.papers.prioritymeister.live.machines import NfsPlaces
+from campaigns.papers.prioritymeister.local_ground import LocalGround, NfsTestbed
 from campaigns.papers.prioritymeister.machines import Machines
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits
@@ -44,7 +42,7 @@ def a_testbed(folder: Path, clients: int = 2) -> Testbed:
 
 
 SIZES = {"server": 1 << 28, "ram": 1 << 27}
-PLACES = Places("server", "ram", ("client0", "client1"), SIZES, NfsSpec(port=2050))
+PLACES = NfsPlaces("server", "ram", ("client0", "client1"), SIZES, NfsSpec(port=2050))
 PROFILE = {"type": "storageConstant", "base": 0.005, "readBandwidth": 6e7, "writeBandwidth": 6e7}
 
 
@@ -207,15 +205,15 @@ class Bench:
     def __init__(self, folder: Path, agent: FakeAgent | None = None, off: float = 0.0) -> None:
         self.agent, self.enforcement = agent or FakeAgent(), FakeEnforcement()
         self.shells = {node.name: FakeShell(node.name, off) for node in nodes(2)}
-        self.reached = Reached(
+        live = LiveTestbed(
             site=QuietSite(),
             testbed=a_testbed(folder),
-            places=PLACES,
+            spec=spec_of_two(folder),
             agent=cast(Agent, self.agent),
-            enforcement=self.enforcement,
             shell_to=lambda name: self.shells[name],
         )
-        self.ground = LocalGround(self.reached, Machines(), Limits())
+        self.nfs = NfsTestbed(live, PLACES, self.enforcement)
+        self.ground = LocalGround(self.nfs, Machines(), Limits())
 
 
 class QuietSite(FakeSite):

@@ -17,8 +17,8 @@ from campaigns.engine import session
 from campaigns.engine.attempts import Setting
 from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign, resolve
 from campaigns.engine.kind import OnTestbed
+from campaigns.engine.provenance import Facts
 from campaigns.engine.session import Request
-from campaigns.papers.dlr.services import Facts
 from campaigns.papers.mos.profile.points import reference, references
 from schemas.errors import UserError
 from testbed.spec import load_spec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from campaigns.engine.fingerprint import identifying_versions
-from campaigns.papers.dlr.steps.facts import deployer
+from campaigns.engine.provenance import deployer
 from tests.testbed.deployers.beds import spec_with
 
 

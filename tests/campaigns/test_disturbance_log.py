@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from campaigns.papers.dlr.steps.disturb import write_log
+from campaigns.papers.dlr.live import write_log
 from workloads.disturbance import Scenario, plan_disturbance
 
 OLD = {"state": {"hot_nodes": []}, "events": [{"node": "osd0"}], "outputs": [{"node": "osd0"}]}

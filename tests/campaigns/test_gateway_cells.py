@@ -13,11 +13,9 @@ from test_live_services import OneGround, ScriptedAgent
 from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.engine.estimate import planned_s
 from campaigns.engine.job import Job
-from campaigns.papers.dlr.cell import CellContext, run_cell, summary_of
-from campaigns.papers.dlr.services import CellSetting, Services
-from campaigns.papers.dlr.steps import live_gateway
-from campaigns.papers.dlr.steps.gateway_load import mark_of, tenant_of, workload_of
-from campaigns.papers.dlr.steps.live_gateway import GatewayServices
+from campaigns.papers.dlr import gateway
+from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell, summary_of
+from campaigns.papers.dlr.gateway import GatewayServices, mark_of, tenant_of, workload_of
 from campaigns.validate import validate
 from controllers.registry import available
 from schemas.cells.dlr import DLR, DlrCell
@@ -169,7 +167,7 @@ class GatewayGround(OneGround):
     name = "dlr-gateway"
 
     def services(self, setting: CellSetting) -> Services:
-        return GatewayServices(self.site, self.testbed, self.agent, setting)
+        return GatewayServices(self.live, setting)
 
 
 @pytest.fixture
@@ -196,10 +194,10 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Load], Node, list[Arch
         return {load.name: kind for load in given}
 
     keys = {"accesskey": "the-access", "secretkey": "the-secret", "endpoint": "http://192.0.2.1:1"}
-    monkeypatch.setattr(live_gateway, "run_on", run_on)
-    monkeypatch.setattr(live_gateway, "install", lambda shell: True)
-    monkeypatch.setattr(live_gateway, "shell_to", lambda testbed, name: node)
-    monkeypatch.setattr(live_gateway, "tenant", lambda shell, name: Credentials(keys))
+    monkeypatch.setattr(gateway, "run_on", run_on)
+    monkeypatch.setattr(gateway, "install", lambda shell: True)
+    monkeypatch.setattr(GatewayGround, "shell", node)
+    monkeypatch.setattr(gateway, "tenant", lambda shell, name: Credentials(keys))
     return loads, node, made
 
 

@@ -11,20 +11,18 @@ import pytest
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 
 from campaigns.engine.job import Job
+from campaigns.engine.provenance import Facts
 from campaigns.engine.run_store import read_run
-from campaigns.papers.dlr.cell import CellContext, run_cell, summary_of
-from campaigns.papers.dlr.services import CellSetting, Facts, Services
-from campaigns.papers.dlr.steps import clean as clean_step
-from campaigns.papers.dlr.steps import disturb, live
-from campaigns.papers.dlr.steps import snapshot as snapshot_step
-from campaigns.papers.dlr.steps.facts import read_facts
-from campaigns.papers.dlr.steps.live import LiveServices
-from campaigns.papers.dlr.steps.snapshot import Contents, Snapshots
+from campaigns.grounds.live import LiveTestbed
+from campaigns.grounds.testbed import read_facts
+from campaigns.papers.dlr import live, loads
+from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell, summary_of
+from campaigns.papers.dlr.live import BenchServices, Snapshots, StoreContents
 from schemas.errors import HotbedError
 from schemas.run import Provenance
 from testbed.agent.contract import UnitResult
 from testbed.deploy import lifecycle
-from testbed.deploy.roles import save_spec
+from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
@@ -153,8 +151,14 @@ def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(lifecycle, "stop_store", lambda testbed: done.append("stop"))
     monkeypatch.setattr(lifecycle, "start_store", lambda testbed: done.append("start"))
-    monkeypatch.setattr(snapshot_step, "restore_snapshot", restore)
+    monkeypatch.setattr(live, "restore_snapshot", restore)
     return done
+
+
+def live_of(
+    site: FakeSite, testbed: Testbed, agent: ScriptedAgent, shell: Any = None
+) -> LiveTestbed:
+    return LiveTestbed(site, testbed, spec_of(testbed), agent, lambda name: shell)
 
 
 class OneGround:
@@ -162,14 +166,17 @@ class OneGround:
 
     name = "dlr"
 
+    shell: Any = None
+
     def __init__(self, site: FakeSite, testbed: Testbed, agent: ScriptedAgent) -> None:
-        self.site, self.testbed, self.agent = site, testbed, agent
+        self.testbed = testbed
+        self.live = live_of(site, testbed, agent, self.shell)
 
     def facts(self) -> Facts:
         return Facts("fake", {"ceph": "16"}, {"osd0": {"cpus": 2}}, "iowait", osd_count=8)
 
     def services(self, setting: CellSetting) -> Services:
-        return LiveServices(self.site, self.testbed, self.agent, setting)
+        return BenchServices(self.live, setting)
 
     def lock_path(self) -> Path:
         return self.testbed.directory / "lock"
@@ -298,24 +305,17 @@ def test_a_disk_set_by_hand_fails_the_cell(
     assert ("unit load-bench-rand" in agent.verbs) == (found[0] == SPEC_S)
 
 
-def test_what_a_killed_cell_left_running_is_stopped_first() -> None:
-    agent = ScriptedAgent()
-    agent.live = {"osd1": ["load-hot-osd1"], "admin": ["load-bench-seq"]}
-    clean_step.stop_everything(agent)
-    assert agent.verbs[-2:] == ["stop load-hot-osd1", "stop load-bench-seq"]
-
-
 def test_the_disturbance_is_waited_for() -> None:
     agent = ScriptedAgent()
     agent.steady = [False, False, True]
-    disturb.wait_steady(agent)
+    live.wait_steady(agent)
     assert agent.verbs.count("disturb-status") == 3
     agent.steady = [None]
-    disturb.wait_steady(agent)
+    live.wait_steady(agent)
     agent.steady = [False]
     times = iter(range(0, 1000, 10))
     with pytest.raises(HotbedError, match="osd0 is not steady"):
-        disturb.wait_steady(agent, clock=lambda: float(next(times)))
+        live.wait_steady(agent, clock=lambda: float(next(times)))
 
 
 def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path: Path) 
     def plan(controller: str, seed: int) -> Any:
         parameters = DLR.of(op="seq", scenario="interference", controller=controller)
         setting = CellSetting(parameters, seed, 0, 1 / 6, tmp_path)
-        return disturb.plan_of(setting, nodes)
+        return loads.disturbance_of(setting, nodes)
 
     assert plan("dlr", 1) == plan("default", 1)
     assert plan("dlr", 1) != plan("dlr", 2)
@@ -382,7 +382,7 @@ def test_objects_to_read_are_frozen_once_before_the_first_write_cell(
     assert snapshots.fresh()
     assert store == ["stop", "start"]
     assert list(site.snapshots(testbed.name)) == ["deployed", "filled-1"]
-    assert snapshots.contents() == Contents()
+    assert snapshots.contents() == StoreContents()
     snapshots.mark_written("x")
     snapshots.mark_prefilled()
     assert snapshots.fresh()
@@ -414,6 +414,6 @@ def test_a_node_that_the_admin_node_cannot_reach_is_told_before_anything_starts(
     with pytest.raises(
         HotbedError, match=r"does not reach the others: no key; .*hotbed deploy dlr"
     ):
-        read_facts(site, testbed, agent)
+        read_facts(live_of(site, testbed, agent))
     agent.on_facts = lambda given: {"osd0": {"osds": [0, 1]}}  # type: ignore[attr-defined]
-    assert read_facts(site, testbed, agent).osd_count == 2
+    assert read_facts(live_of(site, testbed, agent)).osd_count == 2

@@ -27,7 +27,7 @@ from live_campaigns import (
     live_units,
 )
 
-from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.grounds.live import LoadMeter
 from testbed.client import agent_client
 from testbed.reach import shell_to
 from testbed.sites import open_site
@@ -75,7 +75,7 @@ def test_a_disk_set_by_hand_fails_the_cell_until_it_is_set_back(
     assert command is not None
     again = [sys.executable, "-m", "hotbed.cli", *command[1].split()]
     subprocess.run(again, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
-    assert Usage(open_site(deployed.site), deployed).require_settings()
+    assert LoadMeter(open_site(deployed.site), deployed).require_settings()
 
 
 def test_an_engine_killed_in_mid_cell_resumes(

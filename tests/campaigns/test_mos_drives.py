@@ -11,7 +11,7 @@ import pytest
 from mos_fakes import RATE, FakeBed, archive_of
 
 from campaigns.papers.mos.live import drives as driving
-from campaigns.papers.mos.live.drives import Access, Drive, drives_of, script, workload_of
+from campaigns.papers.mos.live.drives import ProxyDriver, ProxyLogin, drives_of, script, workload_of
 from campaigns.papers.mos.live.results import Sent, gather, held_of, numbers_of
 from campaigns.papers.mos.loads import loads_of
 from schemas.cells.mos import MOS
@@ -30,8 +30,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def access(proxy: str = "proxy0") -> Access:
-    return Access(proxy, "http://10.0.0.1:8080/auth/v1.0", "small:small", "k")
+def access(proxy: str = "proxy0") -> ProxyLogin:
+    return ProxyLogin(proxy, "http://10.0.0.1:8080/auth/v1.0", "small:small", "k")
 
 
 def test_a_load_is_cosbench_s_workload() -> None:
@@ -70,7 +70,7 @@ def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
     def run(**contents: str) -> subprocess.CompletedProcess[bytes]:
         for name, text in contents.items():
             (tmp_path / f"{name}.xml").write_text(text + "\n")
-        ones = [Drive(name, load, access(), "client0") for name in contents]
+        ones = [ProxyDriver(name, load, access(), "client0") for name in contents]
         text = script(ones, 0.0, 5)
         # The shell would wait longer for the remaining process.
         return subprocess.run(["bash", "-c", text], capture_output=True, check=False, timeout=60)
@@ -89,8 +89,8 @@ def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(HotbedError, match="the driver of a on node client0 failed: the store ref"):
         driving.drive(
             bed.agent,
-            bed.reached.shell_to,
-            drives_of(loads, bed.swift.access(), bed.reached.clients),
+            bed.live.shell_to,
+            drives_of(loads, bed.swift.access(), bed.swift.clients),
             seed=1,
             folder=tmp_path,
         )
@@ -99,7 +99,7 @@ def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
 
 def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
     (load, *_) = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
-    drive = Drive("a", load, access(), "client0")
+    drive = ProxyDriver("a", load, access(), "client0")
     for file, text in archive_of("a", 8, START + 2.2).items():
         path = tmp_path / "a.archive" / file
         path.parent.mkdir(parents=True, exist_ok=True)

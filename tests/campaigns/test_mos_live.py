@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,9 @@ from testbed_jobs import job_with
 from campaigns.engine.job import Job
 from campaigns.papers.mos.division import MEGABIT, Pool, division_of
 from campaigns.papers.mos.live import drives as driving
-from campaigns.papers.mos.live.cell import REPORT_FILE, Maker
-from campaigns.papers.mos.live.control import controller_parameters, model
-from campaigns.papers.mos.live.objects import FILE
-from campaigns.papers.mos.live.stages import promised
-from campaigns.papers.mos.live.swift import fitting, layout_of
+from campaigns.papers.mos.live.cell import REPORT_FILE, controller_parameters, make, model
+from campaigns.papers.mos.live.results import promised
+from campaigns.papers.mos.live.swift import OBJECTS_FILE, Swift, layout_of
 from campaigns.papers.mos.profile.points import place
 from controllers.microstores.performance import PiecewiseLinear
 from schemas.cells.mos import MOS
@@ -29,6 +28,7 @@ from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.deploy.swift_variables import cluster_of
 from testbed.sites.fake import FakeSite
+from testbed.spec import load_spec
 from testbed.stores.swift.channels import Nodes
 from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.layouts import put_layout
@@ -55,7 +55,7 @@ def made(
     bed = FakeBed(folder / "site", START, archived)
     where = folder / "attempt-1"
     (where / "logs").mkdir(parents=True)
-    run = Maker(bed.swift).make(job_of(**parameters), where)
+    run = make(bed.swift, job_of(**parameters), where)
     extra: dict[str, float] = json.loads((where / "summary.json").read_text())["extra"]
     return bed, run, extra
 
@@ -138,12 +138,12 @@ def test_objects_are_written_once_for_all_layouts(tmp_path: Path) -> None:
     bed, _, _ = made(tmp_path, experiment="setups", **SMALL_CELL)
     prepared = [one for one in bed.agent.scripts if one[1][0] != "bash"]
     assert len(prepared) == 4
-    kept = json.loads((bed.testbed.directory / FILE).read_text())
+    kept = json.loads((bed.testbed.directory / OBJECTS_FILE).read_text())
     assert [one["letter"] for one in kept] == ["A", "B", "C", "D"]
     for setup in ("favors-small", "favors-large"):
         where = tmp_path / setup
         (where / "logs").mkdir(parents=True)
-        Maker(bed.swift).make(job_of(experiment="setups", setup=setup, **SMALL_CELL), where)
+        make(bed.swift, job_of(experiment="setups", setup=setup, **SMALL_CELL), where)
     assert len([one for one in bed.agent.scripts if one[1][0] != "bash"]) == 4
 
 
@@ -223,14 +223,11 @@ def test_a_workload_of_which_nothing_ends_fails_the_cell(tmp_path: Path) -> None
 
 def test_a_testbed_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path, START, 4)
-    fitting(bed.testbed, bed.spec, Path("testbed/specs/mos.yaml"))
-    with pytest.raises(UserError, match=r"was not made from .*mos-local\.yaml"):
-        fitting(bed.testbed, bed.spec, Path("testbed/specs/mos-local.yaml"))
-    other = bed.spec.model_copy(update={"name": "mos"})
-    assert other.store is not None
-    few = Maker(bed.swift)
+    ceph = load_spec(Path("testbed/specs/dlr.yaml"))
+    with pytest.raises(UserError, match="has no Swift microstores"):
+        Swift(replace(bed.live, spec=ceph))
     with pytest.raises(UserError, match="3 disks of each storage server are asked for, not 1"):
-        few.make(job_of(experiment="disks", workload="C", ssds=2), tmp_path)
+        make(bed.swift, job_of(experiment="disks", workload="C", ssds=2), tmp_path)
 
 
 def test_the_pool_is_the_spec_s(tmp_path: Path) -> None:
@@ -245,7 +242,7 @@ def test_failures_are_counted(tmp_path: Path) -> None:
     bed.failed = 3
     where = tmp_path / "attempt-1"
     (where / "logs").mkdir(parents=True)
-    Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), where)
+    make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), where)
     extra = json.loads((where / "summary.json").read_text())["extra"]
     assert extra["A_failed"] == extra["failed"] == 3
 
@@ -255,7 +252,7 @@ def test_objects_that_are_gone_fail_the_cell_and_are_written_again(tmp_path: Pat
 
     def run(name: str) -> None:
         (tmp_path / name / "logs").mkdir(parents=True)
-        Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), tmp_path / name)
+        make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), tmp_path / name)
 
     run("first")
     bed.failed, bed.kind = 50, "not-found"
@@ -272,8 +269,8 @@ def test_objects_that_were_not_all_written_are_told(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 6)
     bed.prepared = "failed"
     with pytest.raises(HotbedError, match="the objects of A cannot all be written"):
-        Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), tmp_path)
-    assert not (bed.testbed.directory / FILE).exists()
+        make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), tmp_path)
+    assert not (bed.testbed.directory / OBJECTS_FILE).exists()
     assert all(not shell.files for shell in bed.shells.values())
 
 
@@ -283,7 +280,7 @@ def test_a_driver_that_begins_late_spoils_its_cell(tmp_path: Path) -> None:
         bed = FakeBed(tmp_path / f"site-{late_s}", START + late_s, 6)
         where = tmp_path / f"attempt-{late_s}"
         (where / "logs").mkdir(parents=True)
-        runs[late_s] = Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), where)
+        runs[late_s] = make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), where)
     assert runs[0.5].status == "done"
     assert (runs[1.5].status, runs[1.5].reason) == (
         "spoiled",
@@ -323,7 +320,7 @@ def test_every_division_is_one_that_the_store_takes(tmp_path: Path) -> None:
     config = AgentConfig(
         "mos", "swift", tuple(AgentNode(n.name, n.address, tuple(n.roles), "x") for n in nodes)
     )
-    cluster = cluster_from_json(cluster_of(bed.testbed, bed.spec, bed.reached.store))
+    cluster = cluster_from_json(cluster_of(bed.testbed, bed.spec, bed.swift.store))
     daemons = Daemons()
     store = SwiftStore(config, cluster, daemons, tmp_path / "state.json")
     cells: tuple[dict[str, Any], ...] = (

@@ -13,7 +13,8 @@ from testbed_jobs import job_with
 
 from campaigns.papers.mos.division import Share
 from campaigns.papers.mos.live import drives as driving
-from campaigns.papers.mos.live.cell import REPORT_FILE, Maker
+from campaigns.papers.mos.live.cell import REPORT_FILE
+from campaigns.papers.mos.live.cell import make as make_cell
 from campaigns.papers.mos.live.results import held_of
 from campaigns.papers.mos.loads import loads_of
 from schemas.cells.mos import MOS
@@ -38,7 +39,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(bed: FakeBed, folder: Path, **parameters: Any) -> dict[str, float]:
     (folder / "logs").mkdir(parents=True)
-    Maker(bed.swift).make(job_with(MOS.of(**parameters), "mos"), folder)
+    make_cell(bed.swift, job_with(MOS.of(**parameters), "mos"), folder)
     found: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
     return found
 
@@ -123,10 +124,10 @@ def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
     monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
     (load, *_) = loads_of(MOS.of(experiment="load", setup="mos"))
     began = "http://10.0.0.1:8080/auth/v1.0"
-    access = driving.Access("proxy0", began, "small:small", "a-key", str(file))
+    access = driving.ProxyLogin("proxy0", began, "small:small", "a-key", str(file))
     xml = to_xml(driving.workload_of(load.objects, access, load))
     (tmp_path / "a.xml").write_text(xml)
-    text = driving.script([driving.Drive("a", load, access, "client0")], 0.0, 1)
+    text = driving.script([driving.ProxyDriver("a", load, access, "client0")], 0.0, 1)
     subprocess.run(["bash", "-c", text], check=True, timeout=60)
     assert (tmp_path / "a.out").read_text() == xml.replace(began, told or began)
     assert xml.count(began) == 1

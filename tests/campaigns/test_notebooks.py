@@ -22,11 +22,10 @@ from tiny_campaigns import ONE_CELL
 from campaigns.engine.job import Job, write_job
 from campaigns.engine.own_kernel import OwnKernel
 from campaigns.engine.progress import Silent
-from campaigns.engine.provenance import provenance
+from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.run_store import RunStore, read_run
 from campaigns.engine.session import Request, run
 from campaigns.papers.dlr import by_hand as cell_context
-from campaigns.papers.dlr.services import Facts
 from schemas.cells import Cell
 from schemas.cells.dlr import Gateway, Mixed, OpenLoop, Plain, Spread
 from testbed.sites import open_site

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.papers.dlr.steps import facts
+from campaigns.grounds import testbed as facts
 from schemas.errors import HotbedError
 from testbed.ssh import Completed
 from testbed.stores.contract import HOT, OSDS, PRESSURE, PRIMARY_AFFINITY, Needs
@@ -65,5 +65,5 @@ def test_the_store_on_the_admin_node_is_asked(
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense", json.dumps({"senses": []}).encode()])
 def test_nonsense_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
-    with pytest.raises(HotbedError, match="does not tell what its store offers"):
+    with pytest.raises(HotbedError, match="does not report what its store offers"):
         facts.read_offers(a_testbed(monkeypatch, AdminNode(tmp_path, answer)))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from campaigns.engine import session
 from campaigns.engine.progress import Silent
 from campaigns.engine.session import Request
-from campaigns.papers.dlr.steps import simulated
-from campaigns.papers.dlr.steps.collect_simulated import as_rados_bench, in_own_time
+from campaigns.papers.dlr import simulated
+from campaigns.papers.dlr.simulated import as_rados_bench, in_own_time
 from schemas.run import Summary
 from testbed.simulated import Benchmark, BenchmarkResult, SimulatedCeph
 from testbed.simulated.benchmark import seconds_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from campaigns.papers.prioritymeister.live import replays
-from campaigns.papers.prioritymeister.live.replays import ClientLoad, Server
+from campaigns.papers.prioritymeister.live.replays import ClientLoad, NfsServer
 from schemas.errors import HotbedError
 from testbed.client import agent_client
 from testbed.deploy.enforcement import Enforcement
@@ -41,8 +41,8 @@ def served(nfs_testbed: Testbed) -> Testbed:
     return testbed
 
 
-def server_of(testbed: Testbed) -> Server:
-    return Server("server", testbed.node("server").address)
+def server_of(testbed: Testbed) -> NfsServer:
+    return NfsServer("server", testbed.node("server").address)
 
 
 def shell(testbed: Testbed, name: str) -> Shell:

@@ -25,10 +25,9 @@ from campaigns.papers.prioritymeister.live.machines import (
     places_of,
     server_of,
 )
-from campaigns.papers.prioritymeister.live.overhead import FIRST, LATER, MORE
+from campaigns.papers.prioritymeister.live.profiles import FIRST, LATER, MORE
 from campaigns.papers.prioritymeister.live.results import result_of
-from campaigns.papers.prioritymeister.local_ground import parameters_on, wait_s
-from campaigns.papers.prioritymeister.local_testbed import laid_out
+from campaigns.papers.prioritymeister.local_ground import laid_out, parameters_on, wait_s
 from campaigns.papers.prioritymeister.machines import Machines
 from campaigns.papers.prioritymeister.mixes import build
 from campaigns.papers.prioritymeister.outcome import Outcome
@@ -115,7 +114,9 @@ def test_a_fault_is_one_sentence_and_leaves_nothing(
 def test_a_network_that_is_not_as_told_is_a_failure(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.enforcement.differences = {"client0": [], "server": ["class 1:11 is missing"]}
-    with pytest.raises(HotbedError, match="node server is not as told: class 1:11"):
+    with pytest.raises(
+        HotbedError, match="node server differs from the run's parameters: class 1:11"
+    ):
         bench.ground.carry_out(experiment_in(tmp_path))
     assert bench.enforcement.calls[-1] == "removed"
 
@@ -125,7 +126,7 @@ def test_what_spoils_a_run(tmp_path: Path) -> None:
     outcome = bench.ground.carry_out(experiment_in(tmp_path))
     assert outcome.spoiled is not None and "the replayer of A was late" in outcome.spoiled
     noisy = Bench(tmp_path)
-    cast(Any, noisy.reached.site).outside = 1.5
+    cast(Any, noisy.nfs.live.site).outside = 1.5
     outcome = noisy.ground.carry_out(experiment_in(tmp_path))
     assert outcome.spoiled is not None and "1.5" in outcome.spoiled
 
@@ -143,13 +144,11 @@ def test_load_that_is_not_ours_and_clocks_that_are_off(tmp_path: Path) -> None:
 
 def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     bench, told = Bench(tmp_path), list[str]()
-    spec = spec_of_two(tmp_path)
-    (tmp_path / "spec.json").write_text(spec.model_dump_json())
-    made = laid_out(bench.reached, told.append)
+    made = laid_out(bench.nfs, told.append)
     assert made.disk == tmp_path / "pm-profile-server.json"
     assert made.ramdisk == tmp_path / "pm-profile-ram.json"
     assert load_profile(made.disk).storage is not None
-    assert list(cast(Any, bench.reached.site).shaping) == [False, True, False, True]
+    assert list(cast(Any, bench.nfs.live.site).shaping) == [False, True, False, True]
     made_files = [argv for _, name, argv in bench.agent.started if name == replays.PREPARE_UNIT]
     sizes = {tuple(argv)[-1] for argv in made_files}
     assert sizes == {f"{1 << 28}B", f"{1 << 27}B"}
@@ -171,23 +170,22 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     assert not any("--closed" in argv for argv in runs)
     assert bench.shells["client0"].removed
     told.clear()
-    laid_out(bench.reached, told.append)
+    laid_out(bench.nfs, told.append)
     assert not any("measuring" in words for words in told)
 
 
 def test_only_servers_that_cells_ask_are_measured(tmp_path: Path) -> None:
     bench, told = Bench(tmp_path), list[str]()
-    (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
-    places = bench.reached.places
+    places = bench.nfs.places
     asked = {server_of(cell("disk"), places), server_of(cell("misbehave"), places)}
     assert asked == {"server"}
-    made = laid_out(bench.reached, told.append, asked)
+    made = laid_out(bench.nfs, told.append, asked)
     assert made.disk == tmp_path / "pm-profile-server.json"
     assert made.ramdisk is None and not any("ram" in words for words in told)
     assert server_of(cell("network"), places) == "ram"
     assert server_of(cell("levels"), places) == "server"
     assert server_of(cell("network"), replace(places, ram=None)) == "server"
-    whole = laid_out(bench.reached, told.append)
+    whole = laid_out(bench.nfs, told.append)
     assert whole.ramdisk == tmp_path / "pm-profile-ram.json"
 
 
@@ -230,8 +228,7 @@ def test_what_later_rounds_take_beyond_the_first_is_charged_too(
         return told
 
     monkeypatch.setattr(bench.enforcement, "status", status)
-    (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
-    document = json.loads(laid_out(bench.reached).disk.read_text())
+    document = json.loads(laid_out(bench.nfs).disk.read_text())
     took = [row["requestSize"] / row["readBandwidth"] for row in document["bandwidthTable"]]
     assert took == pytest.approx([MORE * MORE * 0.0304] * len(took))
     assert document["rounds"]["busy_seconds"] == document["rounds"]["charged_seconds"]
@@ -240,46 +237,39 @@ def test_what_later_rounds_take_beyond_the_first_is_charged_too(
 def test_a_path_on_which_too_little_was_answered_has_no_profile(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.enforcement.of_each = 3  # in each of two rounds
-    (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
-    with pytest.raises(HotbedError, match="too few reads were answered to tell"):
-        laid_out(bench.reached)
+    with pytest.raises(HotbedError, match="too few reads were answered"):
+        laid_out(bench.nfs)
 
 
 def test_a_server_of_several_requests_at_a_time_has_no_overhead_to_tell(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.enforcement.depth = 8
-    spec = spec_of_two(tmp_path)
-    (tmp_path / "spec.json").write_text(spec.model_dump_json())
-    made = laid_out(bench.reached)
+    made = laid_out(bench.nfs)
     assert "overhead" not in json.loads(made.disk.read_text())
     assert not [name for _, name, _ in bench.agent.started if name == replays.UNIT]
 
 
 def test_places_come_from_roles_and_disks(tmp_path: Path) -> None:
-    spec, testbed = spec_of_two(tmp_path), a_testbed(tmp_path)
-    places = places_of(testbed, spec, tmp_path / "pm.yaml")
+    spec = spec_of_two(tmp_path)
+    places = places_of(spec)
     assert (places.disk, places.ram, places.clients) == ("server", "ram", ("client0", "client1"))
     assert places.servers["server"] == 1 << 29
     machines = machines_of(spec, places)
     assert (machines.link, machines.server) == (2e8, "server")
     assert machines.network["K"] == ("ram", "ram")
-    other = tmp_path / "other.yaml"
-    other.write_text((tmp_path / "pm.yaml").read_text().replace("4ms", "5ms"))
-    with pytest.raises(UserError, match="was not made from"):
-        places_of(testbed, spec, other)
+    lonely = spec.model_copy(update={"groups": spec.groups[:3]})
+    with pytest.raises(UserError, match="2 nodes of role nfs and 0 of role client"):
+        places_of(lonely)
 
 
 def test_figure_9_is_made_for_its_own_servers_link(tmp_path: Path) -> None:
-    testbed = a_testbed(tmp_path)
     spec_of_two(tmp_path)
     body = yaml.safe_load((tmp_path / "pm.yaml").read_text())
     sent, links = {}, {}
     for link in ("200Mbit", "50Mbit"):
         next(group for group in body["groups"] if group["name"] == "ram")["network"] = link
-        file = tmp_path / f"{link}.yaml"
-        file.write_text(yaml.safe_dump(body))
         spec = TestbedSpec.model_validate(body)
-        machines = machines_of(spec, places_of(testbed, spec, file))
+        machines = machines_of(spec, places_of(spec))
         for scenario in ("network", "misbehave"):
             cell = PM.check({"scenario": scenario, "policy": "none", "seconds": 60.0}, link)
             folder = tmp_path / f"{link}-{scenario}"
@@ -294,12 +284,11 @@ def test_figure_9_is_made_for_its_own_servers_link(tmp_path: Path) -> None:
 
 
 def test_a_plan_for_a_testbed_counts_with_its_packets(tmp_path: Path) -> None:
-    small, testbed = spec_of_two(tmp_path), a_testbed(tmp_path)
+    small = spec_of_two(tmp_path)
     body = yaml.safe_load((tmp_path / "pm.yaml").read_text()) | {"network": {"mtu": 9000}}
-    (tmp_path / "large.yaml").write_text(yaml.safe_dump(body))
     large = TestbedSpec.model_validate(body)
-    for spec, name, frame in ((small, "pm.yaml", 1538), (large, "large.yaml", 9038)):
-        places = places_of(testbed, spec, tmp_path / name)
+    for spec, frame in ((small, 1538), (large, 9038)):
+        places = places_of(spec)
         machines = machines_of(spec, places)
         kept = machines.kept(100.0)  # independent of the modelled network
         assert places.frame == kept.frame == kept.overshoot == frame

@@ -17,8 +17,12 @@ from campaigns.papers.prioritymeister.announced import larger
 from campaigns.papers.prioritymeister.cell import bound_holds, numbers
 from campaigns.papers.prioritymeister.experiment import Experiment
 from campaigns.papers.prioritymeister.links import LINK_SHARE, Links, htb_links
-from campaigns.papers.prioritymeister.live.bounds import as_text, conditions_of, network_differs
-from campaigns.papers.prioritymeister.live.results import result_of
+from campaigns.papers.prioritymeister.live.results import (
+    as_text,
+    conditions_of,
+    network_differs,
+    result_of,
+)
 from campaigns.papers.prioritymeister.local_ground import parameters_on
 from campaigns.papers.prioritymeister.machines import Machines
 from campaigns.papers.prioritymeister.mixes import Mix

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from campaigns.papers.prioritymeister.live.overhead import MORE, allowed, table_of, times
+from campaigns.papers.prioritymeister.live.profiles import MORE, allowed, slower, table_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,6 +72,6 @@ def test_rounds_add_up_to_a_table() -> None:
     (made,) = table_of(rows, both)
     assert 4096 / made["readBandwidth"] == pytest.approx(0.006)
     assert 4096 / made["writeBandwidth"] == pytest.approx(0.01)
-    (more,) = times([made], 1.05)
+    (more,) = slower([made], 1.05)
     assert more["requestSize"] == 4096
     assert 4096 / more["readBandwidth"] == pytest.approx(1.05 * 0.006)

@@ -30,7 +30,7 @@ def test_nothing_arrived_in_the_half() -> None:
 def test_windows_hold_whole_stretches() -> None:
     line = {"bin_s": 2.0, "bins": [{"requests": 1, "slo_misses": 0}] * 11}
     assert series_of(line, 10.0, 20.0) == ((5, 0), (6, 0))
-    with pytest.raises(HotbedError, match="stretches of 2 s"):
+    with pytest.raises(HotbedError, match="bins of 2 s"):
         series_of(line, 1.0, 20.0)
 
 

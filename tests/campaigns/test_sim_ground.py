@@ -16,7 +16,7 @@ from campaigns.engine.progress import Silent
 from campaigns.engine.result import CampaignResult
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.session import Request
-from campaigns.grounds.sim import SimGround, open_sim
+from campaigns.grounds.sim import SimulatedGround, open_sim
 from campaigns.papers.dlr.by_hand import close_cell, open_cell
 from campaigns.papers.dlr.cell import run_cell
 from controllers.journal import read_journal
@@ -183,7 +183,7 @@ def test_other_constants_are_another_simulator(tmp_path: Path) -> None:
     assert plain.name == other.name == "dlr"
     versions = [ground.facts().versions["hotbedsim"] for ground in (plain, other)]
     assert versions[0] != versions[1]
-    assert plain == SimGround(load_spec(SPEC), "dlr", ModelParameters())
+    assert plain == SimulatedGround(load_spec(SPEC), "dlr", ModelParameters())
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ BAD = {
 def test_a_bad_policy_fails_its_cell_alone(
     tmp_path: Path, campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("campaigns.papers.dlr.steps.simulated.DECIDE_LIMIT_S", 0.5)
+    monkeypatch.setattr("campaigns.papers.dlr.simulated.DECIDE_LIMIT_S", 0.5)
     own = tmp_path / "own"
     for name, (body, _) in BAD.items():
         folder = own / name.replace("-", "_")
@@ -297,7 +297,7 @@ def test_a_bad_policy_fails_its_cell_alone(
 def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
     campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from campaigns.papers.dlr.steps import simulated
+    from campaigns.papers.dlr import simulated
 
     stores: list[Any] = []
     engines: list[Any] = []

@@ -16,12 +16,11 @@ from campaigns.engine.carry_out import took_s
 from campaigns.engine.display import show_campaign, show_run
 from campaigns.engine.dry_run import power_sentence, smallest_effect
 from campaigns.engine.estimate import Estimator, planned_s
-from campaigns.engine.judge import spoiled, stalled
+from campaigns.engine.judge import MachineLoad, spoiled, stalled
 from campaigns.engine.progress import Silent
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.session import Request, dry_run, run
-from campaigns.papers.dlr.services import Load
-from campaigns.papers.dlr.steps.usage import load_between
+from campaigns.grounds.live import load_between
 from schemas.campaign import Limits
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
@@ -73,13 +72,13 @@ def test_times_are_for_people(seconds: float, text: str) -> None:
 
 def test_a_quiet_machine_does_not_spoil_and_an_unknown_one_neither() -> None:
     limits = Limits()
-    assert spoiled(Load(0.3, 0.02, 0.8), limits) is None
-    assert spoiled(Load(), limits) is None
-    assert "2.1 %" in (spoiled(Load(0.0, 0.021, 0.0), limits) or "")
-    assert "0.31 cores" in (spoiled(Load(0.31, 0.0, 0.0), limits) or "")
-    assert "81 %" in (spoiled(Load(0.0, 0.0, 0.81), limits) or "")
-    assert spoiled(Load(stalled=0.05), limits) is None
-    assert "19 %" in (spoiled(Load(stalled=0.19), limits) or "")
+    assert spoiled(MachineLoad(0.3, 0.02, 0.8), limits) is None
+    assert spoiled(MachineLoad(), limits) is None
+    assert "2.1 %" in (spoiled(MachineLoad(0.0, 0.021, 0.0), limits) or "")
+    assert "0.31 cores" in (spoiled(MachineLoad(0.31, 0.0, 0.0), limits) or "")
+    assert "81 %" in (spoiled(MachineLoad(0.0, 0.0, 0.81), limits) or "")
+    assert spoiled(MachineLoad(stalled=0.05), limits) is None
+    assert "19 %" in (spoiled(MachineLoad(stalled=0.19), limits) or "")
 
 
 def test_a_machine_that_stands_still_shows_in_the_recording() -> None:
@@ -101,8 +100,8 @@ def test_load_is_read_from_the_nodes_where_the_site_cannot_tell() -> None:
         "gone": "",
     }
     load = load_between(before, after, "a")
-    assert load == Load(None, 0.05, 0.6)
-    assert load_between({}, {}, "a") == Load()
+    assert load == MachineLoad(None, 0.05, 0.6)
+    assert load_between({}, {}, "a") == MachineLoad()
 
 
 def test_runs_campaigns_plans_and_results_show_themselves(
@@ -129,7 +128,7 @@ def test_runs_campaigns_plans_and_results_show_themselves(
 def test_the_engine_needs_no_librados_nor_what_is_slow_to_import() -> None:
     code = (
         "import sys, campaigns.engine.session, campaigns.grounds.testbed; "
-        "import campaigns.papers.dlr.steps.live; "
+        "import campaigns.papers.dlr.live; "
         "print([m for m in ('rados', 'pandas', 'papermill', 'scipy', 'matplotlib') "
         "if m in sys.modules])"
     )

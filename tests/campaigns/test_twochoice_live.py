@@ -10,22 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from objects_fakes import SERVERS, FakeAgent, FakeServers, reached, report_of
+from objects_fakes import SERVED, SERVERS, FakeAgent, FakeServers, live_of, report_of
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from testbed_jobs import job_with
 
 from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.job import Job
+from campaigns.engine.judge import MachineLoad
 from campaigns.engine.session import Request, prepare, typed_cells
-from campaigns.papers.dlr.services import Load
-from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.grounds.live import LoadMeter
 from campaigns.papers.twochoice.live import plans
-from campaigns.papers.twochoice.live.cell import REPORT_FILE, Maker
+from campaigns.papers.twochoice.live.cell import REPORT_FILE, ObjectCells
 from campaigns.papers.twochoice.live.kind import planned_s
-from campaigns.papers.twochoice.live.processors import busy_between, ticks, too_busy
-from campaigns.papers.twochoice.live.servers import Servers, answer_of
-from campaigns.papers.twochoice.live.watch import Sample, Watch
+from campaigns.papers.twochoice.live.results import (
+    LoadCounters,
+    LoadWatch,
+    busy_between,
+    ticks,
+    too_busy,
+)
+from campaigns.papers.twochoice.live.servers import ObjectServers, answer_of
 from campaigns.validate import figures_of
 from schemas.campaign import ObjectCampaign
 from schemas.cells.twochoice import OBJECTS, Scheduler
@@ -161,10 +166,10 @@ def job_of(**parameters: Any) -> Job:
 
 
 def made(folder: Path, **parameters: Any) -> tuple[FakeServers, Run, dict[str, float]]:
-    servers = FakeServers(reached(folder / "site")[0])
+    servers = FakeServers(live_of(folder / "site")[0])
     out = folder / "run"
     out.mkdir()
-    record = Maker(servers).make(job_of(**parameters), out)
+    record = ObjectCells(servers).make(job_of(**parameters), out)
     summary = Summary.model_validate_json((out / "summary.json").read_bytes())
     assert (out / REPORT_FILE).is_file()
     return servers, record, summary.extra
@@ -258,11 +263,11 @@ def test_schedulers_that_do_nothing_but_probe_may_be_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def measured(usage: Usage) -> Iterator[None]:
+    def measured(meter: LoadMeter) -> Iterator[None]:
         yield
-        usage.load = Load(outside_cores=0.0, steal=0.0, client_share=0.97)
+        meter.load = MachineLoad(outside_cores=0.0, steal=0.0, client_share=0.97)
 
-    monkeypatch.setattr(Usage, "measured", measured)
+    monkeypatch.setattr(LoadMeter, "measured", measured)
     (tmp_path / "probe").mkdir()
     _, record, found = made(tmp_path / "probe", experiment="probe", pending=1)
     assert (record.status, found["client_share"]) == ("done", 0.97)
@@ -293,9 +298,9 @@ def test_busy_processors_spoil_what_is_about_disks(tmp_path: Path) -> None:
 def test_a_clean_state_is_empty_folders_and_the_cells_settings(tmp_path: Path) -> None:
     status = {"agents": [{"agent": 0, "has": {"fragments": 0, "entries": 0, "in_flight": 0}}]}
     agent = FakeAgent(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps(status), ""))
-    found, shells = reached(tmp_path, agent)
+    found, shells = live_of(tmp_path, agent)
     agent.live = {"client": ["load-objects"]}
-    Servers(found).clean({"scheduler": {"scheduler": "both"}})
+    ObjectServers(found, SERVED).clean({"scheduler": {"scheduler": "both"}})
     assert ("client", "load-objects") in agent.stopped
     for place in range(2):
         shell = shells[f"server{place}"]
@@ -314,9 +319,9 @@ def test_a_clean_state_is_empty_folders_and_the_cells_settings(tmp_path: Path) -
 
 def test_a_plan_is_gone_when_its_run_is_over(tmp_path: Path) -> None:
     agent = FakeAgent(UnitResult("client", "u", 1, 0.0, 1.0, "", "twochoicebench: no\n"))
-    found, shells = reached(tmp_path, agent)
+    found, shells = live_of(tmp_path, agent)
     with pytest.raises(HotbedError, match="apps failed: no"):
-        Servers(found).bench(["apps"], max_s=1.0, plan={"apps": []})
+        ObjectServers(found, SERVED).bench(["apps"], max_s=1.0, plan={"apps": []})
     plan = agent.started[0][2][-1]
     assert json.loads(shells["client"].files[plan]) == {"apps": []}
     assert shells["client"].ran[-1] == ["rm", "-f", plan]
@@ -330,8 +335,8 @@ def test_the_settings_that_were_deployed_come_back_as_the_role_writes_them(
         (tmp_path / name).touch()
     monkeypatch.setattr(twochoice_variables, "BINARIES", tmp_path)
     agent = FakeAgent(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps({"agents": []}), ""))
-    found, shells = reached(tmp_path / "site", agent)
-    Servers(found).restore()
+    found, shells = live_of(tmp_path / "site", agent)
+    ObjectServers(found, SERVED).restore()
     text = shells["server1"].files["/etc/hotbed/twochoice.json"].decode()
     # Like Ansible's to_nice_json: four columns, original key order, the template's line end.
     assert text.startswith('{\n    "agents": [\n        "')
@@ -344,18 +349,18 @@ def test_the_settings_that_were_deployed_come_back_as_the_role_writes_them(
 def test_what_is_left_of_a_run_is_an_error(tmp_path: Path) -> None:
     status = {"agents": [{"agent": 3, "has": {"fragments": 1, "entries": 0, "in_flight": 0}}]}
     agent = FakeAgent(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps(status), ""))
-    found, _ = reached(tmp_path, agent)
+    found, _ = live_of(tmp_path, agent)
     with pytest.raises(HotbedError, match="object server 3 is not empty"):
-        Servers(found).clean({})
+        ObjectServers(found, SERVED).clean({})
     agent.stray = {"server1": ["fio"]}
     with pytest.raises(HotbedError, match="server1 runs load that is not"):
-        Servers(found).clean({})
+        ObjectServers(found, SERVED).clean({})
 
 
 def test_stragglers_are_stopped_whatever_happens(tmp_path: Path) -> None:
     agent = FakeAgent()
-    found, _ = reached(tmp_path, agent)
-    servers = Servers(found)
+    found, _ = live_of(tmp_path, agent)
+    servers = ObjectServers(found, SERVED)
     with pytest.raises(KeyError), servers.disturbed([3], [["fio"]]):
         assert agent.units() == {"server1": ["load-straggler-3"]}
         raise KeyError
@@ -380,11 +385,11 @@ def test_a_load_generator_that_fails_is_a_sentence(
 
 
 def test_disks_are_busy_between_the_nearest_readings() -> None:
-    watch = Watch(dict)
+    watch = LoadWatch(dict)
     counters = [(10.0, 0.0), (12.0, 1.0), (14.0, 3.0), (16.0, 3.0)]
     idle = (0,) * 8
     watch.samples = [
-        Sample(at, {0: {"busy_s": busy, "overshoot_mean_s": 0.5}, 1: {"busy_s": 0.0}}, idle)
+        LoadCounters(at, {0: {"busy_s": busy, "overshoot_mean_s": 0.5}, 1: {"busy_s": 0.0}}, idle)
         for at, busy in counters
     ]
     found = watch.numbers(11.9, 2.0)
@@ -396,9 +401,9 @@ def test_disks_are_busy_between_the_nearest_readings() -> None:
 
 def test_processors_that_are_kept_awake_are_not_busy() -> None:
     ticks_s = os.sysconf("SC_CLK_TCK")
-    watch = Watch(dict)
+    watch = LoadWatch(dict)
     watch.samples = [
-        Sample(at, {0: {"busy_s": 0.0}}, (int(2 * at * ticks_s), *(0,) * 7), awake)
+        LoadCounters(at, {0: {"busy_s": 0.0}}, (int(2 * at * ticks_s), *(0,) * 7), awake)
         for at, awake in ((10.0, 3.0), (20.0, 17.0))
     ]
     assert watch.numbers(10.0, 10.0)["processors_busy"] == pytest.approx(0.3)
@@ -411,12 +416,12 @@ def test_what_is_watched_is_read_at_both_ends() -> None:
         read.append(1)
         return {0: {"busy_s": float(len(read))}}
 
-    watch = Watch(counters, every_s=60.0)
+    watch = LoadWatch(counters, every_s=60.0)
     with watch.watching():
         pass
     assert [one.at for one in watch.samples] == sorted(one.at for one in watch.samples)
     assert 1 <= len(watch.samples) <= 2
-    nobody = Watch(dict)
+    nobody = LoadWatch(dict)
     with nobody.watching():
         pass
     assert nobody.samples == []

@@ -11,19 +11,19 @@ import pytest
 from objects_fakes import FakeAgent, FakeServers, FakeShell
 from testbed_jobs import job_with
 
+from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.twochoice.live import plans
-from campaigns.papers.twochoice.live.cell import Maker
-from campaigns.papers.twochoice.live.rados import RadosServers
+from campaigns.papers.twochoice.live.cell import ObjectCells
 from campaigns.papers.twochoice.live.results import numbers_of_apps
-from campaigns.papers.twochoice.live.servers import Reached, places_of
+from campaigns.papers.twochoice.live.servers import RadosServers, places_of, servers_of
 from controllers import registry
 from schemas.cells.twochoice import OBJECTS
-from schemas.errors import HotbedError, UserError
+from schemas.errors import UserError
 from schemas.run import Summary
 from testbed.agent.contract import UnitResult
 from testbed.deploy.inventory import SCRATCH_PATH
 from testbed.sites.fake import FakeSite
-from testbed.spec import CephSpec, load_spec
+from testbed.spec import load_spec
 
 SPEC = """
 name: t
@@ -43,12 +43,11 @@ SMALL: dict[str, Any] = {"backend": "rados", "nodes": 2, "processes": 2}
 
 
 class CephAgent(FakeAgent):
-    """Agent that accepts all verbs, recorded in `called`; the controller ends with `code`."""
+    """Agent that accepts all verbs, recorded in `called`."""
 
-    def __init__(self, code: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps(STATUS), ""))
         self.called: list[str] = []
-        self.code = code
 
     def call(
         self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
@@ -56,29 +55,19 @@ class CephAgent(FakeAgent):
         self.called.append(verb)
         return {
             "clean": {"put_right": []},
-            "control-stop": {"was_running": True, "code": self.code, "reason": "it fell over"},
+            "control-stop": {"was_running": True, "code": 0, "reason": "stopped"},
             "control-log": {"text": JOURNAL, "offset": len(JOURNAL), "size": len(JOURNAL)},
         }.get(verb, {})
 
 
-def reached(folder: Path, agent: FakeAgent, text: str = SPEC) -> tuple[Reached, dict[str, Any]]:
+def ceph(folder: Path, agent: FakeAgent, text: str = SPEC) -> tuple[LiveTestbed, dict[str, Any]]:
     path = folder / "spec.yaml"
     path.write_text(text)
-    spec = load_spec(path)
-    site = FakeSite(folder / "site")
+    site, spec = FakeSite(folder / "site"), load_spec(path)
     testbed = site.provision(spec)
     shells = {node.name: FakeShell() for node in testbed.nodes}
-    assert isinstance(spec.store, CephSpec)
-    found = Reached(
-        site=site,
-        testbed=testbed,
-        store=spec.store,
-        servers=places_of(testbed, spec, path),
-        client=testbed.with_role("client")[0],
-        agent=agent,
-        shell_to=lambda name: shells[name],  # type: ignore[arg-type, return-value]
-    )
-    return found, shells
+    live = LiveTestbed(site, testbed, spec, agent, lambda name: shells[name])  # type: ignore[arg-type, return-value]
+    return live, shells
 
 
 class FakeRados(FakeServers, RadosServers):
@@ -86,10 +75,11 @@ class FakeRados(FakeServers, RadosServers):
 
 
 def made(folder: Path, agent: CephAgent, **parameters: Any) -> tuple[FakeRados, dict[str, float]]:
-    servers = FakeRados(reached(folder, agent)[0])
+    live, _ = ceph(folder, agent)
+    servers = FakeRados(live, places_of(live))
     out = folder / "run"
     out.mkdir()
-    Maker(servers).make(
+    ObjectCells(servers).make(
         job_with(OBJECTS.of(experiment="burst", **parameters), kind="twochoice-objects"), out
     )
     summary = Summary.model_validate_json((out / "summary.json").read_bytes())
@@ -98,8 +88,8 @@ def made(folder: Path, agent: CephAgent, **parameters: Any) -> tuple[FakeRados, 
 
 def test_a_clean_state_is_empty_pools_with_the_cells_settings(tmp_path: Path) -> None:
     agent = CephAgent()
-    found, shells = reached(tmp_path, agent)
-    RadosServers(found).clean(plans.settings(OBJECTS.of(experiment="burst", copies=2)))
+    found, shells = ceph(tmp_path, agent)
+    servers_of(found).clean(plans.settings(OBJECTS.of(experiment="burst", copies=2)))
     assert {"control-stop", "disturb-stop"} <= set(agent.called)
     assert agent.called.index("pinned-empty") < agent.called.index("clean")
     assert shells["client"].ran == [["rados", "purge", "bench", "--yes-i-really-really-mean-it"]]
@@ -171,11 +161,6 @@ def test_dlr_works_during_its_cells_alone(tmp_path: Path) -> None:
     assert agent.called == []
 
 
-def test_a_controller_that_failed_fails_the_cell(tmp_path: Path) -> None:
-    with pytest.raises(HotbedError, match="the controller dlr failed: it fell over"):
-        made(tmp_path, CephAgent(1), scheduler="dlr", copies=2, **SMALL)
-
-
 @pytest.mark.parametrize(
     ("values", "says"),
     [
@@ -204,4 +189,4 @@ def test_a_testbed_that_does_not_do_is_a_sentence(
     tmp_path: Path, old: str, new: str, says: str
 ) -> None:
     with pytest.raises(UserError, match=says):
-        reached(tmp_path, CephAgent(), SPEC.replace(old, new))
+        places_of(ceph(tmp_path, CephAgent(), SPEC.replace(old, new))[0])

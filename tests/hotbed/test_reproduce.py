@@ -17,7 +17,7 @@ import testbed.doctor
 import testbed.sites
 from campaigns.engine import session
 from campaigns.engine.result import CampaignResult
-from campaigns.papers.dlr.steps import facts
+from campaigns.grounds import testbed as facts
 from hotbed.cli import build
 
 

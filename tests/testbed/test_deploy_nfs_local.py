@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.grounds.live import LoadMeter
 from campaigns.papers.prioritymeister import apply as work
 from schemas.errors import StoreError
 from testbed import reach
@@ -177,7 +177,7 @@ def test_a_plan_is_put_into_force_checked_and_taken_away(
     run(served, "client0", replay(served, "load", "web", "--size 4KiB --depth 1 --duration 1s"))
     assert int(run(served, "client0", marked).split()[1]) > 10
     assert work.check(served).differences == {}
-    settings = Usage(nfs_site(), served)
+    settings = LoadMeter(nfs_site(), served)
     assert "htb" in settings.require_settings()["groups.server.network_sent"]
     seen = agent_client(served).call("nfs-sense", {"interval_s": 0.2})
     assert set(seen["servers"]["server"]["workloads"]) == {"web", "copy", "unknown"}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from campaigns.papers.dlr.steps.facts import calibration
+from campaigns.engine.provenance import calibration
 from schemas.errors import UserError
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.inventory.site import InventorySite

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from campaigns.grounds.testbed import open_live, read_facts
 from campaigns.papers.twochoice.bench import BenchOptions, bench_testbed, run
-from campaigns.papers.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, Maker
-from campaigns.papers.twochoice.live.ground import open_servers
-from campaigns.papers.twochoice.live.servers import PLAN_FILE
+from campaigns.papers.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, ObjectCells
+from campaigns.papers.twochoice.live.servers import PLAN_FILE, ObjectServers, servers_of
 from schemas.cells.twochoice import OBJECTS
 from schemas.run import Summary
 from testbed.client import agent_client
@@ -158,13 +158,15 @@ def test_cells_of_crush_dlr_and_agents_leave_all_as_it_was_deployed(
     path.write_text(yaml.safe_dump(spec_of(agents).model_dump(mode="json")))
     burst = {"experiment": "burst", "backend": "rados", "copies": 2, "stragglers": "fio"}
     burst |= {"straggler_share": 0.25, "start_s": 8.0, "nodes": 2, "processes": 2, "writes": 3}
-    with open_servers(agents.name, path, tell=lambda words: None) as (_, servers):
+    restore = ObjectServers.restore
+    with open_live(agents.name, path, servers_of, say=print, restore=restore) as servers:
+        assert read_facts(servers.live).osd_count == 4
         assert set(servers.disk_counters()) == {0, 1, 2, 3}
         for scheduler in ("crush", "dlr", "both", "oracle"):
             folder = tmp_path / scheduler
             folder.mkdir()
             parameters = OBJECTS.of(**{**burst, "scheduler": scheduler})
-            made = Maker(servers).make(
+            made = ObjectCells(servers).make(
                 job_with(parameters, agents.name, "twochoice-objects"), folder
             )
             assert made.provenance.calibration["groups"]["osd"]["disk"]["slow"] == 1.0

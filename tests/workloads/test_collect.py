@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_agent import FakeAgent
 
-from workloads.collect import load_iops, pressure_mean, steady, tidy, whole
+from workloads.collect import Row, load_iops, pressure_mean, rows, steady, whole
 from workloads.errors import WorkloadError
 from workloads.rados_bench import BenchResult, RadosBench, run
 
@@ -33,36 +33,34 @@ def recording(start: float, values: dict[int, float]) -> list[dict[str, Any]]:
     ]
 
 
-def test_samples_are_tidy() -> None:
+def test_samples_count_from_the_benchmarks_start() -> None:
     bench = result()
     start = bench.segments[0].wall
-    frame = tidy(bench, recording(start, {-3: 1.0, 5: 50.0, 30: 2.0}))
-    assert list(frame.columns) == ["t_s", "node", "metric", "value"]
-    assert [str(kind) for kind in frame.dtypes[["t_s", "value"]]] == ["float64", "float64"]
-    client = frame[frame.node == "client"]
-    assert set(client.metric) == {"throughput_mb_s", "iops", "latency_s", "in_flight"}
-    assert len(client[client.metric == "iops"]) == 24
-    pressure = frame[(frame.node == "osd0") & (frame.metric == "pressure")]
-    assert list(pressure.t_s) == [-3.0, 5.0, 30.0]
-    assert frame.t_s.is_monotonic_increasing
+    found = list(rows(bench, recording(start, {-3: 1.0, 5: 50.0, 30: 2.0})))
+    client = [metric for _, node, metric, _ in found if node == "client"]
+    assert set(client) == {"throughput_mb_s", "iops", "latency_s", "in_flight"}
+    assert client.count("iops") == 24
+    assert times(found) == [-3.0, 5.0, 30.0]
+
+
+def times(found: list[Row], metric: str = "pressure") -> list[float]:
+    return [t_s for t_s, node, name, _ in found if (node, name) == ("osd0", metric)]
 
 
 def test_what_was_recorded_in_a_gap_is_left_out() -> None:
     bench = result("seq", "seq-64k.txt", 3.0)
     start, second = bench.segments[0].wall, bench.segments[1].wall
     walls = {0: 1.0, 4: 2.0, second - start + 1: 3.0}
-    frame = tidy(bench, recording(start, walls))  # type: ignore[arg-type]
-    kept = frame[(frame.node == "osd0") & (frame.metric == "pressure")]
-    assert list(kept.value) == [1.0, 3.0]
-    assert list(kept.t_s) == pytest.approx([0.0, 1.63567 + 1])
+    found = list(rows(bench, recording(start, walls)))  # type: ignore[arg-type]
+    assert [value for _, _, metric, value in found if metric == "pressure"] == [1.0, 3.0]
+    assert times(found) == pytest.approx([0.0, 1.63567 + 1])
 
 
 def test_values_that_are_no_numbers_are_left_out() -> None:
     bench = result()
     start = bench.segments[0].wall
-    lines = recording(start, {1: math.nan, 2: 5.0})
-    frame = tidy(bench, lines)
-    assert list(frame[frame.metric == "pressure"].value) == [5.0]
+    found = list(rows(bench, recording(start, {1: math.nan, 2: 5.0})))
+    assert times(found) == [2.0]
 
 
 def test_whole_run_is_what_the_tool_says() -> None:

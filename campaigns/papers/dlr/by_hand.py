@@ -10,11 +10,10 @@ from typing import Any
 from campaigns.engine.campaign_file import ROOT
 from campaigns.engine.estimate import timeout_s
 from campaigns.engine.job import Job, read_job, utc_now, write_job
-from campaigns.engine.provenance import provenance
+from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.run_store import RunStore
 from campaigns.grounds.testbed import open_ground
 from campaigns.papers.dlr.cell import CellContext
-from campaigns.papers.dlr.services import Facts
 from schemas.cells.dlr import DLR
 
 BY_HAND = "by-hand"

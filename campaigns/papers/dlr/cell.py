@@ -8,19 +8,117 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from campaigns.engine.job import Job, Phases, ended, write_run
-from campaigns.engine.judge import spoiled
-from campaigns.engine.provenance import provenance
-from campaigns.papers.dlr.services import CellSetting, Ground, Load, Services
+from campaigns.engine.job import Job, Phases, write_run
+from campaigns.engine.judge import MachineLoad, spoiled
+from campaigns.engine.provenance import Facts, provenance
+from campaigns.engine.write_cell import write_cell
 from schemas.cells.dlr import DLR, DlrCell, OpenLoop
-from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import Run, RunStatus, Summary
+from testbed.stores.contract import Needs
+
+if TYPE_CHECKING:
+    from campaigns.engine.lease import Tenure
+
+
+@dataclass(frozen=True)
+class CellSetting:
+    """One cell's settings for the services. `parameters` are in the paper's time. Draws from `seed`
+    (hot nodes, moves) are the same for every cell of a block."""
+
+    parameters: DlrCell
+    seed: int
+    block: int
+    time_scale: float
+    folder: Path
+    run_id: str = "by-hand"
+    controllers_dir: Path | None = None
+
+    @property
+    def duration_s(self) -> float:
+        """The workload's duration in real time, in seconds."""
+        return self.parameters.duration_s * self.time_scale
+
+    @property
+    def interval_s(self) -> float:
+        """The control interval in real time, in seconds."""
+        return self.parameters.interval_s * self.time_scale
+
+
+class Services(Protocol):
+    """Steps of one cell. Errors are HotbedError. Context managers undo their changes, also after an
+    error, and may be left twice."""
+
+    def signal(self) -> str | None:
+        """Return the name of the controller's signal, for the run's record."""
+
+    def clean(self) -> None:
+        """Clean the store: weights and affinities 1, no upmaps, all PGs active+clean, deletions
+        finished, Hotbed's load stopped. Raise for other load, with its node and process id."""
+
+    def restore(self) -> bool:
+        """Restore the store's snapshot; return False if the site has none."""
+
+    def prefill(self) -> None:
+        """Ensure that there are enough objects to read."""
+
+    def drop_caches(self) -> None:
+        """Empty the page caches of the nodes and the store's own caches."""
+
+    def disturbance(self) -> AbstractContextManager[None]:
+        """Run the scenario's load; the block begins when the load has its steady rate."""
+
+    def recorder(self) -> AbstractContextManager[None]:
+        """Record the nodes' counters once a second."""
+
+    def controller(self) -> AbstractContextManager[None]:
+        """Run the controller on the admin node; on exit, restore the store as it was found."""
+
+    def wait(self, seconds: float) -> None:
+        """Let `seconds` of the ground's own time pass."""
+
+    def usage(self) -> AbstractContextManager[None]:
+        """Measure `MachineLoad` inside the block."""
+
+    def workload(self) -> None:
+        """Run the benchmark to its end."""
+
+    def load(self) -> MachineLoad:
+        """Return the load from `usage` and from the recording, which `collect` reads before."""
+
+    def not_restored(self) -> list[str]:
+        """Return the controller's remaining changes of the store, as text."""
+
+    def collect(self) -> Summary:
+        """Write samples, latency, journal and raw output into the folder; return their summary."""
+
+
+class StoreGround(Protocol):
+    """A Ceph store that runs cells, live or simulated."""
+
+    name: str
+
+    def facts(self) -> Facts:
+        """Read versions and hosts from the nodes."""
+
+    def offers(self) -> Needs:
+        """Return the signals and actions of the ground's store (`Store.offers`); they decide which
+        controllers can run here."""
+
+    def services(self, setting: CellSetting) -> Services:
+        """Return the steps of one cell."""
+
+    def lock_path(self) -> Path | None:
+        """Return a lock file of the testbed for one campaign at a time; None if campaigns do not
+        disturb each other."""
+
+    def tenure(self) -> Tenure | None:
+        """Return the testbed's tenure, which may be extended; None if the testbed never ends."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +127,7 @@ class CellContext:
     wait."""
 
     job: Job
-    ground: Ground
+    ground: StoreGround
     folder: Path
     sleep: Callable[[float], None] | None = None
 
@@ -80,17 +178,15 @@ def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContex
         job = job.model_copy(update={"provenance": sensed})
         _measure(typed, context, services, phases)
         with phases("collect"):
-            load = _collect(typed, context, services)
-        job = job.with_settings(load.settings)
-        record = ended(job, context.folder, spoiled(load, job.limits), phases)
+            summary, load = _collect(typed, services)
+        why = spoiled(load, job.limits)
+        return write_cell(context.folder, job, summary, phases, spoiled=why, settings=load.settings)
     except BaseException as error:
         write_run(context.folder, job.record(*_end(error), phases.seconds))
         raise
-    write_run(context.folder, record)
-    return record
 
 
-def make_cell(ground: Ground, job: Job, folder: Path) -> Run:
+def make_cell(ground: StoreGround, job: Job, folder: Path) -> Run:
     """Run the job's cell on `ground` into `folder`; see `run_cell`."""
     return run_cell(None, CellContext(job, ground, folder))
 
@@ -138,8 +234,8 @@ def _measure(parameters: DlrCell, context: CellContext, services: Services, phas
             services.workload()
 
 
-def _collect(parameters: DlrCell, context: CellContext, services: Services) -> Load:
-    """Raise if the controller left the store changed; otherwise write the measurements."""
+def _collect(parameters: DlrCell, services: Services) -> tuple[Summary, MachineLoad]:
+    """Raise if the controller left the store changed; otherwise collect the measurements."""
     left = services.not_restored()
     if left:
         raise HotbedError(
@@ -147,9 +243,7 @@ def _collect(parameters: DlrCell, context: CellContext, services: Services) -> L
         )
     collected = services.collect()
     load = services.load()  # after collect(), because the recording contributes to the load
-    summary = collected.model_copy(update={"usage": load.as_summary()})
-    write_file(context.folder / "summary.json", summary.model_dump_json(indent=2) + "\n")
-    return load
+    return collected.model_copy(update={"usage": load.as_summary()}), load
 
 
 @contextmanager

@@ -18,8 +18,7 @@ from testbed.deploy import bundle
 CODE = (
     *(
         "campaigns/papers/dlr/cell.py",
-        "campaigns/papers/dlr/steps/live.py",
-        "campaigns/papers/dlr/steps/live_open.py",
+        "campaigns/papers/dlr/live.py",
         *bundle.CODE,
     ),
     *(f"playbooks/roles/{name}" for name in ("base", "scratch", "fio", "ceph")),
@@ -29,7 +28,7 @@ and the site."""
 
 GATEWAY_CODE = (
     *(
-        "campaigns/papers/dlr/steps/live_gateway.py",
+        "campaigns/papers/dlr/gateway.py",
         "dataplane/cmd/cosdrive",
         "playbooks/roles/radosgw",
     ),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from campaigns.engine.job import Make
 from campaigns.engine.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.engine.progress import Progress
+from campaigns.engine.provenance import Facts
 from campaigns.engine.sameness import Recipe, Sameness
-from campaigns.papers.dlr.services import Facts
 from campaigns.papers.mos import simulated
 from campaigns.papers.mos.loads import length_s
 from campaigns.papers.mos.profile.points import place
@@ -59,13 +60,19 @@ def _folder(controller: str) -> str:
 
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
-    """Open the campaign's testbed for exclusive measurements."""
-    from campaigns.papers.mos.live.cell import Maker
-    from campaigns.papers.mos.live.ground import open_swift
+    """Open the campaign's testbed for exclusive measurements, and restore its layout at the end."""
+    from campaigns.grounds.testbed import open_live, read_facts
+    from campaigns.papers.mos.live.cell import make
+    from campaigns.papers.mos.live.swift import Swift
+    from workloads.cosbench.driver import install
 
     assert prepared.spec_file is not None
-    with open_swift(prepared.testbed, prepared.spec_file, tell=shown.message) as (facts, swift):
-        yield facts, Maker(swift).make
+    with open_live(
+        prepared.testbed, prepared.spec_file, Swift, say=shown.message, restore=Swift.restore
+    ) as swift:
+        for client in dict.fromkeys(swift.clients.values()):
+            install(swift.live.shell_to(client))
+        yield read_facts(swift.live), partial(make, swift)
 
 
 def notes(_pending: Sequence[Any], campaign: Campaign) -> Sequence[str]:

@@ -14,9 +14,9 @@ from campaigns.engine.job import Job, Make
 from campaigns.engine.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.engine.plan import Cell
 from campaigns.engine.progress import Progress
+from campaigns.engine.provenance import Facts
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.sameness import Recipe, Sameness
-from campaigns.papers.dlr.services import Facts
 from campaigns.papers.prioritymeister.cell import Maker
 from campaigns.papers.prioritymeister.foreseen import require_windows
 from campaigns.papers.prioritymeister.ground import SimGround
@@ -33,7 +33,6 @@ ALONE_FOLDER = ".alone"
 
 LIVE_CODE = (
     *(f"campaigns/papers/prioritymeister/{name}.py" for name in ("cell", "local_ground")),
-    *(f"campaigns/papers/prioritymeister/live/{name}.py" for name in ("overhead", "profiles")),
     *("dataplane/cmd/nfsproxy", "dataplane/cmd/replay", *bundle.CODE),
     *(f"playbooks/roles/{name}" for name in ("base", "scratch", "ganesha", "nfsproxy")),
     *("playbooks/roles/replay", "playbooks/roles/netenforcer"),
@@ -76,26 +75,31 @@ def live_s(parameters: PmCell) -> float:
 
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
-    """Open the campaign's testbed for exclusive measurements; see `local_testbed.open_ground`.
+    """Open the campaign's testbed for exclusive measurements. Only servers that pending cells use
+    are measured.
 
     Raises:
         UserError: the testbed is not the campaign's, or a cell's traces are too short on it.
     """
-    from campaigns.papers.prioritymeister.local_testbed import facts_of, open_ground
+    from campaigns.grounds.testbed import open_live, read_facts
+    from campaigns.papers.prioritymeister.live.machines import server_of
+    from campaigns.papers.prioritymeister.local_ground import (
+        LocalGround,
+        NfsTestbed,
+        laid_out,
+        with_profiles,
+    )
 
     assert prepared.spec_file is not None
-    cells = pending(prepared.plan, prepared.store)
-    with open_ground(
-        prepared.testbed,
-        prepared.spec_file,
-        cells=[cell.parameters for cell in cells if isinstance(cell.parameters, PmCell)],
-        limits=prepared.campaign.limits,
-        tell=shown.message,
-    ) as ground:
-        maker = Maker(ground, remembered=_remembered(prepared.store), tell=shown.message)
+    cells, say = pending(prepared.plan, prepared.store), shown.message
+    with open_live(prepared.testbed, prepared.spec_file, NfsTestbed.of, say=say) as nfs:
+        typed = [cell.parameters for cell in cells if isinstance(cell.parameters, PmCell)]
+        servers = {server_of(parameters, nfs.places) for parameters in typed}
+        ground = LocalGround(nfs, laid_out(nfs, say, servers), prepared.campaign.limits)
+        maker = Maker(ground, remembered=_remembered(prepared.store), tell=say)
         try:
             maker.foresee(cells)
-            yield facts_of(ground), maker.make
+            yield with_profiles(read_facts(nfs.live), nfs), maker.make
         finally:
             maker.close()
 

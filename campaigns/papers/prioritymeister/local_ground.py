@@ -1,5 +1,5 @@
-"""The ground `local`, and any other with real nodes: PriorityMeister's experiments on a deployed
-testbed.
+"""PriorityMeister's experiments on a deployed testbed: the ground `local`, and any other with real
+nodes.
 
 Before a run, none of Hotbed's load runs, the servers' proxies are idle and caches are empty. The
 policy's parameters are applied at proxies and network and read back. Then all replayers begin at
@@ -10,19 +10,38 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from campaigns.engine.judge import spoiled
-from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.engine.provenance import Facts
+from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.prioritymeister.experiment import Experiment
 from campaigns.papers.prioritymeister.live import replays
-from campaigns.papers.prioritymeister.live.bounds import as_text, conditions_of
-from campaigns.papers.prioritymeister.live.machines import Places, client_nodes
-from campaigns.papers.prioritymeister.live.replays import ClientLoad
-from campaigns.papers.prioritymeister.live.results import late, numbers_of, result_of
+from campaigns.papers.prioritymeister.live.machines import (
+    NfsPlaces,
+    client_nodes,
+    machines_of,
+    places_of,
+)
+from campaigns.papers.prioritymeister.live.profiles import (
+    TAKES_S,
+    Enforcing,
+    measured_on_path,
+    measured_profile,
+    profile_path,
+)
+from campaigns.papers.prioritymeister.live.replays import ClientLoad, NfsServer
+from campaigns.papers.prioritymeister.live.results import (
+    as_text,
+    conditions_of,
+    late,
+    numbers_of,
+    result_of,
+)
 from campaigns.papers.prioritymeister.machines import Machines
 from campaigns.papers.prioritymeister.outcome import Outcome
 from campaigns.papers.prioritymeister.parameters import (
@@ -32,10 +51,10 @@ from campaigns.papers.prioritymeister.parameters import (
     storage_parameters,
 )
 from schemas.campaign import Limits
+from schemas.durable import write_file
 from schemas.errors import HotbedError
-from testbed.agent.contract import Agent
-from testbed.sites.contract import Node, Site, Testbed
-from testbed.ssh import Shell
+from testbed.deploy.enforcement import Enforcement
+from testbed.sites.contract import Testbed
 
 LEAST_WAIT_S = 5.0
 MOST_WAIT_S = 30.0
@@ -43,29 +62,15 @@ MOST_WAIT_S = 30.0
 IDLE_S = 60.0
 """Seconds within which a server must answer the rest of an earlier run."""
 
+Say = Callable[[str], None]
 
-class Enforcing(Protocol):
-    """The used part of `testbed.deploy.enforcement.Enforcement`: proxies by node, and network."""
 
-    def apply(self, parameters: Mapping[str, Any]) -> object: ...
-
-    def remove(self) -> object: ...
-
-    def parameters(self, server: str) -> dict[str, Any]: ...
-
-    def put_profile(self, server: str, profile: Mapping[str, Any]) -> object: ...
-
-    def status(self, server: str) -> dict[str, Any]: ...
-
-    def metrics(self, server: str) -> str: ...
-
-    def network_check(self, network: Mapping[str, Any]) -> Mapping[str, Sequence[str]]: ...
-
-    def caches(self) -> object: ...
+def silent(_: str) -> None:
+    """Ignore the message: a `Say` without output."""
 
 
 @runtime_checkable
-class DiskSite(Protocol):
+class CountedDiskSite(Protocol):
     """A site that reports its disks' counters."""
 
     def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
@@ -73,33 +78,38 @@ class DiskSite(Protocol):
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A testbed that is up and deployed, with its agent, enforcement and shells."""
+class NfsTestbed:
+    """A testbed of NFS servers, with its roles and the enforcement of policies."""
 
-    site: Site
-    testbed: Testbed
-    places: Places
-    agent: Agent
+    live: LiveTestbed
+    places: NfsPlaces
     enforcement: Enforcing
-    shell_to: Callable[[str], Shell]
+
+    @classmethod
+    def of(cls, live: LiveTestbed) -> NfsTestbed:
+        """Return the NFS servers of a testbed.
+
+        Raises:
+            UserError: the testbed lacks an NFS server or a client.
+        """
+        return cls(live, places_of(live.spec), Enforcement(live.testbed))
 
 
 class LocalGround:
     """A `campaigns.papers.prioritymeister.ground.Ground`.
 
     Args:
-        reached: the testbed.
+        nfs: the testbed.
         machines: the machines that traces are made for.
         limits: limits beyond which a run is spoiled.
     """
 
     name = "local"
 
-    def __init__(self, reached: Reached, machines: Machines, limits: Limits) -> None:
-        self.machines, self.reached = machines, reached
-        self._site, self._testbed, self._places = reached.site, reached.testbed, reached.places
-        self._agent, self._enforcement = reached.agent, reached.enforcement
-        self._shell, self._limits = reached.shell_to, limits
+    def __init__(self, nfs: NfsTestbed, machines: Machines, limits: Limits) -> None:
+        self.machines, self.nfs = machines, nfs
+        self._live, self._places, self._enforcement = nfs.live, nfs.places, nfs.enforcement
+        self._limits = limits
 
     def carry_out(self, experiment: Experiment) -> Outcome:
         """See `Ground.carry_out`.
@@ -108,18 +118,18 @@ class LocalGround:
             UserError: the testbed lacks something that the experiment needs.
             HotbedError: a node, a server or a replayer failed; the testbed is left as it was found.
         """
-        client_nodes(experiment.topology, self._testbed)
+        client_nodes(experiment.topology, self._live.testbed)
         loads = self._loads(experiment)
         self._clean()
-        replays.check_clocks(loads, self._shell)
-        usage = Usage(self._site, self._testbed, *(self._node(x.client.name) for x in loads))
+        replays.check_clocks(loads, self._live.shell_to)
+        meter = self._live.meter(*(self._live.testbed.node(load.client.name) for load in loads))
         try:
-            replays.lay_out(loads, self._shell)
+            replays.lay_out(loads, self._live.shell_to)
             with self._enforced(experiment) as applied:
                 before = self._work(experiment)
-                with usage.measured():
+                with meter.measured():
                     reports = replays.replay(
-                        self._agent,
+                        self._live.agent,
                         loads,
                         seconds=experiment.seconds,
                         wait_s=wait_s(experiment),
@@ -128,12 +138,12 @@ class LocalGround:
                 statuses, seen = self._seen(experiment)
                 logs = applied | seen
         finally:
-            replays.clear(loads, self._shell)
+            replays.clear(loads, self._live.shell_to)
         for workload, report in reports.items():
             logs[f"replay-{workload}.json"] = json.dumps(report) + "\n"
         conditions = conditions_of(
             experiment,
-            parameters_on(experiment, self._testbed),
+            parameters_on(experiment, self._live.testbed),
             statuses,
             reports,
             switch_levels=self._places.switch_levels,
@@ -141,26 +151,24 @@ class LocalGround:
         )
         if conditions:
             logs["bounds.json"] = as_text(conditions)
-        why = late(reports) or spoiled(usage.load, self._limits)
-        cores = {f"cores.{node}": used for node, used in usage.cores.items()}
         return Outcome(
             results={
                 workload: result_of(report, experiment.window_s, experiment.seconds)
                 for workload, report in reports.items()
             },
-            spoiled=why,
-            extra={**numbers_of(reports), **usage.load.as_summary(), **cores, **work},
+            spoiled=late(reports) or spoiled(meter.load, self._limits),
+            extra={**numbers_of(reports), **meter.load.numbers(), **work},
             logs=logs,
             conditions=conditions,
-            settings=usage.load.settings,
+            settings=meter.load.settings,
         )
 
     def _loads(self, experiment: Experiment) -> list[ClientLoad]:
         return [
             ClientLoad(
                 workload=workload.name,
-                client=self._node(workload.client),
-                server=self._places.server(self._testbed, workload.server or ""),
+                client=self._live.testbed.node(workload.client),
+                server=self._places.server(self._live.testbed, workload.server or ""),
                 trace=experiment.replays[workload.name].file.read_bytes(),
                 slo_s=workload.slo.latency,
                 closed=experiment.replays[workload.name].closed,
@@ -171,15 +179,7 @@ class LocalGround:
 
     def _clean(self) -> None:
         """Remove everything of an earlier run, and raise if other load runs."""
-        for node, units in self._agent.units().items():
-            for unit in units:
-                self._agent.unit_stop(node, unit)
-        for node, found in self._agent.strays().items():
-            if found:
-                raise HotbedError(
-                    f"node {node} runs load that is not Hotbed's: process {found[0]!r}; end it "
-                    "first"
-                )
+        self._live.quiet()
         self._enforcement.remove()
         for server in self._places.servers:
             self._until_idle(server)
@@ -201,35 +201,38 @@ class LocalGround:
     @contextmanager
     def _enforced(self, experiment: Experiment) -> Iterator[dict[str, str]]:
         """Apply the policy's parameters around the block; yield their logs."""
-        told = parameters_on(experiment, self._testbed)
-        logs = {"parameters.json": told.model_dump_json(indent=1) + "\n"}
+        wanted = parameters_on(experiment, self._live.testbed)
+        logs = {"parameters.json": wanted.model_dump_json(indent=1) + "\n"}
         try:
-            for queue in told.storage:
+            for queue in wanted.storage:
                 server, device = queue.split(":", 1)
                 profile = experiment.topology.hosts[server].devices[device].profile
                 text = (experiment.base / profile).read_text()
                 self._enforcement.put_profile(server, json.loads(text))
                 logs[f"profile-{server}.json"] = text
-            self._enforcement.apply(told.model_dump(mode="json"))
-            self._check(told)
+            self._enforcement.apply(wanted.model_dump(mode="json"))
+            self._check(wanted)
             yield logs
         finally:
             self._enforcement.remove()
 
-    def _check(self, told: Parameters) -> None:
-        """Raise if the applied parameters differ from `told`."""
-        for queue, wanted in told.storage.items():
+    def _check(self, parameters: Parameters) -> None:
+        """Raise if the applied parameters differ from `parameters`."""
+        for queue, wanted in parameters.storage.items():
             server = queue.split(":", 1)[0]
             found = self._enforcement.parameters(server)
             names = {one["name"] for one in found["workloads"]}
             if found["policy"] != wanted["policy"] or names != {
                 one["name"] for one in wanted["workloads"]
             }:
-                raise HotbedError(f"the proxy on node {server} does not have what it was told")
-        network = told.network.model_dump(mode="json")
+                raise HotbedError(f"the proxy on node {server} does not have the run's parameters")
+        network = parameters.network.model_dump(mode="json")
         for node, differences in self._enforcement.network_check(network).items():
             if differences:
-                raise HotbedError(f"the network of node {node} is not as told: {differences[0]}")
+                raise HotbedError(
+                    f"the network of node {node} differs from the run's parameters: "
+                    f"{differences[0]}"
+                )
 
     def _seen(self, experiment: Experiment) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Return the proxies' counts by server and as logs, before parameters are removed."""
@@ -245,18 +248,16 @@ class LocalGround:
         """Return each server's charged seconds so far, and the seconds that its disk really took if
         the site can report them. The bound is about charged seconds."""
         found: dict[str, float] = {}
+        site = self._live.site
         for server in sorted({workload.server or "" for workload in experiment.topology.workloads}):
             status = self._enforcement.status(server)
             charged = [float(one["work_seconds"]) for one in status["workloads"]]
             found[f"charged_s.{server}"] = sum(charged)
-            if isinstance(self._site, DiskSite):
-                stats = self._site.disk_stats(self._testbed.name, server)
+            if isinstance(site, CountedDiskSite):
+                stats = site.disk_stats(self._live.name, server)
                 found[f"disk_busy_s.{server}"] = float(str(stats["busy_s"]))
                 found[f"disk_requests.{server}"] = float(str(stats["requests"]))
         return found
-
-    def _node(self, name: str) -> Node:
-        return self._testbed.node(name)
 
 
 def parameters_on(experiment: Experiment, testbed: Testbed) -> Parameters:
@@ -289,3 +290,67 @@ def wait_s(experiment: Experiment) -> float:
     """Return the seconds of waiting for replies after the last arrival."""
     slos = [workload.slo.latency or 0.0 for workload in experiment.topology.workloads]
     return min(max(3 * max(slos, default=0.0), LEAST_WAIT_S), MOST_WAIT_S)
+
+
+def laid_out(
+    nfs: NfsTestbed, say: Say = silent, servers: Collection[str] | None = None
+) -> Machines:
+    """Return the machines that traces are made for. Files are made and disks measured once in a
+    testbed's life.
+
+    Args:
+        nfs: the testbed.
+        say: called before a long step.
+        servers: the servers that get requests; None means all.
+    """
+    places, live = nfs.places, nfs.live
+    made = machines_of(live.spec, places)
+    for server, size in places.servers.items():
+        if servers is not None and server not in servers:
+            continue
+        address, clients = places.server(live.testbed, server), places.clients
+        say(f"laying out {len(clients)} files of {size >> 20} MiB on node {server}")
+        with live.unshaped():
+            replays.prepare(live.agent, [(address, client, size) for client in clients])
+        files = [f"{places.folder}/{replays.file_of(client)}" for client in clients]
+        profile = measured_profile(
+            live.testbed, live.shell_to(server), files, size, say, mtu=live.spec.mtu
+        )
+        _complete(profile, nfs, address, size=size, link=made.link_of(server), say=say)
+        if server == places.disk:
+            made = replace(made, disk=profile)
+        if server == places.ram:
+            made = replace(made, ramdisk=profile)
+    return made
+
+
+def _complete(
+    path: Path, nfs: NfsTestbed, server: NfsServer, *, size: int, link: float, say: Say
+) -> None:
+    """Measure the times of requests on the live path, which fio cannot measure."""
+    profile = json.loads(path.read_text())
+    if "overhead" in profile:
+        return
+    say(
+        f"measuring the time of requests through the proxy of node {server.name} for about "
+        f"{TAKES_S / 60:.0f} minutes"
+    )
+    complete = measured_on_path(
+        profile,
+        server,
+        size,
+        clients=[nfs.live.testbed.node(name) for name in nfs.places.clients],
+        link=link,
+        agent=nfs.live.agent,
+        enforcement=nfs.enforcement,
+        shell_to=nfs.live.shell_to,
+    )
+    write_file(path, json.dumps(complete, indent=1) + "\n")
+
+
+def with_profiles(facts: Facts, nfs: NfsTestbed) -> Facts:
+    """Return a testbed's facts with its disks' measured profiles, for its runs."""
+    paths = {node: profile_path(nfs.live.testbed, node) for node in nfs.places.servers}
+    profiles = {node: json.loads(path.read_text()) for node, path in paths.items() if path.exists()}
+    calibration = {**facts.calibration, "profiles": profiles}
+    return replace(facts, osd_count=None, calibration=calibration)

@@ -107,7 +107,7 @@ class Outcome:
         extra: numbers for the run's summary.
         logs: texts for the run's folder, by name.
         conditions: conditions on real machines, by workload.
-        settings: the nodes' settings, as read back (`campaigns.papers.dlr.services.Load`).
+        settings: the nodes' settings, as read back (`campaigns.engine.judge.MachineLoad`).
     """
 
     results: Mapping[str, Result]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.grounds.live import LoadMeter
 from schemas.errors import HotbedError
 from testbed.agent import facts
 from testbed.sites.contract import Testbed
@@ -287,7 +287,7 @@ def test_what_was_set_by_hand_fails_a_measurement_and_up_sets_it_back(
         "memory": lambda: groups.create("small/osd0", cpus=0.5, memory=2**28),
         "cpus": lambda: groups.create("small/osd0", cpus=0.4, memory=2**29),
     }
-    usage = Usage(site, up)
+    usage = LoadMeter(site, up)
     for name, change in by_hand.items():
         change()
         with pytest.raises(HotbedError, match=f"{name} of node osd0 is"), usage.measured():

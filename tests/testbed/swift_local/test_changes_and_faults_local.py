@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.papers.dlr.steps.usage import Usage
+from campaigns.grounds.live import LoadMeter
 from testbed import reach
 from testbed.client import AgentClient
 from testbed.deploy.roles import deploy
@@ -80,7 +80,7 @@ def test_shares_change_within_a_second_and_nothing_fails(
             assert quota(bed, "proxy0", "proxy") == pytest.approx(cores)
             shown = json.loads(bed.run("proxy0", "tc -j qdisc show dev eth0"))
             assert shown[0]["options"]["rate"] == pytest.approx(network, rel=0.01)
-            read = Usage(bed.site, bed.testbed).require_settings()
+            read = LoadMeter(bed.site, bed.testbed).require_settings()
             sent = read["groups.proxy.network_sent"]
             assert sent["proxy0"] == pytest.approx(8 * network, rel=0.01)
         assert stored.failed == failed

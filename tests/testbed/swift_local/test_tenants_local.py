@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from campaigns.papers.mos.division import Pool
-from campaigns.papers.mos.live.control import controller_parameters
+from campaigns.papers.mos.live.cell import controller_parameters
 from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.cells.mos import MOS

@@ -7,92 +7,81 @@ caches, recorder, the setup's controller if any, drivers.
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from campaigns.engine.job import Job, Phases
-from campaigns.engine.judge import spoiled, stalled
+from campaigns.engine.job import JOURNAL_FILE, Job, Phases
+from campaigns.engine.judge import spoiled
 from campaigns.engine.write_cell import write_cell
-from campaigns.papers.dlr.steps import clean
-from campaigns.papers.dlr.steps.collect import controller_summary
-from campaigns.papers.dlr.steps.usage import Usage
-from campaigns.papers.mos.division import Division, Pool, division_of, problem, unfit
-from campaigns.papers.mos.live import drives, results, stages
-from campaigns.papers.mos.live.control import controller_parameters
-from campaigns.papers.mos.live.objects import Stocked
+from campaigns.grounds.live import Recorder
+from campaigns.papers.mos.division import (
+    LARGE,
+    SMALL,
+    Division,
+    Pool,
+    Share,
+    division_of,
+    problem,
+    unfit,
+)
+from campaigns.papers.mos.live import drives, results
 from campaigns.papers.mos.live.swift import Swift
-from campaigns.papers.mos.live.tables import write_latency, write_samples
 from campaigns.papers.mos.loads import length_s, loads_of, measured
-from controllers import remote
-from controllers.journal import read_journal
+from campaigns.papers.mos.profile.check import most_of
+from campaigns.papers.mos.profile.fit import fit
+from campaigns.papers.mos.profile.points import place, read_points
+from controllers.journal import controller_summary, read_journal
+from controllers.microstores.performance import ClassTable
 from schemas.cells.mos import MOS, Adaptation, MosCell, TwoStores
-from schemas.errors import HotbedError, UserError
+from schemas.errors import UserError
 from schemas.run import Run
-from testbed.agent.recorder import INTERVAL_S
+from testbed.simulated.cosperf.classes import local
 
 REPORT_FILE = "mos.json"
-JOURNAL_FILE = "journal.jsonl"
 LOGS = "logs"
 SLACK_S = 180.0
 LATE_S = 1.0
 """Maximum delay of a driver without a ramp-up."""
+PLENTY = 1e6
+"""Requests a second of disks that all microstores share and that limit none."""
 
 Numbers = dict[str, float]
 
 
-class Maker:
-    """Maker of cells on a testbed's Swift."""
+def make(swift: Swift, job: Job, folder: Path) -> Run:
+    """Run a cell and write its files into `folder`, `run.json` last.
 
-    def __init__(self, swift: Swift) -> None:
-        self._swift = swift
-        self._reached = swift.reached
-        self._stocked = Stocked(swift)
-
-    def make(self, job: Job, folder: Path) -> Run:
-        """Run a cell and write its files into `folder`, `run.json` last.
-
-        Raises:
-            UserError: the testbed lacks what the cell needs.
-            HotbedError: a node, a store, a driver or a controller failed.
-        """
-        parameters = MOS.check(job.parameters, f"run {job.run_id}")
-        pool = self._swift.pool()
-        division = divided(parameters, pool, self._reached.testbed.name)
-        phases = Phases()
-        with phases("clean"):
-            self._clean()
-        with phases("objects"):
-            self._stocked.ensure(parameters)
-        with phases("divide"):
-            self._swift.divide(division)
-            sent = self._drives(parameters)
-            self._swift.drop_caches()
-        one = _Running(self._swift, parameters, job, folder, sent)
-        with phases("workload"):
-            one.run()
-        with phases("collect"):
-            try:
-                found, why = one.collect(division, pool)
-            except results.ObjectsGone:
-                self._stocked.forget(parameters)
-                raise
-        return write_cell(folder, job, found, phases, spoiled=why, settings=one.usage.load.settings)
-
-    def _clean(self) -> None:
-        """Remove everything of an earlier run, and raise if other load runs."""
-        agent = self._reached.agent
-        clean.at_once(lambda: remote.stop(agent), lambda: agent.call("recorder-stop", {}))
-        for node, units in agent.units().items():
-            for unit in units:
-                agent.unit_stop(node, unit)
-        clean.refuse_strays(agent)
-
-    def _drives(self, parameters: MosCell) -> tuple[drives.Drive, ...]:
-        return drives.drives_of(loads_of(parameters), self._swift.access(), self._reached.clients)
+    Raises:
+        UserError: the testbed lacks what the cell needs.
+        HotbedError: a node, a store, a driver or a controller failed.
+    """
+    parameters = MOS.check(job.parameters, f"run {job.run_id}")
+    pool = swift.pool()
+    division = divided(parameters, pool, swift.live.name)
+    phases = Phases()
+    with phases("clean"):
+        swift.live.quiet("controller", "recorder")
+    with phases("objects"):
+        swift.ensure_objects(parameters)
+    with phases("divide"):
+        swift.divide(division)
+        sent = drives.drives_of(loads_of(parameters), swift.access(), swift.clients)
+        swift.drop_caches()
+    cell = _LoadedCell(swift, parameters, job, folder, sent)
+    with phases("workload"):
+        cell.run()
+    with phases("collect"):
+        try:
+            found, why = cell.collect(division, pool)
+        except results.ObjectsGone:
+            swift.forget_objects(parameters)
+            raise
+    return write_cell(folder, job, found, phases, spoiled=why, settings=cell.settings)
 
 
 def divided(parameters: MosCell, pool: Pool, testbed: str) -> Division:
@@ -105,14 +94,13 @@ def divided(parameters: MosCell, pool: Pool, testbed: str) -> Division:
     if why is not None:
         raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
     division = division_of(parameters, pool)
-    whole = isinstance(parameters, TwoStores)
-    why = problem(division, pool, whole=whole)
+    why = problem(division, pool, whole=isinstance(parameters, TwoStores))
     if why is not None:
         raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
     return division
 
 
-class _Running:
+class _LoadedCell:
     """The part of a cell in which load runs, and its results."""
 
     def __init__(
@@ -121,63 +109,48 @@ class _Running:
         parameters: MosCell,
         job: Job,
         folder: Path,
-        sent: Sequence[drives.Drive],
+        sent: Sequence[drives.ProxyDriver],
     ) -> None:
-        self._swift, self._reached = swift, swift.reached
-        self._parameters, self._job, self._folder = parameters, job, folder
-        self._drives = sent
-        testbed = self._reached.testbed
-        clients = [testbed.node(name) for name in dict.fromkeys(one.client for one in sent)]
-        self.usage = Usage(self._reached.site, testbed, *clients, disks=swift.chosen_disks)
-        self._recording = f"{job.run_id}-{secrets.token_hex(3)}"
+        self._swift, self._parameters = swift, parameters
+        self._job, self._folder, self._drives = job, folder, sent
+        live = swift.live
+        clients = [live.testbed.node(name) for name in dict.fromkeys(one.client for one in sent)]
+        self._meter = live.meter(*clients, disks=swift.chosen_disks)
+        self._recorder = Recorder(live.agent, job.run_id)
         self._start = 0.0
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The nodes' settings, as read back."""
+        return self._meter.load.settings
 
     def run(self) -> None:
         """Run the load to its end."""
+        live = self._swift.live
         with ExitStack() as stack:
-            stack.enter_context(self._recorder())
+            stack.enter_context(self._recorder.recording(length_s(self._parameters) + SLACK_S))
             stack.enter_context(self._controller())
-            stack.enter_context(self.usage.measured())
+            stack.enter_context(self._meter.measured())
             self._start = drives.drive(
-                self._reached.agent,
-                self._reached.shell_to,
+                live.agent,
+                live.shell_to,
                 self._drives,
                 seed=self._job.seed,
                 folder=self._folder / LOGS,
             )
 
-    @contextmanager
-    def _recorder(self) -> Iterator[None]:
-        agent, most_s = self._reached.agent, length_s(self._parameters) + SLACK_S
-        try:
-            agent.call("recorder-start", {"name": self._recording, "max_s": most_s})
-            yield
-        finally:
-            agent.call("recorder-stop", {})
-
-    @contextmanager
-    def _controller(self) -> Iterator[None]:
-        """Run the controller around the block; raise if it failed."""
-        parameters, agent = self._parameters, self._reached.agent
+    def _controller(self) -> AbstractContextManager[None]:
+        """Run the setup's controller, if it has one."""
+        parameters = self._parameters
         if not isinstance(parameters, TwoStores) or not parameters.controlled:
-            yield
-            return
-        try:
-            remote.start(
-                agent,
-                parameters.setup,
-                parameters=controller_parameters(parameters, self._swift.pool().total),
-                seed=self._job.seed,
-                interval_s=parameters.epoch_s,
-            )
-            yield
-        except BaseException:
-            remote.stop(agent)
-            raise
-        ended = remote.stop(agent, parameters.setup)
-        remote.fetch_journal(agent, parameters.setup, self._folder / JOURNAL_FILE)
-        if not ended["was_running"] or ended["code"] != 0:
-            raise HotbedError(f"the controller {parameters.setup} failed: {ended['reason']}")
+            return nullcontext()
+        return self._swift.live.controller(
+            parameters.setup,
+            parameters=controller_parameters(parameters, self._swift.pool().total),
+            seed=self._job.seed,
+            interval_s=parameters.epoch_s,
+            journal=self._folder / JOURNAL_FILE,
+        )
 
     def collect(self, division: Division, pool: Pool) -> tuple[Numbers, str | None]:
         """Write the run's tables and report; return its numbers, and why it does not count."""
@@ -189,21 +162,21 @@ class _Running:
         found = results.numbers_of(sent, *window)
         report: dict[str, Any] = self._report(sent, division, pool)
         if isinstance(parameters, Adaptation):
-            found |= stages.numbers_of(parameters, sent)
-            report["course"] = stages.course_of(parameters)
+            found |= results.stage_numbers(parameters, sent)
+            report["course"] = results.course_of(parameters)
             report["minute_s"] = parameters.minute_s
             # Upper bound of A's mean latency, and lower bound of C's bytes in each second.
-            promised = stages.promised(parameters).tolist()
+            promised = results.promised(parameters).tolist()
             report["sla"] = {"latency_s": parameters.latency_sla_ms / 1e3, "bytes_s": promised}
-        samples = self._samples()
+        samples = self._recorder.fetch(logs)
         proxies = sorted({one.access.proxy for one in self._drives})
         if pool.machines:  # proxies come and go
-            proxies = [node.name for node in self._reached.testbed.with_role("proxy")]
+            proxies = list(self._swift.live.names("proxy"))
         found |= results.usage_of(
             samples,
             (self._start + window[0], self._start + window[1]),
             proxies=proxies,
-            storage=self._reached.storage,
+            storage=self._swift.storage,
             # Held resources change if machines come and go or a controller assigns shares.
             held=0.0 if pool.machines or parameters.controlled else self._held(division),
             ops_s=found["qps"],
@@ -212,13 +185,9 @@ class _Running:
         if parameters.controlled:
             found |= self._controlled(report)
         (self._folder / REPORT_FILE).write_text(json.dumps(report) + "\n")
-        write_samples(self._folder, samples, sent, self._start)
-        write_latency(self._folder, sent)
-        load = replace(
-            self.usage.load, stalled=stalled([float(s["wall"]) for s in samples], INTERVAL_S)
-        )
-        found |= load.as_summary()
-        found |= {f"cores.{node}": used for node, used in self.usage.cores.items()}
+        results.write_tables(self._folder, samples, sent, self._start)
+        load = replace(self._meter.load, stalled=self._recorder.stalled)
+        found |= load.numbers()
         found["late_s"] = max(one.late_s for one in sent.values())
         return found, spoiled(load, self._job.limits) or self._late(found["late_s"])
 
@@ -249,22 +218,78 @@ class _Running:
             "pool": {k: v for k, v in asdict(pool.total).items() if k != "proxy_workers"},
         }
 
-    def _samples(self) -> list[dict[str, Any]]:
-        payload = {"name": self._recording, "forget": True}
-        answer = self._reached.agent.call("recorder-fetch", payload, timeout_s=120.0)
-        samples: list[dict[str, Any]] = answer["samples"]
-        lines = "".join(json.dumps(line) + "\n" for line in samples)
-        (self._folder / LOGS / "recording.jsonl").write_text(lines)
-        return samples
-
     def _controlled(self, report: dict[str, Any]) -> Numbers:
         journal = read_journal(self._folder / JOURNAL_FILE)
         report["held"] = results.held_of(journal.steps, self._start)
-        told = controller_summary(journal)
-        found = {"changes": told["actions"], "failed_changes": told["failed_actions"]}
-        found["steps"] = told["steps"]
+        steps = controller_summary(journal)
+        found = {"changes": steps["actions"], "failed_changes": steps["failed_actions"]}
+        found["steps"] = steps["steps"]
         for name in ("sense_s", "decide_s", "act_s"):
             for key in (name, f"{name}_max"):
-                if key in told:
-                    found[key] = told[key]
+                if key in steps:
+                    found[key] = steps[key]
         return found
+
+
+# Parameters of a controller: the SLAs of both tenants (sections 6 and 8.1), and cospurf.
+
+
+def controller_parameters(parameters: TwoStores, pool: Share) -> dict[str, Any]:
+    """Return the parameters of MOS, which has no SLAs, or of MOS++ on a pool."""
+    if parameters.setup == "mos":
+        return {}
+    bandwidth = {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s, "per_worker": True}
+    return {
+        "model": model(place(parameters.profile), parameters.large_mb, pool),
+        "tenants": {
+            SMALL: {"workload": "A", "sla": {"latency_ms": parameters.latency_sla_ms}},
+            LARGE: {"workload": "C", "sla": bandwidth},
+        },
+    }
+
+
+@cache
+def model(profile: Path, large_mb: int, pool: Share) -> dict[str, Any]:
+    """Return cospurf of the points in the file `profile`, for large objects of 1 to `large_mb` MB.
+    Disks are never a limit. Curves are extended linearly to the whole pool. Otherwise a table
+    promises nothing beyond its last point, and no store would get more than was measured."""
+    points = read_points(profile).runs
+    seen = most_of(points)
+    most = replace(
+        seen,
+        proxy_cores=max(seen.proxy_cores, pool.proxy_cores),
+        storage_cores=max(seen.storage_cores, pool.storage_cores),
+        network=max(seen.network, pool.network),
+    )
+    known = fit(points, most, profile.stem)
+    large = sized(known.tables["C"], known.tables["A"], large_mb)
+    found = replace(known, tables={**known.tables, "C": large}).to_json()
+    for table in found["classes"].values():
+        table["curves"] |= {"ssds": [[0.0, PLENTY]], "hdds": [[0.0, 0.0]]}
+    return found
+
+
+def sized(large: ClassTable, small: ClassTable, large_mb: float) -> ClassTable:
+    """Return the table for large objects of 1 to `large_mb` MB. The network carries bytes. The CPU
+    cost of a request rises with its bytes, on the line through both classes."""
+    usual = local("C")
+    wanted = usual.payload * (1 + large_mb) * 1e6 / (usual.low + usual.high)
+    factor = wanted / large.workload.mean_bytes
+    if math.isclose(factor, 1):
+        return large
+    size = large.workload.mean_bytes
+    at = (factor * size - small.workload.mean_bytes) / (size - small.workload.mean_bytes)
+
+    def faster(name: str) -> float:
+        costs = []
+        for table in (small, large):
+            amount, rate = getattr(table, name).points[-1]
+            costs.append(amount / rate)
+        low, high = costs
+        return high / (low + at * (high - low)) if high > low else 1.0
+
+    found = large.resized(replace(large.workload, mean_bytes=factor * size))
+    curves = {
+        name: getattr(found, name).times(faster(name)) for name in ("proxy_cores", "storage_cores")
+    }
+    return replace(found, idle_s=large.idle_s / faster("proxy_cores"), **curves)

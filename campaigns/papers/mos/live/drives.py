@@ -11,13 +11,14 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from campaigns.grounds.live import ShellTo
 from campaigns.papers.mos.loads import KB, Load, Objects
 from schemas.errors import HotbedError
 from schemas.names import unpack_tar
@@ -46,11 +47,9 @@ PREPARE_S = 600.0
 PREPARE_WORKERS = 8
 INTERVAL_S = 1
 
-ShellTo = Callable[[str], Shell]
-
 
 @dataclass(frozen=True)
-class Access:
+class ProxyLogin:
     """Login of a tenant's client at one proxy. `file`: a file on the client that names the tenant's
     proxies as they come and go; without it, only this proxy is used."""
 
@@ -62,16 +61,18 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Drive:
+class ProxyDriver:
     """One driver with its load, its proxy and its node."""
 
     name: str
     load: Load
-    access: Access
+    access: ProxyLogin
     client: str
 
 
-def split(load: Load, proxies: Sequence[Access], client: str, turn: int) -> tuple[Drive, ...]:
+def split(
+    load: Load, proxies: Sequence[ProxyLogin], client: str, turn: int
+) -> tuple[ProxyDriver, ...]:
     """Return a load's drivers; the proxies get its workers in turn, starting at number `turn`."""
     found = []
     for place in range(len(proxies)):
@@ -79,13 +80,13 @@ def split(load: Load, proxies: Sequence[Access], client: str, turn: int) -> tupl
         workers = load.workers // len(proxies) + (place < load.workers % len(proxies))
         if workers:
             name = load.name if len(proxies) == 1 else f"{load.name}-of-{access.proxy}"
-            found.append(Drive(name, replace(load, workers=workers), access, client))
+            found.append(ProxyDriver(name, replace(load, workers=workers), access, client))
     return tuple(found)
 
 
 def drives_of(
-    loads: Sequence[Load], access: Mapping[str, Sequence[Access]], clients: Mapping[str, str]
-) -> tuple[Drive, ...]:
+    loads: Sequence[Load], access: Mapping[str, Sequence[ProxyLogin]], clients: Mapping[str, str]
+) -> tuple[ProxyDriver, ...]:
     """Return every driver of a cell.
 
     Args:
@@ -93,7 +94,7 @@ def drives_of(
         access: by tenant, the proxies that serve it.
         clients: by tenant, its client node.
     """
-    found: list[Drive] = []
+    found: list[ProxyDriver] = []
     turns: dict[str, int] = {}
     for load in loads:
         tenant = load.objects.tenant
@@ -103,7 +104,7 @@ def drives_of(
     return tuple(found)
 
 
-def workload_of(objects: Objects, access: Access, load: Load | None = None) -> Workload:
+def workload_of(objects: Objects, access: ProxyLogin, load: Load | None = None) -> Workload:
     """Return COSBench's workload: the load, or without a load the objects to read."""
     least, most = (size // KB for size in (objects.least, objects.most))
     numbers = Constant(value=least) if least == most else Uniform(low=least, high=most)
@@ -166,7 +167,7 @@ pids="$pids $!"
 """
 
 
-def script(drives: Sequence[Drive], start: float, seed: int) -> str:
+def script(drives: Sequence[ProxyDriver], start: float, seed: int) -> str:
     """Return the script of one client node: all its drivers at their times; one failure ends all.
 
     Args:
@@ -186,7 +187,9 @@ def script(drives: Sequence[Drive], start: float, seed: int) -> str:
     return SCRIPT.format(folder=FOLDER, begin="".join(parts))
 
 
-def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, access: Access) -> None:
+def prepare(
+    agent: Agent, shell_to: ShellTo, client: str, objects: Objects, access: ProxyLogin
+) -> None:
     """Write the objects to read, through one proxy.
 
     Raises:
@@ -217,14 +220,14 @@ def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, acce
         kinds = Counter[str]()
         for one in archive.measured:
             kinds.update(one.failed)
-        told = ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items()) or "some"
+        counts = ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items()) or "some"
         raise HotbedError(
-            f"the objects of {objects.letter} cannot all be written: requests failed, {told}"
+            f"the objects of {objects.letter} cannot all be written: requests failed, {counts}"
         )
 
 
 def drive(
-    agent: Agent, shell_to: ShellTo, drives: Sequence[Drive], *, seed: int, folder: Path
+    agent: Agent, shell_to: ShellTo, drives: Sequence[ProxyDriver], *, seed: int, folder: Path
 ) -> float:
     """Run all drivers to their ends, and copy their archives into `folder`, one per driver.
 
@@ -281,7 +284,7 @@ def _bring(shell: Shell, folder: Path, what: str = ".") -> None:
     unpack_tar(done.stdout, folder, f"node {shell.node}")
 
 
-def _why(shell: Shell, client: str, drives: Sequence[Drive], done: UnitResult) -> str:
+def _why(shell: Shell, client: str, drives: Sequence[ProxyDriver], done: UnitResult) -> str:
     """Return the error message of the first driver that failed."""
     if done.exit_code is None:
         return f"the drivers on node {client} were stopped"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import floor
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from campaigns.papers.mos.live.drives import Drive
+from campaigns.engine.write_cell import write_latency, write_samples
+from campaigns.papers.mos.course import COURSES
+from campaigns.papers.mos.live.drives import ProxyDriver
+from campaigns.papers.mos.loads import length_s, loads_of
+from schemas.cells.mos import Adaptation
 from schemas.errors import HotbedError
 from workloads.cosbench.archive import Archive, Second, read_archive
 
@@ -30,6 +35,7 @@ BEYOND = 10
 MISSED = 0.02
 """Share of reads without an object, above which the objects count as gone; an overloaded store may
 miss a few."""
+SLA_WINDOW_MINUTES = 2.0
 
 Floats = npt.NDArray[np.float64]
 Buckets = dict[tuple[int, int], int]
@@ -146,7 +152,9 @@ class Sent:
         }
 
 
-def gather(drives: Sequence[Drive], folder: Path, start: float, seconds: float) -> dict[str, Sent]:
+def gather(
+    drives: Sequence[ProxyDriver], folder: Path, start: float, seconds: float
+) -> dict[str, Sent]:
     """Return the operations of each workload, from the archives that `drives.drive` copied.
 
     Raises:
@@ -193,9 +201,11 @@ def numbers_of(sent: Mapping[str, Sent], begins_s: float, ends_s: float) -> dict
         found["qps"] += found[f"{letter}_qps"]
         found["mb_s"] += found[f"{letter}_mb_s"]
         found["failed"] += found[f"{letter}_failed"]
-        told = {"mean": one.mean_s(begins, ends)}
-        told |= {name: one.quantile_s(share) for name, share in QUANTILES.items()}
-        found |= {f"{letter}_{key}_s": value for key, value in told.items() if value is not None}
+        latencies = {"mean": one.mean_s(begins, ends)}
+        latencies |= {name: one.quantile_s(share) for name, share in QUANTILES.items()}
+        found |= {
+            f"{letter}_{key}_s": value for key, value in latencies.items() if value is not None
+        }
     return found
 
 
@@ -280,3 +290,118 @@ def held_of(steps: Sequence[Mapping[str, Any]], start: float) -> list[dict[str, 
             }
         )
     return found
+
+
+# A changing load: numbers by stage, at the spike, and shares of time within SLAs.
+
+
+def course_of(parameters: Adaptation) -> dict[str, Any]:
+    """Return the beginnings of the stages, the end of A's first spike and the end, in seconds."""
+    course, minute = COURSES[parameters.course], parameters.minute_s
+    return {
+        "stages": [minute * at for at in course.stages],
+        "spike_ends": minute * spike_of(parameters)[1],
+        "ends": minute * course.ends,
+    }
+
+
+def spike_of(parameters: Adaptation) -> tuple[float, float]:
+    """Return the beginning of A's spike and of its first shift down, in the paper's minutes."""
+    course = COURSES[parameters.course]
+    begins = course.stages[1]
+    return begins, next(at for at, _ in course.steps["A"] if at > begins)
+
+
+def stage_numbers(parameters: Adaptation, sent: Mapping[str, Sent]) -> dict[str, float]:
+    """Return A's QPS and mean latency and C's bandwidth by stage, and shares of time within SLAs.
+    A's QPS of the spike is of its second half, after the controller could react."""
+    course = course_of(parameters)
+    small, large = sent["A"], sent["C"]
+    found: dict[str, float] = {}
+    edges = [*course["stages"], course["ends"]]
+    for number, (begins, ends) in enumerate(pairwise(edges), start=1):
+        first, last = round(begins), round(ends)
+        found[f"A_qps_stage{number}"] = float(small.ops[first:last].mean())
+        found[f"C_mb_s_stage{number}"] = float(large.bytes[first:last].mean() / MEGA)
+        mean = small.mean_s(first, last)
+        if mean is not None:
+            found[f"A_mean_s_stage{number}"] = mean
+    begins, ends = course["stages"][1], course["spike_ends"]
+    found["A_qps_spike"] = float(small.ops[round((begins + ends) / 2) : round(ends)].mean())
+    found["A_sla_met"] = _latency_held(small, parameters)
+    found["C_sla_met"] = _bandwidth_held(large, parameters)
+    return found
+
+
+def _windows(values: Any, parameters: Adaptation) -> Any:
+    width = max(1, round(SLA_WINDOW_MINUTES * parameters.minute_s))
+    counted = len(values) // width * width
+    return np.asarray(values[:counted]).reshape(-1, width).sum(axis=1), width
+
+
+def _latency_held(sent: Sent, parameters: Adaptation) -> float:
+    """Return the share of windows with reads and a mean read latency within the SLA."""
+    total, _ = _windows(sent.read_s, parameters)
+    count, _ = _windows(sent.reads, parameters)
+    within = (count > 0) & (total <= parameters.latency_sla_ms / 1e3 * count)
+    return float(within.mean())
+
+
+def promised(parameters: Adaptation) -> Floats:
+    """Return the bytes promised to workload C in each second, in proportion to its workers."""
+    seconds = np.arange(int(np.ceil(length_s(parameters)))) + 0.5
+    workers = np.zeros(len(seconds))
+    for load in loads_of(parameters):
+        if load.letter == "C":
+            workers += load.workers * ((load.begins_s <= seconds) & (seconds < load.ends_s))
+    return workers * parameters.bandwidth_sla_mb_s * MEGA
+
+
+def _bandwidth_held(sent: Sent, parameters: Adaptation) -> float:
+    """Return the share of windows with the promised bandwidth."""
+    got, _ = _windows(sent.bytes, parameters)
+    wanted, _ = _windows(promised(parameters), parameters)
+    return float((got >= wanted).mean())
+
+
+def write_tables(
+    folder: Path, samples: Sequence[Mapping[str, Any]], sent: Mapping[str, Sent], start: float
+) -> None:
+    """Write `samples.parquet` and `latency.parquet`; `t_s` counts from the start of the load.
+
+    Samples are the recorder's metrics by node, and ``requests_s``, ``mb_s``, ``failed_s`` and
+    ``read_mean_s`` of each workload (node ``workload A``). The tenant of a latency is the
+    workload's letter.
+    """
+    rows = [
+        (float(line["wall"]) - start, node, metric, float(value))
+        for line in samples
+        for node, metrics in line["values"].items()
+        for metric, value in metrics.items()
+    ]
+    for letter, one in sent.items():
+        node = f"workload {letter}"
+        mean = np.divide(
+            one.read_s, one.reads, out=np.full(one.seconds, np.nan), where=one.reads > 0
+        )
+        for metric, values in (
+            ("requests_s", one.ops),
+            ("mb_s", one.bytes / MEGA),
+            ("failed_s", one.failed),
+            ("read_mean_s", mean),
+        ):
+            rows += [
+                (float(at), node, metric, float(value))
+                for at, value in enumerate(values)
+                if not np.isnan(value)
+            ]
+    write_samples(folder, rows)
+    write_latency(
+        folder,
+        (
+            (0.0, op, letter, "", low, high, count)
+            for letter, one in sent.items()
+            for op, buckets in one.buckets.items()
+            for (low, high), count in sorted(buckets.items())
+        ),
+    )

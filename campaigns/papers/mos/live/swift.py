@@ -1,27 +1,31 @@
-"""A testbed's Swift for a cell: its division, disks of a class, empty caches."""
+"""A testbed's Swift for a cell: its division, disks of a class, empty caches, objects to read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from campaigns.papers.mos.division import LARGE, SMALL, Disk, Division, Pool, Share
-from campaigns.papers.mos.live.drives import Access
+from campaigns.grounds.live import LiveTestbed, at_once
+from campaigns.papers.mos.division import APART, LARGE, SMALL, Disk, Division, Pool, Share, even
+from campaigns.papers.mos.live import drives
+from campaigns.papers.mos.live.drives import ProxyLogin
+from campaigns.papers.mos.loads import objects_of
+from schemas.cells.mos import MosCell
+from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
-from testbed.agent.contract import Agent
-from testbed.sites.contract import Site, Testbed
-from testbed.spec import SwiftSpec, TestbedSpec, load_spec
-from testbed.ssh import Shell
+from testbed.spec import SwiftSpec
 from workloads.cosbench.credentials import SWIFT_TENANTS
 from workloads.cosbench.driver import tenant
 
 LAYOUT_S = 120.0
 CACHES_S = 60.0
 DEVICES = "/srv/hotbed-swift"
+OBJECTS_FILE = "mos-objects.json"
+"""File in the testbed's folder with the list of stored objects."""
 
 # Files are synced and their pages dropped one by one. A container may not drop the machine's
 # caches, and a full sync would reach other nodes' disks too.
@@ -38,84 +42,55 @@ for path in pathlib.Path({DEVICES!r}).rglob("*"):
 
 
 @runtime_checkable
-class DisksSite(Protocol):
+class SettableDisksSite(Protocol):
     """A site that can set its disks' service times."""
 
     def set_disks(self, name: str, node: str, settings: Sequence[tuple[float, float]]) -> None:
         """Set mean positioning time (seconds) and bandwidth (bytes/s) of each of a node's disks."""
 
 
-@dataclass(frozen=True)
-class Reached:
-    """A testbed that is up and deployed, with its agent and shells."""
+class Swift:
+    """Operations on a testbed's Swift.
 
-    site: Site
-    testbed: Testbed
-    spec: TestbedSpec
-    agent: Agent
-    shell_to: Callable[[str], Shell]
-
-    @property
-    def store(self) -> SwiftSpec:
-        """The spec's Swift section."""
-        assert isinstance(self.spec.store, SwiftSpec)
-        return self.spec.store
-
-    @property
-    def storage(self) -> tuple[str, ...]:
-        """Names of the storage nodes."""
-        return tuple(node.name for node in self.testbed.with_role("storage"))
-
-    @property
-    def proxies(self) -> tuple[str, ...]:
-        """Names of the proxy nodes."""
-        return tuple(node.name for node in self.testbed.with_role("proxy"))
-
-    @property
-    def clients(self) -> dict[str, str]:
-        """Client node of each tenant, by tenant; one each if there are enough."""
-        nodes = [node.name for node in self.testbed.with_role("client")]
-        return {name: nodes[place % len(nodes)] for place, name in enumerate((SMALL, LARGE))}
-
-
-def fitting(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> None:
-    """Raise if these experiments cannot run on a testbed.
+    Attributes:
+        live: the testbed.
+        store: the spec's Swift section.
+        storage: names of the storage nodes.
+        clients: client node of each tenant, by tenant; one each if there are enough.
+        chosen_disks: settings of the disks by node, see `SettableDisksSite`.
 
     Raises:
-        UserError: the testbed was made from another spec, or lacks a microstore, tenant or proxy.
+        UserError: the testbed lacks a microstore, tenant or proxy that these experiments need.
     """
-    if load_spec(spec_file).digest() != spec.digest():
-        raise UserError(
-            f"testbed {testbed.name} was not made from {spec_file}: bring that up, or name another "
-            "testbed with --testbed."
-        )
-    if not isinstance(spec.store, SwiftSpec):
-        raise UserError(f"testbed {testbed.name} has no Swift microstores.")
-    stores = {store.name for store in spec.store.microstores}
-    tenants = {one.name: one.microstore for one in spec.store.tenants}
-    if stores != {SMALL, LARGE} or tenants != {SMALL: SMALL, LARGE: LARGE}:
-        raise UserError(
-            f"testbed {testbed.name} has the microstores {', '.join(sorted(stores))} and the "
-            f"tenants {', '.join(sorted(tenants))}: these experiments need {SMALL} and {LARGE}, "
-            "and a tenant of each by the same name."
-        )
 
-
-class Swift:
-    """Operations on a testbed's Swift."""
-
-    def __init__(self, reached: Reached) -> None:
-        self.reached = reached
+    def __init__(self, live: LiveTestbed) -> None:
+        store = live.spec.store
+        if not isinstance(store, SwiftSpec):
+            raise UserError(f"testbed {live.name} has no Swift microstores.")
+        stores = {microstore.name for microstore in store.microstores}
+        tenants = {one.name: one.microstore for one in store.tenants}
+        if stores != {SMALL, LARGE} or tenants != {SMALL: SMALL, LARGE: LARGE}:
+            raise UserError(
+                f"testbed {live.name} has the microstores {', '.join(sorted(stores))} and the "
+                f"tenants {', '.join(sorted(tenants))}: these experiments need {SMALL} and "
+                f"{LARGE}, and a tenant of each by the same name."
+            )
+        nodes = live.names("client")
+        self.live = live
+        self.store = store
+        self.storage = live.names("storage")
+        self.clients = {
+            name: nodes[place % len(nodes)] for place, name in enumerate((SMALL, LARGE))
+        }
         self.chosen_disks: dict[str, list[tuple[float, float]]] = {}
-        """Settings of the disks by node, see `DisksSite.set_disks`."""
 
     def pool(self) -> Pool:
         """Return the resources to divide."""
-        store = self.reached.store
+        store = self.store
         per_store = {
             len(set(self._nodes_of(microstore.storage))) for microstore in store.microstores
         }
-        disks = {group.disks for group in self.reached.spec.groups if "storage" in group.roles}
+        disks = {group.disks for group in self.live.spec.groups if "storage" in group.roles}
         return Pool(
             total=Share(store.pool.proxy_cores, store.pool.storage_cores, store.pool.network / 8),
             step=Share(
@@ -129,7 +104,7 @@ class Swift:
         )
 
     def _machines(self) -> dict[str, Share]:
-        store = self.reached.store
+        store = self.store
         machine = store.pool.machine
         if machine is None:
             return {}
@@ -147,7 +122,7 @@ class Swift:
         return found
 
     def _nodes_of(self, names: Sequence[str]) -> list[str]:
-        groups = {group.name: group.node_names() for group in self.reached.spec.groups}
+        groups = {group.name: group.node_names() for group in self.live.spec.groups}
         return [node for name in names for node in groups.get(name, (name,))]
 
     def divide(self, division: Division) -> None:
@@ -156,66 +131,99 @@ class Swift:
         Raises:
             HotbedError: a node rejects the division.
         """
-        self.reached.agent.call("swift-layout", layout_of(division), timeout_s=LAYOUT_S)
+        self.live.agent.call("swift-layout", layout_of(division), timeout_s=LAYOUT_S)
         self._set_disks(division.disks or self._deployed_disks())
 
     def _deployed_disks(self) -> tuple[Disk, ...]:
-        for group in self.reached.spec.groups:
+        for group in self.live.spec.groups:
             if "storage" in group.roles and group.disk is not None:
                 return (Disk(group.disk.positioning, group.disk.bandwidth),) * group.disks
         return ()
 
     def _set_disks(self, disks: Sequence[Disk]) -> None:
-        site = self.reached.site
+        site = self.live.site
         settings = [(disk.positioning, disk.bandwidth) for disk in disks]
-        if not isinstance(site, DisksSite):
+        if not isinstance(site, SettableDisksSite):
             if len(set(disks)) > 1:
                 raise UserError(
                     f"site {site.kind} cannot choose its disks' classes: experiments on HDDs and "
                     "SSDs need the local site, or nodes with both."
                 )
             return
-        for node in self.reached.storage:
-            site.set_disks(self.reached.testbed.name, node, settings)
+        for node in self.storage:
+            site.set_disks(self.live.name, node, settings)
             self.chosen_disks[node] = settings
 
     def restore(self) -> None:
         """Restore the deployed layout and the spec's disks."""
-        self.reached.agent.call(
-            "swift-layout", {"layout": self.reached.store.layout}, timeout_s=LAYOUT_S
-        )
+        self.live.agent.call("swift-layout", {"layout": self.store.layout}, timeout_s=LAYOUT_S)
         self._set_disks(self._deployed_disks())
 
-    def access(self) -> dict[str, tuple[Access, ...]]:
+    def access(self) -> dict[str, tuple[ProxyLogin, ...]]:
         """Return the logins of each tenant's client at the proxies that serve it now. If machines
         come and go, return the first proxy and the file that names the others."""
         found = {}
-        moving = self.reached.store.pool.machine is not None
-        names = {node.address: node.name for node in self.reached.testbed.nodes}
-        for name, client in self.reached.clients.items():
-            told = tenant(self.reached.shell_to(client), name)
-            path = urlsplit(told.values["auth_url"]).path
+        moving = self.store.pool.machine is not None
+        names = {node.address: node.name for node in self.live.testbed.nodes}
+        for name, client in self.clients.items():
+            login = tenant(self.live.shell_to(client), name)
+            path = urlsplit(login.values["auth_url"]).path
             found[name] = tuple(
-                Access(
+                ProxyLogin(
                     proxy=_node_at(url, names),
                     auth_url=f"{url.rstrip('/')}{path}",
-                    user=told.values["username"],
-                    key=told.values["password"],
+                    user=login.values["username"],
+                    key=login.values["password"],
                     file=f"{SWIFT_TENANTS}/{name}.json" if moving else None,
                 )
-                for url in told.proxies[: 1 if moving else None]
+                for url in login.proxies[: 1 if moving else None]
             )
         return found
 
     def drop_caches(self) -> None:
         """Drop the storage nodes' page caches of objects and databases."""
+        drop = ["python3", "-c", _DROP]
+        if self.storage:
+            shells = [self.live.shell_to(node) for node in self.storage]
+            at_once(*(partial(shell.run, drop, timeout_s=CACHES_S) for shell in shells))
 
-        def drop(node: str) -> None:
-            self.reached.shell_to(node).run(["python3", "-c", _DROP], timeout_s=CACHES_S)
+    def ensure_objects(self, parameters: MosCell) -> None:
+        """Write a cell's missing objects, with disks and links unshaped. They are written once in a
+        testbed's life, because every layout finds them.
 
-        with ThreadPoolExecutor(max(1, len(self.reached.storage))) as pool:
-            for future in [pool.submit(drop, node) for node in self.reached.storage]:
-                future.result()
+        Raises:
+            HotbedError: the store does not accept them.
+        """
+        stored = self._stored_objects()
+        needed = [objects_of(parameters, letter) for letter in parameters.letters]
+        missing = [one for one in needed if asdict(one) not in stored]
+        if not missing:
+            return
+        pool, live = self.pool(), self.live
+        self.divide(Division(APART, even(pool).shares, even(pool).disks))
+        access = self.access()
+        with live.unshaped():
+            for one in missing:
+                client, login = self.clients[one.tenant], access[one.tenant][0]
+                drives.prepare(live.agent, live.shell_to, client, one, login)
+                stored.append(asdict(one))
+                self._write_stored(stored)
+
+    def forget_objects(self, parameters: MosCell) -> None:
+        """Forget a cell's objects, because they are gone; its next attempt writes them again."""
+        gone = [asdict(objects_of(parameters, letter)) for letter in parameters.letters]
+        self._write_stored([one for one in self._stored_objects() if one not in gone])
+
+    def _stored_objects(self) -> list[dict[str, object]]:
+        try:
+            path = self.live.testbed.directory / OBJECTS_FILE
+            found: list[dict[str, object]] = json.loads(path.read_text())
+        except (OSError, ValueError):
+            return []
+        return found
+
+    def _write_stored(self, objects: Sequence[Mapping[str, object]]) -> None:
+        write_file(self.live.testbed.directory / OBJECTS_FILE, json.dumps(objects) + "\n")
 
 
 def _node_at(url: str, names: Mapping[str, str]) -> str:

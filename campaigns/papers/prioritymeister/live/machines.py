@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from campaigns.papers.prioritymeister.links import htb_links
-from campaigns.papers.prioritymeister.live.replays import Server
+from campaigns.papers.prioritymeister.live.replays import NfsServer
 from campaigns.papers.prioritymeister.machines import RAMDISK, Machines
 from campaigns.papers.prioritymeister.mixes import labels_of
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.cells.prioritymeister import PmCell
 from schemas.errors import UserError
 from testbed.sites.contract import Testbed
-from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec, load_spec
+from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec
 from testbed.stores.nfs.shaping import FRAME
 from testbed.stores.nfs.wire import frame_of
 
@@ -31,7 +30,7 @@ ON_RAM = ("C", "I", "J", "K")
 
 
 @dataclass(frozen=True)
-class Places:
+class NfsPlaces:
     """Nodes by role.
 
     Attributes:
@@ -57,34 +56,29 @@ class Places:
         """Folder of clients' files on a server."""
         return f"{SCRATCH}{self.store.export}"
 
-    def server(self, testbed: Testbed, name: str) -> Server:
+    def server(self, testbed: Testbed, name: str) -> NfsServer:
         """Return a server's address and export for clients."""
-        address, told = testbed.node(name).address, self.store
-        return Server(name, address, told.export, told.port, told.mount_port)
+        address, store = testbed.node(name).address, self.store
+        return NfsServer(name, address, store.export, store.port, store.mount_port)
 
 
-def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
+def places_of(spec: TestbedSpec) -> NfsPlaces:
     """Return the places of a testbed.
 
     Raises:
-        UserError: the testbed was made from another spec, or lacks an NFS server or a client.
+        UserError: the testbed lacks an NFS server or a client.
     """
-    if load_spec(spec_file).digest() != spec.digest():
-        raise UserError(
-            f"testbed {testbed.name} was not made from {spec_file}: bring that up, or name another "
-            "testbed with --testbed."
-        )
     disks = {name: group.disk for group in _with_role(spec, NFS) for name in group.node_names()}
     clients = tuple(name for group in _with_role(spec, CLIENT) for name in group.node_names())
     if not disks or not clients or not isinstance(spec.store, NfsSpec):
         raise UserError(
-            f"testbed {testbed.name} has {len(disks)} nodes of role {NFS} and {len(clients)} of "
+            f"testbed {spec.name} has {len(disks)} nodes of role {NFS} and {len(clients)} of "
             f"role {CLIENT}: experiments of PriorityMeister need one of each at least."
         )
     speeds = {name: _positioning(disk) for name, disk in disks.items()}
     slow = max(speeds, key=lambda name: speeds[name])
     fast = min(speeds, key=lambda name: speeds[name])
-    return Places(
+    return NfsPlaces(
         disk=slow,
         ram=fast if speeds[fast] < speeds[slow] else None,
         clients=clients,
@@ -95,7 +89,7 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
     )
 
 
-def machines_of(spec: TestbedSpec, places: Places) -> Machines:
+def machines_of(spec: TestbedSpec, places: NfsPlaces) -> Machines:
     """Return the machines for traces; the disks' profiles are the defaults until measured.
 
     Links are as fast as the slowest, except the link of the server with a disk that is no
@@ -114,7 +108,7 @@ def machines_of(spec: TestbedSpec, places: Places) -> Machines:
     )
 
 
-def server_of(cell: PmCell, places: Places) -> str:
+def server_of(cell: PmCell, places: NfsPlaces) -> str:
     """Return the server of all workloads of a cell. For figure 9 it is the one without a bottleneck
     at its disk, if any, otherwise the one with the shared disk."""
     on_ram = cell.scenario == "network" and set(labels_of(cell)) <= set(ON_RAM)
@@ -139,7 +133,7 @@ def client_nodes(topology: Topology, testbed: Testbed) -> dict[str, str]:
         if workload.client in found.values():
             raise UserError(
                 f"workloads {workload.name} and another would share node {workload.client}: "
-                f"testbed {testbed.name} tells {len(testbed.with_role(CLIENT))} clients apart, run "
+                f"testbed {testbed.name} has {len(testbed.with_role(CLIENT))} clients, run "
                 "the experiment on the ground sim."
             )
         if NFS not in names[workload.server or ""].roles:

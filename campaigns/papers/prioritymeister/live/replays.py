@@ -9,15 +9,15 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from campaigns.grounds.live import ShellTo
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent.contract import Agent, UnitResult
 from testbed.agent.steady import SteadyClock
-from testbed.ssh import Shell
 
 REPLAY = "/usr/local/bin/hotbed-replay"
 FOLDER = "/var/lib/hotbed/replay"
@@ -30,10 +30,8 @@ CLOCKS_S = 0.25
 SLACK_S = 120.0
 PREPARE_S = 900.0
 
-ShellTo = Callable[[str], Shell]
 
-
-class Machine(Protocol):
+class NamedNode(Protocol):
     """The needed part of a node."""
 
     @property
@@ -41,7 +39,7 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True)
-class Server:
+class NfsServer:
     """Address and export of an NFS server, for clients."""
 
     name: str
@@ -71,8 +69,8 @@ class ClientLoad:
     """
 
     workload: str
-    client: Machine
-    server: Server
+    client: NamedNode
+    server: NfsServer
     trace: bytes
     slo_s: float | None
     closed: int = 0
@@ -84,7 +82,7 @@ def file_of(client: str) -> str:
     return f"of-{client}"
 
 
-def prepare_command(server: Server, client: str, size: int) -> list[str]:
+def prepare_command(server: NfsServer, client: str, size: int) -> list[str]:
     """Return the command that makes and fills a client's file, unless it is long enough."""
     made = [REPLAY, "prepare", *server.flags(), "--file", file_of(client)]
     return [*made, "--size", f"{size}B"]
@@ -114,7 +112,7 @@ def trace_path(load: ClientLoad) -> str:
     return f"{FOLDER}/{load.workload}.csv.gz"
 
 
-def prepare(agent: Agent, files: Sequence[tuple[Server, str, int]]) -> None:
+def prepare(agent: Agent, files: Sequence[tuple[NfsServer, str, int]]) -> None:
     """Make and fill files, one after the other; a long enough file takes only seconds.
 
     Args:
@@ -162,9 +160,9 @@ def check_clocks(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
     for load in loads:
         clock = SteadyClock()
         asked = clock()
-        told = float(shell_to(load.client.name).run(["date", "+%s.%N"]).text)
+        shown = float(shell_to(load.client.name).run(["date", "+%s.%N"]).text)
         answered = clock()
-        off = told - (asked + answered) / 2
+        off = shown - (asked + answered) / 2
         if abs(off) > CLOCKS_S + (answered - asked) / 2:
             raise UserError(
                 f"the clock of node {load.client.name} is {off:+.2f} s off: set the clocks of the "

@@ -10,15 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaigns.engine.job import Job, Phases
+from campaigns.engine.job import JOURNAL_FILE, Job, Phases
 from campaigns.engine.judge import spoiled
 from campaigns.engine.write_cell import write_cell
-from campaigns.papers.dlr.steps.usage import Usage
 from campaigns.papers.twochoice.live import plans, results
-from campaigns.papers.twochoice.live.processors import awake_s, too_busy
-from campaigns.papers.twochoice.live.rados import RadosServers
-from campaigns.papers.twochoice.live.servers import Servers
-from campaigns.papers.twochoice.live.watch import Watch
+from campaigns.papers.twochoice.live.results import LoadWatch, awake_s, too_busy
+from campaigns.papers.twochoice.live.servers import ObjectServers
 from schemas.cells.twochoice import (
     OBJECTS,
     PLAIN,
@@ -35,7 +32,6 @@ from schemas.run import Run
 from testbed.spec import CephSpec
 
 REPORT_FILE = "objects.json"
-JOURNAL_FILE = "journal.jsonl"
 PROBE_S = 600.0
 GENERATE_S = plans.WHOLE_S + 120.0
 """Limit of the load generator, which ends by itself after `plans.WHOLE_S` with a reason."""
@@ -45,12 +41,12 @@ SHOWN = ("name", "scheduler", "background", "ranks", "rank_seconds", "server_byt
 Numbers = dict[str, float]
 
 
-class Maker:
+class ObjectCells:
     """Maker of cells on a testbed's object servers."""
 
-    def __init__(self, servers: Servers) -> None:
+    def __init__(self, servers: ObjectServers) -> None:
         self._servers = servers
-        self._reached = servers.reached
+        self._live = servers.live
 
     def make(self, job: Job, folder: Path) -> Run:
         """Run a cell and write its files into `folder`, `run.json` last.
@@ -64,26 +60,25 @@ class Maker:
         phases = Phases()
         with phases("clean"):
             self._servers.clean(plans.settings(parameters))
-        usage = Usage(self._reached.site, self._reached.testbed, self._reached.client)
-        with phases("workload"), usage.measured():
+        meter = self._live.meter(self._servers.client)
+        with phases("workload"), meter.measured():
             found, shown = self._carry_out(parameters, job.seed, folder)
         with phases("collect"):
             (folder / REPORT_FILE).write_text(json.dumps(shown) + "\n")
-            found |= usage.load.as_summary()
-            found |= {f"cores.{node}": used for node, used in usage.cores.items()}
-            load = usage.load
+            load = meter.load
+            found |= load.numbers()
             if isinstance(parameters, Probe):
                 # Schedulers that probe again at once must be busy, because that is measured.
                 load = replace(load, client_share=None)
             why = spoiled(load, job.limits) or too_busy(found.get("processors_busy"))
-        return write_cell(folder, job, found, phases, spoiled=why, settings=usage.load.settings)
+        return write_cell(folder, job, found, phases, spoiled=why, settings=load.settings)
 
     def _refuse(self, parameters: ObjectCell) -> None:
-        have, name = len(self._reached.servers), self._reached.testbed.name
-        if parameters.backend != self._reached.backend:
+        have, name = len(self._servers.servers), self._live.name
+        if parameters.backend != self._servers.backend:
             raise UserError(
                 f"{parameters.label()} is of backend {parameters.backend}, and the servers of "
-                f"testbed {name} are of {self._reached.backend}: name the spec that the cells are "
+                f"testbed {name} are of {self._servers.backend}: name the spec that the cells are "
                 "of, or say backend in the campaign's parameters."
             )
         if isinstance(parameters, Jobs) and parameters.scheduler in PLAIN:
@@ -96,13 +91,13 @@ class Maker:
 
     def _refuse_pool(self, parameters: Jobs) -> None:
         """Raise unless there is a pool with the cell's copies, as a fair comparison needs it."""
-        store = self._reached.store
+        store = self._live.spec.store
         size = store.pools[0].size if isinstance(store, CephSpec) and store.pools else None
         if size != parameters.copies:
             has = "no pool" if size is None else f"a first pool of size {size}"
             raise UserError(
                 f"{parameters.label()} needs a pool of size {parameters.copies}, and the spec of "
-                f"testbed {self._reached.testbed.name} has {has}: say copies as the pool's size, "
+                f"testbed {self._live.name} has {has}: say copies as the pool's size, "
                 "or make the pool so."
             )
 
@@ -130,17 +125,18 @@ class Maker:
     def _applications(
         self, parameters: Jobs, seed: int, folder: Path
     ) -> tuple[Numbers, Mapping[str, Any]]:
-        servers = self._reached.servers
+        servers = self._servers.servers
         slowed = plans.stragglers(parameters, seed, len(servers))
         commands = [plans.fio_command(servers[n].folder, GENERATE_S) for n in slowed]
-        watch = Watch(self._servers.disk_counters, partial(awake_s, self._reached.site))
+        watch = LoadWatch(self._servers.disk_counters, partial(awake_s, self._live.site))
         with ExitStack() as stack:
             stack.enter_context(self._servers.disturbed(slowed, commands))
             stack.enter_context(watch.watching())
             if isinstance(parameters, MeasuredBurst) and parameters.scheduler == "dlr":
-                journal = folder / JOURNAL_FILE
-                assert isinstance(self._servers, RadosServers)  # see `_refuse_pool`
-                stack.enter_context(self._servers.controlled("dlr", parameters.interval_s, journal))
+                controller = self._live.controller(
+                    "dlr", interval_s=parameters.interval_s, journal=folder / JOURNAL_FILE
+                )
+                stack.enter_context(controller)
             plan = plans.plan(parameters, seed, len(servers), self._servers.pool)
             report = self._servers.bench(["apps"], max_s=GENERATE_S, plan=plan)
         found = results.numbers_of_apps(report, slowed)

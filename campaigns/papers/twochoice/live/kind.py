@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from campaigns.engine.job import Make
 from campaigns.engine.kind import Kind, OnTestbed, Prepared
 from campaigns.engine.progress import Progress
-from campaigns.papers.dlr.services import Facts
-from campaigns.papers.twochoice.live.cell import Maker
-from campaigns.papers.twochoice.live.ground import open_servers
+from campaigns.engine.provenance import Facts
 from schemas.cells.twochoice import Jobs, MeasuredBurst, ObjectCell, RedirectTable
 from testbed.deploy import bundle
 from workloads.burst_applications import TABLE2, bursts_of
@@ -48,10 +46,21 @@ def planned_s(parameters: ObjectCell) -> float:
 
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
-    """Open the campaign's testbed for exclusive measurements."""
+    """Open the campaign's testbed for exclusive measurements, and restore its settings at the
+    end."""
+    from campaigns.grounds.testbed import open_live, read_facts
+    from campaigns.papers.twochoice.live.cell import ObjectCells
+    from campaigns.papers.twochoice.live.servers import ObjectServers, servers_of
+
     assert prepared.spec_file is not None
-    with open_servers(prepared.testbed, prepared.spec_file, tell=shown.message) as (facts, servers):
-        yield facts, Maker(servers).make
+    with open_live(
+        prepared.testbed,
+        prepared.spec_file,
+        servers_of,
+        say=shown.message,
+        restore=ObjectServers.restore,
+    ) as servers:
+        yield read_facts(servers.live), ObjectCells(servers).make
 
 
 def own(parameters: ObjectCell) -> tuple[str, ...]:

@@ -1,14 +1,30 @@
-"""Numbers of a run's summary, from the load generator's report."""
+"""Numbers of a run's summary: the load generator's report, and the load of disks and processors."""
 
 from __future__ import annotations
 
+import os
 import statistics
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from campaigns.papers.twochoice.live.plans import MEASURED
+from campaigns.papers.twochoice.live.servers import Stats
+from schemas.errors import HotbedError
+from testbed.agent.steady import SteadyClock
+from testbed.sites.contract import AwakeSite, Site
 
 STEPS = ("probe", "put", "register")
+EVERY_S = 2.0
+STAT = Path("/proc/stat")
+_IDLE = (3, 4)  # idle, and waiting for input or output
+_COUNTED = 8
+_TICKS_S = os.sysconf("SC_CLK_TCK")
+MOST_BUSY = 0.9
+"""Share of processor time above which a run measures the machine, not the disks."""
 
 
 def numbers_of_apps(report: Mapping[str, Any], slowed: Sequence[int] = ()) -> dict[str, float]:
@@ -149,3 +165,140 @@ def numbers_of_delay(probed: Mapping[str, Any], report: Mapping[str, Any]) -> di
         "write_mean_s": write,
         "delay": probed["mean_seconds"] / write,
     }
+
+
+# Load of disks and processors while applications write, from counters read repeatedly. All nodes of
+# a local testbed share the processors. The disks, not the processors, must be the bottleneck.
+
+
+@dataclass(frozen=True)
+class LoadCounters:
+    """Counters at a time, in seconds since the epoch: of the disks by server, of the processors,
+    and the seconds spent on keeping processors awake."""
+
+    at: float
+    disks: Mapping[int, Stats]
+    processors: tuple[int, ...]
+    awake_s: float = 0.0
+
+
+class LoadWatch:
+    """Reader of counters in the block of `watching`: every `every_s`, and once at its end.
+
+    Args:
+        read: returns the disks' counters by server. It returns nothing if the site cannot report
+            them; then the nodes' processors are not this machine's either.
+        awake_s: returns the seconds spent so far on keeping the processors awake.
+        every_s: seconds between readings.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Mapping[int, Stats]],
+        awake_s: Callable[[], float] = lambda: 0.0,
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._read, self._awake_s, self._every_s = read, awake_s, every_s
+        self._over, self._clock = threading.Event(), SteadyClock()
+        self.samples: list[LoadCounters] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Read counters during the block."""
+        thread = threading.Thread(target=self._watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            over = self._over.wait(self._every_s if self.samples else 0.0)
+            try:
+                found = self._read()
+            except HotbedError:  # the cell reports the lost node
+                return
+            if not found:
+                return
+            self.samples.append(LoadCounters(self._clock(), found, ticks(), self._awake_s()))
+            if over:
+                return
+
+    def numbers(self, began: float, seconds: float) -> dict[str, float]:
+        """Return busy shares of the time: mean, least and most of the disks over servers, and the
+        machine's processors. They are between the readings nearest to beginning and end. Also
+        return the disks' mean overshoot at the end, in seconds. Empty without two readings.
+
+        Args:
+            began: seconds since the epoch.
+            seconds: length of the time.
+        """
+        if len(self.samples) < 2:
+            return {}
+        first, last = self._nearest(began), self._nearest(began + seconds)
+        took = last.at - first.at
+        if took <= 0:
+            return {}
+        busy = [
+            (_number(last.disks[n], "busy_s") - _number(first.disks[n], "busy_s")) / took
+            for n in first.disks
+        ]
+        return {
+            "disk_busy_mean": statistics.fmean(busy),
+            "disk_busy_least": min(busy),
+            "disk_busy_most": max(busy),
+            "disk_late_mean_s": statistics.fmean(
+                _number(stats, "overshoot_mean_s") for stats in last.disks.values()
+            ),
+            "processors_busy": busy_between(
+                first.processors, last.processors, last.awake_s - first.awake_s
+            ),
+        }
+
+    def _nearest(self, at: float) -> LoadCounters:
+        return min(self.samples, key=lambda sample: abs(sample.at - at))
+
+
+def _number(stats: Stats, name: str) -> float:
+    return float(str(stats.get(name, 0.0)))
+
+
+def ticks(stat: Path = STAT) -> tuple[int, ...]:
+    """Return this machine's processor ticks so far, by kind, as in /proc/stat."""
+    line = stat.read_text().split("\n", 1)[0]
+    return tuple(int(field) for field in line.split()[1 : _COUNTED + 1])
+
+
+def awake_s(site: Site) -> float:
+    """Return the processor time, in seconds, spent so far on keeping the site's machine awake."""
+    return site.awake_s() if isinstance(site, AwakeSite) else 0.0
+
+
+def busy_between(before: Sequence[int], after: Sequence[int], awake_s: float = 0.0) -> float:
+    """Return the share of the time, 0 to 1, in which the processors worked.
+
+    Args:
+        before: ticks at the beginning.
+        after: ticks at the end.
+        awake_s: seconds spent on keeping processors awake; they count as idle, because that work
+            yields to all other work.
+    """
+    delta = [b - a for a, b in zip(before, after, strict=True)]
+    if sum(delta) <= 0:
+        return 0.0
+    idle = sum(delta[place] for place in _IDLE) + awake_s * _TICKS_S
+    return max(0.0, 1.0 - idle / sum(delta))
+
+
+def too_busy(busy: float | None) -> str | None:
+    """Return why a run that must be limited by the disks does not count; None if it counts or the
+    load is unknown."""
+    if busy is None or busy <= MOST_BUSY:
+        return None
+    return (
+        f"the machine's processors were busy for {100 * busy:.0f} % of the time (at most "
+        f"{100 * MOST_BUSY:g} %): they were short, and not the disks"
+    )

@@ -1,24 +1,27 @@
-"""A testbed's object servers and its client node: places, clean state, and running units."""
+"""A testbed's object servers and its client node: places, clean state, and running units.
+
+Servers keep their data in files on their disks, or in front of OSDs. Next to OSDs there may be a
+replicated pool in which CRUSH places writes without agents.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from campaigns.papers.dlr.steps.clean import refuse_strays
-from campaigns.papers.dlr.steps.fill import unshaped
+from campaigns.grounds.live import LiveTestbed, at_once
+from campaigns.papers.twochoice.live.plans import STRAGGLER_FILE
 from schemas.errors import HotbedError, UserError
-from testbed.agent.contract import Agent, UnitResult
+from testbed.agent.contract import UnitResult
 from testbed.deploy import twochoice_variables
 from testbed.deploy.inventory import SCRATCH_PATH
-from testbed.sites.contract import Node, Site, Testbed
-from testbed.spec import CephSpec, ObjectsSpec, TestbedSpec, load_spec
-from testbed.ssh import Shell
+from testbed.sites.contract import Testbed
+from testbed.spec import CephSpec, ObjectsSpec
 
 BENCH = "/usr/local/bin/hotbed-twochoicebench"
 CLUSTER_FILE = "/etc/hotbed/twochoice.json"
@@ -29,6 +32,8 @@ FIO_UNIT = "load-straggler"
 SERVES_S = 120.0
 SLACK_S = 120.0
 
+PURGE_S = 300.0
+
 CLEAN = """
 set -e
 systemctl stop 'hotbed-twochoice@*.service'
@@ -37,13 +42,15 @@ for folder in {folders}; do
 done
 sync
 """
+# A file of fio would remain next to the OSD, but exist only from the first cell with fio on.
+STOP = "systemctl stop 'hotbed-twochoice@*.service' && rm -f {file}"
 START = "systemctl start {units}"
 
 Stats = Mapping[str, object]
 
 
 @dataclass(frozen=True)
-class Server:
+class ObjectServer:
     """An object server: its number, its node, and a folder on its disk where fio may write. With
     files as the backend, the folder has all of the server's data."""
 
@@ -52,47 +59,21 @@ class Server:
     folder: str
 
 
-@dataclass(frozen=True)
-class Reached:
-    """A testbed that is up and deployed, with its agent and shells.
+@runtime_checkable
+class CountedDisksSite(Protocol):
+    """A site that reports its disks' counters."""
 
-    `disks` are the counters of a node's disks, in the order of its servers; None if the site has
-    none.
-    """
-
-    site: Site
-    testbed: Testbed
-    store: CephSpec | ObjectsSpec
-    servers: tuple[Server, ...]
-    client: Node
-    agent: Agent
-    shell_to: Callable[[str], Shell]
-    disks: Callable[[str], Sequence[Stats]] | None = None
-
-    @property
-    def backend(self) -> str:
-        """Backend: ``file`` or ``rados``."""
-        return "rados" if isinstance(self.store, CephSpec) else "file"
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Nodes with servers, each once, in order."""
-        return tuple(dict.fromkeys(server.node for server in self.servers))
+    def disks_stats(self, name: str, node: str) -> Sequence[Stats]:
+        """Return the counters of each of a node's disks, in the order of its servers."""
 
 
-def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> tuple[Server, ...]:
+def places_of(live: LiveTestbed) -> tuple[ObjectServer, ...]:
     """Return the object servers of a testbed.
 
     Raises:
-        UserError: the testbed was made from another spec, has no servers, not exactly one client,
-            or no room on a disk for fio.
+        UserError: the testbed has no servers, not exactly one client, or no room on a disk for fio.
     """
-    if load_spec(spec_file).digest() != spec.digest():
-        raise UserError(
-            f"testbed {testbed.name} was not made from {spec_file}: bring that up, or name another "
-            "testbed with --testbed."
-        )
-    store = spec.store
+    testbed, store = live.testbed, live.spec.store
     if not isinstance(store, (CephSpec, ObjectsSpec)) or twochoice_variables.asked(store) is None:
         raise UserError(
             f"testbed {testbed.name} has no object servers: its spec says neither `kind: "
@@ -106,7 +87,7 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> tuple[Ser
     if isinstance(store, CephSpec):
         return _before_osds(testbed, store)
     return tuple(
-        Server(number, node, folder)
+        ObjectServer(number, node, folder)
         for node, numbers in twochoice_variables.agents(testbed, store).items()
         for number, folder in zip(
             numbers, twochoice_variables.folders(testbed.node(node), numbers), strict=True
@@ -114,25 +95,43 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> tuple[Ser
     )
 
 
-def _before_osds(testbed: Testbed, store: CephSpec) -> tuple[Server, ...]:
+def _before_osds(testbed: Testbed, store: CephSpec) -> tuple[ObjectServer, ...]:
     found = []
     for node, numbers in twochoice_variables.agents(testbed, store).items():
         if len(numbers) > 1 or "scratch" not in testbed.node(node).devices:
             raise UserError(
                 f"node {node} of testbed {testbed.name} has {len(numbers)} OSDs and "
                 f"{'a' if 'scratch' in testbed.node(node).devices else 'no'} scratch part: these "
-                "experiments slow single OSDs down by files beside them; give each OSD a node of "
+                "experiments slow single OSDs down by files next to them; give each OSD a node of "
                 "its own, and its disk a scratch part."
             )
-        found += [Server(number, node, SCRATCH_PATH) for number in numbers]
+        found += [ObjectServer(number, node, SCRATCH_PATH) for number in numbers]
     return tuple(found)
 
 
-class Servers:
-    """Operations on the servers of a testbed."""
+class ObjectServers:
+    """Operations on the servers of a testbed, which keep their data in files.
 
-    def __init__(self, reached: Reached) -> None:
-        self.reached = reached
+    Attributes:
+        live: the testbed.
+        servers: its servers.
+        client: the client node.
+        backend: ``file`` or ``rados``.
+        nodes: nodes with servers, each once, in order.
+        pool: replicated pool in which CRUSH places writes without agents; None without a Ceph.
+    """
+
+    backend = "file"
+
+    def __init__(self, live: LiveTestbed, servers: Sequence[ObjectServer]) -> None:
+        store = live.spec.store
+        assert isinstance(store, (CephSpec, ObjectsSpec))
+        self.live = live
+        self.servers = tuple(servers)
+        self.client = live.testbed.with_role("client")[0]
+        self.nodes = tuple(dict.fromkeys(server.node for server in servers))
+        self.pool: str | None = None
+        self._store = store
 
     def clean(self, settings: Mapping[str, Any]) -> None:
         """Remove everything of an earlier run, and start every server empty with these settings.
@@ -140,12 +139,11 @@ class Servers:
         Raises:
             HotbedError: other load runs, or a server does not start.
         """
-        reached = self.reached
         self._quiet()
         document = twochoice_variables.cluster_text(self.cluster(settings))
-        with unshaped(reached.site, reached.testbed.name):
+        with self.live.unshaped():
             self._begin(document)
-        reached.shell_to(reached.client.name).put(document, CLUSTER_FILE)
+        self.live.shell_to(self.client.name).put(document, CLUSTER_FILE)
         for server in self.status():
             has = server["has"]
             if has["fragments"] or has["entries"] or has["in_flight"]:
@@ -153,37 +151,41 @@ class Servers:
 
     def cluster(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the cluster file: agents, key, and the cell's settings."""
-        reached = self.reached
-        spec = twochoice_variables.asked(reached.store)
+        spec = twochoice_variables.asked(self._store)
         assert spec is not None
-        peers = twochoice_variables.peers(reached.testbed, reached.store, spec.port)
+        peers = twochoice_variables.peers(self.live.testbed, self._store, spec.port)
         return {"agents": peers, "key_file": KEY_FILE, "copies": spec.copies, **settings}
 
     def restore(self) -> None:
         """Restore the deployed settings."""
-        deployed = twochoice_variables.variables_of(self.reached.testbed, self.reached.store)
+        deployed = twochoice_variables.variables_of(self.live.testbed, self._store)
         self.clean(deployed["twochoice_settings"])
 
     def _quiet(self) -> None:
-        """Stop Hotbed's units; raise HotbedError if other load runs."""
-        agent = self.reached.agent
-        for node, units in agent.units().items():
-            for unit in units:
-                agent.unit_stop(node, unit)
-        refuse_strays(agent)
+        """Stop Hotbed's load; raise HotbedError if other load runs."""
+        self.live.quiet()
 
     def _begin(self, document: bytes) -> None:
         """Empty every server, and start it with this cluster file."""
-        self.everywhere(lambda node: self._empty(node, document))
+        at_once(*(partial(self._empty, node, document) for node in self.nodes))
 
     def _empty(self, node: str, document: bytes) -> None:
-        shell = self.reached.shell_to(node)
-        here = [server for server in self.reached.servers if server.node == node]
-        folders = " ".join(f"'{server.folder}'" for server in here)
-        shell.run(["sh", "-c", CLEAN.format(folders=folders)], timeout_s=SERVES_S)
-        shell.put(document, CLUSTER_FILE)
-        units = " ".join(f"hotbed-twochoice@{server.number}.service" for server in here)
-        shell.run(["sh", "-c", START.format(units=units)], timeout_s=SERVES_S)
+        folders = " ".join(f"'{server.folder}'" for server in self.servers if server.node == node)
+        self._sh(node, CLEAN.format(folders=folders))
+        self._serve(node, document)
+
+    def _serve(self, node: str, document: bytes) -> None:
+        """Start the servers of a node with this cluster file."""
+        self.live.shell_to(node).put(document, CLUSTER_FILE)
+        units = " ".join(
+            f"hotbed-twochoice@{server.number}.service"
+            for server in self.servers
+            if server.node == node
+        )
+        self._sh(node, START.format(units=units))
+
+    def _sh(self, node: str, script: str) -> None:
+        self.live.shell_to(node).run(["sh", "-c", script], timeout_s=SERVES_S)
 
     def status(self) -> list[dict[str, Any]]:
         """Return every server's status.
@@ -204,14 +206,14 @@ class Servers:
         Raises:
             HotbedError: the generator or some of its writes or reads failed, in one sentence.
         """
-        reached = self.reached
+        agent, client = self.live.agent, self.client.name
         argv = [BENCH, *arguments, "--cluster", CLUSTER_FILE]
-        with self._planned(plan) as told:
-            reached.agent.unit_start(reached.client.name, UNIT, [*argv, *told], max_s=max_s)
+        with self._planned(plan) as more:
+            agent.unit_start(client, UNIT, [*argv, *more], max_s=max_s)
             try:
-                done = reached.agent.unit_wait(reached.client.name, UNIT, timeout_s=max_s + SLACK_S)
+                done = agent.unit_wait(client, UNIT, timeout_s=max_s + SLACK_S)
             except BaseException:
-                reached.agent.unit_stop(reached.client.name, UNIT)
+                agent.unit_stop(client, UNIT)
                 raise
         return answer_of(arguments[0], done)
 
@@ -222,7 +224,7 @@ class Servers:
         if plan is None:
             yield []
             return
-        shell = self.reached.shell_to(self.reached.client.name)
+        shell = self.live.shell_to(self.client.name)
         shell.run(["mkdir", "-p", str(Path(PLAN_FILE).parent)])
         shell.put(json.dumps(plan).encode(), PLAN_FILE)
         try:
@@ -234,7 +236,7 @@ class Servers:
     @contextmanager
     def disturbed(self, numbers: Sequence[int], commands: Sequence[list[str]]) -> Iterator[None]:
         """Run commands on the nodes of some servers, one each, and stop them at the end."""
-        agent, servers = self.reached.agent, self.reached.servers
+        agent, servers = self.live.agent, self.servers
         started: list[tuple[str, str]] = []
         try:
             for number, command in zip(numbers, commands, strict=True):
@@ -252,24 +254,53 @@ class Servers:
 
     def disk_counters(self) -> dict[int, Stats]:
         """Return the counters of every server's disk, by server; empty if the site has none."""
-        ask, found = self.reached.disks, dict[int, Stats]()
-        if ask is None:
+        site, found = self.live.site, dict[int, Stats]()
+        if not isinstance(site, CountedDisksSite):
             return found
-        for node in self.reached.nodes:
-            numbers = [server.number for server in self.reached.servers if server.node == node]
-            found |= dict(zip(numbers, ask(node), strict=True))
+        for node in self.nodes:
+            numbers = [server.number for server in self.servers if server.node == node]
+            found |= dict(zip(numbers, site.disks_stats(self.live.name, node), strict=True))
         return found
 
-    @property
-    def pool(self) -> str | None:
-        """Replicated pool in which CRUSH places writes without agents."""
-        return None
 
-    def everywhere(self, do: Callable[[str], None]) -> None:
-        """Call `do` for every node with servers, in parallel."""
-        with ThreadPoolExecutor(max(1, len(self.reached.nodes))) as pool:
-            for future in [pool.submit(do, node) for node in self.reached.nodes]:
-                future.result()
+class RadosServers(ObjectServers):
+    """Operations on servers in front of OSDs. In a clean state, pools are empty and Ceph is as at
+    the start of a run."""
+
+    backend = "rados"
+
+    def __init__(self, live: LiveTestbed, servers: Sequence[ObjectServer]) -> None:
+        super().__init__(live, servers)
+        pools = live.spec.ceph().pools
+        self.pool = pools[0].name if pools else None
+
+    def _quiet(self) -> None:
+        self.live.quiet("controller", "disturbance", "recorder")
+
+    def _begin(self, document: bytes) -> None:
+        live = self.live
+        stop = STOP.format(file=f"{SCRATCH_PATH}/{STRAGGLER_FILE}")
+        at_once(*(partial(self._sh, node, stop) for node in self.nodes))
+        osds = [server.number for server in self.servers]
+        payload = {"prefix": twochoice_variables.POOL_PREFIX, "osds": osds}
+        live.agent.call("pinned-empty", payload, timeout_s=2 * SERVES_S)
+        if self.pool is not None:
+            argv = ["rados", "purge", self.pool, "--yes-i-really-really-mean-it"]
+            # Purged, not recreated: with another pool id its groups would be placed elsewhere.
+            live.shell_to(self.client.name).run(argv, timeout_s=PURGE_S)
+        live.put_right()
+        at_once(*(partial(self._serve, node, document) for node in self.nodes))
+
+
+def servers_of(live: LiveTestbed) -> ObjectServers:
+    """Return the servers of a testbed, on files or OSDs.
+
+    Raises:
+        UserError: as `places_of`.
+    """
+    places = places_of(live)
+    on_osds = isinstance(live.spec.store, CephSpec)
+    return (RadosServers if on_osds else ObjectServers)(live, places)
 
 
 def answer_of(verb: str, done: UnitResult) -> dict[str, Any]:

@@ -1,18 +1,25 @@
-"""Load of Ursa's section 5.2: open-loop writes, more to a few nodes than to the others."""
+"""Loads of a cell: the disturbance, the objects to read, and open-loop writes to a few hot nodes.
+
+They follow from the cell's settings alone, so live and simulated cells get the same.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from campaigns.papers.dlr.services import CellSetting
+from campaigns.papers.dlr.cell import CellSetting
+from schemas.cells.dlr import Bench, Disturbed, Mixed, Spread
 from schemas.cells.dlr import OpenLoop as OpenLoopCell
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.openloop.plan import BALLAST_BYTES
+from testbed.spec import TestbedSpec
+from workloads.disturbance import DisturbancePlan, Scenario, plan_disturbance
 from workloads.open_loop import OpenLoop
+from workloads.prefill import PrefillPlan, disk_bound_iops, plan_prefill, usable_bytes
 from workloads.skew import hot_osds, rates_on_one, skewed_rates, worst_miss
 
 MOST_IN_FLIGHT = 1024
@@ -20,6 +27,41 @@ MOST_IN_FLIGHT_BYTES = 2**30
 FILL_S = 0.5
 TOO_FAR_OFF = 0.05
 """Largest allowed relative error of an OSD's load."""
+
+
+def disturbance_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbancePlan:
+    """Return the plan of loads by node and time, the same for every controller of the block.
+    Open-loop writes are the load themselves, so their plan is empty."""
+    parameters = setting.parameters
+    scenario, every_s = "none", setting.duration_s
+    if isinstance(parameters, Disturbed):
+        scenario, every_s = parameters.scenario, parameters.move_every_s * setting.time_scale
+    return plan_disturbance(
+        cast("Scenario", scenario),
+        nodes,
+        seed=setting.seed,
+        duration_s=setting.duration_s,
+        hot_nodes=parameters.hot_count(len(nodes)),
+        move_every_s=every_s,
+        mix=parameters.mix if isinstance(parameters, Mixed) else None,
+        spread=parameters.spread if isinstance(parameters, Spread) else None,
+    )
+
+
+def objects_to_read(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:
+    """Return the plan of the objects that a cell with a benchmark needs."""
+    parameters, disks = setting.parameters, list(spec.osd_disks())
+    assert isinstance(parameters, Bench)
+    return plan_prefill(
+        object_size=parameters.object_size,
+        duration_s=setting.duration_s,
+        max_iops=disk_bound_iops(disks, parameters.object_size),
+        usable=usable_bytes(disks, spec.ceph().pools[0].size),
+        concurrency=parameters.concurrency,
+    )
+
+
+# Ursa's section 5.2: open-loop writes, more to a few nodes than to the others.
 
 
 @dataclass(frozen=True)
@@ -39,7 +81,7 @@ def cell_of(setting: CellSetting) -> OpenLoopCell:
     return setting.parameters
 
 
-def load_of(
+def skewed_load(
     parameters: OpenLoopCell, placement: Mapping[str, Sequence[int]], seed: int
 ) -> SkewedLoad:
     """Return the load of one cell on the PGs of `placement` (OSDs by PG).
@@ -83,8 +125,8 @@ def open_loop(setting: CellSetting, pool: str, rates: Mapping[str, float]) -> Op
 
 def filling(setting: CellSetting, pool: str, pgs: Sequence[str]) -> OpenLoop:
     """Return a writer that writes every object once, and almost nothing afterwards."""
-    whole = open_loop(setting, pool, dict.fromkeys(pgs, 0.01))
-    return whole.model_copy(
+    writer = open_loop(setting, pool, dict.fromkeys(pgs, 0.01))
+    return writer.model_copy(
         update={"duration_s": FILL_S, "prefill": True, "keep_requests": False, "drain_s": 30.0}
     )
 
@@ -102,12 +144,20 @@ def bytes_per_pg(parameters: OpenLoopCell) -> int:
 
 def lacking(parameters: OpenLoopCell, pgs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the PGs that lack objects."""
-    whole = bytes_per_pg(parameters)
-    return sorted(pg for pg, told in pgs.items() if int(told["bytes"]) < whole)
+    wanted = bytes_per_pg(parameters)
+    return sorted(pg for pg, known in pgs.items() if int(known["bytes"]) < wanted)
 
 
-def write_load(setting: CellSetting, load: SkewedLoad, placement: Mapping[str, Any]) -> None:
-    """Keep the load and the placement with the run."""
+def placed_writer(setting: CellSetting, pool: str, placement: Mapping[str, Any]) -> OpenLoop:
+    """Return the writer of one cell on a placement; keep the load and the placement with the run.
+
+    Args:
+        setting: the cell.
+        pool: name of the pool.
+        placement: answer of the agent's verb placement: OSDs and bytes of PGs, nodes of OSDs.
+    """
+    where = {pg: one["up"] for pg, one in placement["pgs"].items()}
+    load = skewed_load(cell_of(setting), where, setting.seed)
     body = {
         "hot_osds": list(load.hot),
         "off": load.off,
@@ -115,3 +165,4 @@ def write_load(setting: CellSetting, load: SkewedLoad, placement: Mapping[str, A
         "placement": placement,
     }
     write_file(setting.folder / "logs" / "load.json", json.dumps(body, indent=1) + "\n")
+    return open_loop(setting, pool, load.rates)

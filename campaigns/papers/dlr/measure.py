@@ -1,7 +1,7 @@
-"""Collection of open-loop writes into a run folder's files, and results of rebalancing.
+"""Measurements of a cell: its samples and latencies as tables, and its summary.
 
-In addition to every run's files there is ``requests.parquet``: t_s (intended start, float64),
-latency_s (float64, NaN if the write never ended), pg (string).
+Open-loop writes also have ``requests.parquet``: t_s (intended start, float64), latency_s (float64,
+NaN if the write never ended), pg (string).
 """
 
 from __future__ import annotations
@@ -11,22 +11,27 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from campaigns.papers.dlr.services import CellSetting
-from campaigns.papers.dlr.steps import open_load
-from campaigns.papers.dlr.steps.collect import controller_summary
-from controllers.journal import Journal, read_journal
+from campaigns.engine.write_cell import SampleRow, write_latency, write_samples
+from campaigns.papers.dlr.cell import CellSetting
+from campaigns.papers.dlr.loads import cell_of
+from controllers.journal import Journal, controller_summary, read_journal
+from schemas.cells.dlr import CONTROLLER_LEAD_INTERVALS
 from schemas.run import OpSummary, Summary
 from schemas.settling import HOLD_S, STABLE_S, settled_from
 from testbed.agent.openloop.histogram import bounds_us
-from workloads import collect as tidied
+from testbed.stores.contract import REWEIGHT_BY_UTILIZATION
+from workloads import collect as benchmarked
 from workloads.open_loop import OpenLoopResult
+from workloads.rados_bench import BenchResult
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+STEADY_AFTER_INTERVALS = CONTROLLER_LEAD_INTERVALS
+"""Control intervals at the start of a run that its steady part excludes."""
 OP = "open"
-Row = tuple[float, str, str, float]
 _SERIES = {
     "latency_mean_s": "latency_s",
     "latency_max_s": "latency_max_s",
@@ -39,13 +44,88 @@ _SERIES = {
 
 def collect(
     setting: CellSetting,
+    nodes: Sequence[str],
+    result: BenchResult,
+    recording: Sequence[Mapping[str, Any]],
+    disturbance: Mapping[str, Any],
+) -> Summary:
+    """Write `samples.parquet`, and return the run's summary.
+
+    There is no `latency.parquet`, because rados bench reports no distribution.
+
+    Args:
+        setting: the cell; its journal must already be in its folder.
+        nodes: nodes with OSDs.
+        result: result of the workload.
+        recording: the recorder's samples.
+        disturbance: answer of the verb disturb-log.
+    """
+    write_samples(setting.folder, benchmarked.rows(result, recording))
+    pressure = benchmarked.pressure_mean(result, recording)
+    journal = read_journal(setting.folder / "journal.jsonl")
+    return Summary(
+        whole=[benchmarked.whole(result)],
+        steady=[benchmarked.steady(result, steady_from_s(setting))],
+        pressure_mean={node: value for node, value in pressure.items() if node in nodes},
+        controller=controller_summary(journal),
+        inert=is_inert(journal),
+        extra=disturbing_reads(disturbance),
+    )
+
+
+def steady_from_s(setting: CellSetting) -> float:
+    """Return the second from which a run's steady part counts, after the workload's start."""
+    return min(STEADY_AFTER_INTERVALS * setting.interval_s, setting.duration_s / 2)
+
+
+def disturbing_reads(disturbance: Mapping[str, Any]) -> dict[str, float]:
+    """Return the reads a second of each node's load, from the answer of the verb disturb-log."""
+    reads = benchmarked.load_iops(disturbance["outputs"])
+    return {f"hot_iops.{node}": iops for node, iops in reads.items()}
+
+
+def mean_pressure(
+    samples: pd.DataFrame, nodes: Sequence[str], ends_s: float = math.inf
+) -> dict[str, float]:
+    """Return the mean of each node's signal from second 0 on, in percent."""
+    within = samples[
+        samples["t_s"].between(0, ends_s) & (samples["metric"] == benchmarked.PRESSURE)
+    ]
+    means = within.groupby("node")["value"].mean()
+    return {node: float(means[node]) for node in nodes if node in means.index}
+
+
+def recorded_rows(recording: Iterable[Mapping[str, Any]], began: float) -> Iterator[SampleRow]:
+    """Yield (t_s, node, metric, value) of a recorder's samples, {"wall": epoch, "values": {node:
+    {metric: value}}}; times count from `began` (epoch)."""
+    for line in recording:
+        t_s = float(line["wall"]) - began
+        for node, metrics in line["values"].items():
+            for metric, value in metrics.items():
+                if value is not None and math.isfinite(value):
+                    yield t_s, str(node), str(metric), float(value)
+
+
+def is_inert(journal: Journal) -> bool | None:
+    """Return True if a controller that reweights has changed no weight.
+
+    Return None for other controllers: if such a controller found no reason to act, that is its
+    answer, and excluding such runs would flatter it.
+    """
+    if REWEIGHT_BY_UTILIZATION not in journal.header["needs"]["acts"]:
+        return None
+    return controller_summary(journal).get("weights_changed", 0.0) == 0.0
+
+
+def collect_writes(
+    setting: CellSetting,
     result: OpenLoopResult,
-    recorded: Iterable[Row],
+    recorded: Iterable[SampleRow],
     *,
     nodes: Sequence[str],
     extra: Mapping[str, float] | None = None,
 ) -> Summary:
-    """Write samples, latencies and requests into the run's folder, and return the summary.
+    """Write samples, latencies and requests of open-loop writes, and return the run's summary.
 
     Args:
         setting: the cell; its journal must already be in its folder.
@@ -55,21 +135,23 @@ def collect(
         extra: further numbers of the summary.
     """
     folder = setting.folder
-    rows = [*_client_rows(result), *recorded]
-    samples = pd.DataFrame(sorted(rows), columns=list(tidied.COLUMNS))
-    samples = samples.astype({"t_s": "float64", "value": "float64"})
-    samples.to_parquet(folder / "samples.parquet", index=False)
-    _latency_table(result).to_parquet(folder / "latency.parquet", index=False)
+    samples = write_samples(folder, [*_client_rows(result), *recorded])
+    write_latency(
+        folder,
+        (
+            (0.0, OP, "bench", benchmarked.CLIENT, 1000 * low, 1000 * high, count)
+            for bucket, count in sorted(result.histogram.counts.items())
+            for low, high in [bounds_us(bucket)]
+        ),
+    )
     _request_table(result).to_parquet(folder / "requests.parquet", index=False)
     (folder / "logs" / "open-loop.jsonl").write_text(result.raw)
     journal = read_journal(folder / "journal.jsonl")
     called = called_at_s(setting)
-    pressure = samples[(samples["metric"] == tidied.PRESSURE) & (samples["t_s"] >= 0)]
-    means = pressure.groupby("node")["value"].mean()
     return Summary(
         whole=[_summary(result, 0.0, setting)],
         steady=[_summary(result, called, setting)],
-        pressure_mean={node: float(means[node]) for node in nodes if node in means.index},
+        pressure_mean=mean_pressure(samples, nodes),
         controller=controller_summary(journal),
         inert=None,
         extra=_load_facts(folder) | outcome(result, called) | decided(journal) | dict(extra or {}),
@@ -78,7 +160,7 @@ def collect(
 
 def called_at_s(setting: CellSetting) -> float:
     """Return the controller's decision time in seconds from the load's start ('L' in figure 12)."""
-    return open_load.cell_of(setting).balance_after_s * setting.time_scale
+    return cell_of(setting).balance_after_s * setting.time_scale
 
 
 def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
@@ -170,7 +252,7 @@ def _summary(result: OpenLoopResult, from_s: float, setting: CellSetting) -> OpS
     """Return totals of the writes that should start from `from_s` on and ended."""
     done = [late for at, late, _ in result.requests if late is not None and at >= from_s]
     seconds = max(setting.duration_s - from_s, 1e-9)
-    size = open_load.cell_of(setting).object_size
+    size = cell_of(setting).object_size
     ordered = sorted(done)
     return OpSummary(
         op=OP,
@@ -193,45 +275,17 @@ def _quantile(ordered: Sequence[float], q: float) -> float | None:
     return ordered[min(len(ordered) - 1, math.ceil(q * len(ordered)) - 1)]
 
 
-def _client_rows(result: OpenLoopResult) -> Iterator[Row]:
+def _client_rows(result: OpenLoopResult) -> Iterator[SampleRow]:
     for row in result.series:
         for name, metric in _SERIES.items():
             value = row.get(name)
             if value is not None:
-                yield float(row["t_s"]), tidied.CLIENT, metric, float(value)
-
-
-def recorded_rows(result: OpenLoopResult, recording: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-    """Yield (t_s, node, metric, value) of a recorder's samples, {"wall": epoch, "values": {node:
-    {metric: value}}}; times count from the load's start."""
-    for line in recording:
-        t_s = float(line["wall"]) - result.started_wall
-        for node, metrics in line["values"].items():
-            for metric, value in metrics.items():
-                if value is not None and math.isfinite(value):
-                    yield t_s, str(node), str(metric), float(value)
-
-
-def _latency_table(result: OpenLoopResult) -> pd.DataFrame:
-    rows = [
-        (1000 * low, 1000 * high, count)
-        for bucket, count in sorted(result.histogram.counts.items())
-        for low, high in [bounds_us(bucket)]
-    ]
-    return pd.DataFrame(
-        {
-            "t_s": pd.array([0.0] * len(rows), dtype="float64"),
-            "op": [OP] * len(rows),
-            "tenant": ["bench"] * len(rows),
-            "node": [tidied.CLIENT] * len(rows),
-            "low_ns": pd.array([low for low, _, _ in rows], dtype="int64"),
-            "high_ns": pd.array([high for _, high, _ in rows], dtype="int64"),
-            "count": pd.array([count for _, _, count in rows], dtype="int64"),
-        }
-    )
+                yield float(row["t_s"]), benchmarked.CLIENT, metric, float(value)
 
 
 def _request_table(result: OpenLoopResult) -> pd.DataFrame:
+    import pandas as pd
+
     return pd.DataFrame(
         {
             "t_s": pd.array([at for at, _, _ in result.requests], dtype="float64"),

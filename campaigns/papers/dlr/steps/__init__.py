@@ -1,1 +1,0 @@
-"""Steps of a cell on a live testbed."""
