@@ -23,10 +23,10 @@ import numpy as np
 
 from analysis.core import stats, style
 from analysis.core.load import SIM, LoadedRun, ground_of, load_campaign
-from analysis.core.pages import in_markdown
+from analysis.core.report import in_markdown
 from analysis.core.stats import Estimate, mean, ratio
 from analysis.core.style import in_order
-from analysis.papers.dlr.compare import OP_NAMES, OPS, metric_of
+from analysis.papers.dlr.runs import OP_NAMES, OPS, metric_of
 from schemas.cells.dlr import DLR, HOT_NODES
 from schemas.errors import UserError
 

@@ -23,8 +23,7 @@ from urllib.parse import quote
 
 from analysis.bundle.derive import Derived, Part, Ran, duration, first_look
 from analysis.core.claims import NOTE_SEPARATOR, SINGLE_RUN
-from analysis.core.pages import render
-from analysis.core.report import format_interval, format_value, shared_notes
+from analysis.core.report import format_interval, format_value, render, shared_notes
 from schemas.bundle import MANIFEST, About, Author, Manifest
 from schemas.claim import ClaimResult
 from schemas.yaml_file import dump

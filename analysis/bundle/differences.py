@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 BAR = "bar"
-"""Key of a bar's position and size in `analysis.core.figure_data`."""
+"""Key of a bar's position and size in `analysis.core.style.describe`."""
 TOLERANCE = 1e-9
 """Relative. The same runs give the same numbers; the arithmetic of another processor may round the
 last digits differently."""

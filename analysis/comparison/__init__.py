@@ -1,1 +1,1 @@
-"""A comparison of controllers: ranking, figure, table, claims."""
+"""A comparison of controllers: ranking and claims (`ranking`), figure and table (`build`)."""

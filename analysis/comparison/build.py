@@ -1,27 +1,33 @@
-"""Figure, table and claims from the runs of a comparison. Never changes a run folder."""
+"""Results of a comparison of controllers: ranking, claims, figure, and table for people, as CSV and
+as Markdown. Never changes a run folder."""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Collection
+import math
+import textwrap
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.comparison import figure, table
-from analysis.comparison.claims import claims_of
-from analysis.comparison.ranking import Key, Panel, rank
+from analysis.comparison.ranking import ControllerRank, Key, Panel, claims_of, rank
+from analysis.core import style
 from analysis.core.claims import Evidence
-from analysis.core.load import last_attempt, load_campaign
-from analysis.core.load import table as tidy
-from analysis.core.pages import in_markdown
+from analysis.core.load import last_attempt, load_campaign, table
+from analysis.core.report import in_markdown
+from analysis.core.stats import Estimate
+from analysis.papers.dlr.runs import OP_NAMES
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 from schemas.durable import write_file
 from schemas.errors import HotbedError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NAME = "comparison"
 
@@ -50,12 +56,12 @@ class Ranking:
     @property
     def frame(self) -> pd.DataFrame:
         """The table as numbers."""
-        return table.frame(self.panels)
+        return _frame(self.panels)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The table as one mapping per row (see `analysis.comparison.table.rows`)."""
-        return table.rows(self.panels)
+        """The table as one mapping per row (see `table_rows`)."""
+        return table_rows(self.panels)
 
     @property
     def sentence(self) -> str:
@@ -68,12 +74,12 @@ class Ranking:
         )
 
     def _repr_html_(self) -> str:
-        named = table.heads(self.comparison.baseline)
+        named = heads(self.comparison.baseline)
         head = "".join(f"<th>{html.escape(text)}</th>" for text in named.values())
         body = ""
         for panel in self.panels:
             for standing in panel.standings:
-                row = table.texts(panel, standing)
+                row = texts(panel, standing)
                 cells = "".join(f"<td>{html.escape(row[column])}</td>" for column in named)
                 body += f"<tr>{cells}</tr>"
         left_out = "".join(
@@ -101,7 +107,7 @@ def read(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ran
     if not loaded.runs:
         first = next(iter(missing.values()))[0]
         raise HotbedError(f"{campaign}: no run of this comparison is finished ({first}).")
-    rows = tidy(loaded.runs)
+    rows = table(loaded.runs)
     panels = tuple(
         rank(
             rows,
@@ -139,8 +145,8 @@ def build(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ra
 def _write_all(ranking: Ranking) -> None:
     folder, comparison = ranking.folder, ranking.comparison
     folder.mkdir(parents=True, exist_ok=True)
-    figure.draw(comparison, ranking.panels, folder, NAME)
-    named = table.markdown(ranking.panels, comparison.baseline)
+    _draw(comparison, ranking.panels, folder, NAME)
+    named = _markdown(ranking.panels, comparison.baseline)
     left_out = "".join(f"- left out: {why}\n" for why in comparison.left_out.values())
     write_file(folder / f"{NAME}.md", in_markdown(f"{ranking.sentence}\n\n{named}\n{left_out}"))
     write_file(folder / f"{NAME}.csv", ranking.frame.to_csv(index=False))
@@ -162,3 +168,259 @@ def _missing(campaign: Path, comparison: Comparison, done: Collection[str]) -> d
         key = (cell.controller, cell.scenario, cell.op)
         found.setdefault(key, []).append(reason)
     return found
+
+
+UNIT = {"rand": "IOPS", "seq": "MB/s", "write": "MB/s"}
+
+
+def _frame(panels: Sequence[Panel]) -> pd.DataFrame:
+    """Return `table_rows` as a table."""
+    integers = {"best_place": "Int64", "worst_place": "Int64"}  # may be missing
+    return pd.DataFrame(table_rows(panels)).astype(integers)
+
+
+def table_rows(panels: Sequence[Panel]) -> list[dict[str, Any]]:
+    """Return one row per controller, scenario and op, in the panels' order; None if unknown.
+
+    Keys: scenario, op, controller, verdict, best_place, worst_place, level and level_unit, change,
+    change_low, change_high (throughput against the baseline, a share), latency_change,
+    latency_change_low, latency_change_high, n, ties, notes.
+    """
+    found: list[dict[str, Any]] = []
+    for panel in panels:
+        for standing in panel.standings:
+            best, worst = standing.places or (None, None)
+            change = _ends(standing.gain)
+            slower = _ends(standing.latency)
+            found.append(
+                {
+                    "scenario": panel.scenario,
+                    "op": panel.op,
+                    "controller": standing.controller,
+                    "verdict": standing.state,
+                    "best_place": best,
+                    "worst_place": worst,
+                    "level": None if standing.level is None else standing.level.value,
+                    "level_unit": UNIT[panel.op],
+                    "change": change[0],
+                    "change_low": change[1],
+                    "change_high": change[2],
+                    "latency_change": slower[0],
+                    "latency_change_low": slower[1],
+                    "latency_change_high": slower[2],
+                    "n": standing.n,
+                    "ties": ", ".join(standing.ties),
+                    "notes": "; ".join(standing.notes),
+                }
+            )
+    return found
+
+
+def texts(panel: Panel, standing: ControllerRank) -> dict[str, str]:
+    """Return one row as texts, by column."""
+    baseline = standing.state == "baseline"
+    return {
+        "scenario": panel.scenario,
+        "op": panel.op,
+        "places": _places(standing),
+        "controller": standing.controller,
+        "level": _level(panel.op, standing),
+        "gain": "" if baseline else _percent(standing.gain),
+        "interval": "" if baseline else _interval(standing.gain),
+        "latency": "" if baseline else _percent(standing.latency),
+        "n": str(standing.n) if standing.n else "–",
+        "verdict": standing.state,
+        "ties": ", ".join(standing.ties),
+        "notes": "; ".join(standing.notes),
+    }
+
+
+def heads(baseline: str) -> dict[str, str]:
+    """Return the columns of `texts` with their headings."""
+    return {
+        "scenario": "scenario",
+        "op": "op",
+        "places": "place",
+        "controller": "controller",
+        "level": "throughput",
+        "gain": f"against {baseline}",
+        "interval": "95 % interval",
+        "latency": "latency",
+        "n": "n",
+        "verdict": "verdict",
+        "ties": "not to be told from",
+        "notes": "notes",
+    }
+
+
+def _markdown(panels: Sequence[Panel], baseline: str) -> str:
+    """Return the table for people in Markdown."""
+    named = heads(baseline)
+    lines = ["| " + " | ".join(named.values()) + " |", "|" + " --- |" * len(named)]
+    for panel in panels:
+        for standing in panel.standings:
+            row = texts(panel, standing)
+            cells = (row[column].replace("|", "\\|") for column in named)
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _places(standing: ControllerRank) -> str:
+    """Format places: ``1``, or ``1–3`` if the intervals leave it open."""
+    if standing.places is None:
+        return "–"
+    best, worst = standing.places
+    return str(best) if best == worst else f"{best}–{worst}"
+
+
+def _level(op: str, standing: ControllerRank) -> str:
+    """Format the mean throughput with its unit."""
+    return "–" if standing.level is None else f"{standing.level.value:.1f} {UNIT[op]}"
+
+
+def _percent(ratio: Estimate | None) -> str:
+    """Format a ratio as a change: ``+12.3 %``."""
+    return "–" if ratio is None else f"{100 * (ratio.value - 1):+.1f} %"
+
+
+def _interval(ratio: Estimate | None) -> str:
+    """Format a ratio's interval as changes; a dash for a single block."""
+    if ratio is None or math.isnan(ratio.low):
+        return "–"
+    return f"{100 * (ratio.low - 1):+.1f} … {100 * (ratio.high - 1):+.1f} %"
+
+
+def _ends(ratio: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    if ratio is None:
+        return None, None, None
+    if math.isnan(ratio.low):
+        return ratio.value - 1, None, None
+    return ratio.value - 1, ratio.low - 1, ratio.high - 1
+
+
+_WIDTH = 6.2  # inches per panel, including the words at its right
+_ROW = 0.36
+_FURNITURE = 1.05
+_TROUBLE = "#b3362f"
+_SOFT = "#5b6672"
+_LONGEST = 62  # characters of a reason
+_LETTERS = 80  # characters of title and legend above and below a panel
+
+
+def _draw(comparison: Comparison, panels: Sequence[Panel], folder: Path, name: str) -> Path:
+    """Write `name`.png and .pdf into `folder` and return the PNG's path.
+
+    A filled dot: the 95 % interval excludes no effect. A hollow dot: it includes no effect, or
+    there is no interval. Squares are inert runs. A controller without runs has its reason instead.
+    """
+    rows, columns = len(comparison.scenarios), len(comparison.ops)
+    height = rows * (_FURNITURE + _ROW * len(comparison.controllers)) + 0.9
+    with style.figure(rows, columns, width=_WIDTH * columns, height=height) as (drawn, axes):
+        for axis, panel in zip(axes, panels, strict=True):
+            _panel(axis, panel, blocks=comparison.blocks)
+        letters = _LETTERS * columns
+        drawn.suptitle(textwrap.fill(_title(comparison), letters), fontsize="large")
+        words = textwrap.fill(_legend(comparison, panels), letters)
+        drawn.supxlabel(words, fontsize="small", color=_SOFT)
+        return style.save(drawn, folder, name)
+
+
+def _title(comparison: Comparison) -> str:
+    where = "simulated" if comparison.ground == "sim" else f"ground {comparison.ground}"
+    blocks = f"{comparison.blocks} block{'s' if comparison.blocks > 1 else ''}"
+    return (
+        f"Throughput against {comparison.baseline} ({where}, {blocks}, "
+        f"times × {comparison.time_scale:.3g})"
+    )
+
+
+def _legend(comparison: Comparison, panels: Sequence[Panel]) -> str:
+    if comparison.blocks < 2:
+        return "one block has no interval: it shows no difference"
+    text = (
+        "bars: 95 % intervals over paired blocks; filled: a difference is shown; "
+        "hollow: none is, the interval includes no effect"
+    )
+    inert = any(s.state == "inert" for panel in panels for s in panel.standings)
+    return f"{text}; square: inert, it changed nothing" if inert else text
+
+
+def _panel(axis: Axes, panel: Panel, *, blocks: int) -> None:
+    standings = panel.standings
+    axis.set_ylim(len(standings) - 0.5, -0.5)
+    axis.set_yticks(range(len(standings)), [s.controller for s in standings])
+    axis.axvline(0, color="black", linewidth=0.8, zorder=1)
+    axis.grid(axis="y", visible=False)
+    for y, standing in enumerate(standings):
+        if standing.gain is None:
+            axis.annotate(
+                _reason(standing),
+                (0.02, y),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                color=_TROUBLE,
+                fontsize="small",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+            )
+            continue
+        _dot(axis, y, standing)
+        axis.annotate(
+            _words(standing, blocks),
+            (1.02, y),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize="small",
+            annotation_clip=False,
+        )
+    axis.set_title(f"{OP_NAMES[panel.op]}, {_disturbance(panel.scenario)}", loc="left")
+    unit = "IOPS" if panel.op == "rand" else "throughput"
+    axis.set_xlabel(f"{unit} against {panel.baseline}, %")
+    axis.margins(x=0.08)
+
+
+def _disturbance(scenario: str) -> str:
+    return "no disturbance" if scenario == "none" else scenario
+
+
+def _dot(axis: Axes, y: int, standing: ControllerRank) -> None:
+    gain = standing.gain
+    assert gain is not None
+    value, low, high = (100 * (end - 1) for end in (gain.value, gain.low, gain.high))
+    colour = style.colour(standing.controller)
+    if not math.isnan(low):
+        axis.plot([low, high], [y, y], color=colour, linewidth=2.4, solid_capstyle="butt", zorder=2)
+    filled = standing.state in ("better", "worse", "baseline")
+    axis.plot(
+        [value],
+        [y],
+        marker="s" if standing.state == "inert" else "o",
+        markersize=7,
+        markerfacecolor=colour if filled else "white",
+        markeredgecolor=colour,
+        markeredgewidth=1.6,
+        linestyle="none",
+        zorder=3,
+    )
+
+
+def _words(standing: ControllerRank, blocks: int) -> str:
+    """Return the text at the right of a row."""
+    gain = standing.gain
+    assert gain is not None
+    few = f", n = {standing.n}" if standing.n < blocks else ""
+    if standing.state == "baseline":
+        return f"baseline, place {_places(standing)}{few}"
+    text = f"{100 * (gain.value - 1):+.1f} %"
+    if standing.state == "inert":
+        return f"{text}, inert{few}"
+    idle = ", no action" if standing.idle else ""
+    return f"{text}, place {_places(standing)}{few}{idle}"
+
+
+def _reason(standing: ControllerRank) -> str:
+    """Return why nothing is drawn, on at most two lines. The table keeps the common beginning of
+    the reasons."""
+    text = standing.notes[0] if standing.notes else "no run"
+    text = text.split(" runs missing: ")[-1].removeprefix(f"the controller {standing.controller} ")
+    text = f"failed: {text.removeprefix('failed: ')}"
+    return "\n".join(textwrap.wrap(text, _LONGEST, max_lines=2, placeholder=" …"))

@@ -1,8 +1,12 @@
-"""Ranking of controllers from paired blocks.
+"""Ranking of controllers from paired blocks, and its claims: each controller against the baseline.
 
 Every block holds every controller once under the same seed, so controllers are compared block by
 block: geometric mean of the ratio, t interval on the log-ratios (design, Statistics). Each interval
 holds 95 % by itself; intervals are not widened for the number of pairs.
+
+Claims are declared before the runs, all in one direction: the controller does better. So `not
+reproduced` means that it does worse, and `inconclusive` that the blocks do not decide. No paper has
+these claims: paper_value is null.
 """
 
 from __future__ import annotations
@@ -10,14 +14,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import pandas as pd
 
-from analysis.core.stats import Estimate, mean
-from analysis.papers.dlr.compare import compare, metric_of
+from analysis.core.claims import Claim, Evidence, Measured, NotRun, evaluate
+from analysis.core.evidence import average, quotient
+from analysis.core.stats import Estimate
+from analysis.papers.dlr.runs import BLOCKS, active, metric_of
+from schemas.claim import ClaimResult
 
 Shown = Literal["better", "worse", "inconclusive"]
 State = Literal["baseline", "better", "worse", "inconclusive", "inert", "failed"]
@@ -32,7 +39,7 @@ Key = tuple[str, str, str]  # controller, scenario, op
 
 
 @dataclass(frozen=True)
-class Standing:
+class ControllerRank:
     """One controller under one scenario and op.
 
     `level` is the mean of its runs (MB/s, for rand IOPS); `gain` and `latency` are ratios to the
@@ -60,9 +67,9 @@ class Panel:
     scenario: str
     op: str
     baseline: str
-    standings: tuple[Standing, ...]
+    standings: tuple[ControllerRank, ...]
 
-    def of(self, controller: str) -> Standing:
+    def of(self, controller: str) -> ControllerRank:
         """Return the standing of `controller`; raise KeyError if it takes no part."""
         for standing in self.standings:
             if standing.controller == controller:
@@ -90,14 +97,14 @@ def rank(
     """
     rows = table[(table["scenario"] == scenario) & (table["op"] == op)]
     runs = {name: rows[rows["controller"] == name] for name in controllers}
-    active = {name: found[~found["inert"].astype(bool)] for name, found in runs.items()}
+    acted = {name: active(found) for name, found in runs.items()}
     metric = metric_of(op, "throughput")
     standings = [
         _standing(
             name,
             runs=runs[name],
-            active=active[name],
-            base=active[baseline],
+            acted=acted[name],
+            base=acted[baseline],
             op=op,
             baseline=baseline,
             absent=missing.get((name, scenario, op), ()),
@@ -106,7 +113,7 @@ def rank(
     ]
     ranked = [s for s in standings if s.state not in ("failed", "inert")]
     names = [standing.controller for standing in ranked]
-    shown = _every_pair({name: active[name] for name in names}, metric)
+    shown = _every_pair({name: acted[name] for name in names}, metric)
     placed = [_placed(standing, names, shown) for standing in ranked]
     placed.sort(key=lambda s: (-s.gain.value if s.gain else 0.0, s.controller))
     order = ("inert", "failed")
@@ -126,38 +133,37 @@ def _standing(
     name: str,
     *,
     runs: pd.DataFrame,
-    active: pd.DataFrame,
+    acted: pd.DataFrame,
     base: pd.DataFrame,
     op: str,
     baseline: str,
     absent: Sequence[str],
-) -> Standing:
-    notes = _notes(len(runs) - len(active), len(runs), absent)
+) -> ControllerRank:
+    notes = _notes(len(runs) - len(acted), len(runs), absent)
     if runs.empty:
-        return Standing(name, "failed", notes=notes or ("no run",))
+        return ControllerRank(name, "failed", notes=notes or ("no run",))
     throughput, latency = metric_of(op, "throughput"), metric_of(op, "latency")
-    inert = active.empty
-    used = runs if inert else active
-    values = used[throughput].dropna().tolist()
-    level = mean(values) if values else None
+    inert = acted.empty
+    used = runs if inert else acted
+    level = average(used, throughput)
     if name == baseline:
         if inert:
-            return Standing(name, "inert", len(runs), level, notes=notes)
-        same = Estimate(1.0, 1.0, 1.0, len(active))
-        return Standing(name, "baseline", len(active), level, same, same, notes=notes)
+            return ControllerRank(name, "inert", len(runs), level, notes=notes)
+        same = Estimate(1.0, 1.0, 1.0, len(acted))
+        return ControllerRank(name, "baseline", len(acted), level, same, same, notes=notes)
     stalled = int((used[throughput].fillna(0) <= 0).sum())
     if stalled:
         notes = (*notes, f"{stalled} of {len(used)} runs without any throughput: left out")
-    gain = compare(used, base, throughput)
-    slower = compare(used, base, latency)
+    gain = quotient(used, base, throughput, keys=BLOCKS)
+    slower = quotient(used, base, latency, keys=BLOCKS)
     if gain is None:
         why = f"no block has a run of it and one of {baseline}"
-        return Standing(name, "failed", 0, level, notes=(*notes, why))
+        return ControllerRank(name, "failed", 0, level, notes=(*notes, why))
     state: State = "inert" if inert else shows(gain)
-    idle = not inert and _idle(active)
+    idle = not inert and _idle(acted)
     if idle:
         notes = (*notes, "took no action in any run")
-    return Standing(name, state, gain.n, level, gain, slower, notes=notes, idle=idle)
+    return ControllerRank(name, state, gain.n, level, gain, slower, notes=notes, idle=idle)
 
 
 def _idle(runs: pd.DataFrame) -> bool:
@@ -187,14 +193,14 @@ def _every_pair(runs: Mapping[str, pd.DataFrame], metric: str) -> dict[tuple[str
     }
     found: dict[tuple[str, str], Shown] = {}
     for first, second in itertools.combinations(runs, 2):
-        found[first, second] = shows(compare(runs[first], runs[second], metric))
+        found[first, second] = shows(quotient(runs[first], runs[second], metric, keys=BLOCKS))
         found[second, first] = mirrored[found[first, second]]
     return found
 
 
 def _placed(
-    standing: Standing, names: Sequence[str], shown: Mapping[tuple[str, str], Shown]
-) -> Standing:
+    standing: ControllerRank, names: Sequence[str], shown: Mapping[tuple[str, str], Shown]
+) -> ControllerRank:
     others = [name for name in names if name != standing.controller]
     against = {other: shown[standing.controller, other] for other in others}
     ahead = sum(word == "worse" for word in against.values())
@@ -204,3 +210,82 @@ def _placed(
         places=(1 + ahead, len(names) - behind),
         ties=tuple(other for other in others if against[other] == "inconclusive"),
     )
+
+
+FIGURE = "comparison"
+_NOUN = {
+    "seq": "sequential read throughput",
+    "rand": "random read IOPS",
+    "write": "write throughput",
+}
+_OPERATIONS = {"seq": "sequential reads", "rand": "random reads", "write": "writes"}
+
+
+def claims_of(
+    panels: Sequence[Panel], evidence: Evidence, *, ground: str, time_scale: float
+) -> list[ClaimResult]:
+    """Return every claim with its verdict, in the panels' order."""
+    made: list[ClaimResult] = []
+    for panel in panels:
+        for standing in panel.standings:
+            if standing.controller == panel.baseline:
+                continue
+            for claim in _claims(panel, standing, ground, time_scale):
+                made.append(evaluate(claim, evidence))
+    return made
+
+
+def _claims(panel: Panel, standing: ControllerRank, ground: str, time_scale: float) -> list[Claim]:
+    name, baseline = standing.controller, panel.baseline
+    stem = f"compare-{name}-{panel.scenario}-{panel.op}"
+    against = f"against {baseline} under {panel.scenario}"
+    if panel.scenario == "none":
+        against = f"against {baseline} without disturbance"
+    noun = _NOUN[panel.op]
+
+    def measured(
+        estimate: Estimate | None, function: Callable[[float], float]
+    ) -> Callable[[Evidence], Measured | NotRun]:
+        return lambda _: _measured(standing, estimate, function, ground, time_scale)
+
+    return [
+        Claim(
+            id=f"{stem}-throughput",
+            figure=FIGURE,
+            statement=f"{name} raises {noun} {against}",
+            paper_value=None,
+            compute=measured(standing.gain, lambda ratio: ratio - 1),
+            unit="relative change",
+            baseline=baseline,
+            size=False,
+        ),
+        Claim(
+            id=f"{stem}-latency",
+            figure=FIGURE,
+            statement=f"{name} lowers the latency of {_OPERATIONS[panel.op]} {against}",
+            paper_value=None,
+            compute=measured(standing.latency, lambda ratio: 1 - ratio),
+            unit="relative change",
+            baseline=baseline,
+            size=False,
+            depends_on=(f"{stem}-throughput",),
+        ),
+    ]
+
+
+def _measured(
+    standing: ControllerRank,
+    estimate: Estimate | None,
+    function: Callable[[float], float],
+    ground: str,
+    time_scale: float,
+) -> Measured | NotRun:
+    notes = "; ".join(standing.notes)
+    if standing.state in ("failed", "inert") or estimate is None:
+        return NotRun(notes or "no run that supports it")
+    effect = estimate.map(function)
+    if effect.low > 0:
+        notes = "; ".join(filter(None, ("better", notes)))
+    elif effect.high < 0:
+        notes = "; ".join(filter(None, ("worse", notes)))
+    return Measured(effect, ground, time_scale, notes or None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -231,3 +231,28 @@ def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
             "note": _note(claim, measured, result),
         }
     )
+
+
+def differs(claim: Claim, estimate: Estimate) -> bool:
+    """Return True if an estimate differs from the claim, whatever its interval."""
+    if claim.kind == "within":
+        assert claim.paper_value is not None, claim.id
+        room = claim.tolerance * abs(claim.paper_value)
+        return abs(estimate.value - claim.paper_value) > room + 1e-9
+    return estimate.value == claim.no_effect or (estimate.value > claim.no_effect) != claim.larger
+
+
+def explained(claim: Claim, why: str | None) -> Claim:
+    """Return a claim that notes the best explanation if its result differs from the paper's; return
+    the claim itself if `why` is None."""
+    if why is None:
+        return claim
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = claim.compute(evidence)
+        if isinstance(found, NotRun) or not differs(claim, found.estimate):
+            return found
+        parts = [found.note] if found.note else []
+        return replace(found, note=NOTE_SEPARATOR.join([*parts, f"best explanation: {why}"]))
+
+    return replace(claim, compute=compute)

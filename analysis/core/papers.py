@@ -121,7 +121,7 @@ SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE, PM, MOS)
 _OTHERS: Mapping[str, tuple[str, str]] = {
     URSA: (
         "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
-        "analysis.papers.ursa.catalogue",
+        "analysis.papers.ursa.figures",
     ),
     PM: (
         "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
@@ -143,16 +143,14 @@ campaign <short name>-full makes the runs of every figure."""
 def paper(short: str) -> Paper:
     """Return the paper with the short name; raise a UserError that names the known ones."""
     if short == "dlr":
-        from analysis.papers.dlr.catalogue import FIGURES
         from analysis.papers.dlr.claims import CLAIMS
+        from analysis.papers.dlr.figures import FIGURES
 
         title = "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution"
         command = "hotbed run dlr-full --figure {figure}"
         return Paper("dlr", title, (Part(CLAIMS, FIGURES, models=(Bench,), sized=False),), command)
     if short == SCALE:
-        from analysis.papers.dlr.catalogue import SCALE_FIGURES
-        from analysis.papers.dlr.scale import tables
-        from analysis.papers.dlr.scale_claims import CLAIMS as SCALE_CLAIMS
+        from analysis.papers.dlr.scale import SCALE_CLAIMS, SCALE_FIGURES, tables
 
         return Paper(
             SCALE,

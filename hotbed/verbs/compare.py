@@ -142,7 +142,7 @@ def _table(ranking: Ranking) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from analysis.comparison.table import heads, texts
+    from analysis.comparison.build import heads, texts
 
     named = heads(ranking.comparison.baseline)
     single = {

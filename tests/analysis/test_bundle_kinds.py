@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def ursa(artifacts: Path) -> str:
-    from synthetic_ursa import write_all
+    from tests.papers.ursa_runs import write_all
 
     write_all(artifacts, blocks=2)
     return "ursa-full"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from synthetic import write_run
 
+from analysis.core.evidence import pairs
 from analysis.core.load import table
 from analysis.core.report import build, load_evidence
-from analysis.papers.dlr.compare import paired
+from analysis.papers.dlr.runs import BLOCKS
 from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
 
@@ -77,4 +78,4 @@ def test_pairs_are_of_one_ground(tmp_path: Path) -> None:
     rows = table(runs)
     rows["campaign"] = "same"
     treated, base = rows[rows["ground"] == "local"], rows[rows["ground"] == "sim"]
-    assert paired(treated, base, "throughput_mb_s").empty
+    assert pairs(treated, base, "throughput_mb_s", BLOCKS).empty

@@ -17,8 +17,7 @@ from test_comparison import make
 from analysis.bundle.derive import Derived, Experiment, Figure, Part, Ran
 from analysis.bundle.describe import pages as documents
 from analysis.comparison.build import build as compare
-from analysis.core.pages import in_markdown
-from analysis.core.report import build
+from analysis.core.report import build, in_markdown
 from analysis.validation import Validation
 from campaigns.engine.display import CampaignView, RunView
 from hotbed.live_view import LiveView

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic_pm import as_in_the_paper, extra_of, run_of
 
-from analysis.core.claims import Claim, Evidence, Measured, NotRun, evaluate
-from analysis.core.explained import explained
+from analysis.core.claims import Claim, Evidence, Measured, NotRun, evaluate, explained
 from analysis.core.figures import FigureEntry, Missing
 from analysis.core.load import LoadedRun
 from analysis.core.stats import Estimate

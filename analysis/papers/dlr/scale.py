@@ -1,36 +1,52 @@
 """Gain over default Ceph along an axis (number of OSDs, share of hot nodes, time between moves of
-the hotspots), and its end: where the lower end of its 95 % interval crosses zero.
+the hotspots), and its end: where the lower end of its 95 % interval crosses zero. Claims, figures
+and tables about large stores.
 
 Between two measured points of an axis, the lower end is taken to be straight over the axis's
 logarithm. The interpolation places a crossing; it adds no evidence.
+
+The paper has no claims about sizes: its store had eight OSDs. All claims were declared before a run
+of `dlr-scale` was made, and paper_value is null.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from analysis.core.figures import Table
-from analysis.core.stats import Estimate
-from analysis.papers.dlr.compare import STANDARD, compare, metric_of
-from analysis.papers.dlr.scale_variants import told, usual
+from analysis.core import style
+from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
+from analysis.core.evidence import Pair, Rows, pairs, quotient, result
+from analysis.core.figures import FigureEntry, Missing, Table
+from analysis.core.stats import Estimate, counts
+from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, STANDARD, active, metric_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BASELINE = "default"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its column of `analysis.core.load.table`, the scenario in which it is varied, the
-    format of its values, and the columns that are constant along a curve."""
+    """One axis: its column of `analysis.core.load.table`, the scenario in which it is varied, its
+    name in tables and in figures, the format of its values, and the columns that are constant along
+    a curve."""
 
     id: str
     column: str
     scenario: str
     name: str
+    label: str
     write: Callable[[float], str]
     fixed: tuple[str, ...]
 
@@ -47,10 +63,17 @@ def _seconds(value: float) -> str:
     return f"{value:.3g} s"
 
 
-OSDS = Axis("osds", "osds", "heterogeneity", "OSDs", _osds, ("hot_share", "duration_s"))
-HOT = Axis("hot", "hot_share", "heterogeneity", "share of hot nodes", _share, ("osds",))
+OSDS = Axis("osds", "osds", "heterogeneity", "OSDs", "OSDs", _osds, ("hot_share", "duration_s"))
+HOT = Axis(
+    *("hot", "hot_share", "heterogeneity", "share of hot nodes", "Share of hot nodes"),
+    _share,
+    ("osds",),
+)
 MOVE = Axis(
-    "move", "move_every_s", "interference", "hotspots move every", _seconds, ("osds", "hot_share")
+    *("move", "move_every_s", "interference", "hotspots move every"),
+    "Seconds between two moves of the hotspots",
+    _seconds,
+    ("osds", "hot_share"),
 )
 AXES = (OSDS, HOT, MOVE)
 
@@ -133,13 +156,50 @@ def _crossing(first: tuple[float, float], second: tuple[float, float]) -> float:
     return math.exp(math.log(x0) + share * (math.log(x1) - math.log(x0)))
 
 
+def usual(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs with the usual parameters, by controller and store size: the defaults if a
+    run has them, else the parameters of most runs (a campaign may let them grow with the store).
+    Other parameters are variants; no curve mixes variants."""
+    if rows.empty:
+        return rows
+    groups = rows.groupby(["controller", "osds"], dropna=False)
+    kept = [part[part["variant"] == _most(part["variant"])] for _, part in groups]
+    return pd.concat(kept).sort_index()
+
+
+def _most(variants: pd.Series) -> str:
+    times = variants.value_counts()
+    return str(min(times.index, key=lambda text: (text != "{}", -times[text], text)))
+
+
+def parameters_text(rows: pd.DataFrame) -> str:
+    """Return the non-default parameters of a controller's runs, for people. A value proportional to
+    the number of OSDs is shown per OSD."""
+    found: dict[str, dict[float, object]] = defaultdict(dict)
+    for osds, variant in zip(rows["osds"], rows["variant"], strict=True):
+        for name, value in json.loads(variant).items():
+            found[name][float(osds)] = value
+    return ", ".join(f"{name} {_value(found[name])}" for name in sorted(found)) or "–"
+
+
+def _value(by_size: dict[float, object]) -> str:
+    """Format values by number of OSDs."""
+    values = [by_size[osds] for osds in sorted(by_size)]
+    if all(value == values[0] for value in values):
+        return f"{values[0]:,}" if isinstance(values[0], int) else f"{values[0]}"
+    shares = {
+        round(value / osds, 9) for osds, value in by_size.items() if isinstance(value, (int, float))
+    }
+    if len(shares) == 1:
+        return f"{shares.pop():g} an OSD"
+    return " to ".join(f"{value:,}" if isinstance(value, int) else f"{value}" for value in values)
+
+
 def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
     """Return every controller's gain along `axis`, by op and by the constant columns. If an axis
     was run in several settings (such as durations), the setting with the most values counts."""
     rows = table[table["scenario"] == axis.scenario]
-    for name in ("object_size", "signal"):
-        rows = rows[rows[name] == STANDARD[name]]
-    rows = usual(rows)
+    rows = usual(_standard(rows))
     found: list[Curve] = []
     for setting, here in _settings(rows, axis):
         names = [str(name) for name in here["controller"].unique() if name != BASELINE]
@@ -157,10 +217,17 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
                         None if axis is HOT else float(setting["hot_share"]),
                         name,
                         points,
-                        told(its),
+                        parameters_text(its),
                     )
                 )
     return found
+
+
+def _standard(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return runs with the paper's object size and signal."""
+    for name in ("object_size", "signal"):
+        rows = rows[rows[name] == STANDARD[name]]
+    return rows
 
 
 def _settings(rows: pd.DataFrame, axis: Axis) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -187,14 +254,13 @@ def _longest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
 
 
 def _points(rows: pd.DataFrame, axis: Axis, controller: str) -> tuple[Point, ...]:
-    active = rows[~rows["inert"].astype(bool)]
-    metric = metric_of(str(rows["op"].iloc[0]), "throughput")
+    rows = active(rows)
+    metric = metric_of(str(rows["op"].iloc[0]), "throughput") if len(rows) else ""
     points = []
-    for x in sorted({float(value) for value in active[axis.column]}):
-        here = active[active[axis.column] == x]
-        gain = compare(
-            here[here["controller"] == controller], here[here["controller"] == BASELINE], metric
-        )
+    for x in sorted({float(value) for value in rows[axis.column]}):
+        here = rows[rows[axis.column] == x]
+        mine, base = (here[here["controller"] == name] for name in (controller, BASELINE))
+        gain = quotient(mine, base, metric, keys=BLOCKS)
         if gain is not None:
             points.append(Point(x, gain.map(lambda ratio: ratio - 1)))
     return tuple(points)
@@ -206,14 +272,11 @@ def cells(
     """Return runs of a controller on `osds` OSDs with static hotspots, with the duration of most
     sizes: runs that are compared over sizes must have the same duration."""
     rows = table[(table["scenario"] == OSDS.scenario) & (table["op"] == op)]
-    rows = rows[rows["hot_share"] == hot_share]
-    for name in ("object_size", "signal"):
-        rows = rows[rows[name] == STANDARD[name]]
+    rows = _standard(rows[rows["hot_share"] == hot_share])
     if rows.empty:
         return rows
     rows = usual(_widest(rows, OSDS))
-    rows = rows[(rows["osds"] == osds) & (rows["controller"] == controller)]
-    return rows[~rows["inert"].astype(bool)]
+    return active(rows[(rows["osds"] == osds) & (rows["controller"] == controller)])
 
 
 def words(curve: Curve, parts: Sequence[Stretch]) -> str:
@@ -264,8 +327,7 @@ def _row(curve: Curve) -> tuple[str, ...]:
         return (*setting, "inert: it changed nothing", "–", "–", "–", "–")
     best = max(curve.points, key=lambda point: point.gain.value)
     least = min(curve.points, key=lambda point: point.gain.value)
-    counts = [point.gain.n for point in curve.points]
-    n = str(max(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    n = counts(point.gain for point in curve.points).removeprefix("n = ")
     return (
         *setting,
         words(curve, curve.helps),
@@ -280,3 +342,281 @@ def _percent(share: float) -> str:
     """Format a share as a percentage with its sign, without a sign if it rounds to zero."""
     percent = round(100 * share)
     return f"{percent:+d} %" if percent else "0 %"
+
+
+OP = "rand"
+METRIC = metric_of(OP, "throughput")
+SHARE = 0.25
+"""Share of hot nodes where it is not varied."""
+
+
+def _gain_at(axis: Axis, x: float, controller: str, *, osds: float | None = None) -> Compute:
+    """Compute the gain over default Ceph at a place of an axis, as its figure shows it."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        rows = evidence.table
+        rows = rows[rows["controller"].isin([controller, "default"])]
+        for curve in curves(rows if osds is None else rows[rows["osds"] == osds], axis):
+            if (curve.op, curve.controller, curve.osds) != (OP, controller, osds):
+                continue
+            for point in curve.points:
+                if point.x == x and (axis is HOT or curve.hot_share == SHARE):
+                    return result(point.gain, rows, "")
+        at = axis.write(x) if osds is None else f"{axis.write(x)} of {osds:g} OSDs"
+        return NotRun(f"no block has {controller} and default Ceph at {at}")
+
+    return compute
+
+
+def _on(controller: str, osds: int) -> Rows:
+    """Select a controller's runs on `osds` OSDs with static hotspots."""
+    return partial(cells, controller=controller, op=OP, osds=osds, hot_share=SHARE)
+
+
+def _against(controller: str, baseline: str, osds: int) -> Compute:
+    """Compute throughput of one controller over another on `osds` OSDs with static hotspots."""
+    return Pair(
+        _on(controller, osds),
+        _on(baseline, osds),
+        METRIC,
+        f"no block has {controller} and {baseline} on {osds:,} OSDs",
+        keys=BLOCKS,
+        function=lambda ratio: ratio - 1,
+    )
+
+
+def _holds(small: int, large: int) -> Compute:
+    """Compute DLR's gain on the larger store over the smaller, block by block (same seed)."""
+
+    def gains(osds: int) -> Rows:
+        def rows(table: pd.DataFrame) -> pd.DataFrame:
+            mine = _on("dlr", osds)(table)
+            both = pairs(mine, _on(BASELINE, osds)(table), METRIC, BLOCKS)
+            scale = mine["time_scale"].iloc[0] if len(mine) else 1.0
+            both = both.assign(gain=both["treated"] / both["baseline"], time_scale=scale)
+            return both.reset_index()
+
+        return rows
+
+    return Pair(
+        gains(large),
+        gains(small),
+        "gain",
+        f"no block has DLR and default Ceph on {small:,} and {large:,} OSDs",
+        keys=BLOCKS,
+        function=lambda ratio: ratio - 1,
+    )
+
+
+_claim = partial(
+    declared,
+    prefix="scale",
+    paper="dlr",
+    unit="relative change",
+    baseline="default",
+    no_effect=0.0,
+)
+
+
+_NAMES = {"dlr": "DLR", "dlr-pg": "dlr-pg"}
+_QUARTER = "a quarter of the nodes hot"
+
+SCALE_CLAIMS: tuple[Claim, ...] = (
+    *(
+        _claim(
+            f"dlr-{osds}",
+            "osds",
+            f"DLR raises random read IOPS over default Ceph on {osds:,} OSDs, {_QUARTER}",
+            _gain_at(OSDS, osds, "dlr"),
+        )
+        for osds in (100, 1000, 10000)
+    ),
+    *(
+        _claim(
+            f"dlr-gain-{large}",
+            "osds",
+            f"DLR's gain over default Ceph is larger on {large:,} OSDs than on {small:,}",
+            _holds(small, large),
+            baseline=f"gain on {small:,} OSDs",
+        )
+        for small, large in ((100, 1000), (1000, 10000))
+    ),
+    *(
+        _claim(
+            f"dlr-pg-beats-dlr-{osds}",
+            "osds",
+            f"dlr-pg raises random read IOPS over DLR on {osds:,} OSDs, {_QUARTER}",
+            _against("dlr-pg", "dlr", osds),
+            baseline="dlr",
+        )
+        for osds in (100, 1000, 10000)
+    ),
+    *(
+        _claim(
+            f"dlr-hot-{round(100 * share)}-of-{osds}",
+            "hot",
+            f"DLR raises random read IOPS with {share:.0%} of {osds:,} OSD nodes hot",
+            _gain_at(HOT, share, "dlr", osds=osds),
+        )
+        for osds in (100, 1000)
+        for share in (0.01, 0.5)
+    ),
+    *(
+        _claim(
+            f"{controller}-move-{every}",
+            "move",
+            f"{_NAMES[controller]} raises random read IOPS on 100 OSDs while hotspots move every "
+            f"{every} s",
+            _gain_at(MOVE, every, controller, osds=100),
+        )
+        for controller in ("dlr", "dlr-pg")
+        for every in (60, 600)
+    ),
+    _claim(
+        "dlr-move-5",
+        "move",
+        "DLR lowers random read IOPS on 100 OSDs while hotspots move every 5 s, four times in one "
+        "control interval",
+        _gain_at(MOVE, 5, "dlr", osds=100),
+        larger=False,
+    ),
+)
+
+
+_PANEL = 5.2  # inches
+_DODGE = 0.02  # share of the axis's length, between neighbouring controllers
+_ROOM = 1.6  # maximum length of intervals on the axis, relative to the range of the points
+
+
+def triangles(evidence: Evidence, axis: Axis) -> str:
+    """Return an explanation of the triangles, if the figure has any."""
+    if any(_ends(curve) for curve in curves(evidence.table, axis)):
+        return " Triangles on the zero line: there the interval's lower end is zero."
+    return ""
+
+
+def _ends(curve: Curve) -> list[float]:
+    """Return where on the axis a controller starts or stops helping."""
+    found = ((part.low, part.from_start, part.high, part.to_end) for part in curve.helps)
+    return [at for low, a, high, b in found for at, inside in ((low, a), (high, b)) if not inside]
+
+
+def gain(evidence: Evidence, folder: Path, name: str, axis: Axis) -> Path | Missing:
+    """Draw the gain along an axis: a panel per op and size, a line per controller. Filled: the
+    interval excludes no effect. A triangle on the zero line: helping starts or stops there."""
+    found = [curve for curve in curves(evidence.table, axis) if curve.points]
+    if not found:
+        return Missing(
+            f"runs of default Ceph and another controller at several values of {axis.column}"
+        )
+    panels: dict[tuple[str, float, float], list[Curve]] = {}
+    for curve in found:
+        panels.setdefault((curve.op, curve.osds or 0, curve.hot_share or 0), []).append(curve)
+    names = style.in_order(list({curve.controller for curve in found}))
+    with style.figure(1, len(panels), width=max(6.4, _PANEL * len(panels)), height=4.4) as (
+        drawn,
+        axes,
+    ):
+        for panel, mine in zip(axes, panels.values(), strict=True):
+            _panel(panel, axis, mine, names)
+        axes[0].set_ylabel("Throughput over default Ceph")
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+def _panel(panel: Axes, axis: Axis, mine: Sequence[Curve], names: Sequence[str]) -> None:
+    xs = sorted({point.x for curve in mine for point in curve.points})
+    span = np.log(xs[-1] / xs[0])
+    panel.set_xscale("log")
+    panel.axhline(0, color="black", linewidth=0.8)
+    for curve in sorted(mine, key=lambda curve: names.index(curve.controller)):
+        shift = (names.index(curve.controller) - (len(names) - 1) / 2) * _DODGE * span
+        _line(panel, curve, float(np.exp(shift)))
+    values = [point.gain.value for curve in mine for point in curve.points]
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = _ROOM * max(high - low, 0.05)
+    ends = [point.gain for curve in mine for point in curve.points]
+    least = min([low, *(e.low for e in ends if not np.isnan(e.low))])
+    most = max([high, *(e.high for e in ends if not np.isnan(e.high))])
+    panel.set_ylim(max(least, low - room / 2) - 0.02, min(most, high + room / 2) + 0.02)
+    panel.set_xticks(xs, [axis.write(x) for x in xs], rotation=35 if len(xs) > 5 else 0)
+    panel.minorticks_off()
+    panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:+.0f} %" if value else "0")
+    panel.set_xlabel(axis.label)
+    panel.set_title(_title(mine), loc="left")
+
+
+def _line(panel: Axes, curve: Curve, shift: float) -> None:
+    x = np.array([point.x * shift for point in curve.points])
+    y = np.array([point.gain.value for point in curve.points])
+    error = np.array([point.gain.error for point in curve.points]).T
+    colour = style.colour(curve.controller)
+    panel.errorbar(
+        x,
+        y,
+        yerr=error,
+        fmt="-",
+        color=colour,
+        linewidth=1.6,
+        elinewidth=1.1,
+        capsize=2.5,
+        label=style.label(curve.controller),
+    )
+    shown = np.array([point.gain.low > 0 or point.gain.high < 0 for point in curve.points])
+    for filled in (True, False):
+        which = shown if filled else ~shown
+        panel.plot(
+            x[which],
+            y[which],
+            "o",
+            markersize=5.5,
+            markerfacecolor=colour if filled else "white",
+            markeredgecolor=colour,
+            markeredgewidth=1.4,
+        )
+    for end in _ends(curve):
+        panel.plot([end], [0], "^", markersize=7, color=colour, zorder=4, clip_on=False)
+
+
+def _title(curves: Sequence[Curve]) -> str:
+    curve = curves[0]
+    parts = [OP_NAMES[curve.op]]
+    if curve.osds is not None:
+        parts.append(f"{curve.osds:,.0f} OSDs")
+    if curve.hot_share is not None:
+        parts.append(f"{100 * curve.hot_share:g} % hot")
+    n = counts(point.gain for one in curves for point in one.points)
+    return f"{', '.join(parts)} ({n})"
+
+
+_GAIN = (
+    "Paired by block, geometric mean of ratios with 95 % confidence intervals. Filled: the "
+    "interval excludes no effect."
+)
+
+SCALE_FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "osds",
+        "Gain against the number of OSDs",
+        f"{_GAIN} Two operations in flight to an OSD, placement groups by Ceph's rule.",
+        partial(gain, axis=OSDS),
+        "osds",
+        told=partial(triangles, axis=OSDS),
+    ),
+    FigureEntry(
+        "hot",
+        "Gain against the share of hot nodes",
+        _GAIN,
+        partial(gain, axis=HOT),
+        "hot",
+        told=partial(triangles, axis=HOT),
+    ),
+    FigureEntry(
+        "move",
+        "Gain against how often the hotspots move",
+        f"{_GAIN} The control interval is 20 s; runs last at least two moves.",
+        partial(gain, axis=MOVE),
+        "move",
+        told=partial(triangles, axis=MOVE),
+    ),
+)

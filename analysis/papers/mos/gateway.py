@@ -20,11 +20,12 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
+from analysis.core.evidence import quotient
 from analysis.core.figures import FigureEntry, Missing
 from analysis.core.load import LoadedRun, origin
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
-from analysis.papers.dlr.compare import compare
+from analysis.papers.dlr.runs import BLOCKS
 from schemas.cells.dlr import Gateway
 
 OP = "s3"
@@ -75,7 +76,7 @@ def against(
 ) -> Estimate | None:
     """Return the ratio of two (scenario, controller) over blocks, without inert runs."""
     acted = [_acted(cells(rows, letter, *one)) for one in (treated, base)]
-    return compare(acted[0], acted[1], METRICS[what])
+    return quotient(acted[0], acted[1], METRICS[what], keys=BLOCKS)
 
 
 def _acted(runs: pd.DataFrame) -> pd.DataFrame:
@@ -100,7 +101,7 @@ def bar_of(
     runs = cells(rows, letter, *treated)
     if not _acted(runs).empty:
         return None
-    all_runs = compare(runs, cells(rows, letter, *base), METRICS[what])
+    all_runs = quotient(runs, cells(rows, letter, *base), METRICS[what], keys=BLOCKS)
     return None if all_runs is None else Bar(all_runs, inert=True)
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.core.claims import Claim
-from analysis.core.explained import explained
+from analysis.core.claims import Claim, explained
 from analysis.papers.prioritymeister.beyond_claims import BEYOND, BOUNDS
 from analysis.papers.prioritymeister.contain_claims import BUCKETS, BURSTS, CONTAINED
 from analysis.papers.prioritymeister.explained import EXPLAINED

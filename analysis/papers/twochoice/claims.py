@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
+from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared, explained
 from analysis.core.evidence import (
     Pair,
     Rows,
@@ -30,7 +30,6 @@ from analysis.core.evidence import (
     result,
     values_of,
 )
-from analysis.core.explained import explained
 from analysis.core.stats import mean
 from analysis.papers.twochoice.runs import (
     BOTH,

@@ -1,20 +1,28 @@
-"""The planner's runs as a table, paired by instance.
+"""Runs of the planner and runs of open-loop writes on a store as two tables, one row per run.
 
-Kind, size and seed identify an instance; every method of a block planned for the same instance. n
-counts instances.
+Kind, size and seed identify an instance of the planner; every method of a block planned for the
+same instance. Runs on a store are paired by campaign and block, which share the hot nodes and the
+load. n counts instances or blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 
+from analysis.core.evidence import Rows
 from analysis.core.load import LoadedRun, origin
-from analysis.core.stats import Estimate, ratio
 from schemas.cells.ursa import URSA
+from schemas.settling import HOLD_S, settled_from
 from schemas.sizes import size_name
+
+INSTANCE = ("kind", "size", "seed")
+"""Columns that identify an instance of the planner."""
+LIVE_BLOCK = ("campaign", "block")
+"""Columns that identify a block of runs on a store."""
 
 STANDARD = URSA.defaults("tail", "load_max", "racks", "replicas", "max_move_cost")
 """Common parameters of the paper's instances; cells with other values feed no figure of it."""
@@ -22,7 +30,11 @@ STANDARD = URSA.defaults("tail", "load_max", "racks", "replicas", "max_move_cost
 ALGORITHM = "algorithm1"
 OURS = "alp"
 
-COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "size", "series")
+COMBINATIONS = ("NONE+ILP", "DC+ILP", "NONE+LP", "DC+LP")
+"""Variants of Algorithm 1: divided or not, integer or linear programme (figure 9)."""
+
+LARGE = 100_000
+"""Minimum partitions of one of the paper's large data sets (0.1K-0.1M)."""
 
 KINDS = {"s1": "S1, like the paper's", "s2": "S2, tight", "s3": "S3, clustered"}
 COLOURS = {
@@ -54,13 +66,35 @@ LABELS = {
     **KINDS,
 }
 
+CONTROLLED, RANDOM = "Controlled", "Random"
+NETWORKS = (RANDOM, CONTROLLED)
+CONTROLLERS = {
+    "default": ("no rebalancing", "#777777"),
+    "upmap": ("Ceph's upmap balancer", "#CC79A7"),
+    "htoc": ("HtoC", "#E69F00"),
+    "ursa": ("Ursa (ALP)", "#0072B2"),
+}
+"""Label and colour of controllers on a store, in the order of figures 12 and 13."""
 
-def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+ORIGIN = ("index", "run_id", "campaign", "block", "seed", "ground", "size")
+_SETTLED = ("settled_s", "settled_good_s", "settled_strict_s")
+_CENSORED = ("censored_s", "censored_good_s", "censored_strict_s")
+_FROM_SUMMARY = ("called_s", *_SETTLED, "outstanding", "moves", "first_moves", "cost", "hot")
+_LATENCIES = ("latency_mean_s", "latency_p99_s", "latency_max_s")
+_NUMBERS = (*_FROM_SUMMARY, *_CENSORED, *_LATENCIES, "rate", "duration_s")
+LIVE_COLUMNS = (
+    *ORIGIN,
+    *("time_scale", "spec", "network", "osds", "scenario", "controller", "object_size"),
+    *("threshold", *_NUMBERS),
+)
+
+
+def planner_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return one row per run, for instances like the paper's.
 
-    Columns: `COLUMNS`, the cell's parameters, and every number of the summary. ``series`` is the
-    variant of Algorithm 1 (``DC+LP``). If runs differ only in their time limit (such as in a quick
-    and a full campaign), the run with the longer limit counts: an instance counts once, in whatever
+    Columns: `ORIGIN`, ``series`` (the variant of Algorithm 1, ``DC+LP``), the cell's parameters,
+    and every number of the summary. If runs differ only in their time limit (such as in a quick and
+    a full campaign), the run with the longer limit counts: an instance counts once, in whatever
     campaign it was planned for.
     """
     rows = []
@@ -75,7 +109,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         }
         rows.append(row | URSA.row(parameters) | loaded.summary.extra)
     if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, *URSA.fields])
+        return pd.DataFrame(columns=[*ORIGIN, "series", *URSA.fields])
     found = pd.DataFrame(rows)
     # Sorted by run id too: the choice among equal runs must not depend on folders.
     found = found.sort_values(["time_limit_s", "run_id"], kind="stable")
@@ -115,37 +149,124 @@ def cells(
     return found
 
 
+def of(method: str, **setting: str) -> Rows:
+    """Select runs of a method in a setting, see `cells`."""
+    return lambda table: cells(table, method, **setting)
+
+
+def where(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series]) -> Rows:
+    """Select the rows that meet a condition."""
+
+    def chosen(table: pd.DataFrame) -> pd.DataFrame:
+        found = rows(table)
+        # Without any run there are no columns either.
+        return found if found.empty else found[holds(found)]
+
+    return chosen
+
+
+def large(rows: Rows) -> Rows:
+    """Select rows of the paper's large data sets."""
+    return where(rows, lambda found: found["partitions"] >= LARGE)
+
+
+def at(rows: Rows, size: str) -> Rows:
+    """Select rows of one size."""
+    return lambda table: (found := rows(table))[found["size"] == size]
+
+
 def sizes(rows: pd.DataFrame) -> list[str]:
     """Return sizes that have runs, the smallest first."""
     known = rows[["nodes", "partitions", "size"]].drop_duplicates()
     return [str(name) for name in known.sort_values(["nodes", "partitions"])["size"]]
 
 
-def paired(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return both values of the same instances, if both are positive: ``treated``, ``baseline``.
-    If swaps leave nothing to move, costs are zero and say nothing."""
-    keys = ["kind", "size", "seed"]
-    if column not in treated.columns or treated.empty or baseline.empty:
-        return pd.DataFrame(columns=["treated", "baseline"])
-    left = treated.set_index(keys)[column].rename("treated")
-    right = baseline.set_index(keys)[column].rename("baseline")
-    both = pd.concat([left, right], axis=1, join="inner").dropna()
-    return both[(both["treated"] > 0) & (both["baseline"] > 0)]
+def live_table(runs: Sequence[LoadedRun], *, hold_s: float = HOLD_S) -> pd.DataFrame:
+    """Return one row per run: `LIVE_COLUMNS`.
+
+    ``settled_s`` (stable for `hold_s`) and ``settled_good_s`` (to the end) are computed from the
+    recorded requests, so that runs from before the hold period count as well. ``settled_strict_s``
+    (no slow write from then on) comes from the run's summary. ``size`` is the paper's name of a
+    size, OSDs-PGs. ``censored_s`` is the settling time, or, if a run never settled, its observed
+    time: a lower bound. ``moves`` and ``cost`` cover all decisions of a planning controller
+    (`ursa`, `htoc`), NaN for others.
+    """
+    rows = [_live_row(index, loaded, hold_s) for index, loaded in enumerate(runs)]
+    found = pd.DataFrame(rows, columns=list(LIVE_COLUMNS))
+    return found.astype(dict.fromkeys(_NUMBERS, float))
 
 
-def quotient(
-    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
-) -> Estimate | None:
-    """Return the geometric mean of treated/baseline over instances; None without a pair."""
-    both = paired(treated, baseline, column)
-    if both.empty:
-        return None
-    return ratio(both["treated"].tolist(), both["baseline"].tolist(), comparisons=comparisons)
+def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
+    run, summary = loaded.run, loaded.summary
+    parameters, calibration = run.parameters, run.provenance.calibration
+    osds = run.osd_count or 0
+    row: dict[str, Any] = {
+        **origin(index, run),
+        "time_scale": run.time_scale,
+        "spec": calibration.get("spec"),
+        "network": _network(calibration),
+        "osds": osds,
+        "size": f"{osds}-{_groups(calibration)}",
+        "scenario": parameters.get("scenario"),
+        "controller": parameters.get("controller"),
+        "rate": float(parameters.get("rate") or 0.0),
+        "object_size": parameters.get("object_size"),
+        "threshold": (parameters.get("controller_parameters") or {}).get("threshold"),
+        "duration_s": float(parameters.get("duration_s", 0.0)) * run.time_scale,
+    }
+    row |= {name: summary.extra.get(name) for name in _FROM_SUMMARY}
+    rest = row["duration_s"] - (row["called_s"] or 0.0)
+    row |= _settled(loaded, row["called_s"], hold_s)
+    for name in _SETTLED:
+        censored = row[name] if row[name] is not None else rest
+        row[name.replace("settled", "censored")] = censored
+    for op in summary.whole:
+        row |= {name: getattr(op, name) for name in _LATENCIES}
+    return row
 
 
-def geometric(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """Return the geometric mean over instances with a t interval of the logarithms, which suits a
-    logarithmic axis; zeros (nothing had to move) are left out."""
-    values = rows[column].dropna() if column in rows.columns else pd.Series(dtype=float)
-    values = values[values > 0]
-    return ratio(values.tolist(), [1.0] * len(values)) if len(values) else None
+def _settled(loaded: LoadedRun, called_s: float | None, hold_s: float) -> dict[str, float | None]:
+    """Return settling times from the kept requests; empty if none were kept."""
+    path = loaded.folder / "requests.parquet"
+    if called_s is None or not path.is_file():
+        return {}
+    requests = pd.read_parquet(path, columns=["t_s", "latency_s"]).sort_values("t_s")
+    starts, took = requests["t_s"].tolist(), requests["latency_s"].tolist()
+    found: dict[str, float | None] = {}
+    for name, hold in (("settled_s", hold_s), ("settled_good_s", math.inf)):
+        settled = settled_from(starts, took, called_s, hold)
+        found[name] = None if settled is None else settled - called_s
+    return found
+
+
+def _network(calibration: dict[str, Any]) -> str:
+    racks = calibration.get("racks") or {}
+    return CONTROLLED if racks.get("uplink") else RANDOM
+
+
+def _groups(calibration: dict[str, Any]) -> int:
+    return sum(int(pool.get("pg_num", 0)) for pool in calibration.get("pools") or ())
+
+
+def rebalancing(rows: pd.DataFrame, *, network: str | None = None) -> pd.DataFrame:
+    """Return runs of the skewed load."""
+    found = rows[rows["scenario"] == "skew"]
+    return found if network is None else found[found["network"] == network]
+
+
+def live_sizes(rows: pd.DataFrame) -> list[str]:
+    """Return sizes of stores that have runs, the smallest first."""
+    known = rows[["osds", "size"]].drop_duplicates().sort_values(["osds", "size"])
+    return [str(size) for size in known["size"]]
+
+
+def controlled_by(controller: str, network: str, osds: int) -> Rows:
+    """Select a controller's runs under the skewed load on a store of one size. The last counts of
+    several runs of one block."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        found = rebalancing(table, network=network)
+        found = found[(found["osds"] == osds) & (found["controller"] == controller)]
+        return found.drop_duplicates(list(LIVE_BLOCK), keep="last")
+
+    return rows

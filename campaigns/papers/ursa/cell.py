@@ -37,7 +37,7 @@ def make(job: Job, folder: Path) -> Run:
     parameters = URSA.check(job.parameters, f"run {job.run_id}")
     phases = Phases()
     with phases("generate"):
-        instance = KEPT.get(parameters, job.seed)
+        instance = INSTANCES.get(parameters, job.seed)
     forget_peak()
     if parameters.method == INPUTS:
         with phases("describe"):
@@ -45,15 +45,15 @@ def make(job: Job, folder: Path) -> Run:
         values = described_values(instance, described)
         (folder / INPUTS_FILE).write_text(json.dumps(described) + "\n")
     else:
-        outcome = plan_and_check(parameters, instance, job.seed, phases)
-        values = outcome.values
-        text = json.dumps(_shortened(outcome.plan), indent=1, default=float)
+        checked = plan_and_check(parameters, instance, job.seed, phases)
+        values = checked.values
+        text = json.dumps(_shortened(checked.plan), indent=1, default=float)
         (folder / PLAN_FILE).write_text(text + "\n")
     values["peak_rss_mib"] = peak_rss_mib()
     return write_cell(folder, job, values, phases, hosts={HOST: host()})
 
 
-class Kept:
+class InstanceCache:
     """The latest instances of this process."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Kept:
         return sum(instance.nbytes for instance in self._made.values()) / 2**20
 
 
-KEPT = Kept()
+INSTANCES = InstanceCache()
 
 
 def host() -> dict[str, Any]:

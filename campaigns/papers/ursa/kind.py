@@ -1,4 +1,4 @@
-"""Campaigns of the planner Ursa (``planner: ursa``), declared for `campaigns.kinds`."""
+"""Campaigns of the planner Ursa (``planner: ursa``), declared for `campaigns.engine.kind`."""
 
 from __future__ import annotations
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from campaigns.engine.job import Phases
 from controllers.ursa import check as checker
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, Plan
@@ -32,15 +33,9 @@ LIMIT_SHARE = 0.99
 Floats = NDArray[np.float64]
 
 
-class Timed(Protocol):
-    """Phases of a cell, see `campaigns.papers.dlr.cell.Phases`."""
-
-    def __call__(self, name: str) -> Any: ...
-
-
 @dataclass(frozen=True)
-class Outcome:
-    """A plan that has been checked.
+class CheckedPlan:
+    """A plan without violations.
 
     Attributes:
         values: numbers of the summary, by name.
@@ -65,7 +60,9 @@ def make_instance(parameters: UrsaCell, seed: int) -> Instance:
     return generate(wanted, seed)
 
 
-def plan_and_check(parameters: UrsaCell, instance: Instance, seed: int, phases: Timed) -> Outcome:
+def plan_and_check(
+    parameters: UrsaCell, instance: Instance, seed: int, phases: Phases
+) -> CheckedPlan:
     """Plan with the cell's method, verify the plan with the independent checker, and count.
 
     Raises:
@@ -93,7 +90,7 @@ def plan_and_check(parameters: UrsaCell, instance: Instance, seed: int, phases: 
         )
     with phases("count"):
         values = _values(parameters, summary) | _spread(instance, made)
-    return Outcome(values, summary)
+    return CheckedPlan(values, summary)
 
 
 def method_of(parameters: UrsaCell) -> str | Method:

@@ -1,0 +1,618 @@
+"""Figures 1, 3 to 11 and S1: cost of disturbance, load against throughput, controllers, DLR over
+time. Means of runs, or ratios to default Ceph paired by block, with 95 % intervals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.core import stats, style
+from analysis.core.claims import Evidence
+from analysis.core.evidence import average, quotient, values_of
+from analysis.core.figures import FigureEntry, Missing, bytes_text
+from analysis.core.load import LoadedRun
+from analysis.core.panels import Look, Points, bars, counts, errors, lines, points
+from analysis.core.stats import Estimate, mean
+from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, OPS, metric_of, select, sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Series = list[tuple[Look, Points]]
+
+_STATED_DEGRADATION = {
+    ("heterogeneity", "throughput"): 0.54,
+    ("heterogeneity", "latency"): 2.2,
+    ("interference", "throughput"): 0.55,
+    ("interference", "latency"): 2.3,
+}
+_STATED_NORMALIZED = {
+    ("heterogeneity", "throughput", "seq"): 1.45,
+    ("heterogeneity", "throughput", "rand"): 1.65,
+    ("heterogeneity", "latency", "seq"): 0.70,
+    ("heterogeneity", "latency", "rand"): 0.59,
+    ("interference", "throughput", "seq"): 1.09,
+    ("interference", "throughput", "rand"): 1.19,
+    ("interference", "latency", "seq"): 0.92,
+    ("interference", "latency", "rand"): 0.84,
+}
+"""Sections V-C and V-D: DLR over default. The paper states no values for write or for reweight."""
+
+
+def _looks(controllers: Sequence[str]) -> dict[str, Look]:
+    """Return the appearance of controllers, in the papers' order."""
+    return {
+        name: Look(style.label(name), style.colour(name)) for name in style.in_order(controllers)
+    }
+
+
+def _controllers(rows: pd.DataFrame) -> list[str]:
+    return [str(name) for name in rows["controller"].dropna().unique()]
+
+
+def degradation(
+    evidence: Evidence, folder: Path, name: str, scenario: str, what: str
+) -> Path | Missing:
+    """Draw figures 1a-d: each mode with and without disturbance, absolute, mean of runs with 95 %
+    confidence interval. The diamond marks the paper's worst case."""
+    metric = "throughput_mb_s" if what == "throughput" else "latency_s"
+    sides: dict[str, dict[str, Estimate]] = {"none": {}, scenario: {}}
+    for op in OPS:
+        rows = {
+            side: select(evidence.table, op=op, scenario=side, controller="default")
+            for side in sides
+        }
+        found = {side: average(its, metric) for side, its in rows.items()}
+        for side, one in found.items():
+            if one is not None and None not in found.values():
+                sides[side][OP_NAMES[op]] = one
+    calm, hot = sides.values()
+    if not calm:
+        return Missing(f"runs of default Ceph with scenario none and {scenario}")
+    with style.figure() as (drawn, (axes,)):
+        series = [(Look("no disturbance", "#4477AA"), calm), (Look(scenario, "#EE6677"), hot)]
+        changes = {op: hot[op].value / calm[op].value for op in calm}
+        stated = _STATED_DEGRADATION[scenario, what]
+        worst = (min if what == "throughput" else max)(changes, key=lambda op: changes[op])
+        factor = 1 - stated if what == "throughput" else stated
+        diamond = {(scenario, worst): calm[worst].value * factor}
+        places = bars(axes, list(calm), series, stated=diamond, stated_text="paper's worst change")
+        for op, change in changes.items():
+            axes.annotate(
+                f"{change - 1:+.0%}" if what == "throughput" else f"{change:.2f}x",
+                (places[scenario, op], 0),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                color="white",
+                fontweight="bold",
+            )
+        axes.set_ylabel("Throughput (MB/s)" if what == "throughput" else "Mean latency (s)")
+        axes.set_title(f"Rados bench {what} under {scenario} ({counts(series)})")
+        style.legend(drawn, [axes])
+        return style.save(drawn, folder, name)
+
+
+def normalized(
+    evidence: Evidence, folder: Path, name: str, scenario: str, what: str
+) -> Path | Missing:
+    """Draw figures 6a-b and 8a-b: controllers over default Ceph, paired by block, geometric mean
+    with 95 % confidence interval. Rand is in IOPS as in the paper; inert cells are hatched."""
+    table = evidence.table
+    looks = _looks(_controllers(table[table["scenario"] == scenario]))
+    series: Series = []
+    inert: set[tuple[str, str]] = set()
+    for controller, look in looks.items():
+        found = {}
+        for op in OPS:
+            base, mine = (
+                select(table, op=op, scenario=scenario, controller=one)
+                for one in ("default", controller)
+            )
+            one = quotient(mine, base, metric_of(op, what), keys=BLOCKS)
+            if one is not None:
+                found[OP_NAMES[op]] = one
+                if mine["inert"].all():
+                    inert.add((look.label, OP_NAMES[op]))
+        series.append((look, found))
+    if not any(found for look, found in series if look.label != style.label("default")):
+        return Missing(f"blocks with default and another controller under {scenario}")
+    groups = [OP_NAMES[op] for op in OPS if any(OP_NAMES[op] in found for _, found in series)]
+    stated = {
+        (style.label("dlr"), OP_NAMES[op]): _STATED_NORMALIZED[scenario, what, op]
+        for op in ("seq", "rand")
+    }
+    with style.figure(width=7.2) as (drawn, (axes,)):
+        bars(axes, groups, series, stated=stated, hatched=inert)
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set_ylabel(f"{'Throughput' if what == 'throughput' else 'Latency'} / default Ceph")
+        better = "higher" if what == "throughput" else "lower"
+        title = f"{scenario.capitalize()}: {what} by controller"
+        axes.set_title(f"{title} ({better} is better, {counts(series, '')})")
+        style.legend(drawn, [axes])
+        return style.save(drawn, folder, name)
+
+
+SIGNALS = {
+    "node": Look("the node's disk pressure\n(%iowait or its stand-in)", "#0072B2"),
+    "osd": Look("the OSD's own pressure\n(without fio's)", "#56B4E9"),
+    "op_r_latency": Look("the OSD's read latency\n(op_r_latency)", "#CC79A7"),
+}
+
+
+def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw DLR over default Ceph under heterogeneity for each signal, paired by block (beyond the
+    paper)."""
+    hot = partial(select, evidence.table, scenario="heterogeneity")
+    series: Series = []
+    for signal, look in SIGNALS.items():
+        found = {
+            OP_NAMES[op]: quotient(
+                hot(op=op, controller="dlr", signal=signal),
+                hot(op=op, controller="default"),
+                metric_of(op, "throughput"),
+                keys=BLOCKS,
+            )
+            for op in OPS
+        }
+        series.append((look, {op: one for op, one in found.items() if one is not None}))
+    series = [(look, found) for look, found in series if found]
+    if len(series) < 2:
+        return Missing("DLR runs steered by the OSD's own pressure and by op_r_latency")
+    names = OP_NAMES.values()
+    groups = [op for op in names if sum(op in found for _, found in series) > 1]
+    with style.figure(width=7.2) as (drawn, (axes,)):
+        bars(axes, groups, series)
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set_ylabel("Throughput / default Ceph")
+        axes.set_title(f"DLR by signal, heterogeneity ({counts(series, '')})")
+        style.legend(drawn, [axes])
+        return style.save(drawn, folder, name)
+
+
+_LOG_ROOM = 3.0
+"""A logarithmic axis extends by this factor on both sides; wider intervals are cut there."""
+
+_OFFERED = {"A": "10 %", "B": "25 %", "C": "50 %", "D": "75 %", "E": "100 %"}
+
+
+def _heights(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate]) -> None:
+    """Start the vertical axis at 0 and keep it readable if few runs make an interval very wide."""
+    ends = [(at, e.high) for at, e in zip(x, estimates, strict=True)]
+    style.limit_intervals(axes, [e.value for e in estimates], ends)
+
+
+def _signal(rows: pd.DataFrame) -> str:
+    names = {"io_pressure": "I/O pressure (stands in for %iowait)", "iowait": "%iowait"}
+    used = [names.get(str(name), str(name)) for name in rows["signal_used"].dropna().unique()]
+    return " / ".join(used) or "pressure"
+
+
+def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 3: mean pressure over OSD nodes and sequential read throughput for mixes A-E. The
+    paper grows fio's files from 250 MB to 4 GB. On the local site the mixes are offered loads of 10
+    to 100 % of each node's disk, with labels that say so."""
+    rows = evidence.table
+    rows = rows[(rows["scenario"] == "mix") & (rows["op"] == "seq")]
+    mixes = [str(mix) for mix in values_of(rows, "mix")]
+    if len(mixes) < 2:
+        return Missing("sequential reads under load mixes A-E (scenario mix)")
+    pressure = points(rows, "mix", partial(average, column="pressure_mean"))
+    speed = points(rows, "mix", partial(average, column="throughput_mb_s"))
+    local = set(rows["ground"]) <= {"local", "sim", "fake"}
+    ticks = [f"{mix}\n{_OFFERED[mix]} offered" if local else mix for mix in mixes]
+    with style.figure() as (drawn, (axes,)):
+        bars(axes, mixes, [(Look(_signal(rows), "#DDCC77"), pressure)])
+        axes.set_ylabel("Mean over OSD nodes (%)")
+        axes.set_ylim(0, 119)
+        other = axes.twinx()
+        other.grid(False)
+        series = [(Look("throughput", "#0072B2"), speed)]
+        lines(other, series, mixes, ticks)
+        _heights(other, range(len(speed)), list(speed.values()))
+        other.set_ylabel("Sequential read (MB/s)")
+        axes.set_xticks(range(len(mixes)), ticks)
+        axes.set_xlabel("Server load mix")
+        axes.set_title(f"Mean pressure and sequential read throughput ({counts(series)})")
+        style.legend(drawn, [axes, other])
+        return style.save(drawn, folder, name)
+
+
+def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 4: throughput against the spread of pressure over nodes, mean load constant."""
+    rows = evidence.table
+    rows = rows[(rows["scenario"] == "spread") & (rows["op"] == "seq")]
+    spreads = values_of(rows, "spread")
+    if len(spreads) < 2:
+        return Missing("sequential reads with several spreads of load (scenario spread)")
+    groups = [rows[rows["spread"] == value] for value in spreads]
+    with style.figure() as (drawn, (axes,)):
+        x = [mean(group["pressure_sd"].tolist()) for group in groups]
+        y = [mean(group["throughput_mb_s"].tolist()) for group in groups]
+        axes.errorbar(
+            [estimate.value for estimate in x],
+            [estimate.value for estimate in y],
+            xerr=errors(x),
+            yerr=errors(y),
+            fmt="o-",
+            color="#0072B2",
+            capsize=3,
+        )
+        for number, (value, place, height) in enumerate(zip(spreads, x, y, strict=True)):
+            axes.annotate(
+                f"{50 * (1 - value):.0f} / {50 * (1 + value):.0f} %",
+                (place.value, height.value),
+                xytext=(4, -15 if number % 2 else 7),  # neighbours may be close together
+                textcoords="offset points",
+                fontsize="small",
+            )
+        axes.set_xlabel(f"Standard deviation over nodes (percentage points)\nof {_signal(rows)}")
+        axes.set_ylabel("Sequential read (MB/s)")
+        _heights(axes, [estimate.value for estimate in x], y)
+        axes.margins(x=0.15)
+        n = stats.counts(y)
+        axes.set_title(f"Spread of load over nodes, mean offered load held at 50 % ({n})")
+        return style.save(drawn, folder, name)
+
+
+def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 5: sequential read throughput of DLR for several theta_i."""
+    rows = evidence.table
+    rows = rows[(rows["controller"] == "dlr") & (rows["op"] == "seq")]
+    thetas = rows["variant"].map(lambda text: json.loads(text).get("theta_i"))
+    rows = rows.assign(theta_i=thetas).dropna(subset=["theta_i"])
+    speed = points(rows, "theta_i", partial(average, column="throughput_mb_s"))
+    if len(speed) < 2:
+        return Missing("DLR runs with several values of theta_i")
+    with style.figure() as (drawn, (axes,)):
+        axes.bar(
+            range(len(speed)),
+            [estimate.value for estimate in speed.values()],
+            0.6,
+            color=[style.colour("dlr") if value == 0.2 else "#88BBDD" for value in speed],
+            yerr=errors(list(speed.values())),
+            capsize=3,
+        )
+        axes.set_xticks(range(len(speed)), [f"{value:g}" for value in speed])
+        axes.set_xlabel(r"$\theta_i$ (the paper chooses 0.2, dark)")
+        axes.set_ylabel("Sequential read (MB/s)")
+        axes.set_title(f"DLR's imbalance threshold ({stats.counts(speed.values())} runs)")
+        return style.save(drawn, folder, name)
+
+
+def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 10: sequential read throughput and latency over object sizes, both scenarios."""
+    scenarios = ("heterogeneity", "interference")
+    table = evidence.table
+    rows = sweep(table[(table["op"] == "seq") & table["scenario"].isin(scenarios)], "object_size")
+    shown = [s for s in scenarios if rows[rows["scenario"] == s]["object_size"].nunique() > 1]
+    if not shown:
+        return Missing("sequential reads with several object sizes")
+    with style.figure(len(shown), 2, width=9, height=3.6 * len(shown)) as (drawn, axes):
+        for row, scenario in enumerate(shown):
+            for column, metric in enumerate(("throughput_mb_s", "latency_s")):
+                _by_size(axes[2 * row + column], rows, scenario, metric)
+        style.legend(drawn, axes)
+        return style.save(drawn, folder, name)
+
+
+def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None:
+    here = rows[rows["scenario"] == scenario]
+    sizes, duration = values_of(here, "object_size"), here["duration_s"].iloc[0]
+    series: Series = []
+    for controller, look in _looks(_controllers(here)).items():
+        found = {
+            size / 2**20: average(
+                select(here, controller=controller, object_size=size, duration_s=duration), metric
+            )
+            for size in sizes
+        }
+        series.append((look, {at: one for at, one in found.items() if one is not None}))
+    axes.set_xscale("log", base=2)
+    ticks = [bytes_text(int(size)) for size in sizes]
+    lines(axes, series, [size / 2**20 for size in sizes], ticks, to_scale=True)
+    axes.minorticks_off()
+    shown = [(at, one) for _, found in series for at, one in found.items()]
+    if metric == "latency_s":
+        style.magnitudes(axes)
+        values = [one.value for _, one in shown]
+        axes.set_ylim(min(values) / _LOG_ROOM, max(values) * _LOG_ROOM)
+    else:
+        _heights(axes, [at for at, _ in shown], [one for _, one in shown])
+    axes.set_xlabel("Object size")
+    axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
+    axes.set_title(f"{scenario.capitalize()} ({counts(series)})")
+
+
+INTERVALS = 6  # the paper's 180 s in intervals of 30 s
+
+
+def affinity(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path | Missing:
+    """Draw figures 6c and 8c: every OSD's primary affinity in one DLR run (the first block's), and
+    below it the disturbed nodes."""
+    for op in ("seq", "rand", "write"):
+        rows = select(evidence.table, op=op, scenario=scenario, controller="dlr")
+        if len(rows):
+            break
+    else:
+        return Missing(f"a DLR run under {scenario}")
+    loaded = evidence.runs[int(rows.sort_values("block")["index"].iloc[0])]
+    samples = loaded.samples()
+    values = samples[samples["metric"] == "primary_affinity"]
+    if values.empty:
+        return Missing(f"samples of primary affinity in a DLR run under {scenario}")
+    hot = samples[samples["metric"] == "hot"].pivot_table(
+        index="node", columns="t_s", values="value", aggfunc="last"
+    )
+    rates = [3, 1] if len(hot) else [1]
+    with style.figure(len(rates), 1, width=7.2, height=4.6) as (drawn, axes):
+        _steps(axes[0], values)
+        if len(hot):
+            grid = axes[0].get_gridspec()
+            assert grid is not None
+            grid.set_height_ratios(rates)
+            axes[1].pcolormesh(
+                hot.columns.to_numpy(dtype=float),
+                np.arange(len(hot)),
+                hot.to_numpy(dtype=float),
+                cmap="Reds",
+                vmin=0,
+                vmax=1.4,
+                shading="nearest",
+            )
+            axes[1].set_yticks(np.arange(len(hot)), [str(node) for node in hot.index], fontsize=6)
+            axes[1].set_ylabel("disturbed")
+            axes[1].set_xlim(axes[0].get_xlim())
+            axes[1].grid(False)
+        axes[-1].set_xlabel(f"Time since the benchmark's start (s, time scale {_scale(loaded)})")
+        axes[0].set_title(f"Primary affinity under DLR, {scenario}, {OP_NAMES[op].lower()}")
+        return style.save(drawn, folder, name)
+
+
+def _scale(loaded: LoadedRun) -> str:
+    scale = loaded.run.time_scale
+    return f"1/{1 / scale:g}" if scale < 1 else f"{scale:g}"
+
+
+def _steps(axes: Axes, values: pd.DataFrame) -> None:
+    import seaborn as sns
+
+    nodes = sorted(values["node"].unique(), key=lambda node: int(str(node).split(".")[-1]))
+    for index, (node, hue) in enumerate(
+        zip(nodes, sns.color_palette("tab10", len(nodes)), strict=True)
+    ):
+        mine = values[values["node"] == node].sort_values("t_s")
+        # A tiny offset separates lines with equal values.
+        axes.step(mine["t_s"], mine["value"] + 0.004 * index, where="post", color=hue, label=node)
+    axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
+    axes.set_ylim(0, 1.08)
+    axes.set_ylabel("Primary affinity")
+    axes.legend(fontsize="x-small", ncols=2, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path | Missing:
+    """Draw figures 7 and 9: throughput in six equal parts of the run, mean over runs with 95 %
+    confidence interval."""
+    by_op: dict[str, Series] = {}
+    for op in OPS:
+        rows = evidence.table
+        rows = rows[(rows["scenario"] == scenario) & (rows["op"] == op)]
+        for controller, look in _looks(_controllers(rows)).items():
+            mine = select(rows, controller=controller)
+            parts = [_parts(evidence.runs[int(index)]) for index in mine["index"]]
+            kept = np.array([values for values in parts if values is not None])
+            if len(kept):
+                found = {part + 1: mean(kept[:, part].tolist()) for part in range(INTERVALS)}
+                by_op.setdefault(op, []).append((look, found))
+    if not by_op:
+        return Missing(f"runs with per-second throughput under {scenario}")
+    with style.figure(1, len(by_op), width=4.2 * len(by_op), height=3.6) as (drawn, axes):
+        for axis, (op, series) in zip(axes, by_op.items(), strict=True):
+            lines(axis, series, range(1, INTERVALS + 1), to_scale=True)
+            shown = [(at, one) for _, found in series for at, one in found.items()]
+            _heights(axis, [at for at, _ in shown], [one for _, one in shown])
+            axis.set_title(f"{OP_NAMES[op]}, {scenario} ({counts(series)})")
+            axis.set_xlabel("Sixth of the run")
+        axes[0].set_ylabel("Throughput (MB/s)")
+        style.legend(drawn, axes, columns=5)
+        return style.save(drawn, folder, name)
+
+
+def _parts(loaded: LoadedRun) -> list[float] | None:
+    """Return mean throughput in each part of the benchmark's duration. Later requests are left out:
+    the benchmark had ended, and fewer and fewer requests were in flight."""
+    t_s, values = loaded.series("throughput_mb_s", "client")
+    spans = np.diff(t_s, prepend=0.0)  # a sample's time is its end
+    share = (t_s - spans / 2) / (loaded.run.parameters["duration_s"] * loaded.run.time_scale)
+    used = (spans > 0) & (share < 1) & ~np.isnan(values)
+    part, spans, values = (share[used] * INTERVALS).astype(int), spans[used], values[used]
+    seconds = np.bincount(part, weights=spans, minlength=INTERVALS)
+    if not seconds.all():
+        return None
+    means = np.bincount(part, weights=values * spans, minlength=INTERVALS) / seconds
+    return [float(mean) for mean in means]
+
+
+def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw figure 11: seconds per step of DLR's Performance Monitor (sense) and Affinity Controller
+    (decide and act), from the journals of every DLR run: mean of runs with interval."""
+    rows = evidence.table[evidence.table["controller"] == "dlr"]
+    steps: dict[str, list[float]] = {"sense_s": [], "decide_s": [], "act_s": []}
+    for index in rows["index"]:
+        journal = [line for line in evidence.runs[int(index)].journal() if "step" in line]
+        for key, values in steps.items():
+            mine = [float(line[key]) for line in journal if line.get(key) is not None]
+            if mine:
+                values.append(float(np.mean(mine)))
+    if not all(steps.values()):
+        return Missing("journals of DLR runs")
+    interval = 20 * float(rows["time_scale"].iloc[0])
+    with style.figure(height=3) as (drawn, (axes,)):
+        names = [
+            "Performance Monitor\n(sense)",
+            "Affinity Controller\n(decide)",
+            "Affinity Controller\n(act)",
+        ]
+        estimates = [mean(values) for values in steps.values()]
+        axes.barh(
+            range(3),
+            [1000 * estimate.value for estimate in estimates],
+            0.6,
+            color=["#88BBDD", "#0072B2", "#004466"],
+            xerr=1000 * errors(estimates),
+            capsize=3,
+        )
+        axes.set_yticks(range(3), names)
+        axes.invert_yaxis()
+        total = sum(estimate.value for estimate in estimates)
+        axes.set_xlabel("Milliseconds a control step")
+        axes.set_title(
+            f"DLR's overhead: {1000 * total:.0f} ms of a {interval:.1f} s interval "
+            f"({total / interval:.1%}), {stats.counts(estimates)} runs"
+        )
+        return style.save(drawn, folder, name)
+
+
+_BARS = (
+    "Mean of runs with 95 % confidence intervals. The diamond is where the worst change that the "
+    "paper states would lead from our value without disturbance."
+)
+_PAIRED = (
+    "Paired by block, geometric mean of ratios to default Ceph with 95 % confidence intervals."
+)
+
+FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "1a",
+        "Throughput with four slow nodes",
+        _BARS,
+        partial(degradation, scenario="heterogeneity", what="throughput"),
+        "1",
+    ),
+    FigureEntry(
+        "1b",
+        "Latency with four slow nodes",
+        _BARS,
+        partial(degradation, scenario="heterogeneity", what="latency"),
+        "1",
+    ),
+    FigureEntry(
+        "1c",
+        "Throughput with moving hotspots",
+        _BARS,
+        partial(degradation, scenario="interference", what="throughput"),
+        "1",
+    ),
+    FigureEntry(
+        "1d",
+        "Latency with moving hotspots",
+        _BARS,
+        partial(degradation, scenario="interference", what="latency"),
+        "1",
+    ),
+    FigureEntry(
+        "3",
+        "Mean pressure and throughput",
+        "Five load mixes on every OSD node; on modelled disks these are offered loads.",
+        load_mix,
+        "3",
+    ),
+    FigureEntry(
+        "4",
+        "Spread of pressure and throughput",
+        "The mean offered load is 50 %; half the nodes get more, half less (labels).",
+        load_spread,
+        "4",
+    ),
+    FigureEntry(
+        "5",
+        "DLR's imbalance threshold",
+        "Sequential reads under moving hotspots for several thresholds.",
+        threshold,
+        "5",
+    ),
+    FigureEntry(
+        "6a",
+        "Throughput by controller, heterogeneity",
+        _PAIRED,
+        partial(normalized, scenario="heterogeneity", what="throughput"),
+        "6",
+    ),
+    FigureEntry(
+        "6b",
+        "Latency by controller, heterogeneity",
+        _PAIRED,
+        partial(normalized, scenario="heterogeneity", what="latency"),
+        "6",
+    ),
+    FigureEntry(
+        "6c",
+        "Primary affinity, heterogeneity",
+        "One run of DLR; lines are offset by a hair, so that none hides another.",
+        partial(affinity, scenario="heterogeneity"),
+        "6",
+    ),
+    FigureEntry(
+        "7",
+        "Throughput by time interval, heterogeneity",
+        "Each point is the mean over runs of one sixth of the run, with 95 % interval.",
+        partial(by_interval, scenario="heterogeneity"),
+        "7",
+    ),
+    FigureEntry(
+        "8a",
+        "Throughput by controller, interference",
+        _PAIRED,
+        partial(normalized, scenario="interference", what="throughput"),
+        "8",
+    ),
+    FigureEntry(
+        "8b",
+        "Latency by controller, interference",
+        _PAIRED,
+        partial(normalized, scenario="interference", what="latency"),
+        "8",
+    ),
+    FigureEntry(
+        "8c",
+        "Primary affinity, interference",
+        "One run of DLR; lines are offset by a hair, so that none hides another.",
+        partial(affinity, scenario="interference"),
+        "8",
+    ),
+    FigureEntry(
+        "9",
+        "Throughput by time interval, interference",
+        "Each point is the mean over runs of one sixth of the run, with 95 % interval.",
+        partial(by_interval, scenario="interference"),
+        "9",
+    ),
+    FigureEntry(
+        "10",
+        "Object sizes",
+        "Sequential reads, mean of runs with 95 % confidence intervals.",
+        object_sizes,
+        "10",
+    ),
+    FigureEntry(
+        "11",
+        "DLR's overhead",
+        "From the journals of every DLR run, mean of runs with 95 % confidence intervals.",
+        overhead,
+        "11",
+        not_simulated="virtual time does not pass while a controller decides",
+    ),
+    FigureEntry(
+        "S1",
+        "DLR by signal (not in the paper)",
+        _PAIRED,
+        by_signal,
+        "signals",
+    ),
+)

@@ -1,0 +1,450 @@
+"""DLR's claims, and gains along axes beyond the paper, on runs with known effects (Noel and Lama,
+2017). Tests name the section or figure of the paper that they hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.core.claims import evaluate
+from analysis.core.load import load_campaign, table
+from analysis.core.report import build, load_evidence
+from analysis.papers.dlr.claims import CLAIMS, STATED
+from analysis.papers.dlr.runs import STANDARD, select
+from analysis.papers.dlr.scale import (
+    AXES,
+    HOT,
+    MOVE,
+    OSDS,
+    SCALE_CLAIMS,
+    curves,
+    parameters_text,
+    stretches,
+    tables,
+    usual,
+    words,
+)
+from schemas.claim import ClaimResult
+from schemas.errors import UserError
+from tests.analysis.synthetic import write_campaign, write_run
+from tests.drawing import texts_by_figure, texts_of
+
+pytestmark = pytest.mark.timeout(600)  # drawing imports large libraries, slowly on a busy machine
+
+Cell = dict[str, Any]
+
+
+def judged(campaign: Path) -> dict[str, ClaimResult]:
+    evidence, _ = load_evidence([campaign])
+    return {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
+
+
+def test_the_14_numbers_of_the_abstract_and_sections_3_and_5_are_claims() -> None:
+    degradation = [0.54, 2.2, 0.55, 2.3]
+    gains = [0.45, 0.65, 0.30, 0.41, 0.09, 0.19, 0.08, 0.16]
+    assert [claim.paper_value for claim in STATED] == [*degradation, *gains, 0.98, 0.96]
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_figures_1_to_11_are_computed_from_paired_blocks(tmp_path: Path) -> None:
+    results = judged(write_campaign(tmp_path, with_samples=False))
+    seq = results["dlr-heterogeneity-seq-throughput"]
+    assert seq.measured == pytest.approx(0.25, abs=0.04)
+    assert seq.ci95 is not None
+    assert seq.ci95[0] > 0
+    assert seq.n == 3
+    latency = results["dlr-heterogeneity-seq-latency"]
+    assert latency.measured == pytest.approx(1 - 1 / 1.25, abs=0.03)
+    assert latency.depends_on == ["dlr-heterogeneity-seq-throughput"]
+    expected = {
+        "heterogeneity-throughput": (0.4, 0.03),
+        "heterogeneity-latency": (1 / 0.6, 0.1),
+        "threshold-0.2-best": (0.1, 0.04),
+        "every-object-size": (0.25, 0.04),
+        "overhead": (0.071 / (20 / 6), 1e-9),
+    }
+    for name, (value, near) in expected.items():
+        assert results[name].measured == pytest.approx(value, abs=near), name
+    assert results["write-small-gain"].verdict == "inconclusive"
+    assert results["mean-pressure-hurts"].verdict == "reproduced"
+
+
+def test_the_96_percent_of_section_5_are_the_quotient_of_latencies(tmp_path: Path) -> None:
+    for block in range(3):
+        for controller, throughput in (("dlr", 200.0), ("reweight", 100.0 + block)):
+            cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            write_run(tmp_path / "dlr-quick", cell, block, throughput)
+    measured = judged(tmp_path / "dlr-quick")["dlr-reweight-latency"].measured
+    assert measured == pytest.approx(0.98, abs=0.01)
+
+
+def test_inert_cells_support_no_claim(tmp_path: Path) -> None:
+    for block in range(3):
+        for controller in ("dlr", "reweight"):
+            cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            inert = controller == "reweight"
+            write_run(tmp_path / "dlr-quick", cell, block, 150.0 + block, inert=inert)
+    result = judged(tmp_path / "dlr-quick")["dlr-reweight-throughput"]
+    assert result.verdict == "not run"
+    assert "all 3 cells of the baseline were inert" in str(result.note)
+
+
+def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> None:
+    """Figure 10 also runs the standard cells, but for half the time."""
+    campaign = tmp_path / "dlr-full"
+    for block in range(3):
+        for controller, long, short in (("default", 100.0, 50.0), ("dlr", 150.0 + block, 40.0)):
+            cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            write_run(campaign, cell, block, long)
+            write_run(campaign, cell | {"duration_s": 90}, block, short)
+    result = judged(campaign)["dlr-heterogeneity-seq-throughput"]
+    assert result.measured == pytest.approx(0.51, abs=0.01)
+    assert result.n == 3
+
+
+def test_a_controller_beats_dlr_over_all_reads(tmp_path: Path) -> None:
+    """Settings differ more than controllers; a block that lacks one does not count."""
+    campaign = tmp_path / "dlr-full"
+    gains = {("seq", "heterogeneity"): 1.4, ("seq", "interference"): 0.8}
+    for block in range(4):
+        for op, scenario in itertools.product(("seq", "rand"), ("heterogeneity", "interference")):
+            cell = {"op": op, "scenario": scenario}
+            gain = gains.get((op, scenario), 1.1 + 0.01 * block)
+            level = 100.0 * (1 + block)
+            write_run(campaign, cell | {"controller": "dlr"}, block, level)
+            if (block, op, scenario) != (3, "rand", "interference"):
+                write_run(campaign, cell | {"controller": "dlr-pg"}, block, level * gain)
+    results = judged(campaign)
+    result = results["dlr-pg-beats-dlr"]
+    middle = (1.4 * 0.8) ** 0.25 * (1.10 * 1.11 * 1.12) ** (1 / 6) - 1
+    assert result.measured == pytest.approx(middle)
+    assert (result.n, result.verdict) == (3, "reproduced")
+    assert results["dlr-auto-beats-dlr"].verdict == "not run"
+
+
+def test_a_slower_block_does_not_hide_the_effect_of_load(tmp_path: Path) -> None:
+    """Seen with figure 3: a block of another day read a fifth slower under every mix."""
+    campaign = tmp_path / "dlr-full"
+    for block, level in enumerate((100.0, 150.0, 140.0)):
+        for step, mix in enumerate("ABCDE"):
+            cell = {"op": "seq", "scenario": "mix", "mix": mix, "controller": "default"}
+            # the slowest block has the least pressure
+            pressures = {f"osd{n}": 10.0 + 15 * step + 5 * block for n in range(4)}
+            write_run(campaign, cell, block, level * (1 - 0.05 * step), pressures=pressures)
+    found = judged(campaign)["mean-pressure-hurts"]
+    assert found.verdict == "reproduced"
+    assert found.measured is not None
+    assert found.measured < -0.9
+
+
+def frame() -> pd.DataFrame:
+    """Return all combinations of two values per parameter; some lack a duration or a signal."""
+    columns = ("op", "object_size", "concurrency", "signal", "variant", "duration_s", "campaign")
+    values = (
+        *(("seq", "rand"), (4 * 2**20, 4096), (16, 1), ("node", None), ("{}", '{"a":1}')),
+        *((30.0, 60.0, None), ("dlr-quick", "dlr-full")),
+    )
+    rows = pd.DataFrame(itertools.product(*values), columns=columns)
+    return rows[~((rows["campaign"] == "dlr-quick") & (rows["duration_s"] == 60.0))]
+
+
+def one_by_one(table: pd.DataFrame, wanted: dict[str, object]) -> pd.DataFrame:
+    if "duration_s" not in wanted:
+        longest = table["campaign"].map({"dlr-quick": 30.0, "dlr-full": 60.0})
+        table = table[table["duration_s"].isna() | (table["duration_s"] == longest)]
+    for name, value in {**STANDARD, **wanted}.items():
+        table = table[table[name] == value]
+    return table
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"op": "seq"}, {"op": "rand", "concurrency": 1}, {"duration_s": 30.0}, {"op": "x"}]
+)
+def test_each_parameter_of_section_5_c_selects_rows(wanted: dict[str, object]) -> None:
+    found = select(frame(), **wanted)
+    pd.testing.assert_frame_equal(found, one_by_one(frame(), wanted))
+    assert found.empty == (wanted == {"op": "x"})
+    assert select(frame().iloc[:0], **wanted).empty
+
+
+ends_of = st.lists(
+    st.floats(-1, 1).filter(lambda y: abs(y) > 1e-6) | st.just(math.nan), min_size=1, max_size=12
+)
+
+
+@settings(deadline=None)
+@given(ends=ends_of, start=st.floats(0.01, 100), step=st.floats(1.05, 10))
+def test_stretches_are_where_the_value_is_above(
+    ends: list[float], start: float, step: float
+) -> None:
+    points = [(start * step**index, value) for index, value in enumerate(ends)]
+    found = stretches(points)
+    for x, value in points:
+        inside = any(part.low <= x <= part.high for part in found)
+        assert inside == (value > 0)
+    for part in found:
+        assert part.low <= part.high
+        assert part.from_start == (part.low == points[0][0])
+        assert part.to_end == (part.high == points[-1][0] and points[-1][1] > 0)
+    for one, other in itertools.pairwise(found):
+        assert one.high <= other.low
+
+
+@settings(deadline=None)
+@given(low=st.floats(0.01, 10), factor=st.floats(1.1, 100), above=st.floats(0.01, 1))
+def test_a_crossing_is_straight_over_the_logarithm(low: float, factor: float, above: float) -> None:
+    (part,) = stretches([(low, above), (low * factor, -above)])
+    assert part.high == pytest.approx(low * math.sqrt(factor))
+    (other,) = stretches([(low, -3 * above), (low * factor, above)])
+    assert other.low == pytest.approx(low * factor**0.75)
+
+
+def test_without_an_interval_nothing_is_shown() -> None:
+    assert stretches([(1, math.nan), (2, math.nan)]) == ()
+    (part,) = stretches([(1, math.nan), (2, 0.5), (4, math.nan)])
+    assert (part.low, part.high) == (2, 2)
+
+
+def gain_of(controller: str, osds: int, share: float, move: float | None) -> float:
+    """Return the true gain: DLR's ends above 25 % hot nodes and below 30 s; dlr-pg's does not."""
+    if controller == "default":
+        return 0.0
+    hot = 0.4 * (1 - share / 0.25)
+    gain = hot if controller == "dlr" else 0.5
+    if move is not None:
+        gain = 0.3 * math.log10(move / 30) if controller == "dlr" else 0.2
+    return gain + 0.02 * math.log10(osds / 100)
+
+
+def write_scale(artifacts: Path, cells: list[tuple[Cell, int, float]], *, inert: str = "") -> Path:
+    """Write runs of cell, block and throughput, each once, as the campaign dlr-scale."""
+    campaign = artifacts / "dlr-scale"
+    written = set()
+    for cell, block, value in cells:
+        key = json.dumps([cell, block], sort_keys=True)
+        if key not in written:
+            written.add(key)
+            is_inert = cell["controller"] == inert
+            write_run(
+                campaign, cell, block, value, ground="sim", inert=is_inert, with_samples=False
+            )
+    body = {"campaign": {"paper": "dlr-scale", "ground": "sim"}}
+    (campaign / "campaign.json").write_text(json.dumps(body))
+    return campaign
+
+
+def sweep(artifacts: Path) -> Path:
+    """Write a campaign over all axes with three blocks."""
+    random = np.random.default_rng(5)
+    static = {"scenario": "heterogeneity"}
+    cells: list[Cell] = [
+        *({**static, "osds": osds, "hot_share": 0.05} for osds in (100, 1000, 10_000)),
+        *({**static, "osds": 100, "hot_share": share} for share in (0.01, 0.05, 0.2, 0.5)),
+    ]
+    moving = {"osds": 100, "hot_share": 0.25, "scenario": "interference", "duration_s": 360}
+    cells += [moving | {"move_every_s": move} for move in (5.0, 10.0, 60.0, 600.0)]
+    runs = []
+    for block in range(3):
+        shared = random.normal(1, 0.2)
+        for cell in cells:
+            for controller in ("default", "dlr", "dlr-pg", "reweight"):
+                move = cell.get("move_every_s")
+                gain = 0.0
+                if controller != "reweight":
+                    gain = gain_of(controller, cell["osds"], cell["hot_share"], move)
+                value = 10 * cell["osds"] * shared * (1 + gain) * random.normal(1, 0.005)
+                parameters = {"op": "rand", "controller": controller, "duration_s": 60, **cell}
+                runs.append((parameters, block, value))
+    return write_scale(artifacts, runs, inert="reweight")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sweep(tmp_path_factory.mktemp("artifacts"))
+
+
+@pytest.fixture(scope="module")
+def rows(swept: Path) -> pd.DataFrame:
+    return table(load_campaign(swept).runs)
+
+
+def test_every_controller_has_a_curve_along_every_axis(rows: pd.DataFrame) -> None:
+    for axis in AXES:
+        found = {curve.controller: curve for curve in curves(rows, axis)}
+        assert set(found) == {"dlr", "dlr-pg", "reweight"}
+        assert found["reweight"].points == ()
+        assert {point.gain.n for point in found["dlr"].points} == {3}
+    (dlr,) = [curve for curve in curves(rows, OSDS) if curve.controller == "dlr"]
+    assert [point.x for point in dlr.points] == [100, 1000, 10_000]
+    assert (dlr.hot_share, dlr.osds) == (0.05, None)
+
+
+def test_where_dlr_stops_helping_is_found(rows: pd.DataFrame) -> None:
+    hot = next(curve for curve in curves(rows, HOT) if curve.controller == "dlr")
+    (part,) = hot.helps
+    assert part.from_start and not part.to_end
+    assert 0.2 < part.high < 0.3
+    assert words(hot, hot.helps) == f"up to {100 * part.high:.2g} %"
+    (harm,) = hot.harms
+    assert harm.to_end and 0.2 < harm.low < 0.5
+    move = next(curve for curve in curves(rows, MOVE) if curve.controller == "dlr")
+    (part,) = move.helps
+    assert part.to_end and 25 < part.low < 45
+    assert words(move, move.helps).startswith("from ")
+    swap = next(curve for curve in curves(rows, HOT) if curve.controller == "dlr-pg")
+    assert words(swap, swap.helps) == "everywhere, 1 % to 50 %"
+    assert words(swap, swap.harms) == "nowhere"
+    assert words(swap, stretches([(0.1, math.nan), (0.2, 1), (0.4, math.nan)])) == "at 20 %"
+
+
+def test_durations_are_not_mixed_and_a_single_cell_is_no_curve(swept: Path, tmp_path: Path) -> None:
+    """Points of longer runs exclude shorter runs at the same place of an axis."""
+    folder = shutil.copytree(swept, tmp_path / swept.name)
+    for block in range(3):
+        for controller, seconds, value in (("default", 10, 10), ("dlr", 10, 90), ("upmap", 60, 9)):
+            cell = {"op": "rand", "scenario": "heterogeneity", "controller": controller}
+            cell |= {"osds": 100, "hot_share": 0.05, "duration_s": seconds}
+            write_run(folder, cell, block, value, ground="sim", with_samples=False)
+    rows = table(load_campaign(folder).runs)
+    for axis in AXES:
+        found = curves(rows, axis)
+        assert "upmap" not in {curve.controller for curve in found}
+        assert all(point.gain.value < 2 for curve in found for point in curve.points)
+
+
+def variant_rows(*variants: tuple[int, str, int]) -> pd.DataFrame:
+    """Return this number of dlr-pg runs, by store size in OSDs and parameters."""
+    rows = [
+        {"controller": "dlr-pg", "osds": osds, "variant": variant, "run": number}
+        for osds, variant, count in variants
+        for number in range(count)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_curve_is_one_way_to_run_a_controller() -> None:
+    few, many = '{"max_swaps": 800}', '{"max_swaps": 8000}'
+    grown = variant_rows((100, few, 3), (1000, many, 3))
+    assert len(usual(grown)) == 6
+    assert parameters_text(grown) == "max_swaps 8 an OSD"
+    assert parameters_text(variant_rows((100, few, 3))) == "max_swaps 800"
+    assert parameters_text(variant_rows((100, few, 1), (1000, few, 1))) == "max_swaps 800"
+    assert parameters_text(variant_rows((100, few, 1), (500, many, 1))) == "max_swaps 800 to 8,000"
+    assert parameters_text(variant_rows((100, "{}", 2), (1000, "{}", 2))) == "–"
+    # Its defaults count if it ran with them, otherwise the most frequent parameters.
+    assert set(usual(variant_rows((100, few, 9), (100, "{}", 2)))["variant"]) == {"{}"}
+    assert set(usual(variant_rows((100, few, 2), (100, many, 3)))["variant"]) == {many}
+    assert usual(grown.head(0)).empty
+
+
+@pytest.mark.slow
+def test_parameters_that_grow_are_in_curve_table_and_claims(tmp_path: Path) -> None:
+    runs = []
+    for block, osds in itertools.product(range(3), (100, 1000)):
+        for controller, factor in (("default", 1.0), ("dlr", 1.1), ("dlr-pg", 1.3)):
+            cell: Cell = {"op": "rand", "scenario": "heterogeneity", "controller": controller}
+            cell |= {"osds": osds, "hot_share": 0.25}
+            if controller == "dlr-pg":
+                cell["controller_parameters"] = {"max_swaps": 8 * osds}
+            value = (50 + block) * osds * factor * (1 + 0.001 * block * factor)
+            runs.append((cell, block, value))
+    write_scale(tmp_path, runs)
+    made = build(tmp_path, "dlr-scale")
+    (stops,) = made.tables
+    by_name = {row["controller"]: row for row in stops.as_json()}
+    assert by_name["dlr-pg"]["parameters"] == "max_swaps 8 an OSD"
+    assert by_name["dlr-pg"]["helps"] == "everywhere, 100 to 1,000"
+    assert by_name["dlr"]["parameters"] == "–"
+    claims = {claim.id: claim for claim in made.claims}
+    for osds in (100, 1000):
+        measured = claims[f"scale-dlr-pg-beats-dlr-{osds}"].measured
+        assert measured == pytest.approx(1.3 / 1.1 - 1, rel=0.02)
+
+
+def test_the_tables_have_a_row_a_controller(rows: pd.DataFrame) -> None:
+    made = tables(rows)
+    assert [found.id for found in made] == ["stops-osds", "stops-hot", "stops-move"]
+    for found in made:
+        assert {row["controller"] for row in found.as_json()} == {"dlr", "dlr-pg", "reweight"}
+        by_name = {row["controller"]: row for row in found.as_json()}
+        assert by_name["reweight"]["helps"].startswith("inert")
+        assert by_name["dlr"]["n"] == "3"
+        assert not any("-0 %" in text for row in found.as_json() for text in row.values())
+
+
+@pytest.mark.slow
+def test_the_report_has_figures_tables_and_claims_labelled_simulated(
+    swept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = texts_by_figure(monkeypatch)
+    made = build(swept.parent, "dlr-scale")
+    assert {figure.entry.id for figure in made.figures if figure.path} == {"osds", "hot", "move"}
+    for name in ("osds", "hot", "move"):
+        assert (swept / "figures" / f"dlr-scale-fig{name}.png").stat().st_size > 10_000
+        assert (swept / "figures" / f"dlr-scale-fig{name}.pdf").is_file()
+    assert {"simulated", "1,000", "50 %", "600 s", "DLR per placement group"} <= texts_of(texts)
+    page = made.path.read_text()
+    assert "Where each stops helping: share of hot nodes" in page
+    assert "<b>Simulated.</b>" in page
+    assert "The paper's numbers" not in page
+    assert (swept / "stops-hot.csv").read_text().startswith("op,OSDs,")
+    claims = {claim.id: claim for claim in made.claims}
+    assert {claim.paper_value for claim in made.claims} == {None}
+    assert {claim.verdict for claim in made.claims} <= {
+        *("direction", "inconclusive", "not reproduced", "not run")
+    }
+    assert claims["scale-dlr-hot-1-of-100"].verdict == "direction"
+    assert claims["scale-dlr-hot-50-of-100"].verdict == "not reproduced"
+    assert claims["scale-dlr-hot-1-of-1000"].verdict == "not run"
+    assert claims["scale-dlr-move-600"].verdict == "direction"
+    assert claims["scale-dlr-move-5"].verdict == "direction"  # the claim is about a decrease
+
+
+@pytest.mark.slow
+def test_sizes_are_compared_by_block_over_one_duration(tmp_path: Path) -> None:
+    """A longer run of one size, for another figure, is not compared with shorter ones."""
+    runs = []
+    shown = ((100, 40, 1.2), (1000, 40, 1.5), (100, 180, 3.0))
+    for block, (osds, duration_s, gain) in itertools.product(range(3), shown):
+        for controller, factor in (("default", 1.0), ("dlr", gain), ("dlr-pg", gain + 0.2)):
+            cell: Cell = {"op": "rand", "scenario": "heterogeneity", "controller": controller}
+            cell |= {"osds": osds, "hot_share": 0.25, "duration_s": duration_s}
+            runs.append((cell, block, (50 + 20 * block) * factor * (1 + 0.001 * block)))
+    write_scale(tmp_path, runs)
+    claims = {claim.id: claim for claim in build(tmp_path, "dlr-scale").claims}
+    assert claims["scale-dlr-100"].measured == pytest.approx(0.2)
+    assert claims["scale-dlr-1000"].measured == pytest.approx(0.5)
+    assert claims["scale-dlr-gain-1000"].measured == pytest.approx(0.25)
+    assert claims["scale-dlr-pg-beats-dlr-100"].measured == pytest.approx(1.4 / 1.2 - 1)
+    assert claims["scale-dlr-10000"].verdict == "not run"
+
+
+def test_ids_are_distinct_and_nothing_claims_a_size() -> None:
+    assert len({claim.id for claim in SCALE_CLAIMS}) == len(SCALE_CLAIMS)
+    assert all(not claim.size and claim.paper_value is None for claim in SCALE_CLAIMS)
+
+
+@pytest.mark.slow
+def test_sizes_do_not_get_into_the_paper_s_figures(tmp_path: Path) -> None:
+    write_campaign(tmp_path, "dlr-full", blocks=2)
+    before = {claim.id: claim.measured for claim in build(tmp_path, "dlr", only="6a").claims}
+    sweep(tmp_path)
+    # This includes a campaign of the paper with cells of other sizes.
+    cell = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr", "osds": 1000}
+    write_run(tmp_path / "dlr-full", cell, 0, 9e9)
+    after = build(tmp_path, "dlr", only="6a")
+    assert {claim.id: claim.measured for claim in after.claims} == before
+    assert after.path == tmp_path / "dlr" / "report.html"
+    with pytest.raises(UserError):
+        build(tmp_path, "dlr-scale", only="6a")
