@@ -206,10 +206,9 @@ def few_stragglers(table: pd.DataFrame, series: Sequence[str]) -> float | None:
 
 def loads_given(evidence: Evidence, series: str, ratio: float) -> pd.DataFrame:
     """Return the writes given to servers of each load (figure 4), by run and load (`STRAGGLERS`:
-    all): ``servers`` (their number), ``mean``, ``most`` and ``largest``; see
-    `dataplane/sim/burst`."""
+    all): ``servers`` (their number), ``mean`` and ``most``; see `dataplane/sim/burst`."""
     rows = simulated(evidence.table, series, straggler_ratio=ratio)
-    numbers = ("servers", "most", "largest", "mean")
+    numbers = ("servers", "most", "mean")
     found: list[dict[str, Any]] = []
     its = reports(evidence, rows, BURSTS_FILE)
     for seed, ground, report in zip(rows["seed"], rows["ground"], its, strict=True):

@@ -6,13 +6,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from campaigns.grounds.live import at_once
+from campaigns.papers.twochoice.live.servers import (
+    BENCH,
+    CLUSTER_FILE,
+    KEY_FILE,
+    SERVES_S,
+    reason_of,
+)
 from schemas.cells.twochoice import Scheduler
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError
@@ -32,11 +40,8 @@ FOREVER = 1_000_000
 """Writes of a rank that continues until its time is over."""
 PATIENCE_S = 60.0
 """Seconds that a client waits for an answer, because queues of a burst are long."""
-SERVES_S, GENERATE_S, SLACK_S = 120.0, 3600.0, 300.0
+GENERATE_S, SLACK_S = 3600.0, 300.0
 
-PROGRAM = "/usr/local/bin/hotbed-twochoicebench"
-CLUSTER_FILE = "/etc/hotbed/twochoice.json"
-KEY_FILE = "/etc/hotbed/twochoice.key"
 PLAN_FILE = "/var/lib/hotbed/twochoice-bench.json"
 UNIT = "load-twochoice"
 
@@ -257,8 +262,8 @@ class BenchTestbed:
         peers = twochoice_variables.peers(self.testbed, self.store, self.asked.port)
         document = {"agents": peers, "key_file": KEY_FILE, **settings}
         text = twochoice_variables.cluster_text(document)
-        names = list(dict.fromkeys([*nodes, *(node.name for node in self.clients)]))
-        _at_once(lambda name: self.shell_to(name).put(text, CLUSTER_FILE), names)
+        names = dict.fromkeys([*nodes, *(node.name for node in self.clients)])
+        at_once(*(partial(self.shell_to(name).put, text, CLUSTER_FILE) for name in names))
         self._everywhere(nodes, ["systemctl", "start", "hotbed-twochoice.target"])
         self.status(SERVES_S)
 
@@ -268,7 +273,7 @@ class BenchTestbed:
 
     def status(self, wait_s: float = 0.0) -> list[dict[str, Any]]:
         """Return every agent's status. Raise HotbedError if one does not answer within `wait_s`."""
-        argv = [PROGRAM, "status", "--cluster", CLUSTER_FILE, "--wait", f"{wait_s:g}s"]
+        argv = [BENCH, "status", "--cluster", CLUSTER_FILE, "--wait", f"{wait_s:g}s"]
         done = self.shell_to(self.clients[0].name).run(argv, check=False, timeout_s=wait_s + 60)
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
@@ -294,7 +299,7 @@ class BenchTestbed:
     @contextmanager
     def _running(self, plans: Sequence[Mapping[str, Any]], max_s: float) -> Iterator[list[str]]:
         nodes = [node.name for node in self.clients]
-        argv = [PROGRAM, "apps", "--cluster", CLUSTER_FILE, "--plan", PLAN_FILE]
+        argv = [BENCH, "apps", "--cluster", CLUSTER_FILE, "--plan", PLAN_FILE]
         for node, plan in zip(nodes, plans, strict=True):
             self.shell_to(node).run(["mkdir", "-p", str(Path(PLAN_FILE).parent)])
             self.shell_to(node).put(json.dumps(plan).encode(), PLAN_FILE)
@@ -310,14 +315,7 @@ class BenchTestbed:
                 self.shell_to(node).run(["rm", "-f", PLAN_FILE])
 
     def _everywhere(self, nodes: Sequence[str], argv: Sequence[str]) -> None:
-        _at_once(lambda node: self.shell_to(node).run(argv, timeout_s=SERVES_S), nodes)
-
-
-def _at_once(do: Callable[[str], object], names: Sequence[str]) -> None:
-    """Call `do` for each node in parallel."""
-    with ThreadPoolExecutor(max(1, len(names))) as pool:
-        for _ in pool.map(do, names):
-            pass
+        at_once(*(partial(self.shell_to(node).run, argv, timeout_s=SERVES_S) for node in nodes))
 
 
 def answer(node: str, done: UnitResult) -> dict[str, Any]:
@@ -327,11 +325,7 @@ def answer(node: str, done: UnitResult) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
     except ValueError as error:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        said = lines[-1].strip().removeprefix("twochoicebench: ") if lines else "it said nothing"
-        if done.exit_code is None:
-            said = "it was stopped"
-        raise HotbedError(f"the load generator on {node} failed: {said[:300]}") from error
+        raise HotbedError(f"the load generator on {node} failed: {reason_of(done)}") from error
 
 
 def bench_testbed(testbed: Testbed, spec: TestbedSpec) -> BenchTestbed:

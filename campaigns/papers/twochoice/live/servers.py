@@ -303,6 +303,14 @@ def servers_of(live: LiveTestbed) -> ObjectServers:
     return (RadosServers if on_osds else ObjectServers)(live, places)
 
 
+def reason_of(done: UnitResult) -> str:
+    """Return why the load generator failed, in its own words."""
+    if done.exit_code is None:
+        return "it was stopped"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1].strip().removeprefix("twochoicebench: ")[:300] if lines else "it said nothing"
+
+
 def answer_of(verb: str, done: UnitResult) -> dict[str, Any]:
     """Return the load generator's JSON output.
 
@@ -310,11 +318,7 @@ def answer_of(verb: str, done: UnitResult) -> dict[str, Any]:
         HotbedError: the generator failed, with its own message.
     """
     if done.exit_code != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        said = lines[-1].strip().removeprefix("twochoicebench: ") if lines else "it said nothing"
-        if done.exit_code is None:
-            said = "it was stopped"
-        raise HotbedError(f"the load generator's {verb} failed: {said[:300]}")
+        raise HotbedError(f"the load generator's {verb} failed: {reason_of(done)}")
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError as error:
