@@ -126,6 +126,9 @@ def bars(
     values, ends = [], []
     places: dict[tuple[str, str], float] = {}
     for place, (look, found) in enumerate(series):
+        there = [name for name in groups if name in found]
+        plain = [name for name in there if (look.label, name) not in hatched]
+        in_legend = (plain or there)[:1]
         for group, name in enumerate(groups):
             one = found.get(name)
             if one is None:
@@ -136,7 +139,7 @@ def bars(
                 one.value,
                 0.92 * width,
                 color=look.colour,
-                label=look.label,
+                label=look.label if name in in_legend else "",
                 hatch="///" if (look.label, name) in hatched else None,
                 edgecolor="white",
             )

@@ -133,7 +133,7 @@ _OTHERS: Mapping[str, tuple[str, str]] = {
     ),
     MOS: (
         "MOS: Workload-aware Elasticity for Cloud Object Stores",
-        "analysis.papers.mos.catalogue",
+        "analysis.papers.mos.figures",
     ),
 }
 """Papers with one ground per part: the title, and the module with ``PARTS`` and ``BANNER``. The

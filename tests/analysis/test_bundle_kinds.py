@@ -38,8 +38,7 @@ def pm(artifacts: Path) -> str:
 
 def mos(artifacts: Path) -> str:
     """Write measured and simulated runs for one report, each as its own part."""
-    from synthetic_mos import write_all
-    from synthetic_mos_sim import write_all as write_simulated
+    from tests.papers.mos_runs import write_all, write_simulated
 
     write_all(artifacts)
     write_simulated(artifacts / "mos-sim", blocks=2)

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis.core import style
-from analysis.papers.mos.scale_runs import MOS, MOS_PP, STATIC
+from analysis.papers.mos.simulated import MOS, MOS_PP, STATIC
 from tests.drawing import misleading, unlike
 
 

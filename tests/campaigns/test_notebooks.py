@@ -300,7 +300,7 @@ def simulated_pm(artifacts: Path) -> None:
 
 
 def simulated_mos(artifacts: Path) -> None:
-    import_module("synthetic_mos_sim").write_all(artifacts / "mos-sim")
+    import_module("tests.papers.mos_runs").write_simulated(artifacts / "mos-sim")
 
 
 @pytest.mark.slow

@@ -1,5 +1,4 @@
-"""Run folders of real microstores with chosen values, to test the analysis. Never shown as a
-result."""
+"""Runs of MOS's campaigns with chosen values, to test the analysis. Never shown as a result."""
 
 from __future__ import annotations
 
@@ -7,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from synthetic_runs import finished
-
-from analysis.papers.mos.local.runs import REPORT_FILE
-from schemas.cells.mos import MOS
-from schemas.run import Summary
+from analysis.papers.mos.runs import REPORT_FILE
+from analysis.papers.mos.simulated import SERIES_FILE
+from schemas.cells.mos import COSPERF, MOS, PerfCell
+from schemas.run import OpSummary, Summary
+from tests.analysis.synthetic_runs import finished
 
 SMALL_QPS = {"default": 20.0, "favors-small": 150.0, "favors-large": 60.0}
 LARGE_MB_S = {"default": 20.0, "favors-small": 4.0, "favors-large": 21.0}
@@ -176,4 +175,144 @@ def write_all(artifacts: Path, blocks: int = 2) -> Path:
         write_alone(campaign, block)
         write_loads(campaign, block)
         write_course(campaign, block)
+    return campaign
+
+
+# ---- COSPerf ----
+
+EPOCH_S = 900.0
+EPOCHS = 56
+BASE = {"A": 4000.0, "B": 2000.0, "C": 40.0, "D": 20.0}
+BYTES = {"A": 6e4, "B": 6e4, "C": 6e7, "D": 6e7}
+GAIN = {"A": 1.10, "B": 1.20, "C": 1.15, "D": 1.05}
+PEAK = {("A", 30): 1.5, ("D", 31): 1.4, ("A", 45): 1.6, ("B", 50): 1.3}
+"""Extra advantage of MOS++, by tenant and epoch."""
+
+
+def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int) -> float:
+    """Return the reported rate of served requests of a run."""
+    found = BASE[tenant] * (1 + 0.1 * block)
+    if policy == "static":
+        return 0.7 * found
+    if policy == "mos":
+        return found
+    cost = 0.3 if parameters.learns else 0.6
+    gain = GAIN[tenant] * (1 - cost * parameters.model_error) * (1 + 0.01 * block)
+    return found * gain * PEAK.get((tenant, epoch), 1.0)
+
+
+def write_simulated_run(campaign: Path, block: int, **cell: Any) -> Path:
+    """Write one finished run."""
+    parameters = COSPERF.of(**cell)
+    run, folder = finished(
+        campaign,
+        block,
+        "mos",
+        parameters.model_dump(mode="json"),
+        ground="sim",
+        phase="simulate",
+        site="cosperf",
+        calibration={"simulated": True},
+    )
+    series = _series(parameters, block)
+    (folder / SERIES_FILE).write_text(json.dumps(series))
+    summary = Summary(whole=[], steady=[], pressure_mean={}, extra={"A_requests_s": 1.0})
+    (folder / "summary.json").write_text(summary.model_dump_json())
+    (folder / "run.json").write_text(run.model_dump_json())
+    return folder
+
+
+def _series(parameters: PerfCell, block: int) -> dict[str, Any]:
+    rates = {
+        tenant: [
+            rate(parameters.policy, tenant, epoch, parameters, block) for epoch in range(EPOCHS)
+        ]
+        for tenant in BASE
+    }
+    share = 0.25 if parameters.policy == "mos" else 0.2
+    return {
+        "minutes": 840.0,
+        "t_s": [EPOCH_S * (epoch + 1) for epoch in range(EPOCHS)],
+        "seconds": [EPOCH_S] * EPOCHS,
+        "tenants": {
+            tenant: {
+                "requests_s": values,
+                "bytes_s": [value * BYTES[tenant] for value in values],
+                "latency_s": [0.1] * EPOCHS,
+            }
+            for tenant, values in rates.items()
+        },
+        "held": {
+            tenant: {
+                name: [(0.25 if name == "storage_cores" else share) * 200] * EPOCHS
+                for name in _POOL
+            }
+            for tenant in BASE
+        },
+        "pool": dict.fromkeys(_POOL, 200.0),
+    }
+
+
+_POOL = ("proxy_cores", "storage_cores", "network", "ssds", "hdds")
+
+
+def write_simulated(campaign: Path, blocks: int = 3) -> Path:
+    """Write every cell of `mos-sim`."""
+    for block in range(blocks):
+        for policy in ("static", "mos", "mos-pp"):
+            write_simulated_run(campaign, block, policy=policy)
+        for error in (0.1, 0.2, 0.3):
+            write_simulated_run(campaign, block, policy="mos-pp", model_error=error)
+        for error in (0.0, 0.1, 0.2, 0.3):
+            cell = {"policy": "mos-pp", "model_error": error, "runs": "same"}
+            write_simulated_run(campaign, block, **cell)
+            write_simulated_run(campaign, block, **cell, learns=False)
+        for policy in ("mos", "mos-pp"):
+            write_simulated_run(campaign, block, policy=policy, cost_factor=10)
+            write_simulated_run(campaign, block, policy=policy, profile="local")
+    return campaign
+
+
+# ---- The object gateway ----
+
+SPEED = {"default": 10.0, "dlr": 15.0, "reweight": 10.0}
+"""MB/s on the object gateway under hotspots; twice that without."""
+
+
+def write_gateway_run(
+    campaign: Path, letter: str, scenario: str, controller: str, block: int, *, inert: bool = False
+) -> None:
+    """Write one finished run on the object gateway."""
+    parameters = {
+        **{"op": "s3", "workload": letter, "workers": 16, "scenario": scenario},
+        **{"controller": controller, "controller_parameters": {}, "duration_s": 180.0},
+    }
+    run, folder = finished(campaign, block, "dlr", parameters)
+    speed = SPEED[controller] * (2 if scenario == "none" else 1) * (1 + 0.02 * block)
+    speed *= 1 + 0.01 * block if controller == "dlr" else 1
+    both = OpSummary(
+        op="s3",
+        seconds=30.0,
+        operations=1000,
+        bytes=int(30e6 * speed),
+        throughput_mb_s=speed,
+        iops=100.0,
+        latency_mean_s=1 / speed,
+        errors=0,
+    )
+    read = both.model_copy(update={"op": "read", "throughput_mb_s": 1.0})
+    summary = Summary(whole=[read, both], steady=[both], pressure_mean={}, inert=inert)
+    (folder / "summary.json").write_text(summary.model_dump_json())
+    (folder / "run.json").write_text(run.model_dump_json())
+
+
+def write_gateway(campaign: Path, blocks: int = 3) -> Path:
+    """Write workloads A and C, and a controller without changes under B."""
+    for block in range(blocks):
+        for letter in ("A", "C"):
+            write_gateway_run(campaign, letter, "none", "default", block)
+            for controller in SPEED:
+                write_gateway_run(campaign, letter, "heterogeneity", controller, block)
+        write_gateway_run(campaign, "B", "heterogeneity", "default", block)
+        write_gateway_run(campaign, "B", "heterogeneity", "reweight", block, inert=True)
     return campaign

@@ -1,0 +1,793 @@
+"""Claims of the MOS paper about real microstores: section 1 (figure 1), section 3 (figures 2 to 5,
+rules R2 to R7) and section 8.1 (figures 8 to 12). Claims about fifty machines are in `simulated`.
+
+An improvement by 700 % is read as 8 times. Section 8.1 and the summaries state the same numbers in
+two ways. Section 8.1: overall throughput improves by 10.4 to 89.6 % and overall bandwidth by 7.6 to
+79.8 %, compared to both Default and Static. Sections 1 and 10: performance improves by up to 89.6 %
+compared to Default and by up to 79.8 % compared to Static. Both are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
+from analysis.core.evidence import (
+    Choice,
+    Pair,
+    Rows,
+    ends,
+    extreme,
+    extreme_over,
+    mean_of,
+    quotient,
+    result,
+    values_of,
+)
+from analysis.papers.mos.runs import (
+    DEFAULT,
+    FAVORS_LARGE,
+    FAVORS_SMALL,
+    LARGE,
+    MOS_PP,
+    SMALL,
+    STATIC,
+    Report,
+    cells,
+    free,
+    label,
+    of,
+    report,
+    share,
+)
+
+claim = partial(declared, prefix="mos-local", paper="mos")
+same = partial(claim, value=1.0, kind="within")
+"""A claim of equality."""
+
+SAME = 0.15
+"""Maximum relative difference of two values that are "the same"."""
+
+# ---- Section 1, figure 1: separate proxies for small and large objects ----
+
+PARTITION = {FAVORS_SMALL: 8.0, FAVORS_LARGE: 3.25}
+"""Figure 1(a): small objects' QPS over Default's."""
+DROP = (4.5, 6.0)
+"""Figure 1(b): Default's bandwidth over FavorsSmall's: a drop by 350 % to 500 %."""
+
+_NO_SETUPS = "no block has both setups with four workloads"
+
+
+def _setups(treated: str, baseline: str, column: str) -> Pair:
+    return Pair(of("setups", setup=treated), of("setups", setup=baseline), column, _NO_SETUPS)
+
+
+def _latencies(treated: str, baseline: str, letters: str, which: Choice) -> Compute:
+    """Compute the latency ratio of the workload with the weakest effect."""
+    options = [(f"workload {x}", _setups(treated, baseline, f"{x}_mean_s")) for x in letters]
+    return extreme(options, which, complete=True)
+
+
+_EXTENTS: tuple[tuple[str, str, str, Choice], ...] = (
+    ("AB", "small", "lowest", "largest"),
+    ("CD", "large", "highest", "least"),
+)
+"""Workloads, their objects, the extent of FavorsSmall's latency, and the weakest of its ratios."""
+
+_SECTION_1: tuple[Claim, ...] = (
+    claim(
+        "small-favors-small",
+        "1",
+        "A proxy of their own with a fast link gives small objects (A and B) 700 % more QPS",
+        _setups(FAVORS_SMALL, DEFAULT, "small_qps"),
+        value=PARTITION[FAVORS_SMALL],
+        baseline="Default",
+    ),
+    claim(
+        "small-favors-large",
+        "1",
+        "A proxy of their own with many cores gives small objects (A and B) 225 % more QPS",
+        _setups(FAVORS_LARGE, DEFAULT, "small_qps"),
+        value=PARTITION[FAVORS_LARGE],
+        baseline="Default",
+    ),
+    claim(
+        "small-order",
+        "1",
+        "FavorsSmall gives small objects more QPS than FavorsLarge",
+        _setups(FAVORS_SMALL, FAVORS_LARGE, "small_qps"),
+        value=PARTITION[FAVORS_SMALL] / PARTITION[FAVORS_LARGE],
+        size=False,
+        baseline="FavorsLarge",
+    ),
+    *(
+        claim(
+            f"large-favors-small-{letter.lower()}",
+            "1",
+            f"FavorsSmall costs workload {letter} its bandwidth: Default has 4.5 to 6 times as "
+            "much (a drop by 350 % to 500 %)",
+            _setups(DEFAULT, FAVORS_SMALL, f"{letter}_mb_s"),
+            value=sum(DROP) / 2,
+            tolerance=(DROP[1] - DROP[0]) / (sum(DROP) - 2),
+            baseline="FavorsSmall",
+        )
+        for letter in "CD"
+    ),
+    same(
+        "large-favors-large",
+        "1",
+        "FavorsLarge leaves large objects (C and D) the bandwidth of Default (read as within 25 %)",
+        _setups(FAVORS_LARGE, DEFAULT, "large_mb_s"),
+        tolerance=0.25,
+        baseline="Default",
+    ),
+    claim(
+        "latency-favors-large",
+        "1",
+        "FavorsLarge has a lower latency than Default for all workloads (the one that gains least)",
+        _latencies(FAVORS_LARGE, DEFAULT, "ABCD", "largest"),
+        baseline="Default",
+        larger=False,
+    ),
+    *(
+        claim(
+            f"latency-{letters[0].lower()}-{other}",
+            "1",
+            f"FavorsSmall has the {extent} latency of {kind} objects ({' and '.join(letters)}; "
+            f"{label(other)} beside it)",
+            _latencies(FAVORS_SMALL, other, letters, which),
+            baseline=label(other),
+            larger=extent == "highest",
+        )
+        for letters, kind, extent, which in _EXTENTS
+        for other in (DEFAULT, FAVORS_LARGE)
+    ),
+)
+
+# ---- Section 3: one workload alone ----
+
+SECOND_PROXY = 3700 / 2200
+"""Figure 3(a): QPS with a second proxy over QPS with one."""
+PROXY_BUSY, LARGE_BUSY = 0.85, 0.25
+"""CPU utilization of the proxy when QPS no longer grow, and when the link is full."""
+NETWORK = {("A", "hdd"): 1.12, ("A", "ssd"): 1.70, ("C", "ssd"): 10.0}
+"""Figure 4: effect of a ten times faster network, by workload and disks."""
+
+_NO_SIZES = "fewer than two object sizes were run"
+_NO_PROXY = "no block has these proxies"
+_NO_STORAGE = "fewer than two storage servers' shares were run"
+_NO_NETWORK = "no block has both networks with these disks"
+_NO_DISKS = "no block has both sets of disks at this network"
+
+_SIZES: tuple[Claim, ...] = (
+    claim(
+        "size-qps",
+        "2",
+        "Larger objects: far fewer QPS (largest over smallest)",
+        ends(of("sizes"), "object_kb", "qps", _NO_SIZES),
+        baseline="smallest objects",
+        larger=False,
+    ),
+    claim(
+        "size-bandwidth",
+        "2",
+        "Larger objects: more bandwidth (largest over smallest)",
+        ends(of("sizes"), "object_kb", "mb_s", _NO_SIZES),
+        baseline="smallest objects",
+    ),
+    claim(
+        "size-saturates",
+        "2",
+        "Beyond a threshold the network is full: bandwidth of the largest objects over the next "
+        "(0.98 over 0.97 GB/s)",
+        ends(of("sizes"), "object_kb", "mb_s", _NO_SIZES, before=True),
+        value=0.98 / 0.97,
+        kind="within",
+        tolerance=SAME,
+        baseline="next smaller objects",
+    ),
+    claim(
+        "size-latency",
+        "2",
+        "Large objects take more than 100 times as long as small ones",
+        ends(of("sizes"), "object_kb", "A_mean_s", _NO_SIZES),
+        value=100.0,
+        kind="at_least",
+        baseline="smallest objects",
+    ),
+)
+
+
+def _one_proxy(letter: str) -> Rows:
+    """Select runs with one proxy of one process, with the added column ``each``: QPS per core."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        found = cells(table, "proxy", workload=letter, proxies=1, proxy_workers=1)
+        return found.assign(each=found["qps"] / found["proxy_cores"] if len(found) else [])
+
+    return rows
+
+
+def _most_cores(letter: str, **setting: int) -> Rows:
+    """Select the runs with the most cores of each proxy that any run of the workload has."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        found = cells(table, "proxy", workload=letter)
+        return cells(found, "proxy", proxy_cores=found["proxy_cores"].max(), **setting)
+
+    return rows
+
+
+def _second(letter: str, column: str, *, proxies: int = 1, workers: int = 1) -> Pair:
+    """Compute the ratio of a second proxy, or of more worker processes, to one of each."""
+    one = _most_cores(letter, proxies=1, proxy_workers=1)
+    other = _most_cores(letter, proxies=proxies, proxy_workers=workers)
+    return Pair(other, one, column, _NO_PROXY)
+
+
+def _busy(letter: str) -> Compute:
+    """Compute the used share of a proxy's cores, at the most cores with runs of one proxy."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        found = _one_proxy(letter)(table)
+        return cells(found, "proxy", proxy_cores=found["proxy_cores"].max())
+
+    def note(found: pd.DataFrame) -> str:
+        return f"with {found['proxy_cores'].iloc[0]:g} cores"
+
+    return mean_of(rows, "proxy_busy", _NO_PROXY, note=note)
+
+
+def _nearly(
+    rows: Rows, parameter: str, column: str, at: Callable[[pd.DataFrame, list[Any]], Any], why: str
+) -> Compute:
+    """Compute a number at a chosen value of a parameter over the number at its largest value: 1 if
+    the limit is reached early. `at` chooses among the values; None: there are too few."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = rows(evidence.table)
+        there = values_of(found, parameter)
+        early = at(found, there)
+        if early is None:
+            return NotRun(why)
+        some, most = (found[found[parameter] == value] for value in (early, there[-1]))
+        note = f"{parameter} {early:g} over {there[-1]:g}"
+        return result(quotient(some, most, column), found, "no block has both", note)
+
+    return compute
+
+
+def _early(rows: Rows, parameter: str) -> Compute:
+    """Compute bandwidth at the second smallest value over the largest."""
+
+    def second(_: pd.DataFrame, values: list[Any]) -> Any:
+        return values[1] if len(values) > 2 else None
+
+    return _nearly(rows, parameter, "mb_s", second, f"fewer than three values of {parameter}")
+
+
+def _rule_4(rows: pd.DataFrame, values: list[Any]) -> Any:
+    """Choose the cores with which two storage servers have the proxy's cores together (R4)."""
+    if len(values) < 2:
+        return None
+    wanted = float(rows["proxy_cores"].iloc[0]) / 2
+    return min(values[:-1], key=lambda value: abs(value - wanted))
+
+
+_PROXY: tuple[Claim, ...] = (
+    same(
+        "proxy-linear",
+        "3a",
+        "QPS of small objects grow linearly with the proxy's cores until they are used up (QPS a "
+        "core, read as within 25 %)",
+        ends(_one_proxy("A"), "proxy_cores", "each", _NO_PROXY),
+        tolerance=0.25,
+        baseline="fewest cores",
+    ),
+    claim(
+        "proxy-cpu",
+        "3a",
+        "Then the proxy's CPU is the bottleneck: utilization close to 85 %",
+        _busy("A"),
+        value=PROXY_BUSY,
+        unit="share",
+        no_effect=LARGE_BUSY,  # no effect at this value
+        kind="at_least",
+        tolerance=0.1,
+    ),
+    same(
+        "proxy-workers",
+        "3a",
+        "More worker processes without more cores bring nothing (64 over 32; read as within 15 %)",
+        _second("A", "qps", workers=2),
+        tolerance=SAME,
+        baseline="one worker process",
+    ),
+    claim(
+        "proxy-second",
+        "3a",
+        "A second proxy nearly doubles QPS (3,700 over 2,200)",
+        _second("A", "qps", proxies=2),
+        value=SECOND_PROXY,
+        baseline="one proxy",
+    ),
+    same(
+        "proxy-network",
+        "3b",
+        "Large objects fill the link with few cores (an eighth of the workers; here the second "
+        "smallest share, read as within 15 % of the largest)",
+        _early(_one_proxy("C"), "proxy_cores"),
+        tolerance=SAME,
+        baseline="most cores",
+    ),
+    claim(
+        "proxy-network-cpu",
+        "3b",
+        "and with modest CPU utilization (about 25 % of all cores, not the 85 % of small objects)",
+        _busy("C"),
+        value=LARGE_BUSY,
+        unit="share",
+        no_effect=PROXY_BUSY,
+        larger=False,
+    ),
+    claim(
+        "proxy-network-second",
+        "3b",
+        "A second proxy and its link double the bandwidth",
+        _second("C", "mb_s", proxies=2),
+        value=2.0,
+        baseline="one proxy",
+    ),
+)
+
+_STORAGE: tuple[Claim, ...] = (
+    claim(
+        "storage-small",
+        "3c",
+        "QPS of small objects grow with the storage servers' cores",
+        ends(of("storage", workload="A"), "storage_cores", "qps", _NO_STORAGE),
+        baseline="fewest cores",
+    ),
+    same(
+        "storage-equal",
+        "3c",
+        "With as many cores together as the proxy (R4) QPS are at their peak (read as within 15 % "
+        "of those with the most)",
+        _nearly(of("storage", workload="A"), "storage_cores", "qps", _rule_4, _NO_STORAGE),
+        tolerance=SAME,
+        baseline="most cores",
+    ),
+    same(
+        "storage-large",
+        "3c",
+        "Large objects reach the network's limit with few storage cores (second smallest share, "
+        "read as within 15 % of the largest)",
+        _early(of("storage", workload="C"), "storage_cores"),
+        tolerance=SAME,
+        baseline="most cores",
+    ),
+)
+
+
+def _on(kind: str) -> dict[str, int]:
+    return {"ssds": 3, "hdds": 0} if kind == "ssd" else {"ssds": 0, "hdds": 3}
+
+
+def _gains(kind: str) -> Rows:
+    """Select workload A's runs with the fast network, with the added column ``gain``: QPS over the
+    QPS of the block's run with the slow network."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        there = values_of(cells(table, "network", workload="A"), "network_mbit")
+        found = cells(table, "network", workload="A", **_on(kind))
+        if len(there) < 2:
+            return found[:0]
+        slow, fast = (cells(found, "network", network_mbit=at) for at in (there[0], there[-1]))
+        before = dict(zip(slow["seed"], slow["qps"], strict=True))
+        return fast.assign(gain=fast["qps"] / fast["seed"].map(before))
+
+    return rows
+
+
+_NETWORKS: tuple[Claim, ...] = (
+    *(
+        claim(
+            f"network-{letter.lower()}-{kind}",
+            "4a" if letter == "A" else "4b",
+            f"A ten times faster network: workload {letter} on {kind.upper()}s gains "
+            f"{100 * (value - 1):.0f} %" + (" (by as much as)" if letter == "C" else ""),
+            ends(
+                of("network", workload=letter, **_on(kind)),
+                "network_mbit",
+                "qps" if letter == "A" else "mb_s",
+                _NO_NETWORK,
+            ),
+            value=value,
+            baseline="slow network",
+        )
+        for (letter, kind), value in NETWORK.items()
+    ),
+    claim(
+        "network-disks",
+        "4a",
+        "Small objects gain more from a faster network on SSDs than on HDDs: they are more "
+        "sensitive to disks (R6)",
+        Pair(_gains("ssd"), _gains("hdd"), "gain", _NO_NETWORK),
+        value=NETWORK["A", "ssd"] / NETWORK["A", "hdd"],
+        size=False,
+        baseline="HDDs",
+    ),
+)
+
+
+def _mix(ssds: int, which: Callable[[list[float]], float]) -> Rows:
+    """Select workload C's runs on a set of disks, at a chosen network."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        there = values_of(cells(table, "disks", workload="C"), "network_mbit")
+        network = which(there) if there else None
+        return cells(table, "disks", workload="C", ssds=ssds, network_mbit=network)
+
+    return rows
+
+
+def _high(there: list[float]) -> float:
+    """Return 7.5 of 10 Gbit/s, or the highest value with runs."""
+    return there[-2] if len(there) > 3 else there[-1]
+
+
+def _mixed(top: int, bottom: int, which: Callable[[list[float]], float]) -> Pair:
+    return Pair(_mix(top, which), _mix(bottom, which), "mb_s", _NO_DISKS)
+
+
+_MIXES: tuple[Claim, ...] = (
+    same(
+        "disks-slow-network",
+        "5",
+        "At the slowest network (2.5 Gbit/s) three HDDs are as good as three SSDs (read as within "
+        "15 %)",
+        _mixed(0, 3, min),
+        tolerance=SAME,
+        baseline="3 SSD",
+    ),
+    claim(
+        "disks-worst",
+        "5",
+        "At 7.5 Gbit/s three HDDs are the worst choice (over the choice that is nearest to it)",
+        extreme(
+            [(f"three HDDs over {ssds} SSD", _mixed(0, ssds, _high)) for ssds in (1, 2, 3)],
+            "largest",
+            complete=True,
+        ),
+        baseline="each other choice",
+        larger=False,
+    ),
+    same(
+        "disks-mixed",
+        "5",
+        "At 7.5 Gbit/s two SSDs and an HDD are nearly as good as three SSDs (R7; read as within "
+        "15 %)",
+        _mixed(2, 3, _high),
+        tolerance=SAME,
+        baseline="3 SSD",
+    ),
+)
+
+# ---- Section 8.1, figures 8 to 10: MOS++ against Default and Static at each load ----
+
+THROUGHPUT, BANDWIDTH = 1.896, 1.798
+"""Figure 8: largest ratios of MOS++ over others."""
+LEAST_THROUGHPUT, LEAST_BANDWIDTH = 1.104, 1.076
+TAIL, TAIL_THROUGHPUT = 1 - 0.702, 1.117
+"""Figure 9: p95 and QPS of A at peak load, MOS++ over Static."""
+LARGE_BANDWIDTH, LARGE_TAIL = 1.79, 1 - 0.506
+"""Figure 10: C."""
+STATIC_OVER_DEFAULT = 2.0
+PEAK_POINTS = 2
+"""The right-most two data points."""
+
+_NO_LOAD = "no block has both setups with the same numbers of workers"
+_OTHERS = (DEFAULT, STATIC)
+
+
+def _load(treated: str, baseline: str, column: str) -> Pair:
+    return Pair(of("load", setup=treated), of("load", setup=baseline), column, _NO_LOAD)
+
+
+def _most(
+    treated: str, baseline: str, column: str, which: Choice = "largest", last: int | None = None
+) -> Compute:
+    """Compute "up to" over the loads, each named by its workers of A."""
+    return extreme_over(_load(treated, baseline, column), "small_workers", which, last=last)
+
+
+def _compared_to_both(column: str, which: Choice) -> Compute:
+    """Compute the extreme ratio of MOS++ over Default and over Static at every load; a missing load
+    leaves the claim without support."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        loads = values_of(cells(evidence.table, "load", setup=MOS_PP), "small_workers")
+        options = [
+            (
+                name := f"{label(other)} with {at:g} workers of A",
+                Pair(
+                    of("load", setup=MOS_PP, small_workers=at),
+                    of("load", setup=other, small_workers=at),
+                    column,
+                    f"no block has MOS++ and {name}",
+                ),
+            )
+            for other in _OTHERS
+            for at in loads
+        ]
+        return extreme(options, which, complete=True)(evidence) if options else NotRun(_NO_LOAD)
+
+    return compute
+
+
+def _fewest(rows: pd.DataFrame) -> list[Any]:
+    return values_of(rows, "small_workers")[:1]
+
+
+_LOADS: tuple[Claim, ...] = (
+    *(
+        claim(
+            f"{name}-{end}",
+            "8",
+            f"MOS++ improves overall {name} by {words}, compared to both Default and Static "
+            "(section 8.1's reading)",
+            _compared_to_both(column, "largest" if end == "most" else "least"),
+            value=value,
+            baseline="Default and Static",
+        )
+        for name, column, most, least in (
+            ("throughput", "qps", THROUGHPUT, LEAST_THROUGHPUT),
+            ("bandwidth", "mb_s", BANDWIDTH, LEAST_BANDWIDTH),
+        )
+        for end, words, value in (
+            ("most", f"up to {100 * (most - 1):.1f} %", most),
+            ("least", f"{100 * (least - 1):.1f} % and more", least),
+        )
+    ),
+    *(
+        claim(
+            f"{name}-{other}",
+            "8",
+            f"MOS++ improves performance by up to {100 * (value - 1):.1f} % compared to "
+            f"{label(other)} (sections 1 and 10's reading; here: overall {name})",
+            _most(MOS_PP, other, column),
+            value=value,
+            baseline=label(other),
+        )
+        for other, value in ((DEFAULT, THROUGHPUT), (STATIC, BANDWIDTH))
+        for name, column in (("throughput", "qps"), ("bandwidth", "mb_s"))
+    ),
+    claim(
+        "default-large",
+        "8",
+        "Where C dominates (far left), Default has more bandwidth than Static",
+        extreme_over(_load(DEFAULT, STATIC, "mb_s"), "small_workers", "least", order=_fewest),
+        baseline="Static",
+    ),
+    claim(
+        "static-small",
+        "8",
+        "As A dominates, Static outperforms Default by as much as 2 times",
+        _most(STATIC, DEFAULT, "qps"),
+        value=STATIC_OVER_DEFAULT,
+        baseline="Default",
+    ),
+    claim(
+        "tail-static",
+        "9",
+        "At peak loads of A, MOS++ has up to 70.2 % less 95th percentile latency than Static",
+        _most(MOS_PP, STATIC, "A_p95_s", "least", PEAK_POINTS),
+        value=TAIL,
+        baseline="Static",
+        larger=False,
+    ),
+    claim(
+        "tail-throughput",
+        "9",
+        "and up to 11.7 % more throughput",
+        _most(MOS_PP, STATIC, "A_qps", "largest", PEAK_POINTS),
+        value=TAIL_THROUGHPUT,
+        baseline="Static",
+    ),
+    *(
+        claim(
+            name,
+            "9",
+            f"For A, Default performs the worst (p95; {label(setup)} over it, at the load at which "
+            "it gains least)",
+            _most(setup, DEFAULT, "A_p95_s"),
+            baseline="Default",
+            larger=False,
+        )
+        for name, setup in (("tail-default", MOS_PP), ("tail-default-static", STATIC))
+    ),
+    *(
+        claim(
+            f"large-{measure}-{other}",
+            "10",
+            f"For C, MOS++ {words} ({why})",
+            extreme_over(
+                _load(MOS_PP, other, column), "large_workers", "largest" if larger else "least"
+            ),
+            value=value,
+            baseline=label(other),
+            larger=larger,
+        )
+        for other, why in (
+            (DEFAULT, "the baseline that the sentence names"),
+            (STATIC, "the one that its reason is about: Static's network is too small"),
+        )
+        for measure, words, column, value, larger in (
+            ("bandwidth", "has up to 79 % more bandwidth", "C_mb_s", LARGE_BANDWIDTH, True),
+            ("tail", "has up to 50.6 % less tail latency", "C_p95_s", LARGE_TAIL, False),
+        )
+    ),
+)
+
+# ---- Section 8.1, figures 11 and 12: MOS++ under a load that changes ----
+
+SPIKE, STAGE_1 = 2.1, 1.12
+"""Figure 11: A at the spike, C in stage 1."""
+NETWORK_FREED, NETWORK_GIVEN, NETWORK_MOST, HDD_SHARE = 0.58, 0.21, 0.95, 0.50
+"""Figure 12, shares of the network, and of the HDDs."""
+
+_NO_COURSE = "no block has both setups with a load that changes"
+_NO_HELD = "no run of MOS++ with a load that changes reports held resources"
+
+
+def _course(treated: str, baseline: str, column: str, **more: Any) -> Pair:
+    sides = of("adaptation", setup=treated), of("adaptation", setup=baseline)
+    return Pair(sides[0], sides[1], column, _NO_COURSE, **more)
+
+
+def _held(value: Callable[[Report], float | None], note: str | None = None) -> Compute:
+    """Compute the mean of a value over the reports of MOS++'s runs."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        found = cells(table, "adaptation", setup=MOS_PP)
+        reports = [report(folder) for folder in found["folder"]]
+        values = [value(one) if one.get("held") else None for one in reports]
+        return found.assign(value=pd.Series(values, index=found.index, dtype=float))
+
+    return mean_of(rows, "value", _NO_HELD, note=note)
+
+
+def _network_most(course: Report) -> float:
+    """Return C's largest share of the network in stage 1."""
+    begins, ends = course["course"]["stages"][:2]
+    times = [begins, *(line["t_s"] for line in course["held"] if begins <= line["t_s"] < ends)]
+    return max(share(course, t_s, LARGE, "network") for t_s in times)
+
+
+def _spike(course: Report) -> tuple[float, float]:
+    """Return the start of stage 2 and the end of A's spike."""
+    return float(course["course"]["stages"][1]), float(course["course"]["spike_ends"])
+
+
+def _network_freed(course: Report) -> float:
+    """Return the largest free share after the start of stage 2, minus the free share before."""
+    begins, ends = _spike(course)
+    times = [line["t_s"] for line in course["held"] if begins <= line["t_s"] <= ends] or [ends]
+    most = max(free(course, t_s, "network") for t_s in times)
+    return most - free(course, begins - 1e-6, "network")
+
+
+def _network_given(course: Report) -> float:
+    """Return the share of the network that A's microstore gained by the end of the spike."""
+    begins, ends = _spike(course)
+    return share(course, ends, SMALL, "network") - share(course, begins - 1e-6, SMALL, "network")
+
+
+def _hdds_most(course: Report) -> float | None:
+    """Return C's largest share of the HDDs; None if the pool has no HDDs."""
+    if not course["pool"].get("hdds"):
+        return None
+    return max(share(course, line["t_s"], LARGE, "hdds") for line in course["held"])
+
+
+_COURSES: tuple[Claim, ...] = (
+    *(
+        claim(
+            f"spike-{other}",
+            "11a",
+            "When A spikes (about 60 min), MOS++ has up to 2.1 times its throughput (over "
+            f"{label(other)}; the paper does not say over which)",
+            _course(MOS_PP, other, "A_qps_spike"),
+            value=SPIKE,
+            baseline=label(other),
+        )
+        for other in _OTHERS
+    ),
+    claim(
+        "stage-1",
+        "11c",
+        "In stage 1 MOS++ slightly outperforms Static, by 12 % (C's bandwidth)",
+        _course(MOS_PP, STATIC, "C_mb_s_stage1"),
+        value=STAGE_1,
+        baseline="Static",
+    ),
+    claim(
+        "stage-3",
+        "11a",
+        "In stage 3 Default cannot sustain A's spike (MOS++ over it)",
+        _course(MOS_PP, DEFAULT, "A_qps_stage3"),
+        baseline="Default",
+    ),
+    *(
+        claim(
+            f"sla-{letter.lower()}-{other}",
+            figure,
+            f"MOS++ holds the SLA of {letter} for more of the time than {label(other)}",
+            # An SLA may never be held: then there is no ratio.
+            _course(MOS_PP, other, f"{letter}_sla_met", by="difference"),
+            unit="share of the time",
+            no_effect=0.0,
+            baseline=label(other),
+        )
+        for letter, figure in (("A", "11b"), ("C", "11c"))
+        for other in _OTHERS
+    ),
+    *(
+        claim(
+            name,
+            "12",
+            statement,
+            compute,
+            value=value,
+            unit="share of the HDDs" if name == "hdd-share" else "share of the network",
+            no_effect=no_effect,
+        )
+        for name, statement, compute, value, no_effect in (
+            (
+                "network-most",
+                "In stage 1 C comes to hold up to 95 % of the network",
+                _held(_network_most, "largest share in stage 1"),
+                NETWORK_MOST,
+                0.70,
+            ),
+            (
+                "network-freed",
+                "When stage 2 begins, 58 % of the network are taken back and marked as free",
+                _held(_network_freed, "largest free share until the spike ends, less that before"),
+                NETWORK_FREED,
+                0.0,
+            ),
+            (
+                "network-given",
+                "and 21 % are given to A",
+                _held(_network_given, "by the end of the spike"),
+                NETWORK_GIVEN,
+                0.0,
+            ),
+            (
+                "hdd-share",
+                "Half of the HDDs go to C at 80 min (R7)",
+                _held(_hdds_most),
+                HDD_SHARE,
+                0.0,
+            ),
+        )
+    ),
+    claim(
+        "latency-whole",
+        "11b",
+        "A's mean latency over the whole course is below Static's",
+        _course(MOS_PP, STATIC, "A_mean_s"),
+        baseline="Static",
+        larger=False,
+    ),
+)
+
+CLAIMS: tuple[Claim, ...] = (
+    *(*_SECTION_1, *_SIZES, *_PROXY, *_STORAGE, *_NETWORKS, *_MIXES),
+    *(*_LOADS, *_COURSES),
+)

@@ -1,0 +1,727 @@
+"""MOS and MOS++ on fifty machines (section 8.2): runs, claims, figures and tables.
+
+COSPerf simulates the machines, as in the paper. All policies of a block have the same pool and
+loads, drawn from the block's seed. n counts runs. Measures, as in figures 14 and 15: requests/s of
+small objects (A, B), bytes/s of large ones (C, D). The paper's "up to" for curves over time is read
+as the 15 minutes with the largest lead of MOS++, on average over all blocks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.core import style
+from analysis.core.claims import Claim, Compute, Evidence, declared
+from analysis.core.evidence import (
+    BLOCK,
+    Pair,
+    Rows,
+    extreme_over,
+    mean_of,
+    mean_over,
+    pairs,
+    quotient,
+)
+from analysis.core.figures import FigureEntry, Missing, Table
+from analysis.core.load import LoadedRun, origin
+from analysis.core.panels import errors as error_bars
+from analysis.core.papers import Part
+from analysis.core.stats import Estimate, mean
+from schemas.cells.mos import COSPERF, Modelled, RulesOfThumb
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# ---- Runs ----
+
+SERIES_FILE = "microstores.json"
+TENANTS = ("A", "B", "C", "D")
+STATIC, MOS, MOS_PP = "static", "mos", "mos-pp"
+LABELS = {STATIC: "Static", MOS: "MOS", MOS_PP: "MOS++"}
+
+STANDARD = COSPERF.defaults(*(name for name in COSPERF.fields if name != "policy"))
+"""Section 8.2's simulation, with Hotbed's reading of details that the paper omits."""
+
+RESOURCES = {
+    "proxy_cores": "cores of proxies",
+    "storage_cores": "cores of storage servers",
+    "network": "network",
+}
+"""Resources of the pool that microstores hold."""
+
+WINDOW_MINUTES = 15.0
+STAGES = {1: (0.0, 210.0), 2: (210.0, 420.0), 3: (420.0, 630.0), 4: (630.0, 840.0)}
+CROWDED = (420.0, 500.0)
+"""Stage 3 until C and D decrease: "up until around 500 min"."""
+
+MODELLED = tuple(set(Modelled.model_fields) - set(RulesOfThumb.model_fields))
+"""Parameters that only MOS++ has."""
+
+COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "policy")
+
+Span = tuple[float, float]
+"""Begin and end, in the paper's minutes."""
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """Return one row per run: `COLUMNS`, the cell's parameters, all summary numbers, ``folder``."""
+    rows = [
+        origin(index, loaded.run)
+        | {"folder": loaded.folder}
+        | COSPERF.row(loaded.run.parameters)
+        | loaded.summary.extra
+        for index, loaded in enumerate(runs)
+    ]
+    if not rows:
+        return pd.DataFrame(columns=[*COLUMNS, "folder", *STANDARD])
+    found = pd.DataFrame(rows).sort_values("run_id", kind="stable")
+    found = found.drop_duplicates(["policy", *STANDARD, "seed"], keep="last")
+    return found.sort_values("index").reset_index(drop=True)
+
+
+def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
+    """Return the runs of a policy as in section 8.2, except for `setting`. Parameters that only
+    MOS++ has are ignored for other policies."""
+    wanted = STANDARD | setting
+    if policy != MOS_PP:
+        wanted = {k: v for k, v in wanted.items() if k not in MODELLED}
+    holds = rows["policy"] == policy
+    for name, value in wanted.items():
+        holds &= rows[name] == value
+    return rows[holds]
+
+
+@lru_cache(maxsize=1024)
+def series(folder: Path) -> dict[str, Any]:
+    """Return a run's report, which extends its summary. A finished run's folder never changes."""
+    found: dict[str, Any] = json.loads((folder / SERIES_FILE).read_text())
+    return found
+
+
+def measure(tenant: str) -> str:
+    """Return the measure of a tenant, by its name in the series."""
+    return "requests_s" if tenant in ("A", "B") else "bytes_s"
+
+
+@lru_cache(maxsize=4096)
+def throughput(folder: Path, tenant: str) -> pd.Series[float]:
+    """Return a tenant's throughput (see `measure`) in each window of `WINDOW_MINUTES`, indexed by
+    the window's middle in the paper's minutes."""
+    return _windows(series(folder), series(folder)["tenants"][tenant][measure(tenant)])
+
+
+def held_share(folder: Path, stores: Iterable[str], resource: str) -> pd.Series[float]:
+    """Return the share of a pool resource that the given microstores hold, by window."""
+    data = series(folder)
+    held = np.sum([data["held"][store][resource] for store in stores], axis=0)
+    return _windows(data, held / data["pool"][resource])
+
+
+def _windows(data: Mapping[str, Any], each: Any) -> pd.Series[float]:
+    values, seconds = np.array(each), np.array(data["seconds"])
+    stretch = STAGES[4][1] / data["minutes"]
+    middles = (np.array(data["t_s"]) - seconds / 2) / 60 * stretch
+    which = (middles // WINDOW_MINUTES).astype(int)
+    order = np.unique(which)
+    means = [float(np.average(values[which == at], weights=seconds[which == at])) for at in order]
+    return pd.Series(means, index=(order + 0.5) * WINDOW_MINUTES)
+
+
+def within(windows: pd.Series[float], span: Span | None) -> pd.Series[float]:
+    """Return the windows that begin between two minutes; None: all."""
+    if span is None:
+        return windows
+    begins = windows.index.to_numpy(float) - WINDOW_MINUTES / 2
+    return windows[(begins >= span[0] - 1e-9) & (begins < span[1] - 1e-9)]
+
+
+def by_tenant(rows: pd.DataFrame, tenants: Iterable[str] = TENANTS) -> pd.DataFrame:
+    """Return a row for each run and tenant, with the added columns ``tenant`` and ``rate``: mean
+    throughput over all stages."""
+    each = [
+        rows.assign(tenant=tenant, rate=[throughput(f, tenant).mean() for f in rows["folder"]])
+        for tenant in tenants
+    ]
+    return pd.concat(each, ignore_index=True)
+
+
+def gain(
+    treated: pd.DataFrame, baseline: pd.DataFrame, tenants: Iterable[str] = TENANTS
+) -> Estimate | None:
+    """Return the geometric mean of throughput ratios, over blocks and a block's tenants."""
+    top, bottom = (by_tenant(rows, tenants) for rows in (treated, baseline))
+    return quotient(top, bottom, "rate", keys=(*BLOCK, "tenant"), cluster="seed")
+
+
+# ---- Claims ----
+
+ERRORS = (0.0, 0.1, 0.2, 0.3)
+"""Relative errors that are put into cospurf."""
+
+AVERAGES = {"A": 1.124, "B": 1.157, "C": 1.15, "D": 1.188}
+"""Section 8.2 and Table 3."""
+
+_NO_BLOCK = "no block was run with both policies"
+
+_claim = partial(declared, prefix="mos-sim", paper="mos", baseline="MOS")
+_within = partial(_claim, value=1.0, kind="within")
+
+
+def _rows(policy: str, value: Callable[[Path], float]) -> Rows:
+    """Select a policy's runs, with the added column ``value``."""
+
+    def rows(runs: pd.DataFrame) -> pd.DataFrame:
+        found = cells(runs, policy)
+        return found.assign(value=[value(folder) for folder in found["folder"]])
+
+    return rows
+
+
+def _tenants_of(policy: str, tenants: str, **setting: Any) -> Rows:
+    return lambda runs: by_tenant(cells(runs, policy, **setting), tenants)
+
+
+def _gain(treated: Rows, baseline: Rows, why: str) -> Pair:
+    """Compute the mean gain over all stages, as the geometric mean over the rows' tenants."""
+    return Pair(treated, baseline, "rate", why, keys=(*BLOCK, "tenant"), cluster="seed")
+
+
+def average(treated: Rows, baseline: Rows, why: str) -> Compute:
+    """Compute `_gain`; the note lists the tenants."""
+    return mean_over(_gain(treated, baseline, why), "tenant", text=str)
+
+
+def over_mos(tenants: str = "ABCD", baseline: str = MOS, **setting: Any) -> Compute:
+    """Compute the mean gain of MOS++ over MOS or another policy with the same setting."""
+    return (average if len(tenants) > 1 else _gain)(
+        _tenants_of(MOS_PP, tenants, **setting),
+        _tenants_of(baseline, tenants, **setting),
+        f"no block was run with both MOS++ and {LABELS[baseline]}",
+    )
+
+
+def most(tenant: str, span: Span) -> Compute:
+    """Compute the largest gain of MOS++ over MOS in a window between two minutes."""
+
+    def by_window(policy: str) -> Rows:
+        def rows(runs: pd.DataFrame) -> pd.DataFrame:
+            found = cells(runs, policy)
+            return pd.DataFrame(
+                [
+                    (seed, ground, minute, rate)
+                    for seed, ground, folder in zip(
+                        found["seed"], found["ground"], found["folder"], strict=True
+                    )
+                    for minute, rate in within(throughput(folder, tenant), span).items()
+                ],
+                columns=["seed", "ground", "minute", "rate"],
+            )
+
+        return rows
+
+    pair = Pair(by_window(MOS_PP), by_window(MOS), "rate", _NO_BLOCK)
+    return extreme_over(pair, "minute", "largest", text=lambda minute: f"{minute:.0f}")
+
+
+def everything_held(folder: Path) -> float:
+    """Return the maximum held share of the pool's least used resource in a window of stage 3 until
+    C and D decrease: all resources are used at least this much."""
+    stores = tuple(series(folder)["held"])
+    shares = [held_share(folder, stores, resource) for resource in RESOURCES]
+    minutes = [one.index.to_numpy(float) for one in shares]
+    inside = [(CROWDED[0] <= at) & (at < CROWDED[1]) for at in minutes]
+    return min(float(one[here].max()) for one, here in zip(shares, inside, strict=True))
+
+
+def large_network(folder: Path) -> float:
+    """Return the share of the network that C's and D's microstores hold in stage 2."""
+    found = held_share(folder, ("C", "D"), "network")
+    minutes = found.index.to_numpy(float)
+    return float(found[(STAGES[2][0] <= minutes) & (minutes < STAGES[2][1])].mean())
+
+
+def largest_jump(folder: Path) -> float:
+    """Return the largest rise in the rate of A or B between quarters of an hour in stage 1,
+    relative to the rate at the end of the stage; mean of both."""
+    jumps = []
+    for tenant in ("A", "B"):
+        found = throughput(folder, tenant)
+        inside = found[found.index.to_numpy(float) < STAGES[1][1]].to_numpy()
+        jumps.append(float(np.diff(inside).max() / inside[-1]))
+    return float(np.mean(jumps))
+
+
+_OWN_RUNS = _tenants_of(MOS_PP, "ABCD", runs="same")
+_NO_WRONG = "no block was run with a cospurf that is right and one that is wrong"
+
+_PAPER: tuple[Claim, ...] = (
+    *(
+        _claim(
+            f"stage-{stage}-{tenant.lower()}",
+            figure,
+            f"Stage {stage}{until}: MOS++ outperforms MOS by up to {100 * (value - 1):.0f} % for "
+            f"workload {tenant}",
+            most(tenant, span),
+            value=value,
+        )
+        for stage, tenant, value, figure, span, until in (
+            (3, "A", 1.25, "14", CROWDED, ", until minute 500"),
+            (3, "D", 1.31, "15", CROWDED, ", until minute 500"),
+            (4, "A", 1.33, "14", STAGES[4], ""),
+            (4, "B", 1.26, "14", STAGES[4], ""),
+        )
+    ),
+    *(
+        _claim(
+            f"average-{tenant.lower()}",
+            "Table 3",
+            f"On average over all stages MOS++ achieves {100 * (value - 1):.3g} % more for "
+            f"workload {tenant}",
+            over_mos(tenant),
+            value=value,
+        )
+        for tenant, value in AVERAGES.items()
+    ),
+    *(
+        _within(
+            name,
+            "14",
+            f"From the beginning of stage 3 {LABELS[policy]} uses all resources ({reading})",
+            mean_of(
+                _rows(policy, everything_held), "value", f"there is no run of {LABELS[policy]}"
+            ),
+            tolerance=0.1,
+            baseline="the pool",
+        )
+        for name, policy, reading in (
+            (
+                "all-used",
+                MOS,
+                "of proxies' cores, storage servers' cores and network the one of which it holds "
+                "least, at its most, as a part of the pool; read as within 10 %",
+            ),
+            ("all-used-pp", MOS_PP, "as above"),
+        )
+    ),
+    _claim(
+        "just-enough",
+        "15",
+        "In stage 2 MOS gives C and D more than needed: more of the network than MOS++ does",
+        Pair(_rows(MOS, large_network), _rows(MOS_PP, large_network), "value", _NO_BLOCK),
+        baseline="MOS++",
+    ),
+    _claim(
+        "smoother",
+        "14",
+        "In stage 1 MOS++ makes no sudden spikes: A's and B's largest rise within a quarter of an "
+        "hour is smaller than with MOS",
+        Pair(_rows(MOS_PP, largest_jump), _rows(MOS, largest_jump), "value", _NO_BLOCK),
+        larger=False,
+    ),
+)
+
+_BEYOND: tuple[Claim, ...] = (
+    *(
+        _claim(
+            f"error-{100 * error:.0f}",
+            "error",
+            "With a cospurf made of other runs than the judge, and then made "
+            f"{100 * error:.0f} % wrong, MOS++ is ahead of MOS, on average over workloads and "
+            "stages",
+            over_mos(model_error=error),
+        )
+        for error in ERRORS
+    ),
+    _claim(
+        "error-costs",
+        "error",
+        "A cospurf that is 30 % wrong costs MOS++ performance",
+        average(_tenants_of(MOS_PP, "ABCD", runs="same", model_error=0.3), _OWN_RUNS, _NO_WRONG),
+        baseline="MOS++ with a cospurf made of the judge's own runs",
+        larger=False,
+    ),
+    _claim(
+        "error-costs-without-learning",
+        "error",
+        "A cospurf that is 30 % wrong costs a MOS++ that does not correct it performance",
+        average(
+            _tenants_of(MOS_PP, "ABCD", runs="same", model_error=0.3, learns=False),
+            _tenants_of(MOS_PP, "ABCD", runs="same", learns=False),
+            _NO_WRONG,
+        ),
+        baseline="the same with a cospurf made of the judge's own runs",
+        larger=False,
+    ),
+    *(
+        _claim(
+            f"own-runs-error-{100 * error:.0f}",
+            "error",
+            f"With a cospurf made of the judge's own runs and then made {100 * error:.0f} % wrong "
+            "MOS++ is ahead of MOS, on average over workloads and stages",
+            over_mos(runs="same", model_error=error),
+        )
+        for error in ERRORS
+    ),
+    _within(
+        "other-runs-cost",
+        "error",
+        "A cospurf made of other runs than the judge costs MOS++ nothing (over one made of the "
+        "judge's own; read as within 5 %)",
+        average(_tenants_of(MOS_PP, "ABCD"), _OWN_RUNS, "no block was run with both"),
+        tolerance=0.05,
+        baseline="MOS++ with a cospurf made of the judge's own runs",
+    ),
+    _claim(
+        "local",
+        "Table 3",
+        "The same with a model made of this project's own measurements: MOS++ is ahead of MOS",
+        over_mos(profile="local"),
+    ),
+    _claim(
+        "costs",
+        "Table 3",
+        "The same where reconfigurations take ten times as long: MOS++ is ahead of MOS",
+        over_mos(cost_factor=10.0),
+    ),
+    _claim(
+        "static",
+        "Table 3",
+        "MOS++ is ahead of a static division into equal microstores",
+        over_mos(baseline=STATIC),
+        baseline="Static",
+    ),
+)
+
+CLAIMS: tuple[Claim, ...] = (*_PAPER, *_BEYOND)
+
+# ---- Figures ----
+
+UNITS = {"requests_s": (1.0, "Throughput (QPS)"), "bytes_s": (1e9, "Bandwidth (GB/s)")}
+SHOWN = (MOS, MOS_PP)
+TENANT_COLOURS = {"A": "#0072B2", "B": "#56B4E9", "C": "#D55E00", "D": "#E69F00"}
+STAGE_GREY = "#999999"
+SHIFT = 0.5
+_NOT_BOTH = "both MOS and MOS++ in section 8.2's simulation"
+
+
+def over_time(
+    evidence: Evidence, folder: Path, name: str, *, tenants: Sequence[str]
+) -> Path | Missing:
+    """Draw figure 14 or 15: throughput of two workloads under MOS and MOS++."""
+    runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
+    if not all(runs.values()):
+        return Missing(_NOT_BOTH)
+    with style.figure(1, 2, width=10.4, height=4.2) as (drawn, axes):
+        for panel, tenant, letter in zip(axes, tenants, "ab", strict=True):
+            factor, axis = UNITS[measure(tenant)]
+            for policy, folders in runs.items():
+                _band(panel, [throughput(one, tenant) / factor for one in folders], policy)
+            _stages(panel)
+            panel.set_ylim(0, None)
+            panel.set_xlabel("Time (min)")
+            panel.set_ylabel(axis)
+            counted = len(runs[MOS_PP])
+            panel.set_title(f"({letter}) Workload {tenant} (n = {counted} runs)", loc="left")
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+def _band(panel: Axes, found: Sequence[pd.Series[float]], policy: str) -> None:
+    minutes = found[0].index.to_numpy(float)
+    estimates = [mean([float(one.iloc[at]) for one in found]) for at in range(len(minutes))]
+    colour = style.colour(policy)
+    panel.plot(
+        minutes,
+        [one.value for one in estimates],
+        color=colour,
+        linewidth=1.8,
+        linestyle="-" if policy == MOS_PP else "--",
+        label=LABELS[policy],
+    )
+    if len(found) > 1:
+        low, high = [one.low for one in estimates], [one.high for one in estimates]
+        panel.fill_between(minutes, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _stages(panel: Axes) -> None:
+    for stage, (begins, ends) in STAGES.items():
+        if begins:
+            panel.axvline(begins, color=STAGE_GREY, linewidth=0.8, linestyle=":")
+        panel.text(
+            (begins + ends) / 2,
+            1.0,
+            f"stage {stage}",
+            transform=panel.get_xaxis_transform(),
+            ha="center",
+            va="top",
+            fontsize="x-small",
+            color="#555555",
+        )
+    panel.set_xlim(0, STAGES[4][1])
+    panel.set_xticks(np.arange(0, STAGES[4][1] + 1, 105))
+
+
+def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw the share of the pool that each microstore holds over time, under MOS and MOS++."""
+    runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
+    if not all(runs.values()):
+        return Missing(_NOT_BOTH)
+    with style.figure(len(RESOURCES), 2, width=10.4, height=9.0) as (drawn, axes):
+        panels = iter(axes)
+        for resource, words in RESOURCES.items():
+            for policy in SHOWN:
+                panel = next(panels)
+                held = {
+                    tenant: [held_share(run, (tenant,), resource) for run in runs[policy]]
+                    for tenant in TENANTS
+                }
+                panel.stackplot(
+                    held["D"][0].index.to_numpy(float),
+                    *(100 * np.mean([one.to_numpy() for one in held[x]], axis=0) for x in TENANTS),
+                    colors=[TENANT_COLOURS[tenant] for tenant in TENANTS],
+                    labels=[f"microstore {tenant}" for tenant in TENANTS],
+                    linewidth=0,
+                )
+                _stages(panel)
+                panel.set_ylim(0, 108)
+                panel.set_ylabel(f"Held of the pool's\n{words} (%)")
+                panel.set_title(f"{LABELS[policy]} (n = {len(runs[policy])} runs)", loc="left")
+        for panel in axes[-2:]:
+            panel.set_xlabel("Time (min)")
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+MADE: Mapping[str, tuple[Mapping[str, object], str]] = {
+    "Judge's own runs": (
+        {"runs": "same"},
+        "cospurf and the simulator are fitted to the same measurements",
+    ),
+    "Other runs": (
+        {"runs": "disjoint"},
+        "cospurf and the simulator are fitted to disjoint halves of the measurements, as in all "
+        "other figures, and cospurf is off before anything is made wrong",
+    ),
+    "Own runs, no learning": (
+        {"runs": "same", "learns": False},
+        "as judge's own runs, and MOS++ does not correct its model by what it measures",
+    ),
+}
+"""Panels of figure *error* by title: parameters of their runs, and words for the caption."""
+
+
+def by_error(evidence: Evidence, tenants: Iterable[str], title: str) -> dict[float, Estimate]:
+    """Return the gain of MOS++ over MOS by the error of its cospurf, for a panel of `MADE`."""
+    base = cells(evidence.table, MOS)
+    found = {
+        error: gain(
+            cells(evidence.table, MOS_PP, model_error=error, **MADE[title][0]), base, tenants
+        )
+        for error in ERRORS
+    }
+    return {error: one for error, one in found.items() if one is not None}
+
+
+def _made(evidence: Evidence) -> dict[str, dict[float, Estimate]]:
+    """Return the gain over all workloads by error, for panels with several errors."""
+    found = {title: by_error(evidence, TENANTS, title) for title in MADE}
+    return {title: gains for title, gains in found.items() if len(gains) > 1}
+
+
+def panels_of_errors(evidence: Evidence) -> str:
+    """Describe the panels of `errors` for its caption."""
+    return "".join(f" {title}: {MADE[title][1]}." for title in _made(evidence))
+
+
+def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw the gain of MOS++ over MOS against the error of its cospurf."""
+    shown = _made(evidence)
+    if not shown:
+        return Missing("MOS, and MOS++ with a cospurf that is wrong by several parts")
+    with style.figure(1, len(shown), width=1.2 + 3.8 * len(shown), height=4.4) as (drawn, axes):
+        for panel, (title, of_all) in zip(axes, shown.items(), strict=True):
+            for place, tenant in enumerate(TENANTS):
+                found = by_error(evidence, tenant, title)
+                colour, shift = TENANT_COLOURS[tenant], (place - 2) * SHIFT
+                _line(panel, found, f"workload {tenant}", colour, shift=shift)
+            _line(panel, of_all, "all four (geometric mean)", "black", shift=2 * SHIFT)
+            panel.axhline(0, color="black", linewidth=0.8)
+            panel.set_xticks([100 * error for error in ERRORS])
+            panel.set_xlabel("Error of cospurf's curves, up or down (%)")
+            counted = max(one.n for one in of_all.values())
+            panel.set_title(f"{title} (n = {counted} blocks)", loc="left")
+        axes[0].set_ylabel("MOS++ over MOS, average performance (%)")
+        limits = [panel.get_ylim() for panel in axes]
+        for panel in axes:
+            panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+        style.legend(drawn, axes, columns=5 if len(shown) > 1 else 2)
+        return style.save(drawn, folder, name)
+
+
+def _line(
+    panel: Axes, found: Mapping[float, Estimate], text: str, colour: str, *, shift: float
+) -> None:
+    thick = colour == "black"
+    panel.errorbar(
+        np.array([100 * error for error in found]) + shift,
+        [100 * (one.value - 1) for one in found.values()],
+        yerr=100 * error_bars(list(found.values())),
+        color=colour,
+        marker="o" if thick else "s",
+        markersize=5 if thick else 4,
+        linewidth=2.0 if thick else 1.0,
+        capsize=2.5,
+        label=text,
+    )
+
+
+# ---- Tables ----
+
+PAPERS = {
+    "A": (4444.0, 4994.0, 12.4),
+    "B": (3828.0, 4429.0, 15.7),
+    "C": (2.0e9, 2.3e9, 15.0),
+    "D": (1.6e9, 1.9e9, 18.8),
+}
+"""Table 3: MOS, MOS++, and the improvement of MOS++ that the text states, in percent."""
+
+PROFILES = {"paper": "model of section 3's measurements", "local": "model of local measurements"}
+
+
+def tables(runs: pd.DataFrame) -> list[Table]:
+    """Return table 3 for either profile, and the results of every policy in every stage."""
+    return [one for one in (_table_3(runs), _by_stage(runs)) if one.rows]
+
+
+def _table_3(runs: pd.DataFrame) -> Table:
+    heads = (
+        *("workload", "profile", "MOS, paper", "MOS, ours", "MOS++, paper", "MOS++, ours"),
+        *("gain, paper", "gain, ours", "n"),
+    )
+    rows = []
+    for profile, words in PROFILES.items():
+        for tenant in TENANTS:
+            ours, theirs = (
+                by_tenant(cells(runs, policy, profile=profile), tenant) for policy in (MOS_PP, MOS)
+            )
+            both = pairs(ours, theirs, "rate")
+            found = quotient(ours, theirs, "rate")
+            if found is None:
+                continue
+            stated = PAPERS[tenant]
+            rows.append(
+                (
+                    tenant,
+                    words,
+                    _amount(stated[0], tenant),
+                    _interval(mean(both["baseline"].tolist()), tenant),
+                    _amount(stated[1], tenant),
+                    _interval(mean(both["treated"].tolist()), tenant),
+                    f"{stated[2]:g} %",
+                    _percent(found),
+                    str(len(both)),
+                )
+            )
+    title = (
+        "Table 3: average performance, the paper's beside ours (loads are ours, see docs/mos.md)"
+    )
+    return Table("table-3", title, heads, tuple(rows))
+
+
+def _by_stage(runs: pd.DataFrame) -> Table:
+    heads = ("policy", "workload", *(f"stage {stage}" for stage in STAGES), "all", "n")
+    rows = []
+    for policy, text in LABELS.items():
+        folders: list[Path] = cells(runs, policy)["folder"].tolist()
+        for tenant in TENANTS if folders else ():
+            found = [throughput(folder, tenant) for folder in folders]
+            values = [
+                _interval(mean([float(within(one, span).mean()) for one in found]), tenant)
+                for span in (*STAGES.values(), None)
+            ]
+            rows.append((text, tenant, *values, str(len(folders))))
+    title = "What every policy came to, by stage (model of section 3's measurements)"
+    return Table("stages", title, heads, tuple(rows))
+
+
+def _amount(value: float, tenant: str) -> str:
+    if measure(tenant) == "bytes_s":
+        return f"{value / 1e9:.3g} GB/s"
+    return f"{value:,.0f} QPS"
+
+
+def _interval(found: Estimate, tenant: str) -> str:
+    text = _amount(found.value, tenant)
+    if found.n < 2:
+        return text
+    half = (found.high - found.low) / 2
+    return f"{text} ± {_amount(half, tenant).split()[0]}"
+
+
+def _percent(found: Estimate) -> str:
+    text = f"{100 * (found.value - 1):+.1f} %"
+    if found.n < 2:
+        return text
+    return f"{text} [{100 * (found.low - 1):+.1f}, {100 * (found.high - 1):+.1f}]"
+
+
+_BAND = (
+    "Means of 15 minutes over runs, band: 95 % interval. Pool, loads and noise are drawn from a "
+    "block's seed and are the same for both; the paper's pictures are not in its text, so levels "
+    "of load are ours (docs/mos.md)."
+)
+_COMMAND = "hotbed run mos-sim --figure {figure}"
+
+FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "14",
+        "Throughput of MOS and MOS++ under workloads A and B",
+        _BAND,
+        partial(over_time, tenants="AB"),
+        "14",
+        _COMMAND,
+    ),
+    FigureEntry(
+        "15",
+        "Bandwidth of MOS and MOS++ under workloads C and D",
+        _BAND,
+        partial(over_time, tenants="CD"),
+        "15",
+        _COMMAND,
+    ),
+    FigureEntry(
+        "error",
+        "What a wrong model costs MOS++ (not in the paper)",
+        "Each curve of the optimiser's cospurf is made wrong by a given part (docs/mos.md). "
+        "Geometric means over blocks with 95 % intervals.",
+        errors,
+        "error",
+        _COMMAND,
+        panels_of_errors,
+    ),
+    FigureEntry(
+        "division",
+        "Who holds what of the pool (not in the paper)",
+        "Means of 15 minutes over runs.",
+        division,
+        "14",
+        _COMMAND,
+    ),
+)
+
+SIMULATED = Part(
+    CLAIMS,
+    FIGURES,
+    kind="mos",
+    simulated=True,
+    tabulate=table,
+    tables=tables,
+    commands={"Table 3": _COMMAND.format(figure="14")},
+)

@@ -1,0 +1,417 @@
+"""Claims, figures and tables of the MOS paper (HPDC 2016), from runs with known values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.core.claims import Evidence, evaluate
+from analysis.core.evidence import quotient
+from analysis.core.figures import Missing
+from analysis.core.load import load_campaign
+from analysis.core.papers import Part, paper
+from analysis.core.report import draw
+from analysis.papers.mos import simulated
+from analysis.papers.mos.figures import LOCAL, PARTS, promised, windows
+from analysis.papers.mos.gateway import GATEWAY, bar_of
+from analysis.papers.mos.runs import REPORT_FILE, cells
+from analysis.papers.mos.simulated import MOS, MOS_PP, SERIES_FILE, SIMULATED, STAGES
+from campaigns.engine.campaign_file import find_campaign
+from campaigns.engine.campaign_file import load_campaign as campaign_of
+from campaigns.papers.mos.live.cell import REPORT_FILE as WRITTEN_REPORT
+from campaigns.papers.mos.simulated import SERIES_FILE as WRITTEN_SERIES
+from campaigns.validate import figures_of
+from schemas.claim import ClaimResult
+from testbed.simulated.cosperf.stages import STAGE_MINUTES
+from tests.papers.mos_runs import (
+    GAIN,
+    LARGE_MB_S,
+    MB_S,
+    QPS,
+    SMALL_QPS,
+    write_all,
+    write_gateway,
+    write_setups,
+    write_simulated,
+    write_simulated_run,
+)
+
+Results = Mapping[str, ClaimResult]
+
+
+def evidence_of(part: Part, *campaigns: Path) -> Evidence:
+    runs = [run for campaign in campaigns for run in load_campaign(campaign).runs]
+    assert all(part.takes(run.run) for run in runs)
+    return Evidence(part.tabulate(runs), runs)
+
+
+def results_of(part: Part, evidence: Evidence) -> dict[str, ClaimResult]:
+    """Return the evaluated claims by name without the campaign's."""
+    return {claim.id.split("-", 2)[2]: evaluate(claim, evidence) for claim in part.claims}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return evidence_of(LOCAL, write_all(tmp_path_factory.mktemp("artifacts")))
+
+
+@pytest.fixture(scope="module")
+def cosperf(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return evidence_of(SIMULATED, write_simulated(tmp_path_factory.mktemp("runs")))
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return evidence_of(GATEWAY, write_gateway(tmp_path_factory.mktemp("runs") / "mos-gateway"))
+
+
+@pytest.fixture(scope="module")
+def local_results(local: Evidence) -> Results:
+    return results_of(LOCAL, local)
+
+
+@pytest.fixture(scope="module")
+def cosperf_results(cosperf: Evidence) -> Results:
+    return results_of(SIMULATED, cosperf)
+
+
+def judged(part: Part, evidence: Evidence, name: str) -> ClaimResult:
+    """Return one evaluated claim."""
+    (claim,) = (claim for claim in part.claims if claim.id == name)
+    return evaluate(claim, evidence)
+
+
+def local_claim(evidence: Evidence, name: str) -> ClaimResult:
+    return judged(LOCAL, evidence, f"mos-local-{name}")
+
+
+def changed(
+    evidence: Evidence, column: str, factor: float, experiment: str, **cell: object
+) -> Evidence:
+    """Return the evidence with one number changed in the matching runs."""
+    other = evidence.table.copy()
+    other.loc[cells(other, experiment, **cell).index, column] *= factor
+    return Evidence(other, evidence.runs)
+
+
+# ---- Every part ----
+
+
+@pytest.mark.parametrize(
+    ("part", "campaign"), [(LOCAL, "mos-local"), (SIMULATED, "mos-sim"), (GATEWAY, "mos-gateway")]
+)
+def test_campaigns_make_the_runs_of_every_figure(part: Part, campaign: str) -> None:
+    assert part in PARTS
+    assert set(part.figures) <= set(paper("mos").figures)
+    made = figures_of(campaign_of(find_campaign(campaign)))
+    assert {entry.id if part is GATEWAY else entry.campaign for entry in part.figures} <= set(made)
+    assert len({claim.id for claim in part.claims}) == len(part.claims)
+    figures = {entry.id for entry in part.figures}
+    assert {claim.figure for claim in part.claims} <= figures | set(part.commands)
+    assert all(claim.baseline for claim in part.claims if claim.unit == "ratio")
+
+
+def test_names_of_files_and_stages_are_the_campaigns() -> None:
+    assert (REPORT_FILE, SERIES_FILE) == (WRITTEN_REPORT, WRITTEN_SERIES)
+    assert [span[0] for span in STAGES.values()] == list(STAGE_MINUTES[:-1])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_without_runs_nothing_is_claimed_or_drawn(part: Part, tmp_path: Path) -> None:
+    nothing = Evidence(part.tabulate([]), [])
+    assert {evaluate(claim, nothing).verdict for claim in part.claims} == {"not run"}
+    for entry in part.figures:
+        assert isinstance(entry.draw(nothing, tmp_path, "x"), Missing), entry.id
+    assert not list(part.tables(nothing.table))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "runs"), [(LOCAL, "local"), (SIMULATED, "cosperf"), (GATEWAY, "gateway")]
+)
+def test_every_figure_is_drawn(
+    part: Part, runs: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    for entry in part.figures:
+        drawn = entry.draw(request.getfixturevalue(runs), tmp_path, f"figure-{entry.id}")
+        assert isinstance(drawn, Path), entry.id
+        assert drawn.stat().st_size > 5000
+
+
+# ---- Real microstores (sections 1, 3 and 8.1) ----
+
+
+def test_claims_are_measured_within_blocks(local_results: Results) -> None:
+    """Figures 1 to 5 and 8 to 12: each claim has the value that the runs were written with."""
+    expected = {
+        "small-favors-small": SMALL_QPS["favors-small"] / SMALL_QPS["default"],
+        "small-favors-large": SMALL_QPS["favors-large"] / SMALL_QPS["default"],
+        "large-favors-small-c": LARGE_MB_S["default"] / LARGE_MB_S["favors-small"],
+        "large-favors-large": LARGE_MB_S["favors-large"] / LARGE_MB_S["default"],
+        "latency-favors-large": 0.8,
+        "latency-a-default": 0.2,
+        "latency-c-favors-large": 5 / 0.8,
+        "size-latency": 89.6,
+        "proxy-linear": 1.0,
+        "proxy-cpu": 0.95,
+        "proxy-second": 1.7,
+        "proxy-workers": 1.0,
+        "proxy-network": 1.0,
+        "storage-equal": 1.0,
+        "network-a-ssd": 1.7,
+        "network-a-hdd": 1.15,
+        "network-c-ssd": 9.0,
+        "network-disks": 1.7 / 1.15,
+        "disks-slow-network": 1.0,
+        "disks-worst": 8.0 / 13.0,
+        "disks-mixed": 18.0 / 18.75,
+        "static-small": (30 * 1.7 + 2) / 32,
+        "default-large": 1.1,
+        "tail-static": (1.7 / 2.0) ** 3,
+        "large-bandwidth-static": MB_S["mos-pp"] / MB_S["static"],
+        "spike-default": QPS["mos-pp"] / QPS["default"],
+        "throughput-default": (60 + 2) / 32,
+        "throughput-most": (60 + 2) / 32,
+        "bandwidth-most": MB_S["mos-pp"] / MB_S["static"],
+        "bandwidth-least": MB_S["mos-pp"] / MB_S["default"],
+        "network-most": 0.9,
+        "network-freed": 0.55,
+        "network-given": 0.15,
+    }
+    for name, value in expected.items():
+        found = local_results[name]
+        assert found.measured == pytest.approx(value, rel=0.02), name
+        assert (found.n, found.ground) == (2, "local"), name
+
+
+def test_directions_are_reproduced_and_sizes_on_a_modelled_machine_are_not(
+    local_results: Results,
+) -> None:
+    verdicts = {name: one.verdict for name, one in local_results.items()}
+    assert verdicts["latency-favors-large"] == "reproduced"
+    assert verdicts["small-favors-small"] == "direction"
+    assert verdicts["large-favors-large"] == "reproduced"
+    assert verdicts["default-large"] == "reproduced"
+    assert verdicts["hdd-share"] == "not run"
+    assert "of workload" in str(local_results["latency-favors-large"].note)
+
+
+def test_an_sla_that_the_baseline_never_holds_counts(local: Evidence) -> None:
+    """Figure 11(b): as a ratio, such a block would not exist."""
+    never = changed(local, "A_sla_met", 0.0, "adaptation", setup="default")
+    found = local_claim(never, "sla-a-default")
+    assert found.measured == pytest.approx(0.45 * QPS["mos-pp"], rel=0.02)
+    assert (found.n, found.unit, found.no_effect) == (2, "share of the time", 0)
+    assert found.verdict == "reproduced"
+    worse = changed(local, "A_sla_met", 0.0, "adaptation", setup="mos-pp")
+    assert local_claim(worse, "sla-a-static").verdict == "not reproduced"
+
+
+def test_the_worst_is_worse_than_each_at_every_load(local: Evidence) -> None:
+    """Figures 5 and 9."""
+    for name in ("tail-default", "tail-default-static"):
+        assert local_claim(local, name).verdict == "reproduced"
+        other = changed(local, "A_p95_s", 0.1, "load", setup="default", small_workers=2)
+        found = local_claim(other, name)
+        assert found.verdict == "not reproduced"
+        assert "at small_workers 2" in str(found.note)
+    assert local_claim(local, "disks-worst").verdict == "reproduced"
+    other = changed(local, "mb_s", 0.1, "disks", network_mbit=150, ssds=1)
+    found = local_claim(other, "disks-worst")
+    assert (found.verdict, found.baseline) == ("not reproduced", "each other choice")
+
+
+def test_utilization_is_compared_with_that_of_the_other_objects(local: Evidence) -> None:
+    """Figure 3: any utilization is above 0, so that 85 % and 25 % are each other's no effect."""
+    assert local_claim(local, "proxy-cpu").verdict == "direction"
+    assert local_claim(local, "proxy-network-cpu").verdict == "direction"
+    idle = changed(local, "proxy_busy", 0.1, "proxy", workload="A")
+    assert local_claim(idle, "proxy-cpu").verdict == "not reproduced"
+    busy = changed(local, "proxy_busy", 7.0, "proxy", workload="C")
+    assert local_claim(busy, "proxy-network-cpu").verdict == "not reproduced"
+
+
+def test_both_readings_of_the_same_percentages_are_listed(local: Evidence) -> None:
+    """Sections 8.1 and 10; a comparison with both baselines needs every load of both."""
+    for value, baseline in ((1.896, "Default"), (1.798, "Static")):
+        found = {claim.baseline for claim in LOCAL.claims if claim.paper_value == value}
+        assert found == {"Default and Static", baseline}
+    rows = local.table
+    alone = rows.drop(cells(rows, "load", setup="default", small_workers=8).index)
+    for end in ("most", "least"):
+        found = local_claim(Evidence(alone, local.runs), f"throughput-{end}")
+        assert found.verdict == "not run"
+        assert "Default with 8 workers of A" in str(found.note)
+
+
+def test_a_single_block_has_no_interval(tmp_path: Path) -> None:
+    write_setups(tmp_path / "mos-quick", 0)
+    found = results_of(LOCAL, evidence_of(LOCAL, tmp_path / "mos-quick"))
+    assert found["small-favors-small"].verdict == "inconclusive"
+    assert found["spike-default"].verdict == "not run"
+
+
+def test_blocks_of_two_testbeds_are_not_paired(tmp_path: Path) -> None:
+    """The campaigns mos-quick and mos-local have the same seeds and different disks."""
+    write_setups(tmp_path / "mos-quick", 0)
+    write_setups(tmp_path / "mos-local", 0, spec="another")
+    rows = evidence_of(LOCAL, tmp_path / "mos-quick", tmp_path / "mos-local").table
+    small, default = (cells(rows, "setups", setup=name) for name in ("favors-small", "default"))
+    both = quotient(small, default, "small_qps")
+    assert both is not None
+    assert both.n == 2
+    mine, theirs = small[small["spec"] == "mos"], default[default["spec"] != "mos"]
+    assert quotient(mine, theirs, "small_qps") is None
+
+
+def test_tables_have_a_row_for_every_setup(local: Evidence) -> None:
+    setups, loads, courses, alone = LOCAL.tables(local.table)
+    assert [row[0] for row in setups.rows] == ["Default", "FavorsSmall", "FavorsLarge"]
+    assert [row[0] for row in loads.rows] == [
+        load for load in ("2/16", "8/8", "16/4", "32/2") for _ in range(3)
+    ]
+    assert [row[0] for row in courses.rows] == ["Default", "Static", "MOS++"]
+    assert len(alone.rows) == 4 + (3 + 1 + 3 + 1 + 1) + 8 + 8 + 16
+    for one in (setups, loads, courses, alone):
+        assert all(len(row) == len(one.heads) for row in one.rows)
+
+
+def test_windows_of_a_changing_load_are_means_rates_and_promises() -> None:
+    """Figure 11. Runs report C's promise for each second; a few report one number for all."""
+    series = {
+        "ops": [1.0, 3.0] * 10,
+        "reads": [0.0] * 10 + [2.0] * 10,
+        "read_s": [0.0] * 10 + [1.0] * 10,
+    }
+    assert list(windows(series, 5.0, "ops")) == [2.0, 2.0]
+    latency = windows(series, 5.0, "latency")
+    assert np.isnan(latency[0])
+    assert latency[1] == 0.5
+    course = {"minute_s": 1.0, "series": {"C": {"bytes": [0.0] * 4}}}
+    for bytes_s, limit in (([3e6, 5e6, 1e6, 1e6], [4e6, 1e6]), (12e6, [12e6, 12e6])):
+        sla = {"latency_s": 0.09, "bytes_s": bytes_s}
+        assert list(promised({**course, "sla": sla}, "bytes")) == limit
+        assert list(promised({**course, "sla": sla}, "latency")) == [0.09, 0.09]
+
+
+# ---- Fifty machines, simulated (section 8.2) ----
+
+
+def test_averages_are_of_pairs_within_blocks(cosperf_results: Results) -> None:
+    """Table 3."""
+    for tenant, value in GAIN.items():
+        found = cosperf_results[f"average-{tenant.lower()}"]
+        assert found.measured == pytest.approx(value, rel=0.05)
+        assert found.n == 3
+        assert found.verdict == "direction"  # simulated: never reproduced
+    assert cosperf_results["static"].measured == pytest.approx(1.6, rel=0.1)
+    assert "A: " in str(cosperf_results["static"].note)
+
+
+def test_up_to_is_the_best_window_of_the_stage(cosperf_results: Results) -> None:
+    """Figures 14 and 15."""
+    expected = {
+        "stage-3-a": 1.1 * 1.5,
+        "stage-3-d": 1.05 * 1.4,
+        "stage-4-a": 1.1 * 1.6,
+        "stage-4-b": 1.2 * 1.3,
+    }
+    for name, value in expected.items():
+        assert cosperf_results[name].measured == pytest.approx(value, rel=0.05)
+    assert "minute 682" in str(cosperf_results["stage-4-a"].note)
+
+
+def test_a_wrong_model_costs(cosperf_results: Results) -> None:
+    for kind in ("error", "own-runs-error"):
+        gains = [cosperf_results[f"{kind}-{error}"].measured or 0.0 for error in (0, 10, 20, 30)]
+        assert all(gains)
+        assert gains == sorted(gains, reverse=True)
+    expected = {
+        "error-costs-without-learning": 0.82,
+        "other-runs-cost": 1.0,
+        "error-costs": 0.91,
+    }
+    for name, value in expected.items():
+        assert cosperf_results[name].measured == pytest.approx(value, rel=0.02)
+    assert cosperf_results["error-costs"].verdict == "direction"
+
+
+def test_held_resources_decide_claims(cosperf_results: Results) -> None:
+    """Section 8.2: MOS uses everything from stage 3 on, and gives C and D more than they need."""
+    assert cosperf_results["all-used"].measured == pytest.approx(1.0)
+    assert cosperf_results["all-used"].verdict == "direction"
+    assert cosperf_results["all-used-pp"].measured == pytest.approx(0.8)
+    assert cosperf_results["all-used-pp"].verdict == "not reproduced"
+    assert cosperf_results["just-enough"].measured == pytest.approx(1.25)
+
+
+def test_a_caption_is_of_the_panels_that_are_drawn(tmp_path: Path) -> None:
+    for error in (0.0, 0.3):
+        write_simulated_run(tmp_path, 0, policy="mos-pp", model_error=error)
+    write_simulated_run(tmp_path, 0, policy="mos")
+    entry = next(one for one in SIMULATED.figures if one.id == "error")
+    drawn = draw(entry, evidence_of(SIMULATED, tmp_path), tmp_path / "figures", "mos")
+    assert "Other runs:" in drawn.entry.caption
+    assert "no learning" not in drawn.entry.caption
+
+
+def test_policies_are_compared_as_they_were_run(cosperf: Evidence, tmp_path: Path) -> None:
+    rows = cosperf.table
+    assert len(simulated.cells(rows, MOS_PP)) == 3
+    assert len(simulated.cells(rows, MOS_PP, model_error=0.3)) == 3
+    found = simulated.throughput(simulated.cells(rows, MOS)["folder"].iloc[0], "C")
+    assert (len(found), found.index[0]) == (56, 7.5)  # a quarter of an hour
+    assert found.iloc[0] == pytest.approx(40 * 6e7, rel=0.3)
+    write_simulated_run(tmp_path, 0, policy="mos")
+    alone = results_of(SIMULATED, evidence_of(SIMULATED, tmp_path))
+    assert {name for name, one in alone.items() if one.verdict != "not run"} == {"all-used"}
+
+
+def test_table_3_has_the_papers_values_next_to_ours(cosperf: Evidence) -> None:
+    made = {one.id: one for one in SIMULATED.tables(cosperf.table)}
+    rows = made["table-3"].as_json()
+    assert [row["workload"] for row in rows] == list("ABCDABCD")
+    assert rows[0]["MOS, paper"] == "4,444 QPS"
+    assert rows[3]["MOS++, paper"] == "1.9 GB/s"
+    assert rows[1]["gain, paper"] == "15.7 %"
+    assert rows[1]["gain, ours"].startswith("+21")
+    assert len(made["stages"].rows) == 12
+
+
+# ---- The object gateway (beyond the paper) ----
+
+
+def test_controllers_are_paired_by_block_on_reads_and_writes_together(gateway: Evidence) -> None:
+    rows, base = gateway.table, ("heterogeneity", "default")
+    found = bar_of(rows, "A", "throughput", ("heterogeneity", "dlr"), base)
+    assert found is not None
+    assert (found.ratio.n, found.inert) == (3, False)
+    assert found.ratio.value == pytest.approx(1.5 * (1.01 * 1.02) ** (1 / 3))
+    assert bar_of(rows, "D", "throughput", ("heterogeneity", "dlr"), base) is None
+
+
+def test_a_controller_without_changes_is_shown_and_supports_nothing(gateway: Evidence) -> None:
+    rows = gateway.table
+    base, reweight = ("heterogeneity", "default"), ("heterogeneity", "reweight")
+    idle = bar_of(rows, "B", "throughput", reweight, base)
+    assert idle is not None
+    assert (idle.inert, idle.ratio.n) == (True, 3)
+    assert idle.ratio.value == pytest.approx(1)
+    single = bar_of(rows[rows["block"] == 1], "A", "throughput", reweight, base)
+    assert single is not None
+    assert np.isnan(single.ratio.error).all()
+    name = "mos-gateway-heterogeneity-b-throughput-dlr-over-reweight"
+    assert "3 runs changed nothing" in str(judged(GATEWAY, gateway, name).note)
+
+
+def test_claims_are_of_the_cells_that_were_run(gateway: Evidence) -> None:
+    verdicts = {name: one.verdict for name, one in results_of(GATEWAY, gateway).items()}
+    assert verdicts["heterogeneity-a-throughput-dlr-over-default"] == "reproduced"
+    assert verdicts["heterogeneity-a-latency-dlr-over-reweight"] == "reproduced"
+    assert verdicts["calm-c-latency"] == "reproduced"
+    assert verdicts["calm-d-latency"] == "not run"
+    assert verdicts["interference-a-latency-dlr-over-default"] == "not run"
+    assert all(claim.paper_value is None for claim in GATEWAY.claims)
