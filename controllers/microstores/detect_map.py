@@ -27,7 +27,7 @@ _MOST_LEVEL = 30
 
 
 @dataclass(frozen=True)
-class Settings:
+class DetectSettings:
     """Parameters of detect and map; an epoch is a control interval."""
 
     fade: float = number(0.5, 0, 0.99, "what the memory of sizes keeps from one epoch to the next")
@@ -64,8 +64,8 @@ def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[f
 
 def detector_from_json(
     data: Mapping[str, object], controller: str
-) -> tuple[Bands, Settings] | None:
-    """Read {bands: {..}} and any of `Settings`; None for {}: no tenant is mapped.
+) -> tuple[Bands, DetectSettings] | None:
+    """Read {bands: {..}} and any of `DetectSettings`; None for {}: no tenant is mapped.
 
     Raises:
         UserError: malformed, naming the controller.
@@ -77,7 +77,7 @@ def detector_from_json(
     if not isinstance(given, Mapping) or len(given) < 2:
         raise UserError(f"{where}: bands must name two microstores or more with their [LOW, HIGH]")
     others = {name: value for name, value in data.items() if name != "bands"}
-    return bands_from_json(given, f"{where}: bands"), read(Settings, controller, others)
+    return bands_from_json(given, f"{where}: bands"), read(DetectSettings, controller, others)
 
 
 def small_and_large(small: str, large: str) -> dict[str, tuple[float, float]]:
@@ -85,14 +85,14 @@ def small_and_large(small: str, large: str) -> dict[str, tuple[float, float]]:
     return {small: (0.0, SMALL_BELOW), large: (SMALL_BELOW, math.inf)}
 
 
-def most_moves(epochs: int, p: Settings) -> int:
+def most_moves(epochs: int, p: DetectSettings) -> int:
     """Return the largest number of moves of one tenant in `epochs` epochs."""
     spells = 1 + epochs // p.calm
     return spells * (1 + math.floor(math.log2(1 + epochs / p.cooldown)))
 
 
 def step(
-    state: Mapping[str, Any], seen: Microstores, bands: Bands, p: Settings
+    state: Mapping[str, Any], seen: Microstores, bands: Bands, p: DetectSettings
 ) -> tuple[dict[str, Any], list[MapTenant]]:
     """Run an epoch: return the new memory by tenant, and the moves."""
     names = {store.name for store in seen.stores}
@@ -112,7 +112,7 @@ def _new() -> dict[str, Any]:
 
 
 def _one(
-    memory: Mapping[str, Any], tenant: Tenant, bands: Bands, p: Settings
+    memory: Mapping[str, Any], tenant: Tenant, bands: Bands, p: DetectSettings
 ) -> tuple[dict[str, Any], str | None]:
     after = dict(memory) | {"stay": max(0, memory["stay"] - 1)}
     count = sum(tenant.sizes.values())

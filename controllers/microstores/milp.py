@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from controllers.microstores.curve import Curve
+from controllers.microstores.performance import CapacityCurve
 from controllers.microstores.problem import (
     RATES,
-    Asked,
+    MicrostorePlan,
     NoPlanError,
-    Plan,
-    Pool,
-    Prices,
+    ResourcePool,
+    ResourcePrices,
+    WantedRates,
     disk_choices,
+    exceeds,
     make_plan,
     rate_steps,
 )
-from controllers.microstores.search import exceeds
 from controllers.microstores.shares import LEAST, Steps
 from schemas.errors import HotbedError
 from testbed.stores.microstores import RESOURCE_NAMES
@@ -43,7 +43,7 @@ Row = Mapping[int, float]
 
 
 @dataclass
-class _Tenant:
+class _TenantColumns:
     """Columns of a tenant: steps by resource, service in multiples of its need, the same capped at
     1, and 1 if its SLA is given up. An idle tenant has steps only."""
 
@@ -54,7 +54,7 @@ class _Tenant:
 
 
 @dataclass
-class _Program:
+class _GrowingProgram:
     """HiGHS model that grows."""
 
     solver: Any
@@ -104,7 +104,12 @@ class _Program:
         return list(self.solver.getSolution().col_value)
 
 
-def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices, objective: str = "cost") -> Plan:
+def solve(
+    wanted: Sequence[WantedRates],
+    pool: ResourcePool,
+    prices: ResourcePrices,
+    objective: str = "cost",
+) -> MicrostorePlan:
     """Return the best plan (see `problem`). With the objective ``value``, ties in SLAs and
     satisfaction are broken by the most performance per price instead of the lowest cost.
     Performance is the weighted sum of the tenants' service in multiples of their needs, up to their
@@ -113,7 +118,7 @@ def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices, objective: str = 
     Raises:
         UserError: the pool has less than a step of everything for each tenant.
     """
-    model = _Model(wanted, pool, prices)
+    model = _ProvisioningModel(wanted, pool, prices)
     shares = model.satisfy()
     values = model.value_for_money() if objective == VALUE else model.cheapest(shares)
     given: list[Steps] = [
@@ -122,8 +127,10 @@ def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices, objective: str = 
     return make_plan(wanted, given, pool, prices, SOLVER)
 
 
-class _Model:
-    def __init__(self, wanted: Sequence[Asked], pool: Pool, prices: Prices) -> None:
+class _ProvisioningModel:
+    def __init__(
+        self, wanted: Sequence[WantedRates], pool: ResourcePool, prices: ResourcePrices
+    ) -> None:
         self._wanted = wanted
         self._pool = pool
         self._most = pool.steps
@@ -133,7 +140,7 @@ class _Model:
         for index, most in enumerate(self._most):
             self._program.row({t.steps[index]: 1.0 for t in self.tenants}, -_INFINITE, most)
 
-    def _tenant(self, item: Asked) -> _Tenant:
+    def _tenant(self, item: WantedRates) -> _TenantColumns:
         program = self._program
         steps = [
             program.column(self._least(name), most, whole=True)
@@ -141,7 +148,7 @@ class _Model:
         ]
         if any(self._most[3:]):
             program.row({steps[3]: 1.0, steps[4]: 1.0}, 1.0, _INFINITE)
-        tenant = _Tenant(steps)
+        tenant = _TenantColumns(steps)
         if item.need <= 0:
             return tenant
         most = max(1.0, min(item.high, item.ceiling) / item.need)
@@ -160,18 +167,22 @@ class _Model:
         disk = name in ("ssds", "hdds")
         return 0.0 if disk or getattr(self._pool.step, name) <= 0 else float(getattr(LEAST, name))
 
-    def _carried(self, tenant: _Tenant, item: Asked, columns: Mapping[int, str]) -> None:
+    def _carried(
+        self, tenant: _TenantColumns, item: WantedRates, columns: Mapping[int, str]
+    ) -> None:
         """Limit the tenant's service to what these resources carry together (equation 3)."""
         cells, base = {tenant.served: 1.0}, 0.0
         for column, name in columns.items():
-            curve: Curve = getattr(item.table, name)
+            curve: CapacityCurve = getattr(item.table, name)
             base += curve.points[0][1] / item.need
             size = float(getattr(self._pool.step, name))
             if size > 0:
                 cells |= self._pieces(curve, column, size, item.need)
         self._program.row(cells, -_INFINITE, base)
 
-    def _pieces(self, curve: Curve, column: int, size: float, need: float) -> dict[int, float]:
+    def _pieces(
+        self, curve: CapacityCurve, column: int, size: float, need: float
+    ) -> dict[int, float]:
         """Return the columns of a curve's pieces, in steps, with minus the load per step."""
         program, cells = self._program, dict[int, float]()
         together: dict[int, float] = {column: -1.0}
@@ -217,7 +228,7 @@ class _Model:
             program.row({tenant.satisfied: 1.0}, found - _SLACK, _INFINITE)
         return [1.0 if t.served < 0 else values[t.satisfied] for t in self.tenants]
 
-    def _raise_least(self, tenants: Sequence[_Tenant]) -> None:
+    def _raise_least(self, tenants: Sequence[_TenantColumns]) -> None:
         program = self._program
         least = program.column(0.0, 1.0)
         for tenant in tenants:
@@ -247,7 +258,7 @@ class _Model:
         assert values is not None
         return values
 
-    def _below_high(self, item: Asked, tenant: _Tenant) -> list[int]:
+    def _below_high(self, item: WantedRates, tenant: _TenantColumns) -> list[int]:
         """Add rows that keep a tenant below its SLA's high by its disks, if cores and network in
         whole steps cannot."""
         steps = rate_steps(item, item.need, self._pool)
@@ -306,7 +317,7 @@ class _Model:
         return values
 
 
-def _empty() -> _Program:
+def _empty() -> _GrowingProgram:
     import highspy
 
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -320,4 +331,4 @@ def _empty() -> _Program:
         "primal_feasibility_tolerance": _TOLERANCE,
     }.items():
         solver.setOptionValue(name, value)
-    return _Program(solver, highspy)
+    return _GrowingProgram(solver, highspy)

@@ -1,14 +1,22 @@
-"""The provisioning problem of equations 1 to 6, and its plans.
+"""The provisioning problem of equations 1 to 6 (section 6): SLAs, demands, pool, prices and plans.
 
 The paper's binaries (core j is workload i's, disk k is workload i's) stand for interchangeable
 cores and disks. A workload's numbers of them say the same (equations 4 and 5). Network is given out
 in steps (equation 6). A workload needs the throughput that meets its SLA's ``low``, which makes
 equation 3 linear: every part of the bottleneck model must carry the throughput.
 
+``low`` and ``high`` are of performance, as in the paper. A latency's ``low`` is the longest
+acceptable mean response time and its ``high`` the shortest useful one, so that ``low >= high`` in
+seconds. A bandwidth has ``low <= high`` in bytes per second.
+
 The paper does not cover the case that no plan meets every SLA. Here the best plan is then decided
 in this order: the weight of the violated SLAs, without those that no resources meet; the least
 satisfied tenant's satisfaction (possible service over need, at most 1); the satisfaction of each
 tenant in turn, heavier ones first and equal ones by name; the cost.
+
+The paper suggests a pricing model in the optimiser and leaves it open (section 9: perf/$). A plan
+may minimise prices instead of equation 2's resources. The optimiser's objective ``value`` goes
+further: it weighs the service beyond the tenants' SLA's low against its price.
 """
 
 from __future__ import annotations
@@ -18,16 +26,130 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from controllers.common.numbers import finite
 from controllers.microstores.performance import ClassTable, PiecewiseLinear, WorkloadClass
 from controllers.microstores.shares import LEAST, Steps, amount_of, whole_steps
-from controllers.microstores.sla import LATENCY, Sla
 from schemas.errors import UserError
-from testbed.stores.microstores import (
-    NOTHING,
-    RESOURCE_NAMES,
-    Resources,
-    resources_to_json,
-)
+from schemas.numbers import plain
+from testbed.stores.microstores import NOTHING, RESOURCE_NAMES, Resources, Tenant, resources_to_json
+
+# ---- SLAs ----
+
+LATENCY, BANDWIDTH = "latency", "bandwidth"
+SLA_KEYS = {"latency_ms": (LATENCY, 1e-3), "bandwidth_mb_s": (BANDWIDTH, 1e6)}
+"""Keys of an SLA in a file: the kind, and its unit in seconds or bytes per second."""
+
+TWICE = 2.0
+"""The paper's ``sla_high`` is twice ``sla_low`` (section 8.1); for a latency, half of it."""
+
+
+@dataclass(frozen=True)
+class Sla:
+    """SLA of a tenant; see the module.
+
+    `kind` is ``latency`` (mean seconds) or ``bandwidth`` (mean bytes/s). With `per_worker`, `low`
+    and `high` are per worker and grow with the load ("proportional to the workloads' load", 8.1).
+    """
+
+    kind: str
+    low: float
+    high: float
+    per_worker: bool = False
+
+    def at(self, workers: float) -> Sla:
+        """Return the SLA while `workers` concurrent requests are offered."""
+        if not self.per_worker or workers <= 0:
+            return replace(self, per_worker=False)
+        return Sla(self.kind, self.low * workers, self.high * workers)
+
+    def level(self, measured: float) -> float:
+        """Return the performance in multiples of ``low``: 1 and more is enough."""
+        if self.kind == BANDWIDTH:
+            return measured / self.low
+        return self.low / measured if measured > 0 else math.inf
+
+    @property
+    def high_level(self) -> float:
+        """Performance of ``high`` in multiples of ``low``."""
+        return self.level(self.high)
+
+    def of(self, tenant: Tenant) -> float | None:
+        """Return the level of a tenant's measurements; None if no request finished."""
+        if tenant.requests_s <= 0:
+            return None
+        measured = tenant.bytes_s if self.kind == BANDWIDTH else tenant.mean_latency_s
+        return None if measured is None else self.level(measured)
+
+    def required(self, workers: float, mean_bytes: float) -> tuple[float, float]:
+        """Return the requests per second at which `workers` see ``low``, and ``high``, in a closed
+        loop: the mean response time is workers / rate (Little's law)."""
+        if self.kind == BANDWIDTH:
+            return self.low / mean_bytes, self.high / mean_bytes
+        return workers / self.low, workers / self.high
+
+
+def sla_to_json(sla: Sla) -> dict[str, Any]:
+    """Return the data that `sla_from_json` reads."""
+    key, unit = next((key, unit) for key, (kind, unit) in SLA_KEYS.items() if kind == sla.kind)
+    data: dict[str, Any] = {key: {"low": sla.low / unit, "high": sla.high / unit}}
+    return data | ({"per_worker": True} if sla.per_worker else {})
+
+
+def sla_from_json(data: object, where: str) -> Sla:
+    """Read {latency_ms: LOW} or {bandwidth_mb_s: LOW}; LOW is a number or {low, high}.
+
+    {per_worker: true} is optional; without a high it is twice the performance of low.
+
+    Raises:
+        UserError: anything else, in a sentence that begins with `where`.
+    """
+    if not isinstance(data, Mapping):
+        raise UserError(f"{where}: an SLA is a mapping with {' or '.join(SLA_KEYS)}, not {data!r}")
+    unknown = sorted(set(map(str, data)) - {*SLA_KEYS, "per_worker"})
+    if unknown:
+        allowed = ", ".join([*SLA_KEYS, "per_worker"])
+        raise UserError(f"{where}: unknown key {unknown[0]!r} in an SLA (allowed: {allowed})")
+    given = [key for key in SLA_KEYS if key in data]
+    if len(given) != 1:
+        raise UserError(
+            f"{where}: an SLA has exactly one of {' and '.join(SLA_KEYS)}; this one has "
+            f"{' and '.join(given) or 'none'}"
+        )
+    per_worker = data.get("per_worker", False)
+    if not isinstance(per_worker, bool):
+        raise UserError(f"{where}: per_worker is {per_worker!r}; it must be true or false")
+    (key,) = given
+    kind, unit = SLA_KEYS[key]
+    low, high = _bounds(data[key], f"{where}: {key}", kind)
+    if (high > low) if kind == LATENCY else (high < low):
+        raise UserError(
+            f"{where}: {key} has low {low:g} and high {high:g}; low is the worst that is good "
+            f"enough, so it must be {'at least' if kind == LATENCY else 'at most'} high"
+        )
+    return Sla(kind, low * unit, high * unit, per_worker)
+
+
+def _bounds(value: object, where: str, kind: str) -> tuple[float, float]:
+    if not isinstance(value, Mapping):
+        low = _positive(value, where)
+        return low, low / TWICE if kind == LATENCY else low * TWICE
+    unknown = sorted(set(map(str, value)) - {"low", "high"})
+    if unknown or "low" not in value:
+        what = f"unknown key {unknown[0]!r}" if unknown else "low is missing"
+        raise UserError(f"{where}: {what}; it is a number, or a mapping with low and high")
+    low = _positive(value["low"], f"{where}: low")
+    twice = low / TWICE if kind == LATENCY else low * TWICE
+    return low, _positive(value.get("high", twice), f"{where}: high")
+
+
+def _positive(value: object, where: str) -> float:
+    value = plain(value)
+    if not finite(value) or value <= 0:
+        raise UserError(f"{where} is {value!r}; it must be a number above 0")
+    return float(value)
+
+
+# ---- Demands and plans ----
 
 
 class NoPlanError(UserError):
@@ -42,7 +164,7 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Demand:
+class TenantDemand:
     """Demand of a tenant.
 
     Attributes:
@@ -70,7 +192,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Prices:
+class ResourcePrices:
     """Price of one core, one byte per second, one disk, in any currency for an hour.
 
     `None` is equation 2: resources are minimised, each counted as a fraction of the pool's, since a
@@ -79,7 +201,7 @@ class Prices:
 
     of: Resources | None = None
 
-    def a_step(self, pool: Pool) -> tuple[float, ...]:
+    def a_step(self, pool: ResourcePool) -> tuple[float, ...]:
         """Return the price of a step of each resource."""
         sizes = [float(getattr(pool.step, name)) for name in RESOURCE_NAMES]
         if self.of is not None:
@@ -89,7 +211,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Pool:
+class ResourcePool:
     """All resources, and the smallest share of each (a container)."""
 
     total: Resources
@@ -102,7 +224,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Asked:
+class WantedRates:
     """Demand in requests per second.
 
     Attributes:
@@ -112,7 +234,7 @@ class Asked:
         attainable: True if some resources would meet the SLA.
     """
 
-    demand: Demand
+    demand: TenantDemand
     table: ClassTable
     need: float
     high: float
@@ -120,21 +242,23 @@ class Asked:
     attainable: bool
 
 
-def asked(demand: Demand, performance: PiecewiseLinear, headroom: float = 1.0) -> Asked:
+def wanted_rates(
+    demand: TenantDemand, performance: PiecewiseLinear, headroom: float = 1.0
+) -> WantedRates:
     """Return the need of `demand`; `headroom` times its SLA's low, but never more than its high."""
     table = corrected(performance.table(demand.workload), demand.corrections)
     if demand.latency_s is not None and 0 < demand.latency_s < table.idle_s:
         table = replace(table, idle_s=demand.latency_s)
     ceiling = demand.offered / table.idle_s
     if demand.offered <= 0:
-        return Asked(demand, table, 0.0, math.inf, 0.0, True)
+        return WantedRates(demand, table, 0.0, math.inf, 0.0, True)
     low, high = demand.sla.at(demand.offered).required(demand.offered, table.workload.mean_bytes)
     # Workers cannot ask for more than the ceiling, and at full utilization they do not get it.
     need = min(min(low, ceiling) * headroom / demand.utilization, max(low, high))
     # A bandwidth beyond the reach of its few workers does not count as missed; a latency below an
     # idle store's does.
     attainable = demand.sla.kind != LATENCY or low <= ceiling * (1 + _TOLERANCE)
-    return Asked(demand, table, need, high, ceiling, attainable)
+    return WantedRates(demand, table, need, high, ceiling, attainable)
 
 
 def corrected(table: ClassTable, corrections: Mapping[str, float]) -> ClassTable:
@@ -143,7 +267,7 @@ def corrected(table: ClassTable, corrections: Mapping[str, float]) -> ClassTable
     return replace(table, **curves)
 
 
-def rate_steps(wanted: Asked, rate: float, pool: Pool) -> tuple[int, int, int] | None:
+def rate_steps(wanted: WantedRates, rate: float, pool: ResourcePool) -> tuple[int, int, int] | None:
     """Return the fewest steps of proxies' cores, storage servers' cores and network that carry
     `rate`; None if no number does."""
     counts: list[int] = []
@@ -158,7 +282,7 @@ def rate_steps(wanted: Asked, rate: float, pool: Pool) -> tuple[int, int, int] |
     return counts[0], counts[1], counts[2]
 
 
-def disk_choices(wanted: Asked, rate: float, pool: Pool) -> list[tuple[int, int]]:
+def disk_choices(wanted: WantedRates, rate: float, pool: ResourcePool) -> list[tuple[int, int]]:
     """Return the numbers (of steps) of SSDs and HDDs that carry `rate`, without needless disks; a
     microstore has at least one disk."""
     steps = pool.steps
@@ -179,8 +303,19 @@ def disk_choices(wanted: Asked, rate: float, pool: Pool) -> list[tuple[int, int]
     return found
 
 
+def exceeds(item: WantedRates, steps: tuple[int, int, int], pool: ResourcePool) -> bool:
+    """Return True if cores and network of these steps all carry more than the SLA's high."""
+    step, table = pool.step, item.table
+    parts = (
+        table.proxy_cores.value(steps[0] * step.proxy_cores),
+        table.storage_cores.value(steps[1] * step.storage_cores),
+        table.network.value(steps[2] * step.network),
+    )
+    return min(parts) > item.high * (1 + 1e-9)
+
+
 @dataclass(frozen=True)
-class Share:
+class TenantShare:
     """A plan's share for one tenant.
 
     Attributes:
@@ -200,10 +335,10 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MicrostorePlan:
     """Allocation of resources. `notes` are sentences about requests that could not be fulfilled."""
 
-    shares: tuple[Share, ...]
+    shares: tuple[TenantShare, ...]
     stores: Mapping[str, Resources]
     left: Resources
     cost: float
@@ -239,7 +374,7 @@ class Plan:
         }
 
 
-def check_demands(demands: Sequence[Demand]) -> None:
+def check_demands(demands: Sequence[TenantDemand]) -> None:
     """Raise UserError for no tenants, too many, or two with one name."""
     names = [demand.tenant for demand in demands]
     if not names:
@@ -252,10 +387,14 @@ def check_demands(demands: Sequence[Demand]) -> None:
 
 
 def make_plan(
-    wanted: Sequence[Asked], given: Sequence[Steps], pool: Pool, prices: Prices, solver: str
-) -> Plan:
+    wanted: Sequence[WantedRates],
+    given: Sequence[Steps],
+    pool: ResourcePool,
+    prices: ResourcePrices,
+    solver: str,
+) -> MicrostorePlan:
     """Return the plan that gives each tenant its number of steps."""
-    shares: list[Share] = []
+    shares: list[TenantShare] = []
     notes: list[str] = []
     for item, steps in zip(wanted, given, strict=True):
         share = _share(item, amount_of(steps, pool.step))
@@ -268,10 +407,10 @@ def make_plan(
         left = left - share.resources
     price = prices.a_step(pool)
     cost = sum(p * count for steps in given for p, count in zip(price, steps, strict=True))
-    return Plan(tuple(shares), stores, left, cost, solver, tuple(notes))
+    return MicrostorePlan(tuple(shares), stores, left, cost, solver, tuple(notes))
 
 
-def _share(item: Asked, resources: Resources) -> Share:
+def _share(item: WantedRates, resources: Resources) -> TenantShare:
     demand = item.demand
     capacity = item.table.capacity(resources)
     served = min(capacity, item.ceiling)
@@ -282,10 +421,10 @@ def _share(item: Asked, resources: Resources) -> Share:
             measured = demand.offered / served if served > 0 else math.inf
         level = demand.sla.at(demand.offered).level(measured)
     met = item.attainable and capacity >= item.need * (1 - 1e-6)
-    return Share(demand.tenant, demand.microstore, resources, capacity, item.need, level, met)
+    return TenantShare(demand.tenant, demand.microstore, resources, capacity, item.need, level, met)
 
 
-def _notes(item: Asked, share: Share) -> list[str]:
+def _notes(item: WantedRates, share: TenantShare) -> list[str]:
     name = item.demand.tenant
     if not item.attainable:
         return [
@@ -301,3 +440,168 @@ def _notes(item: Asked, share: Share) -> list[str]:
     if share.requests_s > item.high * (1 + 1e-6) and item.ceiling > item.high:
         return [f"{name}: the smallest shares that meet its SLA's low exceed its high"]
     return []
+
+
+# ---- Tenants and their SLAs, as given in a controller's parameters ----
+
+PROMISE_KEYS = ("workload", "sla", "weight")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Class and SLA of a tenant; `weight` against others."""
+
+    workload: WorkloadClass
+    sla: Sla
+    weight: float = 1.0
+
+
+def promises_from_json(
+    data: Mapping[str, object], model: PiecewiseLinear | None, where: str
+) -> dict[str, Promise]:
+    """Read {TENANT: {workload: CLASS, sla: {..}, weight: 1}}; see `sla_from_json`.
+
+    Raises:
+        UserError: malformed, or a class without a table in `model`; the message gives the names.
+    """
+    return {
+        str(name): _promise(item, model, f"{where}: tenant {name}") for name, item in data.items()
+    }
+
+
+def _promise(data: object, model: PiecewiseLinear | None, where: str) -> Promise:
+    if not isinstance(data, Mapping):
+        raise UserError(f"{where}: must be a mapping with {', '.join(PROMISE_KEYS)}, not {data!r}")
+    unknown = sorted(set(map(str, data)) - set(PROMISE_KEYS))
+    if unknown:
+        raise UserError(f"{where}: unknown key {unknown[0]!r} (allowed: {', '.join(PROMISE_KEYS)})")
+    for key in PROMISE_KEYS[:2]:
+        if key not in data:
+            raise UserError(f"{where}: {key} is missing")
+    weight = plain(data.get("weight", 1.0))
+    if not finite(weight) or weight <= 0:
+        raise UserError(f"{where}: weight is {weight!r}; it must be a number above 0")
+    workload = class_called(data["workload"], model, where)
+    return Promise(workload, sla_from_json(data["sla"], f"{where}: sla"), float(weight))
+
+
+def class_called(name: object, model: PiecewiseLinear | None, where: str) -> WorkloadClass:
+    """Return the class of `model` with that name; without a model any name is accepted."""
+    if model is None:
+        return WorkloadClass(str(name), 1.0)
+    table = model.tables.get(str(name))
+    if table is None:
+        raise UserError(
+            f"{where}: workload {name!r} is not in the model, which has "
+            f"{', '.join(sorted(model.tables))}"
+        )
+    return table.workload
+
+
+def offered_by(tenant: Tenant) -> float:
+    """Return the concurrent requests: the workers if known, else the mean number in flight by
+    Little's law."""
+    if tenant.workers is not None:
+        return max(0.0, tenant.workers)
+    if tenant.mean_latency_s is None:
+        return 0.0
+    return tenant.requests_s * tenant.mean_latency_s
+
+
+def demand_of(
+    tenant: Tenant,
+    promise: Promise,
+    corrections: Mapping[str, float],
+    utilization: float = 1.0,
+) -> TenantDemand:
+    """Return the demand of a monitored tenant; `TenantDemand` explains the learnt values."""
+    return TenantDemand(
+        tenant.name,
+        tenant.microstore,
+        promise.workload,
+        offered_by(tenant),
+        promise.sla,
+        promise.weight,
+        corrections,
+        utilization,
+        tenant.mean_latency_s,
+    )
+
+
+# ---- Prices ----
+
+UNITS = {
+    "proxy_core": ("proxy_cores", 1.0),
+    "storage_core": ("storage_cores", 1.0),
+    "network_gbit_s": ("network", 125e6),
+    "ssd": ("ssds", 1.0),
+    "hdd": ("hdds", 1.0),
+}
+"""Price keys: the resource, and the amount that costs the price for an hour."""
+
+
+def prices_from_json(data: object, where: str) -> ResourcePrices:
+    """Read prices from {proxy_core: 0.04, ..}: each of `UNITS` for an hour, in any one currency.
+
+    Raises:
+        UserError: one is missing, unknown or no number of at least 0.
+    """
+    if not isinstance(data, Mapping):
+        raise UserError(f"{where}: must be a mapping of {', '.join(UNITS)}, not {data!r}")
+    for name in data:
+        if name not in UNITS:
+            raise UserError(f"{where}: unknown price {name!r} (allowed: {', '.join(UNITS)})")
+    values: dict[str, float] = {}
+    for name, (resource, unit) in UNITS.items():
+        if name not in data:
+            raise UserError(f"{where}: the price of {name} is missing")
+        value = plain(data[name])
+        if not finite(value) or value < 0:
+            raise UserError(f"{where}: {name} is {value!r}; it must be a number of at least 0")
+        values[resource] = value / unit
+    if not any(values.values()):
+        raise UserError(f"{where}: every price is 0; at least one must be above 0")
+    return ResourcePrices(Resources(**values))  # type: ignore[arg-type]
+
+
+def prices_to_json(prices: ResourcePrices) -> dict[str, float]:
+    """Return the data that `prices_from_json` reads; {} without prices."""
+    if prices.of is None:
+        return {}
+    return {
+        name: float(getattr(prices.of, resource)) * unit for name, (resource, unit) in UNITS.items()
+    }
+
+
+def price_of(resources: Resources, prices: Resources) -> float:
+    """Return the price of `resources` for an hour."""
+    return float(sum(getattr(resources, name) * getattr(prices, name) for name in RESOURCE_NAMES))
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Bill of a tenant: the price of its resources for an hour, and the service for it.
+
+    Attributes:
+        price: for an hour.
+        requests, gigabytes: service for one unit of the currency; infinite if nothing
+            is paid.
+    """
+
+    tenant: str
+    price: float
+    requests: float
+    gigabytes: float
+
+
+def bills(
+    plan: MicrostorePlan, prices: Resources, mean_bytes: Mapping[str, float]
+) -> tuple[Bill, ...]:
+    """Return a bill for each tenant of `plan`; `mean_bytes` is its mean object size by tenant."""
+    found: list[Bill] = []
+    for share in plan.shares:
+        price = price_of(share.resources, prices)
+        hourly = share.requests_s * 3600
+        requests = hourly / price if price > 0 else math.inf
+        found.append(Bill(share.tenant, price, requests, requests * mean_bytes[share.tenant] / 1e9))
+    return tuple(found)

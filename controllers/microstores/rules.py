@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controllers.microstores.performance import ClassTable, PiecewiseLinear, WorkloadClass
-from controllers.microstores.problem import Plan
+from controllers.microstores.problem import MicrostorePlan
 from testbed.stores.microstores import NOTHING, Resources
 
 RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7")
@@ -34,7 +34,7 @@ _SAME = 1e-6
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleFinding:
     """Verdict of a rule on a microstore ("" for R1's on all of them): `holds`, `broken` or
     `unknown`; the deciding numbers; a sentence."""
 
@@ -56,7 +56,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Division:
+class Allocation:
     """Allocation of resources and tenants: of a plan, or the present one.
 
     Attributes:
@@ -77,20 +77,20 @@ class Division:
     prices: Resources = DISK_PRICES
 
 
-def division_of(plan: Plan, total: Resources) -> Division:
+def division_of(plan: MicrostorePlan, total: Resources) -> Allocation:
     """Return the division of the pool by a plan."""
     needed: dict[str, float] = {}
     for share in plan.shares:
         needed[share.microstore] = needed.get(share.microstore, 0.0) + share.needed_s
     tenants = {share.tenant: share.microstore for share in plan.shares}
-    return Division(total, plan.stores, tenants, needed)
+    return Allocation(total, plan.stores, tenants, needed)
 
 
 def check_rules(
-    plan: Division,
+    plan: Allocation,
     workloads: Mapping[str, WorkloadClass],
     performance: PiecewiseLinear | None = None,
-) -> list[Finding]:
+) -> list[RuleFinding]:
     """Return every rule's verdict on every microstore that the rule covers.
 
     Args:
@@ -113,7 +113,7 @@ def check_rules(
     return sorted(found, key=lambda finding: (finding.rule, finding.microstore))
 
 
-def _r1(plan: Division, workloads: Mapping[str, WorkloadClass]) -> Finding:
+def _r1(plan: Allocation, workloads: Mapping[str, WorkloadClass]) -> RuleFinding:
     sizes: dict[str, set[bool]] = {name: set() for name in plan.stores}
     for tenant, store in plan.tenants.items():
         if tenant in workloads and store in sizes:
@@ -122,18 +122,20 @@ def _r1(plan: Division, workloads: Mapping[str, WorkloadClass]) -> Finding:
     numbers = {"mixed": float(len(mixed)), "microstores": float(len(plan.stores))}
     if mixed:
         said = f"{', '.join(mixed)} serves both small and large objects; they belong apart"
-        return Finding("R1", "", BROKEN, numbers, said)
-    return Finding("R1", "", HOLDS, numbers, "no microstore serves both small and large objects")
+        return RuleFinding("R1", "", BROKEN, numbers, said)
+    return RuleFinding(
+        "R1", "", HOLDS, numbers, "no microstore serves both small and large objects"
+    )
 
 
-def _parts(plan: Division, held: Resources) -> tuple[float, float]:
+def _parts(plan: Allocation, held: Resources) -> tuple[float, float]:
     """Return the parts of the pool's proxies' cores and network."""
     cores = held.proxy_cores / plan.total.proxy_cores if plan.total.proxy_cores else 0.0
     network = held.network / plan.total.network if plan.total.network else 0.0
     return cores, network
 
 
-def _r2(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+def _r2(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R2. Small objects: the proxies' CPU comes first."""
     if table is not None:
         parts = table.parts(held)
@@ -146,7 +148,7 @@ def _r2(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
             f"its CPU carries {cpu:.3g} requests a second and its network {parts['network']:.3g}; "
             + ("CPU comes first" if good else "the network ends before the CPU does")
         )
-        return Finding("R2", name, HOLDS if good else BROKEN, numbers, said)
+        return RuleFinding("R2", name, HOLDS if good else BROKEN, numbers, said)
     cores, network = _parts(plan, held)
     numbers = {"cores_part": cores, "network_part": network}
     good = cores >= network * (1 - _SAME)
@@ -154,10 +156,10 @@ def _r2(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
         f"it has {100 * cores:.0f} % of the proxies' cores and {100 * network:.0f} % of the "
         f"network; small objects need {'the cores first' if good else 'cores rather than network'}"
     )
-    return Finding("R2", name, HOLDS if good else BROKEN, numbers, said)
+    return RuleFinding("R2", name, HOLDS if good else BROKEN, numbers, said)
 
 
-def _r3(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+def _r3(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R3. Large objects: network comes first, so cores must not run out before it."""
     if table is not None:
         parts = table.parts(held)
@@ -176,7 +178,7 @@ def _r3(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
                 else f"the network comes first{'' if good else ', and the CPU ends before it'}"
             )
         )
-        return Finding("R3", name, HOLDS if good else BROKEN, numbers, said)
+        return RuleFinding("R3", name, HOLDS if good else BROKEN, numbers, said)
     cores, network = _parts(plan, held)
     numbers = {"cores_part": cores, "network_part": network}
     good = network >= cores * (1 - _SAME)
@@ -184,10 +186,10 @@ def _r3(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
         f"it has {100 * network:.0f} % of the network and {100 * cores:.0f} % of the proxies' "
         f"cores; large objects need {'the network first' if good else 'network rather than cores'}"
     )
-    return Finding("R3", name, HOLDS if good else BROKEN, numbers, said)
+    return RuleFinding("R3", name, HOLDS if good else BROKEN, numbers, said)
 
 
-def _r4(name: str, held: Resources) -> Finding:
+def _r4(name: str, held: Resources) -> RuleFinding:
     """Check R4: proxyCores = storageNodes * coresPerStorageNode."""
     low, high = sorted((held.proxy_cores, held.storage_cores))
     numbers = {"proxy_cores": held.proxy_cores, "storage_cores": held.storage_cores}
@@ -196,30 +198,30 @@ def _r4(name: str, held: Resources) -> Finding:
         f"{held.proxy_cores:g} cores of proxies and {held.storage_cores:g} of storage servers are "
         + ("about as many" if good else f"more than {CORES_RATIO:g} times apart")
     )
-    return Finding("R4", name, HOLDS if good else BROKEN, numbers, said)
+    return RuleFinding("R4", name, HOLDS if good else BROKEN, numbers, said)
 
 
-def _r5(plan: Division, name: str, held: Resources) -> Finding:
+def _r5(plan: Allocation, name: str, held: Resources) -> RuleFinding:
     """Check R5: bw_proxies = storageNodes * bw_storageNode."""
     link = plan.link.get(name)
     numbers = {"network": held.network}
     if link is None:
         said = "the network between proxies and storage servers is not known"
-        return Finding("R5", name, UNKNOWN, numbers, said)
+        return RuleFinding("R5", name, UNKNOWN, numbers, said)
     numbers["link"] = link
     good = link > 0 and 1 / LINK_RATIO <= held.network / link <= LINK_RATIO
     said = (
         f"{held.network / 1e6:.3g} MB/s to the clients and {link / 1e6:.3g} MB/s to the storage "
         f"servers are {'roughly the same' if good else 'not the same'}"
     )
-    return Finding("R5", name, HOLDS if good else BROKEN, numbers, said)
+    return RuleFinding("R5", name, HOLDS if good else BROKEN, numbers, said)
 
 
-def _r6(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+def _r6(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R6: small objects gain nothing from a faster network."""
     if table is None:
         said = "without a performance model nobody knows how much network its cores can use"
-        return Finding("R6", name, UNKNOWN, {"network": held.network}, said)
+        return RuleFinding("R6", name, UNKNOWN, {"network": held.network}, said)
     parts = table.parts(held)
     rest = min(parts["proxy_cpu"], parts["storage_cpu"], parts["disk"])
     usable = table.network.inverse(min(rest, table.network.most))
@@ -230,19 +232,19 @@ def _r6(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
         f"cores and disks can make use of {usable / 1e6:.3g} MB/s of its {held.network / 1e6:.3g} "
         f"MB/s of network{'' if good else '; the rest would serve large objects'}"
     )
-    return Finding("R6", name, HOLDS if good else BROKEN, numbers, said)
+    return RuleFinding("R6", name, HOLDS if good else BROKEN, numbers, said)
 
 
-def _least(plan: Division) -> float:
+def _least(plan: Allocation) -> float:
     shares = [held.network for held in plan.stores.values() if held.network > 0]
     return min([*shares, plan.total.network / 20])
 
 
-def _r7(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+def _r7(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R7. Large objects: the cheapest disks that keep up with the network."""
     if table is None:
         said = "without a performance model nobody knows what its disks carry"
-        return Finding("R7", name, UNKNOWN, {"ssds": held.ssds, "hdds": held.hdds}, said)
+        return RuleFinding("R7", name, UNKNOWN, {"ssds": held.ssds, "hdds": held.hdds}, said)
     parts = table.parts(held)
     wanted = min(parts["network"], plan.needed.get(name, parts["network"]))
     numbers = {
@@ -253,17 +255,17 @@ def _r7(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
     }
     if parts["disk"] < wanted * (1 - _SAME):
         said = f"its disks carry {parts['disk']:.3g} requests a second of {wanted:.3g}"
-        return Finding("R7", name, BROKEN, numbers, said)
+        return RuleFinding("R7", name, BROKEN, numbers, said)
     cheaper = _cheaper(plan, held, table, wanted)
     if cheaper is None:
         said = f"{held.ssds} SSDs and {held.hdds} HDDs are the cheapest that carry its network"
-        return Finding("R7", name, HOLDS, numbers, said)
+        return RuleFinding("R7", name, HOLDS, numbers, said)
     said = f"{cheaper[0]} SSDs and {cheaper[1]} HDDs would carry as much for less"
-    return Finding("R7", name, BROKEN, numbers, said)
+    return RuleFinding("R7", name, BROKEN, numbers, said)
 
 
 def _cheaper(
-    plan: Division, held: Resources, table: ClassTable, wanted: float
+    plan: Allocation, held: Resources, table: ClassTable, wanted: float
 ) -> tuple[int, int] | None:
     """Return the cheapest disks that carry `wanted`, among the microstore's and the free ones; None
     if it has the cheapest already."""
@@ -284,6 +286,6 @@ def _cheaper(
     return best
 
 
-def broken(findings: Sequence[Finding]) -> list[Finding]:
+def broken(findings: Sequence[RuleFinding]) -> list[RuleFinding]:
     """Return the findings that a plan breaks."""
     return [finding for finding in findings if finding.verdict == BROKEN]

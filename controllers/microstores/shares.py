@@ -1,5 +1,5 @@
-"""Arithmetic of the resource pool in whole steps (containers). `Ledger` never holds more than the
-pool, whatever is asked of it, so that nothing is given out twice.
+"""Arithmetic of the resource pool in whole steps (containers). `StepLedger` never holds more than
+the pool, whatever is asked of it, so that nothing is given out twice.
 
 A microstore's spec may give amounts that are no multiples of the step. They count as the next
 larger number of steps, so that free steps are really free. A resource keeps its exact amount while
@@ -76,7 +76,7 @@ def clipped(steps: Steps) -> Steps:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class StepLedger:
     """Steps held by each microstore.
 
     Attributes:
@@ -97,13 +97,13 @@ class Ledger:
             left = added(left, steps, -1)
         return clipped(left)
 
-    def give(self, store: str, wanted: Steps) -> Ledger:
+    def give(self, store: str, wanted: Steps) -> StepLedger:
         """Give `store` the free part of `wanted`, by resource; below 0 counts as nothing."""
         free = self.free
         given = tuple(min(a, b) for a, b in zip(clipped(wanted), free, strict=True))
         return self._with(store, added(self.held[store], given))
 
-    def take(self, store: str, unwanted: Steps) -> Ledger:
+    def take(self, store: str, unwanted: Steps) -> StepLedger:
         """Take back from `store` the part of `unwanted` that leaves it `LEAST`."""
         held = list(self.held[store])
         for index, count in enumerate(clipped(unwanted)):
@@ -118,17 +118,17 @@ class Ledger:
             least = max(0, least - (disks - held[index]))
         return max(0, held[index] - least)
 
-    def _with(self, store: str, steps: Steps) -> Ledger:
+    def _with(self, store: str, steps: Steps) -> StepLedger:
         return replace(self, held={**self.held, store: steps})
 
 
-def ledger(seen: Microstores) -> Ledger:
+def ledger(seen: Microstores) -> StepLedger:
     """Return the present pool and its holders."""
     held = {store.name: whole_steps(store.resources, seen.step, up=True) for store in seen.stores}
-    return Ledger(seen.step, whole_steps(seen.total, seen.step), held)
+    return StepLedger(seen.step, whole_steps(seen.total, seen.step), held)
 
 
-def changes(seen: Microstores, wanted: Ledger) -> list[SetResources]:
+def changes(seen: Microstores, wanted: StepLedger) -> list[SetResources]:
     """Return the actions that make the microstores hold `wanted`, losers first."""
     before = ledger(seen)
     losing: list[SetResources] = []

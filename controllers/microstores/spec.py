@@ -22,10 +22,16 @@ from typing import Any
 
 from controllers.common.numbers import finite
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
-from controllers.microstores.price import prices_from_json, prices_to_json
-from controllers.microstores.problem import Demand, Pool, Prices
-from controllers.microstores.sla import sla_from_json, sla_to_json
-from controllers.microstores.tenants import class_called
+from controllers.microstores.problem import (
+    ResourcePool,
+    ResourcePrices,
+    TenantDemand,
+    class_called,
+    prices_from_json,
+    prices_to_json,
+    sla_from_json,
+    sla_to_json,
+)
 from schemas.errors import UserError
 from schemas.numbers import plain
 from testbed.stores.microstores import Resources
@@ -51,9 +57,9 @@ class Spec:
     """Input of a plan; `holds` is the microstores' present allocation, if given."""
 
     model: PiecewiseLinear
-    demands: tuple[Demand, ...]
-    pool: Pool
-    prices: Prices | None = None
+    demands: tuple[TenantDemand, ...]
+    pool: ResourcePool
+    prices: ResourcePrices | None = None
     headroom: float = 1.0
     holds: Mapping[str, Resources] = field(default_factory=dict)
 
@@ -100,7 +106,7 @@ def spec_from_data(data: object, where: str, folder: Path) -> Spec:
     return Spec(
         model,
         demands,
-        Pool(total, step),
+        ResourcePool(total, step),
         None if prices is None else prices_from_json(prices, f"{where}: prices"),
         headroom,
         _holds(given.get("holds"), demands, total, where),
@@ -159,12 +165,12 @@ def _step(data: object, total: Resources, where: str) -> Resources:
     )
 
 
-def _demand(name: str, data: object, model: PiecewiseLinear, where: str) -> Demand:
+def _demand(name: str, data: object, model: PiecewiseLinear, where: str) -> TenantDemand:
     given = _known(data, where, TENANT_KEYS, needed=TENANT_KEYS[:4])
     store = given["microstore"]
     if not isinstance(store, str) or not store:
         raise UserError(f"{where}: microstore is {store!r}; it must be a name")
-    return Demand(
+    return TenantDemand(
         tenant=name,
         microstore=store,
         workload=class_called(given["workload"], model, where),
@@ -175,7 +181,7 @@ def _demand(name: str, data: object, model: PiecewiseLinear, where: str) -> Dema
 
 
 def _holds(
-    data: object, demands: tuple[Demand, ...], total: Resources, where: str
+    data: object, demands: tuple[TenantDemand, ...], total: Resources, where: str
 ) -> dict[str, Resources]:
     if data is None:
         return {}

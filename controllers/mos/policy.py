@@ -15,8 +15,9 @@ returns to the pool if it is below util_low. These consequences are kept:
 ``first: at-once`` is the other reading of the listing, which leaves some blocks open: the first
 epoch already acts, with a ``toChange`` of 1.
 
-Where the paper is silent: utilization is the busiest resource's; `controllers.microstores.machines`
-chooses the machines. A microstore that gives back comes before one that takes. The first taker
+Where the paper is silent: utilization is the busiest resource's; `MachineAssignment` chooses the
+machines: the paper says only that its simulator sorts resources by their capability (section 8.2).
+A microstore that gives back comes before one that takes. The first taker
 changes every epoch, so that no microstore is always first at the pool. A microstore never gives up
 its last proxies, storage, network or disks.
 """
@@ -30,17 +31,19 @@ from typing import Any
 from controllers.common.parameters import choice, flag, mapping, number, read, structure
 from controllers.contract import State
 from controllers.microstores import detect_map
-from controllers.microstores.machines import FREE, Machines
-from controllers.microstores.monitor import busiest, util
 from schemas.errors import UserError
 from testbed.stores.contract import Action, Needs, Observation
 from testbed.stores.microstores import (
     MACHINES,
+    MEASURES,
     MICROSTORES,
+    NOTHING,
     TENANTS,
     AssignMachine,
+    Machine,
     Microstore,
     Microstores,
+    Resources,
 )
 
 WAIT, AT_ONCE = "wait", "at-once"
@@ -48,8 +51,8 @@ KEEP, EVEN = "keep", "even"
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """Parameters; the defaults are from the paper's evaluation (section 8.1)."""
+class MosParameters:
+    """MosParameters; the defaults are from the paper's evaluation (section 8.1)."""
 
     util_low: float = number(0.65, 0, 1, "utilization below which a machine is given back")
     util_high: float = number(0.85, 0, 1, "utilization above which machines are added")
@@ -66,7 +69,7 @@ class Mos:
 
     name = "mos"
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: MosParameters) -> None:
         """Raise UserError for an empty band."""
         if parameters.util_low > parameters.util_high:
             raise UserError(
@@ -91,7 +94,7 @@ class Mos:
         seen = observation.microstores
         if seen is None or observation.interval_s <= 0:  # no monitoring data yet
             return state, []
-        machines = Machines(seen.machines)
+        machines = MachineAssignment(seen.machines)
         if not state["begun"] and self._p.initial == EVEN:
             after, machines = dict(state), self._even(machines, seen)
         else:
@@ -105,8 +108,8 @@ class Mos:
         return after, actions
 
     def _pass(
-        self, state: State, seen: Microstores, machines: Machines
-    ) -> tuple[dict[str, Any], Machines]:
+        self, state: State, seen: Microstores, machines: MachineAssignment
+    ) -> tuple[dict[str, Any], MachineAssignment]:
         stores: dict[str, Any] = {}
         why: dict[str, str] = {}
         wanting: list[tuple[Microstore, int]] = []
@@ -144,7 +147,7 @@ class Mos:
             after = {"first": False, "change": min(before["change"] * 2, max(2, 2 * machines))}
         return after, after["change"] if busy > self._p.util_high else -1
 
-    def _even(self, machines: Machines, seen: Microstores) -> Machines:
+    def _even(self, machines: MachineAssignment, seen: Microstores) -> MachineAssignment:
         """Run init(free_pool): the same, conservatively small number of machines for each
         microstore; the best of each kind are dealt out in turn."""
         names = [store.name for store in seen.stores]
@@ -165,7 +168,7 @@ def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
     return [*stores[start:], *stores[:start]]
 
 
-def _changes(seen: Microstores, machines: Machines) -> list[Action]:
+def _changes(seen: Microstores, machines: MachineAssignment) -> list[Action]:
     """Return orders for the machines that change hands, those that become free first."""
     before = {machine.name: machine.microstore for machine in seen.machines}
     changed = [m for m in machines.all if m.microstore != before[m.name]]
@@ -173,6 +176,80 @@ def _changes(seen: Microstores, machines: Machines) -> list[Action]:
     return [AssignMachine(machine.name, machine.microstore) for machine in changed]
 
 
+_OF_MEASURE = {"proxy_cpu": "proxy_cores", "storage_cpu": "storage_cores", "network": "network"}
+FREE = ""
+
+
+@dataclass(frozen=True)
+class MachineAssignment:
+    """Present assignment of machines to microstores; every change makes a new value."""
+
+    all: tuple[Machine, ...]
+
+    def of(self, microstore: str) -> tuple[Machine, ...]:
+        """Return a microstore's machines; "" stands for the free pool."""
+        return tuple(machine for machine in self.all if machine.microstore == microstore)
+
+    def assigned(self, names: Sequence[str], microstore: str) -> MachineAssignment:
+        """Return the assignment with the machines called `names` given to `microstore`."""
+        chosen = set(names)
+        return MachineAssignment(
+            tuple(Machine(m.name, m.holds, microstore) if m.name in chosen else m for m in self.all)
+        )
+
+    def to_add(self, count: int, measure: str) -> list[str]:
+        """Return up to `count` free machines, best in `measure` first."""
+        free = sorted(self.of(FREE), key=lambda m: (-_amount(m.holds, measure), m.name))
+        return [machine.name for machine in free[:count]]
+
+    def to_remove(self, microstore: str, count: int, measure: str) -> list[str]:
+        """Return up to `count` of the microstore's machines, worst in `measure` first; never one
+        that it needs to keep proxies, storage, network or disks. A resource that no machine carries
+        is exempt: Swift's microstores have their own disks."""
+        held = list(self.of(microstore))
+        carried = [part > 0 for part in _parts(self.all)]
+        chosen: list[str] = []
+        for machine in sorted(held, key=lambda m: (_amount(m.holds, measure), m.name)):
+            rest = [m for m in held if m is not machine]
+            if len(chosen) < count and rest and _has(rest, carried):
+                held = rest
+                chosen.append(machine.name)
+        return chosen
+
+
+def _amount(holds: Resources, measure: str) -> float:
+    if measure == "disk":
+        return holds.ssds + holds.hdds
+    return float(getattr(holds, _OF_MEASURE[measure]))
+
+
+def _has(machines: Sequence[Machine], needed: Sequence[bool]) -> bool:
+    return all(
+        part > 0 or not wanted for part, wanted in zip(_parts(machines), needed, strict=True)
+    )
+
+
+def _parts(machines: Sequence[Machine]) -> tuple[float, ...]:
+    """Return the machines' sum: proxies' cores, storage servers' cores, network, disks."""
+    total = NOTHING
+    for machine in machines:
+        total = total + machine.holds
+    return (total.proxy_cores, total.storage_cores, total.network, total.ssds + total.hdds)
+
+
+def util(store: Microstore) -> float | None:
+    """Return the utilization of the busiest resource, as it limits the microstore; None if nothing
+    could be sensed."""
+    seen = [store.utilization[name] for name in MEASURES if name in store.utilization]
+    return max(seen, default=None)
+
+
+def busiest(store: Microstore) -> str:
+    """Return the measure of the value of `util`; the first of `MEASURES` among equals."""
+    seen = [name for name in MEASURES if name in store.utilization]
+    return max(seen, key=lambda name: store.utilization[name])
+
+
 def create(parameters: Mapping[str, object], seed: int) -> Mos:
     """Create the policy; `seed` is not used."""
-    return Mos(read(Parameters, "mos", parameters))
+    return Mos(read(MosParameters, "mos", parameters))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from controllers.microstores.problem import Plan
-    from controllers.microstores.rules import Division, Finding
+    from controllers.microstores.problem import MicrostorePlan
+    from controllers.microstores.rules import Allocation, RuleFinding
     from controllers.microstores.spec import Spec
 
 SpecFile = Annotated[
@@ -86,8 +86,8 @@ def _rules(group: typer.Typer) -> None:
 
         Ends with 1 when a rule is broken.
         """
-        from controllers.microstores.problem import asked
-        from controllers.microstores.rules import Division, broken
+        from controllers.microstores.problem import wanted_rates
+        from controllers.microstores.rules import Allocation, broken
         from schemas.errors import UserError
 
         read = _read(spec)
@@ -98,10 +98,10 @@ def _rules(group: typer.Typer) -> None:
             )
         needed: dict[str, float] = {}
         for demand in read.demands:
-            need = asked(demand, read.model, read.headroom).need
+            need = wanted_rates(demand, read.model, read.headroom).need
             needed[demand.microstore] = needed.get(demand.microstore, 0.0) + need
         tenants = {demand.tenant: demand.microstore for demand in read.demands}
-        found = _findings(read, Division(read.pool.total, read.holds, tenants, needed))
+        found = _findings(read, Allocation(read.pool.total, read.holds, tenants, needed))
         data = {"rules": [finding.to_json() for finding in found], "broken": len(broken(found))}
         emit(data, as_json, lambda: _rules_table(found))
         if broken(found):
@@ -129,7 +129,7 @@ def _write_parameters(read: Spec, path: Path) -> None:
         raise UserError(f"{path} exists: it is not overwritten; give another file") from None
 
 
-def _findings(read: Spec, division: Division) -> list[Finding]:
+def _findings(read: Spec, division: Allocation) -> list[RuleFinding]:
     from dataclasses import replace
 
     from controllers.microstores.rules import check_rules
@@ -139,8 +139,8 @@ def _findings(read: Spec, division: Division) -> list[Finding]:
     return check_rules(division, read.workloads, read.model)
 
 
-def _bills(read: Spec, made: Plan) -> list[dict[str, Any]] | None:
-    from controllers.microstores.price import bills
+def _bills(read: Spec, made: MicrostorePlan) -> list[dict[str, Any]] | None:
+    from controllers.microstores.problem import bills
 
     if read.prices is None or read.prices.of is None:
         return None
@@ -156,7 +156,7 @@ def _bills(read: Spec, made: Plan) -> list[dict[str, Any]] | None:
     ]
 
 
-def _plan_table(made: Plan, found: Sequence[Finding]) -> Table:
+def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> Table:
     from rich.table import Table
 
     from controllers.microstores.rules import broken
@@ -180,7 +180,7 @@ def _plan_table(made: Plan, found: Sequence[Finding]) -> Table:
     return table
 
 
-def _rules_table(found: Sequence[Finding]) -> Table:
+def _rules_table(found: Sequence[RuleFinding]) -> Table:
     from rich.table import Table
 
     table = Table("rule", "microstore", "verdict", "why")

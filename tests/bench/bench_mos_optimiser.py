@@ -17,8 +17,14 @@ from typing import Any
 
 from controllers.microstores.optimiser import EXACT, HIGHS, plan
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass, linear
-from controllers.microstores.problem import Demand, Plan, Pool
-from controllers.microstores.sla import BANDWIDTH, LATENCY, Sla
+from controllers.microstores.problem import (
+    BANDWIDTH,
+    LATENCY,
+    MicrostorePlan,
+    ResourcePool,
+    Sla,
+    TenantDemand,
+)
 from testbed.simulated.cosperf.machines import STEP, paper_pool, total
 from testbed.stores.microstores import Resources
 
@@ -49,7 +55,7 @@ def model() -> PiecewiseLinear:
     return PiecewiseLinear(tables, "bench")
 
 
-def demands(rng: random.Random, greed: float) -> list[Demand]:
+def demands(rng: random.Random, greed: float) -> list[TenantDemand]:
     """Return the four workloads of Table 1, scaled by `greed`."""
     found = []
     for name, (size, writes, *_) in CLASSES.items():
@@ -57,21 +63,23 @@ def demands(rng: random.Random, greed: float) -> list[Demand]:
         if workload.small:
             rate, latency = greed * rng.uniform(1500, 6000), rng.uniform(0.03, 0.12)
             sla = Sla(LATENCY, latency, latency / 2)
-            found.append(Demand(name, name.lower(), workload, rate * latency, sla))
+            found.append(TenantDemand(name, name.lower(), workload, rate * latency, sla))
         else:
             rate = greed * rng.uniform(0.6e9, 3e9)
             sla = Sla(BANDWIDTH, rate, 2 * rate)
-            found.append(Demand(name, name.lower(), workload, rng.uniform(64, 512), sla))
+            found.append(TenantDemand(name, name.lower(), workload, rng.uniform(64, 512), sla))
     return found
 
 
-def worth(made: Plan) -> list[float]:
+def worth(made: MicrostorePlan) -> list[float]:
     """Return the values on which the two solvers must agree."""
     shares = [min(1.0, share.requests_s / share.needed_s) for share in made.shares]
     return [float(len(made.violated)), min(shares), made.cost]
 
 
-def timed(solver: str, cospurf: PiecewiseLinear, asked: list[Demand], pool: Pool) -> Any:
+def timed(
+    solver: str, cospurf: PiecewiseLinear, asked: list[TenantDemand], pool: ResourcePool
+) -> Any:
     """Return (seconds of CPU, plan)."""
     begin = time.process_time()
     made = plan(cospurf, asked, pool, solver=solver)
@@ -83,7 +91,7 @@ def main() -> None:
     rng, cospurf = random.Random(8), model()
     hosts = paper_pool(1)
     held = total(hosts)
-    pool = Pool(
+    pool = ResourcePool(
         Resources(held.proxy_cores, held.storage_cores, held.network, held.ssds, held.hdds), STEP
     )
     seconds: dict[str, list[float]] = {EXACT: [], HIGHS: []}

@@ -10,15 +10,21 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from controllers.microstores.curve import Curve
 from controllers.microstores.performance import (
+    CapacityCurve,
     ClassTable,
     PiecewiseLinear,
     WorkloadClass,
     linear,
 )
-from controllers.microstores.problem import Demand, Plan, Pool, asked
-from controllers.microstores.sla import BANDWIDTH, Sla
+from controllers.microstores.problem import (
+    BANDWIDTH,
+    MicrostorePlan,
+    ResourcePool,
+    Sla,
+    TenantDemand,
+    wanted_rates,
+)
 from testbed.stores.contract import Action, Effect, Needs, Observation
 from testbed.stores.microstores import (
     MACHINES,
@@ -155,13 +161,13 @@ ONE = Resources(1, 1, 1, 1, 1)
 
 
 @st.composite
-def curves(draw: Any) -> Curve:
+def curves(draw: Any) -> CapacityCurve:
     gains = draw(st.lists(st.integers(0, 8), min_size=1, max_size=4))
     points, value = [(0.0, 0.0)], 0
     for index, gain in enumerate(gains):
         value += gain
         points.append((float(index + 1), float(value)))
-    return Curve(tuple(points))
+    return CapacityCurve(tuple(points))
 
 
 @st.composite
@@ -169,7 +175,7 @@ def problems(draw: Any, most_tenants: int = 2, most: int = 3) -> tuple[Any, ...]
     """Draw (model, demands, pool): classes of any curves, bandwidth SLAs without an upper bound."""
     count = draw(st.integers(1, most_tenants))
     tables: dict[str, ClassTable] = {}
-    demands: list[Demand] = []
+    demands: list[TenantDemand] = []
     for index in range(count):
         name = f"t{index}"
         parts = [draw(curves()) for _ in range(5)]
@@ -177,17 +183,17 @@ def problems(draw: Any, most_tenants: int = 2, most: int = 3) -> tuple[Any, ...]
         low = float(draw(st.integers(1, 16)))
         weight = float(draw(st.integers(1, 3)))
         sla = Sla(BANDWIDTH, low, 1e6)
-        demands.append(Demand(name, name, tables[name].workload, 1.0, sla, weight))
+        demands.append(TenantDemand(name, name, tables[name].workload, 1.0, sla, weight))
     amounts = [draw(st.integers(count, most)) for _ in range(3)]
     disks = [draw(st.integers(0, 2)), draw(st.integers(count, most))]
-    pool = Pool(Resources(*map(float, amounts), *disks), ONE)
+    pool = ResourcePool(Resources(*map(float, amounts), *disks), ONE)
     return PiecewiseLinear(tables), tuple(demands), pool
 
 
 Judged = tuple[float, ...]
 
 
-def judged(plan: Plan, demands: Sequence[Demand]) -> Judged:
+def judged(plan: MicrostorePlan, demands: Sequence[TenantDemand]) -> Judged:
     """Return the criteria of a plan, most important first: violated weight, least satisfaction,
     each satisfaction in order, cost."""
     share = {s.tenant: min(1.0, s.requests_s / s.needed_s) for s in plan.shares}
@@ -196,11 +202,13 @@ def judged(plan: Plan, demands: Sequence[Demand]) -> Judged:
     return (-lost, min(share.values()), *(share[d.tenant] for d in order), -plan.cost)
 
 
-def best_of_all(model: PiecewiseLinear, demands: Sequence[Demand], pool: Pool) -> Judged | None:
+def best_of_all(
+    model: PiecewiseLinear, demands: Sequence[TenantDemand], pool: ResourcePool
+) -> Judged | None:
     """Return the best result over all divisions of the pool."""
     most = pool.steps
     price = [1 / count if count else 0.0 for count in most]
-    wanted = [asked(demand, model) for demand in demands]
+    wanted = [wanted_rates(demand, model) for demand in demands]
     ranges = [range(1, most[i] + 1) for i in range(3)] + [range(most[i] + 1) for i in (3, 4)]
     options: list[list[tuple[tuple[int, ...], float, float]]] = []
     for item in wanted:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers.microstores.detect_map import (
-    Settings,
+    DetectSettings,
     bands_from_json,
     detector_from_json,
     most_moves,
@@ -25,7 +25,7 @@ EXPONENTS = st.dictionaries(st.sampled_from([10, 15, 17, 21, 23]), st.integers(0
 
 def follow(epochs, p=None, home="small", bands=BANDS):
     """Return the microstore after every epoch, and the number of moves."""
-    p = p or Settings()
+    p = p or DetectSettings()
     state, moves, homes = {}, 0, []
     for sizes in epochs:
         seen = Microstores(
@@ -67,7 +67,7 @@ def test_too_few_requests_say_nothing():
 def test_a_tenant_that_comes_and_goes_stays_longer_every_time():
     homes, moves = follow(([SMALL] * 20 + [LARGE] * 20) * 10)
     assert 2 <= moves <= 6
-    assert moves <= most_moves(len(homes), Settings())
+    assert moves <= most_moves(len(homes), DetectSettings())
 
 
 @settings(max_examples=15, deadline=None)
@@ -87,7 +87,7 @@ def test_constant_sizes_move_once_at_most(sizes, epochs, home):
     st.lists(EXPONENTS, min_size=1, max_size=6),
     st.integers(1, 60),
     st.builds(
-        Settings,
+        DetectSettings,
         fade=st.sampled_from([0.0, 0.5, 0.9]),
         margin=st.just(0.05),
         patience=st.integers(1, 3),
@@ -109,7 +109,7 @@ def test_stationary_noise_is_bounded_too(data, part):
     draws = data.draw(st.lists(st.floats(0, 1), min_size=60, max_size=60))
     epochs = [{15: 100, 21: 1} if draw < part else {15: 1, 21: 100} for draw in draws]
     _, moves = follow(epochs)
-    assert moves <= most_moves(60, Settings()) == 3
+    assert moves <= most_moves(60, DetectSettings()) == 3
 
 
 def test_a_band_without_a_microstore_is_no_place_to_go():

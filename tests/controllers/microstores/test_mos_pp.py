@@ -14,9 +14,9 @@ from virtual import run_loop
 from controllers.common.parameters import read
 from controllers.journal import read_journal
 from controllers.legality import illegal
-from controllers.microstores.tenants import promises_from_json
-from controllers.mos_pp import containers
-from controllers.mos_pp.parameters import Parameters
+from controllers.microstores.problem import promises_from_json
+from controllers.mos_pp import policy as mos_pp
+from controllers.mos_pp.policy import MosPlusPlusParameters
 from controllers.registry import create, find
 from controllers.replay import replay
 from schemas.errors import UserError
@@ -144,9 +144,9 @@ def test_what_an_epoch_teaches():
     [(1, 0, {"ssds": 0.5}), (0, 2, {"hdds": 2.0}), (1, 2, {"ssds": 1.0})],
 )
 def test_of_two_classes_of_disks_the_larger_is_learnt(ssds, hdds, learnt):
-    from controllers.mos_pp.learning import Learnt
+    from controllers.mos_pp.policy import Learnt
 
-    made = Learnt(read(Parameters, "mos-pp", {"learn": 1}), {})
+    made = Learnt(read(MosPlusPlusParameters, "mos-pp", {"learn": 1}), {})
     rate, fast, slow = 120.0, 2000.0 * ssds, 120.0 * hdds
     modelled = {n: rate / c for n, c in (("ssds", fast), ("hdds", slow)) if c}
     real = 0.5 * fast if not hdds else (2.0 * slow if not ssds else fast + slow)
@@ -303,7 +303,7 @@ def test_what_is_wrong_with_a_demand_is_not_taken_for_too_small_a_pool(monkeypat
     def refused(*_: object, **__: object) -> None:
         raise UserError("the SLA of video is none")
 
-    monkeypatch.setattr(containers, "plan", refused)
+    monkeypatch.setattr(mos_pp, "plan", refused)
     with pytest.raises(UserError, match="the SLA of video is none"):
         decide(seen((BUSY, NO), (BUSY, NO), web=web(0.12), video=video(1.5e7)))
 

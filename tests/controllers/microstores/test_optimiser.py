@@ -9,19 +9,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mos_stores import MODEL, STEP, TOTAL, A, C, best_of_all, judged, problems
 
-from controllers.microstores.curve import Curve
-from controllers.microstores.optimiser import plan
-from controllers.microstores.performance import PiecewiseLinear, linear
-from controllers.microstores.price import bills, prices_from_json
-from controllers.microstores.problem import Demand, Pool
-from controllers.microstores.search import _bisect
-from controllers.microstores.sla import BANDWIDTH, LATENCY, Sla
+from controllers.microstores.optimiser import _bisect, plan
+from controllers.microstores.performance import CapacityCurve, PiecewiseLinear, linear
+from controllers.microstores.problem import (
+    BANDWIDTH,
+    LATENCY,
+    ResourcePool,
+    Sla,
+    TenantDemand,
+    bills,
+    prices_from_json,
+)
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Resources
 
-POOL = Pool(TOTAL, STEP)
-WEB = Demand("web", "small", A.workload, 8, Sla(LATENCY, 0.09, 0.045))
-VIDEO = Demand("video", "large", C.workload, 4, Sla(BANDWIDTH, 2e7, 4e7))
+POOL = ResourcePool(TOTAL, STEP)
+WEB = TenantDemand("web", "small", A.workload, 8, Sla(LATENCY, 0.09, 0.045))
+VIDEO = TenantDemand("video", "large", C.workload, 4, Sla(BANDWIDTH, 2e7, 4e7))
 CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 
@@ -116,7 +120,7 @@ def test_slas_that_fit_are_met_at_the_least_cost(solver):
 def test_the_heavier_sla_is_kept_where_not_both_can_be(solver):
     greedy = replace(WEB, offered=20)
     hungry = replace(VIDEO, sla=Sla(BANDWIDTH, 4e7, 8e7))
-    small = Pool(replace(TOTAL, storage_cores=0.6, network=3e7), STEP)
+    small = ResourcePool(replace(TOTAL, storage_cores=0.6, network=3e7), STEP)
     first = plan(MODEL, [replace(greedy, weight=2), hungry], small, solver=solver)
     other = plan(MODEL, [greedy, replace(hungry, weight=2)], small, solver=solver)
     assert len(first.violated) == len(other.violated) == 1 or first.violated == other.violated
@@ -137,7 +141,7 @@ def test_who_cannot_be_satisfied_gets_what_is_left(solver):
 def test_idle_tenants_are_met_and_hopeless_latencies_never():
     idle = replace(WEB, offered=0)
     hopeless = replace(WEB, tenant="rush", sla=Sla(LATENCY, 0.001, 0.0005))
-    made = plan(MODEL, [idle, hopeless], Pool(TOTAL + TOTAL, STEP))
+    made = plan(MODEL, [idle, hopeless], ResourcePool(TOTAL + TOTAL, STEP))
     assert made.violated == ("rush",)
     assert any("below the 5 ms" in note for note in made.notes)
 
@@ -147,7 +151,7 @@ def test_a_hopeless_sla_costs_nobody_his(solver):
     """Every plan violates it, so full service for this tenant makes no plan better."""
     web = replace(WEB, offered=12)  # 133 requests per second, 8 steps of storage cores
     hopeless = replace(WEB, tenant="rush", offered=0.5, sla=Sla(LATENCY, 0.004, 0.002))  # 100: 6
-    pool = Pool(replace(TOTAL, storage_cores=1.0), STEP)
+    pool = ResourcePool(replace(TOTAL, storage_cores=1.0), STEP)
     made = plan(MODEL, [web, hopeless], pool, solver=solver)
     assert made.violated == ("rush",)
     assert made.shares[1].resources.storage_cores == pytest.approx(0.2)
@@ -166,9 +170,9 @@ def test_few_workers_cannot_miss_a_bandwidth_that_they_do_not_ask_for():
 @pytest.mark.parametrize("solver", ["exact", "highs"])
 def test_a_pool_without_disks_of_its_own(solver):
     """As on the local testbed: all microstores share disks that limit none of them."""
-    plenty, none = Curve(((0.0, 1e6),)), Curve(((0.0, 0.0),))
+    plenty, none = CapacityCurve(((0.0, 1e6),)), CapacityCurve(((0.0, 0.0),))
     tables = {n: replace(t, ssds=plenty, hdds=none) for n, t in MODEL.tables.items()}
-    pool = Pool(replace(TOTAL, ssds=0, hdds=0), replace(STEP, ssds=0, hdds=0))
+    pool = ResourcePool(replace(TOTAL, ssds=0, hdds=0), replace(STEP, ssds=0, hdds=0))
     made = plan(PiecewiseLinear(tables), [WEB, VIDEO], pool, solver=solver)
     assert made.violated == ()
     assert made.shares[0].resources == Resources(pytest.approx(0.3), 0.5, 7.5e6, 0, 0)
@@ -191,15 +195,15 @@ def test_disks_keep_a_tenant_below_its_high_where_steps_of_cores_cannot(solver):
     coarse = {"proxy_cores": 10, "storage_cores": 10, "network": 10, "ssds": 10, "hdds": 2}
     most = dict.fromkeys(coarse, 9)
     table = linear(replace(A.workload, name="X", mean_bytes=1.0), coarse, most, 1e-9)
-    demand = Demand("x", "x", table.workload, 1, Sla(BANDWIDTH, 3, 6))
+    demand = TenantDemand("x", "x", table.workload, 1, Sla(BANDWIDTH, 3, 6))
     model = PiecewiseLinear({"X": table})
     dear = prices_from_json(
         {"proxy_core": 1, "storage_core": 1, "network_gbit_s": 0, "ssd": 1, "hdd": 5}, "prices"
     )
-    pool = Pool(Resources(5, 5, 5, 2, 4), Resources(1, 1, 1, 1, 1))
+    pool = ResourcePool(Resources(5, 5, 5, 2, 4), Resources(1, 1, 1, 1, 1))
     share = plan(model, [demand], pool, prices=dear, solver=solver).shares[0]
     assert (share.resources.ssds, share.resources.hdds) == (0, 2)
-    none = Pool(Resources(5, 5, 5, 2, 1), Resources(1, 1, 1, 1, 1))
+    none = ResourcePool(Resources(5, 5, 5, 2, 1), Resources(1, 1, 1, 1, 1))
     made = plan(model, [demand], none, prices=dear, solver=solver)
     assert made.shares[0].resources.ssds == 1
     assert "exceed its high" in made.notes[0]
@@ -209,7 +213,7 @@ def test_disks_keep_a_tenant_below_its_high_where_steps_of_cores_cannot(solver):
 def test_prices_decide_between_disks(solver):
     base = {"proxy_core": 1, "storage_core": 1, "network_gbit_s": 1, "ssd": 1, "hdd": 1}
     demand = replace(VIDEO, sla=Sla(BANDWIDTH, 2e8, 4e8))  # 23.5 requests per second
-    pool = Pool(Resources(2, 2, 5e8, 2, 4), STEP)
+    pool = ResourcePool(Resources(2, 2, 5e8, 2, 4), STEP)
     cheap_hdds = plan(
         MODEL, [demand], pool, prices=prices_from_json(base | {"ssd": 9}, ""), solver=solver
     )
@@ -247,7 +251,8 @@ def test_value_for_money_is_no_worse_than_the_cheapest_plan():
 def test_more_load_never_costs_less(few, more):
     few, many = sorted((few, few + more))
     costs = [
-        plan(MODEL, [replace(WEB, offered=n)], Pool(TOTAL + TOTAL, STEP)).cost for n in (few, many)
+        plan(MODEL, [replace(WEB, offered=n)], ResourcePool(TOTAL + TOTAL, STEP)).cost
+        for n in (few, many)
     ]
     assert costs[0] <= costs[1] + 1e-9
 
@@ -261,7 +266,7 @@ def test_more_load_never_costs_less(few, more):
         ({"demands": []}, "at least one tenant"),
         ({"demands": [WEB, WEB]}, "named twice"),
         ({"demands": [replace(WEB, tenant=f"t{i}") for i in range(13)]}, "at most 12"),
-        ({"pool": Pool(STEP, STEP), "demands": [WEB, VIDEO]}, "pool is too small for 2"),
+        ({"pool": ResourcePool(STEP, STEP), "demands": [WEB, VIDEO]}, "pool is too small for 2"),
     ],
 )
 def test_what_cannot_be_planned_is_told(change, words):

@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mos_stores import MODEL, A, C, curves
 
-from controllers.microstores.curve import Curve
-from controllers.microstores.performance import PiecewiseLinear, WorkloadClass, fitted
-from controllers.microstores.sla import BANDWIDTH, LATENCY, Sla, sla_from_json, sla_to_json
+from controllers.microstores.performance import (
+    CapacityCurve,
+    PiecewiseLinear,
+    WorkloadClass,
+    fitted,
+)
+from controllers.microstores.problem import BANDWIDTH, LATENCY, Sla, sla_from_json, sla_to_json
 from schemas.errors import UserError
 from testbed.stores.microstores import MEASURES, RESOURCE_NAMES, Resources, Tenant
 
@@ -42,10 +46,10 @@ def test_the_inverse_is_the_least_that_is_enough(curve, amount, value):
 
 
 def test_beyond_the_last_breakpoint_nothing_is_promised():
-    curve = Curve(((0.0, 0.0), (2.0, 6.0)))
+    curve = CapacityCurve(((0.0, 0.0), (2.0, 6.0)))
     assert (curve.value(-1), curve.value(1), curve.value(9)) == (0, 3, 6)
     assert curve.concave
-    assert not Curve(((0.0, 0.0), (1.0, 1.0), (2.0, 5.0))).concave
+    assert not CapacityCurve(((0.0, 0.0), (1.0, 1.0), (2.0, 5.0))).concave
 
 
 @settings(max_examples=20, deadline=None)

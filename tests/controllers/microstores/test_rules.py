@@ -10,22 +10,21 @@ from hypothesis import strategies as st
 from mos_stores import MODEL, STEP, TOTAL, A, C
 
 from controllers.microstores.optimiser import plan
-from controllers.microstores.problem import Demand, Pool
+from controllers.microstores.problem import BANDWIDTH, LATENCY, ResourcePool, Sla, TenantDemand
 from controllers.microstores.rules import (
     BROKEN,
     HOLDS,
     RULES,
     UNKNOWN,
-    Division,
+    Allocation,
     broken,
     check_rules,
     division_of,
 )
-from controllers.microstores.sla import BANDWIDTH, LATENCY, Sla
 from testbed.stores.microstores import Resources
 
 KINDS = {"web": A.workload, "video": C.workload}
-GOOD = Division(
+GOOD = Allocation(
     Resources(8, 8, 1e9, 4, 4),
     {"small": Resources(6, 6, 2e8, 2, 0), "large": Resources(2, 2, 8e8, 1, 2)},
     {"web": "small", "video": "large"},
@@ -115,8 +114,8 @@ def test_what_is_not_known_is_told_so():
 
 def demands(web, video):
     return [
-        Demand("web", "small", A.workload, web, Sla(LATENCY, 0.09, 0.045)),
-        Demand("video", "large", C.workload, 8, Sla(BANDWIDTH, video * 1e6, video * 2e6)),
+        TenantDemand("web", "small", A.workload, web, Sla(LATENCY, 0.09, 0.045)),
+        TenantDemand("video", "large", C.workload, 8, Sla(BANDWIDTH, video * 1e6, video * 2e6)),
     ]
 
 
@@ -124,7 +123,7 @@ def demands(web, video):
 @given(st.integers(2, 40), st.integers(10, 60))
 def test_plans_that_meet_every_sla_keep_the_rules(web, video):
     """The pool is as large as figure 12's, with disks at 1 and 3: R7's default prices."""
-    pool = Pool(Resources(4, 4, 2.5e8, 8, 8), STEP)
+    pool = ResourcePool(Resources(4, 4, 2.5e8, 8, 8), STEP)
     made = plan(MODEL, demands(web, video), pool)
     assert not made.violated
     ours = replace(division_of(made, pool.total), prices=Resources(ssds=1 / 8, hdds=1 / 8))
@@ -134,7 +133,7 @@ def test_plans_that_meet_every_sla_keep_the_rules(web, video):
 
 
 def test_a_plan_that_cannot_meet_them_says_which_rule_gives():
-    made = plan(MODEL, demands(60, 100), Pool(TOTAL, STEP))
+    made = plan(MODEL, demands(60, 100), ResourcePool(TOTAL, STEP))
     assert made.violated
     found = broken(check_rules(division_of(made, TOTAL), KINDS, MODEL))
     assert found

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers.microstores.baselines import ALLOCATIONS, allocate
 from controllers.microstores.shares import (
     LEAST,
     NONE,
@@ -18,6 +17,7 @@ from controllers.microstores.shares import (
     ledger,
     whole_steps,
 )
+from controllers.static_microstores.policy import ALLOCATIONS, allocate
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Microstore, Microstores, Resources
 

@@ -11,8 +11,13 @@ import numpy.typing as npt
 
 from campaigns.papers.mos.profile.points import PLENTY, Point
 from campaigns.papers.mos.profile.together import Array, error, together
-from controllers.microstores.curve import NOTHING_GAINED, Curve
-from controllers.microstores.performance import ClassTable, PiecewiseLinear, WorkloadClass
+from controllers.microstores.performance import (
+    NOTHING_GAINED,
+    CapacityCurve,
+    ClassTable,
+    PiecewiseLinear,
+    WorkloadClass,
+)
 from schemas.errors import UserError
 from testbed.stores.microstores import Resources
 
@@ -112,7 +117,9 @@ def fit_class(points: Sequence[Point], most: Resources) -> ClassTable:
     )
 
 
-def concave(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64], most: float) -> Curve:
+def concave(
+    amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64], most: float
+) -> CapacityCurve:
     """Return the concave, rising curve from (0, 0) that is nearest to the points, relatively.
 
     The curve is a sum of min(x, knot) with non-negative weights; every such sum is concave and
@@ -137,7 +144,7 @@ def _knots(amounts: Array, most: float) -> Array:
 
 
 def _better(
-    curves: dict[str, Curve],
+    curves: dict[str, CapacityCurve],
     owner: Ints,
     *,
     amounts: Mapping[str, Array],
@@ -145,11 +152,11 @@ def _better(
     lines: Mapping[str, float | None],
     rates: Array,
     asked: Array,
-) -> tuple[dict[str, Curve], Ints]:
+) -> tuple[dict[str, CapacityCurve], Ints]:
     """Return `curves`, or curves fitted for all parts together if they are clearly nearer to the
     runs; and the part that then limits each run."""
 
-    def predicted(by: Mapping[str, Curve]) -> Array:
+    def predicted(by: Mapping[str, CapacityCurve]) -> Array:
         return np.array([_values(by[name], amounts[name]) for name in PARTS] + [asked])
 
     limits = {name: slope for name, slope in lines.items() if slope}
@@ -169,7 +176,7 @@ def _better(
     return other, parts.argmin(axis=0)
 
 
-def _simpler(at: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> Curve:
+def _simpler(at: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> CapacityCurve:
     """Return the curve without knots that hardly bend it."""
     kept = [(0.0, 0.0)]
     for index in range(1, len(at) - 1):
@@ -178,7 +185,7 @@ def _simpler(at: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> Cu
         after = (values[index + 1] - y1) / (at[index + 1] - x1)
         if after < NEARLY * before:
             kept.append((float(x1), float(y1)))
-    return Curve((*kept, (float(at[-1]), float(max(values[-1], kept[-1][1])))))
+    return CapacityCurve((*kept, (float(at[-1]), float(max(values[-1], kept[-1][1])))))
 
 
 def _amounts(points: Sequence[Point], name: str) -> npt.NDArray[np.float64]:
@@ -192,7 +199,7 @@ def _amounts(points: Sequence[Point], name: str) -> npt.NDArray[np.float64]:
     return np.array(found)
 
 
-def _values(curve: Curve, amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _values(curve: CapacityCurve, amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     xs, ys = (np.array(axis) for axis in zip(*curve.points, strict=True))
     inside = np.interp(amounts, xs, ys)
     return np.where(np.isfinite(amounts), inside, np.inf)
@@ -204,10 +211,10 @@ def _envelope(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64]) 
     return float((rates[limited] / amounts[limited]).max()) if limited.any() else None
 
 
-def _line(slope: float | None, most: float, rates: npt.NDArray[np.float64]) -> Curve:
+def _line(slope: float | None, most: float, rates: npt.NDArray[np.float64]) -> CapacityCurve:
     if slope is None:
         slope = AMPLE * float(rates.max())
-    return Curve(((0.0, 0.0), (most, slope * most)))
+    return CapacityCurve(((0.0, 0.0), (most, slope * most)))
 
 
 def _idle_s(points: Sequence[Point], rates: npt.NDArray[np.float64]) -> float:
@@ -230,10 +237,10 @@ def _waited(point: Point) -> list[float]:
 
 def _disks(
     points: Sequence[Point],
-    together: Curve,
+    together: CapacityCurve,
     limits: npt.NDArray[np.bool_],
     most: Resources,
-) -> Mapping[str, Curve]:
+) -> Mapping[str, CapacityCurve]:
     """Return curves of both disk classes. The speeds differ if disks limited runs of both mixes;
     otherwise all disks are equal."""
     from scipy.optimize import nnls
@@ -246,6 +253,8 @@ def _disks(
         speeds, _ = nnls(mixes / rates[:, None], np.ones(len(rates)))
     ends = {"ssds": most.ssds, "hdds": most.hdds}
     return {
-        name: Curve(((0.0, 0.0), (float(end), float(speed * end)))) if end else NOTHING_GAINED
+        name: CapacityCurve(((0.0, 0.0), (float(end), float(speed * end))))
+        if end
+        else NOTHING_GAINED
         for (name, end), speed in zip(ends.items(), speeds, strict=True)
     }
