@@ -432,7 +432,7 @@ def test_an_interrupted_bench_stops_the_load_and_keeps_results(tmp_path: Path) -
 @pytest.mark.usefixtures("built")
 def test_client_nodes_share_the_compute_nodes_and_no_file(tmp_path: Path) -> None:
     world = AgentsInMemory(tmp_path, clients=2)
-    with pytest.raises(UserError, match="the oracle has to be told of all writes"):
+    with pytest.raises(UserError, match="the oracle must know all writes"):
         refuse(world.machines, BenchOptions())
     outcome = run(world.machines, OPTIONS, tmp_path, lambda phase, share: None)
     assert (outcome.client_nodes, outcome.rows[0].writes) == (2, 8)

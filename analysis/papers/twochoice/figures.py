@@ -644,7 +644,7 @@ def burst_tables(table: pd.DataFrame) -> list[Table]:
         for its in (simulated(table, series),)
         for ratio in values_of(its, "straggler_ratio")
     ]
-    title, keys = "What every scheduler came to", ("scheduler", "stragglers %")
+    title, keys = "Results by scheduler", ("scheduler", "stragglers %")
     return _table("schedulers", title, keys, _BURST_COLUMNS, rows)
 
 
@@ -705,13 +705,13 @@ def object_tables(table: pd.DataFrame) -> list[Table]:
         for key in RADOS_AMONG
         for series in ON_RADOS
     ]
-    title = "What every scheduler came to on"
+    title = "Results by scheduler on"
     keys = ("stragglers", "scheduler")
     return [
         *table1,
         *_table(
             "objects",
-            f"{title} real object servers",
+            f"{title} object servers",
             ("experiment", *keys),
             _JOB_COLUMNS,
             objects,

@@ -400,7 +400,7 @@ def refuse(machines: BenchTestbed, options: BenchOptions) -> None:
     clients = len(machines.clients)
     if clients > 1 and "oracle" in options.schedulers:
         raise UserError(
-            f"the oracle has to be told of all writes, and testbed {machines.testbed.name} has "
+            f"the oracle must know all writes, and testbed {machines.testbed.name} has "
             f"{clients} client nodes: leave it out of --schedulers."
         )
 
