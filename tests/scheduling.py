@@ -8,7 +8,9 @@ from xdist.scheduler import LoadFileScheduling
 
 # By subject, the files with tests that run the same compiled loops.
 LOOPS = {
-    "prioritymeister": re.compile(r"^tests/(?!analysis/).*(prioritymeister|/test_pm[_.])"),
+    "prioritymeister": re.compile(
+        r"^tests/(?!analysis/|papers/test_prioritymeister\.py).*(prioritymeister|/test_pm[_.])"
+    ),
     "ursa": re.compile(r"^tests/(?!analysis/).*/test_(bench_)?ursa"),
 }
 

@@ -45,6 +45,13 @@ def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | 
     return mean([factor * value for value in values]) if values else None
 
 
+def by_block(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return one row per block: the mean of a number over the block's rows."""
+    if rows.empty:
+        return rows
+    return rows.groupby(list(BLOCK))[column].mean().astype(float).reset_index()
+
+
 def geometric(rows: pd.DataFrame, column: str) -> Estimate | None:
     """Return the geometric mean over rows with a t interval of the logarithms, without values that
     are not positive; None if none is."""
@@ -220,9 +227,7 @@ def mean_of(
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
-        counted = found
-        if blocks and len(found):
-            counted = found.groupby(list(BLOCK))[column].mean().astype(float).reset_index()
+        counted = by_block(found, column) if blocks else found
         one = geometric(counted, column) if logarithmic else average(counted, column, factor)
         return result(one, found, why, note)
 

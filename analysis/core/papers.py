@@ -125,7 +125,7 @@ _OTHERS: Mapping[str, tuple[str, str]] = {
     ),
     PM: (
         "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
-        "analysis.papers.prioritymeister.catalogue",
+        "analysis.papers.prioritymeister",
     ),
     TWOCHOICE: (
         "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",

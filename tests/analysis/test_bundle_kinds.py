@@ -29,7 +29,7 @@ def twochoice(artifacts: Path) -> str:
 
 
 def pm(artifacts: Path) -> str:
-    from synthetic_pm import all_runs, write
+    from tests.papers.prioritymeister_runs import all_runs, write
 
     for run in all_runs():
         write(run, artifacts)

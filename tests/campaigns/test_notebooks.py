@@ -293,7 +293,7 @@ def test_simulated_figures_are_drawn_in_a_notebook(
 
 def simulated_pm(artifacts: Path) -> None:
     """Write runs for a few figures; the analysis tests draw all of them."""
-    module = import_module("synthetic_pm")
+    module = import_module("tests.papers.prioritymeister_runs")
     for one in module.all_runs():
         if one.run.parameters["scenario"] in ("table2", "buckets", "levels", "network"):
             module.write(one, artifacts)

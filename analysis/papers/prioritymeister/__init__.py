@@ -1,1 +1,249 @@
-"""PriorityMeister's figures and claims, from runs on any ground."""
+"""The PriorityMeister paper: its claims and figures, simulated and on a testbed. Grounds are never
+pooled: each ground has a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.core.claims import Evidence
+from analysis.core.figures import FigureEntry, Missing, Table
+from analysis.core.papers import Part
+from analysis.papers.prioritymeister import figures
+from analysis.papers.prioritymeister.claims import CLAIMS, LOCAL, LOCAL_CLAIMS
+from analysis.papers.prioritymeister.runs import table
+
+BANNER = (
+    "<b>Simulated</b> where a figure says so: the enforcers are the very code of the NFS proxy, on "
+    "virtual time; disk, network and traces are modelled. SLOs come from a rule and are not the "
+    "paper's (docs/pm-experiments.md)."
+)
+_BARS = (
+    "Medians over blocks with 95 % bootstrap intervals; in red, how many of the runs missed their "
+    "SLO at that percentile."
+)
+_LINES = (
+    "Lines are medians over blocks, bands their range; shown as far as ten requests are slower."
+)
+_SLOS = "The paper's SLOs are not in its text; here k times the 99.9th percentile alone."
+_LOCAL_SLOS = (
+    "SLOs are k times the 95th percentile alone (pm-local-quick: the 90th), for a few minutes have "
+    "no 99.9th."
+)
+
+FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "1",
+        "Bursts and SLO violations over time",
+        "The first block's run. The paper: Cake is acceptable when there is little burstiness and "
+        "has many violations when bursts occur, PM has few.",
+        figures.over_time,
+        "1",
+    ),
+    FigureEntry(
+        "4",
+        "One token bucket or several, while B misbehaves",
+        f"{_LINES} The paper: with any one bucket both others miss their SLOs, with several both "
+        "meet them.",
+        figures.buckets,
+        "4",
+    ),
+    FigureEntry(
+        "5",
+        "Tail latency by policy",
+        f"{_BARS} The paper: PM alone meets every SLO at every percentile. {_SLOS}",
+        figures.tail_bars,
+        "5",
+    ),
+    FigureEntry(
+        "6",
+        "Latency at every percentile",
+        f"{_LINES} The paper: PM alone violates no SLO.",
+        figures.tail_lines,
+        "6",
+    ),
+    FigureEntry(
+        "7",
+        "Burstiness, PM and Cake",
+        f"{_LINES} The paper: Cake meets the 99th percentile at low burstiness and drops below "
+        "96 %; PM meets it up to C_A² = 40. One SLO: k times what F has alone.",
+        figures.burstiness,
+        "7",
+    ),
+    FigureEntry(
+        "7-all",
+        "Burstiness, every policy (not in the paper)",
+        "Means over blocks with 95 % intervals.",
+        figures.others,
+        "7",
+    ),
+    FigureEntry(
+        "8",
+        "A workload that misbehaves",
+        f"{_BARS} The paper: all policies meet the SLOs under normal conditions, and PM alone "
+        "contains D.",
+        figures.misbehaving,
+        "8",
+    ),
+    FigureEntry(
+        "9",
+        "The network as the bottleneck",
+        f"{_LINES} The paper: PM alone meets all SLOs; client ingress is similar.",
+        figures.network,
+        "9",
+    ),
+    FigureEntry(
+        "10",
+        "A less accurate estimator",
+        f"{_BARS} The paper: the same priority order, similar latencies.",
+        figures.estimators,
+        "10",
+    ),
+    FigureEntry(
+        "11",
+        "Six permutations of three SLOs",
+        f"{_BARS} The paper: PM meets all in all six, bySLO in five. SLOs are 1.25 times the "
+        "largest 99.9th percentile alone, times 1, 2 and 4.",
+        figures.permutations,
+        "11",
+    ),
+    FigureEntry(
+        "table2",
+        "Table 2's columns of the stand-ins",
+        "One point a trace.",
+        figures.stand_ins,
+        "table2",
+    ),
+    FigureEntry(
+        "settings",
+        "The share of settings that each policy meets (not in the paper)",
+        "Means over blocks with 95 % t intervals, cut at 0 and 100 %.",
+        figures.share_of_settings,
+        "settings",
+    ),
+    FigureEntry(
+        "bounds",
+        "Measured against proven (not in the paper)",
+        "Every request of every run of PM that keeps to its trace, also while others do not.",
+        figures.bounds,
+        "5",
+    ),
+    FigureEntry(
+        "levels",
+        "Network levels (not in the paper)",
+        "Twelve workloads on one link, SLOs 1 to 8 times as loose. Means over blocks with 95 % "
+        "intervals.",
+        figures.levels,
+        "levels",
+    ),
+    FigureEntry(
+        "cake",
+        "Cake's upper bound (not in the paper)",
+        "Means over blocks with 95 % intervals. The paper increased it and does not say how far.",
+        figures.cake_upper,
+        "cake",
+    ),
+    FigureEntry(
+        "why",
+        "Where figures differ from the paper: suspected causes",
+        "Means over blocks with 95 % intervals; each setting differs from the figure's own cells "
+        "in one thing.",
+        figures.causes,
+        "7",
+        command="hotbed run pm-why",
+    ),
+)
+
+_COPIED = {"1": "burst", "5": "disk", "6": "disk", "7": "burst"}
+"""Figures with a copy workload, and their scenarios."""
+
+
+def _copies(evidence: Evidence, scenario: str) -> str:
+    """Return a caption sentence on the size of the copy's requests on a testbed."""
+    rows = evidence.table
+    sizes = rows[(rows["scenario"] == scenario) & rows["usual"].astype(bool)]["copy_kib"]
+    found = ", ".join(f"{size:g} KiB" for size in sorted(set(sizes.dropna().astype(float))))
+    if found == "1024 KiB":
+        return " Here the copy's requests are of 1 MiB: it fills the server's link, not the disk."
+    return (
+        f" Here the copy's requests are of {found}: of 1 MiB it fills the server's link and not "
+        "the disk."
+    )
+
+
+_HERE = {
+    "9": " Here all four share the node with the fast disk and its link out; the clients' link in "
+    "is not run.",
+    "bounds": " Here only runs count in which the network was enforced as planned and the server "
+    "was no further behind its charges than its profile allows; to the bound is added by how much "
+    "the replayer was late at most.",
+}
+"""Differences of figures on a testbed from simulated ones."""
+
+
+def _caption_on_a_testbed(entry: FigureEntry) -> str:
+    words = entry.caption.replace(_SLOS, "The paper's SLOs are not in its text.") + _HERE.get(
+        entry.id, ""
+    )
+    return words if entry.id == "bounds" else f"{words} {_LOCAL_SLOS}"
+
+
+_BURSTS_HERE = "the scenario burst with {} under pm and cake, all of one k (pm-local: 3)"
+_DISK_HERE = "the scenario disk, all of one k (pm-local: 3)"
+NEEDED_HERE = {
+    "1": _BURSTS_HERE.format("F and B"),
+    "5": _DISK_HERE,
+    "6": _DISK_HERE,
+    "7": _BURSTS_HERE.format("F and H"),
+    "8": "the scenario misbehave, behaving and misbehaving, all of one k (pm-local: 8)",
+    "9": "the scenario network, all of one k (pm-local: 1.5)",
+}
+"""Runs that figures need from a testbed's campaign. The campaign declares its k, which may differ
+from the simulated runs' k (`runs.cells`)."""
+
+
+def _drawn_here(entry: FigureEntry, evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw a figure of runs on a testbed, or return the runs that it needs."""
+    made = entry.draw(evidence, folder, name)
+    if isinstance(made, Missing) and entry.id in NEEDED_HERE:
+        return Missing(NEEDED_HERE[entry.id])
+    return made
+
+
+_ON_A_TESTBED = ("1", "5", "6", "7", "8", "9", "bounds")
+
+LOCAL_FIGURES: tuple[FigureEntry, ...] = tuple(
+    replace(
+        entry,
+        id=f"{entry.id}-{LOCAL}",
+        title=f"{entry.title}, on a testbed",
+        caption=_caption_on_a_testbed(entry),
+        draw=partial(_drawn_here, entry),
+        command="hotbed run pm-local --figure {figure}",
+        told=partial(_copies, scenario=_COPIED[entry.id]) if entry.id in _COPIED else None,
+    )
+    for entry in FIGURES
+    if entry.id in _ON_A_TESTBED
+)
+
+
+def tables(rows: pd.DataFrame) -> Sequence[Table]:
+    """Return the tables next to the figures."""
+    return [*figures.bound_tables(rows), *figures.table2(rows)]
+
+
+SIMULATED = Part(CLAIMS, FIGURES, "prioritymeister", True, tabulate=table, tables=tables)
+ON_A_TESTBED = Part(
+    LOCAL_CLAIMS,
+    LOCAL_FIGURES,
+    "prioritymeister",
+    False,
+    tabulate=table,
+    tables=figures.bound_tables,
+)
+
+PARTS: tuple[Part, ...] = (SIMULATED, ON_A_TESTBED)

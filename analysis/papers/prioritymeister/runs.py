@@ -1,4 +1,5 @@
-"""Runs as a table with a row for each workload, paired by block.
+"""Runs as a table with a row for each workload, the selection of a figure's runs, and tables that
+are derived from them: settings met, Table 2's stand-ins, and proven bounds.
 
 A block's runs have the same traces. n counts blocks, never requests or seconds.
 """
@@ -13,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.claims import is_simulated
+from analysis.core.evidence import Rows
 from analysis.core.load import LoadedRun
-from analysis.core.stats import Estimate, mean, ratio
+from analysis.core.stats import Estimate
 from schemas.cells.prioritymeister import PM
 
-COPY = "L"
 BEST_EFFORT = "pm-best-effort"
 
 STANDARD = PM.defaults(
@@ -83,7 +84,32 @@ WORKLOADS = {
     "K": "#CC79A7",
 }
 
-Rows = Callable[[pd.DataFrame], pd.DataFrame]
+TAIL = 99.9
+"""The percentile of claims about "all percentiles": the highest of a ten-minute trace with ten
+requests beyond it. A run that meets it meets all lower percentiles."""
+STATED: dict[str, tuple[float | None, float | None, float | None]] = {
+    "A": (0.05, 0.05, 1.3),
+    "B": (0.05, 0.05, 14.0),
+    "C": (0.55, 0.05, 2.2),
+    "D": (0.10, 0.05, 23.0),
+    "E": (1.00, 0.15, 145.0),
+    "F": (0.25, 0.05, 1.0),
+    "G": (0.25, 0.05, 20.0),
+    "H": (0.25, 0.05, 40.0),
+    "I": (0.35, 0.20, 1.0),
+    "J": (0.45, 0.25, 1.0),
+    "K": (None, 0.35, 3.6),
+}
+"""Table 2: storage load, network load and C_A^2 by workload; E's storage load is "> 100 %"."""
+COLUMNS = ("storage", "network", "scv")
+MORE_THAN = ("E", "storage")
+BROKEN = 1 + 1e-6
+"""Ratio of the longest latency to the proven bound above which the bound is broken."""
+MODELLED = "sim"
+Value = Callable[[pd.DataFrame], pd.Series]
+"""Function that computes a value for each block, indexed by seed, from rows."""
+PERMUTATIONS = 6
+"""Orders of three SLOs (figure 11)."""
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
@@ -144,8 +170,8 @@ def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
 def _is_standard(parameters: Mapping[str, Any], *, simulated: bool) -> bool:
     """Return True if a run has the standard parameters; a parameter missing in old runs had the
     usual value. On machines the campaign sets the size of a copy's requests."""
-    told = STANDARD if simulated else {**STANDARD, "copy_kib": parameters.get("copy_kib", 1024)}
-    usual = all(parameters.get(name, value) == value for name, value in told.items())
+    standard = STANDARD if simulated else {**STANDARD, "copy_kib": parameters.get("copy_kib", 1024)}
+    usual = all(parameters.get(name, value) == value for name, value in standard.items())
     return usual and parameters.get("slo_percentile") != LONGEST
 
 
@@ -206,7 +232,7 @@ def met_by_run(rows: pd.DataFrame, percent: float) -> pd.DataFrame:
     return grouped["met"].agg(met="min", count="sum").reset_index()
 
 
-def at_k(rows: pd.DataFrame, k: float, percent: float = 99.9) -> pd.DataFrame:
+def at_k(rows: pd.DataFrame, k: float, percent: float = TAIL) -> pd.DataFrame:
     """Return the same runs compared with other SLOs, `k` times alone; for `BLIND` policies, which
     do not depend on k. ``within`` is then 1 if the percentile is within the SLO, else 0."""
     found = latency(rows).copy()
@@ -217,35 +243,14 @@ def at_k(rows: pd.DataFrame, k: float, percent: float = 99.9) -> pd.DataFrame:
     return found.assign(slo_s=slo, within=(at <= slo).astype(float), k=k)
 
 
-def by_block(rows: pd.DataFrame, column: str) -> pd.Series:
-    """Return the mean of a column in each block, indexed by seed."""
-    return rows.groupby("seed")[column].mean().astype(float)
+def of(scenario: str, variant: str | None, **at: Any) -> Rows:
+    """Select rows of a scenario under a policy, see `cells`."""
+    return lambda table: cells(table, scenario, variant, **at)
 
 
-def average(values: pd.Series) -> Estimate | None:
-    """Return the mean over blocks with a t interval."""
-    found = values.dropna().tolist()
-    return mean(found) if found else None
-
-
-def difference(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
-    """Return the mean of treated minus baseline over blocks that have both, with a t interval."""
-    both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
-    return mean((both["t"] - both["b"]).tolist()) if len(both) else None
-
-
-def quotient(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
-    """Return the geometric mean of treated/baseline over blocks, with a t interval of the logs."""
-    both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
-    both = both[((both > 0) & (both < np.inf)).all(axis=1)]
-    return ratio(both["t"].tolist(), both["b"].tolist()) if len(both) else None
-
-
-def geometric(values: pd.Series) -> Estimate | None:
-    """Return the geometric mean over blocks with a t interval of the logarithms."""
-    found = values.dropna()
-    found = found[found > 0]
-    return ratio(found.tolist(), [1.0] * len(found)) if len(found) else None
+def only(rows: Rows, *workloads: str) -> Rows:
+    """Select the rows of the given workloads."""
+    return lambda table: (found := rows(table))[found["workload"].isin(workloads)]
 
 
 def variants(rows: pd.DataFrame) -> list[str]:
@@ -267,3 +272,223 @@ def bootstrap(values: Sequence[float], *, draws: int = 4000, seed: int = 1) -> E
     medians = np.median(random.choice(found, (draws, len(found))), axis=1)
     low, high = np.quantile(medians, [0.025, 0.975])
     return Estimate(centre, float(low), float(high), len(found))
+
+
+def settings(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per policy, k and block of the scenario `disk`: ``variant``, ``k``, ``seed``,
+    ``ground``, ``met`` (1 if all latency SLOs were met at the 99.9th percentile). A setting is a
+    block's traces and a k. Policies that do not depend on k ran once and are compared with every k
+    of PM's runs."""
+    rows = latency(cells(table, "disk"))
+    swept = sorted(rows[rows["variant"] == "pm"]["k"].unique())
+    parts = []
+    for name in variants(rows):
+        mine = rows[rows["variant"] == name]
+        for k in swept:
+            found = mine[mine["k"] == k]
+            if found.empty and name in BLIND:
+                found = at_k(mine.drop_duplicates(["seed", "workload"]), k)
+            if found.empty:
+                continue
+            found = found.assign(met=met(found, TAIL).astype(float))
+            every = found.groupby("seed").agg(met=("met", "min"), ground=("ground", "first"))
+            parts.append(every.reset_index().assign(variant=name, k=k))
+    columns = ["variant", "k", "seed", "ground", "met"]
+    return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def settings_met(variant: str) -> Rows:
+    """Select the settings of a policy, with ``value`` 1 if all SLOs were met, else 0; only blocks
+    with every swept k."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        found = settings(table)
+        mine = found[found["variant"] == variant]
+        count = mine.groupby("seed")["k"].transform("nunique")
+        return mine[count == mine["k"].nunique()].rename(columns={"met": "value"})
+
+    return rows
+
+
+def described(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of cells that describe their traces (Table 2)."""
+    return cells(table, "table2", "inputs", k=...)
+
+
+def deviations(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return measured over stated values, a row per trace and column: ``seed``, ``ground``,
+    ``workload``, ``column``, ``ratio``. E's storage load, stated only as a bound, is left out."""
+    parts = []
+    for _, row in rows.iterrows():
+        label = str(row["workload"])
+        for name, stated in zip(COLUMNS, STATED[label], strict=True):
+            if stated is not None and (label, name) != MORE_THAN and row[name] is not None:
+                ratio = float(row[name]) / stated
+                parts.append((row["seed"], row["ground"], label, name, ratio))
+    return pd.DataFrame(parts, columns=["seed", "ground", "workload", "column", "ratio"])
+
+
+def farthest(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each block's deviation from Table 2 that is farthest from 1."""
+    found = deviations(described(table))
+    found = found.assign(off=(found["ratio"] - 1).abs()).sort_values("off")
+    return found.drop_duplicates("seed", keep="last").sort_values("seed")
+
+
+def _reported(table: pd.DataFrame) -> pd.Series:
+    """Return True for rows that can have a bound: modelled, or with reported enforcement."""
+    return table["ground"].eq(MODELLED) | table["network_kept"].notna()
+
+
+def proven(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with a proven bound; on real machines, only if the run reports enforcement.
+    ``held`` is 1 if the longest latency is within the bound, else 0."""
+    found = table[table["bound_ratio"].notna() & _reported(table)]
+    return found.assign(held=(found["bound_ratio"].astype(float) <= BROKEN).astype(float))
+
+
+def unproven(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of PM (hold) on real machines without a proven bound; ``why``: reason. A
+    simulation meets all assumptions of a bound. Real machines may not: see
+    `campaigns.papers.prioritymeister.experiment.Conditions`."""
+    real = ~table["ground"].map(lambda ground: is_simulated(str(ground))).astype(bool)
+    planned = table["bound_blocking_s"].notna() & table["slo_s"].notna()
+    without = table["bound_ratio"].isna() | ~_reported(table)
+    found = table[real & planned & (table["variant"] == "pm") & without]
+    return found.assign(why=[_why(row) for _, row in found.iterrows()])
+
+
+def unbounded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of PM (hold), on any ground, of workloads that higher priorities can starve: the
+    plan has no finite bound for them; ``why`` says so."""
+    without = table["bound_blocking_s"].isna() & table["bound_ratio"].isna()
+    planned = table["planned"].eq(0.0) & table["slo_s"].notna()
+    found = table[(table["variant"] == "pm") & planned & without]
+    return found.assign(why="the plan has no finite bound for the workload")
+
+
+def _why(row: pd.Series) -> str:
+    network, behind, allowed = (row[name] for name in ("network_kept", "behind_s", "allowed_s"))
+    if pd.isna(network):
+        return "the run does not report what was enforced"
+    if not network:
+        return "the network was not enforced as planned"
+    if pd.isna(behind):
+        return "the proxy did not report how far its server was behind"
+    if behind > allowed:
+        return (
+            "the server was further behind its charges than its profile allows"
+            if allowed
+            else "the profile names no overhead of the server"
+        )
+    if row["unanswered"]:
+        return "requests were not answered"
+    return "the workload was not held to what it announced"
+
+
+def unproven_text(table: pd.DataFrame) -> str | None:
+    """Return the number of unproven bounds with reasons, commonest first; None if there is none."""
+    found = unproven(table)
+    if found.empty:
+        return None
+    reasons = ", ".join(f"{count} as {why}" for why, count in found["why"].value_counts().items())
+    behind = found["behind_s"].astype(float).max()
+    most = "" if pd.isna(behind) else f" (servers were behind by up to {1e3 * behind:.3g} ms)"
+    return f"{len(found)} bounds of runs on real machines are not proven: {reasons}{most}"
+
+
+def by_seed(rows: pd.DataFrame, values: pd.Series) -> pd.Series:
+    """Return the mean of the rows' values in each block."""
+    return values.astype(float).groupby(rows["seed"]).mean()
+
+
+def all_met(percent: float = TAIL) -> Value:
+    """Compute 1 for a block in which every workload met its SLO, else 0; the mean of its runs."""
+
+    def value(rows: pd.DataFrame) -> pd.Series:
+        found = latency(rows)
+        runs = met(found, percent).astype(float).groupby([found["seed"], found["run_id"]]).min()
+        return runs.groupby(level="seed").mean()
+
+    return value
+
+
+def missed_share(rows: pd.DataFrame) -> pd.Series:
+    """Return the share of requests beyond their SLO, as the mean over workloads."""
+    found = latency(rows)
+    return by_seed(found, 1 - found["within"].astype(float))
+
+
+def workloads_met(rows: pd.DataFrame) -> pd.Series:
+    """Return the share of workloads that met their SLOs."""
+    found = latency(rows)
+    return by_seed(found, met(found, TAIL))
+
+
+def column(name: str) -> Value:
+    """Compute the mean of a column over a block's rows."""
+    return lambda rows: by_seed(rows, rows[name])
+
+
+def orders_met(rows: pd.DataFrame) -> pd.Series:
+    """Return the number of the six orders that meet all SLOs; only blocks that have all six."""
+    found = latency(rows)
+    found = found.assign(met=met(found, TAIL).astype(float))
+    runs = found.groupby(["seed", "permutation"])["met"].min().unstack()
+    return runs.dropna().sum(axis=1) if runs.shape[1] == PERMUTATIONS else pd.Series(dtype=float)
+
+
+def same_order(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 if the plans with both estimators have the same order at the disk, else 0."""
+    exact, rough = (_order(rows[rows["estimator"] == one]) for one in ("profile", "constant"))
+    both = pd.concat([exact.rename("e"), rough.rename("r")], axis=1, join="inner")
+    return (both["e"] == both["r"]).astype(float)
+
+
+def _order(rows: pd.DataFrame) -> pd.Series:
+    """Return the order at the disk of each run as one number."""
+    wide = rows.pivot_table(index="seed", columns="workload", values="priority")
+    if wide.empty:
+        return pd.Series(dtype=float)
+    place = 10.0 ** pd.Series(range(len(wide.columns)), index=wide.columns, dtype=float)
+    return (wide * place).sum(axis=1)
+
+
+def only_the_tail(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks that meet all SLOs at the 99th but not the 99.9th percentile, else 0."""
+    return all_met(99.0)(rows) - all_met()(rows)
+
+
+def copy_done(rows: pd.DataFrame) -> pd.Series:
+    """Return the share of copies with at least the required throughput."""
+    found = rows[rows["bytes_s"].notna()]
+    return by_seed(found, found["bytes_s"] >= found["required_bytes_s"])
+
+
+def overtaken(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks where D's requests go before C's at the disk, else 0."""
+    wide = rows.pivot_table(index="seed", columns="workload", values="priority", dropna=False)
+    if not {"C", "D"} <= set(wide.columns):
+        return pd.Series(dtype=float)
+    return (wide["D"] < wide["C"]).astype(float)
+
+
+def not_first(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks where K does not have the first level on the way out, else 0."""
+    found = rows[rows["workload"] == "K"]
+    return by_seed(found, found["level_network-out"] > 1)
+
+
+def valued(rows: Rows, value: Value) -> Rows:
+    """Return the blocks of the rows with their values, as ``seed``, ``ground``, ``value``."""
+
+    def made(table: pd.DataFrame) -> pd.DataFrame:
+        found = rows(table)
+        if found.empty:
+            return pd.DataFrame(columns=["seed", "ground", "value"])
+        grounds = found.groupby("seed")["ground"].first()
+        return (
+            value(found).rename("value").rename_axis("seed").to_frame().join(grounds).reset_index()
+        )
+
+    return made

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.load import LoadedRun
-from analysis.papers.prioritymeister.table2 import STATED
+from analysis.papers.prioritymeister.runs import STATED
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.session import typed_cells
 from campaigns.papers.prioritymeister.mixes import labels_of

@@ -1,0 +1,467 @@
+"""PriorityMeister's claims, figures and tables on runs with known values.
+
+Tests name the section, figure or table of the paper that they hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.core import style
+from analysis.core.claims import Claim, Evidence, Measured, NotRun, evaluate, explained
+from analysis.core.evidence import quotient
+from analysis.core.figures import FigureEntry, Missing
+from analysis.core.load import LoadedRun
+from analysis.core.papers import paper
+from analysis.core.report import build, draw
+from analysis.core.stats import Estimate
+from analysis.papers.prioritymeister import FIGURES, LOCAL_FIGURES, PARTS
+from analysis.papers.prioritymeister.claims import CAUSES, CLAIMS, EXPLAINED, LOCAL_CLAIMS
+from analysis.papers.prioritymeister.figures import bars, bound_tables, causes, known_percent
+from analysis.papers.prioritymeister.figures import table2 as table2_of
+from analysis.papers.prioritymeister.runs import (
+    at_k,
+    bootstrap,
+    cells,
+    latency,
+    met,
+    settings,
+    settings_met,
+    table,
+    unproven,
+    unproven_text,
+    varied,
+)
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.session import typed_cells
+from schemas.cells.prioritymeister import PM, PmCell
+from schemas.claim import ClaimResult
+from schemas.errors import UserError
+from schemas.run import Summary
+from tests.papers import prioritymeister_runs as made_up
+from tests.papers.prioritymeister_runs import all_runs, as_in_the_paper, extra_of, run_of, why_runs
+
+OF_FIGURES = tuple(claim for claim in CLAIMS if claim not in CAUSES)
+KEPT = {"late_s": 2e-4, "behind_s": 0.01, "allowed_s": 0.02, "network_kept": 1.0, "unanswered": 0.0}
+
+
+def evidence_of(*runs: LoadedRun) -> Evidence:
+    return Evidence(table(runs), runs)
+
+
+def simulated(block: int = 0, ground: str = "sim", **cell: object) -> LoadedRun:
+    """Return a run of the scenario `disk`, with other values of its cell if given."""
+    found = PM.of(**{"scenario": "disk", **cell})
+    return run_of(found, block, extra_of(found, block, as_in_the_paper), ground)
+
+
+def with_extra(run: LoadedRun, extra: Mapping[str, float]) -> LoadedRun:
+    summary = Summary.model_validate({**run.summary.model_dump(), "extra": extra})
+    return replace(run, summary=summary)
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    return evidence_of(*all_runs())
+
+
+@pytest.fixture(scope="module")
+def results(evidence: Evidence) -> dict[str, ClaimResult]:
+    return {claim.id: evaluate(claim, evidence) for claim in OF_FIGURES}
+
+
+def test_every_figure_and_claim_of_the_paper_is_declared_once() -> None:
+    ids = {entry.id for entry in FIGURES}
+    assert {"1", "4", "5", "6", "7", "8", "9", "10", "11", "table2"} <= ids
+    assert {entry.id for entry in LOCAL_FIGURES} >= {f"{n}-local" for n in "156789"}
+    assert len(ids) == len(FIGURES)
+    assert paper("pm").parts == PARTS
+    every = [claim.id for claim in (*CLAIMS, *LOCAL_CLAIMS)]
+    assert len(set(every)) == len(every)
+    assert all(claim.paper == "prioritymeister" for claim in CLAIMS)
+    assert all(claim.machines for claim in LOCAL_CLAIMS)
+    assert {claim.figure.rstrip("abc") for claim in CLAIMS} <= ids
+    stated = {claim.id: claim for claim in CLAIMS if claim.paper_value is not None}
+    assert stated["pm-orders-byslo"].paper_value == 5
+    assert stated["pm-cake-96-sharp"].paper_value == pytest.approx(0.04)
+    assert stated["pm-all-slos"].kind == "within"
+    assert "pm-only-mclock" not in stated
+
+
+# Claims.
+
+
+@pytest.mark.slow
+def test_runs_as_in_the_paper_support_every_claim(results: dict[str, ClaimResult]) -> None:
+    """Section 6: simulated runs get at most the verdict "direction", unless only an algorithm
+    decides."""
+    algorithm = {claim.id for claim in OF_FIGURES if not claim.machines}
+    for name, result in results.items():
+        expected = "reproduced" if name in algorithm else "direction"
+        assert result.verdict == expected, (name, result)
+    assert algorithm >= {"pm-bounds", "pm-table2"}
+    for name, value in {
+        "pm-orders-byslo": 5.0,
+        "pm-orders-more-cake": 6.0,
+        "pm-cake-96-balanced": 0.05,
+        "pm-cake-grows-sharp": 0.045,
+        "pm-only-edf": 1.0,
+        "pm-levels-one-measured": 2 / 12,
+    }.items():
+        assert results[name].measured == pytest.approx(value), name
+    assert {result.n for result in results.values()} == {2}
+    assert "all of it in 2 of 2 blocks" in (results["pm-all-slos"].note or "")
+    assert "means 1 and 0" in (results["pm-only-edf"].note or "")
+    assert (results["pm-throughput"].note or "").startswith("PM 1, ps 1, Cake 1")
+
+
+@pytest.mark.slow
+def test_the_opposite_is_not_reproduced_and_nothing_is_not_run() -> None:
+    worse = evidence_of(*all_runs(lambda cell, _: 0.9 if cell.policy == "pm" else 1.0))
+    found = {claim.id: evaluate(claim, worse).verdict for claim in CLAIMS}
+    for name in ("pm-all-slos", "pm-only-cake", "pm-contained", "pm-orders", "pm-settings-edf"):
+        assert found[name] == "not reproduced", name
+    assert all(isinstance(claim.compute(evidence_of()), NotRun) for claim in CLAIMS)
+
+
+@pytest.mark.slow
+def test_an_slo_is_met_by_its_share_of_requests(evidence: Evidence) -> None:
+    """Section 5.2."""
+    rows = latency(cells(evidence.table, "disk", "cake", k=2.0))
+    b = rows["workload"] == "B"
+    assert met(rows, 99.0).all()
+    assert not met(rows[b], 99.9).any()
+    assert met(rows[~b], 99.9).all()
+
+
+@pytest.mark.slow
+def test_policies_that_ignore_k_are_compared_with_every_k(evidence: Evidence) -> None:
+    """Figure 5, with k swept."""
+    found = settings(evidence.table)
+    assert set(found[found["variant"] == "byslo"]["k"]) == {1.25, 2.0, 3.0}
+    for policy, share in (("pm", 1.0), ("none", 0.0)):
+        assert set(settings_met(policy)(evidence.table)["value"]) == {share}
+    rows = latency(cells(evidence.table, "disk", "ps", k=2.0))
+    loose = at_k(rows, 20.0)
+    assert (loose["within"] == 1.0).all()
+    assert loose["slo_s"].tolist() == pytest.approx((10 * rows["slo_s"]).tolist())
+
+
+@pytest.mark.slow
+def test_suspected_causes_are_compared_with_a_figures_own_cells(tmp_path: Path) -> None:
+    """Figures 7, 9, 10 and 11 (the campaign `pm-why`)."""
+
+    def within(cell: PmCell, workload: str) -> float:
+        if cell.scenario == "burst":
+            missed = {"balanced": 0.01, "sharp": 0.01 * cell.sharpness}[cell.gaps]
+            return 1 - missed / cell.k * (0.5 if cell.copy_kib == 64 else 1.0)
+        provable = cell.k >= 2 or cell.slo_percentile == 100
+        if cell.policy == "pm":
+            return 1.0 if provable else 0.9
+        return 0.9 if cell.policy == "byslo" or not provable else 1.0
+
+    runs = why_runs(within)
+    found = {claim.id: evaluate(claim, evidence_of(*runs)) for claim in CAUSES}
+    for name, value in {
+        "orders-k": 6.0,
+        "orders-k-edf": 0.0,
+        "orders-longest-byslo": 6.0,
+        "network-k5": 1.0,
+        "estimator-0.2": 0.0,
+        "low-copy": 0.0025,
+        "low-k": 0.0025,
+        "high-sharp10-cake": 0.045,
+    }.items():
+        assert found[f"pm-why-{name}"].measured == pytest.approx(value), name
+    assert found["pm-why-orders-k"].verdict == "direction"
+    assert found["pm-why-orders-copy"].verdict == "inconclusive"
+    assert {one.n for one in found.values()} == {2}
+    permuted = [run for run in runs if run.run.parameters.get("permutation")]
+    with style.recorded(pdf=False) as shown:
+        causes(evidence_of(*permuted), tmp_path, "why")
+    assert len([panel for panel in shown["why"] if "lines" in panel]) == 1
+
+
+def test_a_result_that_differs_has_its_best_explanation() -> None:
+    assert set(EXPLAINED) <= {one.id for one in CLAIMS}
+
+    def of(value: float) -> Measured | NotRun:
+        found = Measured(Estimate(value, value, value, 3), "sim", 1.0, "as measured")
+        fixed = Claim(
+            "pm-orders", "11", "x", 6.0, lambda _: found, "x", kind="within", tolerance=0.0
+        )
+        return explained(fixed, EXPLAINED.get(fixed.id)).compute(evidence_of())
+
+    assert of(6.0) == Measured(Estimate(6.0, 6.0, 6.0, 3), "sim", 1.0, "as measured")
+    differs = of(4.0)
+    assert isinstance(differs, Measured)
+    assert (differs.note or "").startswith("as measured; best explanation: PM plans for the longe")
+
+
+# Selection of runs.
+
+
+def test_the_longest_traces_of_a_scenario_feed_its_figures() -> None:
+    short, long = simulated(seconds=300), simulated(seconds=600)
+    found = table([short, long])
+    assert set(found["seconds"]) == {300, 600}
+    assert set(found[found["usual"]]["seconds"]) == {600}
+    both = table([short, long, simulated(scenario="misbehave", seconds=300)])
+    assert set(both[both["usual"]]["scenario"]) == {"disk", "misbehave"}
+    why = simulated(seconds=1000)
+    why = replace(why, run=why.run.model_copy(update={"campaign": "pm-why"}))
+    assert set(cells(table([short, why]), "disk", "pm", k=2.0)["seconds"]) == {300}
+
+
+@pytest.mark.parametrize("other", [{"depth": 4}, {"copy_kib": 64}, {"slo_percentile": 100.0}])
+def test_runs_with_unusual_parameters_feed_no_figure(other: dict[str, float]) -> None:
+    runs = [simulated(), simulated(**other)]
+    found = table(runs)
+    assert found["run_id"].nunique() == 2
+    assert set(cells(found, "disk", "pm", k=2.0)["run_id"]) == {runs[0].run.run_id}
+    at = {"k": 2.0, "seconds": 600.0}
+    assert set(varied(found, "disk", "pm", **at, **other)["run_id"]) == {runs[1].run.run_id}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("trace_windows", ("random", "consecutive")), ("trace_load", ("table2", "own"))],
+)
+def test_windows_of_real_traces_are_separate_runs(name: str, values: tuple[str, str]) -> None:
+    runs = [simulated(traces="/traces", **{name: value}) for value in values]
+    assert table(runs)["run_id"].nunique() == 2
+
+
+@pytest.mark.slow
+def test_grounds_are_never_pooled_and_a_ground_may_have_its_own_k(evidence: Evidence) -> None:
+    modelled, measured = PARTS
+    assert all(modelled.takes(run.run) and not measured.takes(run.run) for run in evidence.runs)
+    runs = [simulated(b, "local", policy=p, k=3) for p in ("pm", "cake") for b in range(2)]
+    found = {one.id: evaluate(one, evidence_of(*runs)) for one in LOCAL_CLAIMS}
+    assert found["pm-only-cake-local"].measured == pytest.approx(1.0)
+    assert found["pm-only-cake-local"].ground == "local"
+
+
+def test_on_machines_the_campaign_declares_the_copys_requests(tmp_path: Path) -> None:
+    """Workload L."""
+
+    def copied(size: int, ground: str = "local") -> LoadedRun:
+        return simulated(ground=ground, policy="none", k=3, copy_kib=size)
+
+    chosen = cells(table([copied(64), copied(1024)]), "disk", "none", k=3)
+    assert set(chosen["workload"]) == {"A", "B", "C", "L"}
+    assert set(chosen["copy_kib"]) == {64}
+    assert cells(table([copied(64, "sim")]), "disk", "none", k=3).empty
+    assert not cells(table([copied(1024)]), "disk", "none", k=3).empty
+    entry = next(one for one in LOCAL_FIGURES if one.id == "5-local")
+    unchanged = replace(entry, draw=lambda _evidence, folder, name: folder / name)
+    for size, words in ((64, "64 KiB: of"), (256, "256 KiB: of"), (1024, "1 MiB:")):
+        drawn = draw(unchanged, evidence_of(copied(size)), tmp_path, "pm")
+        assert f"Here the copy's requests are of {words}" in drawn.entry.caption
+    assert "copy's requests" not in entry.caption
+
+
+# Proven bounds (section 4.4).
+
+
+def live(
+    kept: Mapping[str, float], block: int = 0, ratio: float | None = 0.5, **more: object
+) -> LoadedRun:
+    """Return a run of pm on a testbed, with the values `kept` for workload A."""
+    cell = {"k": 3.0, "slo_percentile": 95, "seconds": 180, **more}
+    run = simulated(block, "local", **cell)
+    extra = {k: v for k, v in run.summary.extra.items() if not k.endswith("_bound_ratio")}
+    extra |= {"A_bound_s": 0.1, "A_bound_blocking_s": 0.1}
+    extra |= {f"A_{name}": value for name, value in kept.items()}
+    return with_extra(run, extra if ratio is None else extra | {"A_bound_ratio": ratio})
+
+
+def bounds() -> Claim:
+    return next(one for one in LOCAL_CLAIMS if one.id == "pm-bounds-local")
+
+
+def rows_of_a(*runs: LoadedRun) -> list[dict[str, str]]:
+    (made,) = bound_tables(table(runs))
+    return [row for row in made.as_json() if row["workload"] == "A"]
+
+
+@pytest.mark.slow
+def test_a_broken_bound_shows_loudly(evidence: Evidence) -> None:
+    runs = list(evidence.runs)
+    index = next(i for i, run in enumerate(runs) if "A_bound_ratio" in run.summary.extra)
+    runs[index] = with_extra(runs[index], runs[index].summary.extra | {"A_bound_ratio": 1.2})
+    broken = evidence_of(*runs)
+    (made,) = bound_tables(broken.table)
+    assert "1 BROKEN" in made.title
+    assert made.rows[0][0].startswith(f"BROKEN in run {runs[index].run.run_id}")
+    result = evaluate(next(one for one in CLAIMS if one.id == "pm-bounds"), broken)
+    assert result.verdict != "reproduced"
+    assert "1 of" in (result.note or "")
+
+
+@pytest.mark.parametrize(
+    ("lacks", "why"),
+    [
+        ({"network_kept": 0.0}, "the network was not enforced as planned"),
+        ({"behind_s": 0.03}, "the server was further behind its charges than its profile allows"),
+        ({"allowed_s": 0.0}, "the profile names no overhead of the server"),
+        ({"unanswered": 2.0}, "requests were not answered"),
+    ],
+)
+def test_bounds_of_real_machines_count_only_if_proven(lacks: dict[str, float], why: str) -> None:
+    proven = evidence_of(live(KEPT), live(KEPT, 1, 0.7))
+    assert unproven(proven.table).empty
+    assert unproven_text(proven.table) is None
+    found = evaluate(bounds(), proven)
+    assert (found.measured, found.n) == (1.0, 2)
+    partly = evidence_of(live(KEPT), live(KEPT | lacks, 1, None))
+    found = evaluate(bounds(), partly)
+    assert found.n == 1
+    assert f"1 bounds of runs on real machines are not proven: 1 as {why}" in (found.note or "")
+    (made,) = bound_tables(partly.table)
+    assert made.rows[-1][-1] == f"not proven: {why}"
+    alone = bounds().compute(evidence_of(live(KEPT | lacks, 0, None)))
+    assert isinstance(alone, NotRun) and why in alone.why
+    unknown = bounds().compute(evidence_of(live({})))
+    assert isinstance(unknown, NotRun) and "does not report what was enforced" in unknown.why
+
+
+def test_the_table_of_bounds_has_what_the_plan_proves() -> None:
+    unmet = KEPT | {"planned": 0.0, "bound_s": 1.4, "bound_blocking_s": 1.5}
+    (row,) = rows_of_a(live(unmet), live(unmet, 1))
+    assert row["SLO (ms)"] == "30 to 31.5"
+    assert (row["planned bound (ms)"], row["SLO proven"]) == ("1,400", "0 of 2")
+    assert (row["median of bound"], row["verdict"]) == ("0.5", "held")
+    fine = KEPT | {"planned": 1.0, "bound_s": 0.02, "bound_blocking_s": 0.04}
+    (row,) = rows_of_a(live(unmet), live(fine, 1))
+    assert (row["planned bound (ms)"], row["SLO proven"]) == ("20 to 1,400", "1 of 2")
+    (row,) = rows_of_a(live(fine, blocking=True))
+    assert (row["planned bound (ms)"], row["SLO proven"]) == ("40", "1 of 1")
+    broken, row = rows_of_a(live(fine), live(unmet, 1, 1.5))
+    assert broken["SLO proven"] == "0 of 1" and "BROKEN in run" in broken["scenario"]
+    assert row["SLO proven"] == "1 of 2"
+    (row,) = rows_of_a(live(unmet | {"network_kept": 0.0}, 0, None))
+    assert (row["SLO proven"], row["median of bound"]) == ("0 of 1", "-")
+
+
+@pytest.mark.parametrize("ground", ["local", "sim"])
+def test_a_workload_without_a_bound_in_the_plan_has_a_row(ground: str) -> None:
+    run = live(KEPT, 0, None)
+    extra = {k: v for k, v in run.summary.extra.items() if not k.startswith("A_bound")}
+    run = with_extra(run, extra | {"A_planned": 0.0})
+    (row,) = rows_of_a(replace(run, run=run.run.model_copy(update={"ground": ground})))
+    assert (row["SLO (ms)"], row["planned bound (ms)"]) == ("30", "-")
+    assert row["SLO proven"] == "0 of 1"
+    assert row["verdict"] == "not proven: the plan has no finite bound for the workload"
+
+
+# Figures and tables.
+
+
+@pytest.mark.slow
+def test_table_2_is_next_to_the_papers_values(evidence: Evidence) -> None:
+    (made,) = table2_of(evidence.table)
+    rows = {row[0]: row for row in made.rows}
+    assert rows["C"][1:3] == ("55 %", "55 %")
+    assert rows["E"][1:3] == ("120 %", "> 100 %")
+    assert rows["K"][1:3] == ("N/A", "N/A")
+    assert rows["D"][5:] == ("23", "23", "2")
+
+
+def starved(run: LoadedRun) -> LoadedRun:
+    """Return a run with a third of C's requests answered and too few of A's for the p99."""
+    extra = dict(run.summary.extra)
+    extra |= {"C_requests": 3000.0, "C_unfinished": 2000.0, "C_within": 0.0, "A_requests": 900.0}
+    extra = {key: v for key, v in extra.items() if key[:3] not in ("C_p", "A_p")}
+    return with_extra(run, extra | {"A_p50_s": 0.01, "A_p90_s": 0.02, "A_p95_s": 0.03})
+
+
+def test_percentiles_among_unanswered_requests_are_infinite() -> None:
+    only = table([starved(simulated(ground="local", policy="none", k=3))])
+    rows = only.set_index("workload")
+    assert rows.loc["C", "p50_s"] == rows.loc["C", "p99_s"] == math.inf
+    assert pd.isna(rows.loc["C", "p99.9_s"])  # three beyond it
+    assert rows.loc["A", "p95_s"] == 0.03 and pd.isna(rows.loc["A", "p99_s"])
+    assert known_percent(only[only["workload"] == "C"]) == 99
+
+
+def test_bars_end_at_the_top_or_are_missing_where_no_percentile_is_known() -> None:
+    runs = [simulated(block, "local", policy="none", k=3) for block in range(3)]
+    rows = table([runs[0], starved(runs[1]), starved(runs[2])])
+    with style.figure(1, 1, width=4, height=3) as (_, (axes,)):
+        bars(axes, rows, [("none", rows), ("both", rows[rows["block"] == 0])], 99.0, ["B", "C"])
+        assert "never answered, 2/3" in [text.get_text() for text in axes.texts]
+        # The legend shows the C bar that ends.
+        assert sorted(axes.get_legend_handles_labels()[1]) == ["B", "C"]
+        axes.set_ylim(1e-3, 1e9)  # like the limits of adjacent panels
+        (endless,) = [bar for bar in axes.patches if bar.get_hatch() == "///"]
+        assert endless.get_window_extent().y1 == pytest.approx(axes.bbox.y1)
+        assert len(axes.patches) == 4
+    with style.figure(1, 1, width=4, height=3) as (_, (axes,)):
+        few = table([runs[0], starved(runs[1])])
+        bars(axes, few, [("none", few)], 99.0, ["A", "B"])
+        assert len(axes.patches) == 1
+
+
+def test_medians_of_runs_count_unanswered_requests() -> None:
+    one, many = bootstrap([3.0]), bootstrap([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert one is not None and math.isnan(one.low)
+    assert many is not None and many.low <= many.value == 3.0 <= many.high
+    assert bootstrap([]) is None
+    most, some = bootstrap([0.1, math.inf, math.inf]), bootstrap([0.1, math.nan, 0.2, math.inf])
+    assert most is not None and most.value == math.inf and all(map(math.isnan, most.error))
+    assert some is not None and some.value == 0.2 and some.n == 3
+    frames = (pd.DataFrame({"seed": [0, 1], "x": x}) for x in ([math.inf, 0.2], [0.1, 0.1]))
+    ratio = quotient(*frames, "x")
+    assert ratio is not None and ratio.value == pytest.approx(2) and ratio.n == 1
+
+
+@pytest.mark.parametrize("entry", LOCAL_FIGURES, ids=lambda entry: entry.id)
+def test_a_figure_without_runs_on_a_testbed_names_its_campaigns_k(
+    entry: FigureEntry, tmp_path: Path
+) -> None:
+    assert "99.9th percentile alone" not in entry.caption
+    assert "95th percentile alone" in entry.caption or entry.id == "bounds-local"
+    made = entry.draw(evidence_of(), tmp_path, "none")
+    assert isinstance(made, Missing)
+    if entry.id == "bounds-local":
+        assert "k" not in made.runs.split()
+        return
+    for name in ("pm-local", "pm-local-quick"):
+        file = find_campaign(name)
+        campaign = load_campaign(file)
+        typed = typed_cells(campaign, file)
+        figure = entry.id.removesuffix("-local")
+        of = [cell for g in campaign.grids if figure in g.figures for cell in typed[g.name]]
+        assert made.runs.endswith(f"all of one k (pm-local: {of[0].k:g})"), made.runs
+        assert len({cell.k for cell in of}) == 1
+        assert all(f"the scenario {cell.scenario}" in made.runs for cell in of)
+
+
+# 84 s with one parallel job: every figure of the paper is drawn, with its intervals.
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_report_has_every_figure(tmp_path: Path) -> None:
+    assert len(list(made_up.cells("pm-full"))) > 150
+    for run in (*all_runs(), *why_runs(as_in_the_paper)):
+        made_up.write(run, tmp_path)
+    made = build(tmp_path, "pm")
+    drawn = {figure.entry.id for figure in made.figures if figure.path is not None}
+    missing = {figure.entry.id: figure.missing for figure in made.figures if figure.path is None}
+    assert drawn == {entry.id for entry in FIGURES}, missing
+    assert set(missing) == {entry.id for entry in LOCAL_FIGURES}
+    for figure in made.figures:
+        if figure.path is not None:
+            assert figure.path.with_suffix(".pdf").exists()
+    written = json.loads(made.claims_path.read_text())
+    assert {one["id"] for one in written} == {one.id for one in (*CLAIMS, *LOCAL_CLAIMS)}
+    assert "Simulated" in made.path.read_text()
+    with pytest.raises(UserError, match="has no such figure"):
+        build(tmp_path, "pm", only="12")
