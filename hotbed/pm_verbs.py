@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from campaigns.papers.prioritymeister.plan import EnforcerParameters
 from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from campaigns.papers.prioritymeister.parameters import Parameters
-    from campaigns.papers.prioritymeister.simulated import Results
+    from campaigns.papers.prioritymeister.simulate import Results
 
 TopologyFile = Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")]
 PolicyOption = Annotated[
@@ -51,13 +51,13 @@ def parameters(group: typer.Typer) -> None:
 
         Plans first, where the policy's parameters come from a plan.
         """
-        from campaigns.papers.prioritymeister.parameters import (
+        from campaigns.papers.prioritymeister.plan import (
             PLANNED,
             check_policy,
             load_addresses,
             parameters_of,
+            plan_of,
         )
-        from campaigns.papers.prioritymeister.study import plan_of
         from campaigns.papers.prioritymeister.topology import load_topology
 
         given = load_topology(topology)
@@ -68,7 +68,7 @@ def parameters(group: typer.Typer) -> None:
         emit(made, as_json, lambda: _parameters_table(made))
 
 
-def _parameters_table(made: Parameters) -> Table:
+def _parameters_table(made: EnforcerParameters) -> Table:
     from rich.table import Table
 
     view = Table("where", "workload", "first", "rate, burst")
@@ -121,12 +121,12 @@ def simulate(group: typer.Typer) -> None:
 
         Exits with 1 when a bound that applies was exceeded.
         """
-        from campaigns.papers.prioritymeister.scenario import Setting, closed_from
+        from campaigns.papers.prioritymeister.scenario import SimulationSetting, closed_from
         from campaigns.papers.prioritymeister.simulate import simulate_topology
         from campaigns.papers.prioritymeister.topology import load_topology
         from hotbed.progress import progress
 
-        setting = Setting(
+        setting = SimulationSetting(
             policy=policy,
             mode=mode,
             depth=depth,

@@ -104,7 +104,7 @@ def _curve(group: typer.Typer) -> None:
         second. Without --rates the corners: the curve is straight in between, and constant beyond
         the last.
         """
-        from campaigns.papers.prioritymeister.study import (
+        from campaigns.papers.prioritymeister.plan import (
             costs_of,
             curve_of,
             measure_trace,
@@ -144,7 +144,7 @@ def _stats(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Print the columns of Table 2: estimated loads, and the burstiness of arrivals (C_A^2)."""
-        from campaigns.papers.prioritymeister.tracework import statistics
+        from campaigns.papers.prioritymeister.traces import statistics
 
         found = []
         for file in files:
@@ -181,7 +181,7 @@ def _standin(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Make a trace with the loads and the burstiness of a workload of Table 2."""
-        from campaigns.papers.prioritymeister.tracework import make_standin
+        from campaigns.papers.prioritymeister.traces import make_standin
 
         made = make_standin(label, out, profile, link, seconds=seconds, seed=seed)
         emit(made, as_json, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
@@ -207,7 +207,7 @@ def _generate(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Make a trace of a given burstiness."""
-        from campaigns.papers.prioritymeister.tracework import make_trace
+        from campaigns.papers.prioritymeister.traces import make_trace
 
         made = make_trace(
             process,
@@ -236,7 +236,7 @@ def _convert(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Write a trace of any format as the replayer reads it (plain)."""
-        from campaigns.papers.prioritymeister.tracework import convert as write
+        from campaigns.papers.prioritymeister.traces import convert as write
 
         count, report = write(_reader(trace, form, disk, strict, completion), out)
         if report.malformed:
@@ -266,7 +266,7 @@ def _profile(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Measure with fio what requests cost a device; reads alone unless --overwrite is given."""
-        from campaigns.papers.prioritymeister.profiling import profile_device
+        from campaigns.papers.prioritymeister.apply import profile_device
         from testbed.choose import choose_ready, select
         from testbed.reach import shell_to
 
@@ -300,7 +300,7 @@ def _plan(group: typer.Typer) -> None:
 
         Exit code 3: a proven latency is above its SLO.
         """
-        from campaigns.papers.prioritymeister.study import plan_of
+        from campaigns.papers.prioritymeister.plan import plan_of
         from campaigns.papers.prioritymeister.topology import load_topology
 
         made = plan_of(load_topology(topology), topology, _tell)
@@ -320,7 +320,7 @@ def _place(group: typer.Typer) -> None:
         Exits with 3 when a workload fits nowhere: with one workload without a server, and one
         server, this is the admission test.
         """
-        from campaigns.papers.prioritymeister.placement import place as first_fit
+        from campaigns.papers.prioritymeister.plan import place as first_fit
         from campaigns.papers.prioritymeister.topology import load_topology
         from hotbed.progress import progress
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from campaigns.papers.prioritymeister import tracework
+from campaigns.papers.prioritymeister import traces
 from schemas.errors import UserError
 from tests.hotbed.pm_commands import PROFILE, run, topology, write_trace
 
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_of_it_left(
         path.write_text("1,0x1000,DiskRead")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(tracework, "save", full)
+    monkeypatch.setattr(traces, "save", full)
     with pytest.raises(UserError, match=r"t\.csv: cannot be written \(No space left on device\)"):
         run("trace", "generate", "poisson", str(tmp_path / "t.csv"), "--count", "9")
     assert not list(tmp_path.iterdir())

@@ -112,13 +112,13 @@ def test_it_is_refused_and_says_who_holds_the_testbed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from campaigns.papers.prioritymeister import profiling
+    from campaigns.papers.prioritymeister import apply
     from campaigns.papers.twochoice import bench
 
     assert hotbed("cosbench", "xml", "A", "--out", WORKLOAD) == 0
     for name in ("bench_testbed", "refuse"):
         monkeypatch.setattr(bench, name, lambda *_: None)
-    for module, name in ((deployment, "bring"), (profiling, "profile_device"), (bench, "run")):
+    for module, name in ((deployment, "bring"), (apply, "profile_device"), (bench, "run")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("the testbed was changed"))
     for name in ("provision", "release", "snapshot", "restore", "delete_snapshot"):
         monkeypatch.setattr(site, name, lambda *_, **__: pytest.fail("the testbed was changed"))

@@ -222,16 +222,6 @@ def met(rows: pd.DataFrame, percent: float) -> pd.Series:
     return within >= percent / 100 - 1e-12
 
 
-def met_by_run(rows: pd.DataFrame, percent: float) -> pd.DataFrame:
-    """Return one row per run: run_id, block, seed, k, variant, ``met`` (1 if all of its workloads
-    met their SLOs), ``count`` (the number that did)."""
-    found = latency(rows)
-    found = found.assign(met=met(found, percent).astype(float))
-    keys = ["run_id", "block", "seed", "k", "variant"]
-    grouped = found.groupby(keys, dropna=False)
-    return grouped["met"].agg(met="min", count="sum").reset_index()
-
-
 def at_k(rows: pd.DataFrame, k: float, percent: float = TAIL) -> pd.DataFrame:
     """Return the same runs compared with other SLOs, `k` times alone; for `BLIND` policies, which
     do not depend on k. ``within`` is then 1 if the percentile is within the SLO, else 0."""

@@ -1,4 +1,5 @@
-"""`hotbed pm apply`: apply a plan to a running testbed.
+"""Work on a testbed's nodes: apply a plan (`hotbed pm apply`), and measure a device's profile
+(`hotbed pm profile`).
 
 The topology's hosts are the testbed's nodes. The applied parameters are kept in the testbed's
 folder for a later check (`--check`).
@@ -9,30 +10,34 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from campaigns.papers.prioritymeister.links import Links, htb_links
-from campaigns.papers.prioritymeister.parameters import (
-    Parameters,
+from campaigns.papers.prioritymeister.plan import (
+    PLANNED,
+    EnforcerParameters,
+    Tell,
     check_policy,
     device_queue,
     network_parameters,
     parameters_of,
+    plan_of,
 )
-from campaigns.papers.prioritymeister.study import plan_of
-from campaigns.papers.prioritymeister.topology import Topology, load_topology
+from campaigns.papers.prioritymeister.topology import Links, Topology, htb_links, load_topology
+from campaigns.papers.prioritymeister.traces import check_new
 from controllers.prioritymeister.plan import Plan
+from controllers.prioritymeister.profiles import parse_profile
 from schemas.durable import write_file
 from schemas.errors import StoreError, UserError
+from testbed.agent.reach import LocalShell
 from testbed.deploy.enforcement import PLAIN, Enforcement
 from testbed.sites.contract import Testbed
 from testbed.spec import NfsSpec, TestbedSpec
+from testbed.ssh import Shell
 from testbed.stores.nfs.wire import frame_of
+from workloads.errors import WorkloadError
+from workloads.traces.device_profile import ProfilePlan, build
 
-Tell = Callable[[str], None]
-PLANNED = frozenset({"pm", "mclock"})
-"""Policies that take parameters from a plan."""
 _FILE = "pm-applied.json"
 
 
@@ -55,8 +60,8 @@ class Applied:
     def sentence(self) -> str:
         """Return the result as a sentence."""
         if self.differences:
-            where, said = next(iter(self.differences.items()))
-            return f"{self.testbed}: {where}: {said[0]}"
+            where, problems = next(iter(self.differences.items()))
+            return f"{self.testbed}: {where}: {problems[0]}"
         workloads = sum(len(names) for names in self.servers.values())
         met = {True: ", which meets all SLOs", False: ", which misses an SLO", None: ""}[self.met]
         network = f"{sum(self.hosts.values())} flows at {len(self.hosts)} hosts"
@@ -122,8 +127,8 @@ def apply(
     found = _applied(testbed, wanted, None if plan is None else plan.met, restarted)
     wrong = check(testbed).differences
     if wrong:
-        where, said = next(iter(wrong.items()))
-        raise StoreError(f"node {where}: after it was applied, {said[0]}.")
+        where, problems = next(iter(wrong.items()))
+        raise StoreError(f"node {where}: after it was applied, {problems[0]}.")
     return found
 
 
@@ -138,9 +143,9 @@ def check(testbed: Testbed) -> Applied:
     differences = enforcement.network_check(wanted["network"])
     for device, parameters in wanted["storage"].items():
         server = device.partition(":")[0]
-        said = storage_differences(parameters, enforcement.parameters(server))
-        if said:
-            differences[server] = [*differences.get(server, []), *said]
+        problems = storage_differences(parameters, enforcement.parameters(server))
+        if problems:
+            differences[server] = [*differences.get(server, []), *problems]
     found = _applied(testbed, wanted, None, ())
     return Applied(found.testbed, found.policy, None, found.servers, found.hosts, (), differences)
 
@@ -155,32 +160,32 @@ def remove(testbed: Testbed) -> None:
     enforcement.remove()
     left = enforcement.network_check()
     if left:
-        where, said = next(iter(left.items()))
-        raise StoreError(f"node {where}: after it was removed, {said[0]}.")
+        where, problems = next(iter(left.items()))
+        raise StoreError(f"node {where}: after it was removed, {problems[0]}.")
     (testbed.directory / _FILE).unlink(missing_ok=True)
 
 
 def storage_differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """Return sentences on a proxy's parameters that differ from the wanted ones. A value missing in
     the proxy's answer is 0, empty or the default."""
-    said = []
+    problems = []
     for key in ("policy", "depth"):
         if wanted[key] != found.get(key):
-            said.append(f"{key} is {found.get(key)}, not {wanted[key]}")
+            problems.append(f"{key} is {found.get(key)}, not {wanted[key]}")
     if wanted.get("mode", "hold") != (found.get("mode") or "hold"):
-        said.append(f"mode is {found.get('mode')}, not {wanted['mode']}")
+        problems.append(f"mode is {found.get('mode')}, not {wanted['mode']}")
     have = {one["name"]: one for one in found.get("workloads", ())}
     for one in wanted["workloads"]:
         other = have.pop(one["name"], None)
         if other is None:
-            said.append(f"workload {one['name']} is missing")
+            problems.append(f"workload {one['name']} is missing")
             continue
         for key, empty in _EMPTY.items():
             if not _same(one.get(key, empty), other.get(key, empty)):
-                said.append(
+                problems.append(
                     f"workload {one['name']}: {key} is {other.get(key)}, not {one.get(key)}"
                 )
-    return said + [f"workload {name} is not the plan's" for name in have]
+    return problems + [f"workload {name} is not the plan's" for name in have]
 
 
 _EMPTY: Mapping[str, Any] = {
@@ -262,22 +267,22 @@ def links_on(
     if topology.links is None:
         tell(f"planned with what the network of testbed {spec.name} keeps, {written}")
         return keeps
-    told = topology.kept
+    links = topology.kept
     enough = (
         topology.links.enforcer == "htb"
-        and told.share <= keeps.share * (1 + 1e-9)
-        and told.frame >= keeps.frame
-        and told.overshoot >= keeps.overshoot
+        and links.share <= keeps.share * (1 + 1e-9)
+        and links.frame >= keeps.frame
+        and links.overshoot >= keeps.overshoot
     )
     if not enough:
         raise UserError(
             f"{file}: links: the network of testbed {spec.name} keeps less of a plan: write "
             f"{written}, or less share, a larger mtu, more overshoot, or leave it out."
         )
-    return told
+    return links
 
 
-def _check_levels(made: Parameters, spec: TestbedSpec, file: Path) -> None:
+def _check_levels(made: EnforcerParameters, spec: TestbedSpec, file: Path) -> None:
     if made.network.mode == PLAIN:
         return
     used = max((f.level for host in made.network.hosts.values() for f in host.flows), default=0)
@@ -338,3 +343,97 @@ def _store(spec: TestbedSpec) -> NfsSpec:
 
 
 _ANY_PLAN = Plan(True, (), ())
+
+
+_SLACK_S = 60.0
+
+_LOOK = """
+import errno, json, os, stat, sys
+path, writes = sys.argv[1], sys.argv[2] == "writes"
+found = {"size": 0, "error": None, "used": False}
+try:
+    mode = os.stat(path).st_mode
+    if stat.S_ISBLK(mode) or stat.S_ISREG(mode):
+        opened = os.open(path, os.O_RDONLY)
+        found["size"] = os.lseek(opened, 0, os.SEEK_END)
+        os.close(opened)
+    else:
+        found["error"] = "neither a block device nor a file"
+    if writes and stat.S_ISBLK(mode):
+        # The kernel gives a device that is mounted, swapped to or otherwise held to nobody else.
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL))
+except OSError as error:
+    found["used"] = error.errno == errno.EBUSY
+    found["error"] = None if found["used"] else f"cannot be opened ({error.strerror})"
+print(json.dumps(found))
+"""
+"""Script that examines a device; it runs on the device's machine."""
+
+
+def profile_device(
+    device: PurePath | str,
+    out: Path,
+    *,
+    kind: str,
+    depth: int,
+    seconds: float,
+    writes: bool,
+    tell: Callable[[str], None],
+    shell: Shell | None = None,
+) -> dict[str, Any]:
+    """Measure and write a profile; see `ProfilePlan`.
+
+    Args:
+        device: a block device or a large file.
+        out: a new file on this machine.
+        shell: shell of the machine with the device; None for this machine.
+
+    Raises:
+        UserError: the device, an option or `out` is unsuitable; nothing has been measured.
+        WorkloadError: fio failed.
+        RemoteError: the node cannot be reached.
+    """
+    check_new(out)
+    place = shell or LocalShell("this machine")
+    name = str(device) if shell is None else f"{device} of node {place.node}"
+    size = capacity(place, str(device), name, writes=writes)
+    try:
+        plan = ProfilePlan(kind, size, depth=depth, writes=writes, seconds=seconds)
+    except UserError as error:
+        raise UserError(f"{name}: {error}.") from error
+    _require_fio(place)
+    tell(f"measuring {name} for about {plan.total_s:.0f} s")
+    done = place.run(
+        ["fio", "--output-format=json", "-"],
+        input=plan.job_file(str(device)).encode(),
+        timeout_s=2 * plan.total_s + _SLACK_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        message = " ".join(done.stderr.decode(errors="replace").split())
+        raise WorkloadError(f"fio failed on {name}: {message[:300]}.")
+    document = build(plan, done.text)
+    parse_profile(document, f"the profile of {name}")
+    with out.open("x") as file:
+        file.write(json.dumps(document, indent=1) + "\n")
+    return document
+
+
+def capacity(shell: Shell, device: str, name: str, *, writes: bool) -> int:
+    """Return the bytes of a block device or file.
+
+    Raises:
+        UserError: the path is neither, cannot be opened, or would be written while in use.
+    """
+    how = "writes" if writes else "reads"
+    found = json.loads(shell.run(["python3", "-c", _LOOK, device, how]).text)
+    if found["error"]:
+        raise UserError(f"{name}: {found['error']}.")
+    if found["used"]:
+        raise UserError(f"{name} is in use: --overwrite would destroy what is on it.")
+    return int(found["size"])
+
+
+def _require_fio(shell: Shell) -> None:
+    if shell.run(["sh", "-c", "command -v fio"], check=False).returncode != 0:
+        raise UserError(f"fio is not installed on {shell.node}: apt-get install fio.")

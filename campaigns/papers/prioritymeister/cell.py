@@ -7,7 +7,7 @@
 the bound is proven for the run, ``w_bound_ratio`` (longest latency by bound). Real machines add
 ``w_late_s`` (its load generator's maximum, added to the bound), ``w_behind_s`` and ``w_allowed_s``
 (its server, in the run and in the bound). They also add ``w_network_kept`` (1 if enforced as
-planned) and ``w_unanswered``; see `outcome.Conditions`.
+planned) and ``w_unanswered``; see `experiment.Conditions`.
 """
 
 from __future__ import annotations
@@ -19,28 +19,34 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from campaigns.engine.job import Job, Phases
 from campaigns.engine.write_cell import write_cell
-from campaigns.papers.prioritymeister import rule
-from campaigns.papers.prioritymeister.alone import Alone, require_requests
-from campaigns.papers.prioritymeister.announced import larger
-from campaigns.papers.prioritymeister.experiment import Experiment
-from campaigns.papers.prioritymeister.ground import Ground
-from campaigns.papers.prioritymeister.mixes import Mix, build, labels_of
-from campaigns.papers.prioritymeister.outcome import (
+from campaigns.papers.prioritymeister.experiment import (
+    BEYOND,
     MODELLED,
     PERCENTILES,
     Conditions,
-    Outcome,
-    Result,
+    MeasuredRequests,
+    PmExperiment,
+    PmOutcome,
+    alone_experiment,
+    cell_experiment,
+    curve_alone,
+    measured_alone,
+    single_bucket,
+    slos,
 )
-from campaigns.papers.prioritymeister.tracework import statistics
+from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, labels_of, larger
+from campaigns.papers.prioritymeister.traces import WholeTrace, file_of, measured, statistics
+from controllers.prioritymeister.profiles import load_profile
 from schemas.cells.prioritymeister import INPUTS, PM, PmCell
+from schemas.durable import write_file
+from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from workloads.traces.reader import TraceReader
 from workloads.traces.standins import TABLE2
@@ -48,17 +54,147 @@ from workloads.traces.standins import TABLE2
 if TYPE_CHECKING:
     from campaigns.engine.plan import Cell
 
+
+class PmGround(Protocol):
+    """A ground for experiments."""
+
+    @property
+    def name(self) -> str:
+        """Name: ``sim`` or ``local``."""
+
+    @property
+    def machines(self) -> PmMachines:
+        """The ground's machines."""
+
+    def carry_out(self, experiment: PmExperiment) -> PmOutcome:
+        """Run an experiment to its end.
+
+        Raises:
+            HotbedError: the experiment could not run.
+        """
+
+
+LONGEST = "100"
+"""Percentile of the longest latency."""
+MOST = 256
+"""Number of measurements kept in memory."""
+ATTEMPTS = 3
+"""Attempts at a measurement while attempts are spoiled."""
+
+
+_LONGER = "give longer traces (seconds) or a lower slo_percentile."
+
+
+def needed(percent: float) -> int:
+    """Return the requests that give ten beyond a percentile; one for the longest latency."""
+    return math.ceil(BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
+
+
+def require_requests(experiment: PmExperiment, percent: float, where: str) -> None:
+    """Raise if an experiment's one workload sends too few requests in the half that counts; call
+    this before measuring.
+
+    Args:
+        experiment: of a workload alone.
+        percent: the percentile of its SLO.
+        where: start of the error's sentence.
+
+    Raises:
+        UserError: it sends too few.
+    """
+    ((name, sent),) = experiment.replays.items()
+    begin = experiment.measured_from_s * 1e9
+    count = sum(int(np.count_nonzero(one.time_ns >= begin)) for one in TraceReader(sent.file))
+    if count < needed(percent):
+        raise UserError(
+            f"{where}: workload {name} sends {count:,} requests in the half that counts, and an "
+            f"SLO made of the {percent:g}th percentile needs {needed(percent):,}: {_LONGER}"
+        )
+
+
+class AloneLatencies:
+    """Percentiles of workloads alone, by experiment. They are kept in memory and, with a folder, on
+    disk, because a measurement on a real testbed takes as long as a run."""
+
+    def __init__(
+        self, folder: Path | None = None, *, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Set up; `tell` is called with a sentence before each measurement."""
+        self._folder = folder
+        self._tell = tell
+        self._known: dict[str, dict[str, float]] = {}
+
+    def percentile(self, ground: PmGround, experiment: PmExperiment, percent: float) -> float:
+        """Return the latency, in seconds, at a percentile of an experiment with one workload.
+
+        Raises:
+            UserError: there are too few requests for this percentile.
+            HotbedError: the measurement failed.
+        """
+        (name,) = experiment.replays
+        key = f"{ground.name}-{experiment.digest()}"
+        if key not in self._known:
+            while len(self._known) >= MOST:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = self._read(key) or self._measure(ground, experiment, name, key)
+        known = self._known[key]
+        found = known.get(f"{percent:g}")
+        if found is None:
+            raise UserError(
+                f"workload {name}: {known['requests']:,.0f} requests counted alone, and an "
+                f"SLO made of the {percent:g}th percentile needs {needed(percent):,} that are "
+                f"answered: {_LONGER}"
+            )
+        return found
+
+    def _measure(
+        self, ground: PmGround, experiment: PmExperiment, name: str, key: str
+    ) -> dict[str, float]:
+        for _ in range(ATTEMPTS):
+            self._tell(
+                f"measuring what workload {name} has alone, {experiment.seconds:.0f} s, for its SLO"
+            )
+            outcome = ground.carry_out(experiment)
+            if outcome.spoiled is None:
+                break
+        else:
+            raise HotbedError(f"workload {name} alone was not measured: {outcome.spoiled}.")
+        result = outcome.results[name]
+        found = {"requests": float(result.requests)}
+        for percent in PERCENTILES:
+            value = result.percentile(percent)
+            if value is not None and math.isfinite(value):
+                found[f"{percent:g}"] = value
+        if result.requests and not result.unfinished and math.isfinite(result.max_s):
+            found[LONGEST] = result.max_s
+        if self._folder is not None:
+            (self._folder / key).mkdir(parents=True, exist_ok=True)
+            for file, text in outcome.logs.items():
+                write_file(self._folder / key / file, text)
+            write_file(self._folder / f"{key}.json", json.dumps(found) + "\n")
+        return found
+
+    def _read(self, key: str) -> dict[str, float] | None:
+        if self._folder is None:
+            return None
+        try:
+            data = json.loads((self._folder / f"{key}.json").read_text())
+            return {str(name): float(value) for name, value in data.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            return None
+
+
 KEPT_MIXES = 3
 PLAN_FILE, CURVE_FILE = "plan.json", "curve.json"
 CURVE_POINTS = 400
 
 
-class Maker:
+class PmCellMaker:
     """Maker of cells on a ground; it keeps traces, and latencies of workloads alone."""
 
     def __init__(
         self,
-        ground: Ground,
+        ground: PmGround,
         *,
         remembered: Path | None = None,
         tell: Callable[[str], None] = lambda _: None,
@@ -66,7 +202,7 @@ class Maker:
         """Set up. `remembered`: folder for latencies of workloads alone, if measuring takes long;
         `tell`: called before each measurement."""
         self._ground = ground
-        self._alone = Alone(remembered, tell=tell)
+        self._alone = AloneLatencies(remembered, tell=tell)
         self._mixes: OrderedDict[tuple[object, ...], tuple[Any, Mix]] = OrderedDict()
 
     def close(self) -> None:
@@ -83,18 +219,18 @@ class Maker:
         """
         seen = set()
         for cell in cells:
-            told = cell.parameters
-            if not isinstance(told, PmCell) or told.policy == INPUTS:
+            parameters = cell.parameters
+            if not isinstance(parameters, PmCell) or parameters.policy == INPUTS:
                 continue
-            for name, where in rule.measured_alone(told):
-                percent = told.slo_percentile
+            for name, where in measured_alone(parameters):
+                percent = parameters.slo_percentile
                 key = (cell.block, cell.seed, where.contents(), name, percent)
                 if key in seen:
                     continue
                 seen.add(key)
                 mix = self._mix(where, cell.seed, cell.block)
-                alone = rule.alone_experiment(where, mix, self._ground.machines, cell.seed, name)
-                require_requests(alone, percent, f"block {cell.block} of {told.scenario}")
+                alone = alone_experiment(where, mix, self._ground.machines, cell.seed, name)
+                require_requests(alone, percent, f"block {cell.block} of {parameters.scenario}")
 
     def make(self, job: Job, folder: Path) -> Run:
         """Run a cell and write its files into `folder`, `run.json` last.
@@ -117,13 +253,13 @@ class Maker:
 
     def _run(
         self, parameters: PmCell, mix: Mix, job: Job, phases: Phases, folder: Path
-    ) -> tuple[dict[str, float], Outcome]:
+    ) -> tuple[dict[str, float], PmOutcome]:
         with phases("alone"):
             alone = dict(self._measured_alone(parameters, job))
-        promised = rule.slos(parameters, alone)
+        promised = slos(parameters, alone)
         machines = self._ground.machines
         with phases("plan"):
-            experiment = rule.experiment(parameters, mix, promised, machines, job.seed)
+            experiment = cell_experiment(parameters, mix, promised, machines, job.seed)
         with phases("run"):
             outcome = self._ground.carry_out(experiment)
         with phases("count"):
@@ -141,9 +277,9 @@ class Maker:
         return extra, outcome
 
     def _measured_alone(self, parameters: PmCell, job: Job) -> Iterator[tuple[str, float]]:
-        for name, where in rule.measured_alone(parameters):
+        for name, where in measured_alone(parameters):
             mix = self._mix(where, job.seed, job.block)
-            alone = rule.alone_experiment(where, mix, self._ground.machines, job.seed, name)
+            alone = alone_experiment(where, mix, self._ground.machines, job.seed, name)
             percent = parameters.slo_percentile
             yield name, self._alone.percentile(self._ground, alone, percent)
 
@@ -174,8 +310,8 @@ _OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame", "blo
 def numbers(
     parameters: PmCell,
     mix: Mix,
-    experiment: Experiment,
-    outcome: Outcome,
+    experiment: PmExperiment,
+    outcome: PmOutcome,
     promised: Mapping[str, float],
 ) -> dict[str, float]:
     """Return the numbers of the run's summary."""
@@ -198,7 +334,7 @@ def numbers(
     return found
 
 
-def _latencies(result: Result) -> dict[str, float]:
+def _latencies(result: MeasuredRequests) -> dict[str, float]:
     found = {
         "requests": float(result.requests),
         "unfinished": float(result.unfinished),
@@ -214,7 +350,7 @@ def _latencies(result: Result) -> dict[str, float]:
 
 
 def _proven(
-    parameters: PmCell, mix: Mix, experiment: Experiment, outcome: Outcome
+    parameters: PmCell, mix: Mix, experiment: PmExperiment, outcome: PmOutcome
 ) -> dict[str, float]:
     """Return the plan's numbers, and the ratios of longest latencies (whole run) to bounds."""
     assert experiment.plan is not None
@@ -232,7 +368,7 @@ def _proven(
         found[f"{name}_bound_s"] = planned.bound
         found[f"{name}_bound_blocking_s"] = planned.bound_blocking
         conditions = outcome.conditions.get(name, MODELLED)
-        found |= _told(name, conditions)
+        found |= _conditions(name, conditions)
         if kept and bound_holds(parameters, mix, name, conditions):
             longest = outcome.results[name].max_whole_s
             ratio = conditions.ratio(longest, planned.bound_blocking)
@@ -243,17 +379,17 @@ def _proven(
     return found
 
 
-def _told(name: str, conditions: Conditions) -> dict[str, float]:
+def _conditions(name: str, conditions: Conditions) -> dict[str, float]:
     if conditions is MODELLED:
         return {}
-    told: dict[str, float | None] = {
+    numbers_of: dict[str, float | None] = {
         "late_s": conditions.late_s,
         "behind_s": conditions.behind_s,
         "allowed_s": conditions.allowed_s,
         "network_kept": float(conditions.network),
         "unanswered": float(conditions.unanswered),
     }
-    return {f"{name}_{key}": value for key, value in told.items() if value is not None}
+    return {f"{name}_{key}": value for key, value in numbers_of.items() if value is not None}
 
 
 def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions = MODELLED) -> bool:
@@ -262,7 +398,7 @@ def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions 
     the workload must send its announced trace.
 
     Misbehaviour of another workload does not matter if its requests are no larger than announced
-    (`announced.larger`), because its buckets limit it.
+    (`mixes.larger`), because its buckets limit it.
     """
     load = mix.load(name)
     return (
@@ -277,7 +413,7 @@ def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions 
     )
 
 
-def write_tables(folder: Path, experiment: Experiment, outcome: Outcome) -> None:
+def write_tables(folder: Path, experiment: PmExperiment, outcome: PmOutcome) -> None:
     """Write `latency.parquet` (histograms of the measured half) and `samples.parquet` (arrived
     requests and SLO misses by window of the whole run). `t_s` counts from the start."""
     parts, rows = [], []
@@ -309,9 +445,9 @@ _SERIES = ("requests", "misses")
 def curve(parameters: PmCell, mix: Mix) -> dict[str, list[Any]]:
     """Return figure 4a: the border of B's eligible pairs from its mean rate to the whole device,
     and B's possible single buckets."""
-    exact = rule.curve_alone(mix, labels_of(parameters)[0])
+    exact = curve_alone(mix, labels_of(parameters)[0])
     rates = np.linspace(exact.mean_rate, 1.0, CURVE_POINTS)
-    single = {name: list(rule.single_bucket(name, exact)) for name in ("fast", "slow")}
+    single = {name: list(single_bucket(name, exact)) for name in ("fast", "slow")}
     return {"rates": rates.tolist(), "bursts": exact.burst(rates).tolist(), **single}
 
 
@@ -331,3 +467,59 @@ def described(mix: Mix) -> dict[str, float]:
         }
         found |= {f"{load.name}_{k}": v for k, v in columns.items() if v is not None}
     return found
+
+
+def require_windows(cells: Iterable[Cell], disk: Path | None) -> None:
+    """Check that real traces are long enough for the blocks with consecutive windows. Each trace is
+    read once.
+
+    Args:
+        cells: the pending cells.
+        disk: profile of the ground's disk; None on a testbed, which measures it. A testbed checks
+            traces that play until they load the disk only after measuring (`cell.Maker.foresee`).
+            The same holds for figure 9's traces, because they may be on another device.
+
+    Raises:
+        UserError: a trace is too short or cannot be read.
+    """
+    known: dict[tuple[Path, Path | None], WholeTrace] = {}
+    for (folder, label, profile, load, seconds), blocks in _asked(cells, disk).items():
+        path = file_of(Path(folder), label)
+        if path is None:
+            continue
+        if (path, profile) not in known:
+            costs = None if profile is None else load_profile(profile)
+            known[path, profile] = measured(path, costs)
+        known[path, profile].require(blocks, load=load, seconds=seconds)
+
+
+_Asked = tuple[str, str, Path | None, float | None, float]
+
+
+def _asked(cells: Iterable[Cell], disk: Path | None) -> dict[_Asked, int]:
+    """Return blocks by folder, workload, profile (if the load counts), load and seconds."""
+    found: dict[_Asked, int] = {}
+    for cell in cells:
+        parameters = cell.parameters
+        if not isinstance(parameters, PmCell) or parameters.trace_windows != "consecutive":
+            continue
+        assert parameters.traces is not None, parameters
+        profile = disk if parameters.device_profile is None else Path(parameters.device_profile)
+        own = parameters.trace_load == "own"
+        if disk is None and (not own or parameters.scenario == "network"):
+            continue
+        for label in _labels(parameters):
+            load = TABLE2[label].storage_load if label in TABLE2 else None
+            if load is None:  # not on a disk: a stand-in in any case
+                continue
+            key: _Asked = (parameters.traces, label, profile, load, parameters.seconds)
+            if own:
+                key = (parameters.traces, label, None, None, parameters.seconds)
+            found[key] = max(found.get(key, 0), cell.block + 1)
+    return found
+
+
+def _labels(parameters: PmCell) -> dict[str, None]:
+    """Return a cell's workloads, and those measured alone for its SLOs."""
+    mixes = [parameters, *(where for _, where in measured_alone(parameters))]
+    return dict.fromkeys(label for where in mixes for label in labels_of(where))

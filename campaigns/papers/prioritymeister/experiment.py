@@ -1,44 +1,175 @@
-"""An experiment: machines, replays and enforcement. Any ground can run it: simulated (`sim`), or a
-real NFS server and real links (`local`)."""
+"""An experiment, its outcome, and the rule for its SLOs. Any ground can run it: simulated (`sim`),
+or a real NFS server and real links (`local`).
+
+The rule was fixed before any run. The SLO of a workload is k times its own 99.9th percentile alone:
+the same trace on the same machines, only requests that arrive in the second half. k is swept. Two
+experiments of the paper have another base:
+
+- figure 7 keeps one SLO while the burstiness grows: k times the percentile of F, the least bursty;
+- figure 11 gives three SLO numbers to three workloads in all six orders: k times 1, 2 and 4 times
+  the largest percentile of A, B and C alone. Some workload can thus meet each order.
+
+The twelve workloads of the scenario `levels` have SLOs 1 to 8 times as loose, in turn.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from campaigns.papers.prioritymeister.mixes import (
+    CONSTANT_FILE,
+    DISK,
+    DISK_FILE,
+    TENANTS,
+    Mix,
+    PmMachines,
+    SentRequests,
+    labels_of,
+)
+from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
 from campaigns.papers.prioritymeister.topology import Topology
-from controllers.prioritymeister.plan import Plan
+from controllers.prioritymeister.curve import Curve
+from controllers.prioritymeister.demand import measure
+from controllers.prioritymeister.plan import Plan, StagePlan, WorkloadPlan
+from controllers.prioritymeister.profiles import load_profile
+from schemas.cells.prioritymeister import Buckets, OneBurst, OneDisk, PmCell
+from workloads.traces.reader import TraceReader
+
+Integers = npt.NDArray[np.int64]
+
+BEYOND = 10
+"""Least number of slower requests for reporting a percentile."""
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 
 
 @dataclass(frozen=True)
-class Replay:
-    """Requests that a workload really sends.
+class MeasuredRequests:
+    """Requests of a workload that arrived in the measured half (in a closed loop: that ended in
+    it).
 
     Attributes:
-        name: the workload's name in the topology.
-        file: requests in the format ``plain`` with offsets, times from 0.
-        requests: lines of the file.
-        seconds: time of the last request.
-        span: bytes that are touched; offsets are in [0, span).
-        closed: 0 for an open loop, each request at its time (section 5.1). Otherwise the number of
-            requests in flight: the file's requests in turn, repeated until the end (workload L).
+        requests: number of requests.
+        misses: number of requests slower than the SLO, counted one by one; None without an SLO.
+        mean_s, max_s: latency from the trace's time on.
+        max_whole_s: longest latency of the whole run.
+        low_ns, high_ns, count: histogram [k] of the latencies, intervals rising.
+        bytes: bytes carried in the measured half.
+        series: arrived requests and SLO misses by window, of the whole run.
+        unfinished: requests without an answer; they count as missed and as infinitely long.
     """
 
-    name: str
-    file: Path
     requests: int
-    seconds: float
-    span: int
-    closed: int = 0
+    misses: int | None
+    mean_s: float
+    max_s: float
+    max_whole_s: float
+    low_ns: Integers
+    high_ns: Integers
+    count: Integers
+    bytes: int
+    series: tuple[tuple[int, int], ...] = ()
+    unfinished: int = 0
+
+    def percentile(self, percent: float) -> float | None:
+        """Return the latency in seconds that `percent` of the requests do not exceed, to the
+        histogram's width. Infinite without answers, None with fewer than ten requests beyond it."""
+        if self.requests * (1 - percent / 100) < BEYOND * (1 - 1e-9):
+            return None
+        rank = math.ceil(self.requests * percent / 100 * (1 - 1e-12))
+        reached = np.cumsum(self.count)
+        if not len(reached) or rank > reached[-1]:
+            return math.inf
+        return float(self.high_ns[np.searchsorted(reached, rank)]) * 1e-9
+
+    @property
+    def within(self) -> float | None:
+        """Share of the requests within the SLO."""
+        if self.misses is None or not self.requests:
+            return None
+        return 1.0 - self.misses / self.requests
 
 
 @dataclass(frozen=True)
-class Enforcement:
-    """A policy (section 5.3) and its parameters, see `campaigns.papers.prioritymeister.parameters`.
+class Conditions:
+    """Conditions of a workload's bound that real machines kept; a model keeps all.
+
+    Attributes:
+        why_not: the condition that was not kept, so that this run proves nothing; None if all were.
+        late_s: largest delay of the load generator. A latency counts from the trace's time. A
+            request sent later is answered at most as much later. Token buckets pass late requests
+            at once and hold up only early ones.
+        behind_s: largest delay of the server relative to its charges; None if unknown.
+        allowed_s: the delay that the bound allows, the profile's ``overhead.latency``.
+        network: True if the network stage was enforced as planned.
+        unanswered: requests of the whole run without a reply at its end.
+        width: width of the latencies' intervals, as a share of the latency.
+    """
+
+    why_not: str | None = None
+    late_s: float = 0.0
+    behind_s: float | None = None
+    allowed_s: float = 0.0
+    network: bool = True
+    unanswered: int = 0
+    width: float = 0.0
+
+    def ratio(self, longest_s: float, bound_s: float) -> float:
+        """Return the ratio of the longest latency to its limit, both in seconds."""
+        return longest_s * (1 - self.width) / (bound_s + self.late_s)
+
+
+MODELLED = Conditions()
+"""Conditions of a simulation: nothing is late, and the network is enforced as planned."""
+
+
+@dataclass(frozen=True)
+class PmOutcome:
+    """Results of a finished experiment.
+
+    Attributes:
+        results: results by workload.
+        spoiled: why the results do not count, such as a late load generator.
+        extra: numbers for the run's summary.
+        logs: texts for the run's folder, by name.
+        conditions: conditions on real machines, by workload.
+        settings: the nodes' settings, as read back (`campaigns.engine.judge.MachineLoad`).
+    """
+
+    results: Mapping[str, MeasuredRequests]
+    spoiled: str | None = None
+    extra: Mapping[str, float] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def histogram(latencies_ns: Integers, *, digits: int = 3) -> tuple[Integers, Integers, Integers]:
+    """Return a histogram of latencies with intervals narrower than `digits` significant digits:
+    low, high (the largest latency in it) and count, intervals rising."""
+    if not len(latencies_ns):
+        empty = np.zeros(0, np.int64)
+        return empty, empty, empty
+    ordered = np.sort(latencies_ns)
+    step = np.maximum(1, 2 ** np.floor(np.log2(np.maximum(ordered, 1) / 10**digits)))
+    low = (ordered // step.astype(np.int64)) * step.astype(np.int64)
+    first = np.flatnonzero(np.append(True, np.diff(low) > 0))
+    last = np.append(first[1:], len(ordered)) - 1
+    return low[first], ordered[last], last - first + 1
+
+
+@dataclass(frozen=True)
+class EnforcedPolicy:
+    """A policy (section 5.3) and its parameters, see `campaigns.papers.prioritymeister.plan`.
 
     Attributes:
         policy: pm, ps, cake, edf, byslo, mclock or none.
@@ -56,7 +187,7 @@ class Enforcement:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class PmExperiment:
     """An experiment: everything that runs at once.
 
     Attributes:
@@ -79,8 +210,8 @@ class Experiment:
     name: str
     topology: Topology
     base: Path
-    replays: Mapping[str, Replay]
-    enforcement: Enforcement
+    replays: Mapping[str, SentRequests]
+    enforcement: EnforcedPolicy
     plan: Plan | None
     serves: Mapping[str, Path]
     seconds: float
@@ -89,7 +220,7 @@ class Experiment:
     frame: float = 9038.0
     seed: int = 0
 
-    def alone(self, name: str) -> Experiment:
+    def alone(self, name: str) -> PmExperiment:
         """Return a workload alone on the same machines, first come first served, for SLOs."""
         workload = next(one for one in self.topology.workloads if one.name == name)
         return replace(
@@ -97,7 +228,7 @@ class Experiment:
             name=f"{self.name}-alone-{name}",
             topology=self.topology.model_copy(update={"workloads": (workload,)}),
             replays={name: self.replays[name]},
-            enforcement=Enforcement("none", depth=self.enforcement.depth),
+            enforcement=EnforcedPolicy("none", depth=self.enforcement.depth),
             plan=None,
         )
 
@@ -130,3 +261,177 @@ class Experiment:
 
 def _contents(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+SHARED_SLO = ("F", "G", "H")
+REFERENCE_BURST = "F"
+"""Figure 7: workload with the latency alone that the SLO of F, G and H is based on."""
+FAST_RATE = 0.9
+"""Figure 4: rate of the fast and shallow bucket; the slow and deep bucket has the workload's mean
+rate."""
+PLACEHOLDER_S = 1.0
+"""SLO of a workload alone, which no policy uses."""
+LOOSEST = 8.0
+
+
+def measured_alone(parameters: PmCell) -> list[tuple[str, PmCell]]:
+    """Return the workloads that must have run alone before a cell has SLOs, each with the cell of
+    its mix. For figure 7 this is always F."""
+    if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
+        return [(REFERENCE_BURST, parameters.model_copy(update={"burst": REFERENCE_BURST}))]
+    return [(label, parameters) for label in labels_of(parameters)]
+
+
+def slos(parameters: PmCell, alone: Mapping[str, float]) -> dict[str, float]:
+    """Return the SLOs in seconds of a cell's latency-sensitive workloads.
+
+    Args:
+        parameters: the cell's parameters.
+        alone: percentile `slo_percentile` of the latency of each of `measured_alone`, seconds.
+    """
+    k, labels = parameters.k, labels_of(parameters)
+    if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
+        return dict.fromkeys(labels, k * alone[REFERENCE_BURST])
+    if isinstance(parameters, OneDisk) and parameters.permutation is not None:
+        base = max(alone[label] for label in labels)
+        return {
+            label: k * int(multiple) * base
+            for label, multiple in zip(labels, parameters.permutation, strict=True)
+        }
+    if parameters.scenario == "levels":
+        spread = [LOOSEST ** (index / (TENANTS - 1)) for index in range(TENANTS)]
+        return {
+            label: k * loose * alone[label] for label, loose in zip(labels, spread, strict=True)
+        }
+    return {label: k * alone[label] for label in labels}
+
+
+def alone_experiment(
+    parameters: PmCell, mix: Mix, machines: PmMachines, seed: int, name: str
+) -> PmExperiment:
+    """Return the experiment that measures a workload alone, with its announced trace."""
+    load = mix.load(name)
+    announced = replace(load.replay, file=mix.base / load.trace)
+    every = _experiment(
+        parameters,
+        mix,
+        mix.topology(dict.fromkeys(mix.sensitive, PLACEHOLDER_S), parameters),
+        None,
+        seed=seed,
+        machines=machines,
+    )
+    return replace(every, replays={**every.replays, name: announced}, serves={}).alone(name)
+
+
+def cell_experiment(
+    parameters: PmCell, mix: Mix, promised: Mapping[str, float], machines: PmMachines, seed: int
+) -> PmExperiment:
+    """Return a cell's experiment with its SLOs, and with a plan if the policy plans.
+
+    Raises:
+        UserError: no plan is possible.
+    """
+    topology = mix.topology(promised, parameters)
+    if parameters.constant:
+        topology = _charged_by(topology, CONSTANT_FILE)
+    plan = plan_of_cell(parameters, mix, topology, machines) if parameters.planned else None
+    return _experiment(parameters, mix, topology, plan, seed=seed, machines=machines)
+
+
+def _experiment(
+    parameters: PmCell,
+    mix: Mix,
+    topology: Topology,
+    plan: Plan | None,
+    *,
+    seed: int,
+    machines: PmMachines,
+) -> PmExperiment:
+    served = {}
+    if parameters.constant:
+        served = {f"{machines.server}:{DISK}": mix.base / DISK_FILE}
+    return PmExperiment(
+        name=f"{parameters.scenario}-{parameters.policy}",
+        topology=topology,
+        base=mix.base,
+        replays={load.name: load.replay for load in mix.loads},
+        enforcement=enforcement(parameters, mix),
+        plan=plan,
+        serves=served,
+        seconds=parameters.seconds,
+        measured_from_s=parameters.seconds / 2,
+        frame=machines.kept(parameters.frame).frame,
+        seed=seed,
+    )
+
+
+def enforcement(parameters: PmCell, mix: Mix) -> EnforcedPolicy:
+    """Return the policy with its parameters. mClock reserves each workload's mean demand and
+    divides the rest by equal weights. Shares of ps are equal."""
+    reserved = {load.name: min(load.storage_load, 1.0) for load in mix.loads if load.device == DISK}
+    return EnforcedPolicy(
+        policy=parameters.policy,
+        mode=parameters.mode,
+        depth=parameters.depth,
+        cake={"upper": parameters.cake_upper} if parameters.policy == "cake" else {},
+        reservations=reserved if parameters.policy == "mclock" else {},
+    )
+
+
+def plan_of_cell(parameters: PmCell, mix: Mix, topology: Topology, machines: PmMachines) -> Plan:
+    """Return PriorityMeister's plan for the announced traces, within the machines' limits.
+
+    Figure 4's plan has the given order of priorities, and may have a single bucket for B.
+    """
+    known = MeasuredTraces(mix.base)
+    tenants = [known.tenant(topology, one) for one in topology.workloads]
+    plan_for = partial(planned, links=machines.kept(parameters.frame))
+    if not isinstance(parameters, Buckets):
+        return plan_for(topology, tenants)
+    order = labels_of(parameters)
+    plan = plan_for(topology, tenants, order=order)
+    if parameters.limiters == "all":
+        return plan
+    first = labels_of(parameters)[0]
+    pair = single_bucket(parameters.limiters, curve_alone(mix, first))
+    return replace(
+        plan, workloads=tuple(_limited(w, pair) if w.name == first else w for w in plan.workloads)
+    )
+
+
+def curve_alone(mix: Mix, name: str) -> Curve:
+    """Return the exact r-b curve of a workload at its device (figure 4a)."""
+    load = mix.load(name)
+    device = mix.hosts[load.server].devices[load.device]
+    costs = load_profile(mix.base / device.profile)
+    demand = measure(TraceReader(mix.base / load.trace), costs, ["storage"])
+    return demand.curves["storage"]
+
+
+def single_bucket(limiters: str, curve: Curve) -> tuple[float, float]:
+    """Return the one bucket that B has instead of all its own: rate and burst on the border."""
+    rate = FAST_RATE if limiters == "fast" else curve.mean_rate
+    return rate, float(curve.burst([rate])[0])
+
+
+def _limited(workload: WorkloadPlan, pair: tuple[float, float]) -> WorkloadPlan:
+    def stage(one: StagePlan) -> StagePlan:
+        return replace(one, pairs=(pair,)) if one.stage == "storage" else replace(one, pairs=())
+
+    return replace(workload, stages=tuple(stage(one) for one in workload.stages))
+
+
+def _charged_by(topology: Topology, profile: str) -> Topology:
+    """Return the same machines with disk requests charged by another profile."""
+    hosts = {
+        name: host.model_copy(
+            update={
+                "devices": {
+                    key: device.model_copy(update={"profile": profile}) if key == DISK else device
+                    for key, device in host.devices.items()
+                }
+            }
+        )
+        for name, host in topology.hosts.items()
+    }
+    return topology.model_copy(update={"hosts": hosts})

@@ -17,10 +17,9 @@ from campaigns.engine.progress import Progress
 from campaigns.engine.provenance import Facts
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.sameness import Recipe, Sameness
-from campaigns.papers.prioritymeister.cell import Maker
-from campaigns.papers.prioritymeister.foreseen import require_windows
-from campaigns.papers.prioritymeister.ground import SimGround
-from campaigns.papers.prioritymeister.rule import measured_alone
+from campaigns.papers.prioritymeister.cell import PmCellMaker, require_windows
+from campaigns.papers.prioritymeister.experiment import measured_alone
+from campaigns.papers.prioritymeister.simulate import PmSimGround
 from schemas.campaign import Campaign
 from schemas.cells.prioritymeister import INPUTS, PmCell
 from schemas.run import Run
@@ -48,9 +47,9 @@ SETTLE_S = 20.0
 
 
 @cache
-def _maker() -> Maker:
+def _maker() -> PmCellMaker:
     """Return this worker's maker, with its latest traces and measurements."""
-    maker = Maker(SimGround())
+    maker = PmCellMaker(PmSimGround())
     atexit.register(maker.close)
     return maker
 
@@ -96,7 +95,7 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
         typed = [cell.parameters for cell in cells if isinstance(cell.parameters, PmCell)]
         servers = {server_of(parameters, nfs.places) for parameters in typed}
         ground = LocalGround(nfs, laid_out(nfs, say, servers), prepared.campaign.limits)
-        maker = Maker(ground, remembered=_remembered(prepared.store), tell=say)
+        maker = PmCellMaker(ground, remembered=_remembered(prepared.store), tell=say)
         try:
             maker.foresee(cells)
             yield with_profiles(read_facts(nfs.live), nfs), maker.make
@@ -125,7 +124,7 @@ def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
 
 def require(cells: Sequence[Cell], campaign: Campaign) -> None:
     """Check that real traces have the windows that the cells need."""
-    require_windows(cells, SimGround.machines.disk if campaign.ground == SIM else None)
+    require_windows(cells, PmSimGround.machines.disk if campaign.ground == SIM else None)
 
 
 def notes(_pending: Sequence[PmCell], campaign: Campaign) -> Sequence[str]:
@@ -137,7 +136,7 @@ def notes(_pending: Sequence[PmCell], campaign: Campaign) -> Sequence[str]:
 
 SAME = Sameness(
     code=(
-        *(f"campaigns/papers/prioritymeister/{name}.py" for name in ("cell", "ground")),
+        *(f"campaigns/papers/prioritymeister/{name}.py" for name in ("cell", "simulate")),
         "dataplane/cmd/pmsim",
     ),
     libraries=("numpy", "pandas", "pyarrow", "pydantic"),

@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 from campaigns.engine.judge import spoiled
 from campaigns.engine.provenance import Facts
 from campaigns.grounds.live import LiveTestbed
-from campaigns.papers.prioritymeister.experiment import Experiment
+from campaigns.papers.prioritymeister.experiment import PmExperiment, PmOutcome
 from campaigns.papers.prioritymeister.live import replays
 from campaigns.papers.prioritymeister.live.machines import (
     NfsPlaces,
@@ -42,10 +42,9 @@ from campaigns.papers.prioritymeister.live.results import (
     numbers_of,
     result_of,
 )
-from campaigns.papers.prioritymeister.machines import Machines
-from campaigns.papers.prioritymeister.outcome import Outcome
-from campaigns.papers.prioritymeister.parameters import (
-    Parameters,
+from campaigns.papers.prioritymeister.mixes import PmMachines
+from campaigns.papers.prioritymeister.plan import (
+    EnforcerParameters,
     device_queues,
     network_parameters,
     storage_parameters,
@@ -96,7 +95,7 @@ class NfsTestbed:
 
 
 class LocalGround:
-    """A `campaigns.papers.prioritymeister.ground.Ground`.
+    """A `campaigns.papers.prioritymeister.cell.Ground`.
 
     Args:
         nfs: the testbed.
@@ -106,12 +105,12 @@ class LocalGround:
 
     name = "local"
 
-    def __init__(self, nfs: NfsTestbed, machines: Machines, limits: Limits) -> None:
+    def __init__(self, nfs: NfsTestbed, machines: PmMachines, limits: Limits) -> None:
         self.machines, self.nfs = machines, nfs
         self._live, self._places, self._enforcement = nfs.live, nfs.places, nfs.enforcement
         self._limits = limits
 
-    def carry_out(self, experiment: Experiment) -> Outcome:
+    def carry_out(self, experiment: PmExperiment) -> PmOutcome:
         """See `Ground.carry_out`.
 
         Raises:
@@ -151,7 +150,7 @@ class LocalGround:
         )
         if conditions:
             logs["bounds.json"] = as_text(conditions)
-        return Outcome(
+        return PmOutcome(
             results={
                 workload: result_of(report, experiment.window_s, experiment.seconds)
                 for workload, report in reports.items()
@@ -163,7 +162,7 @@ class LocalGround:
             settings=meter.load.settings,
         )
 
-    def _loads(self, experiment: Experiment) -> list[ClientLoad]:
+    def _loads(self, experiment: PmExperiment) -> list[ClientLoad]:
         return [
             ClientLoad(
                 workload=workload.name,
@@ -199,7 +198,7 @@ class LocalGround:
             time.sleep(0.25)
 
     @contextmanager
-    def _enforced(self, experiment: Experiment) -> Iterator[dict[str, str]]:
+    def _enforced(self, experiment: PmExperiment) -> Iterator[dict[str, str]]:
         """Apply the policy's parameters around the block; yield their logs."""
         wanted = parameters_on(experiment, self._live.testbed)
         logs = {"parameters.json": wanted.model_dump_json(indent=1) + "\n"}
@@ -216,7 +215,7 @@ class LocalGround:
         finally:
             self._enforcement.remove()
 
-    def _check(self, parameters: Parameters) -> None:
+    def _check(self, parameters: EnforcerParameters) -> None:
         """Raise if the applied parameters differ from `parameters`."""
         for queue, wanted in parameters.storage.items():
             server = queue.split(":", 1)[0]
@@ -234,7 +233,7 @@ class LocalGround:
                     f"{differences[0]}"
                 )
 
-    def _seen(self, experiment: Experiment) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    def _seen(self, experiment: PmExperiment) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Return the proxies' counts by server and as logs, before parameters are removed."""
         servers = sorted({workload.server or "" for workload in experiment.topology.workloads})
         statuses, found = {}, {}
@@ -244,7 +243,7 @@ class LocalGround:
             found[f"proxy-{server}.prom"] = self._enforcement.metrics(server)
         return statuses, found
 
-    def _work(self, experiment: Experiment) -> dict[str, float]:
+    def _work(self, experiment: PmExperiment) -> dict[str, float]:
         """Return each server's charged seconds so far, and the seconds that its disk really took if
         the site can report them. The bound is about charged seconds."""
         found: dict[str, float] = {}
@@ -260,11 +259,11 @@ class LocalGround:
         return found
 
 
-def parameters_on(experiment: Experiment, testbed: Testbed) -> Parameters:
+def parameters_on(experiment: PmExperiment, testbed: Testbed) -> EnforcerParameters:
     """Return the parameters of proxies and network for an experiment on a testbed's nodes."""
     enforcement, topology = experiment.enforcement, experiment.topology
     addresses = {node.name: [node.address] for node in testbed.nodes}
-    return Parameters(
+    return EnforcerParameters(
         policy=enforcement.policy,
         storage={
             queue: storage_parameters(
@@ -286,7 +285,7 @@ def parameters_on(experiment: Experiment, testbed: Testbed) -> Parameters:
     )
 
 
-def wait_s(experiment: Experiment) -> float:
+def wait_s(experiment: PmExperiment) -> float:
     """Return the seconds of waiting for replies after the last arrival."""
     slos = [workload.slo.latency or 0.0 for workload in experiment.topology.workloads]
     return min(max(3 * max(slos, default=0.0), LEAST_WAIT_S), MOST_WAIT_S)
@@ -294,7 +293,7 @@ def wait_s(experiment: Experiment) -> float:
 
 def laid_out(
     nfs: NfsTestbed, say: Say = silent, servers: Collection[str] | None = None
-) -> Machines:
+) -> PmMachines:
     """Return the machines that traces are made for. Files are made and disks measured once in a
     testbed's life.
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaigns.papers.prioritymeister.parameters import (
+from campaigns.papers.prioritymeister.plan import (
     NETWORK_OF,
     NetworkFlow,
     NetworkParameters,
     check_policy,
     device_queue,
+    measure_trace,
     network_parameters,
     storage_parameters,
 )
-from campaigns.papers.prioritymeister.study import measure_trace
-from campaigns.papers.prioritymeister.topology import Topology, Workload
+from campaigns.papers.prioritymeister.topology import PmWorkload, Topology
 from controllers.prioritymeister.demand import Demand
 from controllers.prioritymeister.estimators import STAGES, Costs, DistanceProfile
 from controllers.prioritymeister.plan import Plan, WorkloadPlan
@@ -59,7 +59,7 @@ class Service:
 
 
 @dataclass(frozen=True)
-class Proof:
+class WorkloadProof:
     """A workload's bound: the paper's, and the bound with whole requests and packets. `completion`
     is True for a bound of the whole trace (a completion SLO). `why_not` is None if it applies."""
 
@@ -70,7 +70,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Setting:
+class SimulationSetting:
     """Settings for simulating a topology.
 
     Attributes:
@@ -142,10 +142,12 @@ class Scenario:
     mode: str
     network: str
     slos: Mapping[str, float | None]
-    proofs: Mapping[str, Proof]
+    proofs: Mapping[str, WorkloadProof]
 
 
-def scenario_of(topology: Topology, file: Path, plan: Plan | None, setting: Setting) -> Scenario:
+def scenario_of(
+    topology: Topology, file: Path, plan: Plan | None, setting: SimulationSetting
+) -> Scenario:
     """Return the scenario of a topology.
 
     Args:
@@ -153,7 +155,7 @@ def scenario_of(topology: Topology, file: Path, plan: Plan | None, setting: Sett
         file: the topology's file; names in it are relative to its folder.
         plan: plan of the topology, or of one that includes these workloads; pm, mclock and network
             ``priority`` need it. With a plan, results have bounds.
-        setting: see `Setting`.
+        setting: see `SimulationSetting`.
 
     Raises:
         UserError: a name or number in the setting is unknown or out of range, or a profile cannot
@@ -230,7 +232,7 @@ def closed_from(texts: Sequence[str], *, repeat: bool) -> dict[str, Closed]:
     return found
 
 
-def _takes_part(workload: Workload, setting: Setting) -> bool:
+def _takes_part(workload: PmWorkload, setting: SimulationSetting) -> bool:
     return workload.server is not None and (setting.only is None or workload.name in setting.only)
 
 
@@ -252,11 +254,11 @@ class _Profiles:
 def _devices(
     topology: Topology,
     plan: Plan | None,
-    setting: Setting,
+    setting: SimulationSetting,
     base: Path,
     *,
     profiles: _Profiles,
-    workloads: list[Workload],
+    workloads: list[PmWorkload],
 ) -> list[dict[str, Any]]:
     found = {device_queue(topology, w): topology.device_of(w) for w in workloads}
     made = []
@@ -302,7 +304,7 @@ def _devices(
 
 
 def _links(
-    topology: Topology, network: NetworkParameters, workloads: list[Workload]
+    topology: Topology, network: NetworkParameters, workloads: list[PmWorkload]
 ) -> list[dict[str, Any]]:
     """Return every link that a message passes: hosts with token buckets, ports only with levels."""
     flows: dict[tuple[str, str], tuple[str, NetworkFlow]] = {
@@ -334,8 +336,8 @@ def _links(
 
 def _workload(
     topology: Topology,
-    workload: Workload,
-    setting: Setting,
+    workload: PmWorkload,
+    setting: SimulationSetting,
     base: Path,
     profiles: _Profiles,
     *,
@@ -362,7 +364,7 @@ def _workload(
     return made
 
 
-def _check(topology: Topology, setting: Setting) -> None:
+def _check(topology: Topology, setting: SimulationSetting) -> None:
     if setting.network not in NETWORKS:
         raise UserError(f"network {setting.network!r}: there are {', '.join(NETWORKS)}.")
     if setting.positioning not in {"stream", "device"}:
@@ -398,7 +400,7 @@ def _check(topology: Topology, setting: Setting) -> None:
     _check_numbers(setting)
 
 
-def _check_numbers(setting: Setting) -> None:
+def _check_numbers(setting: SimulationSetting) -> None:
     if setting.duration_s is not None and not 0 < setting.duration_s < math.inf:
         raise UserError(f"duration {setting.duration_s:g}: write seconds above 0.")
     if not 0 <= setting.noise_cv <= 10:
@@ -413,12 +415,12 @@ def proofs(
     topology: Topology,
     base: Path,
     plan: Plan,
-    setting: Setting,
+    setting: SimulationSetting,
     *,
     network: str,
-    workloads: list[Workload],
-) -> dict[str, Proof]:
-    """Return the bounds by workload; see `Proof`.
+    workloads: list[PmWorkload],
+) -> dict[str, WorkloadProof]:
+    """Return the bounds by workload; see `WorkloadProof`.
 
     A bound holds for a workload that keeps to its trace, if the requests of the other workloads are
     no larger than planned. The others may do anything else (section 3.2).
@@ -432,7 +434,7 @@ def proofs(
         one = planned[workload.name]
         stages = [s for s in one.stages if network != "off" or s.stage == "storage"]
         left_out = [s for s in one.stages if s not in stages]
-        found[workload.name] = Proof(
+        found[workload.name] = WorkloadProof(
             proven_s=one.bound - sum(s.bound for s in left_out),
             blocking_s=one.bound_blocking - sum(s.bound_blocking for s in left_out),
             completion=one.slo_kind == "throughput",
@@ -441,7 +443,7 @@ def proofs(
     return found
 
 
-def _general(topology: Topology, setting: Setting, network: str) -> str | None:
+def _general(topology: Topology, setting: SimulationSetting, network: str) -> str | None:
     """Return a reason why no workload has a proven bound."""
     if setting.policy != "pm":
         return f"policy {setting.policy} proves nothing"
@@ -460,7 +462,11 @@ def _general(topology: Topology, setting: Setting, network: str) -> str | None:
 
 
 def _own(
-    topology: Topology, base: Path, setting: Setting, workload: Workload, plan: WorkloadPlan
+    topology: Topology,
+    base: Path,
+    setting: SimulationSetting,
+    workload: PmWorkload,
+    plan: WorkloadPlan,
 ) -> str | None:
     """Return a reason why one workload has no proven bound."""
     if workload.name in setting.traces:
@@ -479,7 +485,7 @@ def _own(
 
 
 def _larger(
-    topology: Topology, base: Path, setting: Setting, workloads: list[Workload]
+    topology: Topology, base: Path, setting: SimulationSetting, workloads: list[PmWorkload]
 ) -> str | None:
     """Return a reason if a workload replays another trace with larger requests than planned."""
     for workload in workloads:

@@ -1,21 +1,112 @@
-"""Topology of a plan: hosts, links, devices, and workloads with SLOs, from one YAML file."""
+"""Topology of a plan: hosts, links, devices, and workloads with SLOs, from one YAML file; and the
+limits of its network.
+
+A plan for machines uses their real limits: the share of a link left for workloads, its frames, and
+its hosts' possible token buckets. They are a topology's (`links:`), a testbed's (`htb_links`) or
+those of a ground of experiments (`mixes.Machines`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from campaigns.papers.prioritymeister.links import Links, LinkSettings
+from controllers.prioritymeister.plan import FRAME, Tenant
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
-from testbed.spec.quantities import BitsPerSecond, Seconds
+from testbed.spec.quantities import BitsPerSecond, Bytes, Seconds
+from testbed.stores.nfs.shaping import MANAGEMENT_SHARE, bucket
+from testbed.stores.nfs.wire import ETHERNET_MTU, frame_of
+
+NETWORK_STAGES = ("network-in", "network-out")
+LINK_SHARE = 1 - MANAGEMENT_SHARE - 0.005
+"""Share of a testbed's link that remains after ssh and HTB's small guarantee to every class."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Limits that a plan assumes; by default ideal links and enforcers.
+
+    Attributes:
+        share: share of every link that is always left for workloads.
+        frame: bytes of the largest frame, by the time that it occupies a link.
+        overshoot: bytes that a token bucket lets through beyond its burst.
+        bucket: the token bucket (bytes per second, bytes) that replaces a planned one; None if any
+            bucket is possible. The replacement lets more through, never less.
+    """
+
+    share: float = 1.0
+    frame: float = FRAME
+    overshoot: float = 0.0
+    bucket: Callable[[float, float], tuple[float, float]] | None = None
+
+    def kept(self, tenant: Tenant) -> Tenant:
+        """Return a workload with the token buckets that the network can keep."""
+        if self.bucket is None:
+            return tenant
+        limiters = dict(tenant.limiters)
+        for stage in NETWORK_STAGES:
+            found = limiters[stage]
+            pairs = [self.bucket(*p) for p in zip(found.rates, found.bursts, strict=True)]
+            rates, bursts = np.array(pairs, np.float64).T
+            limiters[stage] = replace(found, rates=rates, bursts=bursts)
+        return replace(tenant, limiters=limiters)
+
+
+def htb_links(frame: int) -> Links:
+    """Return the limits of a testbed's hosts and switch (`testbed.stores.nfs.shaping`).
+
+    HTB charges a packet after sending it: with any token left it lets a whole packet through.
+
+    Args:
+        frame: bytes of the links' largest frame.
+    """
+    return Links(LINK_SHARE, frame, float(frame), partial(bucket, frame=frame))
+
+
+class PmModel(BaseModel):
+    """Model that nobody changes, without unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TopologyModel(PmModel):
+    """Part of a topology: all its numbers are finite."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class LinkSettings(TopologyModel):
+    """A topology's `links`: limits of its network for a plan.
+
+    `enforcer`: the hosts' token buckets. `exact` keeps any bucket. `htb`, the kernel's, has a burst
+    of at least a frame and at most 270 s of its rate, and lets one more frame through. `overshoot`
+    replaces that frame, or the zero of `exact`.
+    """
+
+    share: float = Field(default=1.0, gt=0, le=1)
+    mtu: int = Field(default=ETHERNET_MTU, ge=1280, le=65520)
+    overshoot: Bytes | None = Field(default=None, ge=0)
+    enforcer: Literal["exact", "htb"] = "exact"
+
+    def kept(self) -> Links:
+        """Return the limits for the planner."""
+        frame = frame_of(self.mtu)
+        made = htb_links(frame) if self.enforcer == "htb" else Links(frame=frame)
+        if self.overshoot is not None:
+            made = replace(made, overshoot=float(self.overshoot))
+        return replace(made, share=self.share)
+
 
 SWITCH = "switch"
 """Name of the switch if a topology names none."""
@@ -25,11 +116,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SLO = "write slo: {latency: 50ms} or slo: {completion: 10min}"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Slo(_Strict):
+class Slo(TopologyModel):
     """Either `latency`, the longest time of a request, or `completion`, the time for the whole
     trace (a throughput SLO, section 3.2)."""
 
@@ -43,7 +130,7 @@ class Slo(_Strict):
         return self
 
 
-class Device(_Strict):
+class StorageDevice(TopologyModel):
     """A storage device: the file of its profile, next to the topology file, and its speed relative
     to the profile."""
 
@@ -51,7 +138,7 @@ class Device(_Strict):
     speed: float = Field(default=1.0, gt=0)
 
 
-class Host(_Strict):
+class TopologyHost(TopologyModel):
     """A machine with a full-duplex link to a switch, and its storage devices.
 
     `link` is the rate of both directions; `egress` and `ingress` replace it in one direction.
@@ -61,7 +148,7 @@ class Host(_Strict):
     egress: BitsPerSecond | None = Field(default=None, gt=0)
     ingress: BitsPerSecond | None = Field(default=None, gt=0)
     switch: str | None = None
-    devices: dict[str, Device] = Field(default_factory=dict)
+    devices: dict[str, StorageDevice] = Field(default_factory=dict)
 
     @field_validator("devices", mode="before")
     @classmethod
@@ -72,14 +159,14 @@ class Host(_Strict):
         return {k: {"profile": v} if isinstance(v, str) else v for k, v in devices.items()}
 
 
-class Trunk(_Strict):
+class Trunk(TopologyModel):
     """A full-duplex link between two switches."""
 
     between: tuple[str, str]
     link: BitsPerSecond = Field(gt=0)
 
 
-class Workload(_Strict):
+class PmWorkload(TopologyModel):
     """A workload: its client, its trace, and its SLO.
 
     A workload without `server` must still be placed (`hotbed pm place`). `trace` is a file next to
@@ -107,13 +194,13 @@ class Workload(_Strict):
         return name
 
 
-class Topology(_Strict):
+class Topology(TopologyModel):
     """A whole topology; `buckets` is the maximum of token buckets of a workload at a stage. `links`
     are the network's limits for a plan (None means no limits)."""
 
-    hosts: dict[str, Host] = Field(min_length=1)
+    hosts: dict[str, TopologyHost] = Field(min_length=1)
     trunks: tuple[Trunk, ...] = ()
-    workloads: tuple[Workload, ...] = Field(min_length=1)
+    workloads: tuple[PmWorkload, ...] = Field(min_length=1)
     network_levels: int | None = Field(default=7, ge=1, le=64)
     buckets: int = Field(default=8, ge=1, le=64)
     blocking: bool = False
@@ -166,15 +253,15 @@ class Topology(_Strict):
         between = {name for name, count in joins.items() if count > 1}
         return frozenset(between | {host.switch or SWITCH for host in self.hosts.values()})
 
-    def _server(self, workload: Workload) -> tuple[str, Host]:
+    def _server(self, workload: PmWorkload) -> tuple[str, TopologyHost]:
         assert workload.server is not None, "asked for before it was placed"
         return workload.server, self.hosts[workload.server]
 
-    def device_name(self, workload: Workload) -> str:
+    def device_name(self, workload: PmWorkload) -> str:
         """Return the device's name at its server."""
         return workload.device or next(iter(self._server(workload)[1].devices))
 
-    def device_of(self, workload: Workload) -> Device:
+    def device_of(self, workload: PmWorkload) -> StorageDevice:
         """Return the device of a workload that has a server."""
         return self._server(workload)[1].devices[self.device_name(workload)]
 
@@ -191,7 +278,7 @@ class Topology(_Strict):
             found[f"{a}->{b}"] = found[f"{b}->{a}"] = trunk.link / 8
         return found
 
-    def routes(self, workload: Workload) -> dict[str, tuple[str, ...]]:
+    def routes(self, workload: PmWorkload) -> dict[str, tuple[str, ...]]:
         """Return the queues that a workload's requests pass at each stage."""
         switches = workload.route or (self.hosts[workload.client].switch or SWITCH,)
         server = self._server(workload)[0]
@@ -201,7 +288,7 @@ class Topology(_Strict):
         device = f"{server}:{self.device_name(workload)}"
         return {"network-in": there, "storage": (device,), "network-out": back}
 
-    def check(self, workload: Workload) -> None:
+    def check(self, workload: PmWorkload) -> None:
         """Raise ValueError if a workload names something that this topology lacks."""
         where = f"workload {workload.name}"
         _known((workload.client,), self.hosts, f"{where}: client", "host")
@@ -225,7 +312,7 @@ class Topology(_Strict):
             )
         self._check_route(workload, workload.server, where)
 
-    def _check_route(self, workload: Workload, server: str, where: str) -> None:
+    def _check_route(self, workload: PmWorkload, server: str, where: str) -> None:
         first = self.hosts[workload.client].switch or SWITCH
         last = self.hosts[server].switch or SWITCH
         route = workload.route or (first,)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from campaigns.papers.prioritymeister.links import htb_links
 from campaigns.papers.prioritymeister.live.replays import NfsServer
-from campaigns.papers.prioritymeister.machines import RAMDISK, Machines
-from campaigns.papers.prioritymeister.mixes import labels_of
-from campaigns.papers.prioritymeister.topology import Topology
+from campaigns.papers.prioritymeister.mixes import RAMDISK, PmMachines, labels_of
+from campaigns.papers.prioritymeister.topology import Topology, htb_links
 from schemas.cells.prioritymeister import PmCell
 from schemas.errors import UserError
 from testbed.sites.contract import Testbed
@@ -89,7 +87,7 @@ def places_of(spec: TestbedSpec) -> NfsPlaces:
     )
 
 
-def machines_of(spec: TestbedSpec, places: NfsPlaces) -> Machines:
+def machines_of(spec: TestbedSpec, places: NfsPlaces) -> PmMachines:
     """Return the machines for traces; the disks' profiles are the defaults until measured.
 
     Links are as fast as the slowest, except the link of the server with a disk that is no
@@ -98,7 +96,7 @@ def machines_of(spec: TestbedSpec, places: NfsPlaces) -> Machines:
     rates = {name: float(group.network) for group in used for name in group.node_names()}
     ram = places.ram
     others = {} if ram is None else {ram: rates.pop(ram)}
-    return Machines(
+    return PmMachines(
         link=min(rates.values()),
         other_links=others,
         server=places.disk,

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from campaigns.papers.prioritymeister.experiment import Experiment
-from campaigns.papers.prioritymeister.outcome import Conditions, Result
-from campaigns.papers.prioritymeister.parameters import Parameters
+from campaigns.papers.prioritymeister.experiment import Conditions, MeasuredRequests, PmExperiment
+from campaigns.papers.prioritymeister.plan import EnforcerParameters
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import HotbedError
 from testbed.stores.nfs.shaping import FRAME, bucket
@@ -26,7 +25,7 @@ HDR_WIDTH = 1e-3
 """Relative width of HDR histograms of latencies: three digits, rounded up."""
 
 
-def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> Result:
+def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> MeasuredRequests:
     """Return a workload's result from its replayer's report.
 
     In the report, a request without an answer counts with its waiting time; the result counts it
@@ -43,7 +42,7 @@ def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> Res
         counts[low, below] -= count
     rows = sorted((low, below - 1, count) for (low, below), count in counts.items() if count)
     low_ns, high_ns, count = np.array(rows, np.int64).reshape(-1, 3).T
-    return Result(
+    return MeasuredRequests(
         requests=int(part["requests"]),
         misses=None if part["slo_misses"] is None else int(part["slo_misses"]),
         mean_s=float(part["latency"]["mean"]),
@@ -100,8 +99,8 @@ def numbers_of(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def conditions_of(
-    experiment: Experiment,
-    applied: Parameters,
+    experiment: PmExperiment,
+    applied: EnforcerParameters,
     statuses: Mapping[str, Mapping[str, Any]],
     reports: Mapping[str, Mapping[str, Any]],
     *,
@@ -140,7 +139,9 @@ def conditions_of(
     return found
 
 
-def network_differs(applied: Parameters, switch_levels: int, frame: int = FRAME) -> str | None:
+def network_differs(
+    applied: EnforcerParameters, switch_levels: int, frame: int = FRAME
+) -> str | None:
     """Return why the network stage is not enforced as planned; None if it is."""
     if applied.network.mode != "priority":
         return "the network is not enforced"

@@ -1,4 +1,8 @@
-"""PriorityMeister's testbed experiments on fakes of agent, proxies and shells."""
+"""PriorityMeister's testbed experiments on fakes of agent, proxies and shells: an experiment from
+parameters to results, profiles of servers, and proofs of bounds on real machines.
+
+Tests name the section or figure of the paper that they hold.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,18 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import yaml
-from pm_reports import report
-from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, reads
 
 from campaigns.engine.plan import Cell
-from campaigns.papers.prioritymeister.alone import Alone
-from campaigns.papers.prioritymeister.cell import Maker
-from campaigns.papers.prioritymeister.experiment import Experiment
-from campaigns.papers.prioritymeister.links import Links
+from campaigns.papers.prioritymeister import experiment as experiment_module
+from campaigns.papers.prioritymeister.cell import AloneLatencies, PmCellMaker, bound_holds, numbers
+from campaigns.papers.prioritymeister.experiment import Conditions, PmExperiment, PmOutcome
 from campaigns.papers.prioritymeister.live import replays
 from campaigns.papers.prioritymeister.live.machines import (
     client_nodes,
@@ -25,22 +29,40 @@ from campaigns.papers.prioritymeister.live.machines import (
     places_of,
     server_of,
 )
-from campaigns.papers.prioritymeister.live.profiles import FIRST, LATER, MORE
-from campaigns.papers.prioritymeister.live.results import result_of
+from campaigns.papers.prioritymeister.live.profiles import (
+    FIRST,
+    LATER,
+    MORE,
+    allowed,
+    slower,
+    table_of,
+)
+from campaigns.papers.prioritymeister.live.results import (
+    as_text,
+    conditions_of,
+    late,
+    network_differs,
+    result_of,
+    series_of,
+)
 from campaigns.papers.prioritymeister.local_ground import laid_out, parameters_on, wait_s
-from campaigns.papers.prioritymeister.machines import Machines
-from campaigns.papers.prioritymeister.mixes import build
-from campaigns.papers.prioritymeister.outcome import Outcome
+from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, larger
+from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
+from campaigns.papers.prioritymeister.topology import LINK_SHARE, Links, htb_links
 from controllers.prioritymeister.profiles import load_profile
 from schemas.cells.prioritymeister import PM, PmCell
 from schemas.errors import HotbedError, UserError
 from testbed.spec import TestbedSpec
-from tests.campaigns.pm_live_bench import (
+from testbed.stores.nfs.shaping import FRAME
+from tests.campaigns.read_settings import SET_BY_HAND, SPEC_S, fails_by_name, reads
+from tests.papers.prioritymeister_bench import (
     PROFILE,
     Bench,
     FakeAgent,
     a_testbed,
     experiment_in,
+    part,
+    report,
     spec_of_two,
 )
 
@@ -83,7 +105,7 @@ def test_a_disk_set_by_hand_fails_the_experiment(
     assert bench.enforcement.calls[-1] == "removed"
 
 
-def test_proxies_are_told_clients_by_their_addresses(tmp_path: Path) -> None:
+def test_proxies_know_clients_by_their_addresses(tmp_path: Path) -> None:
     told = parameters_on(experiment_in(tmp_path, "ps"), a_testbed(tmp_path))
     (found,) = told.storage.values()
     clients = {one["name"]: one["clients"] for one in found["workloads"]}
@@ -111,7 +133,7 @@ def test_a_fault_is_one_sentence_and_leaves_nothing(
     assert bench.shells["client1"].removed == [replays.FOLDER]
 
 
-def test_a_network_that_is_not_as_told_is_a_failure(tmp_path: Path) -> None:
+def test_a_network_with_other_parameters_is_a_failure(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.enforcement.differences = {"client0": [], "server": ["class 1:11 is missing"]}
     with pytest.raises(
@@ -121,7 +143,7 @@ def test_a_network_that_is_not_as_told_is_a_failure(tmp_path: Path) -> None:
     assert bench.enforcement.calls[-1] == "removed"
 
 
-def test_what_spoils_a_run(tmp_path: Path) -> None:
+def test_late_replayers_and_other_load_spoil_a_run(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FakeAgent({"client0": (0, json.dumps(report(lag=2e-3)), "")}))
     outcome = bench.ground.carry_out(experiment_in(tmp_path))
     assert outcome.spoiled is not None and "the replayer of A was late" in outcome.spoiled
@@ -191,13 +213,13 @@ def test_only_servers_that_cells_ask_are_measured(tmp_path: Path) -> None:
 
 def test_traces_too_short_for_their_slos_are_refused_before_anything_runs(tmp_path: Path) -> None:
     class Unasked(NoisyGround):
-        def carry_out(self, experiment: Experiment) -> Outcome:
+        def carry_out(self, experiment: PmExperiment) -> PmOutcome:
             raise AssertionError("nothing runs")
 
     (tmp_path / "disk.json").write_text(json.dumps(PROFILE))
     ground = Unasked(0)
-    ground.machines = Machines(disk=tmp_path / "disk.json", link=2e8)
-    maker = Maker(ground)
+    ground.machines = PmMachines(disk=tmp_path / "disk.json", link=2e8)
+    maker = PmCellMaker(ground)
     short, long = cell("disk", slo_percentile=90), cell("disk", slo_percentile=50)
     cells = [Cell("a", short, 2, 5, 0, ("disk",), ("5",)), Cell("b", long, 2, 5, 1, (), ())]
     try:
@@ -215,7 +237,7 @@ def cell(scenario: Any, **more: Any) -> PmCell:
     return PM.of(scenario=scenario, seconds=20, **more)
 
 
-def test_what_later_rounds_take_beyond_the_first_is_charged_too(
+def test_time_of_later_rounds_beyond_the_first_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path)
@@ -241,7 +263,7 @@ def test_a_path_on_which_too_little_was_answered_has_no_profile(tmp_path: Path) 
         laid_out(bench.nfs)
 
 
-def test_a_server_of_several_requests_at_a_time_has_no_overhead_to_tell(tmp_path: Path) -> None:
+def test_a_server_with_several_requests_at_a_time_has_no_overhead(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.enforcement.depth = 8
     made = laid_out(bench.nfs)
@@ -294,7 +316,7 @@ def test_a_plan_for_a_testbed_counts_with_its_packets(tmp_path: Path) -> None:
         assert places.frame == kept.frame == kept.overshoot == frame
         assert kept.bucket is not None and kept.bucket(1e6, 5.0) == (1e6, frame)
         assert kept.share < 0.95
-    assert Machines().kept(100.0) == Links(frame=100.0)
+    assert PmMachines().kept(100.0) == Links(frame=100.0)
 
 
 def test_an_experiment_that_the_testbed_cannot_carry_out_is_refused(tmp_path: Path) -> None:
@@ -329,17 +351,17 @@ class NoisyGround:
     """Ground with spoiled first runs."""
 
     name = "local"
-    machines = Machines()
+    machines = PmMachines()
 
     def __init__(self, spoiled: int) -> None:
         self.spoiled, self.runs = spoiled, 0
 
-    def carry_out(self, experiment: Experiment) -> Outcome:
+    def carry_out(self, experiment: PmExperiment) -> PmOutcome:
         self.runs += 1
         why = "somebody else worked" if self.runs <= self.spoiled else None
         (name,) = experiment.replays
         told = {"replay-A.json": "{}"}
-        return Outcome({name: result_of(report(), 10.0, 20.0)}, spoiled=why, logs=told)
+        return PmOutcome({name: result_of(report(), 10.0, 20.0)}, spoiled=why, logs=told)
 
 
 def test_a_workload_alone_is_measured_again_while_it_is_spoiled(tmp_path: Path) -> None:
@@ -347,12 +369,267 @@ def test_a_workload_alone_is_measured_again_while_it_is_spoiled(tmp_path: Path) 
     noisy = NoisyGround(2)
     kept = tmp_path / ".alone"
     said: list[str] = []
-    first = Alone(kept, tell=said.append)
+    first = AloneLatencies(kept, tell=said.append)
     assert first.percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
     assert said == [f"measuring what workload A has alone, {alone.seconds:.0f} s, for its SLO"] * 3
     assert noisy.runs == 3
     assert [path.name for path in kept.glob("*/*")] == ["replay-A.json"]
-    assert Alone(kept).percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
+    assert AloneLatencies(kept).percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
     assert noisy.runs == 3
     with pytest.raises(HotbedError, match="alone was not measured: somebody else worked"):
-        Alone().percentile(NoisyGround(99), alone, 50)
+        AloneLatencies().percentile(NoisyGround(99), alone, 50)
+
+
+LATENCY_S = 0.02
+SERVICE = {"calls": 9, "charged_seconds": 1.0, "busy_seconds": 1.0, "lag_seconds": 0.015}
+
+
+def planned_in(folder: Path, *, overhead: bool = True) -> PmExperiment:
+    """Return an experiment under pm, planned as on a testbed."""
+    made = experiment_in(folder, "pm")
+    if overhead:
+        profile = PROFILE | {"overhead": {"request": 0.0, "latency": LATENCY_S}}
+        (folder / "disk.json").write_text(json.dumps(profile))
+    rows = "0,0x1000,DiskRead,0x0\n200000000,0x8000,DiskRead,0x0\n900000000,0x1000,DiskRead,0x0\n"
+    for name in "AL":
+        (folder / f"{name}.csv").write_text(rows)
+    known = MeasuredTraces(folder)
+    tenants = [known.tenant(made.topology, w) for w in made.topology.workloads]
+    return replace(made, plan=planned(made.topology, tenants, links=htb_links(FRAME)))
+
+
+def conditions(
+    experiment: PmExperiment, folder: Path, *, levels: int = 7, told: Any = None, **changes: Any
+) -> Conditions:
+    reports = {"A": report(**changes), "L": report()}
+    told = told or parameters_on(experiment, a_testbed(folder))
+    status = {"server": {"service": SERVICE}}
+    return conditions_of(experiment, told, status, reports, switch_levels=levels)["A"]
+
+
+def test_all_that_a_bound_needs_was_kept(tmp_path: Path) -> None:
+    found = conditions(planned_in(tmp_path), tmp_path, lag=1e-4)
+    assert found.why_not is None and found.network
+    assert (found.late_s, found.behind_s, found.allowed_s) == (2e-4, 0.015, LATENCY_S)
+
+
+def test_a_profile_without_overhead_proves_nothing_of_a_real_server(tmp_path: Path) -> None:
+    found = conditions(planned_in(tmp_path, overhead=False), tmp_path)
+    assert found.why_not is not None and "has no overhead.latency" in found.why_not
+    assert found.network
+    assert "by up to 15 ms" in json.loads(as_text({"A": found}))["A"]
+
+
+def test_a_network_that_is_not_enforced_takes_the_proof(tmp_path: Path) -> None:
+    experiment = planned_in(tmp_path)
+    told = parameters_on(experiment, a_testbed(tmp_path))
+    plain = told.model_copy(update={"network": told.network.model_copy(update={"mode": "fifo"})})
+    found = conditions(experiment, tmp_path, told=plain)
+    assert found.why_not == "the network is not enforced" and not found.network
+    assert network_differs(told, 7) is None
+    assert network_differs(told, 0) == "the plan has 2 network levels, and the switch 0"
+
+
+def test_a_bucket_that_the_kernel_cannot_keep_takes_the_proof(tmp_path: Path) -> None:
+    """The plan ignores that HTB's buckets hold at least a frame."""
+    experiment = planned_in(tmp_path)
+    known = MeasuredTraces(tmp_path)
+    tenants = [known.tenant(experiment.topology, w) for w in experiment.topology.workloads]
+    assert min(tenants[0].limiters["network-in"].bursts) < FRAME
+    naive = replace(experiment, plan=planned(experiment.topology, tenants))
+    found = conditions(naive, tmp_path)
+    assert found.why_not is not None and "let more through" in found.why_not
+    assert experiment.plan is not None and naive.plan is not None
+    for real, thought in zip(experiment.plan.workloads, naive.plan.workloads, strict=True):
+        assert real.bound > thought.bound  # HTB's larger bucket lets more through
+    rates = {queue.queue: queue.bandwidth for queue in experiment.plan.queues}
+    assert rates["server:disk"] == 1.0
+    assert rates["server->switch"] == pytest.approx(LINK_SHARE * 2e8 / 8)
+
+
+def test_a_plan_of_smaller_frames_than_the_links_takes_the_proof(tmp_path: Path) -> None:
+    """The plan assumes packets of 1500 bytes; the links carry 9000."""
+    told = parameters_on(planned_in(tmp_path), a_testbed(tmp_path))
+    assert network_differs(told, 7, 1538) is None
+    why_not = network_differs(told, 7, 9038)
+    assert why_not is not None and "let more through" in why_not
+
+
+def test_a_cells_plan_counts_with_what_the_machines_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(experiment_module, "planned", lambda *_, **options: given.append(options))
+    parameters = PM.of(scenario="disk", frame=5000)
+    mix, nobody = (
+        cast(Any, SimpleNamespace(base=tmp_path)),
+        cast(Any, SimpleNamespace(workloads=())),
+    )
+    real = Links(frame=9038, share=0.9, overshoot=1538)
+    for machines in (PmMachines(links=real), PmMachines()):
+        experiment_module.plan_of_cell(parameters, mix, nobody, machines)
+    assert given == [{"links": real}, {"links": Links(frame=5000)}]
+
+
+def test_requests_without_an_answer_take_the_proof(tmp_path: Path) -> None:
+    found = conditions(planned_in(tmp_path), tmp_path, whole=part(40, waiting=2))
+    assert found.why_not == "2 requests were not answered by the end of the run"
+
+
+def test_without_a_plan_there_is_nothing_to_prove(tmp_path: Path) -> None:
+    experiment = replace(planned_in(tmp_path), plan=None)
+    assert conditions_of(experiment, cast(Any, None), {}, {}, switch_levels=7) == {}
+
+
+def test_the_generators_lateness_is_allowed_for() -> None:
+    """With 2 ms lateness, a latency of 12 ms may exceed a bound of 10 ms; 12.1 ms may not."""
+    late = Conditions(late_s=0.002)
+    assert late.ratio(0.012, 0.010) == pytest.approx(1.0)
+    assert late.ratio(0.0121, 0.010) > 1
+    assert Conditions(late_s=0.002, width=1e-3).ratio(0.012 * 1.0009, 0.010) < 1
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_summary_of_a_real_run(tmp_path: Path, kept: bool) -> None:
+    experiment = planned_in(tmp_path)
+    found = conditions(experiment, tmp_path, levels=7 if kept else 1)
+    made = report()
+    results = {name: result_of(made, 10.0, 20.0) for name in "AL"}
+    outcome = PmOutcome(results, conditions={"A": found, "L": found})
+    loads = {name: load_of(experiment, name) for name in "AL"}
+    mix = cast(Mix, SimpleNamespace(base=tmp_path, loads=loads.values(), load=loads.get))
+    parameters = PM.of(scenario="disk", policy="pm")
+    assert bound_holds(parameters, mix, "A", found) is kept
+    assert not bound_holds(parameters, mix, "L", found)  # it has no trace as a limit
+    extra = numbers(parameters, mix, experiment, outcome, {"A": 0.05})
+    assert ("A_bound_ratio" in extra) is kept
+    assert extra["bounds"] == float(kept)
+    assert extra["A_network_kept"] == float(kept)
+    assert (extra["A_late_s"], extra["A_behind_s"], extra["A_allowed_s"]) == (2e-4, 0.015, 0.02)
+    if kept:
+        longest, bound = made["whole"]["latency"]["max"], extra["A_bound_blocking_s"]
+        assert extra["A_bound_ratio"] == pytest.approx(longest * (1 - 1e-3) / (bound + 2e-4))
+    assert all(np.isfinite(value) for value in extra.values())
+
+
+@pytest.mark.parametrize(("sent", "who"), [("0x8000", None), ("0x9000", "B")])
+def test_larger_requests_than_announced_take_all_bounds(
+    tmp_path: Path, sent: str, who: str | None
+) -> None:
+    announced, misbehaves = tmp_path / "B.csv", tmp_path / "B-sent.csv"
+    announced.write_text("0,0x8000,DiskRead,0x0\n5,0x1000,DiskWrite,0x0\n")
+    misbehaves.write_text(f"0,{sent},DiskRead,0x0\n" * 3)
+    load = SimpleNamespace(name="B", trace="B.csv", replay=SimpleNamespace(file=misbehaves))
+    assert larger(cast(Mix, SimpleNamespace(base=tmp_path, loads=[load]))) == who
+
+
+def load_of(experiment: PmExperiment, name: str) -> Any:
+    """Return the mix's load of a workload; L is a copy."""
+    copy = name == "L"
+    return SimpleNamespace(
+        name=name,
+        trace=f"{name}.csv",
+        completion_s=9.0 if copy else None,
+        required=1e5,
+        replay=experiment.replays[name],
+    )
+
+
+Floats = npt.NDArray[np.float64]
+
+ROUNDS, RUN = 6, 6
+"""Rounds, and rounds in the length of a run."""
+PER_S = 100
+
+
+def lag(random: np.random.Generator, seconds: float, charged: float) -> float:
+    """Return the maximum lag of a server that is never idle. Its requests take 10 ms on average,
+    with a deviation of 2 ms."""
+    took = random.normal(0.01, 0.002, round(seconds * PER_S))
+    behind = np.cumsum(took - charged)
+    return float(np.max(behind - np.minimum.accumulate(np.minimum(behind, 0.0))))
+
+
+def test_the_longest_and_twice_the_spread_is_allowed() -> None:
+    assert allowed([0.02, 0.03, 0.025]) == pytest.approx(0.05)
+    assert allowed([0.02, 0.02]) == 0.02
+    assert allowed([0.02, 0.06, 0.025]) > allowed([0.02, 0.03, 0.025])
+
+
+@pytest.mark.parametrize("longest_of", [8, None])
+def test_a_run_stays_within_what_is_allowed(longest_of: int | None) -> None:
+    """A round's maximum is the largest of eight exponential values, or of many (Gumbel)."""
+    random = np.random.default_rng(3)
+    runs = 4000
+
+    def drawn(count: int) -> Floats:
+        if longest_of is None:
+            return random.gumbel(5.0, size=(runs, count))
+        found: Floats = random.exponential(size=(runs, count, longest_of)).max(axis=2)
+        return found
+
+    rounds, run = drawn(ROUNDS), drawn(RUN).max(axis=1)
+    within = np.mean([at <= allowed(seen) for at, seen in zip(run, rounds.tolist(), strict=True)])
+    assert within > 0.95
+    # Less is not enough: more than a third of the runs exceed the plain maximum.
+    assert np.mean(run <= rounds.max(axis=1)) < 0.65
+
+
+def test_a_server_charged_exact_means_has_no_bound_and_one_charged_more_has() -> None:
+    random = np.random.default_rng(4)
+    runs = 400  # with twenty runs, half of all seeds show another result
+    exact = [
+        np.median([lag(random, seconds, 0.01) for _ in range(runs)]) for seconds in (30, 30 * RUN)
+    ]
+    assert exact[1] > 2 * exact[0]  # a walk without drift grows by the square root of six
+    seen = [allowed([lag(random, 30, MORE * 0.01) for _ in range(ROUNDS)]) for _ in range(runs)]
+    held = [lag(random, 30 * RUN, MORE * 0.01) <= bound for bound in seen]
+    assert np.mean(held) > 0.95
+    assert np.median(seen) < exact[0] / 2
+
+
+def test_rounds_add_up_to_a_table() -> None:
+    rows = [{"requestSize": 4096, "readBandwidth": 4096 / 0.004, "writeBandwidth": 4096 / 0.008}]
+
+    def turn(kind: str, calls: int, each: float) -> dict[str, object]:
+        return {"kind": kind, "most_bytes": 4096, "calls": calls, "seconds": calls * each}
+
+    # Four calls per round are too few; the calls of both rounds are enough.
+    both = [turn("read", 4, 0.005), turn("read", 4, 0.007), turn("write", 8, 0.01)]
+    (made,) = table_of(rows, both)
+    assert 4096 / made["readBandwidth"] == pytest.approx(0.006)
+    assert 4096 / made["writeBandwidth"] == pytest.approx(0.01)
+    (more,) = slower([made], 1.05)
+    assert more["requestSize"] == 4096
+    assert 4096 / more["readBandwidth"] == pytest.approx(1.05 * 0.006)
+
+
+def test_unanswered_requests_are_counted_separately() -> None:
+    found = result_of(report(second_half=part(20, waiting=2)), 10.0, 20.0)
+    assert (found.requests, found.misses, found.unfinished) == (20, 2, 2)
+    assert found.count.tolist() == [18]
+    assert (found.low_ns.tolist(), found.high_ns.tolist()) == ([1_000_000], [1_000_511])
+    assert found.percentile(50) == pytest.approx(1e-3, rel=1e-3)
+    assert found.bytes == 18 * 4096
+    assert found.series == ((20, 5), (20, 5))
+
+
+def test_nothing_arrived_in_the_half() -> None:
+    empty = {"count": 0, "mean": 0, "max": 0}
+    half = {"requests": 0, "slo_misses": None, "bytes": 0, "latency": empty, "unanswered": empty}
+    found = result_of(report(second_half=half, timeline={"bin_s": 1.0, "bins": None}), 10.0, 20.0)
+    assert (found.requests, found.misses, len(found.count)) == (0, None, 0)
+    assert found.series == ((0, 0), (0, 0))
+
+
+def test_windows_hold_whole_stretches() -> None:
+    line = {"bin_s": 2.0, "bins": [{"requests": 1, "slo_misses": 0}] * 11}
+    assert series_of(line, 10.0, 20.0) == ((5, 0), (6, 0))
+    with pytest.raises(HotbedError, match="bins of 2 s"):
+        series_of(line, 1.0, 20.0)
+
+
+def test_a_replayer_that_is_late_spoils_the_run() -> None:
+    assert late({"A": report(), "B": report(lag=0.9e-3)}) is None
+    words = late({"A": report(), "B": report(lag=1.3e-3)})
+    assert words is not None and "the replayer of B was late by 1.30 ms" in words

@@ -1,4 +1,5 @@
-"""PriorityMeister's testbed ground on fakes of agent, shells, proxies and network."""
+"""PriorityMeister's testbed ground on fakes of agent, shells, proxies and network, and the made-up
+output of replayers."""
 
 from __future__ import annotations
 
@@ -10,13 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from pm_reports import report
 
 from campaigns.grounds.live import LiveTestbed
-from campaigns.papers.prioritymeister.experiment import Enforcement, Experiment, Replay
+from campaigns.papers.prioritymeister.experiment import EnforcedPolicy, PmExperiment, SentRequests
 from campaigns.papers.prioritymeister.live.machines import NfsPlaces
 from campaigns.papers.prioritymeister.local_ground import LocalGround, NfsTestbed
-from campaigns.papers.prioritymeister.machines import Machines
+from campaigns.papers.prioritymeister.mixes import PmMachines
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits
 from testbed.agent.contract import Agent, UnitResult
@@ -25,6 +25,38 @@ from testbed.sites.fake import FakeSite
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Completed
 from workloads.traces.files_profile import FILE_SIZES
+
+
+def part(requests: int, waiting: int = 0) -> dict[str, Any]:
+    """Return a report of requests of 1 ms, `waiting` of them without an answer after 7 ms."""
+    latency: dict[str, Any] = {"count": requests, "mean": 1e-3, "max": 2e-3, "p99": 1e-3}
+    buckets = [[1_000_000, 1_000_512, requests - waiting], [7_000_000, 7_004_096, waiting]]
+    unanswered: dict[str, Any] = {"count": waiting}
+    if waiting:
+        unanswered["buckets"] = buckets[1:]
+    return {
+        "requests": requests,
+        "slo_misses": waiting,
+        "bytes": 4096 * (requests - waiting),
+        "latency": latency | {"buckets": buckets if waiting else buckets[:1]},
+        "unanswered": unanswered,
+    }
+
+
+def report(lag: float = 1e-4, **changes: Any) -> dict[str, Any]:
+    bins = [{"requests": 2, "slo_misses": second % 2, "max": 0.1} for second in range(20)]
+    made: dict[str, Any] = {
+        "whole": part(40),
+        "second_half": part(20),
+        "timeline": {"bin_s": 1.0, "bins": bins},
+        "send_lag": {"p99": lag, "max": 2 * lag},
+        "errors": {},
+        "max_outstanding": 3,
+        "max_backlog": 0,
+        "started": 100.0,
+    }
+    return made | changes
+
 
 DISK = {"size": "8GiB", "scratch": "7GiB", "positioning": "4ms", "bandwidth": "60MB/s"}
 
@@ -46,7 +78,7 @@ PLACES = NfsPlaces("server", "ram", ("client0", "client1"), SIZES, NfsSpec(port=
 PROFILE = {"type": "storageConstant", "base": 0.005, "readBandwidth": 6e7, "writeBandwidth": 6e7}
 
 
-def experiment_in(folder: Path, policy: str = "byslo", **changes: Any) -> Experiment:
+def experiment_in(folder: Path, policy: str = "byslo", **changes: Any) -> PmExperiment:
     (folder / "disk.json").write_text(json.dumps(PROFILE))
     files = {}
     for name in "AL":
@@ -68,12 +100,12 @@ def experiment_in(folder: Path, policy: str = "byslo", **changes: Any) -> Experi
             ],
         }
     )
-    made = Experiment(
+    made = PmExperiment(
         name="disk-byslo",
         topology=topology,
         base=folder,
-        replays={n: Replay(n, f, 1, 0.0, 4096, 4 * (n == "L")) for n, f in files.items()},
-        enforcement=Enforcement(policy),
+        replays={n: SentRequests(n, f, 1, 0.0, 4096, 4 * (n == "L")) for n, f in files.items()},
+        enforcement=EnforcedPolicy(policy),
         plan=None,
         serves={},
         seconds=20.0,
@@ -213,7 +245,7 @@ class Bench:
             shell_to=lambda name: self.shells[name],
         )
         self.nfs = NfsTestbed(live, PLACES, self.enforcement)
-        self.ground = LocalGround(self.nfs, Machines(), Limits())
+        self.ground = LocalGround(self.nfs, PmMachines(), Limits())
 
 
 class QuietSite(FakeSite):

@@ -1,4 +1,8 @@
-"""PriorityMeister on virtual time: proven bounds hold, and requested work is done."""
+"""PriorityMeister on virtual time: proven bounds hold on random topologies, and requested work is
+done.
+
+Tests name the section or figure of the paper that they hold.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +11,157 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pm_topologies
+import numpy as np
 import pytest
 import yaml
 
+from campaigns.papers.prioritymeister.plan import plan_of
 from campaigns.papers.prioritymeister.scenario import (
     Closed,
     DiskModel,
     Service,
-    Setting,
+    SimulationSetting,
     closed_from,
     scenario_of,
 )
-from campaigns.papers.prioritymeister.simulate import PROGRAM, simulate, simulate_topology
-from campaigns.papers.prioritymeister.simulated import Results
-from campaigns.papers.prioritymeister.study import plan_of
+from campaigns.papers.prioritymeister.simulate import PROGRAM, Results, simulate, simulate_topology
 from campaigns.papers.prioritymeister.topology import Topology, load_topology
 from schemas.errors import StoreError, UserError
 from tests.hotbed.runner import Runner
+
+GRID = {"offsets": [0, 10**9], "distances": [-(10**6), 0, 10**8]}
+PROFILES: dict[str, dict[str, Any]] = {
+    "constant.json": {
+        "type": "storageConstant",
+        "base": 0.0005,
+        "readBandwidth": 2e8,
+        "writeBandwidth": 1e8,
+    },
+    "ssd.json": {
+        "type": "storageSSD",
+        "bandwidthTable": [
+            {"requestSize": 4096, "readBandwidth": 4e6, "writeBandwidth": 2e6},
+            {"requestSize": 65536, "readBandwidth": 64e6, "writeBandwidth": 32e6},
+        ],
+    },
+    "disk.json": {
+        "type": "storageTable",
+        "history": 2,
+        "read": {**GRID, "base": [[4e-3, 1e-3, 6e-3]] * 2, "bandwidth": [[1e8] * 3] * 2},
+        "write": {**GRID, "base": [[5e-3, 2e-3, 7e-3]] * 2, "bandwidth": [[9e7] * 3] * 2},
+        "network": {"dataConstant": 100, "dataFactor": 1.02},
+    },
+}
+
+
+def write_trace(random: np.random.Generator, path: Path, *, seconds: float = 4.0) -> None:
+    """Write a trace: bursts at whole tenths, shared with other workloads, and requests between."""
+    times: list[float] = []
+    for _ in range(int(random.integers(2, 8))):
+        begin = float(random.integers(0, int(10 * seconds))) / 10
+        count = int(random.integers(1, 12))
+        gap = float(random.choice([0.0, 1e-4, 3e-3]))
+        times += [begin + gap * k for k in range(count)]
+    times += list(random.uniform(0, seconds, int(random.integers(2, 30))))
+    times += [0.0, seconds]
+    sizes = random.choice([512, 4096, 65536, 262144], 3)
+    position = 0
+    with path.open("w") as file:
+        for when in sorted(times):
+            size = int(random.choice(sizes))
+            position = position if random.random() < 0.4 else int(random.integers(0, 10**9))
+            kind = "Read" if random.random() < 0.6 else "Write"
+            file.write(f"{round(1e9 * when)},0x{size:x},Disk{kind},0x{position:x}\n")
+            position += size
+
+
+def hurried(trace: Path, out: Path, times: int) -> Path:
+    """Write the same requests at `times` the announced rate."""
+    rows = (row.split(",", 1) for row in trace.read_text().splitlines())
+    out.write_text("".join(f"{int(at) // times},{rest}\n" for at, rest in rows))
+    return out
+
+
+def random_topology(seed: int, folder: Path) -> tuple[Topology, Path]:
+    """Return a topology of one to three servers and up to six workloads, and its file."""
+    random = np.random.default_rng(seed)
+    for name, profile in PROFILES.items():
+        (folder / name).write_text(json.dumps(profile))
+    servers, clients = int(random.integers(1, 4)), int(random.integers(1, 4))
+    two = bool(random.random() < 0.3)
+
+    def link() -> float:
+        return float(random.choice([1e8, 3e8, 1e9]))
+
+    hosts: dict[str, Any] = {}
+    for k in range(servers):
+        devices = {
+            f"d{i}": {
+                "profile": str(random.choice(list(PROFILES))),
+                "speed": float(2 ** random.integers(0, 3)),
+            }
+            for i in range(int(random.integers(1, 3)))
+        }
+        hosts[f"s{k}"] = {"link": link(), "devices": devices}
+    for k in range(clients):
+        hosts[f"c{k}"] = {"link": link(), "ingress": link()}
+    if two:
+        for name, host in hosts.items():
+            host["switch"] = "a" if name.startswith("c") else "b"
+    workloads = []
+    for k in range(int(random.integers(1, 7))):
+        server = f"s{random.integers(servers)}"
+        # Without a trunk a server may also be a client: its link carries both directions.
+        others = [name for name in hosts if name != server and (not two or name.startswith("c"))]
+        write_trace(random, folder / f"t{k}.csv")
+        workload: dict[str, Any] = {
+            "name": f"w{k}",
+            "client": str(random.choice(others)),
+            "server": server,
+            "device": str(random.choice(list(hosts[server]["devices"]))),
+            "trace": f"t{k}.csv",
+            "slo": {"latency": float(np.exp(random.uniform(-5, 1)))},
+        }
+        if random.random() < 0.2:
+            workload["slo"] = {"completion": float(random.uniform(4, 8))}
+        if two:
+            workload["route"] = ["a", "b"]
+        workloads.append(workload)
+    document = {
+        "hosts": hosts,
+        "workloads": workloads,
+        "network_levels": int(random.integers(1, 8)),
+        "buckets": int(random.integers(1, 9)),
+        "blocking": bool(random.random() < 0.5),
+    }
+    if two:
+        document["trunks"] = [{"between": ["a", "b"], "link": link()}]
+    file = folder / "topology.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return load_topology(file), file
+
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_no_bound_is_broken(seed: int, tmp_path: Path) -> None:
-    topology, file = pm_topologies.random_topology(seed, tmp_path)
+    topology, file = random_topology(seed, tmp_path)
     try:
         plan = plan_of(topology, file)
     except UserError as error:
         assert "is loaded to" in str(error)
         return
     names = [w.name for w in topology.workloads]
-    settings = [Setting(), Setting(network="off"), Setting(only=tuple(names[:1]))]
+    settings = [
+        SimulationSetting(),
+        SimulationSetting(network="off"),
+        SimulationSetting(only=tuple(names[:1])),
+    ]
     if len(names) > 1:
-        settings.append(Setting(closed={names[-1]: Closed(3)}, duration_s=5))
-        fast = pm_topologies.hurried(tmp_path / "t0.csv", tmp_path / "fast.csv", 20)
-        settings.append(Setting(traces={"w0": fast}))
+        settings.append(SimulationSetting(closed={names[-1]: Closed(3)}, duration_s=5))
+        fast = hurried(tmp_path / "t0.csv", tmp_path / "fast.csv", 20)
+        settings.append(SimulationSetting(traces={"w0": fast}))
     for setting in settings:
         results = simulate(scenario_of(topology, file, plan, setting))
         assert not results.broken_bounds
@@ -53,16 +172,16 @@ def test_no_bound_is_broken(seed: int, tmp_path: Path) -> None:
             assert one.bound.applies == (keeps and whole), one.bound.why_not
 
 
-def test_bounds_with_the_lag_that_was_measured_hold_where_service_times_vary(
+def test_bounds_with_a_measured_lag_hold_where_service_times_vary(
     tmp_path: Path,
 ) -> None:
     """A profile holds means. Single requests take longer, so bounds from means alone break."""
-    noisy = Setting(noise_cv=4.0)
+    noisy = SimulationSetting(noise_cv=4.0)
     broken = checked = 0
     for seed in range(12):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        topology, file = pm_topologies.random_topology(seed, folder)
+        topology, file = random_topology(seed, folder)
         try:
             plan = plan_of(topology, file)
         except UserError:
@@ -92,7 +211,7 @@ def test_bounds_with_the_lag_that_was_measured_hold_where_service_times_vary(
 @pytest.fixture
 def crowded(tmp_path: Path) -> tuple[Topology, Path]:
     """Return C with a loose SLO, and D, which announces little and may send much."""
-    (tmp_path / "p.json").write_text(json.dumps(pm_topologies.PROFILES["constant.json"]))
+    (tmp_path / "p.json").write_text(json.dumps(PROFILES["constant.json"]))
     behaved = [(50 * k, 4096) for k in range(80)]
     (tmp_path / "d.csv").write_text(rows(behaved))
     (tmp_path / "flood.csv").write_text(rows([(k, 4096) for k in range(4000)]))
@@ -116,14 +235,16 @@ def rows(requests: list[tuple[int, int]]) -> str:
     return "".join(f"{10**6 * ms},0x{size:x},DiskRead,0\n" for ms, size in requests)
 
 
-def test_who_misbehaves_is_contained_by_pm_alone(crowded: tuple[Topology, Path]) -> None:
+def test_only_pm_contains_a_misbehaving_workload(crowded: tuple[Topology, Path]) -> None:
     """Figure 8: D has the highest priority and floods the device."""
     topology, file = crowded
     plan = plan_of(topology, file)
     flood = {"D": file.parent / "flood.csv"}
 
     def longest(**options: Any) -> float:
-        results = simulate(scenario_of(topology, file, plan, Setting(traces=flood, **options)))
+        results = simulate(
+            scenario_of(topology, file, plan, SimulationSetting(traces=flood, **options))
+        )
         assert not results.broken_bounds
         bound = results.workload("C").bound
         assert bound is not None
@@ -138,11 +259,11 @@ def test_who_misbehaves_is_contained_by_pm_alone(crowded: tuple[Topology, Path])
         assert longest(policy=policy) > 10 * contained
 
 
-def test_larger_requests_than_planned_take_the_proof_from_all(
+def test_larger_requests_than_planned_leave_no_proof(
     crowded: tuple[Topology, Path],
 ) -> None:
     topology, file = crowded
-    setting = Setting(traces={"D": file.parent / "large.csv"})
+    setting = SimulationSetting(traces={"D": file.parent / "large.csv"})
     results = simulate_topology(topology, file, setting)
     bound = results.workload("C").bound
     assert bound is not None and bound.why_not is not None
@@ -163,26 +284,26 @@ def test_larger_requests_than_planned_take_the_proof_from_all(
         ({"service": {"s:d": Service(disk=DiskModel(1e-3, 1e8, 2**30))}}, "other times"),
     ],
 )
-def test_what_takes_the_proof_away_is_told(
+def test_a_missing_proof_has_a_reason(
     crowded: tuple[Topology, Path], options: dict[str, Any], reason: str
 ) -> None:
-    results = simulate_topology(*crowded, Setting(**options))
+    results = simulate_topology(*crowded, SimulationSetting(**options))
     for one in results.workloads:
         assert one.bound is not None and one.bound.why_not is not None
         assert reason in one.bound.why_not
     assert results.workload("C").whole.requests == 800
 
 
-def told(results: Results) -> dict[str, Any]:
+def comparable(results: Results) -> dict[str, Any]:
     return results.model_copy(update={"cpu_s": 0, "wall_s": 0}).model_dump()
 
 
 def test_the_same_scenario_gives_the_same_results(crowded: tuple[Topology, Path]) -> None:
     topology, file = crowded
     plan = plan_of(topology, file)
-    setting = Setting(noise_cv=0.5, series_s=0.5, policy="cake", cake={"interval": 0.5})
+    setting = SimulationSetting(noise_cv=0.5, series_s=0.5, policy="cake", cake={"interval": 0.5})
     first, again, other = (
-        told(simulate(scenario_of(topology, file, plan, s)))
+        comparable(simulate(scenario_of(topology, file, plan, s)))
         for s in (setting, setting, replace(setting, seed=2))
     )
     assert first == again
@@ -194,7 +315,7 @@ def test_the_same_scenario_gives_the_same_results(crowded: tuple[Topology, Path]
 
 def test_windows_slos_and_closed_loops(crowded: tuple[Topology, Path]) -> None:
     topology, file = crowded
-    setting = Setting(
+    setting = SimulationSetting(
         policy="none",
         window=(1.0, 2.0),
         slos={"C": 1e-9},
@@ -217,35 +338,35 @@ def test_traces_of_other_formats_are_converted(crowded: tuple[Topology, Path]) -
     (file.parent / "d.csv").write_text(
         "".join(f"{first + 500000 * k},mds,0,Read,{4096 * k},4096,100\n" for k in range(50))
     )
-    results = simulate_topology(topology, file, Setting(policy="edf"))
+    results = simulate_topology(topology, file, SimulationSetting(policy="edf"))
     assert results.workload("D").trace.requests == 50
     assert results.workload("D").trace.last_arrival_s == pytest.approx(49 * 0.05)
 
 
-def test_a_device_need_not_be_what_it_was_planned_as(crowded: tuple[Topology, Path]) -> None:
+def test_a_device_may_differ_from_its_profile(crowded: tuple[Topology, Path]) -> None:
     """Figure 10: the enforcer uses a wrong estimator."""
     topology, file = crowded
     truth = file.parent / "true.json"
-    truth.write_text(json.dumps({**pm_topologies.PROFILES["constant.json"], "base": 0.0002}))
-    setting = Setting(service={"s:d": Service(profile=truth, speed=0.5)}, network="off")
+    truth.write_text(json.dumps({**PROFILES["constant.json"], "base": 0.0002}))
+    setting = SimulationSetting(service={"s:d": Service(profile=truth, speed=0.5)}, network="off")
     results = simulate_topology(topology, file, setting)
     device = results.devices[0]
     assert device.charged_s - device.busy_s == pytest.approx(880 * 0.0003 / 0.5, rel=1e-6)
     assert results.links == ()
 
 
-def test_overload_is_simulated_by_those_that_need_no_plan(
+def test_overload_is_simulated_without_a_plan(
     crowded: tuple[Topology, Path],
 ) -> None:
     topology, file = crowded
     (file.parent / "d.csv").write_text((file.parent / "flood.csv").read_text())
     heard: list[str] = []
-    results = simulate_topology(topology, file, Setting(policy="ps"), tell=heard.append)
+    results = simulate_topology(topology, file, SimulationSetting(policy="ps"), tell=heard.append)
     assert "is loaded to" in heard[0]
     assert results.workload("C").bound is None
     assert results.devices[0].utilisation > 0.99
     with pytest.raises(UserError, match="is loaded to"):
-        simulate_topology(topology, file, Setting())
+        simulate_topology(topology, file, SimulationSetting())
 
 
 @pytest.mark.parametrize(
@@ -272,11 +393,11 @@ def test_overload_is_simulated_by_those_that_need_no_plan(
         ({"service": {"s:d": Service(profile=Path("no/such"))}}, "no/such: cannot be read"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(
+def test_mistakes_are_one_sentence(
     crowded: tuple[Topology, Path], options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(UserError, match=reason) as caught:
-        simulate_topology(*crowded, Setting(**options))
+        simulate_topology(*crowded, SimulationSetting(**options))
     assert "\n" not in str(caught.value)
 
 
@@ -286,10 +407,10 @@ def test_closed_loops_are_named_with_a_number(given: str) -> None:
         closed_from([given], repeat=False)
 
 
-def test_a_simulator_that_is_not_there_or_is_killed(
+def test_a_missing_or_killed_simulator_is_one_sentence(
     crowded: tuple[Topology, Path], tmp_path: Path
 ) -> None:
-    scenario = scenario_of(*crowded, None, Setting(policy="none"))
+    scenario = scenario_of(*crowded, None, SimulationSetting(policy="none"))
     with pytest.raises(StoreError, match="cannot be started"):
         simulate(scenario, program=tmp_path / "none")
     slow = tmp_path / "slow"
@@ -311,7 +432,7 @@ def run(*arguments: str) -> Any:
     return Runner().run(["pm", *arguments, "--json"], catch_exceptions=True)
 
 
-def test_the_command_tells_percentiles_slos_and_bounds(crowded: tuple[Topology, Path]) -> None:
+def test_the_command_prints_percentiles_slos_and_bounds(crowded: tuple[Topology, Path]) -> None:
     file = str(crowded[1])
     done = run("simulate", file, "--closed", "D=2", "--duration", "2s")
     assert done.exit_code == 0, done.output
@@ -334,7 +455,7 @@ def test_a_broken_bound_is_an_error(
     assert "the proven bound of C was exceeded" in done.stderr
 
 
-def test_parameters_are_printed_as_enforcers_take_them(crowded: tuple[Topology, Path]) -> None:
+def test_the_command_prints_enforcers_parameters(crowded: tuple[Topology, Path]) -> None:
     file = crowded[1]
     (file.parent / "addresses.json").write_text('{"c": ["10.0.0.1"], "s": ["10.0.0.9"]}')
     done = run("parameters", str(file), "--addresses", str(file.parent / "addresses.json"))

@@ -1,0 +1,639 @@
+"""Plans: measured traces and r-b curves, the plan of a topology, the placement of workloads on
+servers, and the parameters of enforcers at devices, at hosts and at the switch's ports.
+
+The parameters go to the NFS proxy and the network of a real testbed, and to the simulator.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from campaigns.papers.prioritymeister.topology import Links, PmModel, PmWorkload, Topology
+from controllers.prioritymeister.curve import Curve
+from controllers.prioritymeister.demand import Demand, measure
+from controllers.prioritymeister.estimators import STAGES, Costs
+from controllers.prioritymeister.limiters import Limiters, choose
+from controllers.prioritymeister.plan import Plan, StagePlan, Tenant, make_plan
+from controllers.prioritymeister.profiles import load_profile
+from schemas.errors import UserError
+from workloads.traces.reader import Report, TraceReader
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Requested r-b curve: its corners, or the exact burst of each rate."""
+
+    rates: tuple[float, ...]
+    bursts: tuple[float, ...]
+
+
+def curve_of(demand: Demand, stage: str, rates: Sequence[float] = ()) -> Curves:
+    """Return the corners of a measured trace's curve, or the bursts of `rates`."""
+    curve: Curve = demand.curves[stage]
+    if rates:
+        return Curves(tuple(rates), tuple(curve.burst(list(rates)).tolist()))
+    found_rates, bursts = curve.corners()
+    return Curves(tuple(found_rates.tolist()), tuple(bursts.tolist()))
+
+
+def parse_rates(text: str | None) -> tuple[float, ...]:
+    """Return the rates of the command line, which are separated by commas.
+
+    Raises:
+        UserError: a rate is not a number of 0 or more.
+    """
+    found = []
+    for part in filter(None, (text or "").split(",")):
+        try:
+            rate = float(part)
+        except ValueError:
+            rate = math.nan
+        if not 0 <= rate < math.inf:
+            raise UserError(f"--rates: {part.strip()!r} is not a rate; write numbers of 0 or more.")
+        found.append(rate)
+    if text is not None and not found:
+        raise UserError("--rates is empty: write numbers separated by commas, or leave it out.")
+    return tuple(found)
+
+
+def costs_of(profile: Path | None, stage: str) -> Costs:
+    """Return the estimators of a stage; raise UserError if it is unknown or needs a profile."""
+    costs = Costs(None) if profile is None else load_profile(profile)
+    try:
+        costs.estimator(stage)
+    except UserError as error:
+        raise UserError(f"{error}.") from error
+    return costs
+
+
+def measure_trace(
+    reader: TraceReader, costs: Costs, stages: Sequence[str] = STAGES, *, curves: bool = True
+) -> tuple[Demand, Report]:
+    """Read a trace once; a UserError has its file, and the reason if there is no request."""
+    try:
+        demand = measure(reader, costs, stages, curves=curves)
+    except UserError as error:
+        if str(reader.path) in str(error):
+            raise
+        if not reader.report.requests:
+            raise UserError(f"{reader.path}: {reader.nothing()}.") from error
+        raise UserError(f"{reader.path}: {error}.") from error
+    return demand, reader.report
+
+
+class MeasuredTraces:
+    """Traces at the devices of a topology, each read once.
+
+    Args:
+        base: folder for relative file names.
+        tell: called with messages for the user (about malformed rows that were skipped).
+    """
+
+    def __init__(self, base: Path, tell: Tell = lambda _: None) -> None:
+        self._base = base
+        self._tell = tell
+        self._profiles: dict[str, Costs] = {}
+        self._known: dict[tuple[object, ...], Demand] = {}
+
+    def tenant(self, topology: Topology, workload: PmWorkload) -> Tenant:
+        """Return a placed workload of a topology; raise UserError if a file is wrong."""
+        device = topology.device_of(workload)
+        if device.profile not in self._profiles:
+            self._profiles[device.profile] = load_profile(self._base / device.profile)
+        key = (workload.trace, workload.format, workload.disk, device.profile)
+        if key not in self._known:
+            path = self._base / workload.trace
+            reader = TraceReader(path, format=workload.format, disk=workload.disk)
+            self._known[key], report = measure_trace(reader, self._profiles[device.profile])
+            if report.malformed:
+                self._tell(report.sentence(path))
+        lag = self._profiles[device.profile].overhead.latency / device.speed
+        tenant = tenant_of(topology, workload, self._known[key], device.speed)
+        return replace(tenant, lag=lag)
+
+
+def plan_of(
+    topology: Topology, file: Path, tell: Tell = lambda _: None, *, links: Links | None = None
+) -> Plan:
+    """Read every trace and profile of a topology, and return its plan.
+
+    Args:
+        topology: checked.
+        file: the topology's file; names in it are relative to its folder.
+        tell: see `MeasuredTraces`.
+        links: see `planned`.
+
+    Raises:
+        UserError: a file is wrong, a workload has no server, or a queue's load is above 100 %.
+    """
+    homeless = [w.name for w in topology.workloads if w.server is None]
+    if homeless:
+        raise UserError(
+            f"{file}: workload {homeless[0]} has no server: name one, or let hotbed pm place "
+            "choose it."
+        )
+    measured = MeasuredTraces(file.resolve().parent, tell)
+    tenants = [measured.tenant(topology, workload) for workload in topology.workloads]
+    try:
+        return planned(topology, tenants, links=links)
+    except UserError as error:
+        raise UserError(f"{file}: {error}.") from error
+
+
+def planned(
+    topology: Topology,
+    tenants: Sequence[Tenant],
+    *,
+    order: Sequence[str] | None = None,
+    links: Links | None = None,
+) -> Plan:
+    """Return the plan of some workloads on a topology's machines.
+
+    Args:
+        topology: hosts and links.
+        tenants: workloads with their announced traces.
+        order: see `make_plan`.
+        links: the network's limits for the plan, if not the topology's own `links`.
+    """
+    kept = topology.kept if links is None else links
+    devices = {f"{name}:{d}" for name, host in topology.hosts.items() for d in host.devices}
+    queues = topology.queues()
+    return make_plan(
+        [kept.kept(tenant) for tenant in tenants],
+        {name: rate if name in devices else rate * kept.share for name, rate in queues.items()},
+        network_levels=topology.network_levels,
+        blocking=topology.blocking,
+        order=order,
+        frame=kept.frame,
+        overshoot=kept.overshoot,
+    )
+
+
+def tenant_of(
+    topology: Topology, workload: PmWorkload, demand: Demand, speed: float = 1.0
+) -> Tenant:
+    """Return a workload with its token buckets.
+
+    If the trace of a throughput SLO arrives at one instant, its span is the SLO's time.
+    """
+    limiters, largest = {}, {}
+    span = workload.duration or demand.seconds or workload.slo.completion
+    for stage in STAGES:
+        curve = demand.curves[stage]
+        if not span:
+            raise UserError(
+                f"workload {workload.name}: all requests of {workload.trace} come at one instant, "
+                "so that it has no mean rate: add duration, the time that the trace stands for."
+            )
+        found = choose(curve, topology.buckets, curve.total / span)
+        faster = speed if stage == "storage" else 1.0
+        limiters[stage] = Limiters(found.rates / faster, found.bursts / faster, found.error)
+        largest[stage] = demand.largest[stage] / faster
+    tenant = Tenant(
+        name=workload.name,
+        slo_s=workload.slo.latency or 0.0,
+        routes=topology.routes(workload),
+        limiters=limiters,
+        largest=largest,
+    )
+    if workload.slo.completion is None:
+        return tenant
+    return replace(tenant, slo_s=workload.slo.completion, throughput=True, spent_s=demand.seconds)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a workload: its server and device, or None for both if no device can take it."""
+
+    workload: str
+    server: str | None
+    device: str | None
+    given: bool
+
+
+@dataclass(frozen=True)
+class WorkloadPlacement:
+    """Places of all workloads, and the plan of the placed workloads."""
+
+    placed: bool
+    places: tuple[Place, ...]
+    plan: Plan | None
+
+
+def place(
+    topology: Topology,
+    file: Path,
+    tell: Tell = lambda _: None,
+    progress: Callable[[str, float], None] = lambda _name, _share: None,
+) -> WorkloadPlacement:
+    """Place workloads in the order of the file, each on the first device where all SLOs hold.
+
+    Workloads with a server stay there. A device admits a workload if, with it, every workload
+    placed so far meets its SLO by its bound. If no device admits it, it has no place, and later
+    workloads are tried without it.
+
+    Args:
+        topology: checked.
+        file: the topology's file.
+        tell: see `MeasuredTraces`.
+        progress: called with a workload's name and the share of workloads that are done.
+
+    Raises:
+        UserError: a file is wrong, no host has a requested device, or the workloads with a server
+            do not meet their SLOs.
+    """
+    known = sorted({device for host in topology.hosts.values() for device in host.devices})
+    for workload in topology.workloads:
+        if workload.device is not None and workload.device not in known:
+            raise UserError(
+                f"{file}: workload {workload.name}: no host has a device {workload.device!r}; "
+                f"known are {', '.join(known)}."
+            )
+    measured = MeasuredTraces(file.resolve().parent, tell)
+    tenants = [measured.tenant(topology, w) for w in topology.workloads if w.server is not None]
+    plan = _fitting(topology, tenants) if tenants else None
+    if tenants and plan is None:
+        raise UserError(
+            f"{file}: the workloads that have a server do not all meet their SLOs: "
+            "see hotbed pm plan, with those alone."
+        )
+    places = []
+    for done, workload in enumerate(topology.workloads):
+        progress(workload.name, done / len(topology.workloads))
+        if workload.server is not None:
+            device = topology.device_name(workload)
+            places.append(Place(workload.name, workload.server, device, given=True))
+            continue
+        found = Place(workload.name, None, None, given=False)
+        for candidate in _candidates(topology, workload):
+            tenant = measured.tenant(topology, candidate)
+            more = _fitting(topology, [*tenants, tenant])
+            if more is not None:
+                tenants.append(tenant)
+                plan = more
+                found = Place(workload.name, candidate.server, candidate.device, given=False)
+                break
+        places.append(found)
+    return WorkloadPlacement(all(p.server is not None for p in places), tuple(places), plan)
+
+
+def _fitting(topology: Topology, tenants: list[Tenant]) -> Plan | None:
+    """Return the plan if all SLOs hold, else None."""
+    try:
+        plan = planned(topology, tenants)
+    except UserError:  # loaded above 100 %
+        return None
+    return plan if plan.met else None
+
+
+def _candidates(topology: Topology, workload: PmWorkload) -> Iterator[PmWorkload]:
+    """Yield the workload on every device that it can reach, in the order of the file."""
+    for name, host in topology.hosts.items():
+        for device in host.devices:
+            if workload.device not in {None, device}:
+                continue
+            candidate = workload.model_copy(update={"server": name, "device": device})
+            try:
+                topology.check(candidate)
+            except ValueError:  # on another switch, or the client itself
+                continue
+            yield candidate
+
+
+POLICIES = ("pm", "ps", "cake", "edf", "byslo", "mclock", "none")
+"""Policies of the enforcer (section 5.3, mClock, and first come first served)."""
+PLANNED = frozenset({"pm", "mclock"})
+"""Policies that take parameters from a plan."""
+MODES = ("hold", "best-effort")
+
+NetworkMode = Literal["priority", "levels", "fifo"]
+NETWORK_OF: Mapping[str, NetworkMode] = {"pm": "priority", "byslo": "levels"}
+"""Network enforcement by policy; the others have none (section 5.3)."""
+
+_CLASSES = 7  # class selectors above best effort: cs1 to cs7
+_DEEPEST = 65536  # the enforcer's limit
+_MOST_LEVELS = 63  # DSCP has six bits, and 0 is best effort
+_ANY: Mapping[str, Sequence[str]] = {}
+
+
+class NetworkLevel(PmModel):
+    """A level of the network, 1 is the first, and the mark of its packets."""
+
+    level: int
+    dscp: int
+    name: str
+
+
+class NetworkFlow(PmModel):
+    """Messages of a workload from a host: its requests (``network-in``) or its server's replies.
+
+    `pairs` are (bytes per second, bytes) of token buckets that all apply; empty means no limit.
+    `source` and `destination` are addresses, empty if unknown.
+    """
+
+    workload: str
+    stage: Literal["network-in", "network-out"]
+    to: str
+    level: int
+    dscp: int
+    pairs: tuple[tuple[float, float], ...]
+    source: tuple[str, ...] = ()
+    destination: tuple[str, ...] = ()
+
+
+class HostNetwork(PmModel):
+    """Outgoing link of a host: its queue, rate in bytes per second, and flows."""
+
+    queue: str
+    rate: float
+    flows: tuple[NetworkFlow, ...]
+
+
+class NetworkParameters(PmModel):
+    """Network enforcement (section 4.6) at every host that sends, and at switch ports.
+
+    `ports` are the queues after the first of every route, with their rates in bytes per second.
+    They serve by strict priority of `dscp` and limit nothing.
+    """
+
+    policy: str
+    mode: NetworkMode
+    levels: tuple[NetworkLevel, ...]
+    hosts: dict[str, HostNetwork]
+    ports: dict[str, float]
+
+
+class EnforcerParameters(PmModel):
+    """All parameters: the NFS proxy's ``parameters`` by device queue, and the network's."""
+
+    policy: str
+    storage: dict[str, dict[str, Any]]
+    network: NetworkParameters
+
+
+def check_policy(policy: str, mode: str, plan: Plan | None) -> None:
+    """Raise UserError if the policy or mode is unknown, or the policy needs a plan."""
+    if policy not in POLICIES:
+        raise UserError(f"policy {policy!r}: there are {', '.join(POLICIES)}.")
+    if mode not in MODES:
+        raise UserError(f"mode {mode!r}: there are {' and '.join(MODES)}.")
+    if plan is None and policy in PLANNED:
+        raise UserError(f"policy {policy} takes its parameters from a plan: make one first.")
+
+
+def load_addresses(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return addresses by host or workload from a JSON file: ``{name: [address, ...]}``.
+
+    Raises:
+        UserError: the file cannot be read, or has other content.
+    """
+    try:
+        text = json.loads(path.read_text())
+        return TypeAdapter(dict[str, tuple[str, ...]]).validate_python(text)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, ValidationError) as error:
+        raise UserError(
+            f"{path}: is not a JSON object of addresses: write {{name: [address, ...]}}."
+        ) from error
+
+
+def device_queue(topology: Topology, workload: PmWorkload) -> str:
+    """Return the name of the queue of a workload's device, ``server:device``."""
+    return topology.routes(workload)["storage"][0]
+
+
+def device_queues(topology: Topology) -> tuple[str, ...]:
+    """Return the devices that workloads use, in the order of the workloads."""
+    used = (device_queue(topology, w) for w in topology.workloads if w.server is not None)
+    return tuple(dict.fromkeys(used))
+
+
+def parameters_of(
+    topology: Topology,
+    plan: Plan | None,
+    *,
+    policy: str = "pm",
+    mode: str = "hold",
+    depth: int = 1,
+    addresses: Mapping[str, Sequence[str]] = _ANY,
+) -> EnforcerParameters:
+    """Return the parameters of all devices and of the network; see the two functions below.
+
+    Raises:
+        UserError: `depth` is out of range, or the plan is for other workloads.
+    """
+    if not 0 <= depth <= _DEEPEST:
+        raise UserError(f"depth {depth}: write 0 (any number) to {_DEEPEST}.")
+    return EnforcerParameters(
+        policy=policy,
+        storage={
+            device: storage_parameters(
+                topology,
+                plan,
+                device,
+                policy=policy,
+                mode=mode,
+                depth=depth,
+                addresses=addresses,
+            )
+            for device in device_queues(topology)
+        },
+        network=network_parameters(topology, plan, policy=policy, addresses=addresses),
+    )
+
+
+def storage_parameters(
+    topology: Topology,
+    plan: Plan | None,
+    device: str,
+    *,
+    policy: str = "pm",
+    mode: str = "hold",
+    depth: int = 1,
+    addresses: Mapping[str, Sequence[str]] = _ANY,
+    cake: Mapping[str, float] | None = None,
+    weights: Mapping[str, float] | None = None,
+    reservations: Mapping[str, float] | None = None,
+    slos: Mapping[str, float] | None = None,
+    only: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Return the ``parameters`` of nfsproxy's configuration, for the enforcer of a device.
+
+    Args:
+        topology: with the workloads' SLOs; schedulers of requests ignore a completion SLO.
+        plan: priorities and token buckets (pm) and mean rates (mclock); other policies accept None.
+        device: queue of the device, ``server:device``.
+        policy: one of `POLICIES`.
+        mode: one of `MODES`, for pm.
+        depth: concurrent requests at the device; 0 means any number.
+        addresses: clients' addresses, by workload or by host; a workload's own take precedence.
+        cake: Cake's own parameters (interval, percentile, step, upper, floor).
+        weights: weights by workload, by default 1.
+        reservations: mclock's by workload, seconds per second; by default the rate of the slowest
+            bucket, which is the workload's mean.
+        slos: latency SLOs in seconds that replace the topology's.
+        only: leave out all other workloads.
+
+    Raises:
+        UserError: the policy, mode or device is unknown, or a plan is needed.
+    """
+    check_policy(policy, mode, plan)
+    found = []
+    for workload in topology.workloads:
+        chosen = only is None or workload.name in only
+        if workload.server is None or device_queue(topology, workload) != device or not chosen:
+            continue
+        entry: dict[str, Any] = {
+            "name": workload.name,
+            "clients": list(addresses.get(workload.name) or addresses.get(workload.client) or ()),
+            "weight": float((weights or {}).get(workload.name, 1.0)),
+        }
+        slo = (slos or {}).get(workload.name, workload.slo.latency)
+        if slo is not None:
+            entry["slo"] = slo
+        if policy == "pm":
+            stage = _stage(plan, workload.name, "storage")
+            entry |= {"priority": stage.priority, "pairs": [list(pair) for pair in stage.pairs]}
+        if policy == "mclock":
+            entry["reservation"] = _reservation(plan, workload.name, reservations)
+        found.append(entry)
+    if not found:
+        raise UserError(
+            f"device {device}: no workload uses it; those in use are "
+            f"{', '.join(device_queues(topology))}."
+        )
+    made: dict[str, Any] = {"policy": policy, "depth": depth, "workloads": found}
+    if policy == "pm":
+        made["mode"] = mode
+    if policy == "cake" and cake:
+        made["cake"] = dict(cake)
+    return made
+
+
+def network_parameters(
+    topology: Topology,
+    plan: Plan | None,
+    *,
+    policy: str = "pm",
+    mode: NetworkMode | None = None,
+    addresses: Mapping[str, Sequence[str]] = _ANY,
+    slos: Mapping[str, float] | None = None,
+    only: Collection[str] | None = None,
+) -> NetworkParameters:
+    """Return the parameters of hosts and switch ports.
+
+    Levels and token buckets of pm are the plan's, separate for each direction. byslo has levels by
+    SLO and no limits. All other policies do not enforce in the network (section 5.3); `mode` may
+    change that. Arguments are as in `storage_parameters`.
+
+    Raises:
+        UserError: a plan is needed, or there are more levels than DSCP has values.
+    """
+    chosen = NETWORK_OF.get(policy, "fifo") if mode is None else mode
+    if chosen == "priority" and plan is None:
+        raise UserError("the network's priorities come from a plan: make one first.")
+    bandwidth = topology.queues()
+    by_slo = _levels_by_slo(topology, slos or {}) if chosen == "levels" else {}
+    flows: dict[str, list[tuple[str, int, tuple[tuple[float, float], ...], PmWorkload]]] = {}
+    ports: dict[str, float] = {}
+    for workload in topology.workloads:
+        if workload.server is None or (only is not None and workload.name not in only):
+            continue
+        routes = topology.routes(workload)
+        for stage in ("network-in", "network-out"):
+            first, *rest = routes[stage]
+            ports |= {queue: bandwidth[queue] for queue in rest}
+            level = by_slo.get(workload.name, 1)
+            pairs: tuple[tuple[float, float], ...] = ()
+            if chosen == "priority":
+                planned = _stage(plan, workload.name, stage)
+                level, pairs = planned.level or 1, planned.pairs
+            flows.setdefault(first, []).append((stage, level, pairs, workload))
+    most = max((level for each in flows.values() for _, level, _, _ in each), default=0)
+    marks = _marks(0 if chosen == "fifo" else most)
+    dscp = {mark.level: mark.dscp for mark in marks}
+    hosts = {}
+    for queue, entries in flows.items():
+        host = queue.split("->")[0]
+        hosts[host] = HostNetwork(
+            queue=queue,
+            rate=bandwidth[queue],
+            flows=tuple(_flow(entry, dscp.get(entry[1], 0), addresses) for entry in entries),
+        )
+    return NetworkParameters(
+        policy=policy, mode=chosen, levels=marks, hosts=hosts, ports=dict(sorted(ports.items()))
+    )
+
+
+def _flow(
+    entry: tuple[str, int, tuple[tuple[float, float], ...], PmWorkload],
+    dscp: int,
+    addresses: Mapping[str, Sequence[str]],
+) -> NetworkFlow:
+    stage, level, pairs, workload = entry
+    client = tuple(addresses.get(workload.name) or addresses.get(workload.client) or ())
+    server = tuple(addresses.get(workload.server or "") or ())
+    inwards = stage == "network-in"
+    return NetworkFlow(
+        workload=workload.name,
+        stage="network-in" if inwards else "network-out",
+        to=(workload.server or "") if inwards else workload.client,
+        level=level,
+        dscp=dscp,
+        pairs=pairs,
+        source=client if inwards else server,
+        destination=server if inwards else client,
+    )
+
+
+def _stage(plan: Plan | None, workload: str, stage: str) -> StagePlan:
+    for one in plan.workloads if plan is not None else ():
+        if one.name == workload:
+            return next(s for s in one.stages if s.stage == stage)
+    raise UserError(f"workload {workload} is not in the plan: make a plan with it.")
+
+
+def _reservation(plan: Plan | None, workload: str, given: Mapping[str, float] | None) -> float:
+    if given is not None:
+        return float(given.get(workload, 0.0))
+    return min(rate for rate, _ in _stage(plan, workload, "storage").pairs)
+
+
+def _levels_by_slo(topology: Topology, slos: Mapping[str, float]) -> dict[str, int]:
+    """Return bySLO's levels: equal SLOs share a level, and workloads without a latency SLO get the
+    last. If there are more SLOs than levels, SLOs are distributed evenly."""
+    infinite = float("inf")
+    each = {
+        w.name: slos.get(w.name, infinite if w.slo.latency is None else w.slo.latency)
+        for w in topology.workloads
+    }
+    ranks = {slo: rank for rank, slo in enumerate(sorted(set(each.values())))}
+    count = topology.network_levels or len(ranks)
+    fold = max(len(ranks), count)
+    return {name: 1 + ranks[slo] * count // fold for name, slo in each.items()}
+
+
+def _marks(most: int) -> tuple[NetworkLevel, ...]:
+    """Return the DSCP of levels 1 to `most`: cs7, cs6, .. cs1, or 63, 62, .. for more levels."""
+    if most > _MOST_LEVELS:
+        raise UserError(
+            f"{most} network levels are more than DSCP can tell apart: write network_levels: "
+            f"{_MOST_LEVELS} or fewer in the topology."
+        )
+    if most <= _CLASSES:
+        classes = ((level, 1 + _CLASSES - level) for level in range(1, most + 1))
+        return tuple(NetworkLevel(level=k, dscp=8 * c, name=f"cs{c}") for k, c in classes)
+    return tuple(
+        NetworkLevel(level=k, dscp=_MOST_LEVELS + 1 - k, name=str(_MOST_LEVELS + 1 - k))
+        for k in range(1, most + 1)
+    )

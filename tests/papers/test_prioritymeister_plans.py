@@ -1,0 +1,661 @@
+"""PriorityMeister's plans on networks and testbeds: parameters of enforcers, limits of links,
+`hotbed pm apply`, and profiles of devices.
+
+Tests name the section of the paper that they hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from campaigns.papers.prioritymeister import apply as work
+from campaigns.papers.prioritymeister.apply import profile_device
+from campaigns.papers.prioritymeister.plan import (
+    MeasuredTraces,
+    load_addresses,
+    network_parameters,
+    parameters_of,
+    place,
+    plan_of,
+    planned,
+    storage_parameters,
+)
+from campaigns.papers.prioritymeister.scenario import SimulationSetting, scenario_of
+from campaigns.papers.prioritymeister.simulate import simulate_topology
+from campaigns.papers.prioritymeister.topology import (
+    LINK_SHARE,
+    Links,
+    Topology,
+    htb_links,
+    load_topology,
+)
+from controllers.prioritymeister.plan import FRAME, Plan, StagePlan, WorkloadPlan, make_plan
+from controllers.prioritymeister.profiles import load_profile
+from schemas.errors import StoreError, UserError
+from testbed.sites.contract import Testbed
+from testbed.sites.fake import FakeSite
+from testbed.spec import TestbedSpec
+from testbed.ssh import Completed
+from workloads.errors import WorkloadError
+
+
+def topology(slos: dict[str, float | None], levels: int | None = 7) -> Topology:
+    """Return workloads on one server, each with its own client; None is a completion SLO."""
+    hosts = {f"c-{name}": {"link": 8e8} for name in slos}
+    return Topology.model_validate(
+        {
+            "hosts": {"s": {"link": 1e9, "devices": {"d": "p.json"}}, **hosts},
+            "workloads": [
+                {
+                    "name": name,
+                    "client": f"c-{name}",
+                    "server": "s",
+                    "trace": "t.csv",
+                    "slo": {"completion": 60} if slo is None else {"latency": slo},
+                }
+                for name, slo in slos.items()
+            ],
+            "network_levels": levels,
+        }
+    )
+
+
+def plan_for(given: Topology) -> Plan:
+    """Return a plan with priorities in workload order, and reversed levels on the way out."""
+    count = len(given.workloads)
+
+    def stage(name: str, queues: tuple[str, ...], priority: int, level: int | None) -> StagePlan:
+        pairs = ((0.9, 0.01 * priority), (0.2, 0.5))
+        return StagePlan(name, queues, priority, level, pairs, 0.0, 1.0, 1.0)
+
+    workloads = []
+    for k, workload in enumerate(given.workloads, start=1):
+        routes = given.routes(workload)
+        stages = (
+            stage("network-in", routes["network-in"], k, k),
+            stage("storage", routes["storage"], k, None),
+            stage("network-out", routes["network-out"], count + 1 - k, count + 1 - k),
+        )
+        workloads.append(WorkloadPlan(workload.name, "latency", 1.0, 1.0, 1.0, True, stages))
+    return Plan(True, tuple(workloads), ())
+
+
+THREE: dict[str, float | None] = {"a": 0.05, "b": 0.02, "l": None}
+
+
+def test_the_proxy_has_priorities_buckets_slos_and_clients() -> None:
+    """Section 4.6; other policies have parameters of their own (section 5.3)."""
+    given, plan = topology(THREE), plan_for(topology(THREE))
+    addresses = {"c-a": ["10.0.0.1"], "c-b": ["10.0.0.2"], "b": ["10.0.0.9"]}
+    found = storage_parameters(given, plan, "s:d", addresses=addresses)
+    workloads = found.pop("workloads")
+    assert found == {"policy": "pm", "depth": 1, "mode": "hold"}
+    assert workloads[0] == {
+        "name": "a",
+        "clients": ["10.0.0.1"],
+        "weight": 1.0,
+        "slo": 0.05,
+        "priority": 1,
+        "pairs": [[0.9, 0.01], [0.2, 0.5]],
+    }
+    assert [(w["clients"], w.get("slo")) for w in workloads[1:]] == [
+        (["10.0.0.9"], 0.02),
+        ([], None),
+    ]
+    more = {"reservations": {"a": 0.5}, "weights": {"b": 3}}
+    mclock = storage_parameters(given, plan, "s:d", policy="mclock")["workloads"]
+    assert [w["reservation"] for w in mclock] == [0.2, 0.2, 0.2]
+    mclock = storage_parameters(given, plan, "s:d", policy="mclock", **more)["workloads"]
+    assert [(w["reservation"], w["weight"]) for w in mclock] == [(0.5, 1.0), (0.0, 3.0), (0.0, 1.0)]
+    cake = storage_parameters(
+        given, None, "s:d", policy="cake", cake={"upper": 2}, slos={"a": 9.0}, only=["a", "l"]
+    )
+    assert [w["name"] for w in cake["workloads"]] == ["a", "l"]
+    assert cake["workloads"][0]["slo"] == 9.0 and cake["cake"] == {"upper": 2}
+    assert "priority" not in cake["workloads"][0] and "mode" not in cake
+    every = parameters_of(given, plan, mode="best-effort", depth=4)
+    assert list(every.storage) == ["s:d"]
+    assert every.storage["s:d"]["mode"] == "best-effort" and every.storage["s:d"]["depth"] == 4
+    assert json.loads(every.model_dump_json())["network"]["hosts"]["s"]["rate"] == 1.25e8
+
+
+def test_hosts_have_the_flows_that_leave_them() -> None:
+    """Section 4.6."""
+    given = topology(THREE)
+    addresses = {"c-a": ["10.0.0.1"], "s": ["10.0.0.100"]}
+    found = network_parameters(given, plan_for(given), addresses=addresses)
+    marks = [(1, 56, "cs7"), (2, 48, "cs6"), (3, 40, "cs5")]
+    assert [(m.level, m.dscp, m.name) for m in found.levels] == marks
+    client, server = found.hosts["c-a"], found.hosts["s"]
+    assert (client.queue, client.rate) == ("c-a->switch", 1e8)
+    flow = client.flows[0]
+    assert (flow.workload, flow.stage, flow.to) == ("a", "network-in", "s")
+    assert (flow.level, flow.dscp) == (1, 56)
+    assert (flow.source, flow.destination) == (("10.0.0.1",), ("10.0.0.100",))
+    assert flow.pairs == ((0.9, 0.01), (0.2, 0.5))
+    levels = [("a", "c-a", 3), ("b", "c-b", 2), ("l", "c-l", 1)]
+    assert [(f.workload, f.to, f.level) for f in server.flows] == levels
+    assert server.flows[0].source == ("10.0.0.100",)
+    clients = {f"switch->c-{name}": 1e8 for name in "abl"}
+    assert found.ports == {**clients, "switch->s": 1.25e8}
+
+
+def test_by_slo_has_only_levels_and_other_policies_have_nothing() -> None:
+    """Section 5.3; more SLOs than levels share them in order."""
+    given = topology(THREE)
+    found = network_parameters(given, None, policy="byslo")
+    assert found.mode == "levels"
+    flows = {f.workload: (f.level, f.dscp, f.pairs) for f in found.hosts["s"].flows}
+    assert flows == {"a": (2, 48, ()), "b": (1, 56, ()), "l": (3, 40, ())}
+    for policy in ("ps", "cake", "edf", "none"):
+        found = network_parameters(given, None, policy=policy)
+        assert (found.mode, found.levels) == ("fifo", ())
+        assert {(f.level, f.dscp, f.pairs) for h in found.hosts.values() for f in h.flows} == {
+            (1, 0, ())
+        }
+    slos: dict[str, float | None] = {f"w{k}": 0.1 * k + 0.1 for k in range(10)}
+    flows_of = network_parameters(topology(slos, 4), None, policy="byslo").hosts["s"].flows
+    levels = [f.level for f in flows_of]
+    assert levels == sorted(levels)
+    assert set(levels) == {1, 2, 3, 4}
+    free = network_parameters(topology(slos, None), None, policy="byslo")
+    assert [f.level for f in free.hosts["s"].flows] == list(range(1, 11))
+    assert [m.dscp for m in free.levels] == list(range(63, 53, -1))
+    many: dict[str, float | None] = {f"w{k}": 0.1 * k + 0.1 for k in range(64)}
+    with pytest.raises(UserError, match="64 network levels"):
+        network_parameters(topology(many, None), None, policy="byslo")
+
+
+def test_wrong_policies_plans_and_addresses_are_refused(tmp_path: Path) -> None:
+    given = topology(THREE)
+    plan = plan_for(given)
+    for options, reason in (
+        ({"policy": "x"}, "there are pm, ps"),
+        ({"mode": "x"}, "there are hold and best-effort"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            parameters_of(given, plan, **options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no workload uses it; those in use are s:d"):
+        storage_parameters(given, plan, "s:x")
+    with pytest.raises(UserError, match="from a plan"):
+        parameters_of(given, None)
+    with pytest.raises(UserError, match="from a plan"):
+        network_parameters(given, None, policy="ps", mode="priority")
+    with pytest.raises(UserError, match="workload a is not in the plan"):
+        parameters_of(given, Plan(True, (), ()))
+    file = tmp_path / "a.json"
+    with pytest.raises(UserError, match="cannot be read"):
+        load_addresses(file)
+    for text in ("x", "[]", '{"a": 1}'):
+        file.write_text(text)
+        with pytest.raises(UserError, match="is not a JSON object of addresses"):
+            load_addresses(file)
+    file.write_text('{"a": ["10.0.0.1"]}')
+    assert load_addresses(file) == {"a": ("10.0.0.1",)}
+
+
+def test_a_name_has_no_line_break() -> None:
+    with pytest.raises(ValueError, match="a name is 1 to 63"):
+        topology({"a\n": 0.1})
+    hosts = {"s": {"link": 1e9, "devices": {"d\n": "p.json"}}, "c": {"link": 8e8}}
+    with pytest.raises(ValueError, match=r"host s: 'd\\n' is no name"):
+        Topology.model_validate({**topology({"a": 0.1}).model_dump(), "hosts": hosts})
+
+
+# `hotbed pm apply`.
+
+DISK = {"size": "2GiB", "scratch": 0}
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "t",
+        "network": {"priority_levels": 7},
+        "groups": [
+            {"name": "admin", "roles": ["admin"]},
+            {"name": "s0", "roles": ["nfs"], "disk": DISK, "network": "1Gbit"},
+            {"name": "c", "count": 2, "roles": ["client"], "network": "1Gbit"},
+        ],
+        "store": {"kind": "nfs", "depth": 2},
+    }
+)
+PROFILE = {"type": "storageConstant", "base": 0.001, "readBandwidth": 1e8, "writeBandwidth": 1e8}
+
+
+def workload(name: str, client: str, **changes: object) -> dict[str, Any]:
+    slo = {"latency": "2s"}
+    return {"name": name, "client": client, "server": "s0", "trace": "t.csv", "slo": slo, **changes}
+
+
+TOPOLOGY: dict[str, Any] = {
+    "hosts": {"s0": {"link": "1Gbit", "devices": {"disk": "disk.json"}}, "c0": {}, "c1": {}},
+    "workloads": [workload("web", "c0"), workload("copy", "c1")],
+}
+
+
+def written(folder: Path, **changes: object) -> Path:
+    (folder / "disk.json").write_text(json.dumps(PROFILE))
+    rows = [f"{n * 50_000_000},1000,DiskRead" for n in range(40)]
+    (folder / "t.csv").write_text("\n".join(rows) + "\n")
+    path = folder / "topology.yaml"
+    path.write_text(yaml.safe_dump({**TOPOLOGY, **changes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"hosts": {**TOPOLOGY["hosts"], "db": {}}},
+            "host db: testbed t has no such node; it has admin, s0, c0, c1",
+        ),
+        (
+            {"hosts": {**TOPOLOGY["hosts"], "c0": {"link": "10Gbit"}}},
+            "host c0: its egress is 1e",
+        ),
+        ({"workloads": [workload("web", "admin")]}, "there is no host 'admin'"),
+        (
+            {
+                "hosts": {**TOPOLOGY["hosts"], "admin": {}},
+                "workloads": [workload("web", "admin")],
+            },
+            "workload web: client admin has not the role client on testbed t; .*: c0, c1",
+        ),
+        (
+            {"workloads": [workload("web", "c0"), workload("copy", "c0")]},
+            "workloads web and copy go from c0 to s0: they cannot be told apart",
+        ),
+        (
+            {
+                "hosts": {
+                    **TOPOLOGY["hosts"],
+                    "s0": {"devices": {"disk": {"profile": "disk.json", "speed": 2}}},
+                }
+            },
+            "device s0:disk has a speed",
+        ),
+    ],
+)
+def test_a_topology_that_does_not_fit_is_refused(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = written(tmp_path, **changes)
+    with pytest.raises(UserError, match=said):
+        work.check_fits(load_topology(path), SPEC, path)
+
+
+class Memory:
+    """`Enforcement` with a testbed that accepts everything."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.testbed = testbed
+        self.applied: Mapping[str, Any] | None = None
+        self.profiles: dict[str, Any] = {}
+        self.wrong: dict[str, list[str]] = {}
+        self.removed = False
+
+    def addresses(self) -> dict[str, tuple[str, ...]]:
+        return {node.name: (node.address,) for node in self.testbed.nodes}
+
+    def put_profile(self, server: str, profile: Any) -> bool:
+        before = self.profiles.get(server)
+        self.profiles[server] = profile
+        return bool(before != profile)
+
+    def apply(self, parameters: Mapping[str, Any], *, unknown: str) -> None:
+        assert unknown == "refuse"
+        self.applied = parameters
+
+    def network_check(self, network: Any = None) -> dict[str, list[str]]:
+        return dict(self.wrong)
+
+    def parameters(self, server: str) -> Mapping[str, Any]:
+        assert self.applied is not None
+        found: Mapping[str, Any] = self.applied["storage"][f"{server}:disk"]
+        return found
+
+    def remove(self) -> None:
+        self.removed = True
+
+
+@pytest.fixture
+def testbed(tmp_path: Path) -> Testbed:
+    return FakeSite(tmp_path).provision(SPEC)
+
+
+@pytest.fixture
+def memory(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    found = Memory(testbed)
+    monkeypatch.setattr(work, "Enforcement", lambda testbed: found)
+    return found
+
+
+def test_a_plan_is_applied_checked_and_removed(
+    tmp_path: Path, testbed: Testbed, memory: Memory
+) -> None:
+    with pytest.raises(UserError, match="no plan was applied; hotbed pm apply TOPOLOGY"):
+        work.check(testbed)
+    done = work.apply(testbed, SPEC, written(tmp_path))
+    assert (done.policy, done.met, done.restarted) == ("pm", True, ("s0",))
+    assert done.servers == {"s0": ("web", "copy")}
+    assert done.hosts == {"c0": 1, "c1": 1, "s0": 2}
+    assert "pm, which meets all SLOs: 2 workloads at 1 servers, 4 flows" in done.sentence()
+    assert memory.applied is not None
+    storage = memory.applied["storage"]["s0:disk"]
+    assert storage["depth"] == 2
+    assert storage["workloads"][0]["clients"] == [testbed.node("c0").address]
+    flow = memory.applied["network"]["hosts"]["s0"]["flows"][0]
+    assert flow["destination"] == (testbed.node("c0").address,) or flow["destination"] == [
+        testbed.node("c0").address
+    ]
+    assert work.check(testbed).differences == {}
+    again = work.apply(testbed, SPEC, written(tmp_path), policy="byslo", depth=1)
+    assert (again.met, again.restarted) == (None, ())
+    memory.wrong = {"c0": ["class 1:100 is missing"]}
+    assert work.check(testbed).sentence() == "t: c0: class 1:100 is missing"
+    with pytest.raises(StoreError, match="node c0: after it was applied, class 1:100 is missing"):
+        work.apply(testbed, SPEC, written(tmp_path))
+    with pytest.raises(StoreError, match="node c0: after it was removed"):
+        work.remove(testbed)
+    memory.wrong = {}
+    work.remove(testbed)
+    assert memory.removed
+    with pytest.raises(UserError, match="no plan was applied"):
+        work.check(testbed)
+
+
+def test_a_plan_for_a_testbed_counts_its_networks_limits(
+    tmp_path: Path, testbed: Testbed, memory: Memory
+) -> None:
+    heard: list[str] = []
+    work.apply(testbed, SPEC, written(tmp_path), tell=heard.append)
+    assert memory.applied is not None
+    hosts = memory.applied["network"]["hosts"].values()
+    bursts = [pair[1] for host in hosts for flow in host["flows"] for pair in flow["pairs"]]
+    assert min(bursts) == 1538.0  # HTB's minimum
+    said = "links: {share: 0.945, mtu: 1500, enforcer: htb}"
+    assert any(text.endswith(said) for text in heard)
+    links: dict[str, Any] = {"share": 0.945, "mtu": 1500, "enforcer": "htb"}
+    first = memory.applied
+    work.apply(testbed, SPEC, written(tmp_path, links=links))
+    assert memory.applied == first
+    for more in ({"share": 1.0}, {"enforcer": "exact"}, {"overshoot": 1000}):
+        with pytest.raises(UserError, match=r"keeps less of a plan: write links: \{share: 0\.945"):
+            work.apply(testbed, SPEC, written(tmp_path, links=links | more))
+    jumbo = {**SPEC.model_dump(), "network": {"priority_levels": 7, "mtu": 9000}}
+    with pytest.raises(UserError, match="mtu: 9000"):
+        work.apply(testbed, TestbedSpec.model_validate(jumbo), written(tmp_path, links=links))
+    work.apply(testbed, SPEC, written(tmp_path, links=links | {"share": 1.0}), policy="ps")
+
+
+def test_a_policy_without_network_installs_none(
+    tmp_path: Path, testbed: Testbed, memory: Memory
+) -> None:
+    for policy, network in (("ps", True), ("pm", False)):
+        done = work.apply(testbed, SPEC, written(tmp_path), policy=policy, network=network)
+        assert done.hosts == {}
+        assert "no network enforcement" in done.sentence()
+    assert memory.applied is not None
+    assert memory.applied["network"]["mode"] == "fifo"
+
+
+def test_levels_that_the_switch_lacks_are_refused(
+    tmp_path: Path, testbed: Testbed, memory: Memory
+) -> None:
+    one = SPEC.model_copy(update={"network": None})
+    with pytest.raises(UserError, match=r"network levels, and the switch of testbed t has 0"):
+        work.apply(testbed, one, written(tmp_path), policy="byslo")
+    assert memory.applied is None
+
+
+@pytest.mark.usefixtures("memory")
+def test_unknown_policies_and_stores_are_refused(tmp_path: Path, testbed: Testbed) -> None:
+    with pytest.raises(UserError, match="policy 'fair': there are pm, ps"):
+        work.apply(testbed, SPEC, written(tmp_path), policy="fair")
+    ceph = TestbedSpec.model_validate({**SPEC.model_dump(), "store": None})
+    with pytest.raises(UserError, match="testbed t has no NFS servers"):
+        work.apply(testbed, ceph, written(tmp_path))
+
+
+def test_a_proxys_answer_is_compared_by_meaning() -> None:
+    web = {"name": "web", "clients": ["10.0.0.1"], "priority": 1, "pairs": [[0.1, 0.2]]}
+    wanted = {"policy": "pm", "mode": "hold", "depth": 1, "workloads": [{**web, "slo": 0.05}]}
+    same = {"policy": "pm", "depth": 1, "unknown": "refuse", "workloads": [{**web, "slo": 0.05}]}
+    assert work.storage_differences(wanted, same) == []
+    assert work.storage_differences(wanted, {**same, "policy": "ps"}) == ["policy is ps, not pm"]
+    assert work.storage_differences(wanted, {**same, "workloads": []}) == [
+        "workload web is missing"
+    ]
+    other = [{**web, "pairs": [[0.1, 0.3]]}, {"name": "client0"}]
+    assert work.storage_differences(wanted, {**same, "workloads": other}) == [
+        "workload web: pairs is [[0.1, 0.3]], not [[0.1, 0.2]]",
+        "workload web: slo is None, not 0.05",
+        "workload client0 is not the plan's",
+    ]
+
+
+# Limits of links (section 4.6).
+
+HTB = {"share": LINK_SHARE, "mtu": 9000, "enforcer": "htb"}
+
+
+def loaded(folder: Path, **links: Any) -> tuple[Topology, Path]:
+    path = written(folder, **({"links": links} if links else {}))
+    return load_topology(path), path
+
+
+def network_pairs(plan: Plan) -> list[tuple[float, float]]:
+    return [
+        pair
+        for workload in plan.workloads
+        for stage in workload.stages
+        if stage.level is not None
+        for pair in stage.pairs
+    ]
+
+
+def test_without_limits_all_of_a_link_is_planned(tmp_path: Path) -> None:
+    topology, path = loaded(tmp_path)
+    known = MeasuredTraces(tmp_path)
+    tenants = [known.tenant(topology, workload) for workload in topology.workloads]
+    plain = make_plan(tenants, topology.queues())
+    assert plan_of(topology, path) == plain
+    assert topology.kept == Links()
+    assert min(burst for _, burst in network_pairs(plain)) < FRAME
+    told, file = loaded(tmp_path, share=1.0)
+    assert plan_of(told, file) == plain
+
+
+def test_a_topologys_links_make_the_plan_that_a_campaign_makes(tmp_path: Path) -> None:
+    bare, path = loaded(tmp_path)
+    known = MeasuredTraces(tmp_path)
+    tenants = [known.tenant(bare, workload) for workload in bare.workloads]
+    campaigns = planned(bare, tenants, links=htb_links(9038))
+    topology, path = loaded(tmp_path, **HTB)
+    made = plan_of(topology, path)
+    assert made == campaigns
+    assert min(burst for _, burst in network_pairs(made)) == 9038
+    for more, less in zip(made.workloads, plan_of(bare, path).workloads, strict=True):
+        assert more.bound > less.bound
+        assert more.bound_blocking > less.bound_blocking
+    rates = {queue.queue: queue.bandwidth for queue in made.queues}
+    assert rates["s0:disk"] == 1.0
+    assert rates["s0->switch"] == pytest.approx(LINK_SHARE * 1e9 / 8)
+
+
+def test_each_link_setting_changes_the_plan(tmp_path: Path) -> None:
+    plain = plan_of(*loaded(tmp_path))
+    shared = plan_of(*loaded(tmp_path, share=0.5))
+    for queue, other in zip(plain.queues, shared.queues, strict=True):
+        half = 1.0 if ":" in queue.queue else 0.5
+        assert other.bandwidth == half * queue.bandwidth
+    assert network_pairs(shared) == network_pairs(plain)
+    large = plan_of(*loaded(tmp_path, mtu=9000))
+    assert network_pairs(large) == network_pairs(plain)
+    assert [w.bound for w in large.workloads] == [w.bound for w in plain.workloads]
+    assert any(
+        more.bound_blocking > less.bound_blocking
+        for more, less in zip(large.workloads, plain.workloads, strict=True)
+    )
+    over = plan_of(*loaded(tmp_path, overshoot="3kB"))
+    assert network_pairs(over) == network_pairs(plain)
+    assert all(m.bound > n.bound for m, n in zip(over.workloads, plain.workloads, strict=True))
+    kept = loaded(tmp_path, enforcer="htb", overshoot="1kB")[0].kept
+    assert (kept.frame, kept.overshoot, kept.share) == (1538, 1000, 1.0)
+    assert kept.bucket is not None
+
+
+def test_servers_are_chosen_within_the_links_limits(tmp_path: Path) -> None:
+    """Two workloads of 33 MB/s each on a link of 125 MB/s, and on two fifths of the link."""
+    path = written(tmp_path, links={"share": 0.4})
+    (tmp_path / "t.csv").write_text(
+        "".join(f"{n * 33_000_000},{10**6:x},DiskRead\n" for n in range(40))
+    )
+    text = path.read_text()
+    path.write_text(
+        text.replace("client: c1\n  name: copy\n  server: s0", "client: c1\n  name: copy")
+    )
+    assert path.read_text() != text
+    assert not place(load_topology(path), path).placed
+    path.write_text(path.read_text().replace("share: 0.4", "share: 1.0"))
+    assert place(load_topology(path), path).placed
+
+
+def test_packets_are_simulated_as_large_as_a_topology_says(tmp_path: Path) -> None:
+    topology, path = loaded(tmp_path, mtu=9000)
+    plan = plan_of(topology, path)
+    assert scenario_of(topology, path, plan, SimulationSetting()).document["frame"] == 9038
+    longer = (
+        scenario_of(topology, path, plan, SimulationSetting(frame=9039.0)).proofs["web"].why_not
+    )
+    assert longer is not None and "longer than the 9038 bytes" in longer
+    bounds = [one.bound for one in simulate_topology(topology, path, SimulationSetting()).workloads]
+    assert all(bound is not None and bound.held for bound in bounds)
+    bare, path = loaded(tmp_path)
+    assert (
+        scenario_of(bare, path, plan_of(bare, path), SimulationSetting()).document["frame"] == FRAME
+    )
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ({"share": 2}, "links.share: 2 is not allowed; allowed: a number of at most 1"),
+        ({"share": 0}, "links.share: 0 is not allowed; allowed: a number above 0"),
+        ({"mtu": 500}, "links.mtu: 500 is not allowed; allowed: a number of at least 1,280"),
+        ({"enforcer": "tbf"}, "links.enforcer: .*'exact' or 'htb'"),
+        ({"overshoot": "3 frames"}, "links.overshoot: .*is not a size"),
+        ({"overshot": 3}, r"links.overshot: there is .* \(did you mean overshoot\?\)"),
+    ],
+)
+def test_wrong_links_are_refused(tmp_path: Path, links: dict[str, Any], said: str) -> None:
+    path = written(tmp_path, links=links)
+    with pytest.raises(UserError, match=said):
+        load_topology(path)
+
+
+def test_a_testbeds_limits_are_settings_of_a_topology(tmp_path: Path) -> None:
+    told, keeps = loaded(tmp_path, **HTB)[0].kept, htb_links(9038)
+    assert told.bucket is not None and keeps.bucket is not None
+    assert told.bucket(1e6, 5.0) == keeps.bucket(1e6, 5.0) == (1e6, 9038.0)
+    assert dataclasses.replace(told, bucket=None) == dataclasses.replace(keeps, bucket=None)
+
+
+# `hotbed pm profile`.
+
+
+class Node:
+    """Shell that answers as a node with fio does: 4 KiB take 10 ms, long reads 100 MB/s."""
+
+    node = "server"
+
+    def __init__(self, *, fio: bool = True, look: dict[str, object] | None = None) -> None:
+        self.fio = fio
+        self.look = {"size": 2**33, "error": None, "used": False} | (look or {})
+        self.calls: list[tuple[str, ...]] = []
+        self.jobs = ""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        self.calls.append(tuple(argv))
+        code, out = 0, ""
+        if argv[0] == "python3":
+            out = json.dumps(self.look)
+        elif argv[0] == "sh":
+            code = 0 if self.fio else 127
+        else:
+            assert input is not None
+            self.jobs = input.decode()
+            out = "fio: note\n" + json.dumps({"jobs": [self._job(j) for j in self._names()]})
+        return Completed(tuple(argv), code, out.encode(), b"")
+
+    def _names(self) -> list[str]:
+        return [n for n in re.findall(r"^\[(.*)\]$", self.jobs, re.MULTILINE) if n != "global"]
+
+    def _job(self, name: str) -> dict[str, object]:
+        kind = name.split("-")[0]
+        part = {"total_ios": 100, "bw_bytes": 100e6, "lat_ns": {"mean": 10e6}}
+        return {"jobname": name, "error": 0, kind: part}
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        raise AssertionError("nothing is written on the node")
+
+    def popen(self, argv: Sequence[str]) -> object:
+        raise AssertionError("nothing is left running on the node")
+
+
+def profiled(node: Node, out: Path, **changes: object) -> dict[str, object]:
+    asked: dict[str, object] = {"kind": "by-distance", "depth": 1, "seconds": 2.0, "writes": False}
+    asked |= {"tell": lambda _: None, "shell": node}
+    return profile_device("/dev/hotbed/scratch", out, **(asked | changes))  # type: ignore[arg-type]
+
+
+def test_a_nodes_device_is_measured_there_and_the_profile_is_kept_here(tmp_path: Path) -> None:
+    node, told = Node(), list[str]()
+    made = profiled(node, tmp_path / "p.json", tell=told.append)
+    assert node.calls[-1] == ("fio", "--output-format=json", "-")
+    assert "filename=/dev/hotbed/scratch\n" in node.jobs
+    assert "rw=randwrite" not in node.jobs
+    assert told[0].startswith("measuring /dev/hotbed/scratch of node server for about ")
+    assert made["read"] == made["write"]
+    assert load_profile(tmp_path / "p.json").storage is not None
+
+
+@pytest.mark.parametrize(
+    ("look", "writes", "words"),
+    [
+        ({"used": True}, True, "of node server is in use: --overwrite would destroy"),
+        ({"error": "cannot be opened (No such file or directory)"}, False, "cannot be opened"),
+        ({"size": 4096}, False, "too few to profile"),
+    ],
+)
+def test_an_unfit_device_is_refused(
+    tmp_path: Path, look: dict[str, object], writes: bool, words: str
+) -> None:
+    node = Node(look=look)
+    with pytest.raises(UserError, match=words):
+        profiled(node, tmp_path / "p.json", writes=writes)
+    assert not any(call[0] == "fio" for call in node.calls)
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_a_node_without_fio_and_fio_without_jobs(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="fio is not installed on server"):
+        profiled(Node(fio=False), tmp_path / "p.json")
+    node = Node()
+    node._names = list  # type: ignore[method-assign]
+    with pytest.raises(WorkloadError, match="no job"):
+        profiled(node, tmp_path / "p.json")
+    assert not (tmp_path / "p.json").exists()
