@@ -44,10 +44,10 @@ def profile(group: typer.Typer) -> None:
         They are made of disjoint halves of the configurations. Errors are of configurations that
         were held out.
         """
-        from campaigns.papers.mos.profile.document import document, measured, write
+        from campaigns.papers.mos.profile.document import document, points_of, write
         from campaigns.papers.mos.profile.points import keep as keep_points
 
-        points = measured(runs)
+        points = points_of(runs)
         made = document(points, seed)
         kept = None if keep is None else keep_points(points, keep)
         if out is not None:

@@ -89,7 +89,7 @@ class Setups(MosCell):
         return f"setups, {self.setup}"
 
 
-class Alone(MosCell):
+class OneStore(MosCell):
     """One workload alone (section 3).
 
     Attributes:
@@ -114,7 +114,7 @@ class Alone(MosCell):
         return self.experiment
 
 
-class Sizes(Alone):
+class ObjectSizes(OneStore):
     """Objects of one size, `object_kb` (1000 bytes) each (figure 2)."""
 
     experiment: Literal["sizes"]
@@ -134,7 +134,7 @@ class Sizes(Alone):
         return f"sizes, {self.object_kb} KB"
 
 
-class OneWorkload(Alone):
+class OneWorkload(OneStore):
     """One of Table 1's workloads."""
 
     workload: Letter = "A"
@@ -279,7 +279,8 @@ class Adaptation(TwoStores):
 
 
 MOS: Cells[MosCell] = Cells(
-    *(Setups, Sizes, ProxyCores, StorageCores, Disks, SteadyLoad, Adaptation), by=("experiment",)
+    *(Setups, ObjectSizes, ProxyCores, StorageCores, Disks, SteadyLoad, Adaptation),
+    by=("experiment",),
 )
 
 

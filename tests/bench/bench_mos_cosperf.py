@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from campaigns.papers.mos.profile.calibrate import FITTED
+from campaigns.papers.mos.profile.simulator import FITTED
 from campaigns.papers.mos.simulated import (
     averages,
     constants,

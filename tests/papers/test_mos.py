@@ -21,7 +21,7 @@ from analysis.papers.mos.runs import REPORT_FILE, cells
 from analysis.papers.mos.simulated import MOS, MOS_PP, SERIES_FILE, SIMULATED, STAGES
 from campaigns.engine.campaign_file import find_campaign
 from campaigns.engine.campaign_file import load_campaign as campaign_of
-from campaigns.papers.mos.live.cell import REPORT_FILE as WRITTEN_REPORT
+from campaigns.papers.mos.cell import REPORT_FILE as WRITTEN_REPORT
 from campaigns.papers.mos.simulated import SERIES_FILE as WRITTEN_SERIES
 from campaigns.validate import figures_of
 from schemas.claim import ClaimResult

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from campaigns.papers.mos.loads import TENANT
-from schemas.cells.mos import Alone, Disks, MosCell, OneWorkload, Setups, TwoStores
+from schemas.cells.mos import Disks, MosCell, OneStore, OneWorkload, Setups, TwoStores
 
 MEGABIT = 125_000.0
 """A megabit in bytes."""
@@ -36,7 +36,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Pool:
+class MicrostorePool:
     """Resources to divide, the smallest step of each, storage servers of each microstore, and disks
     of each server. `machines`: each microstore's first resources, if whole machines are assigned
     instead of shares."""
@@ -49,14 +49,14 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Disk:
+class DiskClass:
     """A class of disks: mean positioning time in seconds, and bandwidth in bytes a second."""
 
     positioning: float
     bandwidth: float
 
 
-SSD, HDD = Disk(0.0002, 15e6), Disk(0.012, 3e6)
+SSD, HDD = DiskClass(0.0002, 15e6), DiskClass(0.012, 3e6)
 """Disks of section 3: SATA SSDs and HDDs of about 500 and 100 MB/s, slowed down like the network
 (docs/mos-experiments.md). A hard disk still has its positioning time."""
 
@@ -68,10 +68,10 @@ class Division:
 
     layout: str
     shares: Mapping[str, Share]
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[DiskClass, ...] = ()
 
 
-def division_of(parameters: MosCell, pool: Pool) -> Division:
+def division_of(parameters: MosCell, pool: MicrostorePool) -> Division:
     """Return the initial division of a cell."""
     if pool.machines:
         return Division(APART, pool.machines)
@@ -79,11 +79,11 @@ def division_of(parameters: MosCell, pool: Pool) -> Division:
         return _section_1(parameters, pool)
     if isinstance(parameters, TwoStores):
         return even(pool) if parameters.setup == "default" else static(pool)
-    assert isinstance(parameters, Alone)
+    assert isinstance(parameters, OneStore)
     return _alone(parameters, pool)
 
 
-def _section_1(parameters: Setups, pool: Pool) -> Division:
+def _section_1(parameters: Setups, pool: MicrostorePool) -> Division:
     """Return figure 1's division: equal storage, one proxy with many cores, one fast link."""
     storage = parameters.storage_cores * pool.storage_servers
     slim = Share(parameters.slim_cores, storage, parameters.slim_mbit * MEGABIT)
@@ -94,14 +94,14 @@ def _section_1(parameters: Setups, pool: Pool) -> Division:
     return Division(layout, {SMALL: slim, LARGE: wide})
 
 
-def even(pool: Pool) -> Division:
+def even(pool: MicrostorePool) -> Division:
     """Return section 8.1's Default: one store of everything with equal proxies."""
     total = pool.total
     half = Share(total.proxy_cores / 2, total.storage_cores / 2, total.network / 2)
     return Division(TOGETHER, {SMALL: half, LARGE: half})
 
 
-def static(pool: Pool) -> Division:
+def static(pool: MicrostorePool) -> Division:
     """Return section 8.1's Static: the best division by rules of thumb; MOS starts from it."""
     total = pool.total
 
@@ -118,7 +118,7 @@ def static(pool: Pool) -> Division:
     )
 
 
-def _alone(parameters: Alone, pool: Pool) -> Division:
+def _alone(parameters: OneStore, pool: MicrostorePool) -> Division:
     """Return section 3's division: one workload alone. A second proxy is the other microstore's."""
     storage = parameters.storage_cores * pool.storage_servers
     one = Share(
@@ -127,7 +127,7 @@ def _alone(parameters: Alone, pool: Pool) -> Division:
         parameters.network_mbit * MEGABIT,
         parameters.proxy_workers,
     )
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[DiskClass, ...] = ()
     if isinstance(parameters, Disks):
         disks = (SSD,) * parameters.ssds + (HDD,) * parameters.hdds
     if parameters.proxies == 2:
@@ -138,7 +138,7 @@ def _alone(parameters: Alone, pool: Pool) -> Division:
     return Division(APART, {tenant: one, idle: pool.step}, disks)
 
 
-def unfit(parameters: MosCell, pool: Pool) -> str | None:
+def unfit(parameters: MosCell, pool: MicrostorePool) -> str | None:
     """Return why a cell does not fit a pool of machines or of shares; None if it fits."""
     if not pool.machines:
         if not isinstance(parameters, TwoStores) or parameters.setup != "mos":
@@ -155,7 +155,7 @@ def unfit(parameters: MosCell, pool: Pool) -> str | None:
     )
 
 
-def problem(division: Division, pool: Pool, *, whole: bool) -> str | None:
+def problem(division: Division, pool: MicrostorePool, *, whole: bool) -> str | None:
     """Return why a pool cannot be divided like this; None if it can.
 
     Args:

@@ -62,8 +62,8 @@ def _folder(controller: str) -> str:
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
     """Open the campaign's testbed for exclusive measurements, and restore its layout at the end."""
     from campaigns.grounds.testbed import open_live, read_facts
-    from campaigns.papers.mos.live.cell import make
-    from campaigns.papers.mos.live.swift import Swift
+    from campaigns.papers.mos.cell import make
+    from campaigns.papers.mos.swift import Swift
     from workloads.cosbench.driver import install
 
     assert prepared.spec_file is not None
@@ -83,7 +83,7 @@ def notes(_pending: Sequence[Any], campaign: Campaign) -> Sequence[str]:
 
 
 CODE = (
-    *("campaigns/papers/mos/live/cell.py", "dataplane/cmd/cosdrive", *bundle.CODE),
+    *("campaigns/papers/mos/cell.py", "dataplane/cmd/cosdrive", *bundle.CODE),
     *("playbooks/roles/base", "playbooks/roles/swift"),
 )
 

@@ -1,11 +1,97 @@
-"""Load of a cell's tenants: objects, workers and times."""
+"""Load of a cell's tenants: objects, workers and times.
+
+Section 8.1's load over time (figures 11 and 12) consists of layers of workers that each run without
+a break. Large objects (workload C) dominate stage 1. At 40 minutes small objects (A) spike and then
+shift down until about 200 minutes, while C drops and slowly rises again. At 230 minutes A spikes
+once more and C drops by half. The paper gives no numbers of processes: these are Hotbed's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from campaigns.papers.mos.course import COURSES, layers
-from schemas.cells.mos import Adaptation, Alone, MosCell, Setups, Sizes, SteadyLoad
+from schemas.cells.mos import Adaptation, MosCell, ObjectSizes, OneStore, Setups, SteadyLoad
+
+Steps = Sequence[tuple[float, int]]
+"""Minutes of the paper, rising from 0, each with the number of workers from then on."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """Numbers of workers of A and C, and the beginnings of the stages, in the paper's minutes."""
+
+    steps: Mapping[str, Steps]
+    stages: tuple[float, float, float]
+    ends: float
+
+
+COURSES: Mapping[str, Course] = {
+    "paper": Course(
+        steps={
+            "A": ((0, 2), (40, 24), (80, 18), (110, 12), (140, 8), (170, 4), (230, 32)),
+            "C": ((0, 12), (40, 2), (80, 4), (110, 6), (140, 8), (170, 12), (230, 6)),
+        },
+        stages=(0, 40, 230),
+        ends=280,
+    ),
+    "short": Course(
+        steps={
+            "A": ((0, 2), (10, 24), (19, 18), (23, 12), (27, 8), (30, 4), (33, 32)),
+            "C": ((0, 12), (10, 2), (19, 4), (23, 6), (27, 8), (30, 12), (33, 6)),
+        },
+        stages=(0, 10, 33),
+        ends=42,
+    ),
+}
+"""``paper`` has the paper's lengths of stages; ``short`` omits most of the time without changes.
+A's first spike lasts three epochs of 3 minutes. A controller sees the spike in one of them, and its
+second half is measured."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Workers that begin and end together; times are minutes of the paper."""
+
+    workers: int
+    begins: float
+    ends: float
+
+
+def layers(steps: Steps, ends: float) -> tuple[Layer, ...]:
+    """Return the fewest layers of workers with the numbers of workers in `steps`.
+
+    Raises:
+        ValueError: `steps` do not begin at 0 or do not rise.
+    """
+    times = [at for at, _ in steps] + [ends]
+    if not steps or times[0] != 0 or any(b <= a for a, b in pairwise(times)):
+        raise ValueError(f"steps must begin at 0 and rise to the end, not {list(steps)!r}")
+    found: dict[tuple[float, float], int] = {}
+    for level in range(1, max(count for _, count in steps) + 1):
+        for stretch in _stretches(steps, ends, level):
+            found[stretch] = found.get(stretch, 0) + 1
+    return tuple(Layer(count, *stretch) for stretch, count in sorted(found.items()))
+
+
+def _stretches(steps: Steps, ends: float, level: int) -> list[tuple[float, float]]:
+    """Return the periods with at least `level` workers."""
+    found: list[tuple[float, float]] = []
+    since: float | None = None
+    for at, count in steps:
+        if count >= level and since is None:
+            since = at
+        elif count < level and since is not None:
+            found.append((since, at))
+            since = None
+    return found if since is None else [*found, (since, ends)]
+
+
+def workers_at(steps: Steps, minute: float) -> int:
+    """Return the number of workers at a minute."""
+    return next(count for at, count in reversed(steps) if at <= minute)
+
 
 TENANT = {"A": "small", "B": "small", "C": "large", "D": "large"}
 """Tenant of each workload."""
@@ -17,7 +103,7 @@ KB, MB = 1000, 1_000_000
 
 
 @dataclass(frozen=True)
-class Objects:
+class StoredObjects:
     """Objects that one workload reads: `containers` of `each` objects of `least` to `most` bytes,
     uniformly distributed; their names begin with `prefix`."""
 
@@ -36,12 +122,12 @@ class Objects:
 
 
 @dataclass(frozen=True)
-class Load:
+class DriverLoad:
     """One run of a driver: `workers` of a workload. From `begins_s` on, `rampup_s` do not count,
     and the next `seconds` do. `mix` is in percent: reads, writes, deletions."""
 
     name: str
-    objects: Objects
+    objects: StoredObjects
     mix: tuple[int, int, int]
     workers: int
     begins_s: float
@@ -59,7 +145,7 @@ class Load:
         return self.begins_s + self.rampup_s + self.seconds
 
 
-def objects_of(parameters: MosCell, letter: str) -> Objects:
+def objects_of(parameters: MosCell, letter: str) -> StoredObjects:
     """Return the objects that a workload reads."""
     tenant = TENANT[letter]
     small = tenant == "small"
@@ -68,41 +154,41 @@ def objects_of(parameters: MosCell, letter: str) -> Objects:
     prefix = letter.lower()
     if not small:
         prefix += f"{parameters.large_mb}mb"
-    if isinstance(parameters, Sizes):
+    if isinstance(parameters, ObjectSizes):
         tenant, prefix = "large", f"s{parameters.object_kb}kb"
         least = most = parameters.object_kb * KB
         count = fixed_count(parameters)
     containers = min(CONTAINERS[tenant], count)
-    return Objects(letter, tenant, prefix, containers, -(-count // containers), least, most)
+    return StoredObjects(letter, tenant, prefix, containers, -(-count // containers), least, most)
 
 
-def fixed_count(parameters: Sizes) -> int:
+def fixed_count(parameters: ObjectSizes) -> int:
     """Return the number of objects of one size in figure 2: at most 200, and at most 64 MB."""
     fit = 64 * MB // (parameters.object_kb * KB)
     return int(max(4, min(parameters.small_objects, fit)))
 
 
-def loads_of(parameters: MosCell) -> tuple[Load, ...]:
+def loads_of(parameters: MosCell) -> tuple[DriverLoad, ...]:
     """Return the load of every driver of a cell."""
     if isinstance(parameters, Adaptation):
         return _over_time(parameters)
-    assert isinstance(parameters, Setups | SteadyLoad | Alone)
+    assert isinstance(parameters, Setups | SteadyLoad | OneStore)
     settle = 0.0
     if isinstance(parameters, SteadyLoad):
         settle = parameters.epoch_s * parameters.settle_epochs
     found = []
     for letter in parameters.letters:
         objects = objects_of(parameters, letter)
-        if isinstance(parameters, Alone):
+        if isinstance(parameters, OneStore):
             workers = parameters.workers
         else:
             small = TENANT[letter] == "small"
             workers = parameters.small_workers if small else parameters.large_workers
         found.append(
-            Load(
+            DriverLoad(
                 name=letter.lower(),
                 objects=objects,
-                mix=(100, 0, 0) if isinstance(parameters, Sizes) else MIX[letter],
+                mix=(100, 0, 0) if isinstance(parameters, ObjectSizes) else MIX[letter],
                 workers=workers,
                 begins_s=0.0,
                 rampup_s=parameters.rampup_s + settle,
@@ -112,11 +198,11 @@ def loads_of(parameters: MosCell) -> tuple[Load, ...]:
     return tuple(found)
 
 
-def _over_time(parameters: Adaptation) -> tuple[Load, ...]:
+def _over_time(parameters: Adaptation) -> tuple[DriverLoad, ...]:
     """Return figure 11's load: workers that come and go; their starting time counts."""
     course, minute = COURSES[parameters.course], parameters.minute_s
     return tuple(
-        Load(
+        DriverLoad(
             name=f"{letter.lower()}-{number}",
             objects=objects_of(parameters, letter),
             mix=MIX[letter],

@@ -16,11 +16,15 @@ from typing import Any
 
 from campaigns.engine.job import Job, Phases
 from campaigns.engine.write_cell import write_cell
-from campaigns.papers.mos.profile.calibrate import calibrated, predict, relative_error
-from campaigns.papers.mos.profile.check import cospurf_rate
-from campaigns.papers.mos.profile.fit import fit
-from campaigns.papers.mos.profile.grid import configurations, simulated_runs
+from campaigns.papers.mos.profile.fit import cospurf_rate, fit
 from campaigns.papers.mos.profile.points import halves, reference
+from campaigns.papers.mos.profile.simulator import (
+    calibrated,
+    configurations,
+    predict,
+    relative_error,
+    simulated_runs,
+)
 from controllers.decide import InProcess
 from controllers.journal import JournalWriter
 from controllers.loop import EXIT_STOPPED, Loop, Plan

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from campaigns.papers.mos.division import Pool
-from campaigns.papers.mos.live.cell import controller_parameters
+from campaigns.papers.mos.cell import controller_parameters
+from campaigns.papers.mos.division import MicrostorePool
 from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.cells.mos import MOS
@@ -61,7 +61,7 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
     # No Swift answers within a millisecond, so small's SLA is missed in every epoch.
     parameters = MOS.of(experiment="load", setup="mos-pp", latency_sla_ms=1)
     told = tmp_path / "mos-pp.yaml"
-    given = controller_parameters(parameters, Pool().total)
+    given = controller_parameters(parameters, MicrostorePool().total)
     told.write_text(yaml.safe_dump(given | {"either": False}))
     stored = Stored(bed.client("small"), "controlled")
     greedy = Stored(bed.client("large"), "controlled")

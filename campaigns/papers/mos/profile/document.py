@@ -1,16 +1,21 @@
-"""Profile that `hotbed mos profile` writes: a JSON document."""
+"""Profile that `hotbed mos profile` writes: a JSON document with the profile's prediction errors on
+configurations that it was not fitted to.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaigns.papers.mos.profile.calibrate import calibrated
-from campaigns.papers.mos.profile.check import by_cospurf, by_simulator, cross_validated, most_of
-from campaigns.papers.mos.profile.fit import fit
+from campaigns.papers.mos.profile.fit import cospurf_rate, fit, most_of
 from campaigns.papers.mos.profile.points import (
+    MeasuredPoint,
     Points,
     from_run_folders,
     halves,
@@ -18,6 +23,7 @@ from campaigns.papers.mos.profile.points import (
     reference,
     references,
 )
+from campaigns.papers.mos.profile.simulator import calibrated, predict, relative_error
 from schemas.durable import write_file
 from schemas.errors import UserError
 
@@ -26,7 +32,7 @@ FEWEST = 4
 """Least number of configurations; with fewer, none can be held out."""
 
 
-def measured(source: str) -> Points:
+def points_of(source: str) -> Points:
     """Return the points of a source: a folder of runs, a JSON file of points, or the name of points
     that come with Hotbed or were kept.
 
@@ -104,3 +110,98 @@ def write(profile: Mapping[str, Any], path: Path) -> None:
         raise UserError(
             f"{path} exists: give another name, a profile is not overwritten."
         ) from None
+
+
+# ---- Errors on held-out configurations ----
+
+FOLDS = 5
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+
+Predict = Callable[[Sequence[MeasuredPoint], Sequence[MeasuredPoint]], list[float]]
+"""Function of runs to fit and runs to predict; returns the latter's requests a second."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors of one workload on held-out configurations: median, its interval (a bootstrap
+    over configurations; NaN for one), worst, and number of configurations."""
+
+    workload: str
+    median: float
+    low: float
+    high: float
+    worst: float
+    configurations: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the errors as JSON; a missing interval is null."""
+        interval = None if math.isnan(self.low) else [self.low, self.high]
+        return {
+            "workload": self.workload,
+            "median": self.median,
+            "ci95": interval,
+            "worst": self.worst,
+            "configurations": self.configurations,
+        }
+
+
+def by_cospurf(fitted: Sequence[MeasuredPoint], held_out: Sequence[MeasuredPoint]) -> list[float]:
+    """Return the predictions of the piecewise linear cospurf."""
+    model = fit(fitted, most_of([*fitted, *held_out]), "")
+    return [cospurf_rate(model, point) for point in held_out]
+
+
+def by_simulator(replicas: int) -> Predict:
+    """Return a function for the predictions of COSPerf."""
+
+    def predictions(
+        fitted: Sequence[MeasuredPoint], held_out: Sequence[MeasuredPoint]
+    ) -> list[float]:
+        return [float(rate) for rate in predict(held_out, calibrated(fitted, replicas))]
+
+    return predictions
+
+
+def cross_validated(
+    points: Sequence[MeasuredPoint], predictions: Predict, seed: int = 0
+) -> list[Errors]:
+    """Return errors by workload; each configuration is predicted by a fit to the other folds.
+
+    Folds consist of configurations, not runs: repetitions of one are held out together.
+    """
+    runs: dict[tuple[object, ...], list[MeasuredPoint]] = {}
+    for point in points:
+        runs.setdefault(point.configuration, []).append(point)
+    order = sorted(runs, key=repr)
+    random.Random(f"folds-{seed}").shuffle(order)
+    folds = min(FOLDS, len(order))
+    found: dict[str, list[float]] = {}
+    for fold in range(folds if folds > 1 else 0):
+        held = [point for key in order[fold::folds] for point in runs[key]]
+        rest = [
+            p for at in range(folds) if at != fold for key in order[at::folds] for p in runs[key]
+        ]
+        known = {point.workload for point in rest}
+        tested = [point for point in held if point.workload in known]
+        if not tested:  # no other run of this workload is left to predict from
+            continue
+        errors: dict[tuple[object, ...], list[float]] = {}
+        for point, rate in zip(tested, predictions(rest, tested), strict=True):
+            errors.setdefault(point.configuration, []).append(relative_error(rate, point.rate))
+        for key, values in errors.items():
+            found.setdefault(runs[key][0].workload, []).append(statistics.fmean(values))
+    return [_summarised(workload, values) for workload, values in sorted(found.items())]
+
+
+def _summarised(workload: str, values: Sequence[float]) -> Errors:
+    median = statistics.median(values)
+    low = high = math.nan
+    if len(values) > 1:
+        rng = random.Random(f"bootstrap-{workload}")
+        medians = sorted(
+            statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES)
+        )
+        tail = (1 - CONFIDENCE) / 2
+        low, high = (medians[int(part * (RESAMPLES - 1))] for part in (tail, 1 - tail))
+    return Errors(workload, median, low, high, max(values), len(values))

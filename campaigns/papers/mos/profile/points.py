@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from schemas.durable import write_file
 from schemas.errors import UserError
@@ -29,11 +29,7 @@ ELSEWHERE = "HOTBED_PROFILES"
 """Environment variable with a folder of further points, searched first; a bundle sets it."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Point(_Frozen):
+class MeasuredPoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """One run at a configuration. Omitted resources were not a limit.
 
     Attributes:
@@ -67,7 +63,7 @@ class Point(_Frozen):
     source: str
 
     @model_validator(mode="after")
-    def _says_something(self) -> Point:
+    def _says_something(self) -> MeasuredPoint:
         if self.requests_s is None and self.bytes_s is None:
             raise ValueError("a point needs requests_s or bytes_s")
         if "disks" in self.limited_by and not (self.ssds or self.hdds):
@@ -121,13 +117,13 @@ class Point(_Frozen):
         return tuple(name for name, there in zip(RESOURCE, given, strict=True) if there)
 
 
-class Points(_Frozen):
+class Points(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Measured runs of one kind of store, with `replicas` of every object."""
 
     name: str
     about: str
     replicas: int = Field(ge=1, le=10)
-    runs: tuple[Point, ...] = Field(min_length=1)
+    runs: tuple[MeasuredPoint, ...] = Field(min_length=1)
 
 
 def folders() -> tuple[Path, ...]:
@@ -208,18 +204,20 @@ def read_points(path: Path) -> Points:
         raise UserError(mistake(error, Points).sentence(str(path))) from error
 
 
-def halves(points: Sequence[Point], seed: int) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+def halves(
+    points: Sequence[MeasuredPoint], seed: int
+) -> tuple[tuple[MeasuredPoint, ...], tuple[MeasuredPoint, ...]]:
     """Return disjoint halves: one for the simulator, one for the optimiser's cospurf.
 
     Repetitions of a configuration stay together. Both halves have points of every workload and
     every limited resource if there are two configurations of it. `seed` decides which half gets
     which.
     """
-    kinds: dict[tuple[object, ...], dict[tuple[object, ...], list[Point]]] = {}
+    kinds: dict[tuple[object, ...], dict[tuple[object, ...], list[MeasuredPoint]]] = {}
     for point in points:
         kind: tuple[object, ...] = (point.workload, point.limited_by)
         kinds.setdefault(kind, {}).setdefault(point.configuration, []).append(point)
-    sides: tuple[list[Point], list[Point]] = ([], [])
+    sides: tuple[list[MeasuredPoint], list[MeasuredPoint]] = ([], [])
     turn = seed % 2
     for name in sorted(kinds, key=repr):
         ordered = sorted(kinds[name].values(), key=lambda runs: _amount(runs[0]))
@@ -229,7 +227,7 @@ def halves(points: Sequence[Point], seed: int) -> tuple[tuple[Point, ...], tuple
     return tuple(sides[0]), tuple(sides[1])
 
 
-def _amount(point: Point) -> float:
+def _amount(point: MeasuredPoint) -> float:
     """Return a sort key for configurations."""
     limits = (point.proxy_cores, point.storage_cores, point.network, point.ssds, point.hdds)
     return math.prod(float(limit) for limit in limits if limit) * (point.workers or 1.0)
@@ -273,7 +271,7 @@ def _replicas(folder: Path) -> int:
     return DEFAULT_REPLICAS
 
 
-def _point_of(record: Path) -> Point | None:
+def _point_of(record: Path) -> MeasuredPoint | None:
     run = _json(record)
     parameters: Mapping[str, Any] = run.get("parameters", {})
     experiment = parameters.get("experiment")
@@ -286,7 +284,7 @@ def _point_of(record: Path) -> Point | None:
     if not rate:
         return None
     disks = experiment in DISKS_TOLD
-    return Point(
+    return MeasuredPoint(
         workload=letter,  # type: ignore[arg-type]
         object_bytes=_object_bytes(letter, experiment, parameters),
         reads_only=experiment == "sizes",

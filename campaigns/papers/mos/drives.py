@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from campaigns.grounds.live import ShellTo
-from campaigns.papers.mos.loads import KB, Load, Objects
+from campaigns.papers.mos.loads import KB, DriverLoad, StoredObjects
 from schemas.errors import HotbedError
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
@@ -65,13 +65,13 @@ class ProxyDriver:
     """One driver with its load, its proxy and its node."""
 
     name: str
-    load: Load
+    load: DriverLoad
     access: ProxyLogin
     client: str
 
 
 def split(
-    load: Load, proxies: Sequence[ProxyLogin], client: str, turn: int
+    load: DriverLoad, proxies: Sequence[ProxyLogin], client: str, turn: int
 ) -> tuple[ProxyDriver, ...]:
     """Return a load's drivers; the proxies get its workers in turn, starting at number `turn`."""
     found = []
@@ -85,7 +85,9 @@ def split(
 
 
 def drives_of(
-    loads: Sequence[Load], access: Mapping[str, Sequence[ProxyLogin]], clients: Mapping[str, str]
+    loads: Sequence[DriverLoad],
+    access: Mapping[str, Sequence[ProxyLogin]],
+    clients: Mapping[str, str],
 ) -> tuple[ProxyDriver, ...]:
     """Return every driver of a cell.
 
@@ -104,7 +106,9 @@ def drives_of(
     return tuple(found)
 
 
-def workload_of(objects: Objects, access: ProxyLogin, load: Load | None = None) -> Workload:
+def workload_of(
+    objects: StoredObjects, access: ProxyLogin, load: DriverLoad | None = None
+) -> Workload:
     """Return COSBench's workload: the load, or without a load the objects to read."""
     least, most = (size // KB for size in (objects.least, objects.most))
     numbers = Constant(value=least) if least == most else Uniform(low=least, high=most)
@@ -188,7 +192,7 @@ def script(drives: Sequence[ProxyDriver], start: float, seed: int) -> str:
 
 
 def prepare(
-    agent: Agent, shell_to: ShellTo, client: str, objects: Objects, access: ProxyLogin
+    agent: Agent, shell_to: ShellTo, client: str, objects: StoredObjects, access: ProxyLogin
 ) -> None:
     """Write the objects to read, through one proxy.
 

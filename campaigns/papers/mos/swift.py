@@ -10,9 +10,18 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from campaigns.grounds.live import LiveTestbed, at_once
-from campaigns.papers.mos.division import APART, LARGE, SMALL, Disk, Division, Pool, Share, even
-from campaigns.papers.mos.live import drives
-from campaigns.papers.mos.live.drives import ProxyLogin
+from campaigns.papers.mos import drives
+from campaigns.papers.mos.division import (
+    APART,
+    LARGE,
+    SMALL,
+    DiskClass,
+    Division,
+    MicrostorePool,
+    Share,
+    even,
+)
+from campaigns.papers.mos.drives import ProxyLogin
 from campaigns.papers.mos.loads import objects_of
 from schemas.cells.mos import MosCell
 from schemas.durable import write_file
@@ -84,14 +93,14 @@ class Swift:
         }
         self.chosen_disks: dict[str, list[tuple[float, float]]] = {}
 
-    def pool(self) -> Pool:
+    def pool(self) -> MicrostorePool:
         """Return the resources to divide."""
         store = self.store
         per_store = {
             len(set(self._nodes_of(microstore.storage))) for microstore in store.microstores
         }
         disks = {group.disks for group in self.live.spec.groups if "storage" in group.roles}
-        return Pool(
+        return MicrostorePool(
             total=Share(store.pool.proxy_cores, store.pool.storage_cores, store.pool.network / 8),
             step=Share(
                 store.pool.step.proxy_cores,
@@ -134,13 +143,13 @@ class Swift:
         self.live.agent.call("swift-layout", layout_of(division), timeout_s=LAYOUT_S)
         self._set_disks(division.disks or self._deployed_disks())
 
-    def _deployed_disks(self) -> tuple[Disk, ...]:
+    def _deployed_disks(self) -> tuple[DiskClass, ...]:
         for group in self.live.spec.groups:
             if "storage" in group.roles and group.disk is not None:
-                return (Disk(group.disk.positioning, group.disk.bandwidth),) * group.disks
+                return (DiskClass(group.disk.positioning, group.disk.bandwidth),) * group.disks
         return ()
 
-    def _set_disks(self, disks: Sequence[Disk]) -> None:
+    def _set_disks(self, disks: Sequence[DiskClass]) -> None:
         site = self.live.site
         settings = [(disk.positioning, disk.bandwidth) for disk in disks]
         if not isinstance(site, SettableDisksSite):

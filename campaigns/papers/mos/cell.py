@@ -19,22 +19,21 @@ from campaigns.engine.job import JOURNAL_FILE, Job, Phases
 from campaigns.engine.judge import spoiled
 from campaigns.engine.write_cell import write_cell
 from campaigns.grounds.live import Recorder
+from campaigns.papers.mos import drives, measure
 from campaigns.papers.mos.division import (
     LARGE,
     SMALL,
     Division,
-    Pool,
+    MicrostorePool,
     Share,
     division_of,
     problem,
     unfit,
 )
-from campaigns.papers.mos.live import drives, results
-from campaigns.papers.mos.live.swift import Swift
 from campaigns.papers.mos.loads import length_s, loads_of, measured
-from campaigns.papers.mos.profile.check import most_of
-from campaigns.papers.mos.profile.fit import fit
+from campaigns.papers.mos.profile.fit import fit, most_of
 from campaigns.papers.mos.profile.points import place, read_points
+from campaigns.papers.mos.swift import Swift
 from controllers.journal import controller_summary, read_journal
 from controllers.microstores.performance import ClassTable
 from schemas.cells.mos import MOS, Adaptation, MosCell, TwoStores
@@ -78,13 +77,13 @@ def make(swift: Swift, job: Job, folder: Path) -> Run:
     with phases("collect"):
         try:
             found, why = cell.collect(division, pool)
-        except results.ObjectsGone:
+        except measure.ObjectsGone:
             swift.forget_objects(parameters)
             raise
     return write_cell(folder, job, found, phases, spoiled=why, settings=cell.settings)
 
 
-def divided(parameters: MosCell, pool: Pool, testbed: str) -> Division:
+def divided(parameters: MosCell, pool: MicrostorePool, testbed: str) -> Division:
     """Return the initial division of a cell.
 
     Raises:
@@ -101,7 +100,7 @@ def divided(parameters: MosCell, pool: Pool, testbed: str) -> Division:
 
 
 class _LoadedCell:
-    """The part of a cell in which load runs, and its results."""
+    """The part of a cell in which load runs, and its measure."""
 
     def __init__(
         self,
@@ -152,27 +151,27 @@ class _LoadedCell:
             journal=self._folder / JOURNAL_FILE,
         )
 
-    def collect(self, division: Division, pool: Pool) -> tuple[Numbers, str | None]:
+    def collect(self, division: Division, pool: MicrostorePool) -> tuple[Numbers, str | None]:
         """Write the run's tables and report; return its numbers, and why it does not count."""
         parameters, logs = self._parameters, self._folder / LOGS
         length = length_s(parameters)
-        sent = results.gather(self._drives, logs, self._start, length)
-        results.refuse_lost(sent)
+        sent = measure.gather(self._drives, logs, self._start, length)
+        measure.refuse_lost(sent)
         window = measured(parameters)
-        found = results.numbers_of(sent, *window)
+        found = measure.numbers_of(sent, *window)
         report: dict[str, Any] = self._report(sent, division, pool)
         if isinstance(parameters, Adaptation):
-            found |= results.stage_numbers(parameters, sent)
-            report["course"] = results.course_of(parameters)
+            found |= measure.stage_numbers(parameters, sent)
+            report["course"] = measure.course_of(parameters)
             report["minute_s"] = parameters.minute_s
             # Upper bound of A's mean latency, and lower bound of C's bytes in each second.
-            promised = results.promised(parameters).tolist()
+            promised = measure.promised(parameters).tolist()
             report["sla"] = {"latency_s": parameters.latency_sla_ms / 1e3, "bytes_s": promised}
         samples = self._recorder.fetch(logs)
         proxies = sorted({one.access.proxy for one in self._drives})
         if pool.machines:  # proxies come and go
             proxies = list(self._swift.live.names("proxy"))
-        found |= results.usage_of(
+        found |= measure.usage_of(
             samples,
             (self._start + window[0], self._start + window[1]),
             proxies=proxies,
@@ -185,7 +184,7 @@ class _LoadedCell:
         if parameters.controlled:
             found |= self._controlled(report)
         (self._folder / REPORT_FILE).write_text(json.dumps(report) + "\n")
-        results.write_tables(self._folder, samples, sent, self._start)
+        measure.write_tables(self._folder, samples, sent, self._start)
         load = replace(self._meter.load, stalled=self._recorder.stalled)
         found |= load.numbers()
         found["late_s"] = max(one.late_s for one in sent.values())
@@ -209,7 +208,7 @@ class _LoadedCell:
         )
 
     def _report(
-        self, sent: Mapping[str, results.Sent], division: Division, pool: Pool
+        self, sent: Mapping[str, measure.Sent], division: Division, pool: MicrostorePool
     ) -> dict[str, Any]:
         return {
             "series": {letter: one.as_json() for letter, one in sent.items()},
@@ -220,7 +219,7 @@ class _LoadedCell:
 
     def _controlled(self, report: dict[str, Any]) -> Numbers:
         journal = read_journal(self._folder / JOURNAL_FILE)
-        report["held"] = results.held_of(journal.steps, self._start)
+        report["held"] = measure.held_of(journal.steps, self._start)
         steps = controller_summary(journal)
         found = {"changes": steps["actions"], "failed_changes": steps["failed_actions"]}
         found["steps"] = steps["steps"]

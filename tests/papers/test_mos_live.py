@@ -1,8 +1,9 @@
-"""Cells on real microstores: applied settings, load, evaluation and clean-up."""
+"""Cells on real microstores (sections 1, 3, 8.1): applied settings, load, results, clean-up."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from mos_fakes import RATE, FakeBed
-from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
-from testbed_jobs import job_with
 
 from campaigns.engine.job import Job
-from campaigns.papers.mos.division import MEGABIT, Pool, division_of
-from campaigns.papers.mos.live import drives as driving
-from campaigns.papers.mos.live.cell import REPORT_FILE, controller_parameters, make, model
-from campaigns.papers.mos.live.results import promised
-from campaigns.papers.mos.live.swift import OBJECTS_FILE, Swift, layout_of
+from campaigns.papers.mos import drives as driving
+from campaigns.papers.mos.cell import REPORT_FILE, controller_parameters, make, model
+from campaigns.papers.mos.division import MEGABIT, MicrostorePool, Share, division_of
+from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, drives_of, script, workload_of
+from campaigns.papers.mos.loads import loads_of
+from campaigns.papers.mos.measure import Sent, gather, held_of, numbers_of, promised
 from campaigns.papers.mos.profile.points import place
+from campaigns.papers.mos.swift import OBJECTS_FILE, Swift, layout_of
 from controllers.microstores.performance import PiecewiseLinear
 from schemas.cells.mos import MOS
 from schemas.errors import HotbedError, UserError
@@ -33,6 +33,11 @@ from testbed.stores.swift.channels import Nodes
 from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.store import SwiftStore
+from tests.campaigns.read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
+from tests.campaigns.testbed_jobs import job_with
+from tests.papers.mos_fakes import RATE, FakeBed, archive_of
+from workloads.cosbench.archive import Archive, Driver, Second
+from workloads.cosbench.workload import to_xml
 
 START = 1000.0
 SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}
@@ -44,9 +49,7 @@ def job_of(**parameters: Any) -> Job:
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "campaigns.papers.mos.live.drives.time.time", lambda: START - driving.LEAD_S
-    )
+    monkeypatch.setattr("campaigns.papers.mos.drives.time.time", lambda: START - driving.LEAD_S)
 
 
 def made(
@@ -178,7 +181,7 @@ def test_what_mos_pp_is_told_is_what_it_takes() -> None:
     from controllers.registry import create, find
 
     parameters = MOS.of(experiment="load", setup="mos-pp")
-    told = controller_parameters(parameters, Pool().total)
+    told = controller_parameters(parameters, MicrostorePool().total)
     known = create(find("mos-pp", ()), told, 1).parameters()
     assert set(told) <= set(known)
     assert told["tenants"]["small"]["sla"] == {"latency_ms": 90}
@@ -198,7 +201,9 @@ def test_what_is_promised_to_c_goes_with_its_workers() -> None:
 def test_the_model_is_of_the_cell_s_objects() -> None:
     (small, usual), (_, less) = (
         [
-            PiecewiseLinear.from_json(model(place("local"), mb, Pool().total)).tables[letter]
+            PiecewiseLinear.from_json(model(place("local"), mb, MicrostorePool().total)).tables[
+                letter
+            ]
             for letter in "AC"
         ]
         for mb in (16, 2)
@@ -232,8 +237,8 @@ def test_a_testbed_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 def test_the_pool_is_the_spec_s(tmp_path: Path) -> None:
     pool = FakeBed(tmp_path, START, 4).swift.pool()
-    assert pool.total == Pool().total
-    assert pool.step == Pool().step
+    assert pool.total == MicrostorePool().total
+    assert pool.step == MicrostorePool().step
     assert (pool.storage_servers, pool.disks) == (2, 1)
 
 
@@ -290,7 +295,7 @@ def test_a_driver_that_begins_late_spoils_its_cell(tmp_path: Path) -> None:
 
 def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path, START, 4)
-    bed.swift.divide(division_of(MOS.of(experiment="load", setup="static"), Pool()))
+    bed.swift.divide(division_of(MOS.of(experiment="load", setup="static"), MicrostorePool()))
     assert bed.layout["microstores"]["large"] == {
         "proxy_cores": 0.2,
         "storage_cores": 0.2,
@@ -331,7 +336,7 @@ def test_every_division_is_one_that_the_store_takes(tmp_path: Path) -> None:
         {"experiment": "proxy", "workload": "C", "proxy_cores": 0.05, "proxy_workers": 2},
     )
     for cell in cells:
-        division = division_of(MOS.of(**cell), Pool())
+        division = division_of(MOS.of(**cell), MicrostorePool())
         told = json.loads(json.dumps(layout_of(division)))
         put_layout(store, told["layout"], microstores=told["microstores"])
         state = store.state()
@@ -345,3 +350,214 @@ def test_every_division_is_one_that_the_store_takes(tmp_path: Path) -> None:
         served = 2 if division.layout == "default" else 1
         assert {len(state.endpoints(tenant)) for tenant in ("small", "large")} == {served}
     assert daemons.told
+
+
+# ---- Drivers, and the results that count ----
+
+
+def access(proxy: str = "proxy0") -> ProxyLogin:
+    return ProxyLogin(proxy, "http://10.0.0.1:8080/auth/v1.0", "small:small", "k")
+
+
+def test_a_load_is_cosbench_s_workload() -> None:
+    (load, *_) = loads_of(MOS.of(experiment="setups", small_workers=3, **SMALL_CELL))
+    xml = to_xml(workload_of(load.objects, access(), load), ("main",))
+    for part in (
+        'workers="3"',
+        'runtime="4"',
+        'rampup="1"',
+        'ratio="90"',
+        "sizes=u(1,128)KB",
+        "cprefix=a-",
+        "auth_url=http://10.0.0.1:8080/auth/v1.0",
+    ):
+        assert part in xml
+    stored = to_xml(workload_of(load.objects, access()), ("init", "prepare"))
+    assert "objects=r(1,50)" in stored
+    (one,) = loads_of(MOS.of(experiment="sizes", object_kb=64, **SMALL_CELL))
+    assert "sizes=c(64)KB" in to_xml(workload_of(one.objects, access()), ("prepare",))
+
+
+def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "cosdrive"
+    program.write_text(
+        '#!/bin/bash\nread -r line <&3\necho "$line" "$@"\n'
+        '[ "$line" = fails ] && { echo "cosdrive: no store" >&2; exit 2; }\n'
+        '[ "$line" = stays ] && exec sleep 100\nexit 0\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
+    (load, *_) = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
+
+    def run(**contents: str) -> subprocess.CompletedProcess[bytes]:
+        for name, text in contents.items():
+            (tmp_path / f"{name}.xml").write_text(text + "\n")
+        ones = [ProxyDriver(name, load, access(), "client0") for name in contents]
+        text = script(ones, 0.0, 5)
+        # The shell would wait longer for the remaining process.
+        return subprocess.run(["bash", "-c", text], capture_output=True, check=False, timeout=60)
+
+    assert run(a="well", b="well").returncode == 0
+    assert (tmp_path / "b.out").read_text() == ("well run /dev/fd/3 --archive b.archive --seed 6\n")
+    assert not list(tmp_path.glob("*.xml"))
+    assert run(a="stays", b="fails").returncode == 1
+    assert (tmp_path / "b.err").read_text() == "cosdrive: no store\n"
+
+
+def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 4)
+    bed.agent.exit_code = 1
+    loads = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
+    with pytest.raises(HotbedError, match="the driver of a on node client0 failed: the store ref"):
+        driving.drive(
+            bed.agent,
+            bed.live.shell_to,
+            drives_of(loads, bed.swift.access(), bed.swift.clients),
+            seed=1,
+            folder=tmp_path,
+        )
+    assert all(not shell.files for shell in bed.shells.values())
+
+
+def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
+    (load, *_) = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
+    drive = ProxyDriver("a", load, access(), "client0")
+    for file, text in archive_of("a", 8, START + 2.2).items():
+        path = tmp_path / "a.archive" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    sent = gather([drive], tmp_path, START, 8.0)
+    assert list(sent["A"].ops) == [0, 0, *[RATE["a"]] * 6]
+    found = numbers_of(sent, 0.0, 4.0)
+    assert found["A_qps"] == RATE["a"] / 2
+    assert found["A_ops"] == 2 * RATE["a"]
+    assert numbers_of(sent, 2.0, 8.0)["A_qps"] == RATE["a"]
+    assert numbers_of({"A": Sent(4)}, 0.0, 4.0)["A_qps"] == 0.0
+    assert "A_mean_s" not in numbers_of({"A": Sent(4)}, 0.0, 4.0)
+
+
+def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:
+    """Eight workers that start together end together: by end times a second has all or nothing."""
+    second = Second(4.0, "s1-main", "main", "read", "c", 8, 8_000_000, 0, 4.0, 4.0, True)
+    later = replace(second, t_s=8.0)
+    driver = Driver("finished", START, START + 9, 1, None, None)
+    sent = Sent(6)
+    sent.add(Archive(Path(), "w1", "c", (), driver=driver, seconds=(second, later)), START)
+    assert list(sent.ops) == pytest.approx([1, 2, 2, 2, 2, 2])
+    assert list(sent.ended) == [0, 0, 0, 0, 8, 0]
+    found = numbers_of({"C": sent}, 2.0, 6.0)
+    assert [found["C_qps"], found["C_mb_s"]] == pytest.approx([2.0, 2.0])
+    assert [found["C_ops"], found["C_mean_s"]] == [8, 4.0]
+
+
+def test_a_step_without_an_observation_tells_nothing_of_what_was_held() -> None:
+    assert held_of([{"wall": 1.0, "observation": None, "actions": []}], 0.0) == []
+
+
+# ---- A pool of whole machines, as in basic MOS (Algorithm 1) ----
+
+MACHINES = Path("testbed/specs/mos-machines.yaml")
+LOAD: dict[str, Any] = {
+    **{"experiment": "load", "small_workers": 3, "large_workers": 2, "seconds": 4, "rampup_s": 1},
+    **{"epoch_s": 2, "settle_epochs": 1},
+}
+ONE = Share(0.2, 0.2, 12.5e6)
+
+
+def made_on(bed: FakeBed, folder: Path, **parameters: Any) -> dict[str, float]:
+    (folder / "logs").mkdir(parents=True)
+    make(bed.swift, job_with(MOS.of(**parameters), "mos"), folder)
+    found: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
+    return found
+
+
+def test_drivers_follow_machines_that_come_and_go(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 8, MACHINES)
+    assert bed.swift.pool().machines == {"small": ONE, "large": ONE}
+    found = made_on(bed, tmp_path / "run", setup="mos", **LOAD)
+    # One driver per workload: its workers use the proxies in the client's file.
+    assert sorted(name for name in bed.xmls if not name.startswith("objects")) == ["a", "c"]
+    assert "proxies_file=/etc/hotbed/swift/small.json" in bed.xmls["a"]
+    assert "proxies_file=/etc/hotbed/swift/large.json" in bed.xmls["c"]
+    started = next(payload for verb, payload in bed.agent.calls if verb == "control-start")
+    assert (started["name"], started["parameters"]) == ("mos", {})
+    # The number of held cores changes, so no busy fraction exists.
+    assert "proxy_busy" not in found
+    assert found["proxy_cores_used"] == pytest.approx(4 * 0.2)
+    report = json.loads((tmp_path / "run" / REPORT_FILE).read_text())
+    assert report["division"]["shares"]["small"]["proxy_cores"] == 0.2
+
+
+def test_static_are_the_machines_that_microstores_begin_with(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 8, MACHINES)
+    made_on(bed, tmp_path / "run", setup="static", **LOAD)
+    assert bed.layout["layout"] == "static"
+    assert "control-start" not in bed.agent.verbs()
+
+
+@pytest.mark.parametrize(
+    ("spec", "parameters", "said"),
+    [
+        (MACHINES, {**LOAD, "setup": "mos-pp"}, "handed out as whole machines .*static and mos"),
+        (MACHINES, {**LOAD, "setup": "default"}, "handed out as whole machines"),
+        (MACHINES, {"experiment": "setups", "setup": "default"}, "handed out as whole machines"),
+        (
+            Path("testbed/specs/mos.yaml"),
+            {**LOAD, "setup": "mos"},
+            r"mos hands out whole machines, and its pool has none .*mos-machines\.yaml",
+        ),
+    ],
+)
+def test_a_setup_that_is_not_for_the_pool_is_refused(
+    tmp_path: Path, spec: Path, parameters: dict[str, Any], said: str
+) -> None:
+    bed = FakeBed(tmp_path / "site", START, 8, spec)
+    with pytest.raises(UserError, match=said):
+        made_on(bed, tmp_path / "run", **parameters)
+    assert "swift-layout" not in bed.agent.verbs()
+
+
+def test_what_is_held_counts_machines_that_were_just_given() -> None:
+    holds = {"proxy_cores": 0.2, "storage_cores": 0.2, "network": 12.5e6, "ssds": 0, "hdds": 0}
+    machines = [
+        {"name": "proxy0", "holds": holds, "microstore": "small"},
+        {"name": "proxy1", "holds": holds, "microstore": "large"},
+        {"name": "proxy2", "holds": holds, "microstore": ""},
+    ]
+    stores: list[dict[str, Any]] = [
+        {"name": name, "resources": holds, "utilization": {"proxy_cpu": 0.9}, "slots": []}
+        for name in ("small", "large")
+    ]
+    actions = [
+        {"action": "AssignMachine", "machine": machine, "microstore": to, "kind": "machines"}
+        for machine, to in (("proxy1", ""), ("proxy2", "small"))
+    ]
+    seen = {"microstores": {"stores": stores, "machines": machines}}
+    (line,) = held_of([{"wall": START, "observation": seen, "actions": actions}], START)
+    assert line["stores"]["small"]["proxy_cores"] == pytest.approx(0.4)
+    assert line["stores"]["large"]["network"] == 0
+
+
+@pytest.mark.parametrize("told", ["http://10.0.0.9:8080/auth/v1.0", ""])
+def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """The proxy that served at the start of the cell may have returned to the pool."""
+    program, file = tmp_path / "cosdrive", tmp_path / "small.json"
+    program.write_text("#!/bin/sh\ncat /dev/fd/3\n")
+    program.chmod(0o755)
+    file.write_text(json.dumps({"auth_url": told, "key": "k", "proxies": []}))
+    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
+    (load, *_) = loads_of(MOS.of(experiment="load", setup="mos"))
+    began = "http://10.0.0.1:8080/auth/v1.0"
+    access = driving.ProxyLogin("proxy0", began, "small:small", "a-key", str(file))
+    xml = to_xml(driving.workload_of(load.objects, access, load))
+    (tmp_path / "a.xml").write_text(xml)
+    text = driving.script([driving.ProxyDriver("a", load, access, "client0")], 0.0, 1)
+    subprocess.run(["bash", "-c", text], check=True, timeout=60)
+    assert (tmp_path / "a.out").read_text() == xml.replace(began, told or began)
+    assert xml.count(began) == 1

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.grounds.live import LiveTestbed
-from campaigns.papers.mos.live.drives import FOLDER
-from campaigns.papers.mos.live.swift import Swift
+from campaigns.papers.mos.drives import FOLDER
+from campaigns.papers.mos.swift import Swift
 from testbed.agent.contract import UnitResult
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec

@@ -1,1 +1,0 @@
-"""Cells on a testbed of real Swift microstores."""

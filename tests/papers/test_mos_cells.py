@@ -1,0 +1,649 @@
+"""Cells of MOS: parameters, load and division of the pool; COSPerf; profiles from measured runs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.plan import Cell, block_order
+from campaigns.engine.session import Request, prepare, typed_cells
+from campaigns.papers.mos import simulated
+from campaigns.papers.mos.division import (
+    LARGE,
+    MEGABIT,
+    SMALL,
+    MicrostorePool,
+    division_of,
+    problem,
+)
+from campaigns.papers.mos.kind import own, planned_s
+from campaigns.papers.mos.loads import (
+    COURSES,
+    layers,
+    length_s,
+    loads_of,
+    measured,
+    objects_of,
+    workers_at,
+)
+from campaigns.papers.mos.profile import points as points_module
+from campaigns.papers.mos.profile.document import cross_validated, document, points_of, write
+from campaigns.papers.mos.profile.fit import concave, cospurf_rate, fit, most_of
+from campaigns.papers.mos.profile.points import (
+    MeasuredPoint,
+    Points,
+    from_run_folders,
+    halves,
+    keep,
+    reference,
+    references,
+)
+from campaigns.papers.mos.profile.simulator import (
+    FITTED,
+    NOISE,
+    calibrated,
+    configurations,
+    predict,
+    relative_error,
+    simulated_runs,
+)
+from campaigns.papers.mos.simulated import (
+    SERIES_FILE,
+    averages,
+    constants,
+    errors,
+    made_wrong,
+    make,
+    policy_parameters,
+    profiled,
+)
+from campaigns.validate import figures_of, select
+from controllers.journal import read_journal
+from controllers.microstores.performance import CURVES, PiecewiseLinear
+from schemas.campaign import MosCampaign
+from schemas.cells.mos import COSPERF, MOS
+from schemas.errors import UserError
+from testbed.simulated.cosperf.constants import Constants
+from testbed.simulated.cosperf.machines import paper_pool, total
+from testbed.simulated.cosperf.stages import paper_stages
+from testbed.simulated.cosperf.store import SimulatedMicrostores
+from tests.campaigns.tiny_kinds import job
+
+FIGURES = {
+    *("1", "2", "3a", "3b", "3c", "4a", "4b", "5"),
+    *("8", "9", "10", "11a", "11b", "11c", "12"),
+}
+HALF_HOUR, QUICK_S = 1800, 200
+
+
+@pytest.mark.parametrize("name", ["mos-quick", "mos-local"])
+def test_campaigns_are_whole(name: str, tmp_path: Path) -> None:
+    file = find_campaign(name)
+    campaign = load_campaign(file)
+    assert isinstance(campaign, MosCampaign)
+    request = Request(name, artifacts=tmp_path)
+    prepared = prepare(request)
+    pool = MicrostorePool()
+    for typed in typed_cells(campaign, file).values():
+        for parameters in typed:
+            whole = parameters.experiment in ("load", "adaptation")
+            assert problem(division_of(parameters, pool), pool, whole=whole) is None
+    assert session.dry_run(request).cells == len(prepared.plan.cells)
+
+
+def test_every_figure_takes_half_an_hour_at_most() -> None:
+    file = find_campaign("mos-local")
+    campaign = load_campaign(file)
+    cells = typed_cells(campaign, file)
+    assert set(figures_of(campaign)) == FIGURES
+    for figure in FIGURES:
+        chosen = select(campaign, cells, figure, file)
+        repetitions = {grid.name: grid.repetitions for grid in campaign.grids}
+        assert all(repetitions[name] >= 3 for name in chosen)
+        took = sum(repetitions[name] * sum(map(planned_s, typed)) for name, typed in chosen.items())
+        assert took <= HALF_HOUR, figure
+    quick = load_campaign(find_campaign("mos-quick"))
+    (grid,) = quick.grids
+    (typed,) = typed_cells(quick, find_campaign("mos-quick")).values()
+    assert grid.repetitions * sum(map(planned_s, typed)) <= QUICK_S
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "experiment is missing; allowed: setups, sizes, proxy, storage, network, disks, load"),
+        ({"experiment": "setups", "speed": 1}, "unknown parameter 'speed'"),
+        (
+            {"experiment": "setups", "setup": "static"},
+            "setup: 'static' is not allowed; allowed",
+        ),
+        (
+            {"experiment": "load", "setup": "favors-small"},
+            "not allowed; allowed: default, static",
+        ),
+        (
+            {"experiment": "load", "object_kb": 10},
+            "object_kb belongs to experiment sizes: leave",
+        ),
+        ({"experiment": "proxy", "ssds": 1}, "ssds belongs to experiment network, disks: leave"),
+        ({"experiment": "disks", "ssds": 0, "hdds": 0}, "storage servers need a disk"),
+        ({"experiment": "proxy", "proxies": 3}, "proxies: 3 is not allowed; allowed: a whole"),
+        ({"experiment": "disks", "ssds": True}, "ssds: True is not allowed"),
+        ({"experiment": "disks", "ssds": "x"}, "ssds: 'x' is not allowed"),
+    ],
+)
+def test_a_mistake_in_a_cell_is_a_sentence(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        MOS.check(values, "file")
+
+
+def test_disks_that_are_no_ssds_are_hdds() -> None:
+    found = [MOS.of(experiment="disks", workload="C", ssds=n) for n in range(4)]
+    assert [(one.ssds, one.hdds) for one in found] == [(0, 3), (1, 2), (2, 1), (3, 0)]
+    for one in found:
+        assert MOS.check(one.model_dump(mode="json"), "again") == one
+
+
+steps_of_load = st.lists(st.integers(0, 12), min_size=1, max_size=12).map(
+    lambda counts: [(float(3 * at), count) for at, count in enumerate(counts)]
+)
+
+
+@settings(max_examples=40)
+@given(steps=steps_of_load.filter(lambda steps: any(count for _, count in steps)))
+def test_layers_are_as_many_workers_as_steps_say(steps: list[tuple[float, int]]) -> None:
+    ends = steps[-1][0] + 3
+    found = layers(steps, ends)
+    for minute in [at + 0.5 for at, _ in steps]:
+        there = sum(one.workers for one in found if one.begins <= minute < one.ends)
+        assert there == workers_at(steps, minute)
+    assert all(one.begins < one.ends <= ends for one in found)
+    assert len({(one.begins, one.ends) for one in found}) == len(found)
+
+
+def test_steps_that_do_not_rise_are_refused() -> None:
+    for steps in ([], [(1.0, 2)], [(0.0, 1), (0.0, 2)], [(0.0, 1), (9.0, 2)]):
+        with pytest.raises(ValueError, match="must begin at 0 and rise"):
+            layers(steps, 8.0)
+
+
+@pytest.mark.parametrize("name", list(COURSES))
+def test_courses_are_section_8_1_s(name: str) -> None:
+    course = COURSES[name]
+    small, large = (course.steps[letter] for letter in "AC")
+    first, second, third = course.stages
+    assert first == 0
+    assert workers_at(large, 0) > workers_at(small, 0)  # stage 1: large objects dominate
+    assert workers_at(small, second) > 4 * workers_at(small, second - 1)  # A spikes
+    between = [count for at, count in small if second <= at < third]
+    assert all(b < a for a, b in pairwise(between))  # then A gradually shifts down
+    rising = [count for at, count in large if second <= at < third]
+    assert all(b > a for a, b in pairwise(rising))  # while C slowly increases
+    assert rising[0] < workers_at(large, second - 1)
+    assert workers_at(small, third) == max(count for _, count in small)
+    assert workers_at(large, third) * 2 == workers_at(large, third - 1)
+    spike_ends = next(at for at, _ in small if at > second)
+    assert spike_ends - second >= 3 * 3  # epochs of three minutes
+    if name == "paper":
+        assert course.stages == (0, 40, 230)
+
+
+def test_what_cells_send() -> None:
+    four = loads_of(MOS.of(experiment="setups", small_workers=6, large_workers=3))
+    assert [(one.letter, one.workers) for one in four] == [("A", 6), ("B", 6), ("C", 3), ("D", 3)]
+    assert [one.mix for one in four] == [(90, 5, 5), (5, 90, 5)] * 2
+    assert [one.objects.most for one in four] == [128_000] * 2 + [16_000_000] * 2
+    load = MOS.of(experiment="load", setup="mos-pp", settle_epochs=2, epoch_s=10)
+    assert {one.rampup_s for one in loads_of(load)} == {22.0}
+    assert measured(load) == (22.0, 34.0)
+    assert measured(load.model_copy(update={"setup": "static"})) == measured(load)
+    sizes = MOS.of(experiment="sizes", object_kb=16_000)
+    (one,) = loads_of(sizes)
+    assert (one.objects.least, one.objects.most, one.mix) == (16_000_000, 16_000_000, (100, 0, 0))
+    assert one.objects.containers * one.objects.each == 4
+    course = MOS.of(experiment="adaptation", setup="mos-pp")
+    assert length_s(course) == 42 * 4
+    assert measured(course) == (0.0, 168.0)
+
+
+def test_setups_at_one_load_follow_each_other() -> None:
+    """Compared setups must be measured within minutes of each other."""
+    cells = [
+        MOS.of(experiment="load", setup=setup, small_workers=small, large_workers=large)
+        for setup in ("default", "static", "mos-pp")
+        for small, large in ((2, 16), (8, 8))
+    ]
+    found = {
+        name: Cell(name, cell, 0, 1, 0, ("load",), ("8",))
+        for name, cell in zip("abcdef", cells, strict=True)
+    }
+    for seed in range(20):
+        loads = [found[name].parameters.contents() for name in block_order(found, seed)]
+        assert loads[0] == loads[1] == loads[2] != loads[3] == loads[4] == loads[5]
+    one = MOS.of(experiment="setups", setup="default")
+    assert one.contents() == MOS.of(experiment="setups", setup="favors-small").contents()
+    assert one.contents() != MOS.of(experiment="setups", large_mb=4).contents()
+    prefixes = {
+        objects_of(MOS.of(experiment="setups", large_mb=size), "C").prefix for size in (4, 16)
+    }
+    assert len(prefixes) == 2  # objects of different sizes have different names
+
+
+# Division of the pool.
+
+POOL = MicrostorePool()
+
+
+def test_static_is_section_8_1_s() -> None:
+    found = division_of(MOS.of(experiment="load", setup="static"), POOL)
+    small, large = found.shares[SMALL], found.shares[LARGE]
+    assert (small.proxy_cores, large.proxy_cores) == (0.6, 0.2)
+    assert (small.storage_cores, large.storage_cores) == (0.6, 0.2)
+    assert small.network == pytest.approx(120 * MEGABIT)
+    assert large.network == pytest.approx(280 * MEGABIT)
+    for setup in ("mos", "mos-pp"):
+        assert division_of(MOS.of(experiment="load", setup=setup), POOL) == found
+    default = division_of(MOS.of(experiment="adaptation", setup="default"), POOL)
+    assert default.layout == "default"
+    assert default.shares[SMALL] == default.shares[LARGE]
+
+
+def test_section_1_s_proxies_change_hands() -> None:
+    found = {
+        setup: division_of(MOS.of(experiment="setups", setup=setup), POOL)
+        for setup in ("default", "favors-small", "favors-large")
+    }
+    small, large = found["favors-small"].shares, found["favors-large"].shares
+    assert small[SMALL] == large[LARGE]
+    assert small[LARGE] == large[SMALL]
+    # 32 cores behind 1 Gbit/s, 8 cores behind 10 Gbit/s.
+    assert small[SMALL].network == 10 * small[LARGE].network
+    assert small[SMALL].proxy_cores < small[LARGE].proxy_cores
+    assert set(found["default"].shares.values()) == set(small.values())
+    assert [one.layout for one in found.values()] == ["default", "static", "static"]
+    assert len({one.storage_cores for one in small.values()}) == 1
+
+
+def test_one_workload_alone_has_what_it_asks_for() -> None:
+    one = division_of(
+        MOS.of(experiment="proxy", workload="C", proxy_cores=0.05, proxy_workers=2), POOL
+    )
+    share = one.shares[LARGE]
+    assert (share.proxy_cores, share.proxy_workers, share.storage_cores) == (0.05, 2, 0.7)
+    assert one.shares[SMALL] == POOL.step
+    assert one.disks == ()
+    two = division_of(MOS.of(experiment="proxy", proxies=2, proxy_cores=0.4), POOL)
+    assert two.layout == "default"
+    assert {share.proxy_cores for share in two.shares.values()} == {0.4}
+    assert sum(share.storage_cores for share in two.shares.values()) == pytest.approx(0.7)
+    mixed = division_of(MOS.of(experiment="disks", workload="C", ssds=2), POOL)
+    assert [disk.positioning < 0.001 for disk in mixed.disks] == [True, True, False]
+
+
+def test_what_a_pool_cannot_give_is_told() -> None:
+    load = division_of(MOS.of(experiment="load", setup="static"), POOL)
+    poor = MicrostorePool(total=POOL.step)
+    assert "0.8 cores of proxies are asked for, and the pool has 0.1" in str(
+        problem(load, poor, whole=True)
+    )
+    mixed = division_of(MOS.of(experiment="disks", workload="C", ssds=2), POOL)
+    assert problem(mixed, POOL, whole=False) is None
+    assert "3 disks of each storage server are asked for, not 1" in str(
+        problem(mixed, MicrostorePool(disks=1), whole=False)
+    )
+
+
+# ---- COSPerf (section 8.2) ----
+
+SHORT = {"minutes": 84, "epoch_s": 60}
+
+
+def _make(folder: Path, **parameters: object) -> dict[str, float]:
+    folder.mkdir()
+    typed = COSPERF.check(SHORT | parameters, "here")
+    make(job(typed.model_dump(mode="json")), folder)
+    extra: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
+    return extra
+
+
+@pytest.mark.slow
+def test_a_static_cell_is_the_same_every_time(tmp_path: Path) -> None:
+    first, second = (_make(tmp_path / name, policy="static") for name in "ab")
+    assert first == second
+    assert first["A_requests_s"] > 0
+    assert not (tmp_path / "a" / "journal.jsonl").exists()
+    series = json.loads((tmp_path / "a" / SERIES_FILE).read_text())
+    assert series["t_s"][-1] == pytest.approx(84 * 60)
+    assert averages(series)["A_requests_s"] == pytest.approx(first["A_requests_s"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["mos", "mos-pp"])
+def test_the_real_loop_drives_it(policy: str, tmp_path: Path) -> None:
+    extra = _make(tmp_path / "cell", policy=policy)
+    journal = read_journal(tmp_path / "cell" / "journal.jsonl")
+    assert journal.header["policy"] == policy
+    assert len(journal.steps) == 83  # the first epoch passes before the first decision
+    assert not any(step["error"] for step in journal.steps)
+    assert sum(bool(step["actions"]) for step in journal.steps) > 10
+    assert ("cospurf_error_A" in extra) == (policy == "mos-pp")
+    # Both policies serve more than their initial quarter of the pool could.
+    series = json.loads((tmp_path / "cell" / SERIES_FILE).read_text())
+    assert extra["A_stage_4_requests_s"] > 3 * series["tenants"]["A"]["requests_s"][0]
+
+
+@pytest.mark.slow
+def test_a_mos_pp_that_learns_nothing_is_told_so() -> None:
+    hosts = paper_pool(1)
+    judge, _ = constants("local", "same", 4)
+    store = SimulatedMicrostores(hosts, paper_stages(1), constants=judge)
+    cospurf = PiecewiseLinear({}, "")
+    told = {
+        learns: policy_parameters(store, COSPERF.of(policy="mos-pp", learns=learns), cospurf)
+        for learns in (True, False)
+    }
+    assert "learn" not in told[True]
+    assert told[False]["learn"] == 0
+    assert set(told[True]["tenants"]) == set("ABCD")
+    assert policy_parameters(store, COSPERF.of(policy="mos"), cospurf) == {}
+
+
+def test_what_only_mos_pp_has_is_refused_of_others() -> None:
+    with pytest.raises(UserError, match="model_error belongs to policy mos-pp: leave it"):
+        COSPERF.check({"policy": "mos", "model_error": 0.1}, "here")
+    with pytest.raises(UserError, match="policy"):
+        COSPERF.check({"policy": "default"}, "here")
+
+
+@pytest.mark.slow
+def test_judge_and_model_are_of_disjoint_runs() -> None:
+    judge, model = constants("local", "disjoint", 4)
+    swapped = constants("local", "disjoint", 5)
+    assert judge != model
+    assert swapped == (model, judge)
+    assert constants("local", "same", 4) == (judge, judge)
+    assert judge.replicas == 3
+
+
+@pytest.mark.slow
+def test_a_model_made_wrong_is_wrong_by_so_much() -> None:
+    pool = total(paper_pool(2))
+    judge, _ = constants("local", "same", 4)
+    right = profiled(judge, pool, 2)
+    assert simulated_runs(judge, pool, 1) == simulated_runs(judge, pool, 1)
+    assert simulated_runs(judge, pool, 1) != simulated_runs(judge, pool, 2)
+    assert made_wrong(right, 0.0, 2) is right
+    wrong = made_wrong(right, 0.3, 2)
+    factors = {
+        round(getattr(wrong.tables[name], curve).most / getattr(table, curve).most, 6)
+        for name, table in right.tables.items()
+        for curve in CURVES
+    }
+    assert factors == {0.7, 1.3}
+    before, after = (errors(one, judge, pool, 2) for one in (right, wrong))
+    assert max(before.values()) < 0.15
+    assert sum(after.values()) > sum(before.values()) + 0.4
+
+
+def test_identity_and_plans() -> None:
+    short = COSPERF.of(policy="mos-pp", minutes=84)
+    assert simulated.planned_s(short) < simulated.planned_s(COSPERF.of(policy="mos-pp"))
+    assert "20 % off" in COSPERF.of(policy="mos-pp", model_error=0.2).label()
+
+
+# ---- Profiles: cospurf (equation 3) and COSPerf's constants ----
+
+TRUTH = Constants(
+    proxy_request_s=0.012,
+    proxy_byte_s=2.5e-9,
+    storage_request_s=0.008,
+    storage_byte_s=4e-9,
+    network_efficiency=0.7,
+)
+FIFTY = total(paper_pool(1))
+
+
+def _noisy(points: list[MeasuredPoint], seed: int, noise: float) -> list[MeasuredPoint]:
+    rng = np.random.default_rng(seed)
+    rates = predict(points, TRUTH) * np.exp(rng.normal(0, noise, len(points)))
+    return [
+        point.model_copy(update={"requests_s": float(rate)})
+        for point, rate in zip(points, rates, strict=True)
+    ]
+
+
+def _asked(seed: int, mixes: int = 8) -> list[MeasuredPoint]:
+    rng = random.Random(seed)
+    return [
+        point
+        for letter in "ABCD"
+        for point in configurations(letter, FIFTY, rng, alone=(0.05, 0.3), mixes=mixes)
+    ]
+
+
+@pytest.mark.slow
+def test_the_simulators_constants_are_recovered_within_the_noise() -> None:
+    found = calibrated(_noisy(_asked(1), 1, noise=0.03), TRUTH.replicas)
+    for name in FITTED:
+        assert getattr(found, name) == pytest.approx(getattr(TRUTH, name), rel=0.08), name
+
+
+def test_a_curve_is_concave_rises_and_is_recovered() -> None:
+    rng = np.random.default_rng(2)
+    amounts = np.repeat(np.linspace(1, 40, 14), 4)
+    truth = np.minimum(10 * amounts, 100 + 4 * amounts)
+    curve = concave(amounts, truth * np.exp(rng.normal(0, 0.03, len(truth))), 60.0)
+    assert curve.concave
+    assert len(curve.points) <= 5
+    for amount in (5, 15, 30, 40):
+        assert curve.value(amount) == pytest.approx(min(10 * amount, 100 + 4 * amount), rel=0.08)
+
+
+def test_a_saturated_run_does_not_tell_what_an_idle_store_takes() -> None:
+    """Eight workers behind a slow link wait for each other; a single worker waits for nobody."""
+    slow = MeasuredPoint(workload="C", network=25e6, workers=8, bytes_s=20e6, source="link")
+    quick = MeasuredPoint(workload="C", proxy_cores=0.5, bytes_s=200e6, source="cores")
+    most = most_of([slow, quick])
+    found = fit([slow, quick], most, "").tables["C"]
+    # 400 MB/s per core is the core's time for an object.
+    assert found.idle_s == pytest.approx(quick.objects.payload / 400e6)
+    assert found.predict(most, 4).bytes_s > 0.9 * 20e6
+    alone = MeasuredPoint(workload="C", workers=1, latency_s=0.3, requests_s=3.0, source="alone")
+    assert fit([slow, quick, alone], most, "").tables["C"].idle_s == 0.3
+
+
+def test_cospurf_predicts_configurations_that_it_has_not_seen() -> None:
+    model = fit(simulated_runs(TRUTH, FIFTY, seed=3), FIFTY, "synthetic")
+    asked = [point for point in _asked(4) if len(point.limited_by) > 1 and not point.workers]
+    errors = [
+        relative_error(cospurf_rate(model, point), float(rate))
+        for point, rate in zip(asked, predict(asked, TRUTH), strict=True)
+    ]
+    assert len(errors) == 32
+    assert PiecewiseLinear.from_json(json.loads(json.dumps(model.to_json()))) == model
+    assert model.tables["A"].capacity(FIFTY) > model.tables["C"].capacity(FIFTY)
+    assert np.median(errors) < 3 * NOISE
+    assert np.quantile(errors, 0.9) < 0.25
+
+
+@pytest.mark.parametrize("name", references())
+@pytest.mark.parametrize("seed", [0, 1])
+def test_halves_are_disjoint_and_repetitions_stay_together(name: str, seed: int) -> None:
+    points = reference(name)
+    first, second = halves(points.runs, seed)
+    assert len(first) + len(second) == len(points.runs)
+    assert not {p.configuration for p in first} & {p.configuration for p in second}
+    assert abs(len(first) - len(second)) <= 3
+    for half in (first, second):
+        assert {point.workload for point in half} == {"A", "C"}
+    if seed:
+        assert halves(points.runs, 0) == (second, first)
+
+
+def test_errors_are_of_configurations_that_were_held_out() -> None:
+    """The model fits only its training data."""
+    points = _noisy(_asked(5, mixes=4), 5, noise=0.0)
+    doubled = [*points, *points]
+    seen: list[tuple[object, ...]] = []
+
+    def by_heart(fitted: object, held_out: object) -> list[float]:
+        known = {point.configuration for point in fitted}  # type: ignore[attr-defined]
+        for point in held_out:  # type: ignore[attr-defined]
+            assert point.configuration not in known
+            seen.append(point.configuration)
+        return [2 * point.rate for point in held_out]  # type: ignore[attr-defined]
+
+    errors = cross_validated(doubled, by_heart)
+    assert len(seen) == len(doubled)
+    assert [one.workload for one in errors] == list("ABCD")
+    assert relative_error(2.0, 1.0) == relative_error(1.0, 2.0) == pytest.approx(1.0)
+    for one in errors:
+        assert one.median == one.low == one.high == pytest.approx(1.0)
+        assert one.configurations == len(points) / 4
+
+
+@pytest.mark.slow
+def test_a_document_has_everything(tmp_path: Path) -> None:
+    points = Points(
+        name="synthetic", about="made", replicas=3, runs=tuple(_noisy(_asked(6, 4), 6, 0.02))
+    )
+    made = document(points, seed=0)
+    assert set(made["errors"]) == {"cospurf", "simulator"}
+    assert not set(made["runs"]["cospurf"]) - {"simulated profile"}
+    path = tmp_path / "profile.json"
+    write(made, path)
+    read = json.loads(path.read_text())
+    assert PiecewiseLinear.from_json(read) == fit(points.runs, most_of(points.runs), made["source"])
+    Constants.model_validate(read["simulator"])
+    with pytest.raises(UserError, match="not overwritten"):
+        write(made, path)
+
+
+def _run(folder: Path, name: str, parameters: dict[str, object], **extra: float) -> None:
+    attempt = folder / name / "attempt-1"
+    attempt.mkdir(parents=True)
+    run = {"status": "done", "run_id": name, "campaign": "mos-local", "parameters": parameters}
+    (attempt / "run.json").write_text(json.dumps(run))
+    (attempt / "summary.json").write_text(json.dumps({"extra": extra}))
+
+
+PROXY = {
+    "experiment": "proxy",
+    "workload": "C",
+    "workers": 8,
+    "proxies": 2,
+    "proxy_cores": 0.3,
+    "storage_cores": 0.4,
+    "network_mbit": 100,
+    "large_mb": 16,
+    "ssds": 3,
+    "hdds": 0,
+}
+
+
+def test_points_are_read_from_run_folders(tmp_path: Path) -> None:
+    _run(tmp_path, "a", PROXY, C_qps=4.0, C_mb_s=30.0, C_mean_s=2.0, storage_servers=2)
+    _run(tmp_path, "b", {"experiment": "load", "setup": "mos"}, A_qps=5.0)
+    _run(
+        tmp_path,
+        "c",
+        PROXY | {"experiment": "sizes", "object_kb": 64},
+        A_qps=100.0,
+        storage_servers=2,
+    )
+    _run(tmp_path, "d", PROXY | {"experiment": "disks", "ssds": 1, "hdds": 2}, C_qps=3.0)
+    points = from_run_folders(tmp_path)
+    assert [point.workload for point in points.runs] == ["C", "A", "C"]
+    first, sizes, disks = points.runs
+    assert first.proxy_cores == pytest.approx(0.6)
+    assert first.storage_cores == pytest.approx(0.8)
+    assert first.network == pytest.approx(25e6)
+    assert first.limited_by == ("proxy_cores", "storage_cores", "network")
+    assert (first.rate, first.latency_s, first.workers) == (4.0, 2.0, 8)
+    assert sizes.objects.mean_bytes == 64_000
+    assert sizes.objects.read == 1
+    assert (disks.ssds, disks.hdds) == (1, 2)
+
+
+def test_nothing_to_profile_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no finished run"):
+        points_of(str(tmp_path))
+    with pytest.raises(UserError, match="local, paper"):
+        points_of("nowhere")
+    _run(tmp_path, "a", PROXY, C_qps=4.0)
+    with pytest.raises(UserError, match="at least 4"):
+        points_of(str(tmp_path))
+    point = {"workload": "A", "requests_s": 5, "source": "x", "proxy_cores": 1}
+    bad = tmp_path / "points.json"
+    for run in ({}, point | {"requests_s": float("inf")}, point | {"ssds": 0, "hdds": 0}):
+        bad.write_text(json.dumps({"name": "x", "about": "y", "replicas": 2, "runs": [run]}))
+        with pytest.raises(UserError, match=r"points\.json"):
+            points_of(str(bad))
+
+
+def test_a_workload_of_one_configuration_has_no_errors() -> None:
+    """The only configuration cannot be held out: the model would have no data."""
+    points = [
+        MeasuredPoint(workload="A", requests_s=5 * n, source="x", proxy_cores=n) for n in (1, 2, 3)
+    ]
+    alone = MeasuredPoint(workload="C", requests_s=2, source="x", proxy_cores=1)
+
+    def predictions(
+        fitted: Sequence[MeasuredPoint], held_out: Sequence[MeasuredPoint]
+    ) -> list[float]:
+        assert held_out
+        return [point.rate for point in held_out]
+
+    found = cross_validated([*points, alone], predictions)
+    assert [(one.workload, one.configurations) for one in found] == [("A", 3)]
+
+
+def test_kept_points_are_a_profile_of_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = reference("local")
+    monkeypatch.setattr(points_module, "FILES", tmp_path)
+    cell = {"experiment": "load", "setup": "mos-pp", "profile": "mine"}
+    with pytest.raises(UserError, match="there is no profile 'mine': there are none"):
+        own(MOS.of(**cell))
+    path = keep(local, "mine")
+    assert reference("mine") == local.model_copy(update={"name": "mine"})
+    assert references() == ("mine",)
+    assert own(MOS.of(**cell))
+    before = path.read_bytes()
+    with pytest.raises(UserError, match="--keep mine: there is a profile of this name"):
+        keep(local, "mine")
+    assert path.read_bytes() == before
+    for name in ("", "../mine", "Mine", "a" * 41, "mine.json"):
+        with pytest.raises(UserError, match="small letters, digits and - only"):
+            keep(local, name)
+    assert references() == ("mine",)
+    with pytest.raises(UserError, match="profile belongs to experiment load, adaptation: leave"):
+        MOS.of(experiment="proxy", profile="mine")
+
+
+def test_runs_that_lack_several_things_at_once_are_fitted_together() -> None:
+    """With one limit blamed per run, a fifth of the measured rates was predicted."""
+    runs = reference("testbed").runs
+    model = fit(runs, most_of(runs), "testbed")
+    for letter in "AC":
+        errors = [
+            relative_error(cospurf_rate(model, point), point.rate)
+            for point in runs
+            if point.workload == letter
+        ]
+        assert np.median(errors) < 0.25
+    # Twice the proxies, twice the requests: no curve ends at a slow measured minute.
+    proxies = model.tables["A"].proxy_cores
+    assert proxies.value(0.6) == pytest.approx(2 * proxies.value(0.3), rel=0.1)
