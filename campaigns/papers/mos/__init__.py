@@ -1,4 +1,6 @@
 """MOS and its rivals: microstores of object storage under COSBench's workloads (``system: mos``).
 
-`live` runs cells on a testbed of real Swift; `simulated` computes them with COSPerf.
+`kind` declares the campaigns. `cell` runs a cell on a testbed of real Swift (`swift` divides it,
+`drives` loads it, `measure` computes the results); `simulated` computes a cell with COSPerf.
+`loads` and `division` are the paper's experiments, `profile` models from measured runs.
 """
