@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from campaigns.engine.write_cell import SampleRow, write_samples
+from campaigns.engine.write_cell import SampleRow, write_latency, write_samples
 from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.dlr.cell import CellSetting
 from campaigns.papers.dlr.live import SLACK_S, BenchServices
@@ -181,7 +181,7 @@ def collect(
     rows = [*_client_rows(archive, began), *recorded_rows(recording, began)]
     samples = write_samples(folder, rows)
     latencies = tables.latencies({archive.name: archive}, origin=began)
-    latencies.to_parquet(folder / "latency.parquet", index=False)
+    write_latency(folder, latencies.itertuples(index=False, name=None))
     journal = read_journal(folder / "journal.jsonl")
     return Summary(
         whole=[total(done, archive.measured, seconds), *tables.summaries(archive)],

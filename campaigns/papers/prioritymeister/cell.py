@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 
 from campaigns.engine.job import Job, Phases
-from campaigns.engine.write_cell import write_cell
+from campaigns.engine.write_cell import write_cell, write_latency, write_samples
 from campaigns.papers.prioritymeister.experiment import (
     BEYOND,
     MODELLED,
@@ -416,27 +415,26 @@ def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions 
 def write_tables(folder: Path, experiment: PmExperiment, outcome: PmOutcome) -> None:
     """Write `latency.parquet` (histograms of the measured half) and `samples.parquet` (arrived
     requests and SLO misses by window of the whole run). `t_s` counts from the start."""
-    parts, rows = [], []
-    for name, result in outcome.results.items():
-        parts.append(
-            pd.DataFrame(
-                {
-                    "t_s": np.full(len(result.count), experiment.measured_from_s),
-                    "op": "request",
-                    "tenant": name,
-                    "node": "",
-                    "low_ns": result.low_ns,
-                    "high_ns": result.high_ns,
-                    "count": result.count,
-                }
+    begins = experiment.measured_from_s
+    write_latency(
+        folder,
+        (
+            (begins, "request", name, "", *bucket)
+            for name, result in outcome.results.items()
+            for bucket in zip(
+                result.low_ns.tolist(), result.high_ns.tolist(), result.count.tolist(), strict=True
             )
-        )
-        for index, pair in enumerate(result.series):
-            at = index * experiment.window_s
-            rows += [(at, name, m, float(v)) for m, v in zip(_SERIES, pair, strict=True)]
-    pd.concat(parts).to_parquet(folder / "latency.parquet", index=False)
-    samples = pd.DataFrame(rows, columns=["t_s", "node", "metric", "value"])
-    samples.to_parquet(folder / "samples.parquet", index=False)
+        ),
+    )
+    write_samples(
+        folder,
+        (
+            (window * experiment.window_s, name, metric, float(value))
+            for name, result in outcome.results.items()
+            for window, pair in enumerate(result.series)
+            for metric, value in zip(_SERIES, pair, strict=True)
+        ),
+    )
 
 
 _SERIES = ("requests", "misses")
