@@ -18,7 +18,6 @@ from typing import Any
 
 from controllers.common.numbers import finite
 from controllers.common.parameters import integer, number, read
-from controllers.microstores.performance import SMALL_BELOW
 from schemas.errors import UserError
 from testbed.stores.microstores import MapTenant, Microstores, Tenant
 
@@ -78,17 +77,6 @@ def detector_from_json(
         raise UserError(f"{where}: bands must name two microstores or more with their [LOW, HIGH]")
     others = {name: value for name, value in data.items() if name != "bands"}
     return bands_from_json(given, f"{where}: bands"), read(DetectSettings, controller, others)
-
-
-def small_and_large(small: str, large: str) -> dict[str, tuple[float, float]]:
-    """Return the paper's two bands: objects of KB, and of MB."""
-    return {small: (0.0, SMALL_BELOW), large: (SMALL_BELOW, math.inf)}
-
-
-def most_moves(epochs: int, p: DetectSettings) -> int:
-    """Return the largest number of moves of one tenant in `epochs` epochs."""
-    spells = 1 + epochs // p.calm
-    return spells * (1 + math.floor(math.log2(1 + epochs / p.cooldown)))
 
 
 def step(

@@ -9,11 +9,12 @@ the microstore's number of steps does not change.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.stores.microstores import (
     RESOURCE_NAMES,
+    Microstore,
     Microstores,
     Resources,
     SetResources,
@@ -146,3 +147,11 @@ def changes(seen: Microstores, wanted: StepLedger) -> list[SetResources]:
         action = SetResources(store.name, replace(amount, **kept))
         (gaining if fits(old, new) else losing).append(action)
     return losing + gaining
+
+
+def in_turn(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
+    """Return all microstores, beginning with another one every turn."""
+    if not stores:
+        return []
+    start = turn % len(stores)
+    return [*stores[start:], *stores[:start]]

@@ -31,6 +31,7 @@ from typing import Any
 from controllers.common.parameters import choice, flag, mapping, number, read, structure
 from controllers.contract import State
 from controllers.microstores import detect_map
+from controllers.microstores.shares import in_turn
 from schemas.errors import UserError
 from testbed.stores.contract import Action, Needs, Observation
 from testbed.stores.microstores import (
@@ -113,7 +114,7 @@ class Mos:
         stores: dict[str, Any] = {}
         why: dict[str, str] = {}
         wanting: list[tuple[Microstore, int]] = []
-        for store in _from(seen.stores, state["turn"]):
+        for store in in_turn(seen.stores, state["turn"]):
             before = state["stores"].get(store.name, {"first": True, "change": 1})
             stores[store.name], change = self._look(before, util(store), len(seen.machines))
             if change > 0:
@@ -158,14 +159,6 @@ class Mos:
             for name in names:
                 machines = machines.assigned(machines.to_add(1, "proxy_cpu"), name)
         return machines
-
-
-def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
-    """Return all microstores, beginning with another one every turn."""
-    if not stores:
-        return []
-    start = turn % len(stores)
-    return [*stores[start:], *stores[:start]]
 
 
 def _changes(seen: Microstores, machines: MachineAssignment) -> list[Action]:

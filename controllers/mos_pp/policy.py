@@ -57,6 +57,7 @@ from controllers.microstores.shares import (
     added,
     changes,
     clipped,
+    in_turn,
     ledger,
     whole_steps,
 )
@@ -205,7 +206,7 @@ class MosPlusPlus:
             epoch.why[name] = "begins with the optimiser's plan"
 
     def _pass(self, epoch: _Epoch, turn: int) -> None:
-        stores = _from(epoch.seen.stores, turn)
+        stores = in_turn(epoch.seen.stores, turn)
         verdicts = {store.name: self._verdict(store, epoch.seen) for store in stores}
         for store in stores:
             modelled = self._optimiser.modelled(store, epoch.seen)
@@ -312,14 +313,6 @@ class MosPlusPlus:
         lost = sum(clipped(added(before, epoch.book.held[name], -1)))
         said = f"{why}: {f'+{gained}' if gained else f'-{lost}' if lost else 'nothing to be had'}"
         epoch.why[name] = f"{epoch.why[name]}; {said}" if name in epoch.why else said
-
-
-def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
-    """Return all microstores, beginning with another one every turn."""
-    if not stores:
-        return []
-    start = turn % len(stores)
-    return [*stores[start:], *stores[:start]]
 
 
 # ---- getContainers(): by the optimiser's plan for all microstores (equations 1 to 6) ----

@@ -16,7 +16,12 @@ import time
 from typing import Any
 
 from controllers.microstores.optimiser import EXACT, HIGHS, plan
-from controllers.microstores.performance import PiecewiseLinear, WorkloadClass, linear
+from controllers.microstores.performance import (
+    CapacityCurve,
+    ClassTable,
+    PiecewiseLinear,
+    WorkloadClass,
+)
 from controllers.microstores.problem import (
     BANDWIDTH,
     LATENCY,
@@ -51,7 +56,11 @@ def model() -> PiecewiseLinear:
             "hdds": 1 / slow,
         }
         workload = WorkloadClass(name, size, writes)
-        tables[name] = linear(workload, per_unit, most, proxy + storage + fast)
+        curves = {
+            resource: CapacityCurve(((0.0, 0.0), (float(most[resource]), gain * most[resource])))
+            for resource, gain in per_unit.items()
+        }
+        tables[name] = ClassTable(workload, proxy + storage + fast, **curves)
     return PiecewiseLinear(tables, "bench")
 
 

@@ -15,7 +15,6 @@ from controllers.microstores.performance import (
     ClassTable,
     PiecewiseLinear,
     WorkloadClass,
-    linear,
 )
 from controllers.microstores.problem import (
     BANDWIDTH,
@@ -41,6 +40,22 @@ from testbed.stores.microstores import (
     SetResources,
     Tenant,
 )
+
+
+def linear(
+    workload: WorkloadClass,
+    per_unit: Mapping[str, float],
+    most: Mapping[str, float],
+    idle_s: float,
+) -> ClassTable:
+    """Return a table of straight lines: each unit of each of `CURVES` adds `per_unit` requests per
+    second, up to `most` units."""
+    curves = {
+        name: CapacityCurve(((0.0, 0.0), (float(most[name]), float(most[name]) * gain)))
+        for name, gain in per_unit.items()
+    }
+    return ClassTable(workload, idle_s, **curves)
+
 
 MOST = {"proxy_cores": 10, "storage_cores": 10, "network": 1e9, "ssds": 10, "hdds": 10}
 A = linear(

@@ -12,11 +12,12 @@ import typer
 import yaml
 from click.testing import CliRunner
 
-from controllers.microstores.performance import WorkloadClass, linear
+from controllers.microstores.performance import WorkloadClass
 from controllers.registry import create, find
 from hotbed.exit_codes import EXIT_MISSED
 from hotbed.verbs.mos import _read, register
 from schemas.errors import UserError
+from tests.controllers.mos_stores import linear
 
 UNITS = {"proxy_cores": 340, "storage_cores": 180, "network": 1 / 70e3, "ssds": 2000, "hdds": 120}
 LARGE = {"proxy_cores": 47, "storage_cores": 60, "network": 1 / 9e6, "ssds": 50, "hdds": 15}

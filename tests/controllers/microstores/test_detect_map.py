@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,15 +12,22 @@ from controllers.microstores.detect_map import (
     DetectSettings,
     bands_from_json,
     detector_from_json,
-    most_moves,
-    small_and_large,
     step,
     suits,
 )
+from controllers.microstores.performance import SMALL_BELOW
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Microstore, Microstores, Tenant
 
-BANDS = small_and_large("small", "large")
+BANDS = {"small": (0.0, SMALL_BELOW), "large": (SMALL_BELOW, math.inf)}
+
+
+def most_moves(epochs: int, p: DetectSettings) -> int:
+    """Return the largest number of moves of one tenant in `epochs` epochs."""
+    spells = 1 + epochs // p.calm
+    return spells * (1 + math.floor(math.log2(1 + epochs / p.cooldown)))
+
+
 SMALL, LARGE = {15: 60, 17: 40}, {21: 50, 23: 50}
 EXPONENTS = st.dictionaries(st.sampled_from([10, 15, 17, 21, 23]), st.integers(0, 50), max_size=4)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mos_stores import MODEL, STEP, TOTAL, A, C, best_of_all, judged, problems
+from mos_stores import MODEL, STEP, TOTAL, A, C, best_of_all, judged, linear, problems
 
 from controllers.microstores.optimiser import _bisect, plan
-from controllers.microstores.performance import CapacityCurve, PiecewiseLinear, linear
+from controllers.microstores.performance import CapacityCurve, PiecewiseLinear
 from controllers.microstores.problem import (
     BANDWIDTH,
     LATENCY,

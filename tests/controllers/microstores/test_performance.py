@@ -15,7 +15,6 @@ from controllers.microstores.performance import (
     CapacityCurve,
     PiecewiseLinear,
     WorkloadClass,
-    fitted,
 )
 from controllers.microstores.problem import BANDWIDTH, LATENCY, Sla, sla_from_json, sla_to_json
 from schemas.errors import UserError
@@ -129,19 +128,6 @@ IN_A = ("classes", "A")
 def test_malformed_models_are_told(path, value, words):
     with pytest.raises(UserError, match=words):
         PiecewiseLinear.from_json(_broken(path, value), "profile.json")
-
-
-def test_what_was_measured_is_smoothed_until_it_never_falls():
-    points = [(0.5, 163.0), (0.25, 84.0), (0.75, 150.0), (0.75, 170.0), (1.0, 140.0)]
-    table = fitted(A.workload, 0.01, dict.fromkeys(RESOURCE_NAMES, points))
-    pooled = pytest.approx((163 + 160 + 140) / 3)
-    assert table.network.points == (
-        (0, 0),
-        (0.25, 84),
-        (0.5, pooled),
-        (0.75, pooled),
-        (1.0, pooled),
-    )
 
 
 def test_slas_are_levels_of_performance():
