@@ -1,22 +1,30 @@
-"""Steps that the live cells of every paper share, against a scripted admin node."""
+"""Steps and facts that the live cells of every paper share, against a scripted admin node."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from test_live_services import ScriptedAgent, live_of
 
+from campaigns.engine.fingerprint import identifying_versions
 from campaigns.engine.lock import InUseError, alone
+from campaigns.engine.provenance import deployer
 from campaigns.grounds import testbed as opening
 from campaigns.grounds.live import LiveTestbed, Recorder
 from schemas.errors import HotbedError, UserError
 from testbed.deploy.roles import save_spec
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
+from testbed.ssh import Completed
+from testbed.stores.contract import HOT, OSDS, PRESSURE, PRIMARY_AFFINITY, Needs
+from tests.testbed.deployers.beds import spec_with
 
 SPEC = Path("testbed/specs/dlr.yaml")
 
@@ -129,3 +137,65 @@ def test_an_open_testbed_is_locked_and_restored_at_the_end(
         opened(Path("testbed/specs/mos.yaml")),
     ):
         pass
+
+
+def test_only_another_deployer_is_part_of_an_identity() -> None:
+    assert deployer(spec_with("own")) == {}
+    assert identifying_versions({"ceph": "16.2.15"} | deployer(spec_with())) == {"ceph": "16.2.15"}
+    found = identifying_versions({"python3": "3.11"} | deployer(spec_with("ceph-ansible")))
+    assert found == {"deployer": "ceph-ansible"}
+
+
+# Signals and actions that a deployed store offers, queried on its admin node.
+
+STAND_INS = {
+    "config.py": "def load_config():\n    return 'the config'\n",
+    "sense.py": (
+        "from types import SimpleNamespace\n"
+        "def open_store(config, signal):\n"
+        "    assert (config, signal) == ('the config', None)\n"
+        "    needs = SimpleNamespace(senses=frozenset({'osds', 'hot'}),\n"
+        "        acts=frozenset({'primary-affinity'}))\n"
+        "    return SimpleNamespace(offers=lambda: needs)\n"
+    ),
+}
+
+
+class AdminNode:
+    """Admin node that runs commands here, with a stand-in for the agent's code."""
+
+    def __init__(self, root: Path, answer: bytes | None = None) -> None:
+        self.root = root
+        self.answer = answer
+
+    def run(self, argv: list[str], **_: Any) -> Completed:
+        if self.answer is not None:
+            return Completed(tuple(argv), 0, self.answer, b"")
+        here = [sys.executable if word == "python3" else word for word in argv]
+        here[1] = f"PYTHONPATH={self.root}"
+        done = subprocess.run(here, capture_output=True, check=True, cwd=self.root)
+        return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+
+
+def a_testbed(monkeypatch: pytest.MonkeyPatch, node: AdminNode) -> Any:
+    monkeypatch.setattr(opening, "shell_to", lambda testbed, admin: node)
+    return SimpleNamespace(name="dlr", admin="admin")
+
+
+def test_the_store_on_the_admin_node_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("testbed", "testbed/agent"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    for name, text in STAND_INS.items():
+        (tmp_path / "testbed" / "agent" / name).write_text(text)
+    found = opening.read_offers(a_testbed(monkeypatch, AdminNode(tmp_path)))
+    # The store is opened without a sensor; a testbed has sensors.
+    assert found == Needs(frozenset({OSDS, HOT, PRESSURE}), frozenset({PRIMARY_AFFINITY}))
+
+
+@pytest.mark.parametrize("answer", [b"", b"nonsense", json.dumps({"senses": []}).encode()])
+def test_nonsense_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    with pytest.raises(HotbedError, match="does not report what its store offers"):
+        opening.read_offers(a_testbed(monkeypatch, AdminNode(tmp_path, answer)))
