@@ -2,7 +2,6 @@ package sim
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -128,58 +127,5 @@ func TestBadBackgroundLoadsAreRefused(t *testing.T) {
 		if spec.Validate(6<<30) == nil {
 			t.Errorf("accepted %+v", spec)
 		}
-	}
-}
-
-func TestFaultsBeginAndEnd(t *testing.T) {
-	k, r := New(), &recorder{}
-	d := NewDisk(k, plain(8))
-	l := NewLink(LinkSpec{Rate: 1e6, Delay: ms})
-	err := ScheduleFaults(k, []Fault{
-		{At: 100 * ms, For: 100 * ms, Kind: "slow", Target: "disk", Factor: 3},
-		{At: 400 * ms, For: 100 * ms, Kind: "crash", Target: "disk"},
-		{At: 100 * ms, For: 50 * ms, Kind: "partition", Target: "link"},
-		{At: 300 * ms, For: 50 * ms, Kind: "delay", Target: "link", Delay: 7 * ms},
-	}, map[string]any{"disk": d, "link": l})
-	if err != nil {
-		t.Fatal(err)
-	}
-	send := Func(func(k *Kernel, arg uint64) { l.Send(k, 0, r, arg) })
-	read := Func(func(k *Kernel, arg uint64) { d.Submit(k, IO{Bytes: 10e3}, r, arg) })
-	k.At(120*ms, send, 0) // held until 150, then 1
-	k.At(170*ms, read, 1) // 30
-	k.At(250*ms, read, 2) // 10
-	k.At(310*ms, send, 3) // 8
-	k.At(360*ms, send, 4) // 1
-	k.At(395*ms, read, 9) // crashes
-	k.At(450*ms, read, 9) // dropped
-	k.At(510*ms, read, 5) // 10
-	k.Run()
-	wantArrivals(t, r, 151*ms, 200*ms, 260*ms, 318*ms, 361*ms, 520*ms)
-}
-
-func TestBadFaultsAreNamed(t *testing.T) {
-	k := New()
-	k.RunUntil(ms)
-	targets := map[string]any{"disk": NewDisk(k, plain(1))}
-	good := Fault{At: ms, Kind: "slow", Target: "disk", Factor: 2}
-	for want, change := range map[string]func(*Fault){
-		"no \"disc\"":                func(f *Fault) { f.Target = "disc" },
-		"knows no partition":         func(f *Fault) { f.Kind = "partition" },
-		"its kind is \"fire\"":       func(f *Fault) { f.Kind = "fire" },
-		"its factor is -1":           func(f *Fault) { f.Factor = -1 },
-		"its factor is NaN":          func(f *Fault) { f.Factor = math.NaN() },
-		"allowed is 1ms or later":    func(f *Fault) { f.At = 0 },
-		"its delay is -1ns, allowed": func(f *Fault) { f.Kind, f.Delay = "delay", -1 },
-	} {
-		bad := good
-		change(&bad)
-		err := ScheduleFaults(k, []Fault{good, bad}, targets)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "fault 2") {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-	if k.Pending() != 0 {
-		t.Error("something was scheduled all the same")
 	}
 }

@@ -17,7 +17,6 @@ import (
 func everything(seed uint64) (hash string, events uint64) {
 	k := New()
 	sum := fnv.New64a()
-	targets := map[string]any{}
 	type server struct {
 		in, out *Link
 		cpu     *Station
@@ -30,7 +29,6 @@ func everything(seed uint64) (hash string, events uint64) {
 		s.out = NewLink(LinkSpec{Rate: 125e6, Delay: 50 * time.Microsecond})
 		s.cpu = NewStation(2)
 		s.disk = NewDisk(k, platter())
-		targets[fmt.Sprintf("disk-%d", i)], targets[fmt.Sprintf("link-%d", i)] = s.disk, s.out
 		load := fio()
 		load.Rate = 10
 		NewBackground(load, s.disk, nil, NewStream(seed, fmt.Sprintf("fio-%d", i))).Start(k)
@@ -59,14 +57,16 @@ func everything(seed uint64) (hash string, events uint64) {
 	NewClosedLoop(12, Exponential(10*ms), NewStream(seed, "think"), target).Start(k)
 	open := NewOpenLoop(hyper, NewStream(seed, "arrivals"), target)
 	open.Start(k)
-	if err := ScheduleFaults(k, []Fault{
-		{At: 2 * time.Second, For: time.Second, Kind: "slow", Target: "disk-0", Factor: 2.7},
-		{At: 3 * time.Second, For: time.Second, Kind: "partition", Target: "link-1"},
-		{At: 4 * time.Second, For: time.Second, Kind: "delay", Target: "link-2", Delay: 3 * ms},
-		{At: 9 * time.Second, Kind: "crash", Target: "disk-3"},
-	}, targets); err != nil {
-		panic(err)
+	do := func(at time.Duration, what func(*Kernel)) {
+		k.At(at, Func(func(k *Kernel, _ uint64) { what(k) }), 0)
 	}
+	do(2*time.Second, func(*Kernel) { servers[0].disk.Slow(2.7) })
+	do(3*time.Second, func(*Kernel) { servers[0].disk.Slow(1) })
+	do(3*time.Second, servers[1].out.Cut)
+	do(4*time.Second, servers[1].out.Heal)
+	do(4*time.Second, func(*Kernel) { servers[2].out.Delay(3 * ms) })
+	do(5*time.Second, func(*Kernel) { servers[2].out.Delay(0) })
+	do(9*time.Second, servers[3].disk.Crash)
 	k.RunUntil(10 * time.Second)
 	fmt.Fprintln(sum, open.Latency.Buckets(), servers[0].disk.Stats(k), servers[1].out.Stats(k))
 	return fmt.Sprintf("%016x", sum.Sum64()), k.Events()

@@ -58,15 +58,6 @@ func NewTable(home Server, servers *Servers, size uint64) (*Table, error) {
 		newest: nothing}, nil
 }
 
-// Home returns the server that owns the table.
-func (t *Table) Home() Server { return t.home }
-
-// Servers returns the servers that the table knows.
-func (t *Table) Servers() *Servers { return t.servers }
-
-// Size returns the maximum size of an object in bytes.
-func (t *Table) Size() uint64 { return t.size }
-
 // Len returns the number of live entries: entries with at least one visible byte.
 func (t *Table) Len() int { return t.entries.live }
 

@@ -313,24 +313,3 @@ func TestACursorMeetsAllThatIsRedirected(t *testing.T) {
 		}
 	}
 }
-
-func TestAClockThatIsSetBackALittleStandsStill(t *testing.T) {
-	clock := Clock{Tolerance: time.Second}
-	for _, c := range []struct {
-		wall, now time.Duration
-		bad       bool
-	}{{5 * time.Second, 5 * time.Second, false}, {4500 * time.Millisecond, 5 * time.Second, false},
-		{3 * time.Second, 5 * time.Second, true}, {6 * time.Second, 6 * time.Second, false}} {
-		now, err := clock.Read(c.wall)
-		if now != c.now || (err != nil) != c.bad {
-			t.Errorf("a reading of %v gives %v and %v", c.wall, now, err)
-		}
-	}
-	if clock.Held() != 1 {
-		t.Errorf("%d readings were held", clock.Held())
-	}
-	clock.Start(time.Hour)
-	if _, err := clock.Read(time.Minute); err == nil {
-		t.Error("a clock before the last record of a log was taken")
-	}
-}

@@ -32,12 +32,6 @@ type CheckConfig struct {
 	Progress io.Writer // one line that is overwritten; nil for none
 }
 
-// Duration returns the load's mean duration.
-func (c CheckConfig) Duration() time.Duration {
-	mean, _ := c.Model.RandomMoments(CheckBytes)
-	return time.Duration(float64(c.Requests) * mean / c.Load * float64(time.Second))
-}
-
 // Check starts a disk on temporary files and offers it Poisson arrivals of random 4 KiB reads at
 // the given load. It compares the mean wait in queue with Pollaczek-Khinchine. It removes
 // everything it created, also if ctx ends it.
