@@ -29,7 +29,7 @@ from controllers.service import (
     OUTCOME,
     SAVED,
     OpenStore,
-    Settings,
+    ServiceSettings,
     check_settings,
     open_ceph,
     restore,
@@ -100,7 +100,7 @@ class Control:
                 self._explain(settings, started.stderr)
         return {"name": name, "journal": str(folder / JOURNAL), "healed": healed}
 
-    def _explain(self, settings: Settings, message: str) -> None:
+    def _explain(self, settings: ServiceSettings, message: str) -> None:
         """Raise the error that the service reported for its failed start."""
         outcome = _json(Path(settings.folder) / OUTCOME)
         if outcome is None:
@@ -233,7 +233,7 @@ class Control:
         """Put back the changes that killed controllers left; return the effects."""
         effects: list[Effect] = []
         for path in sorted(self._folders.glob(f"*/{SAVED}")):
-            settings = Settings(path.parent.name, {}, 0, 1.0, "node", str(path.parent))
+            settings = ServiceSettings(path.parent.name, {}, 0, 1.0, "node", str(path.parent))
             effects += restore(settings, self._open_store)
         return [effect_to_json(effect) for effect in effects]
 

@@ -105,7 +105,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class InProcess:
+class InProcessDecider:
     """Policy in this process, for simulation and replay; not protected from hanging."""
 
     def __init__(self, policy: LoopPolicy) -> None:

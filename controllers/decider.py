@@ -23,7 +23,7 @@ from typing import IO, Any, BinaryIO
 
 from controllers.confine import ROOT, enter, environment
 from controllers.contract import LoopPolicy
-from controllers.decide import Decider, Decision, InProcess, PolicyError, decide, initial
+from controllers.decide import Decider, Decision, InProcessDecider, PolicyError, decide, initial
 from controllers.journal import canonical, needs_from_json, needs_to_json
 from controllers.registry import Controller, create, describe, find
 from schemas.errors import UserError
@@ -176,7 +176,7 @@ def open_decider(
         PolicyError: the policy does not start.
     """
     if not controller.outside:
-        return InProcess(create(controller, parameters, seed))
+        return InProcessDecider(create(controller, parameters, seed))
     folder = [controller.folder]
     return ChildDecider(controller.name, parameters, seed, folder, limit_s=limit_s)
 

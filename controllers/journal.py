@@ -66,7 +66,7 @@ def joined(members: Mapping[str, object]) -> Json:
 
 
 @dataclass(frozen=True)
-class Step:
+class JournalStep:
     """One journal line. `observation` and the states are None if the step ended before them. A
     caller may pass the observation's JSON: a large one takes longer to encode than to decide on."""
 
@@ -109,7 +109,7 @@ class JournalWriter:
         """Write the first line."""
         self._line({"schema": SCHEMA, "header": True, **values})
 
-    def step(self, step: Step) -> None:
+    def step(self, step: JournalStep) -> None:
         """Write one step."""
         named = {member.name: getattr(step, member.name) for member in fields(step)}
         self._line({"schema": SCHEMA, **named})

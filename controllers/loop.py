@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from controllers.decide import Decider, PolicyError
-from controllers.journal import JournalWriter, Step, canonical, effect_to_json, needs_to_json
+from controllers.journal import JournalStep, JournalWriter, canonical, effect_to_json, needs_to_json
 from controllers.legality import illegal, senses_for
 from controllers.saved import Saved
 from controllers.seen import Encoder, Seen
@@ -39,7 +39,7 @@ EXIT_NOT_RESTORED = 4
 EXIT_DIED = 5  # killed: the next controller or command writes this
 
 
-class Clock(Protocol):
+class LoopClock(Protocol):
     """Time for the loop."""
 
     def monotonic(self) -> float:
@@ -59,15 +59,15 @@ class RealClock:
         self._stopped = threading.Event()
 
     def monotonic(self) -> float:
-        """See `Clock`."""
+        """See `LoopClock`."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """See `Clock`."""
+        """See `LoopClock`."""
         return time.time()
 
     def wait(self, seconds: float) -> bool:
-        """See `Clock`."""
+        """See `LoopClock`."""
         return self._stopped.wait(max(0.0, seconds))
 
     def stop(self) -> None:
@@ -76,7 +76,7 @@ class RealClock:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoopPlan:
     """Plan of the loop: the policy's details for the header, and its limits.
 
     The loop ends after `failures` failed steps in a row, and after `steps` steps (None: never). The
@@ -96,7 +96,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LoopEnd:
     """End of a controller."""
 
     code: int
@@ -106,7 +106,7 @@ class Outcome:
 
 
 @dataclass
-class _Progress:
+class _LoopProgress:
     started: float = 0.0
     steps: int = 0
     failures: int = 0
@@ -126,13 +126,13 @@ class Loop:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: LoopPlan,
         *,
         decider: Decider,
         store: Store,
         journal: JournalWriter,
         saved: Saved,
-        clock: Clock,
+        clock: LoopClock,
         alive: Callable[[], object] = lambda: None,
     ) -> None:
         """Set up the loop; it calls `alive` when it is ready and after every step."""
@@ -145,9 +145,9 @@ class Loop:
         self._alive = alive
         self._senses = senses_for(plan.needs)
         self._encoder = Encoder()
-        self._at = _Progress()
+        self._at = _LoopProgress()
 
-    def run(self) -> Outcome:
+    def run(self) -> LoopEnd:
         """Run until stopped or failed, then restore the store; never raises for those."""
         plan = self._plan
         try:
@@ -204,7 +204,7 @@ class Loop:
     def _step(self) -> None:
         number, self._at.steps = self._at.steps, self._at.steps + 1
         before = self._clock.monotonic()
-        line = Step(step=number, t_s=before - self._at.started, wall=self._clock.wall())
+        line = JournalStep(step=number, t_s=before - self._at.started, wall=self._clock.wall())
         seen, problem = self._try_sense()
         line = replace(line, sense_s=self._clock.monotonic() - before)
         if seen is None:
@@ -227,7 +227,7 @@ class Loop:
         except Exception as error:
             return None, _line(error)
 
-    def _decide(self, line: Step, seen: Seen) -> tuple[Step, list[Action]]:
+    def _decide(self, line: JournalStep, seen: Seen) -> tuple[JournalStep, list[Action]]:
         """Return the decision; raise _End, after journalling, if the policy misbehaves."""
         began = self._clock.monotonic()
         try:
@@ -245,7 +245,7 @@ class Loop:
         self._at.state = decision.state
         return replace(line, state_after=decision.state, actions=decision.actions), actions
 
-    def _act(self, line: Step, actions: Sequence[Action]) -> tuple[Step, str]:
+    def _act(self, line: JournalStep, actions: Sequence[Action]) -> tuple[JournalStep, str]:
         began = self._clock.monotonic()
         problem, effects = "", []
         try:
@@ -263,14 +263,14 @@ class Loop:
         )
         return line, problem
 
-    def _failed(self, line: Step) -> None:
+    def _failed(self, line: JournalStep) -> None:
         self._journal.step(line)
         self._at.failures += 1
         if self._at.failures >= self._plan.failures:
             times = f"{self._at.failures} steps in a row failed"
             raise _End(EXIT_FAILED, f"{times}, the last one: {line.error}")
 
-    def _finish(self, code: int, reason: str) -> Outcome:
+    def _finish(self, code: int, reason: str) -> LoopEnd:
         restored: list[Effect] = []
         if code == EXIT_STOPPED and self._plan.parameters.get("restore_on_stop") is False:
             self._saved.forget()
@@ -285,7 +285,7 @@ class Loop:
         except OSError as error:
             if code == EXIT_STOPPED:
                 code, reason = EXIT_FAILED, f"{reason}; {_line(error)}"
-        return Outcome(code, reason, self._at.steps, restored)
+        return LoopEnd(code, reason, self._at.steps, restored)
 
     def _pause(self, seconds: float) -> None:
         # The stop that led here must not cut this wait short.

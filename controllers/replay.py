@@ -25,7 +25,7 @@ _REPEATABLE = ("decide: decide() raised", "decide: decide() returned", "decide: 
 
 
 @dataclass(frozen=True)
-class Difference:
+class ReplayDifference:
     """Decision that differs: `what` is state, actions, error or initial state."""
 
     step: int
@@ -35,12 +35,12 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Replay:
+class JournalReplay:
     """Result of a replay. `same_code`: True if the code is the one that was journalled."""
 
     policy: str
     decisions: int
-    difference: Difference | None
+    difference: ReplayDifference | None
     same_code: bool
     torn: bool
 
@@ -76,7 +76,7 @@ def _apart(expected: Any, got: Any) -> tuple[Any, Any]:
 
 def replay(
     journal: Journal, controllers_dirs: Sequence[Path] = (), *, limit_s: float = math.inf
-) -> Replay:
+) -> JournalReplay:
     """Recompute the decisions of `journal` in order.
 
     Args:
@@ -96,12 +96,12 @@ def replay(
             count, difference = _first_difference(journal, decider, ends_s)
     except PolicyError as error:
         raise UserError(f"controller {controller.name}: {error}") from error
-    return Replay(header["policy"], count, difference, same_code, journal.torn)
+    return JournalReplay(header["policy"], count, difference, same_code, journal.torn)
 
 
 def _first_difference(
     journal: Journal, decider: Decider, ends_s: float
-) -> tuple[int, Difference | None]:
+) -> tuple[int, ReplayDifference | None]:
     """Return the number of recomputed decisions, and the last one if it differs."""
     count = 0
     state: Any = decider.initial()
@@ -112,7 +112,9 @@ def _first_difference(
             continue  # the policy hung or died: this cannot be repeated
         # Each state must equal the state after the previous step.
         if state != line["state_before"]:
-            return count, Difference(line["step"], "states before", line["state_before"], state)
+            return count, ReplayDifference(
+                line["step"], "states before", line["state_before"], state
+            )
         count += 1
         difference = _compare(line, *_again(decider, line))
         if difference is not None or time.monotonic() > ends_s:
@@ -130,16 +132,16 @@ def _again(decider: Decider, line: Any) -> tuple[Any, Any, str | None]:
     return decision.state, decision.actions, None
 
 
-def _compare(line: Any, state: Any, actions: Any, error: str | None) -> Difference | None:
+def _compare(line: Any, state: Any, actions: Any, error: str | None) -> ReplayDifference | None:
     step = line["step"]
     if line["state_after"] is None:
         # The decision ended the controller: it raised, hung or was illegal.
         same = error is None or line["error"] == f"decide: {error}"
-        return None if same else Difference(step, "errors", line["error"], f"decide: {error}")
+        return None if same else ReplayDifference(step, "errors", line["error"], f"decide: {error}")
     if error is not None:
-        return Difference(step, "errors", None, error)
+        return ReplayDifference(step, "errors", None, error)
     if actions != line["actions"]:
-        return Difference(step, "actions", line["actions"], actions)
+        return ReplayDifference(step, "actions", line["actions"], actions)
     if state != line["state_after"]:
-        return Difference(step, "states after", line["state_after"], state)
+        return ReplayDifference(step, "states after", line["state_after"], state)
     return None

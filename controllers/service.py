@@ -29,8 +29,8 @@ from controllers.loop import (
     EXIT_STOPPED,
     EXIT_USER,
     Loop,
-    Outcome,
-    Plan,
+    LoopEnd,
+    LoopPlan,
     RealClock,
 )
 from controllers.registry import code_hash, find, refuse_unoffered
@@ -54,12 +54,12 @@ SIGNALS = ("node", "osd", "op_r_latency")
 DECIDE_LIMIT_S = 10.0
 _HANG_S = 90.0  # a store call this much longer than the interval will not return
 
-OpenStore = Callable[["Settings", bool], AbstractContextManager[Store]]
+OpenStore = Callable[["ServiceSettings", bool], AbstractContextManager[Store]]
 """Opens the store; the flag is True to sense pressure, which restoring does not need."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """Settings in `/etc/hotbed/controllers/NAME.json`."""
 
     name: str
@@ -72,9 +72,9 @@ class Settings:
     decide_limit_s: float = DECIDE_LIMIT_S
 
 
-def check_settings(data: Mapping[str, Any]) -> Settings:
+def check_settings(data: Mapping[str, Any]) -> ServiceSettings:
     """Return settings from JSON; raise UserError with the field and the allowed values."""
-    known = Settings.__dataclass_fields__
+    known = ServiceSettings.__dataclass_fields__
     unknown = sorted(set(data) - set(known))
     if unknown:
         raise UserError(f"controller settings: unknown field {unknown[0]!r}")
@@ -91,7 +91,7 @@ def check_settings(data: Mapping[str, Any]) -> Settings:
         raise UserError(f"{where}: the signal is {signal_name!r}; allowed: {', '.join(SIGNALS)}")
     if not isinstance(data.get("parameters", {}), Mapping):
         raise UserError(f"{where}: the parameters must be a mapping of names to values")
-    return Settings(
+    return ServiceSettings(
         name=name,
         parameters=dict(data.get("parameters", {})),
         seed=seed,
@@ -113,11 +113,11 @@ def _seconds(where: str, field: str, value: object, low: float, high: float) -> 
 
 
 def run(
-    settings: Settings,
+    settings: ServiceSettings,
     open_store: OpenStore,
     clock: RealClock,
     alive: Callable[[], object] = lambda: None,
-) -> Outcome:
+) -> LoopEnd:
     """Heal what a killed controller left, then run this one until it is stopped or fails.
 
     Raises:
@@ -137,7 +137,7 @@ def run(
         # A policy that does not ask for pressure must not fail if a sensor is missing.
         with open_store(settings, PRESSURE in decider.needs.senses) as store:
             refuse_unoffered(controller.name, decider.needs, store.offers(), _kind_of(store))
-            plan = Plan(
+            plan = LoopPlan(
                 policy=controller.name,
                 needs=decider.needs,
                 parameters=decider.parameters,
@@ -162,7 +162,7 @@ def run(
         decider.close()
 
 
-def restore(settings: Settings, open_store: OpenStore) -> list[Effect]:
+def restore(settings: ServiceSettings, open_store: OpenStore) -> list[Effect]:
     """Put back what a killed controller changed, and write its missing footer and outcome.
 
     Does nothing (and opens nothing) if there is nothing to put back and the end is written.
@@ -197,7 +197,7 @@ def _write_end(folder: Path, left: str, effects: Sequence[Effect]) -> None:
     except UserError as error:
         steps, reason = 0, f"{reason}; {error}"
     if steps is not None:
-        write_outcome(folder, Outcome(EXIT_DIED, reason, steps, effects))
+        write_outcome(folder, LoopEnd(EXIT_DIED, reason, steps, effects))
 
 
 def set_aside(journal: Path) -> None:
@@ -210,7 +210,7 @@ def set_aside(journal: Path) -> None:
     journal.rename(aside)
 
 
-def write_outcome(folder: Path, outcome: Outcome) -> None:
+def write_outcome(folder: Path, outcome: LoopEnd) -> None:
     """Write how the controller ended, for `control-status` and `control-stop`."""
     data = asdict(outcome) | {"ended_at": time.time()}
     data["restored"] = [effect_to_json(effect) for effect in outcome.restored]
@@ -223,9 +223,9 @@ def _kind_of(store: Store) -> str:
 
 
 @contextmanager
-def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
+def open_ceph(settings: ServiceSettings, sensing: bool) -> Iterator[Store]:
     """Open the testbed's store on its admin node: Ceph, or Swift microstores."""
-    from testbed.agent.config import CONTROL_DIR, load_config
+    from testbed.agent.contract import CONTROL_DIR, load_config
     from testbed.agent.reach import use_control_dir
     from testbed.agent.sense import open_store
     from testbed.stores.swift.store import SwiftStore, store_of
@@ -248,14 +248,14 @@ def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
 
 def store_answers() -> None:
     """Raise StoreError if the testbed's Ceph does not answer within `ANSWER_S`."""
-    from testbed.agent.config import load_config
+    from testbed.agent.contract import load_config
     from testbed.stores.ceph.connection import connect
 
     if load_config().store == "ceph":
         connect(timeout_s=ANSWER_S).close()
 
 
-def _serve(settings: Settings, open_store: OpenStore) -> int:
+def _serve(settings: ServiceSettings, open_store: OpenStore) -> int:
     folder = Path(settings.folder)
     clock = RealClock()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -266,13 +266,13 @@ def _serve(settings: Settings, open_store: OpenStore) -> int:
     try:
         outcome = run(settings, open_store, clock, lambda: notify(ready))
     except UserError as error:
-        outcome = Outcome(EXIT_USER, str(error), 0)
+        outcome = LoopEnd(EXIT_USER, str(error), 0)
     except PolicyError as error:
-        outcome = Outcome(EXIT_POLICY, f"controller {settings.name}: {error}", 0)
+        outcome = LoopEnd(EXIT_POLICY, f"controller {settings.name}: {error}", 0)
     except (HotbedError, OSError) as error:
         code = EXIT_NOT_RESTORED if (folder / SAVED).exists() else EXIT_FAILED
         reason = sentence_of(error) if isinstance(error, OSError) else str(error)
-        outcome = Outcome(code, reason, 0)
+        outcome = LoopEnd(code, reason, 0)
     try:
         write_outcome(folder, outcome)
     except OSError as error:  # `control stop` then finds no outcome, which is a failure too

@@ -117,7 +117,7 @@ def _inputs(
 
 
 @dataclass(frozen=True)
-class Asked:
+class RerunRequest:
     """A request to run a campaign of a bundle again.
 
     Attributes:
@@ -238,7 +238,7 @@ class Ready:
 
 
 @contextmanager
-def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
+def unpacked(asked: RerunRequest, progress: Progress = _quiet) -> Iterator[Ready]:
     """Prepare a bundle's campaign for another run within the block.
 
     Raises:
@@ -286,7 +286,7 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
             raise UserError(_for_readers(str(error), found, asked)) from error
 
 
-def _for_readers(sentence: str, found: Opened, asked: Asked) -> str:
+def _for_readers(sentence: str, found: Opened, asked: RerunRequest) -> str:
     """Return a sentence with bundle file names instead of the temporary folder, and with the
     bundle's own spec if the sentence asks for a spec."""
     from campaigns.bundled import lacks_options

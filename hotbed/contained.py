@@ -152,7 +152,7 @@ def _exhausted(path: Path, what: str) -> UserError:
     )
 
 
-class _Budget:
+class _ProcessLimits:
     """Limits of this process, which grow with the bundle; time limits are set for each phase."""
 
     def __init__(self, bundle: Path) -> None:
@@ -203,7 +203,7 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
     if asked["whole"]:  # imported before the bundle's time starts
         from analysis.bundle.verify import verify as check
     path = Path(asked["path"])
-    budget = _Budget(path) if asked["limited"] else None
+    budget = _ProcessLimits(path) if asked["limited"] else None
 
     def report(phase: str, share: float) -> None:
         if budget is not None and phase not in _READING:

@@ -215,15 +215,15 @@ def _real(
     report: Progress,
 ) -> Archive:
     from workloads.cosbench.credentials import from_file
-    from workloads.cosbench.real import Controller, Login, run
+    from workloads.cosbench.real import ControllerClient, ControllerLogin, run
 
     user = None
     if login is not None:
         values = from_file(login).values
-        user = Login(values.get("username", ""), values.get("password", ""))
+        user = ControllerLogin(values.get("username", ""), values.get("password", ""))
     source = _source(archive, testbed)
     source.sizes()  # fail before submitting anything if the archive is missing
-    return run(Controller(controller, user), source, xml, folder, report)
+    return run(ControllerClient(controller, user), source, xml, folder, report)
 
 
 def _on_node(
@@ -261,7 +261,7 @@ def _on_node(
         values |= driver.tenant(shell(name), tenant).for_cosdrive()
     text = filled(xml, values, str(workload))
     longest = driver.LONGEST_S + sum(planned_seconds(text).values())
-    load = driver.Load("cli", name, text, longest, options)
+    load = driver.ClientWorkload("cli", name, text, longest, options)
     with alone(found):
         done = driver.run_on(agent_client(found), shell, [load], folder, report)
     warn(done[load.name].warnings)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from workloads.cosbench.archive import Archive
     from workloads.cosbench.release import Release
-    from workloads.cosbench.tables import Comparison, Difference
+    from workloads.cosbench.tables import ArchiveComparison, ArchiveDifference
 
 SHOWN = ("operations", "bytes", "mean_s", "p95_s", "p99_s", "operations_s", "bytes_s", "success")
 
@@ -229,12 +229,12 @@ def _series_tables(archive: Archive) -> list[RenderableType]:
     return parts
 
 
-def comparison_facts(found: Comparison) -> dict[str, Any]:
+def comparison_facts(found: ArchiveComparison) -> dict[str, Any]:
     """Return a comparison as data."""
     return asdict(found) | {"same_shape": found.same_shape}
 
 
-def comparison_table(found: Comparison) -> Group:
+def comparison_table(found: ArchiveComparison) -> Group:
     """Return a comparison as a table."""
     from rich.console import Group
     from rich.text import Text
@@ -268,7 +268,7 @@ def _unit(metric: str) -> str:
     return f"{metric.removesuffix('_s')} [ms]" if metric.endswith("_s") else metric
 
 
-def _values(one: Difference) -> tuple[str, str]:
+def _values(one: ArchiveDifference) -> tuple[str, str]:
     def shown(value: float | None) -> str:
         if value is None:
             return ""
@@ -283,7 +283,7 @@ def _values(one: Difference) -> tuple[str, str]:
     return shown(one.first), shown(one.second)
 
 
-def _change(one: Difference) -> str:
+def _change(one: ArchiveDifference) -> str:
     if one.same:
         return "same"
     return "" if one.change is None else f"{100 * one.change:+.1f} %"

@@ -43,7 +43,7 @@ def _bar(title: str) -> Iterator[Progress]:
     )
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=1.0, phase="", left="")
-        clock = _Clock()
+        clock = _TimeLeft()
 
         def report(phase: str, share: float) -> None:
             bar.update(task, completed=share, phase=phase, left=clock.left(phase, share))
@@ -56,7 +56,7 @@ def _widget(title: str) -> Progress:
 
     bar = ipywidgets.FloatProgress(max=1.0, description=title, style={"description_width": "auto"})
     told = ipywidgets.Label()
-    clock = _Clock()
+    clock = _TimeLeft()
     show(ipywidgets.HBox([bar, told]))
 
     def report(phase: str, share: float) -> None:
@@ -67,7 +67,7 @@ def _widget(title: str) -> Progress:
 
 
 def _lines(title: str) -> Progress:
-    clock = _Clock()
+    clock = _TimeLeft()
     last_phase, last = "", 0.0
 
     def report(phase: str, share: float) -> None:
@@ -81,7 +81,7 @@ def _lines(title: str) -> Progress:
     return report
 
 
-class _Clock:
+class _TimeLeft:
     """Estimates the time left from the finished share; restarts if the share falls."""
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ print(shell.run(["uptime"]).text)
 # `hotbed exec all -- COMMAND`; the exit codes by node.
 
 # %%
-from testbed.fanout import run_on
+from testbed.reach import run_on
 
 run_on(found, found.nodes, ["df -h /"], lambda name, line, error: print(f"{name} | {line}"))
 

@@ -87,7 +87,7 @@ def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
         error: the validation error.
         model: the model that raised it.
     """
-    found = [_Found.of(each, model) for each in error.errors(include_url=False)]
+    found = [_PydanticMistake.of(each, model) for each in error.errors(include_url=False)]
     chosen = _deepest(found[0], found)
     if chosen.kind == "missing":
         strangers = (
@@ -104,7 +104,7 @@ def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PydanticMistake:
     """pydantic error, at its place in the input; `fields`: keys that exist there."""
 
     place: Place
@@ -113,7 +113,7 @@ class _Found:
     fields: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, detail: ErrorDetails, model: type[BaseModel]) -> _Found:
+    def of(cls, detail: ErrorDetails, model: type[BaseModel]) -> _PydanticMistake:
         loc, kind = detail["loc"], detail["type"]
         if kind == "extra_forbidden":
             place, around = _walk(model, loc[:-1])
@@ -124,7 +124,7 @@ class _Found:
         return cls(place, kind, detail)
 
 
-def _words(chosen: _Found, here: Sequence[_Found]) -> str:
+def _words(chosen: _PydanticMistake, here: Sequence[_PydanticMistake]) -> str:
     if chosen.kind == "extra_forbidden":
         known = sorted({field for each in here for field in each.fields})
         if not known:
@@ -161,7 +161,7 @@ def _plain(limit: Any) -> Any:
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
-def _shown(found: _Found) -> str:
+def _shown(found: _PydanticMistake) -> str:
     value = found.detail["input"]
     if found.kind == "union_tag_invalid":
         value = found.detail["ctx"]["tag"]
@@ -178,7 +178,7 @@ def _shown(found: _Found) -> str:
     return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} is not allowed"
 
 
-def _deepest(first: _Found, found: Sequence[_Found]) -> _Found:
+def _deepest(first: _PydanticMistake, found: Sequence[_PydanticMistake]) -> _PydanticMistake:
     """Return the deepest error below the first place: for a value of several kinds, pydantic lists
     the gaps of each kind, and a deep one says more than a wrong kind of the whole."""
     chosen = first

@@ -102,12 +102,12 @@ def dump(value: Any) -> str:
     """Return `value` as YAML in its own order, without aliases."""
     import yaml
 
-    class Plain(yaml.SafeDumper):
+    class PlainDumper(yaml.SafeDumper):
         def ignore_aliases(self, _data: Any) -> bool:
             return True
 
-    Plain.add_implicit_resolver(_FLOAT, EXPONENT, list("-+.0123456789"))  # as texts are read
-    text: str = yaml.dump(value, Dumper=Plain, sort_keys=False, allow_unicode=True, width=90)
+    PlainDumper.add_implicit_resolver(_FLOAT, EXPONENT, list("-+.0123456789"))  # as texts are read
+    text: str = yaml.dump(value, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, width=90)
     return text
 
 

@@ -1,12 +1,109 @@
-"""Doctor's checks: one function for each thing that a testbed needs of this machine."""
+"""Doctor's checks: one function for each thing that a testbed needs of this machine.
+
+The checks ask only through `EngineMachine`, so that a test can replace the machine.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from platform import system as system_name
+from typing import Protocol
 
-from testbed.machine import Machine
+_SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class EngineMachine(Protocol):
+    """Read-only questions; no method raises."""
+
+    def system(self) -> str:
+        """Return the kernel's name, such as ``Linux`` or ``Darwin``."""
+
+    def is_root(self) -> bool:
+        """Return True if we run as root."""
+
+    def which(self, program: str) -> str | None:
+        """Return the path of a program, with the system folders searched too; None if not found."""
+
+    def has_module(self, name: str) -> bool:
+        """Return True if this Python can import the module."""
+
+    def is_there(self, path: str) -> bool:
+        """Return True if `path` exists."""
+
+    def is_executable(self, path: str) -> bool:
+        """Return True if `path` is an executable file."""
+
+    def read(self, path: str) -> str:
+        """Return the text of a file; empty if it cannot be read."""
+
+    def free_bytes(self, path: str) -> int:
+        """Return the bytes that a user may still write on the (future) file system of `path`."""
+
+    def cores(self) -> int:
+        """Return the number of processors that we may use."""
+
+    def succeeds(self, *command: str) -> bool:
+        """Return True if a harmless command without lasting effects exits with 0."""
+
+
+class ThisMachine:
+    """The real machine."""
+
+    def system(self) -> str:
+        return system_name()
+
+    def is_root(self) -> bool:
+        return os.geteuid() == 0
+
+    def which(self, program: str) -> str | None:
+        # A user's PATH often lacks sbin, where debootstrap and losetup live.
+        return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}")
+
+    def has_module(self, name: str) -> bool:
+        """See `EngineMachine.has_module`."""
+        return find_spec(name) is not None
+
+    def is_there(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def is_executable(self, path: str) -> bool:
+        return os.access(path, os.X_OK) and Path(path).is_file()
+
+    def read(self, path: str) -> str:
+        try:
+            return Path(path).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def free_bytes(self, path: str) -> int:
+        folder = Path(path)
+        while not folder.exists():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free
+
+    def cores(self) -> int:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+    def succeeds(self, *command: str) -> bool:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=10,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
 
 GIB = 2**30
 
@@ -38,7 +135,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """Result of one check. If `needed` is False, a failure is only a remark."""
 
     name: str
@@ -49,12 +146,12 @@ class Finding:
     needed: bool = True
 
 
-Check = Callable[[Machine, Need], Finding]
+Check = Callable[[EngineMachine, Need], CheckResult]
 
 
-def platform(machine: Machine, need: Need) -> Finding:
+def platform(machine: EngineMachine, need: Need) -> CheckResult:
     system = machine.system()
-    return Finding(
+    return CheckResult(
         "platform",
         "Linux",
         system == "Linux",
@@ -63,35 +160,37 @@ def platform(machine: Machine, need: Need) -> Finding:
     )
 
 
-def root(machine: Machine, need: Need) -> Finding:
+def root(machine: EngineMachine, need: Need) -> CheckResult:
     is_root, sudo = machine.is_root(), machine.which("sudo") is not None
     found = "root" if is_root else "sudo" if sudo else "neither"
     how = "become root (su -), or install sudo and add yourself to its group"
-    return Finding("root", "root, or sudo", is_root or sudo, found, how)
+    return CheckResult("root", "root, or sudo", is_root or sudo, found, how)
 
 
 def _package(name: str, what: str, programs: tuple[str, ...], package: str) -> Check:
-    def check(machine: Machine, need: Need) -> Finding:
+    def check(machine: EngineMachine, need: Need) -> CheckResult:
         missing = [program for program in programs if machine.which(program) is None]
         found = f"missing: {', '.join(missing)}" if missing else "installed"
-        return Finding(name, what, not missing, found, f"make setup, or apt-get install {package}")
+        return CheckResult(
+            name, what, not missing, found, f"make setup, or apt-get install {package}"
+        )
 
     return check
 
 
-def fuse(machine: Machine, need: Need) -> Finding:
+def fuse(machine: EngineMachine, need: Need) -> CheckResult:
     ok = machine.is_there("/dev/fuse")
     how = "modprobe fuse; in a container, pass the device /dev/fuse"
-    return Finding("fuse", "FUSE (the queue disk)", ok, _present(ok, "/dev/fuse"), how)
+    return CheckResult("fuse", "FUSE (the queue disk)", ok, _present(ok, "/dev/fuse"), how)
 
 
-def loop(machine: Machine, need: Need) -> Finding:
+def loop(machine: EngineMachine, need: Need) -> CheckResult:
     ok = machine.is_there("/dev/loop-control")
     how = "modprobe loop; in a container, run it privileged with /dev"
-    return Finding("loop", "loop devices", ok, _present(ok, "/dev/loop-control"), how)
+    return CheckResult("loop", "loop devices", ok, _present(ok, "/dev/loop-control"), how)
 
 
-def cgroup(machine: Machine, need: Need) -> Finding:
+def cgroup(machine: EngineMachine, need: Need) -> CheckResult:
     controllers, version = _controllers(machine)
     missing = {"cpu", "memory"} - controllers
     found = f"{version}: {', '.join(sorted(controllers)) or 'no controllers'}"
@@ -99,10 +198,10 @@ def cgroup(machine: Machine, need: Need) -> Finding:
         f"enable the {' and '.join(sorted(missing)) or 'cpu and memory'} controller "
         "(kernel command line without cgroup_disable; in a container, a writable cgroup tree)"
     )
-    return Finding("cgroup", "cgroup controllers cpu, memory", not missing, found, how)
+    return CheckResult("cgroup", "cgroup controllers cpu, memory", not missing, found, how)
 
 
-def pressure(machine: Machine, need: Need) -> Finding:
+def pressure(machine: EngineMachine, need: Need) -> CheckResult:
     psi = machine.is_there("/proc/pressure/io")
     tree = any(kind == "cgroup2" for kind, _ in _cgroup_mounts(machine))
     found = f"{_present(psi, '/proc/pressure/io')}, {_present(tree, 'cgroup v2 tree')}"
@@ -111,18 +210,18 @@ def pressure(machine: Machine, need: Need) -> Finding:
         if not psi
         else "mount -t cgroup2 none /sys/fs/cgroup/unified (a tree without controllers will do)"
     )
-    return Finding("pressure", "I/O pressure of a cgroup", psi and tree, found, how)
+    return CheckResult("pressure", "I/O pressure of a cgroup", psi and tree, found, how)
 
 
-def overlay(machine: Machine, need: Need) -> Finding:
+def overlay(machine: EngineMachine, need: Need) -> CheckResult:
     ok = "overlay" in machine.read("/proc/filesystems").split() or (
         machine.succeeds("modprobe", "--dry-run", "overlay")
     )
     how = "modprobe overlay; a kernel built without overlayfs cannot run the local site"
-    return Finding("overlay", "overlay file system", ok, _present(ok, "overlayfs"), how)
+    return CheckResult("overlay", "overlay file system", ok, _present(ok, "overlayfs"), how)
 
 
-def network(machine: Machine, need: Need) -> Finding:
+def network(machine: EngineMachine, need: Need) -> CheckResult:
     return _tried_in_namespace(
         machine,
         "network",
@@ -132,7 +231,7 @@ def network(machine: Machine, need: Need) -> Finding:
     )
 
 
-def shaping(machine: Machine, need: Need) -> Finding:
+def shaping(machine: EngineMachine, need: Need) -> CheckResult:
     return _tried_in_namespace(
         machine,
         "shaping",
@@ -142,39 +241,41 @@ def shaping(machine: Machine, need: Need) -> Finding:
     )
 
 
-def _tried_in_namespace(machine: Machine, name: str, what: str, script: str, how: str) -> Finding:
+def _tried_in_namespace(
+    machine: EngineMachine, name: str, what: str, script: str, how: str
+) -> CheckResult:
     """Try `script` for real in a network namespace that ends with the command."""
     if not machine.is_root():
         ok = machine.which(script.split()[0]) is not None
         found = "not tried: needs root" if ok else f"missing: {script.split()[0]}"
-        return Finding(name, what, ok, found, how)
+        return CheckResult(name, what, ok, found, how)
     ok = machine.succeeds("unshare", "--net", "sh", "-c", script)
-    return Finding(name, what, ok, "works" if ok else "refused by this kernel", how)
+    return CheckResult(name, what, ok, "works" if ok else "refused by this kernel", how)
 
 
-def queuedisk(machine: Machine, need: Need) -> Finding:
+def queuedisk(machine: EngineMachine, need: Need) -> CheckResult:
     ok = machine.is_executable(QUEUEDISK)
     found = _present(ok, "dataplane/bin/queuedisk")
-    return Finding("queuedisk", "the queue disk, built", ok, found, "make setup")
+    return CheckResult("queuedisk", "the queue disk, built", ok, found, "make setup")
 
 
 CHI_LIBRARIES = ("chi", "blazarclient", "openstack", "keystoneauth1")
 
 
-def chi(machine: Machine, need: Need) -> Finding:
+def chi(machine: EngineMachine, need: Need) -> CheckResult:
     missing = [name for name in CHI_LIBRARIES if not machine.has_module(name)]
     found = f"missing: {', '.join(missing)}" if missing else "installed"
     how = "make setup, or pip install python-chi python-blazarclient python-zunclient openstacksdk"
-    return Finding("chi", "python-chi and its clients (Chameleon)", not missing, found, how)
+    return CheckResult("chi", "python-chi and its clients (Chameleon)", not missing, found, how)
 
 
-def disk(machine: Machine, need: Need) -> Finding:
+def disk(machine: EngineMachine, need: Need) -> CheckResult:
     free, wanted = machine.free_bytes(need.state), need.disk_bytes
     how = (
         f"free {max(wanted - free, 0) / GIB:.0f} GiB more there, "
         "or make the spec's disks and roots (root_size) smaller or fewer"
     )
-    return Finding(
+    return CheckResult(
         "disk",
         f"{wanted / GIB:.0f} GiB of disk",
         free >= wanted,
@@ -184,11 +285,11 @@ def disk(machine: Machine, need: Need) -> Finding:
     )
 
 
-def memory(machine: Machine, need: Need) -> Finding:
+def memory(machine: EngineMachine, need: Need) -> CheckResult:
     available = _available_memory(machine)
     ok = available >= need.memory_bytes
     how = "stop other programs, or lower the nodes' memory or their number in the spec"
-    return Finding(
+    return CheckResult(
         "memory",
         f"{need.memory_bytes / GIB:.0f} GiB of memory",
         ok,
@@ -198,24 +299,24 @@ def memory(machine: Machine, need: Need) -> Finding:
     )
 
 
-def cores(machine: Machine, need: Need) -> Finding:
+def cores(machine: EngineMachine, need: Need) -> CheckResult:
     count = machine.cores()
     how = f"give this machine {MIN_CORES} processors"
-    return Finding("cores", f"{MIN_CORES} processors", count >= MIN_CORES, str(count), how)
+    return CheckResult("cores", f"{MIN_CORES} processors", count >= MIN_CORES, str(count), how)
 
 
 def _present(ok: bool, thing: str) -> str:
     return thing if ok else f"no {thing}"
 
 
-def _available_memory(machine: Machine) -> int:
+def _available_memory(machine: EngineMachine) -> int:
     for line in machine.read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def _cgroup_mounts(machine: Machine) -> list[tuple[str, str]]:
+def _cgroup_mounts(machine: EngineMachine) -> list[tuple[str, str]]:
     """Return (``cgroup`` or ``cgroup2``, mount point + super options) of every cgroup mount."""
     mounts = []
     for line in machine.read("/proc/self/mountinfo").splitlines():
@@ -225,7 +326,7 @@ def _cgroup_mounts(machine: Machine) -> list[tuple[str, str]]:
     return mounts
 
 
-def _controllers(machine: Machine) -> tuple[set[str], str]:
+def _controllers(machine: EngineMachine) -> tuple[set[str], str]:
     """Return the usable controllers and the cgroup versions that provide them."""
     known = {
         line.split()[0]

@@ -88,7 +88,7 @@ def entry(path: Path) -> str:
 
 def files(entries: Iterable[str]) -> dict[str, Path]:
     """Return every file of the closure of `entries` by name."""
-    walk = _Walk()
+    walk = _ClosureWalk()
     for number, name in enumerate(entries):
         path = ROOT / name
         if not path.is_dir():
@@ -129,7 +129,7 @@ def _read(path: Path) -> _Source:
     return _source(path.read_bytes(), path.suffix)
 
 
-class _Walk:
+class _ClosureWalk:
     """Files found, by name, and the Python files with imports that must still be followed."""
 
     def __init__(self) -> None:
@@ -350,7 +350,7 @@ def _source(content: bytes, suffix: str) -> _Source:
     return _Source(*_kept()[key])
 
 
-class _Kept(dict[str, Any]):
+class _ParseCache(dict[str, Any]):
     """Parse results by the digest of the file. Parsing a few hundred files takes a third of a
     second, so a clone keeps them. An admin node has few files and keeps nothing."""
 
@@ -373,12 +373,12 @@ def _kept_in() -> Path:
 
 
 @cache
-def _kept() -> _Kept:
+def _kept() -> _ParseCache:
     try:
         found = json.loads(_kept_in().read_text())
     except (OSError, ValueError):
         found = {}
-    return _Kept(found if len(found) < _MOST_KEPT else {})
+    return _ParseCache(found if len(found) < _MOST_KEPT else {})
 
 
 if __name__ == "__main__":

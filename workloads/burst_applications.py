@@ -43,7 +43,7 @@ TABLE2 = (
 
 
 @dataclass(frozen=True)
-class Cluster:
+class BurstCluster:
     """Cluster of the mimicry: compute nodes with their processes, and object servers."""
 
     nodes: int
@@ -64,7 +64,7 @@ def bursts_of(row: WriteIntensive, processes: int, volume: float) -> tuple[int, 
 
 
 def applications(
-    cluster: Cluster,
+    cluster: BurstCluster,
     seed: int,
     *,
     size: int,

@@ -45,7 +45,7 @@ _IOWAIT = 4  # place in /proc/stat's line ``cpu``
 
 
 @dataclass(frozen=True)
-class Level:
+class SignalLevel:
     """Result of one load. `offered` is its share of the disk's random-read capacity (None: the
     hotspot, a closed loop), `iops` its rate. Percentages: 0 to 100; `iowait` is the machine's, over
     its `cpus`."""
@@ -65,7 +65,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Counters:
+class SignalCounters:
     """Counters of the two signals at one moment."""
 
     at: float  # seconds since the node started; clock changes do not affect it
@@ -74,7 +74,7 @@ class Counters:
     cpus: int
 
 
-def read_counters(shell: Shell, pressure_file: str) -> Counters:
+def read_counters(shell: Shell, pressure_file: str) -> SignalCounters:
     """Read both counters of the shell's node in one call."""
     done = shell.run(
         ["sh", "-c", 'cat /proc/uptime "$1"; echo; cat /proc/stat', "read", pressure_file]
@@ -85,10 +85,10 @@ def read_counters(shell: Shell, pressure_file: str) -> Counters:
     if total is None:
         raise WorkloadError(f"node {shell.node}: {pressure_file} holds no pressure counter.")
     ticks, cpus = cpu_ticks(stat)
-    return Counters(float(first.split()[0]), total, tuple(ticks), cpus)
+    return SignalCounters(float(first.split()[0]), total, tuple(ticks), cpus)
 
 
-def signals(before: Counters, after: Counters) -> tuple[float, float]:
+def signals(before: SignalCounters, after: SignalCounters) -> tuple[float, float]:
     """Return (io.pressure, %iowait) between two readings, percent.
 
     Raises:
@@ -111,7 +111,7 @@ def measure_level(
     engine: Engine,
     seconds: float,
     sleep: Callable[[float], None] = time.sleep,
-) -> Level:
+) -> SignalLevel:
     """Load the node and read both signals over `seconds` once fio runs steadily."""
     if load is not None:
         argv = load.argv(seconds + _RAMP_S + _GRACE_S)
@@ -132,7 +132,7 @@ def measure_level(
             )
         iops = parse_fio(unit.stdout).iops
     io_pressure, iowait = signals(before, after)
-    return Level(engine, offered, iops, io_pressure, iowait, after.cpus, after.at - before.at)
+    return SignalLevel(engine, offered, iops, io_pressure, iowait, after.cpus, after.at - before.at)
 
 
 def calibrate(
@@ -145,13 +145,13 @@ def calibrate(
     engines: Sequence[Engine] = ENGINES,
     progress: Progress = silent,
     sleep: Callable[[float], None] = time.sleep,
-) -> list[Level]:
+) -> list[SignalLevel]:
     """Measure every load of `shares`, and the hotspot, with each engine; about two minutes.
 
     Shares are of the hotspot's rate (libaio), which is measured first.
     """
 
-    def hotspot(engine: Engine, duration: float) -> Level:
+    def hotspot(engine: Engine, duration: float) -> SignalLevel:
         return measure_level(
             shell,
             pressure_file,
@@ -167,7 +167,7 @@ def calibrate(
     capacity = hotspot("libaio", _CAPACITY_S).iops
     if capacity <= 0:
         raise WorkloadError(f"fio read nothing on node {shell.node}: is its disk alive?")
-    levels: list[Level] = []
+    levels: list[SignalLevel] = []
     for engine in engines:
         for share in shares:
             progress(f"{engine} {share:.0%}", (len(levels) + 1) / steps)
@@ -198,7 +198,7 @@ def calibrate_node(
     spec: TestbedSpec,
     shell: Shell,
     progress: Progress = silent,
-) -> list[Level]:
+) -> list[SignalLevel]:
     """Calibrate on one node of a deployed testbed; the other nodes stay idle.
 
     Args:
@@ -228,14 +228,14 @@ def calibrate_node(
     return calibrate(shell, node.pressure_file, fio_file_bytes(disk, node.name), progress=progress)
 
 
-def frame(levels: Sequence[Level]) -> pd.DataFrame:
-    """Return one row per level, columns as the fields of `Level` and `load`."""
+def frame(levels: Sequence[SignalLevel]) -> pd.DataFrame:
+    """Return one row per level, columns as the fields of `SignalLevel` and `load`."""
     import pandas as pd
 
     return pd.DataFrame([asdict(level) | {"load": level.name} for level in levels])
 
 
-def table(levels: Sequence[Level]) -> str:
+def table(levels: Sequence[SignalLevel]) -> str:
     """Return a Markdown table for docs/calibration.md."""
     rows = [
         "| fio's reads | offered load | IOPS | io.pressure some, % | %iowait of the machine |",
@@ -249,7 +249,7 @@ def table(levels: Sequence[Level]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def figure(levels: Sequence[Level]) -> Figure:
+def figure(levels: Sequence[SignalLevel]) -> Figure:
     """Return a figure of both signals over the offered load, one panel per engine."""
     from matplotlib.figure import Figure
 
@@ -276,7 +276,7 @@ def check_new(folder: Path) -> None:
         raise UserError(f"{folder} holds a calibration already: give another folder.")
 
 
-def write(levels: Sequence[Level], folder: Path) -> list[Path]:
+def write(levels: Sequence[SignalLevel], folder: Path) -> list[Path]:
     """Write signal.csv, signal.md, signal.png and signal.pdf into a new folder; return them.
 
     Raises:

@@ -11,7 +11,7 @@ from schemas.run import OpSummary
 from workloads.errors import WorkloadError
 from workloads.fio import parse_fio
 from workloads.rados_bench import BenchResult
-from workloads.rados_output import Sample
+from workloads.rados_output import RadosSample
 
 CLIENT = "client"
 PRESSURE = "pressure"
@@ -32,7 +32,7 @@ def rows(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> Iterator
     yield from _recorded_rows(bench, recording)
 
 
-def _client_rows(series: Sequence[Sample]) -> Iterator[Row]:
+def _client_rows(series: Sequence[RadosSample]) -> Iterator[Row]:
     for sample in series:
         values = {
             "throughput_mb_s": sample.throughput_mb_s,

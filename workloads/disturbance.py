@@ -36,7 +36,7 @@ LOAD_NAME = "load-hot"
 
 
 @dataclass(frozen=True)
-class Stretch:
+class DisturbanceStretch:
     """Loads of the disturbed nodes from `t_s` until the next stretch: a share of the disk's
     capacity (offered load), or None for the hotspot, which takes all it gets."""
 
@@ -56,10 +56,10 @@ class DisturbancePlan:
     scenario: Scenario
     seed: int
     nodes: tuple[str, ...]
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[DisturbanceStretch, ...]
     buffered_file_bytes: int | None = None  # a mix by size: files of this size, page cache on
 
-    def at(self, t_s: float) -> Stretch:
+    def at(self, t_s: float) -> DisturbanceStretch:
         """Return the stretch at `t_s` seconds from the benchmark's start (before it: the first)."""
         current = self.stretches[0]
         for stretch in self.stretches[1:]:
@@ -75,7 +75,7 @@ class DisturbancePlan:
         return f"<table><tr><th>{self.scenario}</th><th>load</th></tr>{rows}</table>"
 
 
-def _words(stretch: Stretch) -> str:
+def _words(stretch: DisturbanceStretch) -> str:
     if not stretch.loads:
         return "none"
     return ", ".join(
@@ -120,7 +120,7 @@ def plan_disturbance(
     # The scenario is part of the seed: heterogeneity's nodes differ from interference's first ones.
     draw = random.Random(f"{scenario}/{seed}")
     if scenario == "none":
-        stretches: tuple[Stretch, ...] = (Stretch(0.0, {}),)
+        stretches: tuple[DisturbanceStretch, ...] = (DisturbanceStretch(0.0, {}),)
     elif scenario in ("heterogeneity", "interference"):
         if not 1 <= hot_nodes <= len(names):
             raise UserError(
@@ -135,7 +135,7 @@ def plan_disturbance(
         if mix is None or mix not in MIX_LOAD:
             raise UserError(f"mix is {mix!r}: give one of {', '.join(MIX_LOAD)}.")
         share = None if mix_by_size else MIX_LOAD[mix]
-        stretches = (Stretch(0.0, dict.fromkeys(names, share)),)
+        stretches = (DisturbanceStretch(0.0, dict.fromkeys(names, share)),)
     elif scenario == "spread":
         if spread is None or not 0 <= spread <= 1:
             raise UserError(f"spread is {spread!r}: give a number from 0 to 1.")
@@ -148,16 +148,16 @@ def plan_disturbance(
     return DisturbancePlan(scenario, seed, names, stretches, size)
 
 
-def _hotspots(t_s: float, names: Sequence[str]) -> Stretch:
-    return Stretch(t_s, dict.fromkeys(sorted(names), None))
+def _hotspots(t_s: float, names: Sequence[str]) -> DisturbanceStretch:
+    return DisturbanceStretch(t_s, dict.fromkeys(sorted(names), None))
 
 
 def _moves(
     draw: random.Random, names: Sequence[str], count: int, every_s: float, duration_s: float
-) -> tuple[Stretch, ...]:
+) -> tuple[DisturbanceStretch, ...]:
     if not every_s > 0:
         raise UserError(f"move_every_s is {every_s}: give a positive number of seconds.")
-    stretches: list[Stretch] = []
+    stretches: list[DisturbanceStretch] = []
     for index in range(max(1, math.ceil(duration_s / every_s))):
         chosen = draw.sample(names, count)
         # A move to the same nodes would be no move.
@@ -167,14 +167,14 @@ def _moves(
     return tuple(stretches)
 
 
-def _spread(draw: random.Random, names: Sequence[str], spread: float) -> Stretch:
+def _spread(draw: random.Random, names: Sequence[str], spread: float) -> DisturbanceStretch:
     order = draw.sample(names, len(names))
     half = len(order) // 2
     loads = dict.fromkeys(order[:half], SPREAD_MEAN * (1 + spread))
     # With an odd number, the middle node keeps the mean.
     loads |= dict.fromkeys(order[half : len(order) - half], SPREAD_MEAN)
     loads |= dict.fromkeys(order[len(order) - half :], SPREAD_MEAN * (1 - spread))
-    return Stretch(0.0, {name: loads[name] for name in sorted(loads) if loads[name] > 0})
+    return DisturbanceStretch(0.0, {name: loads[name] for name in sorted(loads) if loads[name] > 0})
 
 
 def load_of(

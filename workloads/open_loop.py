@@ -16,8 +16,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from testbed.agent.contract import Agent, UnitResult
-from testbed.agent.openloop.histogram import Histogram, merged
-from testbed.agent.openloop.plan import BALLAST_BYTES, MOST_BALLAST, Plan
+from testbed.agent.openloop.plan import BALLAST_BYTES, MOST_BALLAST, WritePlan
+from testbed.agent.openloop.writer import Histogram, merged
 from workloads.errors import WorkloadError
 
 UNIT = "load-open-loop"
@@ -59,9 +59,9 @@ class OpenLoop(BaseModel):
             raise ValueError("give writes per second for one PG or more")
         return rates
 
-    def plan(self) -> Plan:
+    def plan(self) -> WritePlan:
         """Return the client program's plan; raise UserError if the node would refuse it."""
-        return Plan(**self.model_dump())
+        return WritePlan(**self.model_dump())
 
 
 @dataclass(frozen=True)

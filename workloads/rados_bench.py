@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.agent.contract import Agent, UnitResult
 from workloads.errors import WorkloadError
-from workloads.rados_output import BenchOutput, Sample, parse_rados_bench, samples
+from workloads.rados_output import BenchOutput, RadosSample, parse_rados_bench, samples
 
 UNIT = "load-bench"
 GRACE_S = 30.0  # to connect and to finish requests in flight; dead OSDs hang a bench for minutes
@@ -80,7 +80,7 @@ class BenchResult:
     latency_max_s: float
     latency_min_s: float
     incorrect: int
-    series: tuple[Sample, ...]
+    series: tuple[RadosSample, ...]
     segments: tuple[Segment, ...]
     cpu_s: float | None
     raw: tuple[str, ...]
@@ -215,7 +215,7 @@ def _checked(bench: RadosBench, unit: UnitResult, max_s: float) -> BenchOutput:
 
 def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> BenchResult:
     """Return one result from the passes of a benchmark, gaps excluded."""
-    series: list[Sample] = []
+    series: list[RadosSample] = []
     segments: list[Segment] = []
     offset = 0.0
     operations, latency_total, incorrect = 0, 0.0, 0
@@ -253,8 +253,8 @@ def parse_incorrect(stderr: str) -> int:
     return sum(1 for line in stderr.splitlines() if line.rstrip().endswith("is not correct!"))
 
 
-def _shifted(sample: Sample, offset: float, segment: Segment) -> Sample:
-    return Sample(
+def _shifted(sample: RadosSample, offset: float, segment: Segment) -> RadosSample:
+    return RadosSample(
         t_s=sample.t_s + offset,
         wall=segment.wall + sample.t_s if sample.wall is None else sample.wall,
         throughput_mb_s=sample.throughput_mb_s,

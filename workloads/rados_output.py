@@ -54,7 +54,7 @@ _JSON_TOTALS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class StatusLine:
     """Status line: `finished` operations and their mean latency since the start."""
 
     second: float
@@ -66,7 +66,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Sample:
+class RadosSample:
     """Sample of one second of a benchmark.
 
     `t_s` is the second's end, from the benchmark's start. The last sample ends with the benchmark
@@ -85,7 +85,7 @@ class Sample:
 class BenchOutput:
     """Output of one `rados bench`. Totals are None if it ended before it printed them."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[StatusLine, ...]
     seconds: float | None
     operations: int | None
     op_size: int | None
@@ -122,7 +122,7 @@ def parse_rados_bench(text: str) -> BenchOutput:
     return output
 
 
-def samples(output: BenchOutput, op_size: int | None = None) -> list[Sample]:
+def samples(output: BenchOutput, op_size: int | None = None) -> list[RadosSample]:
     """Return the per-second series.
 
     The operations of a complete benchmark sum to its total; those of a benchmark that was cut off
@@ -139,19 +139,22 @@ def samples(output: BenchOutput, op_size: int | None = None) -> list[Sample]:
     if size is None:
         raise WorkloadError("rados bench was cut off and its operation size is not known.")
     start_wall = output.started_wall
-    rows = [Row(0, start_wall, 0, 0, 0, 0.0), *(row for row in output.rows if row.second > 0)]
+    rows = [
+        StatusLine(0, start_wall, 0, 0, 0, 0.0),
+        *(row for row in output.rows if row.second > 0),
+    ]
     if output.seconds is not None and output.operations is not None:
         _append_end(rows, output, output.seconds - _elapsed(rows[-1], start_wall))
     return [_sample(before, row, size, start_wall) for before, row in pairwise(rows)]
 
 
-def _elapsed(row: Row, start_wall: float | None) -> float:
+def _elapsed(row: StatusLine, start_wall: float | None) -> float:
     if row.wall is None or start_wall is None:
         return float(row.second)
     return row.wall - start_wall
 
 
-def _append_end(rows: list[Row], output: BenchOutput, rest: float) -> None:
+def _append_end(rows: list[StatusLine], output: BenchOutput, rest: float) -> None:
     # Operations after the last status line, `rest` seconds before the end.
     last = rows[-1]
     assert output.operations is not None
@@ -176,7 +179,9 @@ def _append_end(rows: list[Row], output: BenchOutput, rest: float) -> None:
         rows.append(end)
 
 
-def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sample:
+def _sample(
+    before: StatusLine, row: StatusLine, size: int, start_wall: float | None
+) -> RadosSample:
     t_s = _elapsed(row, start_wall)
     interval = t_s - _elapsed(before, start_wall)
     finished = row.finished - before.finished
@@ -186,7 +191,7 @@ def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sampl
         earlier = (before.latency_mean_s or 0.0) * before.finished
         total = row.latency_mean_s * row.finished - earlier
         latency = max(0.0, total / finished)
-    return Sample(
+    return RadosSample(
         t_s=t_s,
         wall=row.wall,
         throughput_mb_s=finished * size / interval / 1e6,
@@ -196,10 +201,10 @@ def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sampl
     )
 
 
-def _in_order(rows: Iterator[Row]) -> tuple[Row, ...]:
+def _in_order(rows: Iterator[StatusLine]) -> tuple[StatusLine, ...]:
     """Return the consecutive rows, on the wall clock of the first row. rados bench counts its
     seconds by a clock that is never set, but prints the wall clock, which may be set meanwhile."""
-    kept: list[Row] = []
+    kept: list[StatusLine] = []
     shift = 0.0
     for row in rows:
         last = kept[-1] if kept else None
@@ -218,14 +223,14 @@ def _in_order(rows: Iterator[Row]) -> tuple[Row, ...]:
 
 
 def _from_text(text: str) -> BenchOutput:
-    def rows(lines: Sequence[str]) -> Iterator[Row]:
+    def rows(lines: Sequence[str]) -> Iterator[StatusLine]:
         for line in lines:
             found = _ROW.search(line)
             if found is None:
                 continue
             stamp = _STAMP.match(line)
             mean = float(found["avg_lat"])
-            yield Row(
+            yield StatusLine(
                 second=int(found["sec"]),
                 wall=None if stamp is None else datetime.fromisoformat(stamp[1]).timestamp(),
                 in_flight=int(found["in_flight"]),
@@ -260,7 +265,7 @@ def _json_document(text: str) -> dict[str, Any] | None:
 def _from_json(document: dict[str, Any]) -> BenchOutput:
     # Up to 19 every number is a string.
     rows = (
-        Row(
+        StatusLine(
             second=int(item["sec"]),
             wall=None,
             in_flight=int(item["cur_ops"]),
@@ -279,7 +284,7 @@ def _from_json(document: dict[str, Any]) -> BenchOutput:
     return _output(_in_order(rows), totals, 0)
 
 
-def _output(rows: tuple[Row, ...], totals: dict[str, str], incorrect: int) -> BenchOutput:
+def _output(rows: tuple[StatusLine, ...], totals: dict[str, str], incorrect: int) -> BenchOutput:
     def number(key: str) -> float | None:
         value = float(totals[key]) if key in totals else None
         return value if value is None or math.isfinite(value) else None

@@ -13,7 +13,7 @@ from analysis.core.claims import Claim
 from analysis.core.figures import FigureEntry, Table
 from analysis.core.load import SIM, LoadedRun, table
 from schemas.campaign import Kind
-from schemas.cells import Cell, cells_of
+from schemas.cells import CellParameters, cells_of
 from schemas.cells.dlr import Bench
 from schemas.errors import UserError
 from schemas.run import Run
@@ -38,7 +38,7 @@ class Part:
     figures: tuple[FigureEntry, ...]
     kind: Kind = "dlr"
     simulated: bool | None = None
-    models: tuple[type[Cell], ...] = (Cell,)
+    models: tuple[type[CellParameters], ...] = (CellParameters,)
     sized: bool | None = None
     tabulate: Callable[[Sequence[LoadedRun]], pd.DataFrame] = table
     tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()

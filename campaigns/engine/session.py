@@ -35,8 +35,7 @@ from campaigns.papers.registry import kind_of
 from campaigns.validate import select
 from controllers.registry import available, code_of
 from schemas.campaign import Campaign
-from schemas.cells import Cell as CellParameters
-from schemas.cells import cells_of
+from schemas.cells import CellParameters, cells_of
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
 from testbed import closure

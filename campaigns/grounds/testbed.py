@@ -122,7 +122,7 @@ def read_facts(live: LiveTestbed) -> Facts:
 
 OFFERS = """
 import json, os
-from testbed.agent.config import load_config
+from testbed.agent.contract import load_config
 from testbed.agent.sense import open_store
 offers = open_store(load_config(), None).offers()
 print(json.dumps({"senses": sorted(offers.senses), "acts": sorted(offers.acts)}), flush=True)

@@ -1,10 +1,10 @@
 """Typed, validated parameters of a policy, declared as the fields of a frozen dataclass.
 
 @dataclass(frozen=True)
-class Parameters:
+class DlrParameters:
     theta_i: float = number(0.2, 0, 1, "imbalance above which an affinity is decreased")
 
-parameters = read(Parameters, "dlr", {"theta_i": 0.3})
+parameters = read(DlrParameters, "dlr", {"theta_i": 0.3})
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from testbed.stores.contract import OSDS, Action, Needs, Observation
 
 
 @dataclass(frozen=True)
-class Parameters:
+class DefaultParameters:
     """No parameters."""
 
 
@@ -23,7 +23,7 @@ class Default:
 
     def parameters(self) -> Mapping[str, object]:
         """Return no parameters."""
-        return mapping(Parameters())
+        return mapping(DefaultParameters())
 
     def initial(self) -> State:
         """Return an empty state."""
@@ -36,5 +36,5 @@ class Default:
 
 def create(parameters: Mapping[str, object], seed: int) -> Default:
     """Create the policy; it has no parameters and does not use `seed`."""
-    read(Parameters, "default", parameters)
+    read(DefaultParameters, "default", parameters)
     return Default()

@@ -34,7 +34,7 @@ FLOOR = 0.1
 
 
 @dataclass(frozen=True)
-class Parameters:
+class DlrParameters:
     """Thresholds (section IV-D)."""
 
     theta_h: float = number(50.0, 0, 100, "pressure, percent, above which an OSD may be decreased")
@@ -48,7 +48,7 @@ class Dlr:
     name = "dlr"
     needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: DlrParameters) -> None:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
@@ -82,5 +82,5 @@ class Dlr:
 
 def create(parameters: Mapping[str, object], seed: int) -> Dlr:
     """Create the policy; `seed` is not used."""
-    read_parameters = read(Parameters, "dlr", parameters)
+    read_parameters = read(DlrParameters, "dlr", parameters)
     return Dlr(read_parameters)

@@ -24,7 +24,7 @@ from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Action, Ne
 
 
 @dataclass(frozen=True)
-class Parameters:
+class DlrAutoParameters:
     """Parameters of the link from signal to thresholds."""
 
     floor: float = number(0.1, 0.01, 1, "lowest primary affinity")
@@ -52,7 +52,7 @@ class DlrAuto:
     name = "dlr-auto"
     needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: DlrAutoParameters) -> None:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
@@ -114,4 +114,4 @@ class DlrAuto:
 
 def create(parameters: Mapping[str, object], seed: int) -> DlrAuto:
     """Create the policy; `seed` is not used."""
-    return DlrAuto(read(Parameters, "dlr-auto", parameters))
+    return DlrAuto(read(DlrAutoParameters, "dlr-auto", parameters))

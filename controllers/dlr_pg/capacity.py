@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from controllers.dlr_pg.parameters import Parameters
+from controllers.dlr_pg.parameters import DlrPgParameters
 
 _STEP = 0.1  # smallest change of a hot OSD's capacity: pressure is noisy
 
 
-def target(pressure: float, p: Parameters) -> float:
+def target(pressure: float, p: DlrPgParameters) -> float:
     """Return the capacity of a hot OSD: it falls from 1 at theta_h to `hot_capacity` at `full`."""
     span = max(1e-9, p.full - p.theta_h)
     return 1 - (1 - p.hot_capacity) * min(1.0, (pressure - p.theta_h) / span)
 
 
 def capacities(
-    before: Mapping[int, float], pressure: Mapping[int, float], p: Parameters
+    before: Mapping[int, float], pressure: Mapping[int, float], p: DlrPgParameters
 ) -> dict[int, float]:
     """Return the capacity of every OSD, 1 for a calm OSD.
 

@@ -8,7 +8,7 @@ from controllers.common.parameters import choice, integer, number
 
 
 @dataclass(frozen=True)
-class Parameters:
+class DlrPgParameters:
     """DLR's thresholds, the capacity of a hot disk, and the price of swapping."""
 
     theta_h: float = number(50.0, 0, 100, "pressure, percent, above which an OSD may be hot")

@@ -25,8 +25,8 @@ from controllers.common.closed_network import throughput
 from controllers.common.parameters import mapping, read
 from controllers.contract import State
 from controllers.dlr_pg.capacity import capacities
-from controllers.dlr_pg.parameters import Parameters
-from controllers.dlr_pg.swaps import Problem, osd_loads, pg_loads, plan
+from controllers.dlr_pg.parameters import DlrPgParameters
+from controllers.dlr_pg.swaps import SwapProblem, osd_loads, pg_loads, plan
 from testbed.stores.contract import (
     OSDS,
     PG_UPMAP,
@@ -47,7 +47,7 @@ class DlrPg:
     name = "dlr-pg"
     needs = Needs(frozenset({PRESSURE, OSDS, PGS}), frozenset({PG_UPMAP}))
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: DlrPgParameters) -> None:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
@@ -99,7 +99,7 @@ class DlrPg:
         served = [pg for pg in observation.pgs if pg.primary in capacity]
         if not served:
             return []
-        problem = Problem(
+        problem = SwapProblem(
             movable={pg.id: pg.up for pg in served if _movable(pg, pinned)},
             primaries={pg.id: pg.primary for pg in served},
             loads=pg_loads(served, p.weigh),
@@ -113,7 +113,7 @@ class DlrPg:
         by_id = {pg.id: pg for pg in served}
         return [_swap(by_id[pg], osd, pinned) for pg, osd in sorted(chosen.items())]
 
-    def _rate(self, problem: Problem, chosen: Mapping[str, int]) -> float:
+    def _rate(self, problem: SwapProblem, chosen: Mapping[str, int]) -> float:
         load = osd_loads({**problem.primaries, **chosen}, problem.loads, list(problem.capacity))
         demands = [load[osd] / problem.capacity[osd] for osd in load]
         # Sorted, so that the sums do not depend on the numbering of the OSDs.
@@ -145,4 +145,4 @@ def _pins(
 
 def create(parameters: Mapping[str, object], seed: int) -> DlrPg:
     """Create the policy; `seed` is not used."""
-    return DlrPg(read(Parameters, "dlr-pg", parameters))
+    return DlrPg(read(DlrPgParameters, "dlr-pg", parameters))

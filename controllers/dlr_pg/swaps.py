@@ -38,7 +38,7 @@ def osd_loads(
 
 
 @dataclass(frozen=True)
-class Problem:
+class SwapProblem:
     """PGs that may be swapped, the load of all PGs, and the capacity of every usable OSD."""
 
     movable: Mapping[str, tuple[int, ...]]  # PG -> its OSDs, in the order of its up set
@@ -54,7 +54,7 @@ class _Descent:
     renumbering the OSDs renumbers the result.
     """
 
-    def __init__(self, problem: Problem, margin: float) -> None:
+    def __init__(self, problem: SwapProblem, margin: float) -> None:
         self._problem = problem
         self._margin = margin
         self.primaries = {pg: problem.primaries[pg] for pg in problem.movable}
@@ -111,7 +111,7 @@ class _Descent:
                     self._push(other, position)
 
 
-def plan(problem: Problem, margin: float, max_swaps: int) -> dict[str, int]:
+def plan(problem: SwapProblem, margin: float, max_swaps: int) -> dict[str, int]:
     """Map at most `max_swaps` PGs to their new primaries, the best swaps first."""
     descent = _Descent(problem, margin)
     for _ in range(max_swaps):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controllers.common.parameters import read
-from controllers.ursa.live import Parameters, Steering
+from controllers.ursa.live import Steering, UrsaParameters
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Steering:
     """Create the policy: the coldest node decides the targets."""
-    return Steering("htoc", "htoc", read(Parameters, "htoc", parameters), seed)
+    return Steering("htoc", "htoc", read(UrsaParameters, "htoc", parameters), seed)

@@ -40,8 +40,8 @@ from testbed.stores.microstores import (
     MICROSTORES,
     NOTHING,
     TENANTS,
+    AssignableMachine,
     AssignMachine,
-    Machine,
     Microstore,
     Microstores,
     Resources,
@@ -177,9 +177,9 @@ FREE = ""
 class MachineAssignment:
     """Present assignment of machines to microstores; every change makes a new value."""
 
-    all: tuple[Machine, ...]
+    all: tuple[AssignableMachine, ...]
 
-    def of(self, microstore: str) -> tuple[Machine, ...]:
+    def of(self, microstore: str) -> tuple[AssignableMachine, ...]:
         """Return a microstore's machines; "" stands for the free pool."""
         return tuple(machine for machine in self.all if machine.microstore == microstore)
 
@@ -187,7 +187,10 @@ class MachineAssignment:
         """Return the assignment with the machines called `names` given to `microstore`."""
         chosen = set(names)
         return MachineAssignment(
-            tuple(Machine(m.name, m.holds, microstore) if m.name in chosen else m for m in self.all)
+            tuple(
+                AssignableMachine(m.name, m.holds, microstore) if m.name in chosen else m
+                for m in self.all
+            )
         )
 
     def to_add(self, count: int, measure: str) -> list[str]:
@@ -216,13 +219,13 @@ def _amount(holds: Resources, measure: str) -> float:
     return float(getattr(holds, _OF_MEASURE[measure]))
 
 
-def _has(machines: Sequence[Machine], needed: Sequence[bool]) -> bool:
+def _has(machines: Sequence[AssignableMachine], needed: Sequence[bool]) -> bool:
     return all(
         part > 0 or not wanted for part, wanted in zip(_parts(machines), needed, strict=True)
     )
 
 
-def _parts(machines: Sequence[Machine]) -> tuple[float, ...]:
+def _parts(machines: Sequence[AssignableMachine]) -> tuple[float, ...]:
     """Return the machines' sum: proxies' cores, storage servers' cores, network, disks."""
     total = NOTHING
     for machine in machines:

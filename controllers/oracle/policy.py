@@ -16,7 +16,7 @@ from testbed.stores.contract import HOT, OSDS, PRIMARY_AFFINITY, Action, Needs, 
 
 
 @dataclass(frozen=True)
-class Parameters:
+class OracleParameters:
     """Affinity of hot OSDs."""
 
     affinity: float = number(0.1, 0, 1, "primary affinity of a hot OSD")
@@ -28,7 +28,7 @@ class Oracle:
     name = "oracle"
     needs = Needs(frozenset({HOT, OSDS}), frozenset({PRIMARY_AFFINITY}))
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: OracleParameters) -> None:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
@@ -52,4 +52,4 @@ class Oracle:
 
 def create(parameters: Mapping[str, object], seed: int) -> Oracle:
     """Create the policy; `seed` is not used."""
-    return Oracle(read(Parameters, "oracle", parameters))
+    return Oracle(read(OracleParameters, "oracle", parameters))

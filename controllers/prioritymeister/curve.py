@@ -26,7 +26,7 @@ _LONG = 1000 if COMPILED else 1 << 62  # requests from which tangents are faster
 
 
 @dataclass(frozen=True)
-class Curve:
+class RbCurve:
     """The r-b curve of work that arrived over `seconds`.
 
     `duration` and `work` [k] are the windows that are the worst for some rate, shortest first, from
@@ -149,16 +149,16 @@ class CurveBuilder:
         kept = hulls.lower(t, p)
         self._starts = (t[kept], p[kept])
 
-    def curve(self) -> Curve:
+    def curve(self) -> RbCurve:
         """Return the curve of all added requests; raise UserError if there are none."""
         if not self._requests:
             raise UserError("the trace has no request with work: there is no curve to compute")
         duration, work = self._hull
         seconds = (self._last - self._first) * self._tick
-        return Curve(duration * self._tick, work, self._total, seconds, self._requests)
+        return RbCurve(duration * self._tick, work, self._total, seconds, self._requests)
 
 
-def rb_curve(times: npt.ArrayLike, work: npt.ArrayLike) -> Curve:
+def rb_curve(times: npt.ArrayLike, work: npt.ArrayLike) -> RbCurve:
     """Return the curve of a whole trace; requests may come in any order.
 
     Args:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.prioritymeister.curve import Curve, CurveBuilder
-from controllers.prioritymeister.estimators import STAGES, Costs, Requests
+from controllers.prioritymeister.curve import CurveBuilder, RbCurve
+from controllers.prioritymeister.estimators import STAGES, Requests, StageCosts
 from schemas.errors import UserError
 
 _NS = 1e-9
@@ -17,7 +17,7 @@ _MOST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Demand:
+class TraceDemand:
     """Demand of a trace at the requested stages.
 
     `seconds` is from the first to the last arrival; `largest` is the most work of any request at a
@@ -33,7 +33,7 @@ class Demand:
     scv: float | None
     work: dict[str, float]
     largest: dict[str, float]
-    curves: dict[str, Curve]
+    curves: dict[str, RbCurve]
 
     def load(self, stage: str, bandwidth: float = 1.0) -> float | None:
         """Return mean work per second as a share of `bandwidth`; None for a one-instant trace."""
@@ -42,11 +42,11 @@ class Demand:
 
 def measure(
     blocks: Iterable[Requests],
-    costs: Costs,
+    costs: StageCosts,
     stages: Sequence[str] = STAGES,
     *,
     curves: bool = True,
-) -> Demand:
+) -> TraceDemand:
     """Read a trace once, block by block in order of time.
 
     Args:
@@ -61,7 +61,7 @@ def measure(
     estimators = {stage: costs.estimator(stage) for stage in stages}
     builders = {stage: CurveBuilder(_NS) for stage in stages} if curves else {}
     work, largest = dict.fromkeys(stages, 0.0), dict.fromkeys(stages, 0.0)
-    gaps = _Spread()
+    gaps = _RunningVariance()
     count = reads = size = biggest = 0
     first = last = 0
     for block in blocks:
@@ -91,7 +91,7 @@ def measure(
                 builders[stage].add(times - first, each)
     if not count:
         raise UserError("the trace holds no request")
-    return Demand(
+    return TraceDemand(
         requests=count,
         reads=reads,
         bytes=size,
@@ -104,7 +104,7 @@ def measure(
     )
 
 
-class _Spread:
+class _RunningVariance:
     """Mean and variance of values added block by block (Chan, Golub and LeVeque)."""
 
     def __init__(self) -> None:

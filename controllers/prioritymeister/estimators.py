@@ -38,16 +38,16 @@ class Requests(Protocol):
     def offset(self) -> Integers: ...
 
 
-class Estimator(Protocol):
+class WorkEstimator(Protocol):
     """Work of each request of a block [n]; blocks of one trace are given in order."""
 
     def work(self, requests: Requests) -> Floats: ...
 
 
-class Storage(Protocol):
+class StorageProfile(Protocol):
     """A device's profile; each trace is estimated by a fresh estimator."""
 
-    def estimator(self) -> Estimator: ...
+    def estimator(self) -> WorkEstimator: ...
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class SizeProfile:
     read: Floats
     write: Floats
 
-    def estimator(self) -> Estimator:
+    def estimator(self) -> WorkEstimator:
         return self
 
     def work(self, requests: Requests) -> Floats:
@@ -119,7 +119,7 @@ class ConstantProfile:
     read: float
     write: float
 
-    def estimator(self) -> Estimator:
+    def estimator(self) -> WorkEstimator:
         return self
 
     def work(self, requests: Requests) -> Floats:
@@ -128,7 +128,7 @@ class ConstantProfile:
 
 
 @dataclass(frozen=True)
-class Table:
+class DistanceTable:
     """`base` (seconds) and `bandwidth` (bytes per second) by offset and distance [o, d].
 
     Values are interpolated in both directions, and constant outside of the table.
@@ -159,11 +159,11 @@ class DistanceProfile:
     first request of a trace comes from the largest distance.
     """
 
-    read: Table
-    write: Table
+    read: DistanceTable
+    write: DistanceTable
     history: int = 8
 
-    def estimator(self) -> Estimator:
+    def estimator(self) -> WorkEstimator:
         return _DistanceEstimator(self)
 
 
@@ -227,7 +227,7 @@ class Overhead:
 
 @dataclass(frozen=True)
 class _WithOverhead:
-    estimator: Estimator
+    estimator: WorkEstimator
     request: float
 
     def work(self, requests: Requests) -> Floats:
@@ -236,14 +236,14 @@ class _WithOverhead:
 
 
 @dataclass(frozen=True)
-class Costs:
+class StageCosts:
     """Inputs to estimate every stage: a device's profile and the network's."""
 
-    storage: Storage | None
+    storage: StorageProfile | None
     network: NetworkCost = NetworkCost()
     overhead: Overhead = Overhead()
 
-    def estimator(self, stage: str) -> Estimator:
+    def estimator(self, stage: str) -> WorkEstimator:
         """Return a fresh estimator of a stage.
 
         Raises:
@@ -259,6 +259,6 @@ class Costs:
         return _WithOverhead(found, self.overhead.request) if self.overhead.request > 0 else found
 
 
-def estimate(estimator: Estimator, blocks: Sequence[Requests]) -> Floats:
+def estimate(estimator: WorkEstimator, blocks: Sequence[Requests]) -> Floats:
     """Return the work of all requests of a trace given in blocks."""
     return np.concatenate([estimator.work(block) for block in blocks] or [np.empty(0)])

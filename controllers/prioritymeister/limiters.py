@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controllers.jit import njit
-from controllers.prioritymeister.curve import Curve
+from controllers.prioritymeister.curve import RbCurve
 from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ class Limiters:
     error: float
 
 
-def choose(curve: Curve, count: int = BUCKETS, mean_rate: float | None = None) -> Limiters:
+def choose(curve: RbCurve, count: int = BUCKETS, mean_rate: float | None = None) -> Limiters:
     """Choose at most `count` buckets that never hinder the trace, with the least possible error.
 
     The slowest has the mean rate: a slower bucket would hold back a workload that continues as in

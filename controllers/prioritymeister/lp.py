@@ -21,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 Row = dict[str, float]
 
 
-class _Program:
+class _LinearProgram:
     """Named variables and sparse rows, turned into a solver's input."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ def bound(system: System, flow: int, others: Mask) -> float:
     """
     path = system.flows[flow].path
     higher = [k for k in np.flatnonzero(others).tolist() if k != flow]
-    program = _Program()
+    program = _LinearProgram()
     unit = max(system.bandwidth)
     feeders = _feeders(system, [*higher, flow], path)
     for queue in sorted(feeders):
@@ -128,7 +128,7 @@ def _feeders(system: System, flows: Sequence[int], path: Sequence[int]) -> dict[
 
 
 def _flow_rows(
-    program: _Program, system: System, k: int, queue: int, *, unit: float, limited: bool
+    program: _LinearProgram, system: System, k: int, queue: int, *, unit: float, limited: bool
 ) -> None:
     """Add a flow's constraints at a queue: arrivals from the queue before, and rate limits."""
     flow = system.flows[k]

@@ -23,7 +23,7 @@ from controllers.prioritymeister import curves
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SharedStretch:
     """Flows of `paths` that share the queues `first` to `last` of a path (places in it), and their
     arrivals at the first of these queues."""
 
@@ -34,11 +34,11 @@ class Stretch:
 
 
 def uncrossed(
-    stretches: Sequence[Stretch],
-    output: Callable[[Stretch, int], curves.Arrival],
+    stretches: Sequence[SharedStretch],
+    output: Callable[[SharedStretch, int], curves.Arrival],
     *,
     later: bool = False,
-) -> list[Stretch]:
+) -> list[SharedStretch]:
     """Return the stretches, cut so that any two are nested or disjoint.
 
     Args:
@@ -47,7 +47,7 @@ def uncrossed(
         later: if two cross, cut the one that begins later, where the other ends; without `later`
             cut the one that begins earlier, where the other begins.
     """
-    todo, found = list(stretches), list[Stretch]()
+    todo, found = list(stretches), list[SharedStretch]()
     while todo:
         one = todo.pop()
         others = (*todo, *found)
@@ -59,14 +59,14 @@ def uncrossed(
             found.append(one)
             continue
         cut = max(cuts) if later else min(cuts)
-        todo.append(Stretch(one.first, cut - 1, one.paths, one.arrival))
-        todo.append(Stretch(cut, one.last, one.paths, output(one, cut - 1)))
+        todo.append(SharedStretch(one.first, cut - 1, one.paths, one.arrival))
+        todo.append(SharedStretch(cut, one.last, one.paths, output(one, cut - 1)))
         todo += found  # the new ones may cross them
         found.clear()
     return found
 
 
-def service(lines: Sequence[curves.Service], stretches: Sequence[Stretch]) -> curves.Service:
+def service(lines: Sequence[curves.Service], stretches: Sequence[SharedStretch]) -> curves.Service:
     """Return the remaining service of a path's queues.
 
     Args:
@@ -77,7 +77,7 @@ def service(lines: Sequence[curves.Service], stretches: Sequence[Stretch]) -> cu
 
 
 def _left(
-    lines: Sequence[curves.Service], stretches: Sequence[Stretch], first: int, last: int
+    lines: Sequence[curves.Service], stretches: Sequence[SharedStretch], first: int, last: int
 ) -> curves.Service:
     whole = [s for s in stretches if (s.first, s.last) == (first, last)]
     if first == last:
@@ -94,7 +94,7 @@ def _left(
     return _below(found, whole) if whole else found
 
 
-def _below(line: curves.Service, above: Sequence[Stretch]) -> curves.Service:
+def _below(line: curves.Service, above: Sequence[SharedStretch]) -> curves.Service:
     """Return the remaining service below all arrivals on some stretches."""
     burst, x, slope = curves.added([one.arrival for one in above])
     return curves.left_over(*line, burst, x, slope)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from controllers.prioritymeister.estimators import STAGES
 from controllers.prioritymeister.limiters import Limiters
 from controllers.prioritymeister.prioritizer import Goal, Stop, levels, prioritize
-from controllers.prioritymeister.system import ROUNDING, Flow, System
+from controllers.prioritymeister.system import ROUNDING, QueueFlow, System
 from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +24,7 @@ _STORAGE, _NETWORK = 0, 1
 
 
 @dataclass(frozen=True)
-class Tenant:
+class PlannedWorkload:
     """Workload in the planner's view.
 
     `routes` names the queues that it passes at each stage; `limiters` and `largest` (the most work
@@ -86,7 +86,7 @@ class QueueLoad:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PriorityPlan:
     """Settings of all enforcers, and their proof."""
 
     met: bool
@@ -95,7 +95,7 @@ class Plan:
 
 
 def make_plan(
-    tenants: Sequence[Tenant],
+    tenants: Sequence[PlannedWorkload],
     queues: Mapping[str, float],
     *,
     network_levels: int | None = LEVELS,
@@ -103,7 +103,7 @@ def make_plan(
     order: Sequence[str] | None = None,
     frame: float = FRAME,
     overshoot: float = 0.0,
-) -> Plan:
+) -> PriorityPlan:
     """Return priorities, levels and bounds of all workloads.
 
     Args:
@@ -120,7 +120,7 @@ def make_plan(
     Raises:
         UserError: a queue is loaded above 100 %, or paths form a cycle.
     """
-    model = _Model(tenants, queues, frame, overshoot)
+    model = _QueueModel(tenants, queues, frame, overshoot)
     model.check_loads()
     chosen = (
         prioritize(model.systems, model.goals, blocking=blocking).ranks
@@ -152,10 +152,12 @@ def make_plan(
                 )
             )
         plans.append(_workload(tenant, tuple(stages), blocking=blocking))
-    return Plan(all(p.met for p in plans), tuple(plans), model.loads())
+    return PriorityPlan(all(p.met for p in plans), tuple(plans), model.loads())
 
 
-def _workload(tenant: Tenant, stages: tuple[StagePlan, ...], *, blocking: bool) -> WorkloadPlan:
+def _workload(
+    tenant: PlannedWorkload, stages: tuple[StagePlan, ...], *, blocking: bool
+) -> WorkloadPlan:
     bound = tenant.spent_s + sum(stage.bound for stage in stages)
     whole = tenant.spent_s + sum(stage.bound_blocking for stage in stages)
     return WorkloadPlan(
@@ -179,19 +181,19 @@ def _places(ranks: npt.NDArray[np.int64], stages: Sequence[str]) -> npt.NDArray[
     return found
 
 
-class _Model:
+class _QueueModel:
     """The two systems of queues, and the workload of each flow."""
 
     def __init__(
         self,
-        tenants: Sequence[Tenant],
+        tenants: Sequence[PlannedWorkload],
         queues: Mapping[str, float],
         frame: float,
         overshoot: float,
     ) -> None:
         self._tenants = tenants
         index: list[dict[str, int]] = [{}, {}]
-        flows: list[list[Flow]] = [[], []]
+        flows: list[list[QueueFlow]] = [[], []]
         self.stage_of: list[list[str]] = [[], []]
         self._owner: list[list[int]] = [[], []]
         self.goals: list[Goal] = []
@@ -209,7 +211,7 @@ class _Model:
                 if side == _NETWORK:
                     piece, bursts = min(piece, frame), bursts + overshoot
                 stops.append(Stop(stage, side, len(flows[side])))
-                flows[side].append(Flow(path, limits.rates, bursts, piece))
+                flows[side].append(QueueFlow(path, limits.rates, bursts, piece))
                 self.stage_of[side].append(stage)
                 self._owner[side].append(place)
             self.goals.append(Goal(tenant.slo_s, tuple(stops), tenant.spent_s))

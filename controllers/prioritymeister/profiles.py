@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from controllers.prioritymeister.estimators import (
     ConstantProfile,
-    Costs,
     DistanceProfile,
+    DistanceTable,
     NetworkCost,
     Overhead,
     SizeProfile,
-    Storage,
-    Table,
+    StageCosts,
+    StorageProfile,
 )
 from schemas.errors import UserError
 
@@ -39,7 +39,7 @@ _OVERHEAD_KEYS = {"request": "request", "latency": "latency"}
 _LARGEST = sys.float_info.max  # JSON has whole numbers that no float holds
 
 
-def load_profile(path: Path) -> Costs:
+def load_profile(path: Path) -> StageCosts:
     """Return the profile in a JSON file.
 
     Raises:
@@ -58,7 +58,7 @@ def read_document(path: Path) -> object:
         raise UserError(f"profile {path}: is not JSON: {error}.") from error
 
 
-def parse_profile(document: object, where: str = "profile") -> Costs:
+def parse_profile(document: object, where: str = "profile") -> StageCosts:
     """Return the profile in a JSON document; `where` begins each message."""
     if not isinstance(document, Mapping):
         raise UserError(f"{where}: is not a JSON object with a type and tables.")
@@ -71,7 +71,7 @@ def parse_profile(document: object, where: str = "profile") -> Costs:
     if not isinstance(kind, str) or kind not in parsers:
         known = ", ".join(parsers)
         raise UserError(f"{where}: type is {kind!r}; write one of {known}.")
-    return Costs(
+    return StageCosts(
         parsers[kind](document, where),
         NetworkCost(**_numbers(document, "network", _NETWORK_KEYS, where)),
         Overhead(**_numbers(document, "overhead", _OVERHEAD_KEYS, where)),
@@ -102,7 +102,7 @@ def _rising(value: object, where: str) -> Floats:
     return np.array(points)
 
 
-def _by_size(document: Mapping[str, Any], where: str) -> Storage:
+def _by_size(document: Mapping[str, Any], where: str) -> StorageProfile:
     rows = []
     for index, row in enumerate(_list(document.get("bandwidthTable"), f"{where}: bandwidthTable")):
         place = f"{where}: bandwidthTable[{index}]"
@@ -117,7 +117,7 @@ def _by_size(document: Mapping[str, Any], where: str) -> Storage:
     return SizeProfile(sizes, read, write)
 
 
-def _constant(document: Mapping[str, Any], where: str) -> Storage:
+def _constant(document: Mapping[str, Any], where: str) -> StorageProfile:
     return ConstantProfile(
         _number(document.get("base"), f"{where}: base"),
         _number(document.get("readBandwidth"), f"{where}: readBandwidth", above=True),
@@ -125,7 +125,7 @@ def _constant(document: Mapping[str, Any], where: str) -> Storage:
     )
 
 
-def _by_distance(document: Mapping[str, Any], where: str) -> Storage:
+def _by_distance(document: Mapping[str, Any], where: str) -> StorageProfile:
     history = document.get("history", 8)
     if not isinstance(history, int) or isinstance(history, bool) or not 1 <= history <= 1024:
         raise UserError(f"{where}: history is {history!r}; write a whole number from 1 to 1024.")
@@ -140,7 +140,7 @@ def _by_distance(document: Mapping[str, Any], where: str) -> Storage:
         shape = (len(offsets), len(distances))
         base = _grid(block.get("base"), shape, f"{place}.base", above=False)
         bandwidth = _grid(block.get("bandwidth"), shape, f"{place}.bandwidth", above=True)
-        tables.append(Table(offsets, distances, base, bandwidth))
+        tables.append(DistanceTable(offsets, distances, base, bandwidth))
     return DistanceProfile(tables[0], tables[1], history)
 
 

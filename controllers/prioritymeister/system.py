@@ -37,7 +37,7 @@ _REMEMBERED = 2000  # kept curves that the next question may need again
 
 
 @dataclass(frozen=True)
-class Flow:
+class QueueFlow:
     """Workload at a stage: the queues it passes in turn, and its token buckets.
 
     `largest` is the most work that is served in one piece: a request at a device, a packet on a
@@ -66,7 +66,7 @@ class System:
     """
 
     bandwidth: Sequence[float]
-    flows: Sequence[Flow]
+    flows: Sequence[QueueFlow]
     names: Sequence[str] = ()
     lags: Sequence[float] = ()
     _arrivals: list[curves.Arrival] = field(init=False, repr=False)
@@ -223,9 +223,9 @@ class System:
                 if queue != path[-1]:
                     piece += self._largest(queue, others, flow)
                 held = (piece, np.zeros(1), np.zeros(1))
-                blocks.append(nested.Stretch(place, place, (), held))
+                blocks.append(nested.SharedStretch(place, place, (), held))
 
-            def output(one: nested.Stretch, place: int) -> curves.Arrival:
+            def output(one: nested.SharedStretch, place: int) -> curves.Arrival:
                 return self._output(path[place], one.paths, others, blocking)
 
             given = self._stretches(path, others, blocking)
@@ -241,7 +241,7 @@ class System:
         known: list[curves.Service] = self._known[key]  # type: ignore[assignment]
         return known
 
-    def _stretches(self, path: Path, others: Mask, blocking: bool) -> list[nested.Stretch]:
+    def _stretches(self, path: Path, others: Mask, blocking: bool) -> list[nested.SharedStretch]:
         """Return others' stretches on the queues of a path, without flows of the same path."""
         found = []
         for first, queue in enumerate(path):
@@ -261,7 +261,7 @@ class System:
                     arrival = self._members[group[0]].total(others, -1)
                 else:
                     arrival = self._output(before, group, others, blocking)
-                found.append(nested.Stretch(first, last, tuple(group), arrival))
+                found.append(nested.SharedStretch(first, last, tuple(group), arrival))
         return found
 
     def _line(self, queue: int) -> curves.Service:

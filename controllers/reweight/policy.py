@@ -23,7 +23,7 @@ from testbed.stores.contract import (
 
 
 @dataclass(frozen=True)
-class Parameters:
+class ReweightParameters:
     """Arguments of the command."""
 
     oload: int = integer(120, 101, 1000, "use above this percentage of the mean is overload")
@@ -37,7 +37,7 @@ class Reweight:
     name = "reweight"
     needs = Needs(frozenset({OSDS}), frozenset({REWEIGHT_BY_UTILIZATION}))
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: ReweightParameters) -> None:
         self._p = parameters
 
     def parameters(self) -> Mapping[str, object]:
@@ -56,4 +56,4 @@ class Reweight:
 
 def create(parameters: Mapping[str, object], seed: int) -> Reweight:
     """Create the policy; `seed` is not used."""
-    return Reweight(read(Parameters, "reweight", parameters))
+    return Reweight(read(ReweightParameters, "reweight", parameters))

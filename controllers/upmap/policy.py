@@ -14,7 +14,7 @@ from testbed.stores.contract import BALANCER, OSDS, Action, Needs, Observation, 
 
 
 @dataclass(frozen=True)
-class Parameters:
+class UpmapParameters:
     """No parameters."""
 
 
@@ -26,7 +26,7 @@ class Upmap:
 
     def parameters(self) -> Mapping[str, object]:
         """Return no parameters."""
-        return mapping(Parameters())
+        return mapping(UpmapParameters())
 
     def initial(self) -> State:
         """Return the state with the module off."""
@@ -39,5 +39,5 @@ class Upmap:
 
 def create(parameters: Mapping[str, object], seed: int) -> Upmap:
     """Create the policy; it has no parameters and does not use `seed`."""
-    read(Parameters, "upmap", parameters)
+    read(UpmapParameters, "upmap", parameters)
     return Upmap()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.instance import Euclidean, Instance, Plan
+from controllers.ursa.instance import Euclidean, Instance, MigrationPlan
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ SHOWN = 10  # violations of one kind that are spelt out
 
 
 @dataclass
-class Report:
+class PlanCheck:
     """Result of a verification.
 
     Attributes:
@@ -58,7 +58,7 @@ class Report:
         self.valid = self.violations_total == 0
 
 
-def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> Report:
+def check(instance: Instance, plan: MigrationPlan, stated_cost: float | None = None) -> PlanCheck:
     """Apply `plan` to `instance` and report its violations.
 
     C1: no node is hot afterwards, except those that the plan names in `still_hot`, which must have
@@ -68,7 +68,7 @@ def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> R
     no object moves twice or to where it is, a swap names a secondary, a stated cost is the cost,
     and rounds keep to the budget that the plan states.
     """
-    report = Report(swaps=len(plan.swap_partition), moves=len(plan.move_partition))
+    report = PlanCheck(swaps=len(plan.swap_partition), moves=len(plan.move_partition))
     columns = np.zeros(instance.partitions, np.int64)
     before = _loads(instance, instance.replica_node, columns)
     hot_before = _hot(before, instance)
@@ -95,7 +95,7 @@ def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> R
     return report
 
 
-def _ids(instance: Instance, plan: Plan, report: Report) -> bool:
+def _ids(instance: Instance, plan: MigrationPlan, report: PlanCheck) -> bool:
     limits = {
         "swap_partition": instance.partitions,
         "swap_replica": instance.replicas,
@@ -114,7 +114,9 @@ def _ids(instance: Instance, plan: Plan, report: Report) -> bool:
     return report.valid
 
 
-def _swaps(instance: Instance, plan: Plan, load: Floats, columns: Ints, report: Report) -> None:
+def _swaps(
+    instance: Instance, plan: MigrationPlan, load: Floats, columns: Ints, report: PlanCheck
+) -> None:
     """Apply the swaps to `columns`, the primary of each partition, and check each of them."""
     partition = plan.swap_partition.astype(np.int64)
     new = plan.swap_replica.astype(np.int64)
@@ -159,7 +161,7 @@ def _swaps(instance: Instance, plan: Plan, load: Floats, columns: Ints, report: 
     columns[partition] = new  # of several for one partition the last one stays
 
 
-def _moves(instance: Instance, plan: Plan, report: Report) -> NDArray[np.int32]:
+def _moves(instance: Instance, plan: MigrationPlan, report: PlanCheck) -> NDArray[np.int32]:
     """Return [P, l], the final nodes of replicas; checks objects and C2."""
     partition = plan.move_partition.astype(np.int64)
     replica = plan.move_replica.astype(np.int64)
@@ -201,7 +203,9 @@ def _moves(instance: Instance, plan: Plan, report: Report) -> NDArray[np.int32]:
     return final
 
 
-def _c1(instance: Instance, plan: Plan, hot_before: Bools, hot: Bools, report: Report) -> None:
+def _c1(
+    instance: Instance, plan: MigrationPlan, hot_before: Bools, hot: Bools, report: PlanCheck
+) -> None:
     named = np.zeros(instance.nodes, dtype=np.bool_)
     named[plan.still_hot] = True
     for d in range(instance.dimensions):
@@ -217,7 +221,9 @@ def _c1(instance: Instance, plan: Plan, hot_before: Bools, hot: Bools, report: R
     )
 
 
-def _together(instance: Instance, final: NDArray[np.int32], columns: Ints, report: Report) -> None:
+def _together(
+    instance: Instance, final: NDArray[np.int32], columns: Ints, report: PlanCheck
+) -> None:
     """Check that partitions of a group end on the same nodes, with the same roles."""
     if instance.group is None:
         return
@@ -282,7 +288,7 @@ Weights = NDArray[np.floating[Any]]
 
 
 def over_budget(
-    instance: Instance, plan: Plan, load: Weights, columns: NDArray[Any]
+    instance: Instance, plan: MigrationPlan, load: Weights, columns: NDArray[Any]
 ) -> Iterator[str]:
     """Yield one sentence for each violation.
 
@@ -316,7 +322,7 @@ def over_budget(
 
 def _spent(
     instance: Instance,
-    plan: Plan,
+    plan: MigrationPlan,
     number: int,
     partition: NDArray[np.int32],
     source: NDArray[np.int32],

@@ -39,7 +39,7 @@ TREE_COSTS = (1.0, 5.0, 20.0)
 
 
 @dataclass(frozen=True)
-class Shape:
+class InstanceShape:
     """Parameters of an instance.
 
     Attributes:
@@ -102,16 +102,16 @@ fits only beyond, where several cooler ones find room next door. Swaps are of no
 """
 
 
-def shape(kind: str, nodes: int, partitions: int, **changes: object) -> Shape:
+def shape(kind: str, nodes: int, partitions: int, **changes: object) -> InstanceShape:
     """Return the parameters of a kind, with `changes` that are not None."""
     if kind not in KINDS:
         raise UserError(f"kind {kind!r}: known are {', '.join(KINDS)}.")
-    made = Shape(nodes, partitions, **KINDS[kind])  # type: ignore[arg-type]
+    made = InstanceShape(nodes, partitions, **KINDS[kind])  # type: ignore[arg-type]
     given = {name: value for name, value in changes.items() if value is not None}
     return checked(replace(made, **given))  # type: ignore[arg-type]
 
 
-def checked(wanted: Shape) -> Shape:
+def checked(wanted: InstanceShape) -> InstanceShape:
     """Return `wanted`; raise UserError if no such instance can be made."""
     least = {"nodes": 1, "partitions": 0, "replicas": 1, "discs": 0, "racks": 0}
     least |= {"dimensions": 1, "group_size": 1}
@@ -140,7 +140,7 @@ def checked(wanted: Shape) -> Shape:
     return wanted
 
 
-def _check_distributions(wanted: Shape) -> None:
+def _check_distributions(wanted: InstanceShape) -> None:
     for name in ("tail", "ratio_median", "ratio_max", "threshold", "disc_median"):
         if not 0 < getattr(wanted, name) < np.inf:
             raise UserError(f"{name} {getattr(wanted, name)}: it must be above 0.")
@@ -155,7 +155,7 @@ def _check_distributions(wanted: Shape) -> None:
         raise UserError(f"disc_area {wanted.disc_area}: it is a part of the square, 0 to 1.")
 
 
-def generate(wanted: Shape, seed: int) -> Instance:
+def generate(wanted: InstanceShape, seed: int) -> Instance:
     """Return an instance of that shape; the same seed gives the same one."""
     checked(wanted)
     xy = _rng(seed, NODES).random((wanted.nodes, 2), dtype=np.float32)
@@ -194,7 +194,7 @@ def generate(wanted: Shape, seed: int) -> Instance:
     )
 
 
-def _capacity(wanted: Shape, made: Instance, xy: Float32, seed: int, d: int) -> Float32:
+def _capacity(wanted: InstanceShape, made: Instance, xy: Float32, seed: int, d: int) -> Float32:
     """Return [N], the threshold of each node for loads of one dimension, the d-th."""
     ratio = _ratios(wanted, xy, seed, d)
     load = initial_state(made).load
@@ -203,7 +203,9 @@ def _capacity(wanted: Shape, made: Instance, xy: Float32, seed: int, d: int) -> 
     return np.asarray((wanted.threshold * load / ratio).astype(np.float32))
 
 
-def _with_dimension(wanted: Shape, made: Instance, xy: Float32, seed: int, d: int) -> Instance:
+def _with_dimension(
+    wanted: InstanceShape, made: Instance, xy: Float32, seed: int, d: int
+) -> Instance:
     cpu = made.primary_load if made.primary_load.ndim == 1 else made.primary_load[:, 0]
     primary = _more_load(wanted, cpu, seed, d)
     factor = np.float32(1.0 if DIMENSIONS[d] == "bytes" else wanted.primary_factor)
@@ -217,7 +219,7 @@ def _with_dimension(wanted: Shape, made: Instance, xy: Float32, seed: int, d: in
     )
 
 
-def _more_load(wanted: Shape, cpu: Float32, seed: int, d: int) -> Float32:
+def _more_load(wanted: InstanceShape, cpu: Float32, seed: int, d: int) -> Float32:
     """Return [P], load of each primary in dimension d, 1 or 2."""
     found = np.empty(wanted.partitions, np.float32)
     for block, rows in _blocks(wanted.partitions):
@@ -238,7 +240,7 @@ def _blocks(rows: int) -> Iterator[tuple[int, slice]]:
         yield block, slice(first, min(first + ROWS, rows))
 
 
-def _places(wanted: Shape, domain: Int32, seed: int) -> Int32:
+def _places(wanted: InstanceShape, domain: Int32, seed: int) -> Int32:
     """Return [P, l] nodes drawn uniformly; rows with a fault domain twice are drawn again."""
     count = -(-wanted.partitions // wanted.group_size)
     found = np.empty((count, wanted.replicas), np.int32)
@@ -301,12 +303,12 @@ def _cluster_of_rack(racks: int) -> Int32:
     return np.asarray((np.arange(racks) * clusters // racks).astype(np.int32))
 
 
-def _clusters(wanted: Shape, rack: Int32) -> Int32:
+def _clusters(wanted: InstanceShape, rack: Int32) -> Int32:
     """Return [N, 2], cluster and rack of each node."""
     return np.column_stack([_cluster_of_rack(wanted.racks)[rack], rack]).astype(np.int32)
 
 
-def _ratios(wanted: Shape, xy: Float32, seed: int, d: int) -> Float64:
+def _ratios(wanted: InstanceShape, xy: Float32, seed: int, d: int) -> Float64:
     """Return [N], load over capacity in dimension d: lognormal, cut off at `ratio_max`."""
     from scipy.special import ndtr, ndtri
 

@@ -286,7 +286,7 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class SelectionTargets:
     """Targets of a selection.
 
     Attributes:
@@ -307,7 +307,7 @@ class Moves:
 
     Attributes:
         partition, replica, to: [M], which object goes to which node.
-        lower_bound, notes: as in `Placement`; the bound is over all choices of objects.
+        lower_bound, notes: as in `SelectionTargets`; the bound is over all choices of objects.
     """
 
     partition: Int32
@@ -318,7 +318,7 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class Budget:
+class RoundBudget:
     """Limits of one round; None for no limit. Swaps move nothing and are free.
 
     Attributes:
@@ -335,7 +335,7 @@ class Budget:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class MigrationPlan:
     """Swaps, then moves, both in the order of application.
 
     Attributes:
@@ -356,4 +356,4 @@ class Plan:
     still_hot: Int32
     summary: dict[str, object] = field(default_factory=dict)
     move_round: Int32 | None = None
-    budget: Budget | None = None
+    budget: RoundBudget | None = None

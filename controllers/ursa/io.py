@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.instance import (
-    Budget,
     Distance,
     Euclidean,
     Float32,
     Instance,
     Int32,
-    Plan,
+    MigrationPlan,
     Racks,
+    RoundBudget,
 )
 from schemas.errors import UserError
 
@@ -207,7 +207,7 @@ def save_instance(instance: Instance, path: Path) -> None:
     _save(path, arrays | optional_arrays(instance))
 
 
-def load_plan(path: Path) -> tuple[Plan, float | None]:
+def load_plan(path: Path) -> tuple[MigrationPlan, float | None]:
     """Read a plan.
 
     Returns:
@@ -228,7 +228,7 @@ def load_plan(path: Path) -> tuple[Plan, float | None]:
     check.length("swap_replica", swap_replica, len(swap_partition), "swap_partition has as many")
     check.length("move_replica", move_replica, len(move_partition), "move_partition has as many")
     check.length("move_to", move_to, len(move_partition), "move_partition has as many")
-    plan = Plan(
+    plan = MigrationPlan(
         swap_partition=swap_partition,
         swap_replica=swap_replica,
         move_partition=move_partition,
@@ -240,7 +240,7 @@ def load_plan(path: Path) -> tuple[Plan, float | None]:
         move_round = check.ids("move_round", arrays["move_round"], 1)
         check.length("move_round", move_round, len(move_partition), "move_partition has as many")
         limits = {LIMITS[name]: _number(name, arrays, where) for name in LIMITS}
-        plan = replace(plan, move_round=move_round, budget=Budget(**limits))  # type: ignore[arg-type]
+        plan = replace(plan, move_round=move_round, budget=RoundBudget(**limits))  # type: ignore[arg-type]
     return plan, _number("cost", arrays, where)
 
 
@@ -251,7 +251,9 @@ def _number(name: str, arrays: Mapping[str, NDArray[Any]], where: str) -> float 
     return None if found is None else float(found)
 
 
-def save_plan(plan: Plan, path: Path, more: Mapping[str, NDArray[Any]] | None = None) -> None:
+def save_plan(
+    plan: MigrationPlan, path: Path, more: Mapping[str, NDArray[Any]] | None = None
+) -> None:
     """Write a plan, with `more` arrays; the file appears whole or not at all.
 
     Raises:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from controllers.common.parameters import choice, flag, integer, mapping, number
 from controllers.contract import State
-from controllers.ursa.instance import Float32, Float64, Instance, Int32, Plan, Racks, Timer
+from controllers.ursa.instance import Float32, Float64, Instance, Int32, MigrationPlan, Racks, Timer
 from controllers.ursa.plan import plan
 from controllers.ursa.state import initial_state
 from testbed.stores.contract import (
@@ -50,7 +50,7 @@ LEADER, REPLICA = "leader", "replica"
 
 
 @dataclass(frozen=True)
-class Parameters:
+class UrsaParameters:
     """Thresholds of hot OSDs, costs of moves, and limits of concurrent actions.
 
     Loads are operations per second, reads and writes weighted (section 5.2: w1 reads/s + w2
@@ -129,7 +129,7 @@ def _summed(
     return dict(sorted(after.items()))
 
 
-def pg_loads(window: Window, parameters: Parameters) -> dict[str, tuple[float, float]]:
+def pg_loads(window: Window, parameters: UrsaParameters) -> dict[str, tuple[float, float]]:
     """Return (load at the primary, at each other replica) by PG, weighted operations per second."""
     seconds = window["seconds"]
     found = {}
@@ -139,7 +139,7 @@ def pg_loads(window: Window, parameters: Parameters) -> dict[str, tuple[float, f
     return found
 
 
-def osd_loads(window: Window, parameters: Parameters) -> dict[int, float]:
+def osd_loads(window: Window, parameters: UrsaParameters) -> dict[int, float]:
     """Return measured weighted operations per second of each OSD, including its replicas'."""
     seconds = window["seconds"]
     return {
@@ -155,7 +155,7 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class LiveProblem:
     """Instance, and the meaning of its numbers.
 
     Attributes:
@@ -180,8 +180,8 @@ def build(
     loads: Mapping[str, tuple[float, float]],
     measured: Mapping[int, float],
     ours: Collection[str],
-    parameters: Parameters,
-) -> Problem | None:
+    parameters: UrsaParameters,
+) -> LiveProblem | None:
     """Return the problem that `observation` poses; None where nothing can be moved or compared.
 
     Args:
@@ -223,7 +223,7 @@ def build(
     )
     ids = tuple(pg.id for pg in free)
     numbers = tuple(osd.id for osd in nodes)
-    return Problem(instance, ids, numbers, fixed, threshold, carried > limit)
+    return LiveProblem(instance, ids, numbers, fixed, threshold, carried > limit)
 
 
 def _movable(pg: Pg, index: Mapping[int, int], ours: Collection[str]) -> bool:
@@ -274,7 +274,7 @@ def _fixed(
     return attributed, fixed
 
 
-def _threshold(attributed: Float64, parameters: Parameters) -> float:
+def _threshold(attributed: Float64, parameters: UrsaParameters) -> float:
     if parameters.capacity > 0:
         return parameters.capacity * parameters.threshold
     return parameters.relative * float(attributed.mean())
@@ -303,7 +303,7 @@ def _domain_ids(nodes: list[Osd], kind: str) -> Int32:
     return np.array([number[name] for name in names], dtype=np.int32)
 
 
-def _distance(nodes: list[Osd], parameters: Parameters) -> Racks:
+def _distance(nodes: list[Osd], parameters: UrsaParameters) -> Racks:
     """Return costs by host: within it, within its rack, beyond. OSDs without rack share one."""
     hosts = sorted({(osd.rack, osd.node) for osd in nodes})
     number = {host: place for place, host in enumerate(hosts)}
@@ -319,7 +319,7 @@ _DIGITS = 3
 
 
 @dataclass(frozen=True)
-class Decision:
+class MoveDecision:
     """Swaps and moves to make.
 
     Attributes:
@@ -338,7 +338,7 @@ class Decision:
     words: Mapping[str, Any]
 
 
-def plan_for(problem: Problem, method: str, seed: int) -> Decision:
+def plan_for(problem: LiveProblem, method: str, seed: int) -> MoveDecision:
     """Return swaps and moves that relieve the hot OSDs of `problem`, by `method` of the planner.
 
     Many plans cost the same where distance has few values, and which of them a solver finds
@@ -355,18 +355,18 @@ def plan_for(problem: Problem, method: str, seed: int) -> Decision:
     return _decision_of(problem, found, bound)
 
 
-def _plan(problem: Problem, method: str, seed: int) -> Plan:
+def _plan(problem: LiveProblem, method: str, seed: int) -> MigrationPlan:
     # A clock that stands still: the decision must not depend on how fast this machine is.
     return plan(problem.instance, method, timer=Timer(lambda: 0.0), seed=seed)
 
 
-def _no_worse(plain: Plan, found: Plan) -> bool:
+def _no_worse(plain: MigrationPlan, found: MigrationPlan) -> bool:
     left = len(plain.still_hot), len(found.still_hot)
     cost = float(str(plain.summary["cost"])), float(str(found.summary["cost"]))
     return left[0] < left[1] or (left[0] == left[1] and cost[0] <= cost[1] * (1 + _SAME_COST))
 
 
-def _decision_of(problem: Problem, found: Plan, bound: object) -> Decision:
+def _decision_of(problem: LiveProblem, found: MigrationPlan, bound: object) -> MoveDecision:
     instance, osds = problem.instance, problem.osds
     before = initial_state(instance)
     primary = before.primary.copy()
@@ -403,10 +403,10 @@ def _decision_of(problem: Problem, found: Plan, bound: object) -> Decision:
         "lower_bound": None if bound is None else round(float(str(bound)), _DIGITS),
     }
     expected = {osd: round(float(load), _DIGITS) for osd, load in zip(osds, after, strict=True)}
-    return Decision(tuple(swaps), tuple(moves), tuple(leads), expected, words)
+    return MoveDecision(tuple(swaps), tuple(moves), tuple(leads), expected, words)
 
 
-def _load(problem: Problem, primary: NDArray[np.int8], place: Int32) -> Float64:
+def _load(problem: LiveProblem, primary: NDArray[np.int8], place: Int32) -> Float64:
     """Return [N], load of movable PGs under other roles and places."""
     instance = problem.instance
     load = np.zeros(instance.nodes)
@@ -422,7 +422,7 @@ _MB = 1e6
 
 
 @dataclass
-class Step:
+class QueueStep:
     """Actions of one step, the rest of the queue, and items that are impossible by now."""
 
     actions: list[Action] = field(default_factory=list)
@@ -430,7 +430,7 @@ class Step:
     dropped: list[list[Any]] = field(default_factory=list)
 
 
-def queue_of(decision: Decision, parameters: Parameters) -> list[list[Any]]:
+def queue_of(decision: MoveDecision, parameters: UrsaParameters) -> list[list[Any]]:
     """Return a decision as a queue, without items that must never be given out: these would wait
     forever and block the rest."""
     swaps: list[tuple[str, int]] = []
@@ -441,7 +441,7 @@ def queue_of(decision: Decision, parameters: Parameters) -> list[list[Any]]:
     return [["swap", *swap] for swap in swaps] + [["move", *move] for move in moves]
 
 
-def is_whole(decision: Decision, parameters: Parameters) -> bool:
+def is_whole(decision: MoveDecision, parameters: UrsaParameters) -> bool:
     """Return True if all of a decision that shifts load may be given out."""
     swapped = not decision.swaps or parameters.max_swaps > 0
     return swapped and (not decision.moves or parameters.max_moves > 0)
@@ -451,8 +451,8 @@ def give_out(
     queue: Sequence[Item],
     observation: Observation,
     under_way: Collection[str],
-    parameters: Parameters,
-) -> Step:
+    parameters: UrsaParameters,
+) -> QueueStep:
     """Return the next actions of `queue`.
 
     All swaps that fit `max_swaps` go out together, as one map epoch; moves only when no swap is
@@ -468,7 +468,7 @@ def give_out(
     """
     known = {pg.id: pg for pg in observation.pgs}
     osds = {osd.id: osd for osd in observation.osds if osd.up and osd.in_}
-    step = Step()
+    step = QueueStep()
     possible: list[list[Any]] = []
     for item in queue:
         allowed = item[1] in known and _allowed(item, known[item[1]], osds, parameters)
@@ -481,7 +481,7 @@ def give_out(
     return step
 
 
-def _swaps(step: Step, queue: list[list[Any]], most: int) -> None:
+def _swaps(step: QueueStep, queue: list[list[Any]], most: int) -> None:
     taken: set[str] = set()
     for item in queue:
         kind, pg = item[0], item[1]
@@ -493,11 +493,11 @@ def _swaps(step: Step, queue: list[list[Any]], most: int) -> None:
 
 
 def _moves(
-    step: Step,
+    step: QueueStep,
     queue: list[list[Any]],
     known: Mapping[str, Pg],
     under_way: Collection[str],
-    parameters: Parameters,
+    parameters: UrsaParameters,
 ) -> None:
     on_the_way = sum(known[pg].bytes for pg in under_way if pg in known)
     given: set[str] = set()
@@ -513,7 +513,7 @@ def _moves(
             step.left.append(item)
 
 
-def _allowed(item: Item, pg: Pg, osds: Mapping[int, Osd], parameters: Parameters) -> bool:
+def _allowed(item: Item, pg: Pg, osds: Mapping[int, Osd], parameters: UrsaParameters) -> bool:
     """Return True if the store, as it is now, still allows an item: C2 included."""
     if item[0] == "swap":
         return item[2] in pg.up and item[2] in osds and item[2] != pg.primary
@@ -541,7 +541,7 @@ class Steering:
 
     needs = Needs(frozenset({OSDS, PGS, ACTIVITY}), frozenset({PG_UPMAP}))
 
-    def __init__(self, name: str, method: str, parameters: Parameters, seed: int) -> None:
+    def __init__(self, name: str, method: str, parameters: UrsaParameters, seed: int) -> None:
         self.name = name
         self._method = method
         self._p = parameters

@@ -4,7 +4,7 @@ A *placer* is ``place(instance, state, selection, request) -> Placement``: the s
 highest-load-first, `state` is after the swaps and still counts the selected objects where they are.
 A *mover* is ``moves(instance, state, request) -> Moves`` and chooses the objects by itself. Both
 leave instance and state as they are, keep C1 and C2 whatever happens, and move nothing farther
-than `Request.max_move_cost`.
+than `MethodRequest.max_move_cost`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEYOND = "controllers.research.ursa.plan"
 
 
 @dataclass(frozen=True)
-class Request:
+class MethodRequest:
     """Request to a method, in addition to the instance.
 
     Attributes:

@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.instance import (
-    Budget,
     Float64,
     Instance,
+    MigrationPlan,
     Moves,
-    Placement,
-    Plan,
+    RoundBudget,
     Selection,
+    SelectionTargets,
     Timer,
 )
-from controllers.ursa.methods import BEYOND, METHODS, Method, Request
+from controllers.ursa.methods import BEYOND, METHODS, Method, MethodRequest
 from controllers.ursa.select import (
+    MethodPhases,
     MoveList,
-    Nodes,
-    Phases,
+    NodeLoads,
     Result,
     gap,
     highest_load_first,
@@ -33,12 +33,12 @@ from controllers.ursa.select import (
     select_and_place,
     without_vain,
 )
-from controllers.ursa.state import Gather, State, initial_state, objects_on
+from controllers.ursa.state import Gather, PlanState, initial_state, objects_on
 from controllers.ursa.swap import Swaps, swap_phase
 from schemas.errors import UserError
 
-Placer = Callable[[Instance, State, Selection, Request], Placement]
-Selector = Callable[[Instance, State], Selection]
+Placer = Callable[[Instance, PlanState, Selection, MethodRequest], SelectionTargets]
+Selector = Callable[[Instance, PlanState], Selection]
 
 
 def checked(
@@ -67,11 +67,11 @@ def plan(
     max_move_cost: float | None = None,
     success: float = 1.0,
     select: Selector = highest_load_first,
-    state: State | None = None,
+    state: PlanState | None = None,
     gather: Gather = objects_on,
     swap: Callable[..., Swaps] = swap_phase,
-    budget: Budget | None = None,
-) -> Plan:
+    budget: RoundBudget | None = None,
+) -> MigrationPlan:
     """Decide which roles change and which objects move so that no node stays hot.
 
     `methods.BEYOND` plans for what the paper's model does not cover (`Instance.plain`, a budget).
@@ -99,7 +99,7 @@ def plan(
     """
     chosen = checked(method, seed=seed, max_move_cost=max_move_cost, success=success)
     if budget is not None or not instance.plain:
-        made: Plan = import_module(BEYOND).plan(
+        made: MigrationPlan = import_module(BEYOND).plan(
             instance,
             method if isinstance(method, str) else method.function,
             timer=timer,
@@ -110,7 +110,7 @@ def plan(
         )
         return made
     decide = chosen.load()
-    request = Request(timer=timer, seed=seed, max_move_cost=max_move_cost)
+    request = MethodRequest(timer=timer, seed=seed, max_move_cost=max_move_cost)
     with timer.phase("aggregate"):
         state = initial_state(instance) if state is None else state
         hot_before = int(state.hot(instance).sum())
@@ -129,11 +129,11 @@ def plan(
         moves = move_list(instance, state, found)
         bound, notes = found.lower_bound, found.notes
     proven = chosen.kind == "mover" and notes.get("optimal") is True
-    if chosen.rescue and not proven and hot_after(Nodes.of(instance, state), moves).any():
+    if chosen.rescue and not proven and hot_after(NodeLoads.of(instance, state), moves).any():
         with timer.phase("place"):
             moves, bound = _rescue(instance, state, request, moves, notes), None
     with timer.phase("finish"):
-        nodes = Nodes.of(instance, state)
+        nodes = NodeLoads.of(instance, state)
         if chosen.prune:
             moves = without_vain(nodes, moves)
         moves = in_order(nodes, moves)
@@ -162,7 +162,7 @@ def plan(
         "decision_seconds": seconds,
         "notes": notes,
     }
-    return Plan(
+    return MigrationPlan(
         swap_partition=swaps.partition,
         swap_replica=swaps.replica.astype(np.int32),
         move_partition=moves.partition,
@@ -182,10 +182,10 @@ def _method(name: str) -> Method:
 
 def _place(
     instance: Instance,
-    state: State,
+    state: PlanState,
     select: Selector,
     place: Placer,
-    request: Request,
+    request: MethodRequest,
     gather: Gather,
 ) -> Result:
     """Select and place, and repair what fits nowhere (`repair.select_and_place`)."""
@@ -193,19 +193,23 @@ def _place(
     def selected(load: Float64, stay: NDArray[np.int64] | None) -> Selection:
         if stay is None:
             return select(instance, state)
-        return highest_load_first(instance, State(state.primary, load), stay, gather)
+        return highest_load_first(instance, PlanState(state.primary, load), stay, gather)
 
-    phases = Phases(
+    phases = MethodPhases(
         select=selected,
-        place=lambda load, chosen: place(instance, State(state.primary, load), chosen, request),
+        place=lambda load, chosen: place(instance, PlanState(state.primary, load), chosen, request),
         listed=lambda chosen, placed: placed_moves(instance, chosen, placed),
         replicas=instance.replicas,
     )
-    return select_and_place(Nodes.of(instance, state), phases, request.timer)
+    return select_and_place(NodeLoads.of(instance, state), phases, request.timer)
 
 
 def _rescue(
-    instance: Instance, state: State, request: Request, moves: MoveList, notes: dict[str, object]
+    instance: Instance,
+    state: PlanState,
+    request: MethodRequest,
+    moves: MoveList,
+    notes: dict[str, object],
 ) -> MoveList:
     """Return moves that leave fewer nodes hot than `moves` where there are any."""
     from controllers.ursa.place.exact import Pairs, rescued

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controllers.common.parameters import read
-from controllers.ursa.live import Parameters, Steering
+from controllers.ursa.live import Steering, UrsaParameters
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Steering:
     """Return the policy: ALP decides where objects go."""
-    return Steering("ursa", "alp", read(Parameters, "ursa", parameters), seed)
+    return Steering("ursa", "alp", read(UrsaParameters, "ursa", parameters), seed)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Budget, Instance, Plan, Timer
+from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget, Timer
 from controllers.ursa.io import load_instance, refuse_existing, save_instance, spread_over
 from controllers.ursa.methods import Method
 from controllers.ursa.plan import Selector, checked, plan
@@ -32,8 +32,8 @@ def plan_file(
     max_move_cost: float | None = None,
     success: float = 1.0,
     spread: int | None = None,
-    budget: Budget | None = None,
-) -> Plan:
+    budget: RoundBudget | None = None,
+) -> MigrationPlan:
     """Read an instance and plan for it; parameters as of `plan.plan`.
 
     `spread`: the one level of fault domains that counts, 0 the outermost; None for all.
@@ -58,7 +58,7 @@ def plan_file(
 
 def budget_of(
     max_moves: int | None, size: float | None, node_size: float | None, rounds: int
-) -> Budget | None:
+) -> RoundBudget | None:
     """Return the budget that options ask for; None without any."""
     if max_moves is None and size is None and node_size is None:
         if rounds != 1:
@@ -67,7 +67,7 @@ def budget_of(
                 "--budget or --node-budget."
             )
         return None
-    return Budget(max_moves, size, node_size, rounds)
+    return RoundBudget(max_moves, size, node_size, rounds)
 
 
 def plan_instance(
@@ -79,8 +79,8 @@ def plan_instance(
     max_move_cost: float | None = None,
     success: float = 1.0,
     select: Selector = highest_load_first,
-    budget: Budget | None = None,
-) -> Plan:
+    budget: RoundBudget | None = None,
+) -> MigrationPlan:
     """Plan for an instance in memory, with compiled loops and solvers loaded beforehand.
 
     Parameters as of `plan.plan`.
@@ -157,7 +157,7 @@ def warm_up_general(
     method: str | Method,
     like: Instance,
     max_move_cost: float | None = None,
-    budget: Budget | None = None,
+    budget: RoundBudget | None = None,
 ) -> None:
     """Warm up as `warm_up`, for instances like this: loads of groups have another type."""
     group_size = 1 if like.group is None else 2

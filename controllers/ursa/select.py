@@ -19,12 +19,19 @@ from controllers.ursa.instance import (
     Instance,
     Int32,
     Moves,
-    Placement,
     Selection,
+    SelectionTargets,
     Timer,
     between,
 )
-from controllers.ursa.state import Gather, State, heaviest_first, object_load, objects_on, places
+from controllers.ursa.state import (
+    Gather,
+    PlanState,
+    heaviest_first,
+    object_load,
+    objects_on,
+    places,
+)
 
 Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
@@ -34,7 +41,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Nodes:
+class NodeLoads:
     """Loads of nodes before anything moves, and the domains that keep replicas apart.
 
     Attributes:
@@ -47,7 +54,7 @@ class Nodes:
     domain: Int32
 
     @classmethod
-    def of(cls, instance: Instance, state: State) -> Nodes:
+    def of(cls, instance: Instance, state: PlanState) -> NodeLoads:
         """Return the nodes of an instance of the paper's model."""
         domain = np.column_stack([instance.fault_domain, np.arange(instance.nodes)])
         return cls(state.load, instance.capacity.astype(np.float64), domain.astype(np.int32))
@@ -76,7 +83,7 @@ class MoveList:
         return MoveList(*(np.concatenate(pair) for pair in zip(mine, others, strict=True)))
 
 
-def move_list(instance: Instance, state: State, moves: Moves) -> MoveList:
+def move_list(instance: Instance, state: PlanState, moves: Moves) -> MoveList:
     """Return the moves of a method that selects by itself."""
     source = instance.replica_node[moves.partition, moves.replica]
     return MoveList(
@@ -89,7 +96,7 @@ def move_list(instance: Instance, state: State, moves: Moves) -> MoveList:
     )
 
 
-def placed_moves(instance: Instance, selection: Selection, placement: Placement) -> MoveList:
+def placed_moves(instance: Instance, selection: Selection, placement: SelectionTargets) -> MoveList:
     """Return the objects of a selection that found a node."""
     placed = placement.move_to != UNPLACED
     to = placement.move_to[placed].astype(np.int32)
@@ -120,13 +127,13 @@ def load_after(load: Float64, moves: MoveList) -> Float64:
     )
 
 
-def hot_after(nodes: Nodes, moves: MoveList) -> Bools:
+def hot_after(nodes: NodeLoads, moves: MoveList) -> Bools:
     """Return [N] or [N, D], where nodes are above their threshold when all is moved."""
     after = load_after(nodes.load, moves)
     return np.asarray(after - nodes.capacity > ROUNDING * np.maximum(nodes.load, after))
 
 
-def without_heating(nodes: Nodes, moves: MoveList) -> MoveList:
+def without_heating(nodes: NodeLoads, moves: MoveList) -> MoveList:
     """Leave out moves that add to what is too high in the end.
 
     A method may count on what leaves a node; when part of that found no place after all, what was
@@ -141,7 +148,7 @@ def without_heating(nodes: Nodes, moves: MoveList) -> MoveList:
     return moves
 
 
-def without_vain(nodes: Nodes, moves: MoveList) -> MoveList:
+def without_vain(nodes: NodeLoads, moves: MoveList) -> MoveList:
     """Leave out moves, the costliest first, without which their node is cold all the same."""
     # What is left out lightens a target, which may have to be relieved by less in its turn.
     while len(fewer := _less_vain(nodes, moves)) < len(moves):
@@ -149,7 +156,7 @@ def without_vain(nodes: Nodes, moves: MoveList) -> MoveList:
     return moves
 
 
-def _less_vain(nodes: Nodes, moves: MoveList) -> MoveList:
+def _less_vain(nodes: NodeLoads, moves: MoveList) -> MoveList:
     after, capacity = load_after(nodes.load, moves), nodes.capacity
     # Where another replica of the partition moves too, it may have come into the place left.
     alone = _times(moves) == 1
@@ -165,7 +172,7 @@ def _less_vain(nodes: Nodes, moves: MoveList) -> MoveList:
     return moves.where(keep)
 
 
-def in_order(nodes: Nodes, moves: MoveList) -> MoveList:
+def in_order(nodes: NodeLoads, moves: MoveList) -> MoveList:
     """Return the moves so that each finds room, and no replica of its partition, where it goes.
 
     A move into a node that itself has to be relieved comes after enough of that node's moves; one
@@ -226,7 +233,7 @@ def _rows(values: Bools) -> Bools:
 
 def highest_load_first(
     instance: Instance,
-    state: State,
+    state: PlanState,
     stay: NDArray[np.int64] | None = None,
     gather: Gather = objects_on,
 ) -> Selection:
@@ -244,7 +251,7 @@ def highest_load_first(
     return _select(instance, state, stay, None, gather)
 
 
-def random_objects(instance: Instance, state: State, seed: int) -> Selection:
+def random_objects(instance: Instance, state: PlanState, seed: int) -> Selection:
     """Return each hot node's objects in random order until it is cold (figure 8's other way)."""
     rng = np.random.Generator(np.random.PCG64(seed))
     return _select(instance, state, None, rng, objects_on)
@@ -259,7 +266,7 @@ def object_id(
 
 def _select(
     instance: Instance,
-    state: State,
+    state: PlanState,
     stay: NDArray[np.int64] | None,
     rng: np.random.Generator | None,
     gather: Gather,
@@ -318,7 +325,7 @@ MAX_REPAIRS = 16
 
 
 @dataclass(frozen=True)
-class Phases:
+class MethodPhases:
     """Functions that select and place objects at loads [N] or [N, D] of the nodes.
 
     Attributes:
@@ -329,12 +336,12 @@ class Phases:
     """
 
     select: Callable[[Float64, Ids | None], Selection]
-    place: Callable[[Float64, Selection], Placement]
-    listed: Callable[[Selection, Placement], MoveList]
+    place: Callable[[Float64, Selection], SelectionTargets]
+    listed: Callable[[Selection, SelectionTargets], MoveList]
     replicas: int
 
 
-def select_and_place(nodes: Nodes, phases: Phases, timer: Timer) -> Result:
+def select_and_place(nodes: NodeLoads, phases: MethodPhases, timer: Timer) -> Result:
     """Place a selection, and as often as something of it fits nowhere, another in its stead."""
     with timer.phase("select"):
         selection = phases.select(nodes.load, None)
@@ -365,7 +372,7 @@ def select_and_place(nodes: Nodes, phases: Phases, timer: Timer) -> Result:
     return moves, None, {**placement.notes, "fits_nowhere": objects, "repairs": repairs}
 
 
-def _unplaced(selection: Selection, placement: Placement, replicas: int) -> Ids:
+def _unplaced(selection: Selection, placement: SelectionTargets, replicas: int) -> Ids:
     left = placement.move_to == UNPLACED
     ids: Ids = selection.partition[left].astype(np.int64) * replicas + selection.replica[left]
     return ids

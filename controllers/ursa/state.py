@@ -17,7 +17,7 @@ SMALL = 1 << 16
 
 
 @dataclass(eq=False)
-class State:
+class PlanState:
     """Roles and loads while a plan is made; phases change them in place.
 
     Attributes:
@@ -32,9 +32,9 @@ class State:
         """Return [N], nodes above their threshold."""
         return self.load > instance.capacity
 
-    def copy(self) -> State:
+    def copy(self) -> PlanState:
         """Return a copy that can be changed on its own."""
-        return State(self.primary.copy(), self.load.copy())
+        return PlanState(self.primary.copy(), self.load.copy())
 
 
 def chunks_of(rows: int) -> int:
@@ -42,7 +42,7 @@ def chunks_of(rows: int) -> int:
     return 1 if rows < SMALL else CHUNKS
 
 
-def initial_state(instance: Instance) -> State:
+def initial_state(instance: Instance) -> PlanState:
     """Return the first state: column 0 is primary; loads take one parallel pass of replicas."""
     partitions, nodes = instance.partitions, instance.nodes
     chunks = chunks_of(partitions)
@@ -60,7 +60,7 @@ def initial_state(instance: Instance) -> State:
         )
 
     in_threads(work, chunks)
-    return State(np.zeros(partitions, dtype=np.int8), partial.sum(axis=0))
+    return PlanState(np.zeros(partitions, dtype=np.int8), partial.sum(axis=0))
 
 
 @njit
@@ -81,7 +81,7 @@ def _add_loads(
 
 
 def object_load(
-    instance: Instance, state: State, partition: Int32, replica: NDArray[np.integer]
+    instance: Instance, state: PlanState, partition: Int32, replica: NDArray[np.integer]
 ) -> Float64:
     """Return [M], the load of objects in their present role."""
     is_primary = state.primary[partition] == replica

@@ -19,7 +19,7 @@ from controllers.ursa.instance import Float32, Float64, Instance, Int32
 from controllers.ursa.state import (
     Gather,
     Ints,
-    State,
+    PlanState,
     UInt64,
     chunks_of,
     objects_on,
@@ -46,7 +46,7 @@ class Swaps:
 
 def swap_phase(
     instance: Instance,
-    state: State,
+    state: PlanState,
     *,
     success: float = 1.0,
     seed: int = 0,

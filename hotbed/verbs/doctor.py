@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from testbed.checks import Finding
+    from testbed.checks import CheckResult
     from testbed.sites.contract import HostFindings
     from testbed.spec import TestbedSpec
 
@@ -63,8 +63,7 @@ def register(app: typer.Typer) -> None:
 def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
     from hotbed.progress import progress
     from schemas.errors import UserError
-    from testbed import peers
-    from testbed.doctor import diagnose, lacking
+    from testbed.doctor import diagnose, lacking, peer_findings
     from testbed.sites import open_site
     from testbed.sites.contract import CautiousSite, InspectingSite
 
@@ -80,14 +79,14 @@ def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
     with progress(f"looking at the machines of {spec.name}") as report:
         seen = site.inspect(spec, report) if isinstance(site, InspectingSite) else ()
         testbed = site.find(spec.name)
-        machines = seen if testbed is None else _with(seen, peers.findings(testbed))
+        machines = seen if testbed is None else _with(seen, peer_findings(testbed))
     emit({"here": here, "machines": machines}, as_json, lambda: _tables(here, machines))
     if lacking(here) or any(lacking(machine.findings) for machine in machines):
         raise typer.Exit(1)
 
 
 def _with(
-    machines: Sequence[HostFindings], more: Mapping[str, Finding]
+    machines: Sequence[HostFindings], more: Mapping[str, CheckResult]
 ) -> tuple[HostFindings, ...]:
     """Return `machines` with one more finding for the nodes in `more`."""
     from testbed.sites.contract import HostFindings
@@ -99,7 +98,7 @@ def _with(
     return tuple(found.values())
 
 
-def _tables(here: list[Finding], machines: Sequence[HostFindings]) -> Group:
+def _tables(here: list[CheckResult], machines: Sequence[HostFindings]) -> Group:
     from rich.console import Group
 
     tables = [_table(here, "this machine")]
@@ -109,7 +108,7 @@ def _tables(here: list[Finding], machines: Sequence[HostFindings]) -> Group:
     return Group(*tables)
 
 
-def _table(findings: Sequence[Finding], title: str | None = None) -> Table:
+def _table(findings: Sequence[CheckResult], title: str | None = None) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text

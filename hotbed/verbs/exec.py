@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
         import sys
 
         from testbed.choose import choose_partly, select
-        from testbed.fanout import run_on
+        from testbed.reach import run_on
 
         found = choose_partly(testbed)
         chosen = select(found, nodes)

@@ -19,7 +19,7 @@ from hotbed.views import TestbedOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from controllers.prioritymeister.plan import Plan
+    from controllers.prioritymeister.plan import PriorityPlan
     from workloads.traces.reader import TraceReader
 
 TraceFile = Annotated[Path, typer.Argument(help="A trace, or a gzip of one.")]
@@ -341,7 +341,7 @@ def _place(group: typer.Typer) -> None:
             raise typer.Exit(EXIT_MISSED)
 
 
-def _plan_table(plan: Plan) -> Table:
+def _plan_table(plan: PriorityPlan) -> Table:
     from rich.table import Table
 
     view = Table("workload", "stage", "priority", "level", "rate, burst", "bound", "SLO", "met")

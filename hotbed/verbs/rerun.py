@@ -67,10 +67,12 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 3
         where nothing could be compared."""
-        from hotbed.bundling import Asked, listed, unpacked
+        from hotbed.bundling import RerunRequest, listed, unpacked
         from hotbed.progress import progress
 
-        asked = Asked(bundle, campaign, figure, spec, site, testbed, ground, artifacts, most_gib)
+        asked = RerunRequest(
+            bundle, campaign, figure, spec, site, testbed, ground, artifacts, most_gib
+        )
         helpers = workers_asked(workers, scheduler)
         with ExitStack() as stack:
             with progress(f"open {bundle.name}") as report:

@@ -172,9 +172,9 @@ def _rounds(group: typer.Typer) -> None:
 
         Exit code 3: nodes stay hot after the last round; 1: a plan violates something.
         """
-        from controllers.research.ursa.rounds import Wanted, rounds_file
+        from controllers.research.ursa.rounds import RoundsOptions, rounds_file
 
-        wanted = Wanted(
+        wanted = RoundsOptions(
             changes=tuple(changes or ()),
             random=random,
             rounds=count,

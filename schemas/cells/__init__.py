@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.campaign import Kind
-from schemas.cells.base import Cell, Cells, SizedCell
+from schemas.cells.base import CellParameters, Cells, SizedCell
 
-__all__ = ["Cell", "Cells", "SizedCell", "cells_of"]
+__all__ = ["CellParameters", "Cells", "SizedCell", "cells_of"]
 
 
 def cells_of(kind: Kind, ground: str) -> Cells[Any]:

@@ -19,7 +19,7 @@ _BOUNDS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
-class Cell(BaseModel):
+class CellParameters(BaseModel):
     """Parameters of one cell. Every kind adds a `controller`, a field or a property: the name under
     which the engine counts the result. `ALLOWED` gives the allowed values of a field in words if
     its type does not."""
@@ -60,7 +60,7 @@ class Cell(BaseModel):
         return {}
 
 
-class SizedCell(Cell):
+class SizedCell(CellParameters):
     """Parameters with two fields, named by `SIZED`, that one word `size` can give (``1K-10K``).
     `SIZE_EXAMPLE` is such a word."""
 
@@ -87,23 +87,23 @@ class SizedCell(Cell):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """See `Cell.names`."""
+        """See `CellParameters.names`."""
         return (SIZE, *cls.model_fields)
 
     @classmethod
     def allowed(cls, name: str) -> str:
-        """See `Cell.allowed`."""
+        """See `CellParameters.allowed`."""
         if name == SIZE:
             return f"allowed: {'-'.join(cls.SIZED)}, such as {cls.SIZE_EXAMPLE}"
         return super().allowed(name)
 
     @classmethod
     def stands_for(cls, values: Mapping[str, Any]) -> dict[str, str]:
-        """See `Cell.stands_for`."""
+        """See `CellParameters.stands_for`."""
         return dict.fromkeys(cls.SIZED, SIZE) if SIZE in values else {}
 
 
-C = TypeVar("C", bound=Cell)
+C = TypeVar("C", bound=CellParameters)
 
 
 class Cells(Generic[C]):
@@ -224,11 +224,11 @@ def _default(item: FieldInfo) -> Any:
     return item.get_default(call_default_factory=True)
 
 
-def _values(models: Collection[type[Cell]], name: str) -> list[str]:
+def _values(models: Collection[type[CellParameters]], name: str) -> list[str]:
     return list(dict.fromkeys(value for one in models for value in _literals(one, name)))
 
 
-def _literals(model: type[Cell], name: str) -> tuple[Any, ...]:
+def _literals(model: type[CellParameters], name: str) -> tuple[Any, ...]:
     return get_args(model.model_fields[name].annotation)
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.cells.base import Cell, Cells
+from schemas.cells.base import CellParameters, Cells
 
 Op = Literal["write", "seq", "rand", "open", "s3"]
 Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread", "skew", "single"]
@@ -32,7 +32,7 @@ HOT_NODES = 4
 HOT_SHARE = 0.2
 
 
-class DlrCell(Cell):
+class DlrCell(CellParameters):
     """Cell on a store. On the ground sim, `osds` overrides the spec's store size."""
 
     ALLOWED: ClassVar[Mapping[str, str]] = {
@@ -124,7 +124,7 @@ class Bench(Disturbed):
         return size + super()._details()
 
 
-class Plain(Bench):
+class PlainBench(Bench):
     """rados bench without disturbance, or with fio on hot nodes that stay or move."""
 
     scenario: Literal["none", "heterogeneity", "interference"] = "none"
@@ -140,7 +140,7 @@ class Mixed(Bench):
         return [f"mix={self.mix}", *super()._details()]
 
 
-class Spread(Bench):
+class SpreadBench(Bench):
     """rados bench among the offered load of figure 4, higher on half of the nodes."""
 
     scenario: Literal["spread"]
@@ -150,7 +150,7 @@ class Spread(Bench):
         return [f"spread={self.spread:g}", *super()._details()]
 
 
-class OpenLoop(DlrCell):
+class OpenLoopWrites(DlrCell):
     """Open-loop writes: more to a share of the nodes than to the others (scenario ``skew``), or to
     one node (``single``, figure 4 of the Ursa paper).
 
@@ -198,7 +198,7 @@ class OpenLoop(DlrCell):
         return [] if self.hot_share == HOT_SHARE else [f"{100 * self.hot_share:g} % hot"]
 
 
-class Gateway(Disturbed):
+class GatewayWorkload(Disturbed):
     """A workload of COSBench (Table 1 of the MOS paper) on the object gateway."""
 
     op: Literal["s3"]
@@ -215,7 +215,7 @@ class Gateway(Disturbed):
 
 
 DLR: Cells[DlrCell] = Cells(
-    *(Plain, Mixed, Spread, OpenLoop, Gateway),
+    *(PlainBench, Mixed, SpreadBench, OpenLoopWrites, GatewayWorkload),
     by=("op", "scenario"),
     idle=("hot_nodes", "move_every_s"),
 )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.cells.base import Cell, Cells
+from schemas.cells.base import CellParameters, Cells
 
 Letter = Literal["A", "B", "C", "D"]
 
@@ -16,7 +16,7 @@ DISKS = 3
 """Disks of a storage server in section 3."""
 
 
-class MosCell(Cell):
+class MosCell(CellParameters):
     """A cell on real microstores.
 
     Attributes:
@@ -284,7 +284,7 @@ MOS: Cells[MosCell] = Cells(
 )
 
 
-class PerfCell(Cell):
+class PerfCell(CellParameters):
     """A cell of COSPerf. The defaults are the paper's where it gives a value (sections 8.1 and
     8.2); the others are ours (docs/mos.md).
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.cells.base import Cell, Cells
+from schemas.cells.base import CellParameters, Cells
 
 Policy = Literal["pm", "ps", "cake", "edf", "byslo", "mclock", "none", "inputs"]
 Label = Literal["B", "D", "F", "G", "H"]
@@ -19,7 +19,7 @@ MULTIPLES = "124"
 """Figure 11: the three SLO numbers are these multiples of the same base."""
 
 
-class PmCell(Cell):
+class PmCell(CellParameters):
     """Cell of PriorityMeister.
 
     Attributes:

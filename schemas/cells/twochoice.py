@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.cells.base import Cell, Cells, SizedCell
+from schemas.cells.base import CellParameters, Cells, SizedCell
 
 Scheduler = Literal[
     "fixed", "random", "two-choice", "collaborative", "preassign", "both", "prequal", "oracle"
@@ -70,7 +70,7 @@ class Burst(SizedCell):
 
     @property
     def memory_mib(self) -> float:
-        """See `Cell.memory_mib`."""
+        """See `CellParameters.memory_mib`."""
         return BASE_MIB + (SERVER_BYTES * self.servers + PROCESS_BYTES * self.processes) / 2**20
 
     def contents(self) -> str:
@@ -149,7 +149,7 @@ SHARING = ("collaborative", "both")
 """Schedulers that pass on other servers' loads (section III.B)."""
 
 
-class ObjectCell(Cell):
+class ObjectCell(CellParameters):
     """A cell on real object servers.
 
     Attributes:
@@ -308,7 +308,7 @@ class MeasuredBurst(Jobs):
         return f", stragglers by {self.stragglers}" if self.stragglers != "none" else ""
 
 
-class Asked(ObjectCell):
+class ConcurrentProbes(ObjectCell):
     """Concurrent probes for writes, each asking two servers.
 
     Attributes:
@@ -325,7 +325,7 @@ class Asked(ObjectCell):
         return 1
 
 
-class Probe(Asked):
+class ProbeTime(ConcurrentProbes):
     """Time of probing by the number of schedulers that probe at the same time (figure 11)."""
 
     experiment: Literal["probe"]
@@ -333,7 +333,7 @@ class Probe(Asked):
 
     @property
     def schedulers_at_once(self) -> int:
-        """See `Asked.schedulers_at_once`."""
+        """See `ConcurrentProbes.schedulers_at_once`."""
         return self.schedulers
 
     def label(self) -> str:
@@ -341,7 +341,7 @@ class Probe(Asked):
         return f"probe, {self.pending} writes, {self.schedulers} schedulers"
 
 
-class Delay(Asked):
+class Delay(ConcurrentProbes):
     """Share of a write's time that probing takes (Table I): `rounds` of `pending` writes."""
 
     experiment: Literal["delay"]
@@ -365,5 +365,5 @@ class RedirectTable(ObjectCell):
 
 
 OBJECTS: Cells[ObjectCell] = Cells(
-    *(MeasuredBurst, Balance, Probe, RedirectTable, Delay), by=("experiment",)
+    *(MeasuredBurst, Balance, ProbeTime, RedirectTable, Delay), by=("experiment",)
 )

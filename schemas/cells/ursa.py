@@ -23,7 +23,7 @@ class UrsaCell(SizedCell):
 
     Attributes:
         kind, nodes, partitions, replicas, tail, load_max, racks: see
-            `controllers.ursa.generate.Shape`.
+            `controllers.ursa.generate.InstanceShape`.
         swap_success: share of the secondaries that can become primary (section 5.1: 0.9).
         method: a name of `controllers.ursa.methods.METHODS`, or ``inputs``.
         max_move_cost: the highest cost of a single move.
@@ -130,10 +130,10 @@ class Mover(UrsaCell):
     method: Literal["opt", "joint", "htoc", "sa"]
 
 
-class Inputs(UrsaCell):
+class UrsaInputs(UrsaCell):
     """Cell that describes the instance."""
 
     method: Literal["inputs"]
 
 
-URSA: Cells[UrsaCell] = Cells(Placer, Algorithm1, Mover, Inputs, by=("method",))
+URSA: Cells[UrsaCell] = Cells(Placer, Algorithm1, Mover, UrsaInputs, by=("method",))

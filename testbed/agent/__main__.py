@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from schemas.errors import HotbedError, RemoteError, StoreError, UserError, sentence_of
-from testbed.agent.config import load_config
-from testbed.agent.contract import AgentConfig
+from testbed.agent.contract import AgentConfig, load_config
 from testbed.agent.verbs import VERBS
 
 Verb = Callable[[AgentConfig, Mapping[str, Any]], Any]

@@ -13,12 +13,11 @@ from functools import partial
 from typing import Any
 
 from schemas.errors import RemoteError, StoreError
-from testbed.agent.config import osd_nodes
-from testbed.agent.contract import AgentConfig
+from testbed.agent.contract import AgentConfig, osd_nodes
 from testbed.agent.health import WAIT_S, opened, until_clean
 from testbed.agent.reach import on_each, reach
 from testbed.stores.ceph.connection import Connection
-from testbed.stores.ceph.saved import balancer_differs, differences, pristine, restore
+from testbed.stores.ceph.steps import balancer_differs, differences, pristine, restore
 from testbed.stores.ceph.store import CephStore
 from testbed.stores.contract import Effect
 from testbed.stores.nfs.store import store_of as nfs_of

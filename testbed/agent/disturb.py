@@ -29,8 +29,15 @@ from typing import Any
 from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent import units
-from testbed.agent.config import load_config, node_of
-from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, UnitResult
+from testbed.agent.contract import (
+    AGENT_ROOT,
+    STATE,
+    UNIT_PREFIX,
+    AgentConfig,
+    UnitResult,
+    load_config,
+    node_of,
+)
 from testbed.agent.reach import LocalShell, every, on_each, reach, use_control_dir
 from testbed.agent.steady import SteadyClock
 from testbed.agent.units import LOAD_PREFIX, STOP_S
@@ -63,7 +70,7 @@ exit 0
 
 
 @dataclass(frozen=True)
-class Step:
+class DisturbanceStep:
     """One change at `t_s`: `argv` starts the load `name` on `node`, None stops the load.
 
     `rate_iops` is the rate that the load must keep, None for a load without a limit."""
@@ -79,7 +86,7 @@ Start = Callable[[str, str, Sequence[str], float], None]  # node, name, argv, ma
 Stop = Callable[[str, str], UnitResult | None]  # node, name
 
 
-def steps_from_json(data: Any) -> tuple[Step, ...]:
+def steps_from_json(data: Any) -> tuple[DisturbanceStep, ...]:
     """Return a checked plan by time, stops before starts. Raises UserError on a bad step."""
     if not isinstance(data, list):
         raise UserError("a disturbance plan is a list of steps {t_s, node, name, argv}.")
@@ -88,7 +95,7 @@ def steps_from_json(data: Any) -> tuple[Step, ...]:
         try:
             argv = item["argv"]
             rate = item.get("rate_iops")
-            step = Step(
+            step = DisturbanceStep(
                 t_s=float(item["t_s"]),
                 node=str(item["node"]),
                 name=str(item["name"]),
@@ -117,7 +124,7 @@ class Disturber:
 
     def __init__(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[DisturbanceStep],
         start: Start,
         stop: Stop,
         folder: Path,
@@ -129,7 +136,7 @@ class Disturber:
         self._folder = folder
         self.clock = SteadyClock()
         self._ends_at = self.clock() + max_s
-        self._running: dict[tuple[str, str], Step] = {}
+        self._running: dict[tuple[str, str], DisturbanceStep] = {}
         self._outputs = 0
         self.go: float | None = None
         self._state()
@@ -138,7 +145,7 @@ class Disturber:
         """Carry out the steps at or before 0."""
         self.carry_out([step for step in self._steps if step.t_s <= 0])
 
-    def later(self) -> list[tuple[float, list[Step]]]:
+    def later(self) -> list[tuple[float, list[DisturbanceStep]]]:
         """Return the steps after 0, grouped by time."""
         times = sorted({step.t_s for step in self._steps if step.t_s > 0})
         return [(t_s, [step for step in self._steps if step.t_s == t_s]) for t_s in times]
@@ -150,14 +157,14 @@ class Disturber:
 
     def finish(self) -> None:
         """Stop everything that runs."""
-        stops = [Step(math.inf, node, name, None) for node, name in self._running]
+        stops = [DisturbanceStep(math.inf, node, name, None) for node, name in self._running]
         self.carry_out(stops, planned=False)
 
-    def carry_out(self, steps: Sequence[Step], *, planned: bool = True) -> None:
+    def carry_out(self, steps: Sequence[DisturbanceStep], *, planned: bool = True) -> None:
         """Carry out `steps`: first all stops, then all starts, each in parallel over nodes."""
         for wanted in (False, True):
             chosen = [step for step in steps if (step.argv is not None) is wanted]
-            by_node: dict[str, list[Step]] = {}
+            by_node: dict[str, list[DisturbanceStep]] = {}
             for step in chosen:
                 by_node.setdefault(step.node, []).append(step)
             events = self._on_all(by_node)
@@ -175,11 +182,11 @@ class Disturber:
                 self._state()
 
     def _on_all(
-        self, by_node: Mapping[str, Sequence[Step]]
+        self, by_node: Mapping[str, Sequence[DisturbanceStep]]
     ) -> Mapping[str, list[dict[str, Any]] | RemoteError]:
         return on_each(by_node, lambda node: self._on_node(by_node[node]))
 
-    def _on_node(self, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    def _on_node(self, steps: Sequence[DisturbanceStep]) -> list[dict[str, Any]]:
         events = []
         for step in steps:
             event: dict[str, Any] = {
@@ -330,7 +337,7 @@ def read_events(folder: Path = FOLDER) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def check_plan(config: AgentConfig, payload: Mapping[str, Any]) -> tuple[Step, ...]:
+def check_plan(config: AgentConfig, payload: Mapping[str, Any]) -> tuple[DisturbanceStep, ...]:
     """Return the steps of a payload {plan, max_s}. Raises UserError on unknown nodes or values."""
     steps = steps_from_json(payload.get("plan"))
     for step in steps:

@@ -9,8 +9,7 @@ from typing import Any
 from schemas.errors import StoreError
 from testbed.agent.contract import AgentConfig
 from testbed.agent.sense import open_store
-from testbed.stores.ceph.osdmap import OsdMap
-from testbed.stores.ceph.pgs import CLEAN, pg_states
+from testbed.stores.ceph.pgs import CLEAN, OsdMap, pg_states
 from testbed.stores.ceph.pools import removing, wait_for
 from testbed.stores.ceph.store import CephStore
 

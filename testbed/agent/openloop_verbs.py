@@ -65,7 +65,7 @@ def program() -> bytes:
 def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
     """Start a writer: {node, name, plan, max_s, wait_s} -> {started_wall}; return once it writes.
 
-    `plan` is a `testbed.agent.openloop.plan.Plan`. unit-wait for `name` returns its output.
+    `plan` is a `testbed.agent.openloop.plan.WritePlan`. unit-wait for `name` returns its output.
 
     Raises:
         UserError: no such node, plan, pool or PG, or a unit of this name is running.

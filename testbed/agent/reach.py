@@ -12,8 +12,7 @@ from typing import TypeVar
 from schemas.durable import write_file
 from schemas.errors import RemoteError
 from schemas.locks import own_folder
-from testbed.agent.config import node_of, shell_to
-from testbed.agent.contract import AgentConfig
+from testbed.agent.contract import AgentConfig, node_of, shell_to
 from testbed.ssh import Completed, Shell, SshShell, completed, require_success
 
 T = TypeVar("T")

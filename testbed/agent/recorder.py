@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import RemoteError, UserError
-from testbed.agent.config import load_config
-from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig
-from testbed.agent.sampler import Sample, open_sampler
+from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, load_config
+from testbed.agent.sampler import NodeSample, open_sampler
 
 FOLDER = Path(STATE) / "recordings"
 UNIT = f"{UNIT_PREFIX}recorder.service"
@@ -31,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DIGITS = 5  # significant digits: the counters are no more precise, and the files stay small
 
 
-def line_of(sample: Sample) -> str:
+def line_of(sample: NodeSample) -> str:
     """Return a sample as a JSON line."""
     values = {
         node: {metric: float(f"{value:.{_DIGITS}g}") for metric, value in metrics.items()}
@@ -53,7 +52,7 @@ def samples_of(text: str) -> list[dict[str, Any]]:
 
 
 def record(
-    take: Callable[[], Sample],
+    take: Callable[[], NodeSample],
     path: Path,
     ended: threading.Event,
     *,

@@ -20,17 +20,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from schemas.errors import StoreError, UserError
-from testbed.agent.config import osd_names
-from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.contract import AgentConfig, AgentNode, osd_names
 from testbed.agent.disturb import read_state
-from testbed.agent.monitor import Monitor, over_ssh
-from testbed.agent.samples import Rates
+from testbed.agent.monitor import Monitor, Rates, over_ssh
 from testbed.agent.sense import node_pressure
 from testbed.agent.steady import SteadyClock
 from testbed.stores.ceph.connection import TIMEOUT_S, Connection, connect
-from testbed.stores.ceph.perf import OsdCounters
+from testbed.stores.ceph.perf import CounterPoller, OsdCounters, PolledCounters
 from testbed.stores.ceph.pgs import PgReader
-from testbed.stores.ceph.polling import Answer, CounterPoller
 
 CLIENT = "client"
 AGAIN_S = 3.0
@@ -41,7 +38,7 @@ Values = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Sample:
+class NodeSample:
     """Values by node and metric at the time `wall` (epoch), and the missing parts with reasons."""
 
     wall: float
@@ -88,7 +85,7 @@ class StoreSampler:
         self._connection = connection
         self._reader = PgReader(connection, config.pools, osd_names(config))
         self._poller = CounterPoller(connection)
-        self._last: dict[int, Answer] = {}
+        self._last: dict[int, PolledCounters] = {}
 
     def sample(self) -> tuple[Values, dict[str, str]]:
         """Return OSD and client values since the previous call, and the missing OSDs."""
@@ -150,7 +147,7 @@ class Sampler:
             self.began = ticks()
             first.result()
 
-    def sample(self) -> Sample:
+    def sample(self) -> NodeSample:
         """Return everything since the previous call."""
         wall = self._clock()
         reading = self._monitor.read()
@@ -166,7 +163,7 @@ class Sampler:
         for rates in reading.nodes.values():
             for osd, pressure in rates.osd_pressure.items():
                 values.setdefault(f"osd.{osd}", {})["osd_pressure"] = pressure
-        return Sample(wall, values, lost)
+        return NodeSample(wall, values, lost)
 
     def _stored(self) -> tuple[Values, dict[str, str]]:
         """Return the store's part of a sample, or the reason why it is missing."""

@@ -8,11 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.agent.config import osd_names, osd_nodes
-from testbed.agent.contract import IOWAIT_CPUS, AgentConfig, AgentNode
+from testbed.agent.contract import IOWAIT_CPUS, AgentConfig, AgentNode, osd_names, osd_nodes
 from testbed.agent.disturb import read_state
-from testbed.agent.monitor import Monitor, Reading, over_ssh
-from testbed.agent.samples import Rates
+from testbed.agent.monitor import Monitor, Rates, Reading, over_ssh
 from testbed.stores.ceph.store import CephStore, Sensor
 
 SIGNALS = ("node", "osd", "op_r_latency")
@@ -123,7 +121,7 @@ def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
     the cluster does not answer.
     """
     from testbed.stores.ceph.connection import connect
-    from testbed.stores.ceph.polling import LatencySensor
+    from testbed.stores.ceph.perf import LatencySensor
 
     if config.store != "ceph":
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not ceph.")

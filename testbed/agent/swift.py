@@ -12,9 +12,8 @@ from schemas.errors import StoreError, UserError
 from testbed.agent.contract import AgentConfig
 from testbed.stores.contract import Effect, action_from_json
 from testbed.stores.microstores import SetResources, microstores_to_json
-from testbed.stores.swift.bring import READY_S, bring_up, wait_ready
+from testbed.stores.swift.bring import READY_S, bring_up, put_layout, wait_ready
 from testbed.stores.swift.cluster import state_to_json
-from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.storage import StorageChanges
 from testbed.stores.swift.store import SwiftStore, store_of
 
@@ -78,7 +77,7 @@ def contents(store: SwiftStore) -> str:
 
 def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Put a layout: {layout?, microstores?, tenants?, proxies?} -> {seconds, contents, state}; see
-    `testbed.stores.swift.layouts.put_layout`."""
+    `testbed.stores.swift.bring.put_layout`."""
     with _opened(config) as store:
         began = time.monotonic()
         put_layout(

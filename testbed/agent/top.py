@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from schemas.errors import StoreError
-from testbed.agent.config import osd_nodes
-from testbed.agent.contract import AgentConfig
-from testbed.agent.sampler import CLIENT, Sample, open_sampler
+from testbed.agent.contract import AgentConfig, osd_nodes
+from testbed.agent.sampler import CLIENT, NodeSample, open_sampler
 from testbed.stores.microstores import MICROSTORES, microstores_to_json
 from testbed.stores.swift.cluster import state_to_json
 from testbed.stores.swift.store import SwiftStore, store_of
@@ -71,7 +70,7 @@ def _steered(config: AgentConfig) -> dict[str, list[str]]:
     return {row["name"]: row["steered"] for row in rows if row["steered"]}
 
 
-def view(config: AgentConfig, sample: Sample) -> dict[str, Any]:
+def view(config: AgentConfig, sample: NodeSample) -> dict[str, Any]:
     """Return a sample, split into nodes, OSDs and clients."""
     carriers = {node.name for node in osd_nodes(config)}
     nodes: dict[str, Any] = {}

@@ -27,10 +27,9 @@ import yaml
 
 from schemas.errors import RemoteError, UserError
 from schemas.locks import held
-from testbed.checks import Finding
+from testbed.checks import CheckResult
 from testbed.deploy import foreign
-from testbed.deploy.ansible_processes import ansible_folder
-from testbed.deploy.contract import Plan
+from testbed.deploy.contract import DeploymentPlan
 from testbed.deploy.foreign import (
     DAEMON_BYTES,
     VOLUME,
@@ -43,12 +42,12 @@ from testbed.deploy.foreign import (
     volume_group,
 )
 from testbed.deploy.inventory import build_inventory, cluster_id
-from testbed.deploy.playbook_run import FORKS, Ansible, DeployError, play
+from testbed.deploy.playbook import FORKS, Ansible, DeployError, ansible_folder, play
 from testbed.deploy.ports import GATEWAY_PORT
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Testbed, silent
 from testbed.spec import CephSpec, TestbedSpec
-from testbed.spec.deployer import TOLERATED, CephAnsibleDeployer
+from testbed.spec.stores import TOLERATED, CephAnsibleDeployer
 
 BRANCH = "stable-9.0"
 COMMIT = "aeec95c82b01cbab93c6f2140bb47fe24df6e21a"
@@ -81,7 +80,7 @@ class CephAnsible(ForeignDeployer):
 
     kind = "ceph-ansible"
 
-    def usable(self) -> Finding:
+    def usable(self) -> CheckResult:
         """See `Deployer.usable`."""
         program = python()
         found = "its Ansible is made at the first deployment (0.5 GB)"
@@ -89,7 +88,7 @@ class CephAnsible(ForeignDeployer):
             found = "no Python 3.10 to 3.12"
         elif (environment_folder() / _COMPLETE).exists():
             found = f"ready (ceph-ansible {COMMIT[:12]})"
-        return Finding(
+        return CheckResult(
             "deployer-ceph-ansible",
             "deployer ceph-ansible",
             program is not None,
@@ -98,10 +97,10 @@ class CephAnsible(ForeignDeployer):
             needed=False,
         )
 
-    def plan(self, spec: TestbedSpec) -> Plan:
+    def plan(self, spec: TestbedSpec) -> DeploymentPlan:
         """See `Deployer.plan`."""
         spec.ceph()
-        return Plan(
+        return DeploymentPlan(
             self.kind,
             "19 (squid)",
             (

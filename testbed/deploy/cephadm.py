@@ -17,9 +17,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, StrictInt, TypeAdapter, ValidationError, model_validator
 
 from schemas.errors import RemoteError, UserError
-from testbed.checks import Finding
+from testbed.checks import CheckResult
 from testbed.deploy import foreign
-from testbed.deploy.contract import Plan
+from testbed.deploy.contract import DeploymentPlan
 from testbed.deploy.foreign import (
     Bring,
     ForeignDeployer,
@@ -30,15 +30,14 @@ from testbed.deploy.foreign import (
     volumes,
 )
 from testbed.deploy.inventory import cluster_id
-from testbed.deploy.playbook_events import Failure
-from testbed.deploy.playbook_run import DeployError
+from testbed.deploy.playbook import DeployError, Failure
 from testbed.deploy.ports import GATEWAY_PORT
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.spec import TestbedSpec
-from testbed.spec.deployer import CephadmDeployer
+from testbed.spec.stores import CephadmDeployer
 from testbed.ssh import Completed
-from testbed.stores.ceph.features import PG_UPMAP_PRIMARY, RELEASES
+from testbed.stores.ceph.store import PG_UPMAP_PRIMARY, RELEASES
 
 UNTESTED = (
     f"cephadm and the features of Reef and later ({PG_UPMAP_PRIMARY}, ...) are untested on a live "
@@ -72,9 +71,9 @@ class Cephadm(ForeignDeployer):
 
     kind = "cephadm"
 
-    def usable(self) -> Finding:
+    def usable(self) -> CheckResult:
         """See `Deployer.usable`: all of it happens on the nodes."""
-        return Finding(
+        return CheckResult(
             "deployer-cephadm",
             "deployer cephadm",
             True,
@@ -83,11 +82,11 @@ class Cephadm(ForeignDeployer):
             needed=False,
         )
 
-    def plan(self, spec: TestbedSpec) -> Plan:
+    def plan(self, spec: TestbedSpec) -> DeploymentPlan:
         """See `Deployer.plan`."""
         deployer = _deployer_of(spec)
         image = deployer.image or "the release's own image"
-        return Plan(
+        return DeploymentPlan(
             self.kind,
             f"{RELEASES[deployer.release]} ({deployer.release})",
             (
@@ -158,7 +157,7 @@ def memory_targets(testbed: Testbed, settings: Settings) -> Settings:
 # -- the cluster, step by step; a step that is done already is left out ----------------------------
 
 
-class Run(Protocol):
+class RootRunner(Protocol):
     """Runner of commands as root on the testbed's machines."""
 
     def __call__(
@@ -167,7 +166,7 @@ class Run(Protocol):
         """Return a command's result, also with an exit code. RemoteError: it cannot be run."""
 
 
-def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> Cluster:
+def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> CephadmCluster:
     def run(
         node: Node, argv: Sequence[str], *, input: bytes = b"", timeout_s: float = COMMAND_S
     ) -> Completed:
@@ -176,10 +175,10 @@ def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> Cluster:
         return shell.run(command, input=input, timeout_s=timeout_s, check=False)
 
     command = CephadmCommand(cluster_id(testbed), deployer.image, deployer.engine)
-    return Cluster(testbed, command, run)
+    return CephadmCluster(testbed, command, run)
 
 
-class Cluster:
+class CephadmCluster:
     """A cluster that cephadm brings up.
 
     Args:
@@ -193,7 +192,7 @@ class Cluster:
         self,
         testbed: Testbed,
         cephadm: CephadmCommand,
-        run: Run,
+        run: RootRunner,
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -566,11 +565,11 @@ def configuration(settings: Mapping[str, Mapping[str, str]]) -> bytes:
 # field is left out, or null. Releases add fields and remove none of these.
 
 
-class _Answer(BaseModel):
+class _OrchestratorAnswer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
 
-class Daemon(_Answer):
+class Daemon(_OrchestratorAnswer):
     """One daemon; `status` as the orchestrator numbers it."""
 
     daemon_type: str
@@ -585,14 +584,14 @@ class Daemon(_Answer):
         return self.status == RUNNING
 
 
-class OrchHost(_Answer):
+class OrchHost(_OrchestratorAnswer):
     """One machine; `status` is empty if it is well, else Offline or Maintenance."""
 
     hostname: str
     status: str | None = None
 
 
-class _OsdMap(_Answer):
+class _OsdCounts(_OrchestratorAnswer):
     num_up_osds: StrictInt
 
     @model_validator(mode="before")
@@ -602,8 +601,8 @@ class _OsdMap(_Answer):
         return body.get("osdmap", body) if isinstance(body, dict) else body
 
 
-class _ClusterStatus(_Answer):
-    osdmap: _OsdMap
+class _ClusterStatus(_OrchestratorAnswer):
+    osdmap: _OsdCounts
 
 
 def parse_daemons(text: str) -> list[Daemon]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from testbed.checks import Finding
+from testbed.checks import CheckResult
 from testbed.client import agent_client
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeploymentPlan:
     """A deployment, for people and programs: the `release` of the `store` that it brings, `steps`
     in order, and `notes` to read before.
     """
@@ -53,15 +53,15 @@ class Deployer(Protocol):
     """Deployer of a store to machines. Every call is synchronous and safe to repeat.
 
     Errors are `schemas.errors.UserError` (spec, or machines that are not fit for it) and
-    `testbed.deploy.playbook_run.DeployError` (a step failed; the message says where and why).
+    `testbed.deploy.playbook.DeployError` (a step failed; the message says where and why).
     """
 
     kind: str
 
-    def usable(self) -> Finding:
+    def usable(self) -> CheckResult:
         """Check this machine for what the deployer needs."""
 
-    def plan(self, spec: TestbedSpec) -> Plan:
+    def plan(self, spec: TestbedSpec) -> DeploymentPlan:
         """Return the plan of a deployment. UserError if the spec cannot be deployed so."""
 
     def deploy(

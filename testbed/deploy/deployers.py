@@ -11,13 +11,12 @@ from pydantic import ValidationError
 
 from schemas.durable import write_file
 from schemas.errors import UserError
-from testbed.checks import Finding
-from testbed.deploy.ansible_processes import ansible_folder
+from testbed.checks import CheckResult
 from testbed.deploy.contract import Deployer
-from testbed.deploy.playbook_run import LOG
+from testbed.deploy.playbook import LOG, ansible_folder
 from testbed.sites.contract import Testbed
 from testbed.spec import CephSpec, TestbedSpec, explain
-from testbed.spec.deployer import KINDS
+from testbed.spec.stores import KINDS
 
 __all__ = [
     "KINDS",
@@ -40,7 +39,7 @@ UNFROZEN = "unfrozen"
 def deployer(kind: str) -> Deployer:
     """Return the deployer `kind`; UserError if it is unknown."""
     if kind == "own":
-        from testbed.deploy.own import Own
+        from testbed.deploy.roles import Own
 
         return Own()
     if kind == "ceph-ansible":
@@ -134,6 +133,6 @@ def _note(testbed: Testbed, kind: str | None) -> None:
     write_file(testbed.directory / _RECORD, json.dumps({"kind": kind}) + "\n")
 
 
-def findings() -> list[Finding]:
+def findings() -> list[CheckResult]:
     """Check which deployers this machine can use, for `hotbed doctor`."""
     return [deployer(kind).usable() for kind in KINDS]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.errors import UserError
 from testbed.deploy import deployers
 from testbed.deploy.lifecycle import DEPLOYED, save_snapshot
-from testbed.deploy.playbook_run import LOG, RefusedError
+from testbed.deploy.playbook import LOG, RefusedError
 from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
@@ -19,7 +19,7 @@ _DEPLOY_SHARE = 0.85  # of the time; the rest is for the snapshot and the restar
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeploymentResult:
     """Summary of the action, for people and programs. Times in seconds; `changed` counts tasks."""
 
     testbed: str
@@ -58,7 +58,7 @@ def bring(
     wipe: bool = False,
     snapshot: bool = True,
     deployer: str | None = None,
-) -> Outcome:
+) -> DeploymentResult:
     """Deploy the spec that the testbed was brought up from, and freeze it as `deployed`.
 
     The store is stopped cleanly before the snapshot, and serves again at the end. An existing
@@ -100,7 +100,7 @@ def bring(
     if snapshot and isinstance(site, SnapshotSite):
         label = freeze(site, testbed, progress, again=again or changed > 0)
         unfrozen.unlink()
-    return Outcome(
+    return DeploymentResult(
         testbed.name,
         "deployed",
         changed,
@@ -141,7 +141,7 @@ def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: b
 
 def take_away(
     site: Site, testbed: Testbed, progress: Progress = silent, *, packages: bool = False
-) -> Outcome:
+) -> DeploymentResult:
     """Remove the store, its data and the control plane.
 
     Raises:
@@ -153,4 +153,4 @@ def take_away(
     done = chosen.remove(testbed, spec, progress, packages=packages, site=site)
     deployers.disclaim(testbed)
     (testbed.directory / deployers.UNFROZEN).unlink(missing_ok=True)
-    return Outcome(testbed.name, "removed", sum(done.values()), time.monotonic() - start)
+    return DeploymentResult(testbed.name, "removed", sum(done.values()), time.monotonic() - start)

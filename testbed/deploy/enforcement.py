@@ -16,7 +16,7 @@ PLAIN = "fifo"
 """Mode of network parameters that installs nothing."""
 
 
-class Enforcement:
+class NfsEnforcement:
     """Access to what is enforced on a testbed with the store NFS.
 
     Args:

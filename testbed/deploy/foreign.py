@@ -14,7 +14,7 @@ import yaml
 from schemas.errors import UserError
 from testbed.deploy.contract import Deployer
 from testbed.deploy.inventory import build_inventory, cluster_id
-from testbed.deploy.playbook_run import PLAYBOOKS, Ansible, DeployError, play, private_data
+from testbed.deploy.playbook import PLAYBOOKS, Ansible, DeployError, play, private_data
 from testbed.deploy.roles import control_plane, save_spec, unshaped
 from testbed.sites.contract import Node, Progress, Site, Testbed, silent
 from testbed.spec import CephSpec, TestbedSpec

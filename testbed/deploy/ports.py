@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from testbed.spec import CephSpec, GroupSpec, NfsSpec, ObjectsSpec, SwiftSpec, TestbedSpec
-from testbed.spec.swift import members
+from testbed.spec.stores import members
 from testbed.stores.swift.confs import MEMCACHE_PORT, RSYNC_PORT
 
 MON_PORTS = (3300, 6789)

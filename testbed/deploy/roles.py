@@ -1,11 +1,12 @@
-"""Deployment and removal of a testbed's store by Ansible: playbooks/site.yml and remove.yml.
+"""Deployment and removal of a testbed's store by the project's own roles.
 
-ansible-runner runs Ansible and writes only below the testbed's directory. Ansible's full output is
-kept there in ``deploy.log``.
+The playbooks are playbooks/site.yml and remove.yml. ansible-runner runs Ansible and writes only
+below the testbed's directory. Ansible's full output is kept there in ``deploy.log``.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,10 +15,12 @@ from typing import Any
 
 from schemas.durable import write_file
 from schemas.errors import UserError
-from testbed.agent.config import config_to_json
+from testbed.agent.contract import config_to_json
+from testbed.checks import CheckResult
 from testbed.deploy import bundle, twochoice_variables
+from testbed.deploy.contract import Deployer, DeploymentPlan
 from testbed.deploy.inventory import agent_config, build_inventory
-from testbed.deploy.playbook_run import (
+from testbed.deploy.playbook import (
     LOG,
     PLAYBOOKS,
     Ansible,
@@ -173,3 +176,69 @@ def _play(
 ) -> dict[str, int]:
     ours = Ansible(PLAYBOOKS, PLAYBOOKS / "ansible.cfg")
     return play(testbed, folder, playbook, inventory, progress, ansible=ours)
+
+
+_OF_PACKAGES = "of the nodes' distribution"
+_STORES: dict[str | None, tuple[str, str, tuple[str, ...]]] = {
+    "ceph": (
+        "Ceph",
+        _OF_PACKAGES,
+        (
+            "scratch file systems and fio's files",
+            "monitors, managers, OSDs on raw devices, pools, gateways",
+        ),
+    ),
+    "nfs": ("NFS", _OF_PACKAGES, ("exports, and the servers that enforce rates before them",)),
+    "twochoice": (
+        "two-choice",
+        "of Hotbed's own",
+        ("disks for objects, and an agent on each node",),
+    ),
+    "swift": ("Swift", "of its own environment", ("disks, rings, servers and proxies",)),
+    None: ("no store,", "only load generators and control plane", ()),
+}
+"""Name, source and parts of each store; None is a spec without a store."""
+
+
+class Own(Deployer):
+    """Deployer of every store, also of stores other than Ceph."""
+
+    kind = "own"
+
+    def usable(self) -> CheckResult:
+        """See `Deployer.usable`."""
+        wanted = ("ansible", "ansible_runner")
+        missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+        found = f"missing: {', '.join(missing)}" if missing else "ready"
+        return CheckResult("deployer-own", "deployer own", not missing, found, "make setup")
+
+    def plan(self, spec: TestbedSpec) -> DeploymentPlan:
+        """See `Deployer.plan`."""
+        store, release, brings = _STORES[spec.store.kind if spec.store else None]
+        first = "check every machine, then install missing packages"
+        last = "the control plane on the admin node"
+        return DeploymentPlan(self.kind, release, (first, *brings, last), store=store)
+
+    def deploy(
+        self,
+        testbed: Testbed,
+        spec: TestbedSpec,
+        progress: Progress = silent,
+        *,
+        site: Site | None = None,
+        wipe: bool = False,
+    ) -> dict[str, int]:
+        """See `Deployer.deploy`."""
+        return deploy(testbed, spec, progress, site=site, wipe=wipe)
+
+    def remove(
+        self,
+        testbed: Testbed,
+        spec: TestbedSpec,
+        progress: Progress = silent,
+        *,
+        packages: bool = False,
+        site: Site | None = None,
+    ) -> dict[str, int]:
+        """See `Deployer.remove`."""
+        return remove(testbed, spec, progress, packages=packages, site=site)

@@ -25,7 +25,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Second:
+class BenchmarkSecond:
     """One second of a benchmark: `t_s` is its end, counted from the benchmark's start (the last one
     may be shorter). `latency_s` is the mean over the operations that finished in it, None if none
     did."""
@@ -57,7 +57,7 @@ class BenchmarkResult:
     latency_min_s: float | None
     latency_max_s: float | None
     histogram: tuple[tuple[int, int, int], ...]
-    series: tuple[Second, ...]
+    series: tuple[BenchmarkSecond, ...]
     fio_reads: Mapping[str, int]
 
     @property
@@ -80,7 +80,7 @@ class BenchmarkResult:
         return None
 
 
-class Sample(NamedTuple):
+class SampleRow(NamedTuple):
     """A row of samples.parquet. `t_s` counts from the benchmark's start, so earlier samples are
     negative; without a benchmark it counts from the store's start."""
 
@@ -90,9 +90,11 @@ class Sample(NamedTuple):
     value: float
 
 
-def seconds_of(flat: list[float], benchmark: Benchmark, seconds: float) -> tuple[Second, ...]:
+def seconds_of(
+    flat: list[float], benchmark: Benchmark, seconds: float
+) -> tuple[BenchmarkSecond, ...]:
     """Return the series from (finished, sum of latencies, in flight) for each second."""
-    series: list[Second] = []
+    series: list[BenchmarkSecond] = []
     rows = [flat[at : at + 3] for at in range(0, len(flat), 3)]
     if len(rows) > 1 and len(rows) - 1 >= seconds:  # an empty last second
         operations, latency, in_flight = rows.pop()
@@ -100,7 +102,7 @@ def seconds_of(flat: list[float], benchmark: Benchmark, seconds: float) -> tuple
     for index, (operations, latency, in_flight) in enumerate(rows):
         took = min(1.0, seconds - index)
         series.append(
-            Second(
+            BenchmarkSecond(
                 t_s=index + took,
                 seconds=took,
                 operations=int(operations),

@@ -20,7 +20,7 @@ class Simulation(Protocol):
 
 
 class SimulatedClock:
-    """Implements `controllers.loop.Clock`: `wait` runs the simulation.
+    """Implements `controllers.loop.LoopClock`: `wait` runs the simulation.
 
     The loop is asked to stop when the benchmark ends (unless `until_benchmark_ends` is False), at
     `stop_at_s`, or after `stop`. The clock has no time of its own: it shows the simulation's.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import StoreError, UserError
-from testbed.simulated.process import Answer, SimulatorProcess
+from testbed.simulated.process import SimulatorAnswer, SimulatorProcess
 
 _SECOND = 6
 _REQUEST = 3
@@ -74,11 +74,11 @@ def result(process: SimulatorProcess, names: Sequence[str]) -> OpenWritesResult:
     )
 
 
-def _rows(answer: Answer, block: str, width: int) -> int:
+def _rows(answer: SimulatorAnswer, block: str, width: int) -> int:
     return len(answer.blocks[block]) // width
 
 
-def _second(answer: Answer, at: int) -> dict[str, Any]:
+def _second(answer: SimulatorAnswer, at: int) -> dict[str, Any]:
     row = answer.blocks["series"][at * _SECOND : (at + 1) * _SECOND]
     intended, done, latency, longest, outstanding, oldest = row
     return {
@@ -94,7 +94,9 @@ def _second(answer: Answer, at: int) -> dict[str, Any]:
     }
 
 
-def _requests(answer: Answer, names: Sequence[str]) -> list[tuple[float, float | None, str]]:
+def _requests(
+    answer: SimulatorAnswer, names: Sequence[str]
+) -> list[tuple[float, float | None, str]]:
     flat = answer.blocks["requests"]
     rows = []
     for at in range(0, len(flat), _REQUEST):

@@ -29,7 +29,7 @@ _TYPES = {"f64": "d", "i64": "q", "i32": "i", "u8": "B"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class SimulatorAnswer:
     """An answer of the simulator: its result, and its arrays by name."""
 
     result: Any
@@ -73,7 +73,7 @@ class SimulatorProcess:
         """Id of the process."""
         return self._process.pid
 
-    def ask(self, op: str, **fields: Any) -> Answer:
+    def ask(self, op: str, **fields: Any) -> SimulatorAnswer:
         """Send a request and wait for its answer.
 
         Raises:
@@ -101,7 +101,7 @@ class SimulatorProcess:
             raise StoreError(f"the simulator answered nonsense to {op}: {error!r}.") from error
         if reply.get("ok") is not True:
             raise StoreError(f"the simulator refused {op}: {reply.get('message') or 'no reason'}.")
-        return Answer(reply.get("result"), blocks)
+        return SimulatorAnswer(reply.get("result"), blocks)
 
     def close(self) -> None:
         """End the process; safe to repeat."""

@@ -18,15 +18,15 @@ Everything happens on the simulation's virtual time, which only `advance`, `adva
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from schemas.errors import StoreError, UserError
 from testbed.simulated import open_loop, sources
-from testbed.simulated.activity import ActivityTable
-from testbed.simulated.benchmark import Benchmark, BenchmarkResult, Sample, seconds_of
+from testbed.simulated.benchmark import Benchmark, BenchmarkResult, SampleRow, seconds_of
 from testbed.simulated.loads import Loads, NodeNumbers, Stretches
 from testbed.simulated.open_loop import OpenWrites, OpenWritesResult
 from testbed.simulated.parameters import (
@@ -38,9 +38,14 @@ from testbed.simulated.parameters import (
     osd_nodes,
 )
 from testbed.simulated.process import LIMIT_S, PROGRAM, PROTOCOL, SimulatorProcess
-from testbed.simulated.saved import changes, saved_from
-from testbed.simulated.signals import SIGNAL_NAMES, Signal, pressure
-from testbed.simulated.tables import MapTable, sample_rows
+from testbed.simulated.tables import (
+    SIGNAL_NAMES,
+    ActivityTable,
+    MapTable,
+    Signal,
+    pressure,
+    sample_rows,
+)
 from testbed.spec import TestbedSpec
 from testbed.stores.contract import (
     ACTIVITY,
@@ -58,6 +63,87 @@ from testbed.stores.contract import (
     Observation,
     action_to_json,
 )
+
+# ----------------------------------------------------------------------------------------------
+# Save and restore of everything that a controller may change on a modelled Ceph.
+
+SAVED_VERSION = 1
+_TOLERANCE = 1e-3  # weights are kept in 16 bits
+
+
+@dataclass(frozen=True)
+class RestoreAction:
+    """An action (for the simulator) that restores one thing, and a description of it in words."""
+
+    words: str
+    action: dict[str, Any]
+
+
+def saved_from(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the simulator's state in the form of `Store.save`: JSON values, OSDs by number."""
+    return {
+        "version": SAVED_VERSION,
+        "primary_affinity": {str(i): value for i, value in enumerate(state["primary_affinity"])},
+        "reweight": {str(i): value for i, value in enumerate(state["reweight"])},
+        "pg_upmap": dict(sorted(state["pg_upmap"].items())),
+        "pg_upmap_items": dict(sorted(state["pg_upmap_items"].items())),
+        "balancer": state["balancer"],
+    }
+
+
+def changes(now: Mapping[str, Any], saved: Mapping[str, Any]) -> list[RestoreAction]:
+    """Return the changes from `now` to `saved`, the balancer first so that it does not undo others.
+
+    Raises:
+        StoreError: `saved` was not saved by this version.
+    """
+    if saved.get("version") != SAVED_VERSION:
+        raise StoreError("what is to be restored was not saved by this version of the simulator")
+    return [*_balancer(now, saved), *_weights(now, saved), *_upmaps(now, saved)]
+
+
+def _balancer(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[RestoreAction]:
+    if now["balancer"] != saved["balancer"]:
+        mode = saved["balancer"]
+        yield RestoreAction(f"balancer to {mode}", {"action": "SetBalancer", "mode": mode})
+
+
+def _weights(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[RestoreAction]:
+    kinds = (
+        ("primary_affinity", "primary affinity", "SetPrimaryAffinity"),
+        ("reweight", "reweight", "SetReweight"),
+    )
+    for key, words, action in kinds:
+        for osd, there in now[key].items():
+            wanted = saved[key].get(osd, there)
+            if abs(wanted - there) > _TOLERANCE:
+                yield RestoreAction(
+                    f"{words} of osd.{osd} to {wanted:g}",
+                    {"action": action, "osd": int(osd), "value": wanted},
+                )
+
+
+def _upmaps(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[RestoreAction]:
+    kept = saved["pg_upmap"].keys() | saved["pg_upmap_items"].keys()
+    there = now["pg_upmap"].keys() | now["pg_upmap_items"].keys()
+    for pg in sorted(there):
+        whole, parts = saved["pg_upmap"].get(pg), saved["pg_upmap_items"].get(pg)
+        if now["pg_upmap"].get(pg) == whole and now["pg_upmap_items"].get(pg) == parts:
+            continue
+        yield RestoreAction(f"upmap of {pg} removed", {"action": "ClearUpmap", "pg": pg})
+    for pg in sorted(kept):
+        whole, parts = saved["pg_upmap"].get(pg), saved["pg_upmap_items"].get(pg)
+        if now["pg_upmap"].get(pg) == whole and now["pg_upmap_items"].get(pg) == parts:
+            continue
+        if whole is not None:
+            yield RestoreAction(
+                f"upmap of {pg} to {whole}", {"action": "SetUpmap", "pg": pg, "osds": whole}
+            )
+        if parts is not None:
+            yield RestoreAction(
+                f"upmap items of {pg} to {parts}", {"action": "SetItems", "pg": pg, "items": parts}
+            )
+
 
 OFFERS = Needs(
     senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY}),
@@ -339,7 +425,7 @@ class SimulatedCeph:
         """Stop taking samples."""
         self._process.ask("record", on=False)
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[SampleRow]:
         """Return the recorder's samples and the benchmark's seconds as rows of samples.parquet,
         with the metrics of testbed/agent/sampler.py (no cpu_cores: the model has no processors).
 
@@ -350,7 +436,7 @@ class SimulatedCeph:
         rows = sample_rows(answer, self.nodes)
         if self._benchmark is not None:
             rows += [
-                Sample(second.t_s, "client", metric, value)
+                SampleRow(second.t_s, "client", metric, value)
                 for second in self.result().series
                 for metric, value in (
                     ("throughput_mb_s", second.throughput_mb_s),

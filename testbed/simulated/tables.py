@@ -4,13 +4,168 @@ so a policy step on a large cluster costs as much as it changes."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import sub
+from typing import Any, Generic, Literal, TypeVar, overload
 
-from testbed.simulated.benchmark import Sample
-from testbed.simulated.chunks import Changing
-from testbed.simulated.process import Answer
-from testbed.stores.contract import Osd, Pg
+from testbed.simulated.benchmark import SampleRow
+from testbed.simulated.process import SimulatorAnswer, SimulatorProcess
+from testbed.stores.ceph.perf import latency_pressure
+from testbed.stores.contract import Activity, OpRates, Osd, Pg
+
+# ----------------------------------------------------------------------------------------------
+# Long sequence with cheap snapshots: a snapshot costs only the changed parts.
+
+Item = TypeVar("Item")
+
+SHIFT = 4
+"""A chunk has 2 ** SHIFT items: a step that changes one in a hundred copies about one in ten."""
+
+
+class ChunkedSnapshot(Sequence[Item]):
+    """Snapshot of the items, in chunks; equal to a tuple of the same items."""
+
+    __slots__ = ("_chunks", "_length")
+
+    def __init__(self, chunks: tuple[tuple[Item, ...], ...], length: int) -> None:
+        self._chunks = chunks
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return chain.from_iterable(self._chunks)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        place = index + self._length if index < 0 else index
+        if not 0 <= place < self._length:
+            raise IndexError(f"item {index} of {self._length}")
+        return self._chunks[place >> SHIFT][place & ((1 << SHIFT) - 1)]
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, (ChunkedSnapshot, tuple)):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class Changing(Generic[Item]):
+    """The changing items."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items = list(items)
+        self._chunks = [self._chunk(number) for number in range(-(-len(self._items) >> SHIFT))]
+        self._changed = set[int]()
+        self._frozen: ChunkedSnapshot[Item] | None = None
+
+    def put(self, places: Iterable[int], items: Iterable[Item]) -> None:
+        """Replace the items at these places."""
+        for place, item in zip(places, items, strict=True):
+            self._items[place] = item
+            self._changed.add(place >> SHIFT)
+
+    def frozen(self) -> ChunkedSnapshot[Item]:
+        """Return the current items; the same object until an item is replaced."""
+        if self._frozen is None or self._changed:
+            for number in self._changed:
+                self._chunks[number] = self._chunk(number)
+            self._changed.clear()
+            self._frozen = ChunkedSnapshot(tuple(self._chunks), len(self._items))
+        return self._frozen
+
+    def _chunk(self, number: int) -> tuple[Item, ...]:
+        return tuple(self._items[number << SHIFT : (number + 1) << SHIFT])
+
+
+# ----------------------------------------------------------------------------------------------
+# Pressure for a policy, from the simulator's cumulative signals of every node.
+
+Signal = Literal["node", "osd", "op_r_latency"]
+SIGNAL_NAMES: Mapping[str, str] = {
+    "node": "io_pressure",
+    "osd": "osd_pressure",
+    "op_r_latency": "op_r_latency",
+}
+"""Name of each signal in a run's record, as on a real testbed (testbed/agent/sense.py)."""
+
+_NODE, _OSD, _READS, _READ_TIME, _OF_NODE = 0, 1, 2, 3, 4
+"""Offsets of a node's numbers (simbridge's ``signals``): seconds in which a task of the node, and
+of the OSD, waited for I/O; client reads, and the seconds that these took."""
+
+
+def pressure(
+    signal: Signal, before: Sequence[float], now: Sequence[float], interval_s: float
+) -> dict[int, float]:
+    """Return the pressure by OSD, in percent, over the `interval_s` seconds up to `now`."""
+    if signal == "op_r_latency":
+        reads = _differences(before, now, _READS)
+        seconds = _differences(before, now, _READ_TIME)
+        pairs = enumerate(zip(seconds, reads, strict=True))
+        return latency_pressure({osd: took / count for osd, (took, count) in pairs if count > 0})
+    if interval_s <= 0:
+        return dict.fromkeys(range(len(now) // _OF_NODE), 0.0)
+    scale = 100.0 / interval_s
+    waited = _differences(before, now, _NODE if signal == "node" else _OSD)
+    shares = [scale * seconds for seconds in waited]
+    if min(shares) < 0.0 or max(shares) > 100.0:  # due to rounding
+        shares = [min(100.0, max(0.0, share)) for share in shares]
+    return dict(enumerate(shares))
+
+
+def _differences(before: Sequence[float], now: Sequence[float], which: int) -> list[float]:
+    if len(now) != len(before):
+        raise ValueError(f"{len(now)} numbers after {len(before)}")
+    return list(map(sub, now[which::_OF_NODE], before[which::_OF_NODE]))
+
+
+# ----------------------------------------------------------------------------------------------
+# Operations a second of the modelled PGs and OSDs, from the simulator's counters.
+
+_DIGITS = 3
+
+
+class ActivityTable:
+    """Counters of the last call: rates are means since then. They are exact and immediate; a real
+    manager gets the PGs' counters every few seconds."""
+
+    def __init__(self, process: SimulatorProcess, pgs: Sequence[str]) -> None:
+        self._process = process
+        self._names = tuple(pgs)
+        self._before: tuple[float, list[int], list[int]] | None = None
+
+    def read(self) -> Activity:
+        """Return the rates since the previous call; none at the first call."""
+        answer = self._process.ask("activity")
+        now_s = float(answer.result["now_s"])
+        pgs, osds = list(answer.blocks["pgs"]), list(answer.blocks["osds"])
+        before, self._before = self._before, (now_s, pgs, osds)
+        unclean = tuple(sorted(self._names[number] for number in answer.blocks["unclean"]))
+        if before is None or now_s <= before[0]:
+            return Activity(unclean=unclean)
+        seconds = now_s - before[0]
+        of_pgs = _rates(before[1], pgs, seconds)
+        of_osds = _rates(before[2], osds, seconds)
+        named = dict(sorted(zip(self._names, of_pgs, strict=True)))
+        return Activity(named, dict(enumerate(of_osds)), unclean)
+
+
+def _rates(before: Sequence[int], now: Sequence[int], seconds: float) -> list[OpRates]:
+    each = [round((b - a) / seconds, _DIGITS) for a, b in zip(before, now, strict=True)]
+    return [OpRates(reads, writes) for reads, writes in zip(each[::2], each[1::2], strict=True)]
+
 
 _OF_OSD = frozenset({"osd_pressure", "op_r_latency_s", "primary_affinity", "reweight", "primaries"})
 NONE = -1
@@ -92,14 +247,14 @@ class MapTable:
         self._pgs.put(numbers, map(Pg, ids, ups, actings, pinned, blocks["pg_bytes"]))
 
 
-def sample_rows(answer: Answer, nodes: Sequence[str]) -> list[Sample]:
+def sample_rows(answer: SimulatorAnswer, nodes: Sequence[str]) -> list[SampleRow]:
     """Return the recorder's samples, one row for each value; unknown values (NaN) are left out."""
     body, blocks = answer.result, answer.blocks
     columns, count, start = body["columns"], body["nodes"], body["bench_start_s"]
     single = count == len(nodes)
     names = list(nodes) if single else ["hot", "calm"]
     values, served = blocks["rows"], blocks["client"]
-    rows: list[Sample] = []
+    rows: list[SampleRow] = []
     at = 0
     for index, time_s in enumerate(blocks["times"]):
         t_s = time_s - start
@@ -110,7 +265,7 @@ def sample_rows(answer: Answer, nodes: Sequence[str]) -> list[Sample]:
                 at += 1
                 if not math.isnan(value):
                     node = owner if column in _OF_OSD else name
-                    rows.append(Sample(t_s, node, column, value))
+                    rows.append(SampleRow(t_s, node, column, value))
         for offset, metric in enumerate(_CLIENT):
-            rows.append(Sample(t_s, "client", metric, served[4 * index + offset]))
+            rows.append(SampleRow(t_s, "client", metric, served[4 * index + offset]))
     return rows

@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 
 from schemas.errors import HotbedError
 from testbed import html
-from testbed.checks import Finding
+from testbed.checks import CheckResult
 from testbed.spec import TestbedSpec
 from testbed.spec.quantities import format_bytes, format_s, moment
 
@@ -223,7 +223,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Usage:
+class MachineUsage:
     """Load on the machine over an interval, which can spoil a run (design, Clean before).
 
     `outside_cores` are cores used by anything outside the testbed, `steal` is a share 0..1, and
@@ -379,12 +379,14 @@ class UsageSite(Site, Protocol):
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """Return counters in seconds, for the differences of `usage_between`."""
 
-    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+    def usage_between(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> MachineUsage:
         """Return the load between two readings of `usage_counters`."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class EnforcedSetting:
     """A setting of `node` (or of a rack): the value read back, and the spec's value.
 
     `where` is the mapping of a run's calibration that holds it (``groups.osd``), `name` its path
@@ -421,7 +423,7 @@ class SettingsSite(Site, Protocol):
 
     def settings(
         self, name: str, disks: Mapping[str, Sequence[tuple[float, float]]]
-    ) -> Sequence[Setting]:
+    ) -> Sequence[EnforcedSetting]:
         """Return every setting of the testbed called `name`, freshly read.
 
         Args:
@@ -448,7 +450,7 @@ class HostFindings:
 
     node: str
     machine: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
 
 
 class SiteError(HotbedError):

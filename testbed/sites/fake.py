@@ -17,20 +17,20 @@ from schemas.errors import UserError
 from testbed.sites.contract import (
     Capability,
     Cost,
+    MachineUsage,
     Node,
     Progress,
     SiteError,
     State,
     Status,
     Testbed,
-    Usage,
     silent,
 )
 from testbed.spec import GroupSpec, TestbedSpec
 
 
 @dataclass
-class _Kept:
+class _FakeTestbed:
     """Memory of a testbed. `contents` stands for all files of a node."""
 
     spec: TestbedSpec
@@ -71,7 +71,7 @@ class FakeSite:
         self._directory, self._clock, self._lease_s = directory, clock, lease_s
         self._capacity = capacity
         self._numbers = itertools.count(1)
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _FakeTestbed] = {}
 
     def plan(self, spec: TestbedSpec) -> Cost:
         """See `Site.plan`."""
@@ -98,7 +98,7 @@ class FakeSite:
             raise UserError(f"a testbed {spec.name!r} of another spec is there; release it first.")
         if kept is None:
             ends = None if self._lease_s is None else self._clock() + self._lease_s
-            kept = self._kept[spec.name] = _Kept(spec, next(self._numbers), ends_at_s=ends)
+            kept = self._kept[spec.name] = _FakeTestbed(spec, next(self._numbers), ends_at_s=ends)
         names = [name for group in spec.groups for name in group.node_names()]
         progress("nodes", 0.0)
         for number, name in enumerate(names, start=1):
@@ -210,14 +210,16 @@ class FakeSite:
         """Return the counters of an idle machine; see `UsageSite.usage_counters`."""
         return {"wall": self._clock(), **{f"node:{node}": 0.0 for node in self._of(name).made}}
 
-    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+    def usage_between(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> MachineUsage:
         """See `UsageSite.usage_between`."""
         nodes = {key.removeprefix("node:"): 0.0 for key in after if key.startswith("node:")}
-        return Usage(after["wall"] - before["wall"], 0.0, 0.0, nodes)
+        return MachineUsage(after["wall"] - before["wall"], 0.0, 0.0, nodes)
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _of(self, name: str, node: str | None = None) -> _Kept:
+    def _of(self, name: str, node: str | None = None) -> _FakeTestbed:
         kept = self._kept.get(name)
         if kept is None:
             raise UserError(f"there is no testbed {name!r}; there are: {', '.join(self.names())}.")
@@ -225,14 +227,14 @@ class FakeSite:
             raise UserError(f"testbed {name} has no node {node!r}; it has: {', '.join(kept.made)}.")
         return kept
 
-    def _with_snapshot(self, name: str, label: str) -> _Kept:
+    def _with_snapshot(self, name: str, label: str) -> _FakeTestbed:
         kept = self._of(name)
         if label not in kept.snapshots:
             there = ", ".join(kept.snapshots) or "none"
             raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
         return kept
 
-    def _describe(self, kept: _Kept) -> Testbed:
+    def _describe(self, kept: _FakeTestbed) -> Testbed:
         folder = self.folder(kept.spec.name)
         members = [(group, name) for group in kept.spec.groups for name in group.node_names()]
         racks = kept.spec.rack_of()

@@ -24,7 +24,35 @@ from typing import Any
 
 from schemas.durable import append_line, make_folder, sync_folder, write_file
 from schemas.errors import UserError
-from testbed.sites.files import locked
+from schemas.locks import take
+from testbed.sites.contract import SiteError
+
+# ----------------------------------------------------------------------------------------------
+# Locks of testbeds, with error messages for commands that must wait.
+
+
+@contextmanager
+def locked(path: Path, *, timeout_s: float, busy: str) -> Iterator[None]:
+    """Hold an exclusive lock on `path`; it ends with the process, however the process ends.
+
+    Raises:
+        UserError: the folder or the file cannot be made.
+        SiteError: with the text `busy`, if another process holds it for longer than `timeout_s`.
+    """
+    try:
+        handle = take(path, timeout_s)
+    except BlockingIOError as error:
+        raise SiteError(busy, retry_after_s=30.0) from error
+    except OSError as error:
+        raise UserError(
+            f"{path.parent}, where testbeds are remembered, cannot be written ({error.strerror}): "
+            "run this as its owner, or set HOTBED_STATE to a folder of yours."
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(handle)
+
 
 VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")  # names that testbed.spec allows for a testbed

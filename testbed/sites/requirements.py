@@ -45,6 +45,6 @@ def state_folder(kind: str) -> Path | None:
     """Return the folder of a site's disks on this machine; None if it keeps none here."""
     if kind != "local":
         return None
-    from testbed.sites.local.names import Places
+    from testbed.sites.local.names import LocalNames
 
-    return Places.of_environment().state
+    return LocalNames.of_environment().state

@@ -63,7 +63,7 @@ NOTHING = Resources()
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class AssignableMachine:
     """A machine that basic MOS assigns whole. `holds` are the resources that it gives a microstore;
     `microstore` is its current owner, "" if the machine is free."""
 
@@ -118,7 +118,7 @@ class Microstores:
     tenants: tuple[Tenant, ...] = ()
     total: Resources = NOTHING
     step: Resources = NOTHING
-    machines: tuple[Machine, ...] = ()
+    machines: tuple[AssignableMachine, ...] = ()
 
     @property
     def free(self) -> Resources:
@@ -223,7 +223,7 @@ def microstores_from_json(data: Mapping[str, Any]) -> Microstores:
         total=Resources(**data["total"]),
         step=Resources(**data["step"]),
         machines=tuple(
-            Machine(machine["name"], Resources(**machine["holds"]), machine["microstore"])
+            AssignableMachine(machine["name"], Resources(**machine["holds"]), machine["microstore"])
             for machine in data["machines"]
         ),
     )

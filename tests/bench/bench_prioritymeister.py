@@ -154,7 +154,9 @@ def curves() -> list[dict[str, Any]]:
     ]
 
 
-def tenants(count: int, buckets: int, seed: int) -> tuple[list[plan.Tenant], dict[str, float]]:
+def tenants(
+    count: int, buckets: int, seed: int
+) -> tuple[list[plan.PlannedWorkload], dict[str, float]]:
     """Return workloads: a quarter as many clients, a twentieth as many servers, varied SLOs."""
     random = np.random.default_rng(seed)
     servers, clients = max(1, count // 20), max(1, count // 4)
@@ -176,7 +178,7 @@ def tenants(count: int, buckets: int, seed: int) -> tuple[list[plan.Tenant], dic
             bursts = scale * random.uniform(1e-3, 5e-3) * steps
             shapes[stage] = Limiters(rates, bursts, 0.0)
         slo = float(random.choice([5.0, 20.0, 60.0, 200.0])) * random.uniform(0.5, 2)
-        made.append(plan.Tenant(f"w{k}", slo, routes, shapes, dict.fromkeys(shapes, 1.0)))
+        made.append(plan.PlannedWorkload(f"w{k}", slo, routes, shapes, dict.fromkeys(shapes, 1.0)))
     return made, queues
 
 

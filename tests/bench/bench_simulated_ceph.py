@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from controllers.decide import InProcess
+from controllers.decide import InProcessDecider
 from controllers.journal import JournalWriter
-from controllers.loop import Loop, Plan
+from controllers.loop import Loop, LoopPlan
 from controllers.registry import create, find
 from controllers.saved import Saved
 from schemas.errors import StoreError
@@ -196,13 +196,15 @@ def loop(osds: int, steps: int) -> list[dict[str, Any]]:
     """Measure everything that a step of DLR does in the control loop, including its journal."""
     about = machine()
     policy = create(find("dlr"), {}, 1)
-    plan = Plan("dlr", policy.needs, policy.parameters(), 1, BETWEEN_S, "node", "", steps=steps + 1)
+    plan = LoopPlan(
+        "dlr", policy.needs, policy.parameters(), 1, BETWEEN_S, "node", "", steps=steps + 1
+    )
     with opened(osds, loaded=True) as ceph, tempfile.TemporaryDirectory() as folder:
         clock = Stopwatch(ceph)
         with JournalWriter(Path(folder) / "journal.jsonl", sync=False) as journal:
             outcome = Loop(
                 plan,
-                decider=InProcess(policy),
+                decider=InProcessDecider(policy),
                 store=ceph,
                 journal=journal,
                 saved=Saved(Path(folder) / "saved.json"),

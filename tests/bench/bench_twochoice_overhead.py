@@ -42,7 +42,7 @@ DISK = {
 @contextmanager
 def mounted(folder: Path, number: int) -> Iterator[None]:
     """Mount a file system on a queue disk at each of the agents' folders."""
-    from testbed.sites.local.disk import Disk
+    from testbed.sites.local.disk import LocalDisk
     from testbed.sites.local.tools import run
     from testbed.spec import DiskSpec
 
@@ -54,7 +54,7 @@ def mounted(folder: Path, number: int) -> Iterator[None]:
             layer = home / "layer"
             with layer.open("wb") as file:
                 file.truncate(int(spec.size))
-            disk = Disk(home, spec)
+            disk = LocalDisk(home, spec)
             stack.callback(disk.stop)
             device = f"{disk.start([layer], [])}p1"
             disk.command({"op": "shape", "on": False})

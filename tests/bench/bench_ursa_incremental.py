@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from controllers.research.ursa.rounds import Wanted, in_rounds
+from controllers.research.ursa.rounds import RoundsOptions, in_rounds
 from controllers.ursa.generate import generate, shape
 
 NODES, PARTITIONS = 10_000, 10_000_000
@@ -25,7 +25,7 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
     """Measure rounds on one kind of data: seconds, and cost over that of a plan from scratch."""
     say(f"{kind}: generating")
     instance = generate(shape(kind, nodes, partitions), SEED)
-    wanted = Wanted(random=CHANGED, rounds=ROUNDS, seed=SEED, check=True, scratch=True)
+    wanted = RoundsOptions(random=CHANGED, rounds=ROUNDS, seed=SEED, check=True, scratch=True)
     told: list[Any] = []
     for one in in_rounds(instance, wanted):
         say(f"{kind}: round {one['round']}")

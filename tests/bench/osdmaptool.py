@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance, Plan, Racks, Timer
+from controllers.ursa.instance import Instance, MigrationPlan, Racks, Timer
 from controllers.ursa.plan import plan
 from controllers.ursa.run import warm_up
 from testbed.sites.local import image
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 
 OSDS, PG_BITS = 1024, 5
 DEVIATION = 1
@@ -172,7 +172,7 @@ def applied(table: Ints, commands: str) -> tuple[Ints, int]:
     return after, moves
 
 
-def as_commands(table: Ints, made: Plan) -> str:
+def as_commands(table: Ints, made: MigrationPlan) -> str:
     """Return our moves as `ceph osd pg-upmap-items` commands of pool 1, one per PG."""
     pairs: dict[int, list[int]] = {}
     moves = zip(made.move_partition, made.move_replica, made.move_to, strict=True)
@@ -266,7 +266,7 @@ def _planned(case: Instance, table: Ints) -> Levelled:
     return _levelled(case, table, runs[-1], sorted(_total(made) for made in runs)[REPEAT // 2])
 
 
-def _levelled(case: Instance, table: Ints, made: Plan, seconds: float) -> Levelled:
+def _levelled(case: Instance, table: Ints, made: MigrationPlan, seconds: float) -> Levelled:
     report = check(case, made)
     if report.violations:
         raise ValueError(f"our plan is wrong: {report.violations[0]}")
@@ -285,7 +285,7 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _total(made: Plan) -> float:
+def _total(made: MigrationPlan) -> float:
     seconds = made.summary["decision_seconds"]
     assert isinstance(seconds, dict)
     return float(seconds["total"])
@@ -296,7 +296,7 @@ def command() -> list[str]:
     image's own loader and libraries. Return an empty list without either."""
     if shutil.which("osdmaptool") is not None:
         return ["osdmaptool"]
-    root = image.folder(Places.of_environment().cache)
+    root = image.folder(LocalNames.of_environment().cache)
     program = root / "usr/bin/osdmaptool"
     loaders = sorted(root.glob("lib*/ld-linux-*.so.*"))
     if not program.is_file() or not loaders:

@@ -22,7 +22,7 @@ import numpy as np
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, Timer
-from controllers.ursa.methods import Request
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.alp import alp
 from controllers.ursa.place.baselines import Annealing, anneal
 from controllers.ursa.select import (
@@ -32,7 +32,7 @@ from controllers.ursa.select import (
     move_list,
     placed_moves,
 )
-from controllers.ursa.state import State, initial_state
+from controllers.ursa.state import PlanState, initial_state
 from controllers.ursa.swap import swap_phase
 
 FIRST_SEED = 900_000
@@ -45,7 +45,7 @@ class Case:
     """Instance after its swaps, and ALP's result on it."""
 
     instance: Instance
-    state: State
+    state: PlanState
     cost: float
     deviation: float
 
@@ -78,12 +78,12 @@ class Score:
         return not meets, (0.0 if meets else self.hot + self.deviation), self.cost
 
 
-def request(seed: int) -> Request:
+def request(seed: int) -> MethodRequest:
     """Return a request without a time limit: decisions must not depend on this machine's speed."""
-    return Request(timer=Timer(lambda: 0.0), seed=seed)
+    return MethodRequest(timer=Timer(lambda: 0.0), seed=seed)
 
 
-def deviation(state: State, moves: MoveList) -> float:
+def deviation(state: PlanState, moves: MoveList) -> float:
     """Return the standard deviation of the nodes' loads after all moves."""
     return float(load_after(state.load, moves).std())
 

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import HotbedError
 from schemas.run import Run
-from testbed.sites.contract import Setting
+from testbed.sites.contract import EnforcedSetting
 from testbed.sites.fake import FakeSite
 
 SPEC_S = 1e-4
@@ -22,11 +22,11 @@ def reads(monkeypatch: pytest.MonkeyPatch, *found: float) -> list[Mapping[str, A
     last. Return the list of the disks passed to each look."""
     left, asked = list(found), list[Mapping[str, Any]]()
 
-    def settings(site: FakeSite, name: str, disks: Mapping[str, Any]) -> list[Setting]:
+    def settings(site: FakeSite, name: str, disks: Mapping[str, Any]) -> list[EnforcedSetting]:
         asked.append(disks)
         value = left.pop(0) if left[1:] else left[0]
         where = ("osd0", "groups.osd", "disk.positioning")
-        return [Setting(*where, value, SPEC_S, "s", lambda: None)]
+        return [EnforcedSetting(*where, value, SPEC_S, "s", lambda: None)]
 
     monkeypatch.setattr(FakeSite, "settings", settings, raising=False)
     return asked

@@ -25,7 +25,7 @@ from campaigns.engine.run_store import RunStore
 from campaigns.engine.session import Request, run
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.papers.dlr.kind import KIND
-from controllers.journal import JournalWriter, Step, read_journal
+from controllers.journal import JournalStep, JournalWriter, read_journal
 from controllers.saved import Saved
 from schemas.durable import make_folder
 from schemas.errors import HotbedError, UserError, sentence_of
@@ -134,7 +134,7 @@ class OfJournal(Subject):
         if not self._begun:
             self._writer.header(policy="dlr")
             self._begun = True
-        self._writer.step(Step(number, 1.0, 2.0))
+        self._writer.step(JournalStep(number, 1.0, 2.0))
 
     def seen(self) -> list[int]:
         if not self._begun:

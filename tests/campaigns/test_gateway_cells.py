@@ -26,9 +26,16 @@ from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, load_spec
 from testbed.ssh import Completed
-from workloads.cosbench.archive import Archive, Driver, Measured, Result, Second, Stage
+from workloads.cosbench.archive import (
+    Archive,
+    CosbenchStage,
+    Driver,
+    MeasuredOperation,
+    OperationResult,
+    OperationSecond,
+)
 from workloads.cosbench.credentials import Credentials
-from workloads.cosbench.driver import Load
+from workloads.cosbench.driver import ClientWorkload
 from workloads.cosbench.workload import to_xml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,10 +129,10 @@ def archive(status: str = "completed", operations: int = 48) -> Archive:
     ):
         rates = (count / SECONDS, count * size / SECONDS)
         results.append(
-            Result("s3-main", op, op, count, count * size, mean_s, mean_s, {}, *rates, 1.0)
+            OperationResult("s3-main", op, op, count, count * size, mean_s, mean_s, {}, *rates, 1.0)
         )
         measured.append(
-            Measured(
+            MeasuredOperation(
                 *("s3-main", "main", op, op, WALL, 2.0, 2.0 + SECONDS, count, count * size),
                 *({"server": failed} if failed else {}, *rates, mean_s, 2 * mean_s, ()),
             )
@@ -133,12 +140,12 @@ def archive(status: str = "completed", operations: int = 48) -> Archive:
         for at in range(SECONDS + 2):
             n = count // SECONDS
             seconds.append(
-                Second(
+                OperationSecond(
                     *(float(at), "s3-main", "main", op, "s3-c", n, n * size),
                     *(0, mean_s, None, at >= 2),
                 )
             )
-    stage = Stage("s3-main", "main", status, (), tuple(results))
+    stage = CosbenchStage("s3-main", "main", status, (), tuple(results))
     driver = Driver("finished", WALL, WALL + SECONDS + 2, 3, None, None)
     return Archive(
         Path("nowhere"), "w1", "s3-c", (stage,), None, driver, tuple(measured), tuple(seconds)
@@ -181,12 +188,14 @@ def testbed(tmp_path: Path) -> tuple[FakeSite, Testbed]:
 
 
 @pytest.fixture
-def driven(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Load], Node, list[Archive]]:
+def driven(monkeypatch: pytest.MonkeyPatch) -> tuple[list[ClientWorkload], Node, list[Archive]]:
     """Record the driven loads and their nodes, and supply the archives of results."""
-    loads: list[Load] = []
+    loads: list[ClientWorkload] = []
     node, made = Node(), [archive()]
 
-    def run_on(agent: Any, shells: Any, given: Sequence[Load], out: Path, begun: Any) -> Any:
+    def run_on(
+        agent: Any, shells: Any, given: Sequence[ClientWorkload], out: Path, begun: Any
+    ) -> Any:
         loads.extend(given)
         for share in (0.1, 0.9):
             begun("main", share)
@@ -223,7 +232,7 @@ def context(
 def test_a_cell_from_clean_to_summary(
     tmp_path: Path,
     testbed: tuple[FakeSite, Testbed],
-    driven: tuple[list[Load], Node, list[Archive]],
+    driven: tuple[list[ClientWorkload], Node, list[Archive]],
 ) -> None:
     loads, node, _ = driven
     agent = ScriptedAgent()
@@ -258,7 +267,7 @@ def test_a_cell_from_clean_to_summary(
 def test_a_workload_that_did_not_complete_fails_the_cell(
     tmp_path: Path,
     testbed: tuple[FakeSite, Testbed],
-    driven: tuple[list[Load], Node, list[Archive]],
+    driven: tuple[list[ClientWorkload], Node, list[Archive]],
 ) -> None:
     driven[1].objects.add(mark_of(workload_of(setting(tmp_path))))
     driven[2][0] = archive(status="terminated")

@@ -18,7 +18,7 @@ from live_campaigns import HOT, ROOT, assert_clean, assert_whole, folders, go
 
 from testbed.sites.contract import Testbed
 from testbed.sites.local.cgroups import Cgroups, detect
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
@@ -36,7 +36,7 @@ def room(
     deployed: Testbed,
 ) -> Iterator[Callable[[Sequence[str]], subprocess.CompletedProcess[str]]]:
     """Return a function that runs commands in the room; `ip netns exec` would hide cgroups."""
-    switch = Places.of_environment().switch(deployed.name)
+    switch = LocalNames.of_environment().switch(deployed.name)
     host = deployed.admin.address.rpartition(".")[0] + ".250"
     groups = Cgroups(detect(), "hotbed-tests-room")
     ip("netns", "del", NETNS, check=False)

@@ -26,8 +26,8 @@ from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.run_store import RunStore, read_run
 from campaigns.engine.session import Request, run
 from campaigns.papers.dlr import by_hand as cell_context
-from schemas.cells import Cell
-from schemas.cells.dlr import Gateway, Mixed, OpenLoop, Plain, Spread
+from schemas.cells import CellParameters
+from schemas.cells.dlr import GatewayWorkload, Mixed, OpenLoopWrites, PlainBench, SpreadBench
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from tests.testbed.ceph_beds import SPEC
@@ -122,13 +122,13 @@ def test_a_student_s_controller_is_never_overwritten(tmp_path: Path, nbformat: M
 @pytest.mark.parametrize(
     ("name", "models"),
     [
-        ("dlr_experiment", (Plain, Mixed, Spread)),
-        ("ursa_live", (OpenLoop,)),
-        ("gateway_experiment", (Gateway,)),
+        ("dlr_experiment", (PlainBench, Mixed, SpreadBench)),
+        ("ursa_live", (OpenLoopWrites,)),
+        ("gateway_experiment", (GatewayWorkload,)),
     ],
 )
 def test_an_experiment_takes_every_parameter_of_its_cells(
-    name: str, models: tuple[type[Cell], ...], nbformat: ModuleType
+    name: str, models: tuple[type[CellParameters], ...], nbformat: ModuleType
 ) -> None:
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]

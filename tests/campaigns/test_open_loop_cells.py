@@ -14,12 +14,12 @@ from campaigns.papers.dlr import loads
 from campaigns.papers.dlr.cell import CellSetting, _measure
 from campaigns.papers.dlr.measure import collect_writes, decided, outcome, recorded_rows
 from campaigns.validate import validate
-from controllers.journal import JournalWriter, Step, parse_journal
+from controllers.journal import JournalStep, JournalWriter, parse_journal
 from controllers.registry import available
 from schemas.cells.dlr import DLR
-from schemas.cells.dlr import OpenLoop as OpenLoopCell
+from schemas.cells.dlr import OpenLoopWrites as OpenLoopCell
 from schemas.errors import HotbedError, UserError
-from testbed.agent.openloop.histogram import Histogram
+from testbed.agent.openloop.writer import Histogram
 from testbed.spec import load_spec
 from workloads.open_loop import OpenLoop, OpenLoopResult
 
@@ -291,7 +291,7 @@ def journal_of(folder) -> None:
         journal.header(policy="ursa", needs={"senses": [], "acts": ["pg-upmap"]})
         for number, state in enumerate(states):
             journal.step(
-                Step(
+                JournalStep(
                     step=number,
                     t_s=10.0 * number,
                     wall=0.0,

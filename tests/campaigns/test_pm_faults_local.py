@@ -16,7 +16,7 @@ from campaigns.papers.prioritymeister.live import replays
 from campaigns.papers.prioritymeister.live.replays import ClientLoad, NfsServer
 from schemas.errors import HotbedError
 from testbed.client import agent_client
-from testbed.deploy.enforcement import Enforcement
+from testbed.deploy.enforcement import NfsEnforcement
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
@@ -89,7 +89,7 @@ def assert_idle(testbed: Testbed) -> None:
     """Assert that no request is left at the proxy or on the clients."""
     deadline = time.monotonic() + 30
     while True:
-        status = Enforcement(testbed).status("server")
+        status = NfsEnforcement(testbed).status("server")
         if not status["queued"] and not status["outstanding"]:
             break
         assert time.monotonic() < deadline, status
@@ -133,7 +133,7 @@ def test_the_server_restarted_under_load(served: Testbed) -> None:
 
 def test_parameters_changed_under_load(served: Testbed) -> None:
     """Policies change in turn, repeatedly: no request is lost and none fails."""
-    enforcement = Enforcement(served)
+    enforcement = NfsEnforcement(served)
     names = {"A": "client0", "B": "client1"}
     running = Running(served)
     for turn in range(12):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from campaigns.engine.job import Job
 from schemas.campaign import Kind, Limits
-from schemas.cells import Cell
+from schemas.cells import CellParameters
 from schemas.run import Provenance
 
 
-def job_with(parameters: Cell, testbed: str = "t", kind: Kind = "mos") -> Job:
+def job_with(parameters: CellParameters, testbed: str = "t", kind: Kind = "mos") -> Job:
     """Return a job in block 0 with seed 7 on a local testbed."""
     return Job(
         kind=kind,

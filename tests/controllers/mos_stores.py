@@ -31,8 +31,8 @@ from testbed.stores.microstores import (
     NOTHING,
     RESOURCES,
     TENANTS,
+    AssignableMachine,
     AssignMachine,
-    Machine,
     MapTenant,
     Microstore,
     Microstores,
@@ -135,7 +135,9 @@ class FakeMicrostores:
             Microstore(name, self.held(name), busy[name], (max(busy[name].values()),) * 10)
             for name in self.stores
         )
-        machines = tuple(Machine(n, holds, store) for n, (holds, store) in self.machines.items())
+        machines = tuple(
+            AssignableMachine(n, holds, store) for n, (holds, store) in self.machines.items()
+        )
         seen = Microstores(stores, tuple(tenants), self.total, self.step, machines)
         return Observation(0.0, 10.0, microstores=seen)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from controllers.service import Settings, main
+from controllers.service import ServiceSettings, main
 from schemas.errors import StoreError
 from testbed.stores.contract import Store
 from testbed.stores.fake import FakeStore
@@ -21,7 +21,7 @@ def fake(path: Path) -> FakeStore:
 
 
 @contextmanager
-def open_fake(settings: Settings, sensing: bool) -> Iterator[Store]:
+def open_fake(settings: ServiceSettings, sensing: bool) -> Iterator[Store]:
     """Open the store in the file; it is unreachable while a file `down` exists next to it."""
     path = Path(os.environ["FAKE_STORE"])
     require(path)

@@ -9,7 +9,7 @@ from clusters import PERCENT, observations, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.decide import InProcess, decide
+from controllers.decide import InProcessDecider, decide
 from controllers.dlr_auto.memory import BINS, remember, split
 from controllers.registry import available, create, find
 from testbed.stores.contract import (
@@ -143,7 +143,7 @@ def test_decisions_are_the_same_in_every_replay(series):
     untouched = json.dumps(told)
     for name in NAMES:
         one, other = (create(CONTROLLERS[name], {}, 7) for _ in range(2))
-        decider = InProcess(one)
+        decider = InProcessDecider(one)
         state = decider.initial()
         for seen in told:
             first = decider.decide(state, seen)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers.common.closed_network import throughput
-from controllers.dlr_pg.swaps import Problem, osd_loads, plan
+from controllers.dlr_pg.swaps import SwapProblem, osd_loads, plan
 from controllers.registry import create, find
 from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
 from testbed.stores.fake import FakeStore
@@ -164,7 +164,7 @@ def test_close_to_the_best_assignment_there_is(orders, capacities):
     loads = dict.fromkeys(movable, 1 / len(movable))
     capacity = dict(enumerate(capacities))
     primaries = {pg: osds[0] for pg, osds in movable.items()}
-    problem = Problem(movable, primaries, loads, capacity)
+    problem = SwapProblem(movable, primaries, loads, capacity)
 
     def cost(assignment):
         load = osd_loads(assignment, loads, list(capacity))

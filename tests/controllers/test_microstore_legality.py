@@ -17,8 +17,8 @@ from testbed.stores.microstores import (
     NOTHING,
     RESOURCES,
     TENANTS,
+    AssignableMachine,
     AssignMachine,
-    Machine,
     MapTenant,
     Microstore,
     Microstores,
@@ -35,7 +35,7 @@ SEEN = Observation(
         stores=(Microstore("small", HALF), Microstore("large", HALF)),
         tenants=(Tenant("web", "small"),),
         total=Resources(0.8, 0.8, 2e6, 2, 2),
-        machines=(Machine("m1", HALF, "small"),),
+        machines=(AssignableMachine("m1", HALF, "small"),),
     ),
 )
 NEEDS = Needs(frozenset({MICROSTORES}), frozenset({RESOURCES, MACHINES, TENANTS}))

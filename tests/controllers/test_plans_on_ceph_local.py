@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance, Plan, Racks, Timer
+from controllers.ursa.instance import Instance, MigrationPlan, Racks, Timer
 from controllers.ursa.plan import plan
-from testbed.agent.openloop.names import names_for
+from testbed.agent.openloop.plan import names_for
 from testbed.client import AgentClient, agent_client
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
@@ -58,7 +58,7 @@ print(json.dumps(wrong))
 )
 STORE = """
 import json, os, sys
-from testbed.agent.config import load_config
+from testbed.agent.contract import load_config
 from testbed.agent.sense import open_store
 from testbed.stores.contract import OSDS, PGS, action_from_json
 store = open_store(load_config(), None)
@@ -153,7 +153,7 @@ def instance_of(up: Mapping[str, list[int]], nodes: Mapping[int, str]) -> Instan
 
 
 def actions_of(
-    found: Plan, pgs: Sequence[str], replica: Any
+    found: MigrationPlan, pgs: Sequence[str], replica: Any
 ) -> tuple[list[Action], list[Action], dict[str, set[int]], dict[str, int]]:
     """Return swaps, moves, and the final members and primary of each PG."""
     columns = np.zeros(len(pgs), np.int64)

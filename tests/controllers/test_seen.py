@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.decide import InProcess
-from controllers.journal import JournalWriter, Step, read_journal
+from controllers.decide import InProcessDecider
+from controllers.journal import JournalStep, JournalWriter, read_journal
 from controllers.registry import create, find
 from controllers.replay import replay
 from controllers.seen import Each, Encoder, Reader
@@ -47,7 +47,7 @@ def test_a_recorded_runs_lines_and_decisions_come_out_again(tmp_path, name):
     assert replay(journal).equal
     header = journal.header
     policy = create(find(header["policy"]), header["parameters"], header["seed"])
-    decider, encode, written = InProcess(policy), Encoder(), tmp_path / "journal.jsonl"
+    decider, encode, written = InProcessDecider(policy), Encoder(), tmp_path / "journal.jsonl"
     acted = 0
     with JournalWriter(written) as again:
         again.header(**{key: header[key] for key in header if key not in ("schema", "header")})
@@ -57,7 +57,7 @@ def test_a_recorded_runs_lines_and_decisions_come_out_again(tmp_path, name):
             assert (decision.state, decision.actions) == (line["state_after"], line["actions"])
             acted += len(decision.actions)
             kept = {key: value for key, value in line.items() if key != "schema"}
-            again.step(Step(**kept | {"observation": seen.text}))
+            again.step(JournalStep(**kept | {"observation": seen.text}))
     assert acted, "a recording in which nothing is decided shows nothing"
     lines = recorded.read_text().splitlines()
     assert written.read_text().splitlines() == lines[:-1]

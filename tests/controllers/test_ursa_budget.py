@@ -12,7 +12,7 @@ from ursa_general import general_instances
 from ursa_instances import instance, instances, same, timer
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Budget, Instance, Plan
+from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget
 from controllers.ursa.plan import plan
 from schemas.errors import UserError
 
@@ -20,7 +20,7 @@ relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[Health
 pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
-def plans(case: Instance, budget: Budget, method: str = "alp") -> Plan:
+def plans(case: Instance, budget: RoundBudget, method: str = "alp") -> MigrationPlan:
     """Return a plan within the budget."""
     return plan(case, method, timer=timer(), budget=budget)
 
@@ -39,7 +39,7 @@ def compiled() -> None:
     @given(general_instances())
     @settings(relaxed, derandomize=True, database=None, max_examples=25)
     def planned(case: Instance) -> None:
-        plans(with_bytes(case), Budget(max_moves=2, rounds=2))
+        plans(with_bytes(case), RoundBudget(max_moves=2, rounds=2))
 
     planned()
 
@@ -48,7 +48,7 @@ def compiled() -> None:
 @given(
     case=st.one_of(general_instances(), instances()),
     budget=st.builds(
-        Budget,
+        RoundBudget,
         max_moves=st.integers(0, 4),
         size=st.sampled_from([None, 3.0, 10.0]),
         node_size=st.sampled_from([None, 4.0]),
@@ -56,7 +56,7 @@ def compiled() -> None:
     ),
 )
 @relaxed
-def test_every_round_keeps_to_its_budget(method: str, case: Instance, budget: Budget) -> None:
+def test_every_round_keeps_to_its_budget(method: str, case: Instance, budget: RoundBudget) -> None:
     case = with_bytes(case)
     made = plans(case, budget, method)
     report = check(case, made, made.summary["cost"])  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_every_round_keeps_to_its_budget(method: str, case: Instance, budget: Bu
 @relaxed
 def test_rounds_come_to_an_end(case: Instance) -> None:
     """With one move per round there are as many rounds as moves; then nothing is left to do."""
-    made = plans(case, Budget(max_moves=1, rounds=1000), "greedy")
+    made = plans(case, RoundBudget(max_moves=1, rounds=1000), "greedy")
     told = made.summary["rounds"]
     assert isinstance(told, list)
     assert len(told) < 1000
@@ -96,7 +96,7 @@ def _row_of_hot_nodes() -> Instance:
 )
 def test_the_most_hot_spots_for_the_moves(moves: int, relieved: list[int]) -> None:
     case = _row_of_hot_nodes()
-    made = plans(case, Budget(max_moves=moves))
+    made = plans(case, RoundBudget(max_moves=moves))
     assert made.still_hot.tolist() == [n for n in range(4) if n not in relieved]
     assert len(made.move_to) == moves, "what is left goes to the next node in part"
     assert check(case, made).valid
@@ -104,7 +104,7 @@ def test_the_most_hot_spots_for_the_moves(moves: int, relieved: list[int]) -> No
 
 def test_successive_rounds_relieve_everything() -> None:
     case = _row_of_hot_nodes()
-    made = plans(case, Budget(max_moves=3, rounds=10))
+    made = plans(case, RoundBudget(max_moves=3, rounds=10))
     told = made.summary["rounds"]
     assert isinstance(told, list)
     assert [one["hot_after"] for one in told] == [2, 1, 1, 0]
@@ -118,7 +118,7 @@ def test_bytes_are_spent_where_they_relieve_most() -> None:
     """The choice is one object of load 4 and 100 bytes, or two of load 2 and 10 bytes each."""
     case = instance([[0], [0], [0], [1]], [4, 2, 2, 0], [4, 9], secondary=[0] * 4)
     sizes = np.array([100, 10, 10, 1], np.float32)
-    made = plans(replace(case, size=sizes), Budget(size=50.0))
+    made = plans(replace(case, size=sizes), RoundBudget(size=50.0))
     assert sorted(made.move_partition.tolist()) == [1, 2]
     assert len(made.still_hot) == 0
     # Without a budget the fewest objects move.
@@ -129,43 +129,43 @@ def test_a_node_takes_and_gives_no_more_than_it_may() -> None:
     """Three objects of 5 bytes must leave node 0; each node may give and take 10 per round."""
     case = instance([[0]] * 4 + [[1]], [1] * 5, [1, 9, 9], secondary=[0] * 5)
     case = replace(case, size=np.full(5, 5, np.float32))
-    first = plans(case, Budget(node_size=10.0))
+    first = plans(case, RoundBudget(node_size=10.0))
     assert len(first.move_to) == 2
     assert first.still_hot.tolist() == [0]
-    both = plans(case, Budget(node_size=10.0, rounds=2))
+    both = plans(case, RoundBudget(node_size=10.0, rounds=2))
     assert len(both.still_hot) == 0
     assert both.move_to.tolist() == [1, 1, 1]
-    narrow = plans(case, Budget(node_size=5.0, rounds=1))
+    narrow = plans(case, RoundBudget(node_size=5.0, rounds=1))
     assert len(narrow.move_to) == 1
     several = instance([[0], [1], [2]], [2, 2, 0], [1, 1, 9, 9], secondary=[0] * 3)
     several = replace(several, size=np.full(3, 5, np.float32))
-    apart = plans(several, Budget(node_size=5.0))
+    apart = plans(several, RoundBudget(node_size=5.0))
     assert sorted(apart.move_to.tolist()) == [2, 3], "no node takes both"
 
 
 def test_what_is_wrong_is_told_in_one_sentence() -> None:
     case = _row_of_hot_nodes()
     for budget, says in (
-        (Budget(max_moves=-1), "max-moves -1"),
-        (Budget(size=1.0), "needs an array bytes"),
-        (Budget(max_moves=1, rounds=0), "rounds 0"),
-        (Budget(node_size=float("nan")), "node-budget nan"),
+        (RoundBudget(max_moves=-1), "max-moves -1"),
+        (RoundBudget(size=1.0), "needs an array bytes"),
+        (RoundBudget(max_moves=1, rounds=0), "rounds 0"),
+        (RoundBudget(node_size=float("nan")), "node-budget nan"),
     ):
         with pytest.raises(UserError, match=says):
             plans(case, budget)
     for method in ("opt", "joint", "sa", "htoc", "algorithm1"):
         with pytest.raises(UserError, match=f"method {method} is for"):
-            plans(case, Budget(max_moves=1), method)
+            plans(case, RoundBudget(max_moves=1), method)
 
 
 def test_the_checker_finds_what_exceeds_the_budget() -> None:
     case = replace(_row_of_hot_nodes(), size=np.full(24, 2, np.float32))
-    made = plans(case, Budget(max_moves=3, rounds=4))
+    made = plans(case, RoundBudget(max_moves=3, rounds=4))
     assert made.move_round is not None
     for budget, says in (
-        (Budget(max_moves=2), "round 0 has 3 moves; 2 are allowed"),
-        (Budget(size=5.0), "round 0 moves 6 bytes; 5 are allowed"),
-        (Budget(node_size=3.0), "in round 0 4 bytes leave node 1; 3 are allowed"),
+        (RoundBudget(max_moves=2), "round 0 has 3 moves; 2 are allowed"),
+        (RoundBudget(size=5.0), "round 0 moves 6 bytes; 5 are allowed"),
+        (RoundBudget(node_size=3.0), "in round 0 4 bytes leave node 1; 3 are allowed"),
     ):
         report = check(case, replace(made, budget=budget))
         assert not report.valid

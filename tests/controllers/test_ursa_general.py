@@ -18,8 +18,8 @@ from controllers.research.ursa.place import ilp
 from controllers.research.ursa.problem import initial_state, units_of, vector_problem
 from controllers.research.ursa.select import cover, most_relief_first, swap_phase
 from controllers.ursa.check import check
-from controllers.ursa.instance import UNPLACED, Euclidean, Instance, Plan
-from controllers.ursa.methods import METHODS, Request
+from controllers.ursa.instance import UNPLACED, Euclidean, Instance, MigrationPlan
+from controllers.ursa.methods import METHODS, MethodRequest
 from controllers.ursa.plan import plan
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state as plain_state
@@ -29,12 +29,12 @@ relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[Health
 pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
-def plans(case: Instance, method: str, **more: float) -> Plan:
+def plans(case: Instance, method: str, **more: float) -> MigrationPlan:
     """Return a plan on its own clock, always by the general modules."""
     return general.plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
 
 
-def assert_true(case: Instance, made: Plan) -> None:
+def assert_true(case: Instance, made: MigrationPlan) -> None:
     """Assert that the independent checker confirms the plan's own statements."""
     report = check(case, made, made.summary["cost"])  # type: ignore[arg-type]
     assert report.valid, report.violations
@@ -147,7 +147,7 @@ def test_ilp_is_the_optimum_of_the_selection(case: Instance) -> None:
     selection = most_relief_first(units, state)
     assume(0 < len(selection) <= 4)
     problem = vector_problem(units, state, selection, None)
-    request = Request(timer=timer())
+    request = MethodRequest(timer=timer())
     placement = ilp(units, state, selection, request)
     best = np.inf
     for targets in product(range(case.nodes), repeat=len(selection)):
@@ -191,7 +191,7 @@ def test_opt_knows_that_moving_nothing_is_a_solution() -> None:
     units = units_of(case)
     state = initial_state(units)
     swap_phase(units, state)
-    assert optimum(units, state, Request(timer=timer())).proven
+    assert optimum(units, state, MethodRequest(timer=timer())).proven
 
 
 @given(case=general_instances(max_nodes=3, max_partitions=3, groups=False))
@@ -201,7 +201,7 @@ def test_opt_is_the_optimum_of_all_moves(case: Instance) -> None:
     state = initial_state(units)
     swap_phase(units, state)
     assume(case.nodes**case.replica_node.size <= 3**6)
-    found = optimum(units, state, Request(timer=timer()))
+    found = optimum(units, state, MethodRequest(timer=timer()))
     hot = state.over(units)
     best = (np.inf, np.inf)
     size = case.replica_node.size

@@ -11,7 +11,7 @@ from virtual import run_loop
 from controllers.journal import read_journal
 from controllers.registry import code_of, find
 from controllers.replay import replay
-from controllers.ursa.live import Decision, Parameters, is_whole, queue_of
+from controllers.ursa.live import MoveDecision, UrsaParameters, is_whole, queue_of
 from schemas.errors import UserError
 from testbed import closure
 from testbed.stores.contract import MoveReplica, OpRates, Pg, SwapPrimary
@@ -219,7 +219,7 @@ def test_what_is_never_to_be_done_keeps_nothing_waiting():
 
 
 def test_a_queue_has_what_may_be_given_out():
-    decision = Decision((("1.0", 1),), (("1.1", 0, 2),), (("1.1", 3),), {}, {})
+    decision = MoveDecision((("1.0", 1),), (("1.1", 0, 2),), (("1.1", 3),), {}, {})
     swap, lead, move = ["swap", "1.0", 1], ["swap", "1.1", 3], ["move", "1.1", 0, 2]
     for swaps, moves, queue in (
         (9, 9, [swap, lead, move]),
@@ -227,11 +227,11 @@ def test_a_queue_has_what_may_be_given_out():
         (0, 9, [move]),
         (0, 0, []),
     ):
-        parameters = Parameters(max_swaps=swaps, max_moves=moves)
+        parameters = UrsaParameters(max_swaps=swaps, max_moves=moves)
         assert queue_of(decision, parameters) == queue
         assert is_whole(decision, parameters) == (swaps > 0 and moves > 0)
     led = changed(decision, swaps=())
-    assert is_whole(led, Parameters(max_swaps=0))
+    assert is_whole(led, UrsaParameters(max_swaps=0))
 
 
 def test_groups_that_somebody_else_pinned_are_left_alone():

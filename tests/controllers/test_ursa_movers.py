@@ -12,11 +12,11 @@ from ursa_instances import instance, instances, timer
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, Moves, between
-from controllers.ursa.methods import Request
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place import joint
 from controllers.ursa.place.baselines import Annealing, anneal, htoc, sa
 from controllers.ursa.place.bounds import (
-    Prices,
+    LoadPrices,
     any_plan_bound,
     cover_bound,
     covered,
@@ -27,7 +27,7 @@ from controllers.ursa.place.bounds import (
 )
 from controllers.ursa.place.bounds import certify_joint as certify
 from controllers.ursa.place.market import Market
-from controllers.ursa.state import State, initial_state, object_load
+from controllers.ursa.state import PlanState, initial_state, object_load
 from controllers.ursa.swap import swap_phase
 
 relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
@@ -35,11 +35,11 @@ pytestmark = pytest.mark.slow  # compiling and solving take time
 FEW = 700
 
 
-def request(limit_s: float | None = None, seed: int = 0) -> Request:
-    return Request(timer=timer(limit_s), seed=seed)
+def request(limit_s: float | None = None, seed: int = 0) -> MethodRequest:
+    return MethodRequest(timer=timer(limit_s), seed=seed)
 
 
-def after(case: Instance, state: State, made: Moves) -> tuple[np.ndarray, np.ndarray, float]:
+def after(case: Instance, state: PlanState, made: Moves) -> tuple[np.ndarray, np.ndarray, float]:
     """Return (placement, loads, cost) after the moves."""
     place = case.replica_node.copy()
     source = place[made.partition, made.replica]
@@ -62,7 +62,7 @@ def violations(case: Instance, place: np.ndarray) -> int:
     return bad
 
 
-def exhaustive(case: Instance, state: State, only_hot: bool = False) -> tuple[int, float]:
+def exhaustive(case: Instance, state: PlanState, only_hot: bool = False) -> tuple[int, float]:
     """Return (fewest hot nodes, its least cost) over all placements: equations (1) to (6)."""
     movable = np.flatnonzero(state.hot(case)[case.replica_node.ravel()] | (not only_hot))
     replicas = case.replicas
@@ -118,7 +118,7 @@ def test_joint_bounds_hold_for_any_prices(case: Instance, evict: bool, seed: int
     hot, least = exhaustive(case, state, only_hot=not evict)
     rng = np.random.Generator(np.random.PCG64(seed))
     load, cover = rng.exponential(1.0, (2, case.nodes)) * (rng.random((2, case.nodes)) < 0.7)
-    price = Prices(load, cover)
+    price = LoadPrices(load, cover)
     market = Market(case, state, evict=evict)
     if hot == 0 and (evict or _apart_all_along(case)):
         linear = certify(market, price)

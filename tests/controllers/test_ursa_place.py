@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from ursa_instances import instance, instances, timer
 
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import UNPLACED, Instance, Placement, Selection, between
-from controllers.ursa.methods import Request
+from controllers.ursa.instance import UNPLACED, Instance, Selection, SelectionTargets, between
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place import algorithm1, alp
-from controllers.ursa.place.problem import Lists, Problem, assignment_problem
+from controllers.ursa.place.problem import Lists, PlacementProblem, assignment_problem
 from controllers.ursa.place.relaxation import certify
 from controllers.ursa.select import highest_load_first
-from controllers.ursa.state import State, initial_state
+from controllers.ursa.state import PlanState, initial_state
 from controllers.ursa.swap import swap_phase
 
 relaxed = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -29,16 +29,16 @@ VARIANTS = [
 ]
 
 
-def request(limit_s: float | None = None, **more: float) -> Request:
-    return Request(timer=timer(limit_s), **more)  # type: ignore[arg-type]
+def request(limit_s: float | None = None, **more: float) -> MethodRequest:
+    return MethodRequest(timer=timer(limit_s), **more)  # type: ignore[arg-type]
 
 
-def selected(case: Instance) -> tuple[State, Selection]:
+def selected(case: Instance) -> tuple[PlanState, Selection]:
     state = initial_state(case)
     return state, highest_load_first(case, state)
 
 
-def fits(case: Instance, state: State, selection: Selection, move_to: np.ndarray) -> bool:
+def fits(case: Instance, state: PlanState, selection: Selection, move_to: np.ndarray) -> bool:
     """Return True if (8), (11) and (12) hold for the placed objects; the others stay."""
     load = state.load.copy()
     placed = move_to != UNPLACED
@@ -66,7 +66,7 @@ def cost_of(case: Instance, selection: Selection, move_to: np.ndarray) -> float:
     return float(between(case.distance, selection.node[placed], move_to[placed]).sum())
 
 
-def exhaustive(case: Instance, state: State, selection: Selection) -> float:
+def exhaustive(case: Instance, state: PlanState, selection: Selection) -> float:
     """Return the least cost of placing the whole selection; infinite if that is impossible."""
     least = np.inf
     for targets in product(range(case.nodes), repeat=len(selection)):
@@ -77,7 +77,7 @@ def exhaustive(case: Instance, state: State, selection: Selection) -> float:
     return least
 
 
-def plain_relaxation(problem: Problem) -> float:
+def plain_relaxation(problem: PlacementProblem) -> float:
     """Solve the relaxation over every pair at once."""
     objects, nodes = np.divmod(np.arange(len(problem) * problem.nodes), problem.nodes)
     ok = problem.allowed(objects, nodes)
@@ -116,13 +116,13 @@ def test_the_ilp_finds_the_optimum(case: Instance) -> None:
         assert len(relieved(selection, placement)) == most_relieved(case, state, selection)
 
 
-def relieved(selection: Selection, placement: Placement) -> np.ndarray:
+def relieved(selection: Selection, placement: SelectionTargets) -> np.ndarray:
     """Return hot nodes with all selected objects placed."""
     stays = np.unique(selection.node[placement.move_to == UNPLACED])
     return np.setdiff1d(selection.node, stays)
 
 
-def most_relieved(case: Instance, state: State, selection: Selection) -> int:
+def most_relieved(case: Instance, state: PlanState, selection: Selection) -> int:
     """Return the maximum of relieved hot nodes if the others keep all and receive nothing."""
     hot = np.unique(selection.node)
     most = 0
@@ -190,7 +190,7 @@ def test_placers_keep_the_constraints(
     limit: float | None, case: Instance, reach: float | None
 ) -> None:
     state, selection = selected(case)
-    asked = Request(timer=timer(limit), max_move_cost=reach)
+    asked = MethodRequest(timer=timer(limit), max_move_cost=reach)
     placements = [
         alp.alp(case, state, selection, asked),
         alp.ilp(case, state, selection, asked),

@@ -19,7 +19,7 @@ from ursa_instances import ADVERSARIAL, instance, instances, same, timer
 from controllers.ursa import select as finish
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance, Moves, Plan, Timer
+from controllers.ursa.instance import Instance, MigrationPlan, Moves, Timer
 from controllers.ursa.methods import METHODS
 from controllers.ursa.plan import plan
 from controllers.ursa.run import warm_instances, warm_up
@@ -146,7 +146,7 @@ def test_random_selection_relieves_too(case: Instance, seed: int) -> None:
         assert state.load[node] - gone <= case.capacity[node] + 1e-9 * state.load[node]
 
 
-def plans(case: Instance, method: str, **more: float) -> Plan:
+def plans(case: Instance, method: str, **more: float) -> MigrationPlan:
     """Return a plan on its own clock."""
     return plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
 
@@ -176,7 +176,7 @@ def test_every_method_keeps_the_constraints(method: str, case: Instance, success
         _none_in_vain(case, made)
 
 
-def _none_in_vain(case: Instance, made: Plan) -> None:
+def _none_in_vain(case: Instance, made: MigrationPlan) -> None:
     primary = np.zeros(case.partitions, int)
     primary[made.swap_partition] = made.swap_replica
     final = case.replica_node.copy()
@@ -248,7 +248,7 @@ def test_a_move_needed_only_for_another_one_in_vain_is_left_out() -> None:
     listed = finish.move_list(case, state, moves)
     assert len(listed) == 2
     # Node 1 has to give away its object only if node 0's object arrives.
-    assert len(finish.without_vain(finish.Nodes.of(case, state), listed)) == 0
+    assert len(finish.without_vain(finish.NodeLoads.of(case, state), listed)) == 0
 
 
 class Slow:

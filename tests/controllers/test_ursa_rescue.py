@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from ursa_instances import instance, instances, timer
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance, Plan, Racks
+from controllers.ursa.instance import Instance, MigrationPlan, Racks
 from controllers.ursa.place import exact, highs
 from controllers.ursa.plan import plan
 from controllers.ursa.state import initial_state
@@ -19,7 +19,7 @@ from controllers.ursa.state import initial_state
 pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
-def made(case: Instance, method: str, **more: float) -> Plan:
+def made(case: Instance, method: str, **more: float) -> MigrationPlan:
     found = plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
     assert check(case, found).valid
     return found
@@ -101,7 +101,7 @@ def test_as_few_nodes_stay_hot_as_in_the_exact_model(case: Instance) -> None:
             assert found.summary["cost"] >= exact.summary["cost"] - 1e-6  # type: ignore[operator]
 
 
-def into_its_own(case: Instance, found: Plan) -> bool:
+def into_its_own(case: Instance, found: MigrationPlan) -> bool:
     """Return True if a replica moves to the original place of another replica of its partition."""
     return any(
         case.replica_node[partition, other] == to

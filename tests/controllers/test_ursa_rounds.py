@@ -13,7 +13,7 @@ from ursa_instances import instance, instances, same, timer
 from controllers.research.ursa.rounds import NodeIndex, Rounds
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance, Plan
+from controllers.ursa.instance import Instance, MigrationPlan
 from controllers.ursa.plan import plan
 from controllers.ursa.run import warm_up
 from controllers.ursa.state import initial_state
@@ -151,7 +151,9 @@ def test_many_objects_come_to_one_node() -> None:
     nothing = np.empty(0, np.int32)
     zeros = np.zeros(many, np.int32)
     rounds.apply(
-        Plan(nothing, nothing, everything, zeros, np.ones(many, np.int32), still_hot=nothing)
+        MigrationPlan(
+            nothing, nothing, everything, zeros, np.ones(many, np.int32), still_hot=nothing
+        )
     )
     assert_kept_up(rounds)
     assert rounds.load.tolist() == [0, many + 1]

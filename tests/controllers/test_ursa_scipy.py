@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from controllers.ursa.place import highs
-from controllers.ursa.place.highs import Model, by_columns, solve_by_scipy
+from controllers.ursa.place.highs import HighsModel, by_columns, solve_by_scipy
 
 pytestmark = pytest.mark.slow
 
 
-def assignment(seed: int, *, integer: bool, tight: float = 1.2) -> Model:
+def assignment(seed: int, *, integer: bool, tight: float = 1.2) -> HighsModel:
     """Return objects to place on nodes: one equality per object, one upper bound per node."""
     rng = np.random.default_rng(seed)
     objects, nodes = int(rng.integers(2, 9)), int(rng.integers(2, 6))
@@ -24,7 +24,7 @@ def assignment(seed: int, *, integer: bool, tight: float = 1.2) -> Model:
         len(pair), (who, pair, 1.0), (objects + where, pair, weight[who])
     )
     room = np.full(nodes, tight * weight.sum() / nodes)
-    return Model(
+    return HighsModel(
         cost=rng.integers(1, 20, len(pair)).astype(float),
         start=start,
         row=row,
@@ -55,7 +55,7 @@ def test_both_find_the_optimum(seed, integer):
         assert proven == pytest.approx(model.cost @ ours.x, rel=1e-6)
 
 
-def _reduced(model: Model, price: np.ndarray) -> np.ndarray:
+def _reduced(model: HighsModel, price: np.ndarray) -> np.ndarray:
     """Return [objects], the cheapest placement of each if nodes cost their price."""
     objects = int((model.lower == 1).sum())
     best = np.full(objects, np.inf)
@@ -76,7 +76,7 @@ def test_what_cannot_be_is_told(integer):
 def test_nothing_to_decide():
     empty = np.zeros(0)
     none = np.zeros(0, np.int32)
-    model = Model(empty, np.zeros(1, np.int32), none, empty, np.zeros(1), np.ones(1))
+    model = HighsModel(empty, np.zeros(1, np.int32), none, empty, np.zeros(1), np.ones(1))
     assert solve_by_scipy(model).status == "optimal"
     model.lower = np.ones(1)
     assert solve_by_scipy(model).status == "infeasible"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from controllers.ursa.instance import Distance, Euclidean, Instance, Plan, Racks, Timer
+from controllers.ursa.instance import Distance, Euclidean, Instance, MigrationPlan, Racks, Timer
 
 
 def timer(limit_s: float | None = None) -> Timer:
@@ -118,7 +118,7 @@ ADVERSARIAL: dict[str, tuple[Callable[[], Instance], int]] = {
 """Instances by their difficulty, and the least number of hot nodes that a plan can reach."""
 
 
-def same(first: Plan, second: Plan) -> bool:
+def same(first: MigrationPlan, second: MigrationPlan) -> bool:
     """Return True if two plans are the same except for their times."""
     arrays = (key for key in vars(first) if key != "summary")
     return all(np.array_equal(getattr(first, k), getattr(second, k)) for k in arrays)

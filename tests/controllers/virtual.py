@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from controllers.contract import LoopPolicy
-from controllers.decide import Decider, InProcess
+from controllers.decide import Decider, InProcessDecider
 from controllers.decider import ChildDecider
 from controllers.journal import Journal, JournalWriter, read_journal
-from controllers.loop import Loop, Outcome, Plan
+from controllers.loop import Loop, LoopEnd, LoopPlan
 from controllers.registry import Controller, code_hash
 from controllers.saved import Saved
 from testbed.simulated import SimulatedClock
@@ -56,7 +56,7 @@ def run_loop(
     steps: int | None = 5,
     interval_s: float = 20,
     clock: VirtualClock | None = None,
-) -> tuple[Outcome, Journal]:
+) -> tuple[LoopEnd, Journal]:
     """Run a loop to its end and return its outcome and its journal."""
     name, parameters, mark = "child", {}, "0" * 64
     if child is not None:
@@ -65,11 +65,11 @@ def run_loop(
         needs = decider.needs
     if decider is None:
         assert policy is not None
-        decider, needs = InProcess(policy), policy.needs
+        decider, needs = InProcessDecider(policy), policy.needs
     assert needs is not None
     if policy is not None:
         name, parameters = policy.name, dict(policy.parameters())
-    plan = Plan(name, needs, parameters, 1, interval_s, "node", mark, steps=steps)
+    plan = LoopPlan(name, needs, parameters, 1, interval_s, "node", mark, steps=steps)
     path = folder / "journal.jsonl"
     with JournalWriter(path) as journal:
         outcome = Loop(

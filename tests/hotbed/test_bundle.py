@@ -128,15 +128,15 @@ def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: P
     archive = with_spec(tmp_path)
     with (
         pytest.raises(UserError) as told,
-        bundling.unpacked(bundling.Asked(archive)) as ready,
+        bundling.unpacked(bundling.RerunRequest(archive)) as ready,
     ):
         raise UserError(f"{ready.again.request.campaign}: has no figure '99'.")
     assert str(told.value) == "mine.zip: campaigns/dlr-tiny.yaml: has no figure '99'."
     missing = "there is no testbed 'mine': bring it up with `hotbed up SPEC`."
-    with pytest.raises(UserError) as told, bundling.unpacked(bundling.Asked(archive)):
+    with pytest.raises(UserError) as told, bundling.unpacked(bundling.RerunRequest(archive)):
         raise UserError(missing)
     assert str(told.value) == (f"{missing} SPEC is in the bundle: unzip {archive} specs/mine.yaml.")
-    elsewhere = bundling.Asked(archive, site="inventory")
+    elsewhere = bundling.RerunRequest(archive, site="inventory")
     with pytest.raises(UserError) as told, bundling.unpacked(elsewhere):
         raise UserError(missing)
     assert str(told.value) == missing

@@ -59,7 +59,7 @@ def test_it_is_run_again_without_the_folder_that_it_came_from(lab: Path) -> None
     with zipfile.ZipFile(made.path) as opened:
         assert {"specs/mine.yaml", "notebooks/mine.ipynb"} <= set(opened.namelist())
         assert not [name for name in opened.namelist() if str(lab).encode() in opened.read(name)]
-    with bundling.unpacked(bundling.Asked(made.path)) as ready:
+    with bundling.unpacked(bundling.RerunRequest(made.path)) as ready:
         planned = ready.dry_run()
         assert not list(contained.otherwise(ready.bundled.parents[1], [NAME]))
     assert planned.as_json()["cells"] == 6

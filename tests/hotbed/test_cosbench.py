@@ -153,10 +153,10 @@ def test_options_that_do_not_go_together(
 def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, str] = {}
 
-    def fake(xml: str, where: str, archive: Path, options: Any, *_: Any) -> driver.Drive:
+    def fake(xml: str, where: str, archive: Path, options: Any, *_: Any) -> driver.DriverResult:
         seen["xml"], seen["flags"] = xml, " ".join(options.flags())
         shutil.copytree(REAL / "w1-mos-A", archive / "w1-mos-A")
-        return driver.Drive(read_archive(archive))
+        return driver.DriverResult(read_archive(archive))
 
     monkeypatch.setattr(driver, "run_here", fake)
     secret = tmp_path / "secret.json"
@@ -177,7 +177,7 @@ def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_did_not_get_to_its_end_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fake(xml: str, where: str, archive: Path, *_: Any) -> driver.Drive:
+    def fake(xml: str, where: str, archive: Path, *_: Any) -> driver.DriverResult:
         archive.mkdir()
         raise WorkloadError("the store is gone.")
 
@@ -225,12 +225,14 @@ def test_a_failed_login_is_said_once_and_leaves_nothing(tmp_path: Path) -> None:
 def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [Node(n, n, frozenset({r}), r) for n, r in (("a", "admin"), ("c0", "client"))]
     found = Testbed("t", "fake", tuple(nodes), tmp_path, tmp_path, tmp_path, "")
-    asked: list[driver.Load] = []
+    asked: list[driver.ClientWorkload] = []
 
-    def fake(agent: Any, shell_to: Any, loads: list[driver.Load], out: Path, *_: Any) -> Any:
+    def fake(
+        agent: Any, shell_to: Any, loads: list[driver.ClientWorkload], out: Path, *_: Any
+    ) -> Any:
         asked.extend(loads)
         archive = read_archive(REAL, "w1")
-        return {"cli": driver.Drive(archive, warnings=("cli: afr has no effect",))}
+        return {"cli": driver.DriverResult(archive, warnings=("cli: afr has no effect",))}
 
     key = Credentials(
         {"username": "w", "password": "of-the-tenant", "auth_url": "http://192.0.2.1/"}

@@ -10,7 +10,7 @@ import pytest
 from schemas.errors import UserError
 from testbed import choose, doctor, sites
 from testbed.deploy import deployers
-from testbed.deploy.contract import Plan
+from testbed.deploy.contract import DeploymentPlan
 from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
@@ -32,8 +32,8 @@ class Scripted:
     def __init__(self, kind: str, log: list[tuple[str, str]]) -> None:
         self.kind, self._log = kind, log
 
-    def plan(self, spec: TestbedSpec) -> Plan:
-        return Plan(self.kind, "1", ("a step",), ("a note",))
+    def plan(self, spec: TestbedSpec) -> DeploymentPlan:
+        return DeploymentPlan(self.kind, "1", ("a step",), ("a note",))
 
     def deploy(
         self, testbed: Testbed, spec: TestbedSpec, *_: object, **more: object

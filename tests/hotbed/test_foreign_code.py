@@ -20,7 +20,7 @@ from controllers.journal import Journal
 from controllers.registry import FOREIGN, available, create
 from controllers.remote import pack as pack_controller
 from controllers.replay import replay
-from hotbed.bundling import Asked, unpacked
+from hotbed.bundling import RerunRequest, unpacked
 from hotbed.verbs.rerun import _agrees
 from schemas.errors import UserError
 from schemas.names import unpack_tar
@@ -99,7 +99,7 @@ def test_a_strangers_policy_is_confined(
     if confine.outlook().network:
         pytest.skip("this machine allows no network namespace")
     monkeypatch.setenv("OS_PASSWORD", "hunter22")
-    with unpacked(Asked(archive, artifacts=tmp_path / "new")) as ready:
+    with unpacked(RerunRequest(archive, artifacts=tmp_path / "new")) as ready:
         folder = ready.again.request.controllers_dir
         assert folder is not None
         controller = available([folder])["shy"]

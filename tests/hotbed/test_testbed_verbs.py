@@ -13,9 +13,9 @@ from unittest import mock
 
 import pytest
 
-from testbed import choose, doctor, peers, reach, sites
+from testbed import choose, doctor, reach, sites
 from testbed import client as agent
-from testbed.checks import Finding
+from testbed.checks import CheckResult
 from testbed.deploy import deployment
 from testbed.sites.contract import Progress, SiteError, Status, Testbed, silent
 from testbed.sites.fake import FakeSite
@@ -139,9 +139,9 @@ def test_doctor_looks_for_open_back_ends_where_a_testbed_is_up(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opened = {"osd0": Finding("peers", "ports 873", False, "no rule for 873", "hotbed deploy")}
+    opened = {"osd0": CheckResult("peers", "ports 873", False, "no rule for 873", "hotbed deploy")}
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
-    monkeypatch.setattr(peers, "findings", lambda testbed: opened)
+    monkeypatch.setattr(doctor, "peer_findings", lambda testbed: opened)
     assert hotbed("doctor", "--site", spec_file) == 0
     assert hotbed("up", spec_file) == 0
     capsys.readouterr()

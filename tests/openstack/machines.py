@@ -18,7 +18,7 @@ from typing import Any
 import requests
 
 from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.process import read_pid
 from testbed.sites.local.tools import run
 from testbed.spec import TestbedSpec
@@ -63,7 +63,7 @@ class Machines:
         self._project = ""
         body = spec.model_dump(mode="json") | {"name": NAME, "site": {"kind": "local"}}
         self._spec = TestbedSpec.model_validate(body | {"store": None})
-        self._places = Places(STATE, Places.of_environment().cache)
+        self._places = LocalNames(STATE, LocalNames.of_environment().cache)
         self._site = LocalSite(places=self._places)
         self._stop = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)

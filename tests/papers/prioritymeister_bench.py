@@ -20,7 +20,7 @@ from campaigns.papers.prioritymeister.mixes import PmMachines
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits
 from testbed.agent.contract import Agent, UnitResult
-from testbed.sites.contract import Node, Testbed, Usage
+from testbed.sites.contract import MachineUsage, Node, Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Completed
@@ -260,8 +260,12 @@ class QuietSite(FakeSite):
     def usage_counters(self, name: str) -> Mapping[str, float]:
         return {}
 
-    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
-        return Usage(20.0, self.outside, 0.0, {"client0": 0.1, "client1": 0.2, "server": 0.3})
+    def usage_between(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> MachineUsage:
+        return MachineUsage(
+            20.0, self.outside, 0.0, {"client0": 0.1, "client1": 0.2, "server": 0.3}
+        )
 
 
 def spec_of_two(folder: Path) -> TestbedSpec:

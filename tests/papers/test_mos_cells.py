@@ -74,8 +74,7 @@ from controllers.microstores.performance import CURVES, PiecewiseLinear
 from schemas.campaign import MosCampaign
 from schemas.cells.mos import COSPERF, MOS
 from schemas.errors import UserError
-from testbed.simulated.cosperf.constants import Constants
-from testbed.simulated.cosperf.machines import paper_pool, total
+from testbed.simulated.cosperf.machines import Constants, paper_pool, total
 from testbed.simulated.cosperf.stages import paper_stages
 from testbed.simulated.cosperf.store import SimulatedMicrostores
 from tests.campaigns.tiny_kinds import job

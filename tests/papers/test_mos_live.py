@@ -29,14 +29,14 @@ from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.deploy.swift_variables import cluster_of
 from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
-from testbed.stores.swift.channels import Nodes
+from testbed.stores.swift.bring import put_layout
+from testbed.stores.swift.channels import NodeChannels
 from testbed.stores.swift.cluster import cluster_from_json
-from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.store import SwiftStore
 from tests.campaigns.read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from tests.campaigns.testbed_jobs import job_with
 from tests.papers.mos_fakes import RATE, FakeBed, archive_of
-from workloads.cosbench.archive import Archive, Driver, Second
+from workloads.cosbench.archive import Archive, Driver, OperationSecond
 from workloads.cosbench.workload import to_xml
 
 START = 1000.0
@@ -306,7 +306,7 @@ def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
     assert bed.layout == {"layout": "static"}
 
 
-class Daemons(Nodes):
+class Daemons(NodeChannels):
     """Daemons of a testbed's nodes; they accept every configuration."""
 
     def __init__(self) -> None:
@@ -441,7 +441,7 @@ def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
 
 def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:
     """Eight workers that start together end together: by end times a second has all or nothing."""
-    second = Second(4.0, "s1-main", "main", "read", "c", 8, 8_000_000, 0, 4.0, 4.0, True)
+    second = OperationSecond(4.0, "s1-main", "main", "read", "c", 8, 8_000_000, 0, 4.0, 4.0, True)
     later = replace(second, t_s=8.0)
     driver = Driver("finished", START, START + 9, 1, None, None)
     sent = Sent(6)

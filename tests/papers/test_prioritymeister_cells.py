@@ -59,7 +59,7 @@ from campaigns.papers.prioritymeister.mixes import (
 from campaigns.papers.prioritymeister.simulate import PmSimGround
 from campaigns.papers.prioritymeister.traces import REFERENCE, window
 from campaigns.validate import figures_of
-from controllers.prioritymeister.estimators import Costs, SizeProfile
+from controllers.prioritymeister.estimators import SizeProfile, StageCosts
 from controllers.prioritymeister.profiles import load_profile
 from schemas.campaign import ReplayCampaign
 from schemas.cells.prioritymeister import INPUTS, PM, PmCell
@@ -336,7 +336,7 @@ def local_machines(folder: Path) -> PmMachines:
 
 # Windows of real traces.
 
-SLOW = Costs(SizeProfile(np.array([4096.0]), np.array([1e8]), np.array([1e8])))
+SLOW = StageCosts(SizeProfile(np.array([4096.0]), np.array([1e8]), np.array([1e8])))
 
 
 def ten_seconds(folder: Path, slower: int = 1) -> RequestBlock:

@@ -37,7 +37,7 @@ from campaigns.papers.prioritymeister.topology import (
     htb_links,
     load_topology,
 )
-from controllers.prioritymeister.plan import FRAME, Plan, StagePlan, WorkloadPlan, make_plan
+from controllers.prioritymeister.plan import FRAME, PriorityPlan, StagePlan, WorkloadPlan, make_plan
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import StoreError, UserError
 from testbed.sites.contract import Testbed
@@ -68,7 +68,7 @@ def topology(slos: dict[str, float | None], levels: int | None = 7) -> Topology:
     )
 
 
-def plan_for(given: Topology) -> Plan:
+def plan_for(given: Topology) -> PriorityPlan:
     """Return a plan with priorities in workload order, and reversed levels on the way out."""
     count = len(given.workloads)
 
@@ -85,7 +85,7 @@ def plan_for(given: Topology) -> Plan:
             stage("network-out", routes["network-out"], count + 1 - k, count + 1 - k),
         )
         workloads.append(WorkloadPlan(workload.name, "latency", 1.0, 1.0, 1.0, True, stages))
-    return Plan(True, tuple(workloads), ())
+    return PriorityPlan(True, tuple(workloads), ())
 
 
 THREE: dict[str, float | None] = {"a": 0.05, "b": 0.02, "l": None}
@@ -190,7 +190,7 @@ def test_wrong_policies_plans_and_addresses_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="from a plan"):
         network_parameters(given, None, policy="ps", mode="priority")
     with pytest.raises(UserError, match="workload a is not in the plan"):
-        parameters_of(given, Plan(True, (), ()))
+        parameters_of(given, PriorityPlan(True, (), ()))
     file = tmp_path / "a.json"
     with pytest.raises(UserError, match="cannot be read"):
         load_addresses(file)
@@ -450,7 +450,7 @@ def loaded(folder: Path, **links: Any) -> tuple[Topology, Path]:
     return load_topology(path), path
 
 
-def network_pairs(plan: Plan) -> list[tuple[float, float]]:
+def network_pairs(plan: PriorityPlan) -> list[tuple[float, float]]:
     return [
         pair
         for workload in plan.workloads

@@ -117,14 +117,14 @@ def put(
     probe: ModuleType, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Path]:
     """Return a function that sets the content of the OSD's device and of the file device."""
-    real = probe.Device
+    real = probe.BlockDevice
 
     def put(parts: dict[int, bytes], **more: Any) -> Path:
         path = image(tmp_path, parts)
         fake = FakeDevice(probe, path)
         for name, value in {"stranger": real.stranger.__get__(fake), **more}.items():
             setattr(fake, name, value)
-        monkeypatch.setattr(probe, "Device", fake)
+        monkeypatch.setattr(probe, "BlockDevice", fake)
         wanted["osds"] = [{**wanted["osds"][0], "device": str(path)}]
         wanted["scratch_device"] = str(path)
         return path
@@ -241,11 +241,11 @@ def test_filestore_has_one_osd_a_node(probe: ModuleType, wanted: dict[str, Any])
 
 
 def test_missing_and_plain_paths_are_told(probe: ModuleType, tmp_path: Path) -> None:
-    missing = probe.Device("n", "OSD", str(tmp_path / "none"), None)
+    missing = probe.BlockDevice("n", "OSD", str(tmp_path / "none"), None)
     assert "cannot be found" in missing.problem
     plain = tmp_path / "file"
     plain.write_text("x")
-    assert "is no block device" in probe.Device("n", "OSD", str(plain), None).problem
+    assert "is no block device" in probe.BlockDevice("n", "OSD", str(plain), None).problem
 
 
 def test_mounts_are_read_from_mountinfo(probe: ModuleType) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.cells import Cells, SizedCell
-from schemas.cells.dlr import DLR, OpenLoop
+from schemas.cells.dlr import DLR, OpenLoopWrites
 from schemas.cells.mos import COSPERF, MOS
 from schemas.cells.prioritymeister import PM
 from schemas.cells.twochoice import BURSTS, OBJECTS
@@ -67,7 +67,7 @@ def test_what_is_wrong_is_one_sentence(values: dict[str, Any], said: str) -> Non
 def test_what_a_campaign_says_of_all_cells_may_be_idle() -> None:
     """For example `hot_nodes` for a grid of open-loop writes, and defaults of other models."""
     plain = DLR.of(op="open", scenario="skew", rate=5)
-    assert isinstance(plain, OpenLoop)
+    assert isinstance(plain, OpenLoopWrites)
     given = {"op": "open", "scenario": "skew", "rate": 5, "workers": None, "hot_nodes": 2}
     assert DLR.of(**given, move_every_s=30) == plain
     assert MOS.of(experiment="adaptation", seconds=12) == MOS.of(experiment="adaptation")

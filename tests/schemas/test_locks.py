@@ -16,7 +16,7 @@ from campaigns.engine.lock import Lock
 from schemas import locks
 from schemas.errors import HotbedError, UserError
 from schemas.locks import held, machine_lock, open_lock, own_folder, run_folder, take
-from testbed.sites.files import locked
+from testbed.sites.records import locked
 
 HOLDERS: dict[str, Callable[[Path], AbstractContextManager[object]]] = {
     "held": held,

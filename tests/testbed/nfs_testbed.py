@@ -9,7 +9,7 @@ from pathlib import Path
 from testbed.deploy.roles import deploy, save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.spec import TestbedSpec
 
 SPEC = TestbedSpec.model_validate(
@@ -43,7 +43,7 @@ NODES = SPEC.node_names()
 def nfs_site() -> LocalSite:
     """Return this machine's site with its own state folder."""
     return LocalSite(
-        places=Places(Path("/var/lib/hotbed-tests-nfs"), Places.of_environment().cache)
+        places=LocalNames(Path("/var/lib/hotbed-tests-nfs"), LocalNames.of_environment().cache)
     )
 
 

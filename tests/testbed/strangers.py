@@ -14,7 +14,7 @@ from testbed.deploy import ports
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Testbed
 from testbed.sites.local import network
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.spec import TestbedSpec
 
 EPHEMERAL = 32768
@@ -36,7 +36,7 @@ with ThreadPoolExecutor(len(ports)) as pool:
 @contextmanager
 def stranger(testbed: Testbed) -> Iterator[list[str]]:
     """Return the prefix of a command in the testbed's network, at an address of no node."""
-    places = Places(testbed.directory.parents[1], Path())
+    places = LocalNames(testbed.directory.parents[1], Path())
     address = testbed.admin.address.rpartition(".")[0] + ".250"
     network.make_link(places, testbed.name, "stranger", address, 1e9)
     try:

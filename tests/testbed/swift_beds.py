@@ -17,7 +17,7 @@ from testbed.client import AgentClient, agent_client
 from testbed.deploy.roles import deploy, save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.spec import TestbedSpec, load_spec, renamed
 from tests.testbed.swift_client import Client
 
@@ -96,7 +96,7 @@ def state_of(name: str) -> Path:
 def bed_of(name: str, file: str) -> Iterator[Bed]:
     """Deploy a testbed from our spec and remove it afterwards; first remove an earlier run's."""
     spec: TestbedSpec = renamed(load_spec(ROOT / "testbed/specs" / file), name)
-    site = LocalSite(places=Places(state_of(name), Places.of_environment().cache))
+    site = LocalSite(places=LocalNames(state_of(name), LocalNames.of_environment().cache))
     site.release(name)
     try:
         testbed = site.provision(spec)

@@ -16,9 +16,9 @@ from campaigns.papers.prioritymeister import apply as work
 from schemas.errors import StoreError
 from testbed import reach
 from testbed.client import agent_client
-from testbed.deploy.disk_profile import profile_of
-from testbed.deploy.enforcement import Enforcement
+from testbed.deploy.enforcement import NfsEnforcement
 from testbed.deploy.lifecycle import start_store, stop_store
+from testbed.deploy.nfs_variables import profile_of
 from testbed.deploy.roles import deploy, remove
 from testbed.sites.contract import Testbed
 from tests.testbed.ceph_beds import killed_at
@@ -42,8 +42,8 @@ def served(nfs_testbed: Testbed) -> Testbed:
 
 
 @pytest.fixture
-def enforcement(served: Testbed) -> Enforcement:
-    return Enforcement(served)
+def enforcement(served: Testbed) -> NfsEnforcement:
+    return NfsEnforcement(served)
 
 
 def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
@@ -87,7 +87,7 @@ def test_to_a_stranger_only_documented_ports_answer(served: Testbed) -> None:
 
 
 def test_files_are_the_same_byte_for_byte_while_parameters_change(
-    served: Testbed, enforcement: Enforcement
+    served: Testbed, enforcement: NfsEnforcement
 ) -> None:
     """Files are written, read, truncated, renamed and removed by two clients, under other load."""
     policies: list[dict[str, Any]] = [
@@ -127,7 +127,7 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(
 
 
 def test_parameters_that_are_none_are_refused_and_those_of_before_stay(
-    enforcement: Enforcement,
+    enforcement: NfsEnforcement,
 ) -> None:
     before = enforcement.parameters("server")
     with pytest.raises(StoreError, match=r"the NFS proxy refused: .*depth is -1"):
@@ -165,7 +165,7 @@ def shaping(testbed: Testbed, node: str) -> str:
 
 
 def test_a_plan_is_put_into_force_checked_and_taken_away(
-    served: Testbed, enforcement: Enforcement, tmp_path: Path
+    served: Testbed, enforcement: NfsEnforcement, tmp_path: Path
 ) -> None:
     before = {node: shaping(served, node) for node in NODES}
     done = work.apply(served, SPEC, topology(tmp_path))
@@ -205,7 +205,7 @@ def reading(served: Testbed, seconds: float) -> dict[str, float]:
 
 
 def test_priorities_and_buckets_act_on_a_saturated_link(
-    served: Testbed, enforcement: Enforcement
+    served: Testbed, enforcement: NfsEnforcement
 ) -> None:
     """Two clients read from a server, and the link cannot serve both."""
     server, seconds = served.node("server").address, 4.0

@@ -9,11 +9,10 @@ import pytest
 
 from schemas.errors import RemoteError, UserError
 from testbed import client
-from testbed.deploy import deployment, lifecycle, own
+from testbed.deploy import deployment, lifecycle, roles
 from testbed.deploy.ceph_ansible import CephAnsible
 from testbed.deploy.cephadm import Cephadm
-from testbed.deploy.playbook_events import Failure
-from testbed.deploy.playbook_run import LOG, RefusedError
+from testbed.deploy.playbook import LOG, Failure, RefusedError
 from testbed.deploy.roles import DeployError, save_spec, spec_of
 from testbed.sites.contract import SiteError, Testbed
 from testbed.sites.fake import FakeSite
@@ -59,7 +58,7 @@ class Ansible:
 @pytest.fixture
 def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
     made = Ansible()
-    monkeypatch.setattr(own, "deploy", made.deploy)
+    monkeypatch.setattr(roles, "deploy", made.deploy)
     monkeypatch.setattr(lifecycle, "stop_store", made.stop)
     monkeypatch.setattr(lifecycle, "start_store", made.start)
     monkeypatch.setattr(lifecycle, "has_store", lambda testbed: True)

@@ -11,10 +11,9 @@ import pytest
 from hotbed import cli
 from schemas.errors import UserError
 from testbed import doctor
-from testbed.checks import CHECKS, CHI_LIBRARIES, DISK_FLOOR, GIB, Need
+from testbed.checks import CHECKS, CHI_LIBRARIES, DISK_FLOOR, GIB, Need, ThisMachine
 from testbed.deploy.deployers import with_kind
 from testbed.doctor import need_of
-from testbed.machine import ThisMachine
 from testbed.sites.fake import FakeSite
 from testbed.sites.local import record
 from testbed.sites.requirements import LOCAL_SITE, requirements
@@ -187,7 +186,7 @@ def test_disk_between_floor_and_full_is_a_remark(spec: TestbedSpec) -> None:
 
 def test_room_is_asked_for_once(spec: TestbedSpec, tmp_path: Path) -> None:
     """An existing or partial testbed already has its room: resuming it needs no more."""
-    record.save(tmp_path / "state" / "testbeds" / spec.name, record.Record(spec, 7))
+    record.save(tmp_path / "state" / "testbeds" / spec.name, record.LocalRecord(spec, 7))
     assert need_of(spec).disk_bytes == 0
     assert need_of(spec).state == str(tmp_path / "state")
     doctor.require(spec=spec, machine=Made(free=GIB))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import StoreError, UserError
-from testbed.deploy.enforcement import Enforcement, storage_by_server
+from testbed.deploy.enforcement import NfsEnforcement, storage_by_server
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
@@ -78,12 +78,12 @@ def agent() -> FakeAgent:
 
 
 @pytest.fixture
-def enforcement(testbed: Testbed, agent: FakeAgent) -> Enforcement:
-    return Enforcement(testbed, agent)  # type: ignore[arg-type]
+def enforcement(testbed: Testbed, agent: FakeAgent) -> NfsEnforcement:
+    return NfsEnforcement(testbed, agent)  # type: ignore[arg-type]
 
 
 def test_a_plan_goes_to_its_server_and_its_hosts_and_the_others_are_freed(
-    enforcement: Enforcement, agent: FakeAgent
+    enforcement: NfsEnforcement, agent: FakeAgent
 ) -> None:
     enforcement.apply({"storage": {"s1:disk": {"policy": "pm"}}, "network": NETWORK})
     assert agent.actions(0) == [
@@ -100,14 +100,14 @@ def test_a_plan_goes_to_its_server_and_its_hosts_and_the_others_are_freed(
 
 
 def test_a_network_that_is_left_alone_gets_nothing(
-    enforcement: Enforcement, agent: FakeAgent
+    enforcement: NfsEnforcement, agent: FakeAgent
 ) -> None:
     enforcement.network_apply({**NETWORK, "mode": "fifo"})
     assert {parameters for _, _, parameters in agent.actions()} == {None}
 
 
 def test_what_fails_at_one_host_is_taken_away_from_all(
-    enforcement: Enforcement, agent: FakeAgent
+    enforcement: NfsEnforcement, agent: FakeAgent
 ) -> None:
     agent.broken.add("c0")
     with pytest.raises(StoreError, match="c0 is broken"):
@@ -116,7 +116,7 @@ def test_what_fails_at_one_host_is_taken_away_from_all(
     assert {parameters for _, _, parameters in agent.actions()} == {None}
 
 
-def test_differences_are_told_by_node(enforcement: Enforcement, agent: FakeAgent) -> None:
+def test_differences_are_told_by_node(enforcement: NfsEnforcement, agent: FakeAgent) -> None:
     assert enforcement.network_check(NETWORK) == {}
     assert agent.calls[-1][1]["network"] == {"c0": NETWORK["hosts"]["c0"]}  # type: ignore[index]
     agent.differences = {"c0": ["class 1:100 is missing"]}
@@ -124,13 +124,13 @@ def test_differences_are_told_by_node(enforcement: Enforcement, agent: FakeAgent
     assert agent.calls[-1][1]["network"] == {}
 
 
-def test_all_is_removed(enforcement: Enforcement, agent: FakeAgent) -> None:
+def test_all_is_removed(enforcement: NfsEnforcement, agent: FakeAgent) -> None:
     enforcement.remove()
     assert {parameters for _, _, parameters in agent.actions()} == {None}
     assert [kind for kind, _, _ in agent.actions()] == ["put-parameters"] * 2 + ["set-network"] * 5
 
 
-def test_a_proxy_is_asked_by_name(enforcement: Enforcement, agent: FakeAgent) -> None:
+def test_a_proxy_is_asked_by_name(enforcement: NfsEnforcement, agent: FakeAgent) -> None:
     assert enforcement.servers == ("s0", "s1")
     assert enforcement.metrics("s0") == "page"
     enforcement.trace_start("s1", "/tmp/t")
@@ -139,7 +139,7 @@ def test_a_proxy_is_asked_by_name(enforcement: Enforcement, agent: FakeAgent) ->
     assert set(enforcement.addresses()) == {"admin", "s0", "s1", "c0", "c1"}
 
 
-def test_names_that_the_testbed_does_not_have_are_told(enforcement: Enforcement) -> None:
+def test_names_that_the_testbed_does_not_have_are_told(enforcement: NfsEnforcement) -> None:
     with pytest.raises(UserError, match="there is no node 'web0' in testbed t; hosts of the topo"):
         enforcement.network_apply({"mode": "priority", "hosts": {"web0": {"flows": [FLOW]}}})
     with pytest.raises(UserError, match="server s0 has two devices in the topology"):
@@ -149,4 +149,4 @@ def test_names_that_the_testbed_does_not_have_are_told(enforcement: Enforcement)
 def test_a_testbed_without_servers_is_refused() -> None:
     spec = TestbedSpec.model_validate({"name": "t", "groups": GROUPS[:1], "store": None})
     with pytest.raises(UserError, match="testbed t has no NFS server"):
-        Enforcement(FakeSite().provision(spec), FakeAgent())  # type: ignore[arg-type]
+        NfsEnforcement(FakeSite().provision(spec), FakeAgent())  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.errors import UserError
 from testbed import reach
-from testbed.agent.config import config_from_json, config_to_json
+from testbed.agent.contract import config_from_json, config_to_json
 from testbed.deploy.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
 from testbed.sites.contract import Gateway, Node, Testbed
 from testbed.sites.fake import FakeSite

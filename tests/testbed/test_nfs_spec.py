@@ -11,8 +11,8 @@ import yaml
 
 from schemas.errors import UserError
 from testbed.deploy import nfs_variables
-from testbed.deploy.disk_profile import profile_of
 from testbed.deploy.inventory import agent_config, build_inventory
+from testbed.deploy.nfs_variables import profile_of
 from testbed.sites.fake import FakeSite
 from testbed.spec import CephSpec, DiskSpec, NfsSpec, TestbedSpec, load_spec
 

@@ -7,7 +7,7 @@ import pytest
 
 from controllers.prioritymeister.estimators import NetworkCost
 from controllers.prioritymeister.profiles import parse_profile
-from testbed.deploy.disk_profile import profile_of
+from testbed.deploy.nfs_variables import profile_of
 from testbed.spec import DiskSpec
 from testbed.stores.nfs.wire import frame_of, network_of, segment_of, sent
 

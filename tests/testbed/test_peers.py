@@ -9,7 +9,8 @@ from runpy import run_path
 import pytest
 
 from schemas.errors import RemoteError
-from testbed import peers
+from testbed import doctor
+from testbed.doctor import ABSENT, peer_findings
 from testbed.sites.contract import Node, Testbed
 from testbed.ssh import Completed
 from tests.testbed.test_ports import SWIFT, spec_of
@@ -46,7 +47,7 @@ def test_a_node_without_the_rule_or_with_another_is_found(
 ) -> None:
     said = {
         "p0": rules["p"],
-        "p1": peers.ABSENT,
+        "p1": ABSENT,
         "s0": rules["p"],  # rules for other ports
         "s1": rules["s"].replace(NODES[1].address, "10.9.9.9"),  # a node's address has changed
     }
@@ -58,9 +59,9 @@ def test_a_node_without_the_rule_or_with_another_is_found(
         def run(self, argv: Sequence[str], **_: object) -> Completed:
             return Completed(tuple(argv), 0, said[self.node].encode(), b"")
 
-    monkeypatch.setattr(peers, "spec_of", lambda testbed: SPEC)
-    monkeypatch.setattr(peers, "shell_to", lambda testbed, node: Shell(node.name))
-    found = peers.findings(TESTBED)
+    monkeypatch.setattr(doctor, "spec_of", lambda testbed: SPEC)
+    monkeypatch.setattr(doctor, "shell_to", lambda testbed, node: Shell(node.name))
+    found = peer_findings(TESTBED)
     assert {name: one.ok for name, one in found.items()} == {
         **{"p0": True, "p1": True},
         **{"s0": False, "s1": False},
@@ -72,8 +73,8 @@ def test_a_node_that_cannot_be_asked_is_found(monkeypatch: pytest.MonkeyPatch) -
     def away(testbed: Testbed, node: Node) -> None:
         raise RemoteError(f"{node.name} is away")
 
-    monkeypatch.setattr(peers, "spec_of", lambda testbed: SPEC)
-    monkeypatch.setattr(peers, "shell_to", away)
-    found = peers.findings(TESTBED)
+    monkeypatch.setattr(doctor, "spec_of", lambda testbed: SPEC)
+    monkeypatch.setattr(doctor, "shell_to", away)
+    found = peer_findings(TESTBED)
     assert not any(one.ok for one in found.values())
     assert "s1 is away" in found["s1"].found

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.deploy.playbook_events import (
+from testbed.deploy.playbook import (
     OTHER_S,
     SECONDS,
     Failure,

@@ -11,10 +11,15 @@ from pydantic import BaseModel, ValidationError
 
 from schemas.campaign import Campaign
 from schemas.errors import UserError
-from testbed.sites.chameleon.options import Options
+from testbed.sites.chameleon.options import ChameleonOptions
 from testbed.spec import NfsSpec, TestbedSpec, load_spec
-from testbed.spec.deployer import CephadmDeployer, CephAnsibleDeployer
-from testbed.spec.swift import MicrostoreSpec, SwiftSpec, TenantSpec
+from testbed.spec.stores import (
+    CephadmDeployer,
+    CephAnsibleDeployer,
+    MicrostoreSpec,
+    SwiftSpec,
+    TenantSpec,
+)
 
 SWIFT = {
     "microstores": [{"name": "m", "proxies": ["p"], "storage": ["s"]}],
@@ -52,7 +57,7 @@ def test_a_good_name_is_taken(tmp_path: Path, name: str) -> None:
         (CephAnsibleDeployer, {"variables": {"a\n": 1}}, "no name of a variable"),
         (CephadmDeployer, {"image": "example.org/ceph\n"}, "image is a reference"),
         (NfsSpec, {"kind": "nfs", "export": "/export\n"}, "write a name after a slash"),
-        (Options, {"site": "KVM@TACC", "devices": {"osd": "/dev/sdb\n"}}, "is no device"),
+        (ChameleonOptions, {"site": "KVM@TACC", "devices": {"osd": "/dev/sdb\n"}}, "is no device"),
         (Campaign, {"name": "a\n"}, "a name is lower-case letters"),
         (MicrostoreSpec, {"name": "a\n", "proxies": ["p"], "storage": ["s"]}, "1 to 20 lower"),
         (TenantSpec, {"name": "a\n", "microstore": "m"}, "1 to 20 lower-case letters"),

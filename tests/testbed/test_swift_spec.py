@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from schemas.errors import UserError
 from testbed.deploy import swift_variables
 from testbed.deploy.inventory import agent_config
-from testbed.deploy.swift_packages import Packages
+from testbed.deploy.swift_variables import Packages
 from testbed.sites.fake import FakeSite
 from testbed.spec import SwiftSpec, TestbedSpec, load_spec
 

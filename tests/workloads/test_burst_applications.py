@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.burst_applications import TABLE2, Cluster, WriteIntensive, applications, bursts_of
+from workloads.burst_applications import (
+    TABLE2,
+    BurstCluster,
+    WriteIntensive,
+    applications,
+    bursts_of,
+)
 
-CLUSTER = Cluster(64, 8, 64)
+CLUSTER = BurstCluster(64, 8, 64)
 
 
-def jobs(seed: int = 1, volume: float = 1 / 32, cluster: Cluster = CLUSTER) -> list[dict[str, int]]:
+def jobs(
+    seed: int = 1, volume: float = 1 / 32, cluster: BurstCluster = CLUSTER
+) -> list[dict[str, int]]:
     return list(
         applications(
             cluster,
@@ -51,7 +59,7 @@ def test_all_of_table_2_is_written_at_full_volume() -> None:
 def test_every_job_fits_on_its_cluster(
     nodes: int, processes: int, servers: int, volume: float, seed: int
 ) -> None:
-    found = jobs(seed, volume, Cluster(nodes, processes, servers))
+    found = jobs(seed, volume, BurstCluster(nodes, processes, servers))
     for one in found:
         assert 1 <= one["nodes"] <= nodes
         assert 0 <= one["first_node"] < nodes

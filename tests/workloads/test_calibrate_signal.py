@@ -16,8 +16,8 @@ from testbed.spec import load_spec
 from testbed.ssh import Completed
 from workloads import calibrate_signal
 from workloads.calibrate_signal import (
-    Counters,
-    Level,
+    SignalCounters,
+    SignalLevel,
     calibrate,
     calibrate_node,
     figure,
@@ -100,7 +100,7 @@ def test_both_signals_are_read_from_counters() -> None:
 
 
 def test_the_same_moment_twice_is_refused() -> None:
-    counters = Counters(1.0, 5, (1, 2, 3, 4, 5), 2)
+    counters = SignalCounters(1.0, 5, (1, 2, 3, 4, 5), 2)
     with pytest.raises(WorkloadError, match="same moment"):
         signals(counters, counters)
 
@@ -177,7 +177,7 @@ def test_a_testbed_that_is_not_idle_is_refused() -> None:
 def test_the_nodes_own_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int]] = []
 
-    def record(shell: Node1, pressure: str, file_bytes: int, **_: object) -> list[Level]:
+    def record(shell: Node1, pressure: str, file_bytes: int, **_: object) -> list[SignalLevel]:
         seen.append((pressure, file_bytes))
         return []
 
@@ -191,8 +191,8 @@ def test_the_nodes_own_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_report_is_written_once(tmp_path: Path) -> None:
     levels = [
-        Level("libaio", 0.25, 60.0, 12.34, 3.0, 2, 7.0),
-        Level("libaio", None, 240.0, 99.0, 48.0, 2, 7.0),
+        SignalLevel("libaio", 0.25, 60.0, 12.34, 3.0, 2, 7.0),
+        SignalLevel("libaio", None, 240.0, 99.0, 48.0, 2, 7.0),
     ]
     files = write(levels, tmp_path / "new")
     assert all(file.stat().st_size > 0 for file in files)

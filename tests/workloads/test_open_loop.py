@@ -11,7 +11,7 @@ from fake_agent import FakeAgent
 from pydantic import ValidationError
 
 from schemas.errors import UserError
-from testbed.agent.openloop.histogram import Histogram
+from testbed.agent.openloop.writer import Histogram
 from workloads.errors import WorkloadError
 from workloads.open_loop import (
     OpenLoop,

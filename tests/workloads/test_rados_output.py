@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.errors import WorkloadError
-from workloads.rados_output import Sample, parse_rados_bench, samples
+from workloads.rados_output import RadosSample, parse_rados_bench, samples
 
 RADOS = Path(__file__).parents[1] / "data" / "rados-bench"
 DATA = RADOS / "16.2.15"
@@ -48,7 +48,7 @@ def test_the_header_that_comes_again_after_20_seconds_is_no_row() -> None:
     assert [row.second for row in output.rows] == list(range(24))
 
 
-def counts(series: list[Sample]) -> list[float]:
+def counts(series: list[RadosSample]) -> list[float]:
     """Return the operations of each sample."""
     ends = [0.0, *(sample.t_s for sample in series)]
     return [s.iops * (end - start) for s, (start, end) in zip(series, pairwise(ends), strict=True)]

@@ -40,7 +40,15 @@ FOREVER_NS = 2**63 - 1
 
 PERCENTS = (60, 80, 90, 95, 99, 100)
 RESULTS = (
-    *("Stage", "Op-Name", "Op-Type", "Op-Count", "Byte-Count", "Avg-ResTime", "Avg-ProcTime"),
+    *(
+        "Stage",
+        "Op-Name",
+        "Op-Type",
+        "Op-Count",
+        "Byte-Count",
+        "Avg-ResTime",
+        "Avg-ProcTime",
+    ),
     *(f"{percent}%-ResTime" for percent in PERCENTS),
     *("Throughput", "Bandwidth", "Succ-Ratio", "Status", "Detailed Status"),
 )
@@ -140,7 +148,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Point:
+class SeriesPoint:
     """Line of a stage's series: the work since the line before.
 
     `t_s` counts from the stage's beginning to the line's time, whole seconds.
@@ -157,7 +165,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Result:
+class OperationResult:
     """Result of one operation of a stage.
 
     `operations` were successful; `success` is their share of all. `mean_s` is the time to the last
@@ -179,7 +187,7 @@ class Result:
     bytes_s: float
     success: float | None
     workers: int | None = None
-    series: tuple[Point, ...] = ()
+    series: tuple[SeriesPoint, ...] = ()
     buckets: Buckets = ()
 
     @property
@@ -189,7 +197,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Stage:
+class CosbenchStage:
     """Stage of a workload.
 
     `id` is COSBench's (``s3-main``), `status` its last state, or the one in which it failed before
@@ -200,7 +208,7 @@ class Stage:
     name: str
     status: str
     history: tuple[Moment, ...]
-    results: tuple[Result, ...]
+    results: tuple[OperationResult, ...]
 
     @property
     def special(self) -> bool:
@@ -211,7 +219,7 @@ class Stage:
         """Return the first time in a state; None if it never entered the state."""
         return next((moment.at for moment in self.history if moment.state == state), None)
 
-    def result(self, op: str) -> Result:
+    def result(self, op: str) -> OperationResult:
         """Return the operation of this name.
 
         Raises:
@@ -225,7 +233,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredOperation:
     """Operation of a stage in cosdrive's own file: full resolution.
 
     The stage began at `started_at` (seconds since the epoch); the seconds `begin_s` to `end_s` of
@@ -257,7 +265,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Second:
+class OperationSecond:
     """Ended operations of one kind in one second of a run of cosdrive.
 
     `t_s` is the second's beginning, from the run's. `measured`: all of it counts.
@@ -300,15 +308,15 @@ class Archive:
     folder: Path
     id: str
     name: str
-    stages: tuple[Stage, ...]
+    stages: tuple[CosbenchStage, ...]
     config: str | None = field(default=None, repr=False)
     driver: Driver | None = None
-    measured: tuple[Measured, ...] = ()
-    seconds: tuple[Second, ...] = ()
+    measured: tuple[MeasuredOperation, ...] = ()
+    seconds: tuple[OperationSecond, ...] = ()
     unread: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def stage(self, name: str) -> Stage:
+    def stage(self, name: str) -> CosbenchStage:
         """Return a stage by name or id.
 
         Raises:
@@ -321,7 +329,7 @@ class Archive:
         return found[0]
 
     @property
-    def main(self) -> tuple[Stage, ...]:
+    def main(self) -> tuple[CosbenchStage, ...]:
         """Stages that measure: all except special ones."""
         return tuple(stage for stage in self.stages if stage.results and not stage.special)
 
@@ -349,7 +357,7 @@ _COMMA = (
 )
 
 
-class Row:
+class CsvRow:
     """Row of a CSV file; its errors name file, line and column."""
 
     def __init__(self, file: Path, line: int, cells: Sequence[str], names: Sequence[str]) -> None:
@@ -433,16 +441,16 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise UserError(f"{path} cannot be read as CSV: {reason}.") from error
 
 
-def _table(path: Path, heading: Sequence[str]) -> Iterator[Row]:
+def _table(path: Path, heading: Sequence[str]) -> Iterator[CsvRow]:
     """Yield the rows of a file that begins with `heading`; more columns may follow."""
     found = _lines(path)
     number, names = next(found, (1, []))
     for place, name in enumerate(heading):
         if place >= len(names) or names[place].strip() != name:
             stands = repr(names[place]) if place < len(names) else "the line's end"
-            Row(path, number, names, heading).wrong(place, f"{stands} stands there")
+            CsvRow(path, number, names, heading).wrong(place, f"{stands} stands there")
     for number, cells in found:
-        yield Row(path, number, cells, heading)
+        yield CsvRow(path, number, cells, heading)
 
 
 def folders(root: Path) -> dict[str, Path]:
@@ -509,7 +517,7 @@ def _read(folder: Path, stem: str) -> Archive:
     workers = _workers(folder, identity)
     for number, stage in enumerate(stages):
         path = folder / safe_path(f"{stage.id}.csv", str(folder))
-        points: Mapping[Key, tuple[Point, ...]] = {}
+        points: Mapping[Key, tuple[SeriesPoint, ...]] = {}
         if path.exists():
             read.add(path.name)
             begun = stage.at("running") or stage.at("launching") or stage.at("booting")
@@ -543,8 +551,8 @@ def _read(folder: Path, stem: str) -> Archive:
     )
 
 
-def _stages(path: Path) -> Iterator[Stage]:
-    rows: dict[tuple[str, int], list[Row]] = {}
+def _stages(path: Path) -> Iterator[CosbenchStage]:
+    rows: dict[tuple[str, int], list[CsvRow]] = {}
     for row in _table(path, RESULTS):
         # The history has any length: its first state shows where the numbers end.
         if row.text(1) != MISSING:
@@ -564,10 +572,10 @@ def _stages(path: Path) -> Iterator[Stage]:
         if state in _GOOD:  # it may have failed before COSBench called it completed
             state = next((one.state for one in history if one.state in _BAD), state)
         name = _STAGE.match(identity)
-        yield Stage(identity, name[1] if name else identity, state, history, results)
+        yield CosbenchStage(identity, name[1] if name else identity, state, history, results)
 
 
-def _moments(row: Row, first: int) -> tuple[Moment, ...]:
+def _moments(row: CsvRow, first: int) -> tuple[Moment, ...]:
     """Read states: they are separated like columns, and are the rest of the row."""
     found = []
     for place in range(first, len(row.cells)):
@@ -584,8 +592,8 @@ def _moments(row: Row, first: int) -> tuple[Moment, ...]:
     return tuple(found)
 
 
-def _result(row: Row) -> Result:
-    return Result(
+def _result(row: CsvRow) -> OperationResult:
+    return OperationResult(
         stage=row.text(0),
         op=row.text(1),
         type=row.text(2),
@@ -614,7 +622,7 @@ def _workers(folder: Path, identity: str) -> Mapping[tuple[str, int], int]:
     return found
 
 
-def series(path: Path, begun: datetime | None) -> dict[Key, tuple[Point, ...]]:
+def series(path: Path, begun: datetime | None) -> dict[Key, tuple[SeriesPoint, ...]]:
     """Read a stage's series by operation.
 
     Two rows are its heading: the first names groups of columns, the second the operation of each
@@ -632,12 +640,12 @@ def series(path: Path, begun: datetime | None) -> dict[Key, tuple[Point, ...]]:
     first, names = next(found, (1, ["Timestamp"]))
     second, ops = next(found, (2, []))
     if names[0].strip() != "Timestamp":
-        Row(path, first, names, ("Timestamp",)).wrong(0, "Timestamp does not stand there")
-    columns = _columns(Row(path, second, ops, ()), names)
-    points: dict[Key, list[Point]] = {key: [] for key in columns}
+        CsvRow(path, first, names, ("Timestamp",)).wrong(0, "Timestamp does not stand there")
+    columns = _columns(CsvRow(path, second, ops, ()), names)
+    points: dict[Key, list[SeriesPoint]] = {key: [] for key in columns}
     last = begun
     for number, cells in found:
-        row = Row(path, number, cells, names)
+        row = CsvRow(path, number, cells, names)
         row.check_width(len(cells), len(ops))
         idle = len(columns) > 1 and len(cells) == len(ops) - len(GROUPS) * (len(columns) - 1)
         if idle and row.count(1):
@@ -647,9 +655,9 @@ def series(path: Path, begun: datetime | None) -> dict[Key, tuple[Point, ...]]:
         t_s = max(0.0, (last - begun).total_seconds())
         for key, (count, size, mean, processing, rate, bandwidth, success) in columns.items():
             points[key].append(
-                Point(t_s, 0, 0, None, None, 0.0, 0.0, None)
+                SeriesPoint(t_s, 0, 0, None, None, 0.0, 0.0, None)
                 if idle
-                else Point(
+                else SeriesPoint(
                     *(t_s, row.count(count), row.count(size), row.seconds(mean)),
                     *(row.seconds(processing), row.rate(rate), row.rate(bandwidth)),
                     row.share(success),
@@ -658,7 +666,7 @@ def series(path: Path, begun: datetime | None) -> dict[Key, tuple[Point, ...]]:
     return {key: tuple(each) for key, each in points.items() if each}
 
 
-def _columns(row: Row, names: Sequence[str]) -> dict[Key, list[int]]:
+def _columns(row: CsvRow, names: Sequence[str]) -> dict[Key, list[int]]:
     """Return the columns of each operation, one per group in the order of `GROUPS`."""
     group, seen = "", dict[tuple[str, str], int]()
     found: dict[Key, dict[str, int]] = {}
@@ -675,7 +683,7 @@ def _columns(row: Row, names: Sequence[str]) -> dict[Key, list[int]]:
     return {key: [places[name] for name in GROUPS] for key, places in found.items()}
 
 
-def _after(row: Row, last: datetime | None) -> datetime:
+def _after(row: CsvRow, last: datetime | None) -> datetime:
     """Return the row's time: the first such time of day after `last`, past midnight or not."""
     text = row.text(0)
     match = _TIME.match(text)
@@ -710,11 +718,11 @@ def histograms(
     found = _lines(path)
     first, names = next(found, (1, ["ResTime"]))
     if names[0].strip() != "ResTime":
-        Row(path, first, names, ("ResTime",)).wrong(0, "ResTime does not stand there")
+        CsvRow(path, first, names, ("ResTime",)).wrong(0, "ResTime does not stand there")
     columns: dict[int, tuple[str, str, int]] = {}
     seen: dict[tuple[str, str], int] = {}
     for place in range(1, len(names), 2):
-        owner = _owner(Row(path, first, names, names), place, operations)
+        owner = _owner(CsvRow(path, first, names, names), place, operations)
         seen[owner] = seen.get(owner, 0) + 1
         columns[place] = (*owner, seen[owner])
     buckets: dict[tuple[str, str, int], list[tuple[int, int, int]]] = {
@@ -725,7 +733,7 @@ def histograms(
         # 50,000 lines, nearly all zeros.
         if len(cells) == len(names) and not any(cell != "0" for cell in cells[1::2]):
             continue
-        row = Row(path, line, cells, names)
+        row = CsvRow(path, line, cells, names)
         row.check_width(len(cells), len(names))
         match = _BUCKET.match(row.text(0))
         if match is None:
@@ -737,7 +745,7 @@ def histograms(
     return {key: tuple(each) for key, each in buckets.items()} if line > first else {}
 
 
-def _owner(row: Row, place: int, operations: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def _owner(row: CsvRow, place: int, operations: Sequence[tuple[str, str]]) -> tuple[str, str]:
     name = row.text(place)
     fitting = [
         (stage, op)
@@ -754,13 +762,13 @@ _RENAMED = {
     **{"bandwidth_bytes_s": "bytes_s", "window_begin_s": "begin_s", "window_end_s": "end_s"},
     **{"started_unix_s": "started_at", "stopped_unix_s": "stopped_at", "rate_s": "rate"},
 }
-"""Fields of `Measured` and `Driver` with other names in cosdrive."""
+"""Fields of `MeasuredOperation` and `Driver` with other names in cosdrive."""
 
 _DRIVER = TypeAdapter(Driver)
-_MEASURED = TypeAdapter(tuple[Measured, ...])
+_MEASURED = TypeAdapter(tuple[MeasuredOperation, ...])
 
 
-def _full_histograms(path: Path) -> tuple[Driver | None, tuple[Measured, ...]]:
+def _full_histograms(path: Path) -> tuple[Driver | None, tuple[MeasuredOperation, ...]]:
     """Read cosdrive's ``histograms.json``, if there is one."""
     if not path.exists():
         return None, ()
@@ -793,12 +801,12 @@ def _full_histograms(path: Path) -> tuple[Driver | None, tuple[Measured, ...]]:
         raise UserError(f"{path} is not what cosdrive writes: {reason}.") from error
 
 
-def _full_series(path: Path) -> Iterator[Second]:
+def _full_series(path: Path) -> Iterator[OperationSecond]:
     """Read cosdrive's ``series.csv``, if there is one."""
     for row in _table(path, SECONDS) if path.exists() else ():
         if row.text(10) not in ("true", "false"):
             row.wrong(10, f"{row.text(10)!r} is neither true nor false")
-        yield Second(
+        yield OperationSecond(
             t_s=float(row.count(0)),
             stage=row.text(1),
             work=row.text(9),

@@ -91,7 +91,7 @@ class DriveOptions:
 
 
 @dataclass(frozen=True)
-class Load:
+class ClientWorkload:
     """Workload on a client node.
 
     Attributes:
@@ -136,7 +136,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Drive:
+class DriverResult:
     """Finished run of cosdrive; `warnings` name parts of the workload without effect."""
 
     archive: Archive
@@ -190,7 +190,7 @@ def run_here(
     progress: Progress = silent,
     *,
     program: Path | None = None,
-) -> Drive:
+) -> DriverResult:
     """Drive a workload from this machine.
 
     An interruption ends the current stage; the archive is written all the same.
@@ -233,7 +233,7 @@ def run_here(
         text = complaints.read().decode(errors="replace")
     if code != 0:
         raise _said(code, text, where, path)
-    return Drive(read_archive(archive), _complaints(text, where, path))
+    return DriverResult(read_archive(archive), _complaints(text, where, path))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -352,13 +352,13 @@ def install(shell: Shell, binary: Path = PROGRAM) -> bool:
 def run_on(
     agent: Agent,
     shell_to: ShellTo,
-    loads: Sequence[Load],
+    loads: Sequence[ClientWorkload],
     out: Path,
     progress: Progress = silent,
     *,
     binary: Path = PROGRAM,
     poll_s: float = POLL_S,
-) -> dict[str, Drive]:
+) -> dict[str, DriverResult]:
     """Run loads on client nodes, all at the same time, to their ends; by name.
 
     They begin within the time that an ssh connection takes. If one fails, or on an interruption,
@@ -397,13 +397,13 @@ def run_on(
         for load in loads:
             _fetch(shell_to(load.node), load, out)
     return {
-        name: Drive(read_archive(out / name), _complaints(unit.stderr, name, REMOTE_XML))
+        name: DriverResult(read_archive(out / name), _complaints(unit.stderr, name, REMOTE_XML))
         for name, unit in units.items()
     }
 
 
 @contextmanager
-def _laid_out(shell_to: ShellTo, loads: Sequence[Load]) -> Iterator[None]:
+def _laid_out(shell_to: ShellTo, loads: Sequence[ClientWorkload]) -> Iterator[None]:
     """Make each load's folder with its XML on its node; remove it afterwards."""
     try:
         for load in loads:
@@ -421,13 +421,13 @@ def _laid_out(shell_to: ShellTo, loads: Sequence[Load]) -> Iterator[None]:
 def _ended(
     agent: Agent,
     shell_to: ShellTo,
-    loads: Sequence[Load],
+    loads: Sequence[ClientWorkload],
     progress: Progress,
     poll_s: float,
 ) -> dict[str, UnitResult]:
     ending = threading.Event()
 
-    def one(load: Load) -> UnitResult:
+    def one(load: ClientWorkload) -> UnitResult:
         agent.unit_start(load.node, load.unit, load.command(), max_s=load.max_s)
         if ending.is_set():  # all were stopped while this one began
             agent.unit_stop(load.node, load.unit)
@@ -454,7 +454,7 @@ def _ended(
 
 def _watch(
     shell_to: ShellTo,
-    loads: Sequence[Load],
+    loads: Sequence[ClientWorkload],
     futures: Mapping[str, Future[UnitResult]],
     progress: Progress,
     poll_s: float,
@@ -484,7 +484,7 @@ def _raise_failures(futures: Mapping[str, Future[UnitResult]]) -> None:
             future.result()
 
 
-def _last_event(shell: Shell, load: Load, before: float) -> tuple[str, float]:
+def _last_event(shell: Shell, load: ClientWorkload, before: float) -> tuple[str, float]:
     with suppress(HotbedError):
         done = shell.run(["tail", "-n", "2", f"{UNITS}/{load.unit}/stdout"], check=False)
         for line in reversed(done.text.splitlines()):
@@ -494,7 +494,7 @@ def _last_event(shell: Shell, load: Load, before: float) -> tuple[str, float]:
     return "starting", before
 
 
-def _fetch(shell: Shell, load: Load, out: Path) -> None:
+def _fetch(shell: Shell, load: ClientWorkload, out: Path) -> None:
     """Bring a load's archive from its node to `out`."""
     done = shell.run(
         ["tar", "-C", f"{load.folder}/archive", "-czf", "-", "."], timeout_s=_FETCH_S, check=False

@@ -60,7 +60,7 @@ class UnknownWorkloadError(ControllerError):
 
 
 @dataclass(frozen=True)
-class Login:
+class ControllerLogin:
     """User of a controller; the defaults are those of a release."""
 
     username: str = "anonymous"
@@ -88,7 +88,7 @@ class Index:
     stages: Mapping[str, str]
 
 
-class Controller:
+class ControllerClient:
     """Client of a controller.
 
     Args:
@@ -98,10 +98,10 @@ class Controller:
     """
 
     def __init__(
-        self, address: str, login: Login | None = None, *, timeout_s: float = 20.0
+        self, address: str, login: ControllerLogin | None = None, *, timeout_s: float = 20.0
     ) -> None:
         self.address = _address(address)
-        self._login = login or Login()
+        self._login = login or ControllerLogin()
         self._timeout_s = timeout_s
         # The environment's HTTP proxy does not reach a testbed.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -378,7 +378,7 @@ def _settled(
 
 
 @dataclass(frozen=True)
-class Patience:
+class PollingTimes:
     """Waiting times in seconds.
 
     `poll_s` is between two requests, `silent_s` for a silent controller, `archive_s` for the files
@@ -391,13 +391,13 @@ class Patience:
 
 
 def run(
-    controller: Controller,
+    controller: ControllerClient,
     source: ArchiveSource,
     xml: str,
     out: Path,
     progress: Progress = silent,
     *,
-    patience: Patience | None = None,
+    patience: PollingTimes | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Archive:
@@ -423,12 +423,14 @@ def run(
         UserError: the controller refuses the workload, or has no drivers.
         WorkloadError: it got lost, or left no archive.
     """
-    waits = patience or Patience()
+    waits = patience or PollingTimes()
     if not controller.index().drivers:
         raise UserError(f"the controller {controller.address} has no drivers: see controller.conf.")
     identity = controller.submit(xml)
     try:
-        watch = _Watch(controller, identity, xml, progress, waits=waits, sleep=sleep, clock=clock)
+        watch = _WorkloadWatch(
+            controller, identity, xml, progress, waits=waits, sleep=sleep, clock=clock
+        )
         state = watch.to_the_end().state
     except BaseException:
         with suppress(HotbedError):
@@ -444,17 +446,17 @@ def run(
     return archive
 
 
-class _Watch:
+class _WorkloadWatch:
     """Watcher that asks for the status of one workload until it has ended."""
 
     def __init__(
         self,
-        controller: Controller,
+        controller: ControllerClient,
         identity: str,
         xml: str,
         progress: Progress,
         *,
-        waits: Patience,
+        waits: PollingTimes,
         sleep: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:

@@ -25,7 +25,7 @@ _WAIT_S = 20.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReleaseFinding:
     """Result of one check; `advice` if it is not good. A finding that is not `needed` may stay."""
 
     what: str
@@ -43,7 +43,7 @@ class Release:
     version: str | None
     java: str | None
     java_options: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ReleaseFinding, ...]
 
     @property
     def good(self) -> bool:
@@ -97,17 +97,17 @@ def examine(folder: Path, *, java: str | None = None) -> Release:
     version = _text(folder / "VERSION").strip() or None
     major, shown = _java(java)
     findings = [
-        Finding(
+        ReleaseFinding(
             *("start scripts", not missing, ", ".join(missing) or "there"),
             advice="unpack the release again, whole",
         ),
-        Finding(
+        ReleaseFinding(
             *("version", bool(version and SEEN.match(version)), version or "no file VERSION"),
             advice="releases 0.4.x are known; archives of another one may look different",
             needed=False,
         ),
         _controller_conf(folder),
-        Finding(
+        ReleaseFinding(
             *("java", major is not None and major >= 7, shown or "none"),
             advice="install a Java runtime, on Debian openjdk-17-jre-headless, or give "
             "--java PROGRAM",
@@ -117,7 +117,7 @@ def examine(folder: Path, *, java: str | None = None) -> Release:
         given = _text(folder / "cosbench-start.sh") + os.environ.get("JDK_JAVA_OPTIONS", "")
         absent = [one for one in java_options(major) if one not in given.replace("= ", "=")]
         findings.append(
-            Finding(
+            ReleaseFinding(
                 f"options for Java {major}",
                 not absent,
                 "given" if not absent else f"{len(absent)} are not given",
@@ -135,7 +135,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _controller_conf(folder: Path) -> Finding:
+def _controller_conf(folder: Path) -> ReleaseFinding:
     what, advice = "conf/controller.conf", "give [controller] drivers=N and a url for each driver"
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
@@ -143,10 +143,10 @@ def _controller_conf(folder: Path) -> Finding:
         count = parser.getint("controller", "drivers")
         addresses = [parser.get(f"driver{n}", "url") for n in range(1, count + 1)]
     except (ValueError, configparser.Error) as error:
-        return Finding(what, False, str(error).splitlines()[0], advice)
+        return ReleaseFinding(what, False, str(error).splitlines()[0], advice)
     at_once = parser.get("controller", "concurrency", fallback="1")
     found = f"{', '.join(addresses)}; {at_once} workload(s) at once"
-    return Finding(what, bool(addresses), found, advice)
+    return ReleaseFinding(what, bool(addresses), found, advice)
 
 
 def _java(java: str | None) -> tuple[int | None, str | None]:

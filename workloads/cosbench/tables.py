@@ -9,7 +9,14 @@ from math import isclose, isfinite
 from typing import TYPE_CHECKING
 
 from schemas.run import OpSummary
-from workloads.cosbench.archive import PERCENTS, Archive, Buckets, Result, failures_of, quantile_s
+from workloads.cosbench.archive import (
+    PERCENTS,
+    Archive,
+    Buckets,
+    OperationResult,
+    failures_of,
+    quantile_s,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,7 +206,7 @@ def _latencies(archive: Archive, stages: tuple[str, ...]) -> Iterator[tuple[floa
                 yield begun, result.op, result.buckets
 
 
-def _summary(archive: Archive, identity: str, result: Result) -> OpSummary:
+def _summary(archive: Archive, identity: str, result: OperationResult) -> OpSummary:
     own = [m for m in archive.measured if m.stage == identity and m.op == result.op]
     exact = own[0] if len(own) == 1 else None
     buckets = exact.buckets if exact else result.buckets
@@ -226,7 +233,7 @@ def _known(seconds: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ArchiveDifference:
     """Number in both archives.
 
     `change` is (second - first) / first; None if one is missing or beyond the last bucket, or the
@@ -243,7 +250,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ArchiveComparison:
     """Comparison of two archives.
 
     `only_first` and `only_second` name operations (stage/op) that the other lacks; `unlike` are
@@ -255,7 +262,7 @@ class Comparison:
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     unlike: tuple[str, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[ArchiveDifference, ...]
 
     @property
     def same_shape(self) -> bool:
@@ -263,7 +270,7 @@ class Comparison:
         return not (self.only_first or self.only_second or self.unlike)
 
 
-def compare(first: Archive, second: Archive, *, main_only: bool = False) -> Comparison:
+def compare(first: Archive, second: Archive, *, main_only: bool = False) -> ArchiveComparison:
     """Compare two archives, stage by stage and operation by operation, by their names.
 
     Args:
@@ -282,7 +289,7 @@ def compare(first: Archive, second: Archive, *, main_only: bool = False) -> Comp
         if a.workers is not None and b.workers is not None and a.workers != b.workers:
             unlike.append(f"{stage}/{op}: {a.workers} workers, {b.workers} workers")
         differences += [_difference(stage, op, metric, a, b) for metric in METRICS]
-    return Comparison(
+    return ArchiveComparison(
         first=str(first.folder),
         second=str(second.folder),
         only_first=tuple("/".join(key) for key in ours if key not in theirs),
@@ -292,9 +299,9 @@ def compare(first: Archive, second: Archive, *, main_only: bool = False) -> Comp
     )
 
 
-def _by_name(archive: Archive, main_only: bool) -> dict[tuple[str, str], Result]:
+def _by_name(archive: Archive, main_only: bool) -> dict[tuple[str, str], OperationResult]:
     """Return results by stage and operation; the second of a repeated name is ``read (2)``."""
-    found: dict[tuple[str, str], Result] = {}
+    found: dict[tuple[str, str], OperationResult] = {}
     for stage in archive.main if main_only else archive.stages:
         for result in stage.results:
             name, number = result.op, 1
@@ -305,7 +312,9 @@ def _by_name(archive: Archive, main_only: bool) -> dict[tuple[str, str], Result]
     return found
 
 
-def _difference(stage: str, op: str, metric: str, first: Result, second: Result) -> Difference:
+def _difference(
+    stage: str, op: str, metric: str, first: OperationResult, second: OperationResult
+) -> ArchiveDifference:
     a, b = _metric(first, metric), _metric(second, metric)
     # Beyond the last bucket a percentile is infinite.
     change = (b - a) / a if a and b is not None and isfinite(a - b) else None
@@ -315,13 +324,13 @@ def _difference(stage: str, op: str, metric: str, first: Result, second: Result)
         same = a == b or abs(a - b) <= BUCKET_S + 1e-9
     else:
         same = isclose(a, b, rel_tol=1e-9)
-    return Difference(stage, op, metric, a, b, change, same)
+    return ArchiveDifference(stage, op, metric, a, b, change, same)
 
 
 _PERCENTILES = {f"p{percent}_s": percent for percent in PERCENTS}
 
 
-def _metric(result: Result, metric: str) -> float | None:
+def _metric(result: OperationResult, metric: str) -> float | None:
     if metric in _PERCENTILES:
         return result.percentiles_s.get(_PERCENTILES[metric])
     value: float | None = getattr(result, metric)

@@ -78,7 +78,7 @@ class Uniform(_Between):
         return f"u({self.low},{self.high})"
 
 
-class Part(_Between):
+class WeightedPart(_Between):
     """Part of a `Weighted`: drawn in proportion to `weight`, then evenly between its bounds."""
 
     weight: Annotated[int, Field(ge=1, lt=2**31)]
@@ -88,7 +88,7 @@ class Weighted(_Typed):
     """Weighted ``h(low|high|weight,...)``: a part is drawn by weight, then evenly within it."""
 
     kind: Literal["weighted"] = "weighted"
-    parts: tuple[Part, ...] = Field(min_length=1)
+    parts: tuple[WeightedPart, ...] = Field(min_length=1)
 
     def __str__(self) -> str:
         return f"h({','.join(f'{p.low}|{p.high}|{p.weight}' for p in self.parts)})"
@@ -100,7 +100,7 @@ class Weighted(_Typed):
         return sum(part.mean * part.weight for part in self.parts) / total
 
 
-class Sizes(_Typed):
+class CosbenchSizes(_Typed):
     """Object sizes: whole numbers of a unit, such as ``u(1,128)KB`` of workloads A and B."""
 
     numbers: Annotated[Constant | Uniform | Weighted, Field(discriminator="kind")]
@@ -118,7 +118,7 @@ class Sizes(_Typed):
 _SIZES = re.compile(r"^\s*(\d{1,10})\s*(?:-\s*(\d{1,10}))?\s*([KMG]?B)\s*$")
 
 
-def parse_sizes(text: str) -> Sizes:
+def parse_sizes(text: str) -> CosbenchSizes:
     """Read sizes from ``64KB`` (all the same) or ``1-128KB`` (evenly in between).
 
     Raises:
@@ -133,10 +133,10 @@ def parse_sizes(text: str) -> Sizes:
             f"units are {', '.join(UNITS)} (of 1000), numbers go from 1 to {LARGEST}."
         )
     numbers = Constant(value=low) if low == high else Uniform(low=low, high=high)
-    return Sizes.model_validate({"numbers": numbers, "unit": match[3]})
+    return CosbenchSizes.model_validate({"numbers": numbers, "unit": match[3]})
 
 
-class _Access(_Typed):
+class _AccessElement(_Typed):
     """Auth or storage element. Fields are COSBench's keys; a field of None is left out."""
 
     type: str
@@ -165,13 +165,13 @@ class _Access(_Typed):
         return ";".join(pairs)
 
 
-class NoStorage(_Access):
+class NoStorage(_AccessElement):
     """Storage with operations that do nothing."""
 
     type: Literal["none"] = "none"
 
 
-class MockStorage(_Access):
+class MockStorage(_AccessElement):
     """Store without a server.
 
     Reads have `size` bytes, operations take `delay` milliseconds, and a share `errors` of them
@@ -184,7 +184,7 @@ class MockStorage(_Access):
     errors: float | None = Field(default=None, ge=0, le=1)
 
 
-class SwiftStorage(_Access):
+class SwiftStorage(_AccessElement):
     """OpenStack Swift. `timeout` is in milliseconds.
 
     `proxies_file` is only for cosdrive: a JSON file on the driver's node that lists the proxies
@@ -198,7 +198,7 @@ class SwiftStorage(_Access):
     proxies_file: str | None = Field(default=None, pattern=r"^/[^\s;]+$")
 
 
-class S3Storage(_Access):
+class S3Storage(_AccessElement):
     """S3 service, such as Swift's s3api or Ceph's object gateway."""
 
     type: Literal["s3"] = "s3"
@@ -209,19 +209,19 @@ class S3Storage(_Access):
     timeout: int = Field(default=30_000, ge=1)
 
 
-class NoAuth(_Access):
+class NoAuth(_AccessElement):
     """No login."""
 
     type: Literal["none"] = "none"
 
 
-class MockAuth(_Access):
+class MockAuth(_AccessElement):
     """Login that always succeeds."""
 
     type: Literal["mock"] = "mock"
 
 
-class SwAuth(_Access):
+class SwAuth(_AccessElement):
     """Swift's own login (tempauth, swauth): version 1.0 of the authentication."""
 
     type: Literal["swauth"] = "swauth"
@@ -230,7 +230,7 @@ class SwAuth(_Access):
     auth_url: Address | None = None
 
 
-class Keystone(_Access):
+class Keystone(_AccessElement):
     """OpenStack Keystone; `service` is the name of the store in its catalogue."""
 
     type: Literal["keystone"] = "keystone"
@@ -245,10 +245,10 @@ StorageAccess = Annotated[
     NoStorage | MockStorage | SwiftStorage | S3Storage, Field(discriminator="type")
 ]
 AuthAccess = Annotated[NoAuth | MockAuth | SwAuth | Keystone, Field(discriminator="type")]
-STORAGES: Mapping[str, type[_Access]] = {
+STORAGES: Mapping[str, type[_AccessElement]] = {
     **{"none": NoStorage, "mock": MockStorage, "swift": SwiftStorage, "s3": S3Storage}
 }
-AUTHS: Mapping[str, type[_Access]] = {
+AUTHS: Mapping[str, type[_AccessElement]] = {
     **{"none": NoAuth, "mock": MockAuth, "swauth": SwAuth, "keystone": Keystone}
 }
 
@@ -282,7 +282,7 @@ def access_of(
     return made
 
 
-class Workload(_Typed):
+class CosbenchWorkload(_Typed):
     """Load of one tenant.
 
     Percentages of operations sum to 100. There are `containers` containers. Reads draw evenly from
@@ -297,7 +297,7 @@ class Workload(_Typed):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
     letter: Literal["A", "B", "C", "D"] | None = None
-    sizes: Sizes
+    sizes: CosbenchSizes
     read: int = Field(ge=0, le=100)
     write: int = Field(ge=0, le=100)
     delete: int = Field(ge=0, le=100)
@@ -315,7 +315,7 @@ class Workload(_Typed):
     auth: AuthAccess = Field(default_factory=NoAuth)
 
     @model_validator(mode="after")
-    def _sound(self) -> Workload:
+    def _sound(self) -> CosbenchWorkload:
         if self.read + self.write + self.delete != 100:
             mix = f"{self.read} + {self.write} + {self.delete}"
             raise ValueError(f"read, write and delete must sum to 100, not {mix}")
@@ -329,16 +329,18 @@ class Workload(_Typed):
             )
         return self
 
-    def with_(self, **changes: Any) -> Workload:
+    def with_(self, **changes: Any) -> CosbenchWorkload:
         """Return a copy with other values, checked like a new one.
 
         Raises:
             UserError: the values make no workload; one sentence gives the reason.
         """
         try:
-            return Workload.model_validate(dict(self) | changes)
+            return CosbenchWorkload.model_validate(dict(self) | changes)
         except ValidationError as error:
-            raise UserError(mistake(error, Workload).sentence(f"workload {self.name}")) from error
+            raise UserError(
+                mistake(error, CosbenchWorkload).sentence(f"workload {self.name}")
+            ) from error
 
     @property
     def container_prefix(self) -> str:
@@ -352,20 +354,20 @@ class Workload(_Typed):
         return made[:40] if len(made) > 1 else f"load-{made}-"
 
 
-def _table_1() -> Mapping[str, Workload]:
-    small = Sizes(numbers=Uniform(low=1, high=128), unit="KB")
-    large = Sizes(numbers=Uniform(low=1, high=128), unit="MB")
+def _table_1() -> Mapping[str, CosbenchWorkload]:
+    small = CosbenchSizes(numbers=Uniform(low=1, high=128), unit="KB")
+    large = CosbenchSizes(numbers=Uniform(low=1, high=128), unit="MB")
     mixes = {"A": (small, 90, 5), "B": (small, 5, 90), "C": (large, 90, 5), "D": (large, 5, 90)}
     made = {}
     for letter, (sizes, read, write) in mixes.items():
-        made[letter] = Workload.model_validate(
+        made[letter] = CosbenchWorkload.model_validate(
             {"name": f"workload{letter}", "letter": letter, "sizes": sizes}
             | {"read": read, "write": write, "delete": 5}
         )
     return MappingProxyType(made)
 
 
-TABLE_1: Mapping[str, Workload] = _table_1()
+TABLE_1: Mapping[str, CosbenchWorkload] = _table_1()
 """Table 1: A web hosting, B online game hosting, C online video sharing, D enterprise backup.
 Sizes, mix and 15 minutes (section 1) are the paper's; it does not give workers, containers and
 objects."""
@@ -380,7 +382,7 @@ def table_workload(
     runtime: float,
     rampup: float,
     **changes: Any,
-) -> Workload:
+) -> CosbenchWorkload:
     """Return a workload of Table 1 with changes from a command line.
 
     Raises:
@@ -406,7 +408,7 @@ def table_workload(
     return scaled(made, scale) if scale != 1 else made
 
 
-def scaled(workload: Workload, factor: float) -> Workload:
+def scaled(workload: CosbenchWorkload, factor: float) -> CosbenchWorkload:
     """Return the workload with smaller or larger objects: upper bounds of sizes times `factor`.
 
     `scaled(TABLE_1["C"], 1 / 8)` has 1-16 MB, which a machine with two cores can carry.
@@ -431,14 +433,19 @@ def scaled(workload: Workload, factor: float) -> Workload:
     if isinstance(numbers, Constant):
         made = Constant(value=upper(1, numbers.value))
     elif isinstance(numbers, Weighted):
-        parts = [Part(low=p.low, high=upper(p.low, p.high), weight=p.weight) for p in numbers.parts]
+        parts = [
+            WeightedPart(low=p.low, high=upper(p.low, p.high), weight=p.weight)
+            for p in numbers.parts
+        ]
         made = Weighted(parts=tuple(parts))
     else:
         made = Uniform(low=numbers.low, high=upper(numbers.low, numbers.high))
-    return workload.with_(sizes=Sizes(numbers=made, unit=workload.sizes.unit))
+    return workload.with_(sizes=CosbenchSizes(numbers=made, unit=workload.sizes.unit))
 
 
-def to_xml(workload: Workload, stages: Sequence[str] = STAGES, *, masked: bool = False) -> str:
+def to_xml(
+    workload: CosbenchWorkload, stages: Sequence[str] = STAGES, *, masked: bool = False
+) -> str:
     """Write COSBench's XML.
 
     Args:
@@ -475,7 +482,7 @@ def _written(attributes: Mapping[str, object]) -> str:
     return "".join(f" {name}={quoteattr(str(value))}" for name, value in attributes.items())
 
 
-def _special(workload: Workload, stage: str) -> str:
+def _special(workload: CosbenchWorkload, stage: str) -> str:
     parts = [f"cprefix={workload.container_prefix}", f"containers=r(1,{workload.containers})"]
     if stage == "prepare":
         parts += [f"objects=r(1,{workload.objects})", f"sizes={workload.sizes}"]
@@ -486,7 +493,7 @@ def _special(workload: Workload, stage: str) -> str:
     return f"      <work{_written(work)}/>"
 
 
-def _main(workload: Workload) -> list[str]:
+def _main(workload: CosbenchWorkload) -> list[str]:
     work: dict[str, object] = {"name": "main", "workers": workload.workers}
     work["interval"] = workload.interval_s
     if workload.runtime_s is not None:

@@ -57,7 +57,7 @@ def _kind(text: str) -> bool | None:
     return _KINDS.get(text.strip().lower().removeprefix("disk"))
 
 
-class Plain(Parser):
+class HexSizeParser(Parser):
     """Format ``ns,hex size,DiskRead|DiskWrite`` of WorkloadCompactor; a hex offset may follow. A
     line that begins with # is a comment."""
 
@@ -90,7 +90,7 @@ _MEANINGS = (
 """Names of the columns to read: time, disk, kind, offset and size."""
 
 
-class Layout(NamedTuple):
+class ColumnLayout(NamedTuple):
     """Rows of a public format, and the units of their numbers.
 
     Attributes:
@@ -120,17 +120,21 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = (
-    Layout("msr", "timestamp hostname disknumber type offset size responsetime", 100),
-    Layout("msr", "timestamp datetime hostname disknumber type offset size responsetime", 100),
-    Layout("systor17", "timestamp response iotype lun offset size", 10**9),
-    Layout("alibaba", "deviceid opcode offset length timestamp", 1000),
-    Layout("tencent", "timestamp offset size iotype volumeid", 10**9, 512, 512, kinds=_DIGITS),
-    Layout("spc", "asu lba size opcode timestamp", 10**9, offset=512, more=True),
+    ColumnLayout("msr", "timestamp hostname disknumber type offset size responsetime", 100),
+    ColumnLayout(
+        "msr", "timestamp datetime hostname disknumber type offset size responsetime", 100
+    ),
+    ColumnLayout("systor17", "timestamp response iotype lun offset size", 10**9),
+    ColumnLayout("alibaba", "deviceid opcode offset length timestamp", 1000),
+    ColumnLayout(
+        "tencent", "timestamp offset size iotype volumeid", 10**9, 512, 512, kinds=_DIGITS
+    ),
+    ColumnLayout("spc", "asu lba size opcode timestamp", 10**9, offset=512, more=True),
 )
 """Formats with one row per request; docs/prioritymeister.md has their sources."""
 
 
-def _heading(line: str) -> tuple[Layout, list[str]] | None:
+def _heading(line: str) -> tuple[ColumnLayout, list[str]] | None:
     """Return the layout of a heading, and its names with only letters and digits; None for another
     line."""
     names = ["".join(filter(str.isalnum, name)).lower() for name in line.split(",")]
@@ -148,7 +152,7 @@ def _time(text: str, what: str, unit_ns: int) -> int:
 
 
 @dataclass
-class Table(Parser):
+class TableParser(Parser):
     """Format of `LAYOUTS`; a heading gives the order of the columns, which is else the usual one.
 
     Times count from the first row. A line that begins with # is a comment. `disk` keeps the
@@ -158,8 +162,8 @@ class Table(Parser):
     name: str
     disk: int | None = None
     _zero: int | None = None
-    _headed: tuple[Layout, list[str]] | None = None
-    _known: dict[int, tuple[Layout, list[str], list[int]]] = field(default_factory=dict)
+    _headed: tuple[ColumnLayout, list[str]] | None = None
+    _known: dict[int, tuple[ColumnLayout, list[str], list[int]]] = field(default_factory=dict)
 
     def row(self, line: str) -> Row | None:
         if line[0] == "#":
@@ -189,7 +193,7 @@ class Table(Parser):
             raise Malformed(f"{names[time]} {fields[time].strip()} is centuries from the first")
         return None if self.disk not in {None, number} else (at - self._zero, *row)
 
-    def _learn(self, width: int) -> tuple[Layout, list[str], list[int]]:
+    def _learn(self, width: int) -> tuple[ColumnLayout, list[str], list[int]]:
         """Return layout, names and places of the columns for rows of this width."""
         usual = [(one, one.columns.split()) for one in LAYOUTS if one.name == self.name]
         for layout, names in [self._headed] if self._headed else usual:
@@ -305,10 +309,10 @@ def make_parser(name: str, *, disk: int | None = None, completion: bool = False)
     if name == "microsoft":
         return Microsoft(disk=disk, completion=completion)
     if name != "plain":
-        return Table(name, disk)
+        return TableParser(name, disk)
     if disk is not None:
         raise UserError("a plain trace does not tell disks: leave the disk out")
-    return Plain()
+    return HexSizeParser()
 
 
 def detect(lines: list[str]) -> str:

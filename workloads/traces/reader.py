@@ -27,7 +27,7 @@ _LONGEST = 1 << 16  # characters of a line; a file without line ends is no trace
 
 
 @dataclass
-class Report:
+class ReadingReport:
     """Report of a reading. `malformed` counts bad rows; `examples` holds the first of them as
     (line, reason). `reordered` counts rows that are earlier than the row before them."""
 
@@ -81,7 +81,7 @@ class TraceReader:
         block: int = BLOCK,
     ) -> None:
         self.path = path
-        self.report = Report()
+        self.report = ReadingReport()
         self._format = format
         self._stop = on_error == "stop"
         self._disk, self._completion = disk, completion
@@ -90,7 +90,7 @@ class TraceReader:
         self._written: int | None = None
 
     def __iter__(self) -> Iterator[RequestBlock]:
-        self.report = Report()
+        self.report = ReadingReport()
         self._written = None
         rows: list[Row] = []
         for row in self._rows():
@@ -111,7 +111,7 @@ class TraceReader:
         """
         if self._format != "auto":
             return self._format
-        self.report = Report()
+        self.report = ReadingReport()
         try:
             with self._open() as file:
                 return self._detected(list(itertools.islice(self._lines(file), _LOOK)))
@@ -233,7 +233,7 @@ class TraceReader:
         raise UserError(f"{self.path}: line {self.report.lines}: {reason}.")
 
 
-def load(path: Path, **options: object) -> tuple[RequestBlock, Report]:
+def load(path: Path, **options: object) -> tuple[RequestBlock, ReadingReport]:
     """Return a whole trace and its report; options of `TraceReader`. 25 bytes per request."""
     reader = TraceReader(path, **options)  # type: ignore[arg-type]
     blocks = list(reader)

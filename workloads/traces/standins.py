@@ -26,7 +26,7 @@ Arrive = Callable[[float, float, int, int], Floats]
 
 
 @dataclass(frozen=True)
-class Row:
+class Table2Row:
     """Row of Table 2. Loads are shares of a device and of a link, None for N/A. `loop` is closed
     for L: its requests follow each other. `random`: no request begins where another ended (section
     6.2 on F, G and H: "random access traces")."""
@@ -44,19 +44,19 @@ class Row:
 TABLE2 = {
     row.label: row
     for row in (
-        Row("A", "DisplayAds production trace", 0.05, 0.05, 1.3, 0.8),
-        Row("B", "MSN storage production trace", 0.05, 0.05, 14.0, 0.8),
-        Row("C", "LiveMaps production trace", 0.55, 0.05, 2.2, 0.8),
-        Row("D", "Exchange production trace (behaved)", 0.10, 0.05, 23.0, 0.6),
+        Table2Row("A", "DisplayAds production trace", 0.05, 0.05, 1.3, 0.8),
+        Table2Row("B", "MSN storage production trace", 0.05, 0.05, 14.0, 0.8),
+        Table2Row("C", "LiveMaps production trace", 0.55, 0.05, 2.2, 0.8),
+        Table2Row("D", "Exchange production trace (behaved)", 0.10, 0.05, 23.0, 0.6),
         # "> 100 %": a fifth more than the device can do.
-        Row("E", "Exchange production trace (misbehaved)", 1.20, 0.15, 145.0, 0.6),
-        Row("F", "Synthetic low burst trace", 0.25, 0.05, 1.0, random=True),
-        Row("G", "Synthetic high burst trace", 0.25, 0.05, 20.0, random=True),
-        Row("H", "Synthetic very high burst trace", 0.25, 0.05, 40.0, random=True),
-        Row("I", "Synthetic medium network load trace 1", 0.35, 0.20, 1.0),
-        Row("J", "Synthetic medium network load trace 2", 0.45, 0.25, 1.0),
-        Row("K", "Synthetic ramdisk trace", None, 0.35, 3.6),
-        Row("L", "Synthetic large file copy", None, None, None, 0.0, "closed"),
+        Table2Row("E", "Exchange production trace (misbehaved)", 1.20, 0.15, 145.0, 0.6),
+        Table2Row("F", "Synthetic low burst trace", 0.25, 0.05, 1.0, random=True),
+        Table2Row("G", "Synthetic high burst trace", 0.25, 0.05, 20.0, random=True),
+        Table2Row("H", "Synthetic very high burst trace", 0.25, 0.05, 40.0, random=True),
+        Table2Row("I", "Synthetic medium network load trace 1", 0.35, 0.20, 1.0),
+        Table2Row("J", "Synthetic medium network load trace 2", 0.45, 0.25, 1.0),
+        Table2Row("K", "Synthetic ramdisk trace", None, 0.35, 3.6),
+        Table2Row("L", "Synthetic large file copy", None, None, None, 0.0, "closed"),
     )
 }
 
@@ -72,7 +72,7 @@ _SHARE_STEP = 1e-6  # step of the share of sequential requests
 class StandIn:
     """Stand-in with its row and its shape."""
 
-    row: Row
+    row: Table2Row
     block: RequestBlock
     size: int
     sequential_share: float
@@ -94,7 +94,7 @@ def sharp(rate: float, c2: float, count: int, seed: int, *, sharpness: float = S
 
 
 def make(
-    label: str | Row,
+    label: str | Table2Row,
     storage: WorkOf,
     network: WorkOf,
     link: float,
@@ -117,12 +117,12 @@ def make(
     Raises:
         UserError: there is no such workload, or no request size meets both loads on this device.
     """
-    row = label if isinstance(label, Row) else TABLE2.get(label)
+    row = label if isinstance(label, Table2Row) else TABLE2.get(label)
     if row is None:
         raise UserError(f"workload {label!r}: Table 2 has {', '.join(TABLE2)}")
     if row.network_load is None or row.c2 is None:
         return _copy(row, storage, seconds)
-    maker = _Maker(row, storage, network, link, seed)
+    maker = _StandInMaker(row, storage, network, link, seed)
     shape = _shape(maker)
     count = maker.count(shape, seconds)
     times = arrive(count / seconds, row.c2, count, seed)
@@ -137,7 +137,7 @@ def make(
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _RequestShape:
     """Requests of one size, some sequential; `by_share` is True if the share of sequential ones
     sets the loads, and not the size alone."""
 
@@ -147,16 +147,16 @@ class _Shape:
 
 
 @dataclass(frozen=True)
-class _Maker:
+class _StandInMaker:
     """Maker of requests like a row of Table 2, for a device and a link."""
 
-    row: Row
+    row: Table2Row
     storage: WorkOf
     network: WorkOf
     link: float
     seed: int
 
-    def requests(self, times: Floats, shape: _Shape) -> RequestBlock:
+    def requests(self, times: Floats, shape: _RequestShape) -> RequestBlock:
         """Return requests of this shape at these times."""
         return arrivals.requests(
             times,
@@ -167,7 +167,7 @@ class _Maker:
             exact=True,
         )
 
-    def lasting(self, block: RequestBlock, shape: _Shape) -> float:
+    def lasting(self, block: RequestBlock, shape: _RequestShape) -> float:
         """Return the seconds that these requests should last: by the load of the link, as its work
         does not depend on places. If the size alone sets the loads, by the load of the device."""
         if shape.by_share or self.row.storage_load is None:
@@ -175,7 +175,7 @@ class _Maker:
             return float(self.network(block).sum()) / (self.row.network_load * self.link)
         return float(self.storage(block).sum()) / self.row.storage_load
 
-    def count(self, shape: _Shape, seconds: float) -> int:
+    def count(self, shape: _RequestShape, seconds: float) -> int:
         """Return the number of requests that last this long, and no longer: a later cut would lose
         load, above all in a long pause."""
 
@@ -188,19 +188,19 @@ class _Maker:
             count = max(2, min(count - 1, math.floor(count * seconds / took)))
         return count
 
-    def ratio(self, times: Floats, shape: _Shape) -> float:
+    def ratio(self, times: Floats, shape: _RequestShape) -> float:
         """Return the seconds of the device per byte on the link, relative to the row's loads."""
         assert self.row.storage_load is not None and self.row.network_load is not None
         block = self.requests(times, shape)
         wanted = self.row.storage_load / (self.row.network_load * self.link)
         return float(self.storage(block).sum() / self.network(block).sum()) / wanted
 
-    def shared(self, times: Floats, size: int) -> _Shape:
+    def shared(self, times: Floats, size: int) -> _RequestShape:
         """Return the share of sequential requests with ratio 1: more of them make less work."""
         from scipy.optimize import brentq  # slow to import, and few commands need it
 
         def excess(share: float) -> float:
-            return self.ratio(times, _Shape(size, share)) - 1
+            return self.ratio(times, _RequestShape(size, share)) - 1
 
         if excess(0.0) <= 0:
             share = 0.0
@@ -208,10 +208,10 @@ class _Maker:
             share = 1.0
         else:
             share = float(brentq(excess, 0.0, 1.0, xtol=_SHARE_STEP))
-        return _Shape(size, share, by_share=True)
+        return _RequestShape(size, share, by_share=True)
 
 
-def _shape(maker: _Maker) -> _Shape:
+def _shape(maker: _StandInMaker) -> _RequestShape:
     """Return requests with work in the proportion of the loads.
 
     If all are random, or places do not matter to the device (a profile by size), their size alone
@@ -220,7 +220,7 @@ def _shape(maker: _Maker) -> _Shape:
     """
     row = maker.row
     if row.storage_load is None or row.network_load is None:
-        return _Shape(64 * 1024)
+        return _RequestShape(64 * 1024)
     for way in (_by_size, _by_share) if row.random else (_by_share, _by_size):
         found = way(maker)
         if found is not None:
@@ -231,20 +231,22 @@ def _shape(maker: _Maker) -> _Shape:
     )
 
 
-def _by_share(maker: _Maker) -> _Shape | None:
+def _by_share(maker: _StandInMaker) -> _RequestShape | None:
     """Return a shape near 64 KiB, partly sequential; None if no share fits."""
     for size in sorted(SIZES, key=lambda s: (abs(math.log(s / 65536)), s)):
-        most, least = (maker.ratio(_PROBE_TIMES, _Shape(size, share)) for share in (0.0, 1.0))
+        most, least = (
+            maker.ratio(_PROBE_TIMES, _RequestShape(size, share)) for share in (0.0, 1.0)
+        )
         if least * 0.999 <= 1 <= most * 1.001:
             return maker.shared(_PROBE_TIMES, size)
     return None
 
 
-def _by_size(maker: _Maker) -> _Shape | None:
+def _by_size(maker: _StandInMaker) -> _RequestShape | None:
     """Return an all-random shape of the size that fits best; None if no size fits."""
 
     def ratio(pages: int) -> float:
-        return maker.ratio(_PROBE_TIMES, _Shape(pages * PAGE))
+        return maker.ratio(_PROBE_TIMES, _RequestShape(pages * PAGE))
 
     low, high = 1, SIZES[-1] // PAGE
     if not ratio(high) <= 1 <= ratio(low):
@@ -252,10 +254,10 @@ def _by_size(maker: _Maker) -> _Shape | None:
     while high - low > 1:
         pages = (low + high) // 2
         low, high = (pages, high) if ratio(pages) >= 1 else (low, pages)
-    return _Shape(min((low, high), key=lambda pages: abs(math.log(ratio(pages)))) * PAGE)
+    return _RequestShape(min((low, high), key=lambda pages: abs(math.log(ratio(pages)))) * PAGE)
 
 
-def _copy(row: Row, storage: WorkOf, seconds: float) -> StandIn:
+def _copy(row: Table2Row, storage: WorkOf, seconds: float) -> StandIn:
     """Return a copy that keeps the device busy for `seconds` if it is alone."""
     size = 1 << 20
     each = float(storage(arrivals.file_copy(64 * size, size, 1e9)).mean())

@@ -25,7 +25,7 @@ from analysis.core.load import LoadedRun, origin
 from analysis.core.panels import Look, bars
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
-from schemas.cells.dlr import Gateway
+from schemas.cells.dlr import GatewayWorkload
 
 OP = "s3"
 LETTERS = ("A", "B", "C", "D")
@@ -215,4 +215,4 @@ CLAIMS: tuple[Claim, ...] = tuple(
     for what, verb in (("throughput", "raises"), ("latency", "lowers"))
     for claim in _claims(letter, what, verb)
 )
-GATEWAY = Part(CLAIMS, FIGURES, simulated=False, models=(Gateway,), tabulate=table)
+GATEWAY = Part(CLAIMS, FIGURES, simulated=False, models=(GatewayWorkload,), tabulate=table)

@@ -44,7 +44,7 @@ from analysis.papers.ursa.runs import (
     rebalancing,
     sizes,
 )
-from schemas.cells.dlr import OpenLoop
+from schemas.cells.dlr import OpenLoopWrites
 from schemas.cells.ursa import INPUTS
 from schemas.settling import HOLD_S, STABLE_S, WINDOW_S
 
@@ -697,9 +697,15 @@ SIMULATED_FIGURES: tuple[FigureEntry, ...] = tuple(
 )
 
 PLANNER = Part(PLANNER_CLAIMS, PLANNER_FIGURES, "ursa", True, tabulate=planner_table, tables=tables)
-LIVE = Part(LIVE_CLAIMS, LIVE_FIGURES, simulated=False, models=(OpenLoop,), tabulate=live_table)
+LIVE = Part(
+    LIVE_CLAIMS, LIVE_FIGURES, simulated=False, models=(OpenLoopWrites,), tabulate=live_table
+)
 SIMULATED = Part(
-    SIMULATED_CLAIMS, SIMULATED_FIGURES, simulated=True, models=(OpenLoop,), tabulate=live_table
+    SIMULATED_CLAIMS,
+    SIMULATED_FIGURES,
+    simulated=True,
+    models=(OpenLoopWrites,),
+    tabulate=live_table,
 )
 """Open-loop writes on a modelled store: fifty OSDs, or the stores run with ``--ground sim``."""
 

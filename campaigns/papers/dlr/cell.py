@@ -17,7 +17,7 @@ from campaigns.engine.job import Job, Phases, write_run
 from campaigns.engine.judge import MachineLoad, spoiled
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.write_cell import write_cell
-from schemas.cells.dlr import DLR, DlrCell, OpenLoop
+from schemas.cells.dlr import DLR, DlrCell, OpenLoopWrites
 from schemas.errors import HotbedError
 from schemas.run import Run, RunStatus, Summary
 from testbed.stores.contract import Needs
@@ -226,7 +226,9 @@ def _measure(parameters: DlrCell, context: CellContext, services: Services, phas
         started.enter_context(services.recorder())
         wait, scale = context.sleep or services.wait, context.job.time_scale
         with phases("lead"):
-            if isinstance(parameters, OpenLoop):  # the load is the disturbance: it starts earlier
+            if isinstance(
+                parameters, OpenLoopWrites
+            ):  # the load is the disturbance: it starts earlier
                 wait(parameters.called_s(scale))
             started.enter_context(services.controller())
             wait(parameters.lead_s(scale))

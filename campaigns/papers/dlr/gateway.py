@@ -23,17 +23,17 @@ from campaigns.papers.dlr.measure import (
     steady_from_s,
 )
 from controllers.journal import controller_summary, read_journal
-from schemas.cells.dlr import Gateway
+from schemas.cells.dlr import GatewayWorkload
 from schemas.errors import HotbedError, UserError
 from schemas.run import OpSummary, Summary
 from testbed.sites.contract import Progress, silent
 from testbed.spec import TestbedSpec
 from workloads.collect import CLIENT
 from workloads.cosbench import tables
-from workloads.cosbench.archive import Archive, Measured, Second
+from workloads.cosbench.archive import Archive, MeasuredOperation, OperationSecond
 from workloads.cosbench.credentials import filled
-from workloads.cosbench.driver import DriveOptions, Load, install, run_on, tenant
-from workloads.cosbench.workload import TABLE_1, S3Storage, Workload, scaled, to_xml
+from workloads.cosbench.driver import ClientWorkload, DriveOptions, install, run_on, tenant
+from workloads.cosbench.workload import TABLE_1, CosbenchWorkload, S3Storage, scaled, to_xml
 
 OP = "s3"
 TIMED = ("read", "write")
@@ -51,10 +51,10 @@ PREPARE_WORKERS = 8
 PREPARING = ("init", "prepare")
 
 
-def workload_of(setting: CellSetting) -> Workload:
+def workload_of(setting: CellSetting) -> CosbenchWorkload:
     """Return a cell's workload on the gateway, without its tenant's keys."""
     parameters = setting.parameters
-    assert isinstance(parameters, Gateway)
+    assert isinstance(parameters, GatewayWorkload)
     letter = parameters.workload
     plain = TABLE_1[letter] if letter in "AB" else scaled(TABLE_1[letter], LARGE_SHARE)
     return plain.with_(
@@ -86,7 +86,7 @@ def tenant_of(spec: TestbedSpec) -> str:
     return tenants[0]
 
 
-def mark_of(workload: Workload) -> str:
+def mark_of(workload: CosbenchWorkload) -> str:
     """Return the name of the RADOS object that marks a workload's objects as complete. A restore of
     the store removes it with them."""
     objects = workload.model_copy(update={"workers": 1, "runtime_s": 1})
@@ -135,12 +135,14 @@ class GatewayServices(BenchServices):
         samples, log = self.fetch()
         return collect(self._setting, archive, samples, log, nodes=self._nodes)
 
-    def _load(self, name: str, stages: tuple[str, ...], most_s: float) -> Load:
+    def _load(self, name: str, stages: tuple[str, ...], most_s: float) -> ClientWorkload:
         access = tenant(self._live.shell_to(self._client.name), self._tenant)
         xml = filled(to_xml(self._workload, stages), access.for_cosdrive(), name)
-        return Load(name, self._client.name, xml, most_s, DriveOptions(seed=self._setting.seed))
+        return ClientWorkload(
+            name, self._client.name, xml, most_s, DriveOptions(seed=self._setting.seed)
+        )
 
-    def _drive(self, load: Load, progress: Progress = silent) -> Archive:
+    def _drive(self, load: ClientWorkload, progress: Progress = silent) -> Archive:
         folder = self._setting.folder / "logs" / "cosbench"
         drives = run_on(self._live.agent, self._live.shell_to, [load], folder, progress)
         archive = drives[load.name].archive
@@ -193,7 +195,9 @@ def collect(
     )
 
 
-def total(done: Sequence[Measured], every: Sequence[Measured], seconds: float) -> OpSummary:
+def total(
+    done: Sequence[MeasuredOperation], every: Sequence[MeasuredOperation], seconds: float
+) -> OpSummary:
     """Return the summary of all operations: bytes of reads and writes per measured time, and the
     mean latency of reads and writes.
 
@@ -248,7 +252,7 @@ def steady(archive: Archive, began: float, from_s: float) -> OpSummary:
     )
 
 
-def _measured(archive: Archive, began: float) -> Iterator[tuple[float, Second]]:
+def _measured(archive: Archive, began: float) -> Iterator[tuple[float, OperationSecond]]:
     """Yield the driver's measured seconds with their begins, counted from `began`."""
     driver = archive.driver
     zero = driver.started_at if driver is not None else began
@@ -259,7 +263,7 @@ def _measured(archive: Archive, began: float) -> Iterator[tuple[float, Second]]:
 
 def _client_rows(archive: Archive, began: float) -> Iterator[SampleRow]:
     """Yield rows for the second that ends at each row's time, like rados bench's."""
-    by_second: dict[float, list[Second]] = {}
+    by_second: dict[float, list[OperationSecond]] = {}
     for t_s, one in _measured(archive, began):
         by_second.setdefault(t_s, []).append(one)
     for t_s, found in by_second.items():

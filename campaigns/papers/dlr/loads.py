@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from campaigns.papers.dlr.cell import CellSetting
-from schemas.cells.dlr import Bench, Disturbed, Mixed, Spread
-from schemas.cells.dlr import OpenLoop as OpenLoopCell
+from schemas.cells.dlr import Bench, Disturbed, Mixed, SpreadBench
+from schemas.cells.dlr import OpenLoopWrites as OpenLoopCell
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.openloop.plan import BALLAST_BYTES
@@ -44,7 +44,7 @@ def disturbance_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbanceP
         hot_nodes=parameters.hot_count(len(nodes)),
         move_every_s=every_s,
         mix=parameters.mix if isinstance(parameters, Mixed) else None,
-        spread=parameters.spread if isinstance(parameters, Spread) else None,
+        spread=parameters.spread if isinstance(parameters, SpreadBench) else None,
     )
 
 

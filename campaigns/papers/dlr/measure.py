@@ -20,7 +20,7 @@ from controllers.journal import Journal, controller_summary, read_journal
 from schemas.cells.dlr import CONTROLLER_LEAD_INTERVALS
 from schemas.run import OpSummary, Summary
 from schemas.settling import HOLD_S, STABLE_S, settled_from
-from testbed.agent.openloop.histogram import bounds_us
+from testbed.agent.openloop.writer import bounds_us
 from testbed.stores.contract import REWEIGHT_BY_UTILIZATION
 from workloads import collect as benchmarked
 from workloads.open_loop import OpenLoopResult

@@ -32,7 +32,7 @@ from campaigns.papers.dlr.measure import (
 from controllers.decide import PolicyError
 from controllers.decider import open_decider
 from controllers.journal import JournalWriter, controller_summary, read_journal
-from controllers.loop import EXIT_STOPPED, Loop, Plan
+from controllers.loop import EXIT_STOPPED, Loop, LoopPlan
 from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
 from controllers.service import DECIDE_LIMIT_S
@@ -40,26 +40,26 @@ from schemas.cells.dlr import Bench
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
-from testbed.agent.openloop.histogram import Histogram
+from testbed.agent.openloop.writer import Histogram
 from testbed.simulated import (
     Benchmark,
     BenchmarkResult,
     ModelParameters,
-    Sample,
+    SampleRow,
     SimulatedCeph,
     SimulatedClock,
 )
 from testbed.simulated.clock import EPOCH_S
 from testbed.simulated.open_loop import OpenWrites, OpenWritesResult
 from testbed.simulated.parameters import osd_nodes
-from testbed.simulated.saved import changes
-from testbed.simulated.signals import SIGNAL_NAMES
+from testbed.simulated.store import changes
+from testbed.simulated.tables import SIGNAL_NAMES
 from testbed.spec import TestbedSpec
 from testbed.stores.contract import OSDS, PGS
 from workloads import collect as benchmarked
 from workloads.open_loop import OpenLoop, OpenLoopResult, PgLatency
 from workloads.rados_bench import BenchResult, RadosBench, Segment
-from workloads.rados_output import Sample as Second
+from workloads.rados_output import RadosSample as Second
 
 STEADY_S = 5.0
 """Virtual seconds until a load has its steady rate: queues fill in tenths of seconds."""
@@ -86,7 +86,7 @@ class SimulatedServices:
         self._loop: Callable[[SimulatedClock], Loop] | None = None
         self._lead_s = 0.0
         self._result: BenchmarkResult | None = None
-        self._samples: list[Sample] = []
+        self._samples: list[SampleRow] = []
         self._left: list[str] = []
         self._statistics: dict[str, float] = {}
         self._fio_s: dict[str, float] = {}
@@ -162,7 +162,7 @@ class SimulatedServices:
         folder = self._setting.folder
         try:
             refuse_unoffered(name, decider.needs, self._store.offers(), "modelled Ceph")
-            plan = Plan(
+            plan = LoopPlan(
                 policy=name,
                 needs=decider.needs,
                 parameters=decider.parameters,
@@ -378,7 +378,7 @@ def as_open_loop(result: OpenWritesResult, config: OpenLoop) -> OpenLoopResult:
 def collect(
     setting: CellSetting,
     result: BenchmarkResult,
-    samples: Sequence[Sample],
+    samples: Sequence[SampleRow],
     *,
     fio_s: Mapping[str, float],
     statistics: Mapping[str, float],
@@ -480,7 +480,7 @@ def with_percentiles(summary: OpSummary, result: BenchmarkResult) -> OpSummary:
     return summary.model_copy(update=found)
 
 
-def pressure_mean(samples: Sequence[Sample], seconds: float) -> dict[str, float]:
+def pressure_mean(samples: Sequence[SampleRow], seconds: float) -> dict[str, float]:
     """Return the mean of each node's signal over the measured time, in percent."""
     values: dict[str, list[float]] = {}
     for sample in samples:

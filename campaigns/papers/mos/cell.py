@@ -39,7 +39,7 @@ from controllers.microstores.performance import ClassTable
 from schemas.cells.mos import MOS, Adaptation, MosCell, TwoStores
 from schemas.errors import UserError
 from schemas.run import Run
-from testbed.simulated.cosperf.classes import local
+from testbed.simulated.cosperf.machines import local
 
 REPORT_FILE = "mos.json"
 LOGS = "logs"

@@ -28,11 +28,11 @@ from workloads.cosbench.archive import read_archive
 from workloads.cosbench.driver import REMOTE_PROGRAM
 from workloads.cosbench.workload import (
     Constant,
-    Sizes,
+    CosbenchSizes,
+    CosbenchWorkload,
     SwAuth,
     SwiftStorage,
     Uniform,
-    Workload,
     to_xml,
 )
 
@@ -108,14 +108,14 @@ def drives_of(
 
 def workload_of(
     objects: StoredObjects, access: ProxyLogin, load: DriverLoad | None = None
-) -> Workload:
+) -> CosbenchWorkload:
     """Return COSBench's workload: the load, or without a load the objects to read."""
     least, most = (size // KB for size in (objects.least, objects.most))
     numbers = Constant(value=least) if least == most else Uniform(low=least, high=most)
     read, write, delete = load.mix if load is not None else (100, 0, 0)
-    return Workload(
+    return CosbenchWorkload(
         name=load.name if load is not None else f"objects-{objects.prefix}",
-        sizes=Sizes(numbers=numbers, unit="KB"),
+        sizes=CosbenchSizes(numbers=numbers, unit="KB"),
         read=read,
         write=write,
         delete=delete,

@@ -25,7 +25,7 @@ from campaigns.papers.mos.drives import ProxyDriver
 from campaigns.papers.mos.loads import COURSES, length_s, loads_of
 from schemas.cells.mos import Adaptation
 from schemas.errors import HotbedError
-from workloads.cosbench.archive import Archive, Second, read_archive
+from workloads.cosbench.archive import Archive, OperationSecond, read_archive
 
 MEGA = 1e6
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -99,7 +99,7 @@ class Sent:
             if one.type == "read":
                 self.missing += one.failed.get("not-found", 0)
 
-    def _spread(self, t_s: float, second: Second) -> None:
+    def _spread(self, t_s: float, second: OperationSecond) -> None:
         """Spread the operations that ended in a second (on average mid-second) over their time."""
         ends = t_s + 0.5
         begins = ends - (second.mean_s or 0.0)

@@ -25,9 +25,9 @@ from campaigns.papers.mos.profile.simulator import (
     relative_error,
     simulated_runs,
 )
-from controllers.decide import InProcess
+from controllers.decide import InProcessDecider
 from controllers.journal import JournalWriter
-from controllers.loop import EXIT_STOPPED, Loop, Plan
+from controllers.loop import EXIT_STOPPED, Loop, LoopPlan
 from controllers.microstores.performance import CURVES, PiecewiseLinear
 from controllers.registry import code_hash, create, find, refuse_unoffered
 from controllers.saved import Saved
@@ -35,9 +35,13 @@ from schemas.cells.mos import COSPERF, Modelled, PerfCell
 from schemas.errors import HotbedError
 from schemas.run import Run
 from testbed.simulated.clock import SimulatedClock
-from testbed.simulated.cosperf.classes import CLASSES
-from testbed.simulated.cosperf.constants import Constants, Costs
-from testbed.simulated.cosperf.machines import paper_pool, total
+from testbed.simulated.cosperf.machines import (
+    CLASSES,
+    Constants,
+    ReconfigurationCosts,
+    paper_pool,
+    total,
+)
 from testbed.simulated.cosperf.stages import paper_stages, stage_of
 from testbed.simulated.cosperf.store import START_PART, SimulatedMicrostores
 from testbed.stores.microstores import Resources
@@ -67,7 +71,7 @@ def make(job: Job, folder: Path) -> Run:
             hosts,
             paper_stages(job.seed, minutes=parameters.minutes),
             constants=judge,
-            costs=Costs(factor=parameters.cost_factor),
+            costs=ReconfigurationCosts(factor=parameters.cost_factor),
             start_part=1.0 if parameters.policy == "static" else START_PART,
             epoch_s=parameters.epoch_s,
         )
@@ -132,7 +136,7 @@ def simulate(
     controller = find(parameters.policy)
     policy = create(controller, policy_parameters(store, parameters, cospurf), seed)
     refuse_unoffered(controller.name, policy.needs, store.offers(), "modelled microstores")
-    plan = Plan(
+    plan = LoopPlan(
         policy=policy.name,
         needs=policy.needs,
         parameters=policy.parameters(),
@@ -144,7 +148,7 @@ def simulate(
     with JournalWriter(folder / "journal.jsonl", sync=False) as journal:
         outcome = Loop(
             plan,
-            decider=InProcess(policy),
+            decider=InProcessDecider(policy),
             store=store,
             journal=journal,
             saved=Saved(folder / "logs" / "saved.json"),

@@ -25,12 +25,12 @@ from campaigns.papers.prioritymeister.plan import (
 )
 from campaigns.papers.prioritymeister.topology import Links, Topology, htb_links, load_topology
 from campaigns.papers.prioritymeister.traces import check_new
-from controllers.prioritymeister.plan import Plan
+from controllers.prioritymeister.plan import PriorityPlan
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.durable import write_file
 from schemas.errors import StoreError, UserError
 from testbed.agent.reach import LocalShell
-from testbed.deploy.enforcement import PLAIN, Enforcement
+from testbed.deploy.enforcement import PLAIN, NfsEnforcement
 from testbed.sites.contract import Testbed
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Shell
@@ -105,7 +105,7 @@ def apply(
     plan = None
     if policy in PLANNED:
         plan = plan_of(topology, file, tell, links=links_on(topology, spec, file, tell))
-    enforcement = Enforcement(testbed)
+    enforcement = NfsEnforcement(testbed)
     made = parameters_of(
         topology,
         plan,
@@ -139,7 +139,7 @@ def check(testbed: Testbed) -> Applied:
         UserError: nothing was applied.
     """
     wanted = _kept(testbed)
-    enforcement = Enforcement(testbed)
+    enforcement = NfsEnforcement(testbed)
     differences = enforcement.network_check(wanted["network"])
     for device, parameters in wanted["storage"].items():
         server = device.partition(":")[0]
@@ -156,7 +156,7 @@ def remove(testbed: Testbed) -> None:
     Raises:
         StoreError: enforcement remains.
     """
-    enforcement = Enforcement(testbed)
+    enforcement = NfsEnforcement(testbed)
     enforcement.remove()
     left = enforcement.network_check()
     if left:
@@ -295,7 +295,7 @@ def _check_levels(made: EnforcerParameters, spec: TestbedSpec, file: Path) -> No
         )
 
 
-def _profiles(enforcement: Enforcement, topology: Topology, file: Path) -> tuple[str, ...]:
+def _profiles(enforcement: NfsEnforcement, topology: Topology, file: Path) -> tuple[str, ...]:
     """Give every server the profile that its workloads were planned with."""
     profiles = {}
     for workload in topology.workloads:
@@ -342,7 +342,7 @@ def _store(spec: TestbedSpec) -> NfsSpec:
     return spec.store
 
 
-_ANY_PLAN = Plan(True, (), ())
+_ANY_PLAN = PriorityPlan(True, (), ())
 
 
 _SLACK_S = 60.0

@@ -38,9 +38,9 @@ from campaigns.papers.prioritymeister.mixes import (
 )
 from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
 from campaigns.papers.prioritymeister.topology import Topology
-from controllers.prioritymeister.curve import Curve
+from controllers.prioritymeister.curve import RbCurve
 from controllers.prioritymeister.demand import measure
-from controllers.prioritymeister.plan import Plan, StagePlan, WorkloadPlan
+from controllers.prioritymeister.plan import PriorityPlan, StagePlan, WorkloadPlan
 from controllers.prioritymeister.profiles import load_profile
 from schemas.cells.prioritymeister import Buckets, OneBurst, OneDisk, PmCell
 from workloads.traces.reader import TraceReader
@@ -212,7 +212,7 @@ class PmExperiment:
     base: Path
     replays: Mapping[str, SentRequests]
     enforcement: EnforcedPolicy
-    plan: Plan | None
+    plan: PriorityPlan | None
     serves: Mapping[str, Path]
     seconds: float
     measured_from_s: float
@@ -342,7 +342,7 @@ def _experiment(
     parameters: PmCell,
     mix: Mix,
     topology: Topology,
-    plan: Plan | None,
+    plan: PriorityPlan | None,
     *,
     seed: int,
     machines: PmMachines,
@@ -378,7 +378,9 @@ def enforcement(parameters: PmCell, mix: Mix) -> EnforcedPolicy:
     )
 
 
-def plan_of_cell(parameters: PmCell, mix: Mix, topology: Topology, machines: PmMachines) -> Plan:
+def plan_of_cell(
+    parameters: PmCell, mix: Mix, topology: Topology, machines: PmMachines
+) -> PriorityPlan:
     """Return PriorityMeister's plan for the announced traces, within the machines' limits.
 
     Figure 4's plan has the given order of priorities, and may have a single bucket for B.
@@ -399,7 +401,7 @@ def plan_of_cell(parameters: PmCell, mix: Mix, topology: Topology, machines: PmM
     )
 
 
-def curve_alone(mix: Mix, name: str) -> Curve:
+def curve_alone(mix: Mix, name: str) -> RbCurve:
     """Return the exact r-b curve of a workload at its device (figure 4a)."""
     load = mix.load(name)
     device = mix.hosts[load.server].devices[load.device]
@@ -408,7 +410,7 @@ def curve_alone(mix: Mix, name: str) -> Curve:
     return demand.curves["storage"]
 
 
-def single_bucket(limiters: str, curve: Curve) -> tuple[float, float]:
+def single_bucket(limiters: str, curve: RbCurve) -> tuple[float, float]:
     """Return the one bucket that B has instead of all its own: rate and burst on the border."""
     rate = FAST_RATE if limiters == "fast" else curve.mean_rate
     return rate, float(curve.burst([rate])[0])

@@ -52,7 +52,7 @@ from campaigns.papers.prioritymeister.plan import (
 from schemas.campaign import Limits
 from schemas.durable import write_file
 from schemas.errors import HotbedError
-from testbed.deploy.enforcement import Enforcement
+from testbed.deploy.enforcement import NfsEnforcement
 from testbed.sites.contract import Testbed
 
 LEAST_WAIT_S = 5.0
@@ -91,7 +91,7 @@ class NfsTestbed:
         Raises:
             UserError: the testbed lacks an NFS server or a client.
         """
-        return cls(live, places_of(live.spec), Enforcement(live.testbed))
+        return cls(live, places_of(live.spec), NfsEnforcement(live.testbed))
 
 
 class LocalGround:

@@ -26,7 +26,7 @@ from campaigns.papers.prioritymeister.topology import (
     TopologyHost,
 )
 from campaigns.papers.prioritymeister.traces import REFERENCE, window
-from controllers.prioritymeister.estimators import Costs
+from controllers.prioritymeister.estimators import StageCosts
 from controllers.prioritymeister.profiles import load_profile
 from schemas.cells.prioritymeister import (
     Buckets,
@@ -186,14 +186,14 @@ class TraceMaker:
         self.disk, self.ram = (load_profile(folder / f) for f in (DISK_FILE, RAMDISK_FILE))
         self._on_disk: list[tuple[float, int, int]] = []  # work, bytes, requests
 
-    def row(self, label: str) -> standins.Row:
+    def row(self, label: str) -> standins.Table2Row:
         """Return a row of Table 2, or of the tenants of `levels`."""
         if label in standins.TABLE2:
             return self._varied(standins.TABLE2[label])
         c2 = TENANT_C2[int(label[1:]) % len(TENANT_C2)]
-        return standins.Row(label, "Synthetic tenant", None, TENANT_LOAD, c2)
+        return standins.Table2Row(label, "Synthetic tenant", None, TENANT_LOAD, c2)
 
-    def _varied(self, row: standins.Row) -> standins.Row:
+    def _varied(self, row: standins.Table2Row) -> standins.Table2Row:
         """Return Table 2's row with the cell's changes."""
         cell = self._parameters
         if isinstance(cell, OneBurst) and cell.access == "mixed":
@@ -203,7 +203,7 @@ class TraceMaker:
         return row
 
     def standin(
-        self, row: standins.Row, costs: Costs, server: str | None = None
+        self, row: standins.Table2Row, costs: StageCosts, server: str | None = None
     ) -> standins.StandIn:
         """Return a stand-in like `row` for this block and the link of `server` (by default the
         server with the shared disk)."""
@@ -305,7 +305,7 @@ class TraceMaker:
         }
         (self._folder / CONSTANT_FILE).write_text(json.dumps(document))
 
-    def _real(self, row: standins.Row, costs: Costs) -> RequestBlock | None:
+    def _real(self, row: standins.Table2Row, costs: StageCosts) -> RequestBlock | None:
         cell = self._parameters
         if cell.traces is None or row.storage_load is None:
             return None

@@ -16,14 +16,14 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from campaigns.papers.prioritymeister.topology import Links, PmModel, PmWorkload, Topology
-from controllers.prioritymeister.curve import Curve
-from controllers.prioritymeister.demand import Demand, measure
-from controllers.prioritymeister.estimators import STAGES, Costs
+from controllers.prioritymeister.curve import RbCurve
+from controllers.prioritymeister.demand import TraceDemand, measure
+from controllers.prioritymeister.estimators import STAGES, StageCosts
 from controllers.prioritymeister.limiters import Limiters, choose
-from controllers.prioritymeister.plan import Plan, StagePlan, Tenant, make_plan
+from controllers.prioritymeister.plan import PlannedWorkload, PriorityPlan, StagePlan, make_plan
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import UserError
-from workloads.traces.reader import Report, TraceReader
+from workloads.traces.reader import ReadingReport, TraceReader
 
 Tell = Callable[[str], None]
 
@@ -36,9 +36,9 @@ class Curves:
     bursts: tuple[float, ...]
 
 
-def curve_of(demand: Demand, stage: str, rates: Sequence[float] = ()) -> Curves:
+def curve_of(demand: TraceDemand, stage: str, rates: Sequence[float] = ()) -> Curves:
     """Return the corners of a measured trace's curve, or the bursts of `rates`."""
-    curve: Curve = demand.curves[stage]
+    curve: RbCurve = demand.curves[stage]
     if rates:
         return Curves(tuple(rates), tuple(curve.burst(list(rates)).tolist()))
     found_rates, bursts = curve.corners()
@@ -65,9 +65,9 @@ def parse_rates(text: str | None) -> tuple[float, ...]:
     return tuple(found)
 
 
-def costs_of(profile: Path | None, stage: str) -> Costs:
+def costs_of(profile: Path | None, stage: str) -> StageCosts:
     """Return the estimators of a stage; raise UserError if it is unknown or needs a profile."""
-    costs = Costs(None) if profile is None else load_profile(profile)
+    costs = StageCosts(None) if profile is None else load_profile(profile)
     try:
         costs.estimator(stage)
     except UserError as error:
@@ -76,8 +76,8 @@ def costs_of(profile: Path | None, stage: str) -> Costs:
 
 
 def measure_trace(
-    reader: TraceReader, costs: Costs, stages: Sequence[str] = STAGES, *, curves: bool = True
-) -> tuple[Demand, Report]:
+    reader: TraceReader, costs: StageCosts, stages: Sequence[str] = STAGES, *, curves: bool = True
+) -> tuple[TraceDemand, ReadingReport]:
     """Read a trace once; a UserError has its file, and the reason if there is no request."""
     try:
         demand = measure(reader, costs, stages, curves=curves)
@@ -101,10 +101,10 @@ class MeasuredTraces:
     def __init__(self, base: Path, tell: Tell = lambda _: None) -> None:
         self._base = base
         self._tell = tell
-        self._profiles: dict[str, Costs] = {}
-        self._known: dict[tuple[object, ...], Demand] = {}
+        self._profiles: dict[str, StageCosts] = {}
+        self._known: dict[tuple[object, ...], TraceDemand] = {}
 
-    def tenant(self, topology: Topology, workload: PmWorkload) -> Tenant:
+    def tenant(self, topology: Topology, workload: PmWorkload) -> PlannedWorkload:
         """Return a placed workload of a topology; raise UserError if a file is wrong."""
         device = topology.device_of(workload)
         if device.profile not in self._profiles:
@@ -123,7 +123,7 @@ class MeasuredTraces:
 
 def plan_of(
     topology: Topology, file: Path, tell: Tell = lambda _: None, *, links: Links | None = None
-) -> Plan:
+) -> PriorityPlan:
     """Read every trace and profile of a topology, and return its plan.
 
     Args:
@@ -151,11 +151,11 @@ def plan_of(
 
 def planned(
     topology: Topology,
-    tenants: Sequence[Tenant],
+    tenants: Sequence[PlannedWorkload],
     *,
     order: Sequence[str] | None = None,
     links: Links | None = None,
-) -> Plan:
+) -> PriorityPlan:
     """Return the plan of some workloads on a topology's machines.
 
     Args:
@@ -179,8 +179,8 @@ def planned(
 
 
 def tenant_of(
-    topology: Topology, workload: PmWorkload, demand: Demand, speed: float = 1.0
-) -> Tenant:
+    topology: Topology, workload: PmWorkload, demand: TraceDemand, speed: float = 1.0
+) -> PlannedWorkload:
     """Return a workload with its token buckets.
 
     If the trace of a throughput SLO arrives at one instant, its span is the SLO's time.
@@ -198,7 +198,7 @@ def tenant_of(
         faster = speed if stage == "storage" else 1.0
         limiters[stage] = Limiters(found.rates / faster, found.bursts / faster, found.error)
         largest[stage] = demand.largest[stage] / faster
-    tenant = Tenant(
+    tenant = PlannedWorkload(
         name=workload.name,
         slo_s=workload.slo.latency or 0.0,
         routes=topology.routes(workload),
@@ -226,7 +226,7 @@ class WorkloadPlacement:
 
     placed: bool
     places: tuple[Place, ...]
-    plan: Plan | None
+    plan: PriorityPlan | None
 
 
 def place(
@@ -286,7 +286,7 @@ def place(
     return WorkloadPlacement(all(p.server is not None for p in places), tuple(places), plan)
 
 
-def _fitting(topology: Topology, tenants: list[Tenant]) -> Plan | None:
+def _fitting(topology: Topology, tenants: list[PlannedWorkload]) -> PriorityPlan | None:
     """Return the plan if all SLOs hold, else None."""
     try:
         plan = planned(topology, tenants)
@@ -380,7 +380,7 @@ class EnforcerParameters(PmModel):
     network: NetworkParameters
 
 
-def check_policy(policy: str, mode: str, plan: Plan | None) -> None:
+def check_policy(policy: str, mode: str, plan: PriorityPlan | None) -> None:
     """Raise UserError if the policy or mode is unknown, or the policy needs a plan."""
     if policy not in POLICIES:
         raise UserError(f"policy {policy!r}: there are {', '.join(POLICIES)}.")
@@ -420,7 +420,7 @@ def device_queues(topology: Topology) -> tuple[str, ...]:
 
 def parameters_of(
     topology: Topology,
-    plan: Plan | None,
+    plan: PriorityPlan | None,
     *,
     policy: str = "pm",
     mode: str = "hold",
@@ -454,7 +454,7 @@ def parameters_of(
 
 def storage_parameters(
     topology: Topology,
-    plan: Plan | None,
+    plan: PriorityPlan | None,
     device: str,
     *,
     policy: str = "pm",
@@ -522,7 +522,7 @@ def storage_parameters(
 
 def network_parameters(
     topology: Topology,
-    plan: Plan | None,
+    plan: PriorityPlan | None,
     *,
     policy: str = "pm",
     mode: NetworkMode | None = None,
@@ -596,14 +596,16 @@ def _flow(
     )
 
 
-def _stage(plan: Plan | None, workload: str, stage: str) -> StagePlan:
+def _stage(plan: PriorityPlan | None, workload: str, stage: str) -> StagePlan:
     for one in plan.workloads if plan is not None else ():
         if one.name == workload:
             return next(s for s in one.stages if s.stage == stage)
     raise UserError(f"workload {workload} is not in the plan: make a plan with it.")
 
 
-def _reservation(plan: Plan | None, workload: str, given: Mapping[str, float] | None) -> float:
+def _reservation(
+    plan: PriorityPlan | None, workload: str, given: Mapping[str, float] | None
+) -> float:
     if given is not None:
         return float(given.get(workload, 0.0))
     return min(rate for rate, _ in _stage(plan, workload, "storage").pairs)

@@ -19,9 +19,9 @@ from campaigns.papers.prioritymeister.plan import (
     storage_parameters,
 )
 from campaigns.papers.prioritymeister.topology import PmWorkload, Topology
-from controllers.prioritymeister.demand import Demand
-from controllers.prioritymeister.estimators import STAGES, Costs, DistanceProfile
-from controllers.prioritymeister.plan import Plan, WorkloadPlan
+from controllers.prioritymeister.demand import TraceDemand
+from controllers.prioritymeister.estimators import STAGES, DistanceProfile, StageCosts
+from controllers.prioritymeister.plan import PriorityPlan, WorkloadPlan
 from controllers.prioritymeister.profiles import load_profile, parse_profile, read_document
 from schemas.errors import UserError
 from workloads.traces.reader import TraceReader
@@ -146,7 +146,7 @@ class Scenario:
 
 
 def scenario_of(
-    topology: Topology, file: Path, plan: Plan | None, setting: SimulationSetting
+    topology: Topology, file: Path, plan: PriorityPlan | None, setting: SimulationSetting
 ) -> Scenario:
     """Return the scenario of a topology.
 
@@ -253,7 +253,7 @@ class _Profiles:
 
 def _devices(
     topology: Topology,
-    plan: Plan | None,
+    plan: PriorityPlan | None,
     setting: SimulationSetting,
     base: Path,
     *,
@@ -414,7 +414,7 @@ def _check_numbers(setting: SimulationSetting) -> None:
 def proofs(
     topology: Topology,
     base: Path,
-    plan: Plan,
+    plan: PriorityPlan,
     setting: SimulationSetting,
     *,
     network: str,
@@ -501,5 +501,5 @@ def _larger(
     return None
 
 
-def _measured(reader: TraceReader, costs: Costs) -> Demand:
+def _measured(reader: TraceReader, costs: StageCosts) -> TraceDemand:
     return measure_trace(reader, costs, curves=False)[0]

@@ -27,7 +27,7 @@ from campaigns.papers.prioritymeister.scenario import (
     scenario_of,
 )
 from campaigns.papers.prioritymeister.topology import PmModel, Topology
-from controllers.prioritymeister.plan import Plan
+from controllers.prioritymeister.plan import PriorityPlan
 from schemas.errors import StoreError, UserError
 from testbed.simulated import sources
 from workloads.traces.reader import TraceReader
@@ -259,7 +259,7 @@ def simulate_topology(
     file: Path,
     setting: SimulationSetting,
     *,
-    plan: Plan | None = None,
+    plan: PriorityPlan | None = None,
     tell: Tell = lambda _: None,
     progress: Progress = lambda _share: None,
 ) -> Results:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from controllers.prioritymeister.plan import FRAME, Tenant
+from controllers.prioritymeister.plan import FRAME, PlannedWorkload
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
@@ -50,7 +50,7 @@ class Links:
     overshoot: float = 0.0
     bucket: Callable[[float, float], tuple[float, float]] | None = None
 
-    def kept(self, tenant: Tenant) -> Tenant:
+    def kept(self, tenant: PlannedWorkload) -> PlannedWorkload:
         """Return a workload with the token buckets that the network can keep."""
         if self.bucket is None:
             return tenant

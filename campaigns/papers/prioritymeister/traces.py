@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from campaigns.papers.prioritymeister.plan import measure_trace
 from controllers.prioritymeister import profiles
-from controllers.prioritymeister.estimators import Costs
+from controllers.prioritymeister.estimators import StageCosts
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import UserError
 from workloads.traces import arrivals, standins
-from workloads.traces.reader import Report, TraceReader
+from workloads.traces.reader import ReadingReport, TraceReader
 from workloads.traces.requests import RequestBlock, save
 
 REFERENCE = Path(profiles.__file__).with_name("disk7200.json")
@@ -65,14 +65,16 @@ def link_rate(link: float) -> float:
     return link / 8
 
 
-def statistics(reader: TraceReader, profile: Path | None, link: float) -> tuple[Statistics, Report]:
+def statistics(
+    reader: TraceReader, profile: Path | None, link: float
+) -> tuple[Statistics, ReadingReport]:
     """Read a trace once, in bounded memory, and return its statistics.
 
     Raises:
         UserError: the file, the profile or the link is wrong.
     """
     rate = link_rate(link)
-    costs = Costs(None) if profile is None else load_profile(profile)
+    costs = StageCosts(None) if profile is None else load_profile(profile)
     network = ("network-in", "network-out")
     stages = network if costs.storage is None else ("storage", *network)
     demand, report = measure_trace(reader, costs, stages, curves=False)
@@ -119,7 +121,7 @@ def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
         raise
 
 
-def convert(reader: TraceReader, out: Path) -> tuple[int, Report]:
+def convert(reader: TraceReader, out: Path) -> tuple[int, ReadingReport]:
     """Write a trace of any format in the replayer's format ``plain``, and return the number of
     requests and the reader's report. Times start at the first request; known offsets are kept;
     `out` is compressed if it ends in ``.gz``. One block of requests is in memory at a time.
@@ -254,7 +256,7 @@ def file_of(folder: Path, label: str) -> Path | None:
 def window(
     folder: Path,
     label: str,
-    costs: Costs,
+    costs: StageCosts,
     *,
     load: float | None,
     seconds: float,
@@ -348,7 +350,7 @@ class WholeTrace:
             )
 
 
-def measured(path: Path, costs: Costs | None) -> WholeTrace:
+def measured(path: Path, costs: StageCosts | None) -> WholeTrace:
     """Read a trace once; `costs` are its device's.
 
     Raises:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from campaigns.engine.job import Phases
 from controllers.ursa import check as checker
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance, Plan
+from controllers.ursa.instance import Instance, MigrationPlan
 from controllers.ursa.methods import METHODS, Method
 from controllers.ursa.place.algorithm1 import Variant
 from controllers.ursa.plan import Selector
@@ -201,7 +201,7 @@ def _values(parameters: UrsaCell, summary: dict[str, Any]) -> dict[str, float]:
     return values
 
 
-def _spread(instance: Instance, made: Plan) -> dict[str, float]:
+def _spread(instance: Instance, made: MigrationPlan) -> dict[str, float]:
     """Return standard deviations over the nodes, before and after (figure 11d): of loads in units
     of the mean load, and of load over capacity."""
     column = np.zeros(instance.partitions, np.int64)

@@ -12,7 +12,7 @@ from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Needs
 
 
 @dataclass(frozen=True)
-class Parameters:
+class NewControllerParameters:
     busy: float = number(60.0, 0, 100, "pressure, percent, above which an OSD gives reads away")
     calm: float = number(30.0, 0, 100, "pressure, percent, below which it gets them back")
     affinity: float = number(0.3, 0, 1, "primary affinity while it is busy")
@@ -42,4 +42,4 @@ class NewControllerPolicy:
 
 
 def create(parameters, seed):
-    return NewControllerPolicy(read(Parameters, "new-controller", parameters))
+    return NewControllerPolicy(read(NewControllerParameters, "new-controller", parameters))

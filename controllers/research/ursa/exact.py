@@ -13,9 +13,9 @@ import numpy as np
 
 from controllers.research.ursa.problem import Ints, Units, VectorState, move_list, object_load
 from controllers.ursa.instance import Float64, Int32, Timer, between
-from controllers.ursa.methods import Request
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.exact import Pairs
-from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
+from controllers.ursa.place.highs import INFINITE, HighsModel, add_row, by_columns, solve
 from controllers.ursa.select import MoveList
 from schemas.errors import UserError
 
@@ -34,7 +34,7 @@ class Optimum:
     proven: bool
 
 
-def optimum(units: Units, state: VectorState, request: Request) -> Optimum:
+def optimum(units: Units, state: VectorState, request: MethodRequest) -> Optimum:
     """Return the fewest nodes left hot, and then the cheapest moves.
 
     Raises:
@@ -69,7 +69,7 @@ def optimum(units: Units, state: VectorState, request: Request) -> Optimum:
     return Optimum(moves, proven and best is not None)
 
 
-def _every_pair(units: Units, state: VectorState, request: Request) -> Pairs:
+def _every_pair(units: Units, state: VectorState, request: MethodRequest) -> Pairs:
     size, n = units.placed.replica_node.size, units.nodes
     number = np.repeat(np.arange(size, dtype=np.int64), n)
     target = np.tile(np.arange(n, dtype=np.int32), size)
@@ -84,7 +84,7 @@ def _every_pair(units: Units, state: VectorState, request: Request) -> Pairs:
     return Pairs(number, source, target, load, cost).where(keep)
 
 
-def _model(units: Units, state: VectorState, pairs: Pairs, hot: Int32) -> Model:
+def _model(units: Units, state: VectorState, pairs: Pairs, hot: Int32) -> HighsModel:
     """Return the programme; the last columns, one per hot node, give up the node."""
     count, n, dimensions = len(pairs), units.nodes, units.dimensions
     room = units.capacity - state.load
@@ -106,7 +106,7 @@ def _model(units: Units, state: VectorState, pairs: Pairs, hot: Int32) -> Model:
         count + len(hot), *entries, (base + row, index, 1.0), (base + m + shared, column, sign)
     )
     scale = float(pairs.cost.max(initial=0.0)) or 1.0
-    return Model(
+    return HighsModel(
         cost=np.r_[pairs.cost / scale, np.zeros(len(hot))],
         start=start,
         row=rows,
@@ -157,7 +157,7 @@ def _meeting(units: Units, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
 def _solve(
     units: Units,
     state: VectorState,
-    model: Model,
+    model: HighsModel,
     pairs: Pairs,
     hot: Int32,
     timer: Timer,

@@ -21,8 +21,8 @@ from controllers.research.ursa.problem import (
     in_score_order,
     vector_problem,
 )
-from controllers.ursa.instance import UNPLACED, Int32, Placement, Selection, Timer
-from controllers.ursa.methods import Request
+from controllers.ursa.instance import UNPLACED, Int32, Selection, SelectionTargets, Timer
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.highs import INFINITE, add_row, solve
 from controllers.ursa.place.problem import FIRST_LIST, Lists, ragged
 from controllers.ursa.place.relaxation import (
@@ -41,7 +41,7 @@ from controllers.ursa.place.rounding import (
     QUICK,
     Choices,
     Effort,
-    Standing,
+    FittingPlacement,
     assignment_model,
     clear_of_others,
     standing,
@@ -62,7 +62,7 @@ def worthwhile(
     problem: VectorProblem,
     lists: Lists,
     relaxed: Relaxation,
-    now: Standing,
+    now: FittingPlacement,
     slack: float,
     objects: Ints,
     timer: Timer,
@@ -102,7 +102,7 @@ def worthwhile(
 def place_anew(
     problem: VectorProblem,
     options: Choices,
-    now: Standing,
+    now: FittingPlacement,
     objects: Ints,
     effort: Effort,
     timer: Timer,
@@ -155,15 +155,19 @@ def place_anew(
     return Anew(proven=False, bound=-INFINITE)
 
 
-def greedy(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
+def greedy(
+    units: Units, state: VectorState, selection: Selection, request: MethodRequest
+) -> SelectionTargets:
     """Place each object, the heaviest first, on its nearest node with room."""
     problem = vector_problem(units, state, selection, request.max_move_cost)
     move_to = np.full(len(selection), UNPLACED, np.int32)
     first_fit(problem, Lists(problem), move_to, np.zeros_like(problem.rooms))
-    return Placement(move_to)
+    return SelectionTargets(move_to)
 
 
-def alp(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
+def alp(
+    units: Units, state: VectorState, selection: Selection, request: MethodRequest
+) -> SelectionTargets:
     """Return the relaxation over all targets, with a certified bound, rounded and improved."""
     problem, lists, relaxed = _relaxed(units, state, selection, request)
     now = _rounded(problem, lists, relaxed)
@@ -177,15 +181,17 @@ def alp(units: Units, state: VectorState, selection: Selection, request: Request
         "columns": len(relaxed.columns.key),
         "lp_rounds": relaxed.rounds,
     }
-    return Placement(now.move_to, lower_bound=bound, notes=notes)
+    return SelectionTargets(now.move_to, lower_bound=bound, notes=notes)
 
 
-def ilp(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
+def ilp(
+    units: Units, state: VectorState, selection: Selection, request: MethodRequest
+) -> SelectionTargets:
     """Return the optimum for the selection; `notes["optimal"]` is True if it is proven."""
     problem, lists, relaxed = _relaxed(units, state, selection, request)
     now = _rounded(problem, lists, relaxed)
     if (now.move_to == UNPLACED).any() or not relaxed.fits:
-        return Placement(now.move_to, notes={"optimal": False})
+        return SelectionTargets(now.move_to, notes={"optimal": False})
     _polish(problem, lists, relaxed, now, request.timer)
     total = float(now.cost.sum())
     slack = max(total - relaxed.bound, 0.0)
@@ -197,7 +203,7 @@ def ilp(units: Units, state: VectorState, selection: Selection, request: Request
             found = place_anew(problem, options, now, everything, EXACT, request.timer)
             optimal, bound = found.proven, max(bound, found.bound)
     bound = min(bound, float(now.cost.sum()))
-    return Placement(
+    return SelectionTargets(
         now.move_to,
         lower_bound=bound,
         notes={"optimal": optimal, "lp_bound": relaxed.bound},
@@ -205,7 +211,7 @@ def ilp(units: Units, state: VectorState, selection: Selection, request: Request
 
 
 def _relaxed(
-    units: Units, state: VectorState, selection: Selection, request: Request
+    units: Units, state: VectorState, selection: Selection, request: MethodRequest
 ) -> tuple[VectorProblem, Lists, Relaxation]:
     problem = vector_problem(units, state, selection, request.max_move_cost)
     lists = Lists(problem)
@@ -214,7 +220,7 @@ def _relaxed(
     return problem, lists, relax(problem, lists, start, request.timer)
 
 
-def _rounded(problem: VectorProblem, lists: Lists, relaxed: Relaxation) -> Standing:
+def _rounded(problem: VectorProblem, lists: Lists, relaxed: Relaxation) -> FittingPlacement:
     """Round in score order, then by exchanges; use the first fit if fractions fail."""
     options = _choices(problem, lists, relaxed)
     move_to = np.where(relaxed.active, UNPLACED, relaxed.start).astype(np.int32)
@@ -236,7 +242,7 @@ def _rounded(problem: VectorProblem, lists: Lists, relaxed: Relaxation) -> Stand
     return standing(problem, now.move_to)
 
 
-def _by_score(problem: VectorProblem, relaxed: Relaxation, now: Standing) -> None:
+def _by_score(problem: VectorProblem, relaxed: Relaxation, now: FittingPlacement) -> None:
     columns = relaxed.columns
     positive = np.flatnonzero(columns.x > 1e-9)
     owner, x = columns.object[positive], columns.x[positive]
@@ -259,7 +265,9 @@ def _choices(problem: VectorProblem, lists: Lists, relaxed: Relaxation) -> Choic
     return Choices.of(len(problem), owner[order], node[order], cost[order], reduced[order])
 
 
-def _exchange(problem: VectorProblem, options: Choices, now: Standing, objects: Ints) -> None:
+def _exchange(
+    problem: VectorProblem, options: Choices, now: FittingPlacement, objects: Ints
+) -> None:
     exchange(
         objects,
         options.first,
@@ -274,7 +282,7 @@ def _exchange(problem: VectorProblem, options: Choices, now: Standing, objects: 
 
 
 def _polish(
-    problem: VectorProblem, lists: Lists, relaxed: Relaxation, now: Standing, timer: Timer
+    problem: VectorProblem, lists: Lists, relaxed: Relaxation, now: FittingPlacement, timer: Timer
 ) -> None:
     """Solve each group of objects that lost something against the relaxation."""
     label = _groups(problem, relaxed, now)
@@ -296,7 +304,7 @@ def _polish(
             place_anew(problem, options, now, objects, QUICK, timer)
 
 
-def _groups(problem: VectorProblem, relaxed: Relaxation, now: Standing) -> Int32:
+def _groups(problem: VectorProblem, relaxed: Relaxation, now: FittingPlacement) -> Int32:
     """Return [M] labels: objects that share a target in programme or placement have one label."""
     owner = np.concatenate([relaxed.columns.object, np.arange(len(problem))])
     node = np.concatenate([relaxed.columns.node, now.move_to])

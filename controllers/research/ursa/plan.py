@@ -32,20 +32,20 @@ from controllers.research.ursa.problem import (
 from controllers.research.ursa.select import most_relief_first, swap_phase
 from controllers.ursa.instance import (
     UNPLACED,
-    Budget,
     Float64,
     Instance,
     Int32,
-    Placement,
-    Plan,
+    MigrationPlan,
+    RoundBudget,
     Selection,
+    SelectionTargets,
     Timer,
 )
-from controllers.ursa.methods import Request
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.problem import Bools
 from controllers.ursa.select import (
+    MethodPhases,
     MoveList,
-    Phases,
     Result,
     gap,
     hot_after,
@@ -58,7 +58,7 @@ from controllers.ursa.select import (
 )
 from schemas.errors import UserError
 
-Placer = Callable[[Units, VectorState, Selection, Request], Placement]
+Placer = Callable[[Units, VectorState, Selection, MethodRequest], SelectionTargets]
 
 BUDGET_REPAIRS = 16
 OVERHEAD = 0.05
@@ -88,7 +88,7 @@ class _Purse:
     into: Float64
 
     @classmethod
-    def of(cls, budget: Budget, nodes: int) -> _Purse:
+    def of(cls, budget: RoundBudget, nodes: int) -> _Purse:
         def limit(value: float | None) -> float:
             return np.inf if value is None else float(value)
 
@@ -116,7 +116,7 @@ class _Purse:
         np.add.at(self.out, nodes, sizes)
 
 
-def checked_budget(budget: Budget, units: Units) -> Budget:
+def checked_budget(budget: RoundBudget, units: Units) -> RoundBudget:
     """Return `budget`; raise UserError if it makes no sense for these units."""
     for name, value in (("max-moves", budget.max_moves), ("budget", budget.size)):
         if value is not None and not 0 <= value < np.inf:
@@ -134,7 +134,7 @@ def checked_budget(budget: Budget, units: Units) -> Budget:
 
 
 def plan_rounds(
-    units: Units, state: VectorState, place: Placer, request: Request, budget: Budget
+    units: Units, state: VectorState, place: Placer, request: MethodRequest, budget: RoundBudget
 ) -> Rounded:
     """Plan round after round until nothing is hot, nothing can be moved, or rounds are used up.
 
@@ -181,8 +181,8 @@ def _round(
     units: Units,
     state: VectorState,
     place: Placer,
-    request: Request,
-    budget: Budget,
+    request: MethodRequest,
+    budget: RoundBudget,
     stay: NDArray[np.int64],
 ) -> MoveList:
     """Return the moves of one round; what finds no place is paid back and others go instead."""
@@ -217,7 +217,7 @@ def _round(
     return without_heating(nodes_of(units, state), moves)
 
 
-def _prices(units: Units, budget: Budget) -> Float64:
+def _prices(units: Units, budget: RoundBudget) -> Float64:
     """Return [U], the scarce resource of a move: bytes, or moves if only moves are limited."""
     if units.size is None or (budget.size is None and budget.node_size is None):
         return units.members
@@ -272,8 +272,8 @@ def _place_in_budget(
     into: Float64,
     sizes: Float64,
     place: Placer,
-    request: Request,
-) -> Placement:
+    request: MethodRequest,
+) -> SelectionTargets:
     """Place with no hot node as a target; what may come to a node is one dimension more."""
     capacity = np.where(hot[:, None], -1.0, units.capacity)
     load, weight = state.load, selection.load
@@ -307,8 +307,8 @@ def plan(
     seed: int = 0,
     max_move_cost: float | None = None,
     success: float = 1.0,
-    budget: Budget | None = None,
-) -> Plan:
+    budget: RoundBudget | None = None,
+) -> MigrationPlan:
     """Decide which roles change and which objects move so that no node stays hot.
 
     Parameters and result as of `controllers.ursa.plan.plan`, which checks them; with a budget, what
@@ -323,7 +323,7 @@ def plan(
             f"method {method} is for loads of one dimension, one level of fault domains, no groups "
             f"and no budget; here take {', '.join(methods)}."
         )
-    request = Request(timer=timer, seed=seed, max_move_cost=max_move_cost)
+    request = MethodRequest(timer=timer, seed=seed, max_move_cost=max_move_cost)
     with timer.phase("aggregate"):
         units = units_of(instance)
         state = initial_state(units)
@@ -350,7 +350,7 @@ def plan(
         still_hot = np.flatnonzero(left.any(axis=1)).astype(np.int32)
         made = expanded(
             units,
-            Plan(
+            MigrationPlan(
                 swap_partition=swaps.partition,
                 swap_replica=swaps.replica.astype(np.int32),
                 move_partition=moves.partition,
@@ -396,7 +396,7 @@ def plan(
     return made
 
 
-def _moves(units: Units, state: VectorState, method: str, request: Request) -> Result:
+def _moves(units: Units, state: VectorState, method: str, request: MethodRequest) -> Result:
     if method == "opt":
         with request.timer.phase("place"):
             found = optimum(units, state, request)
@@ -406,13 +406,13 @@ def _moves(units: Units, state: VectorState, method: str, request: Request) -> R
     return _place(units, state, PLACERS[method], request)
 
 
-def _place(units: Units, state: VectorState, place: Placer, request: Request) -> Result:
+def _place(units: Units, state: VectorState, place: Placer, request: MethodRequest) -> Result:
     """Select and place, and repair what fits nowhere (`repair.select_and_place`)."""
 
     def at(load: Float64) -> VectorState:
         return VectorState(state.primary, load)
 
-    phases = Phases(
+    phases = MethodPhases(
         select=lambda load, stay: most_relief_first(units, at(load), stay),
         place=lambda load, selection: place(units, at(load), selection, request),
         listed=lambda selection, placed: placed_moves(units, selection, placed),

@@ -21,13 +21,13 @@ from controllers.ursa.instance import (
     Float64,
     Instance,
     Int32,
-    Placement,
-    Plan,
+    MigrationPlan,
     Selection,
+    SelectionTargets,
     between,
 )
-from controllers.ursa.place.problem import Bools, Lists, Problem, subproblem
-from controllers.ursa.select import MoveList, Nodes
+from controllers.ursa.place.problem import Bools, Lists, PlacementProblem, subproblem
+from controllers.ursa.select import MoveList, NodeLoads
 from controllers.ursa.state import Int8, chunks_of
 
 Floats = NDArray[np.floating[Any]]
@@ -113,7 +113,7 @@ def units_of(instance: Instance) -> Units:
     return own if instance.group is None else _merged(own, instance.group)
 
 
-def expanded(units: Units, plan: Plan) -> Plan:
+def expanded(units: Units, plan: MigrationPlan) -> MigrationPlan:
     """Return a units' plan as a plan for partitions; replicas of a unit follow each other."""
     if units.member is None or units.member_first is None:
         return plan
@@ -228,8 +228,8 @@ class Arrays(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class VectorProblem(Problem):
-    """A `Problem` of several dimensions; `weight` and `room` serve only to list candidates.
+class VectorProblem(PlacementProblem):
+    """A `PlacementProblem` of several dimensions; `weight` and `room` only list candidates.
 
     Attributes:
         loads: [M, D], of the objects.
@@ -397,12 +397,12 @@ def _least_room(rooms: Float64, unit: Float64) -> Float64:
     return np.asarray((rooms / unit).min(axis=1))
 
 
-def nodes_of(units: Units, state: VectorState) -> Nodes:
+def nodes_of(units: Units, state: VectorState) -> NodeLoads:
     """Return the nodes as the functions of `select` take them."""
-    return Nodes(state.load, units.capacity, units.domain)
+    return NodeLoads(state.load, units.capacity, units.domain)
 
 
-def placed_moves(units: Units, selection: Selection, placement: Placement) -> MoveList:
+def placed_moves(units: Units, selection: Selection, placement: SelectionTargets) -> MoveList:
     """Return the moves of the objects that found a node, with costs of whole units."""
     moves = select.placed_moves(units.placed, selection, placement)
     return replace(moves, cost=moves.cost * units.members[moves.partition])

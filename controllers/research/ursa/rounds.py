@@ -20,12 +20,20 @@ from numpy.typing import NDArray
 
 from controllers.jit import njit
 from controllers.ursa.check import check
-from controllers.ursa.instance import Float32, Float64, Instance, Int32, Plan, Timer
+from controllers.ursa.instance import Float32, Float64, Instance, Int32, MigrationPlan, Timer
 from controllers.ursa.io import load_changes, load_instance, save_instance, save_plan
 from controllers.ursa.plan import plan
 from controllers.ursa.run import peak_rss_mib, plan_instance, warm_instances, warm_up
 from controllers.ursa.select import highest_load_first
-from controllers.ursa.state import CHUNKS, Found, Int8, Ints, State, found_in_chunks, initial_state
+from controllers.ursa.state import (
+    CHUNKS,
+    Found,
+    Int8,
+    Ints,
+    PlanState,
+    found_in_chunks,
+    initial_state,
+)
 from controllers.ursa.swap import swap_phase
 from schemas.errors import UserError
 
@@ -221,7 +229,7 @@ class Rounds:
         seed: int = 0,
         max_move_cost: float | None = None,
         success: float = 1.0,
-    ) -> Plan:
+    ) -> MigrationPlan:
         """Return the plan for this moment; parameters as of `plan.plan`. Nothing is applied."""
         gather = self._index.objects_on
         try:
@@ -233,7 +241,7 @@ class Rounds:
                 max_move_cost=max_move_cost,
                 success=success,
                 select=partial(highest_load_first, gather=gather),
-                state=State(self._primary, self._load.copy()),
+                state=PlanState(self._primary, self._load.copy()),
                 gather=gather,
                 swap=partial(swap_phase, gather=gather, front=FRONT),
             )
@@ -243,7 +251,7 @@ class Rounds:
         self._primary[made.swap_partition] = 0
         return made
 
-    def apply(self, done: Plan) -> None:
+    def apply(self, done: MigrationPlan) -> None:
         """Take over executed swaps and moves, such as a whole plan of `decide`."""
         if not self._index.fits(done.move_to):
             self._index = NodeIndex(self.instance, done.move_to)
@@ -360,7 +368,7 @@ Changes = tuple[Int32, Float32, Float32]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RoundsOptions:
     """Options of `hotbed ursa rounds`.
 
     Attributes:
@@ -387,7 +395,7 @@ class Wanted:
     scratch: bool = False
 
 
-def rounds_file(path: Path, wanted: Wanted) -> Iterator[dict[str, object]]:
+def rounds_file(path: Path, wanted: RoundsOptions) -> Iterator[dict[str, object]]:
     """Yield the facts about each round; round 0 is before any change."""
     if wanted.random is not None and wanted.changes:
         raise UserError("give files of changes or --random, not both.")
@@ -402,7 +410,7 @@ def rounds_file(path: Path, wanted: Wanted) -> Iterator[dict[str, object]]:
     yield from in_rounds(load_instance(path), wanted)
 
 
-def in_rounds(instance: Instance, wanted: Wanted) -> Iterator[dict[str, object]]:
+def in_rounds(instance: Instance, wanted: RoundsOptions) -> Iterator[dict[str, object]]:
     """Yield the facts of `rounds_file` for an instance in memory."""
     _warm_up_rounds(wanted)
     start = time.perf_counter()
@@ -445,7 +453,7 @@ def drawn(now: Instance, part: float, rng: np.random.Generator) -> Changes:
     return partition, now.primary_load[other], now.secondary_load[other]
 
 
-def _changes(rounds: Rounds, wanted: Wanted) -> Iterator[Changes | None]:
+def _changes(rounds: Rounds, wanted: RoundsOptions) -> Iterator[Changes | None]:
     """Yield None for the first round, then the changes before each other round."""
     yield None
     for file in wanted.changes:
@@ -456,7 +464,7 @@ def _changes(rounds: Rounds, wanted: Wanted) -> Iterator[Changes | None]:
             yield drawn(rounds.instance, wanted.random, rng)
 
 
-def _comparisons(rounds: Rounds, made: Plan, wanted: Wanted) -> dict[str, object]:
+def _comparisons(rounds: Rounds, made: MigrationPlan, wanted: RoundsOptions) -> dict[str, object]:
     row: dict[str, object] = {}
     if wanted.check:
         report = check(rounds.instance, made, float(str(made.summary["cost"])))
@@ -474,7 +482,9 @@ def _comparisons(rounds: Rounds, made: Plan, wanted: Wanted) -> dict[str, object
     return row
 
 
-def _write(folder: Path, number: int, before: Instance, made: Plan, instances: bool) -> None:
+def _write(
+    folder: Path, number: int, before: Instance, made: MigrationPlan, instances: bool
+) -> None:
     """Write the plan with its nodes: columns are those of the placement at that time."""
     source = before.replica_node[made.move_partition, made.move_replica]
     leader = before.replica_node[made.swap_partition, made.swap_replica]
@@ -483,7 +493,7 @@ def _write(folder: Path, number: int, before: Instance, made: Plan, instances: b
     save_plan(made, folder / f"plan-{number:03}.npz", {"move_from": source, "swap_to": leader})
 
 
-def _warm_up_rounds(wanted: Wanted) -> None:
+def _warm_up_rounds(wanted: RoundsOptions) -> None:
     warm_up(wanted.method, wanted.max_move_cost)
     for small in warm_instances():
         rounds = Rounds(small)

@@ -24,17 +24,23 @@ from controllers.ursa.instance import (
     Instance,
     Int32,
     Nearest,
-    Placement,
     Selection,
+    SelectionTargets,
     Timer,
     between,
 )
-from controllers.ursa.methods import Request
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.highs import solve
-from controllers.ursa.place.problem import Ints, Lists, Problem, assignment_problem, in_score_order
+from controllers.ursa.place.problem import (
+    Ints,
+    Lists,
+    PlacementProblem,
+    assignment_problem,
+    in_score_order,
+)
 from controllers.ursa.place.relaxation import components, farthest_move, first_fit
 from controllers.ursa.place.rounding import assignment_model, standing
-from controllers.ursa.state import State
+from controllers.ursa.state import PlanState
 
 RACK_NODES = 40
 
@@ -55,14 +61,20 @@ class Variant:
     step: float | None = None
 
 
-def place(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+def place(
+    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
+) -> SelectionTargets:
     """Run Algorithm 1 with both speed-ups (DC+LP); a placer, see `controllers.ursa.methods`."""
     return run(instance, state, selection, request, Variant())
 
 
 def run(
-    instance: Instance, state: State, selection: Selection, request: Request, variant: Variant
-) -> Placement:
+    instance: Instance,
+    state: PlanState,
+    selection: Selection,
+    request: MethodRequest,
+    variant: Variant,
+) -> SelectionTargets:
     """Run Algorithm 1 in a variant; `notes` has the last radius and the programmes solved."""
     problem = assignment_problem(instance, state, selection, request.max_move_cost)
     move_to = np.full(len(problem), UNPLACED, dtype=np.int32)
@@ -91,10 +103,14 @@ def run(
         if stuck:
             radius += step
     now = standing(problem, move_to)
-    return Placement(now.move_to, notes={"radius": float(min(radius, last)), "programmes": solved})
+    return SelectionTargets(
+        now.move_to, notes={"radius": float(min(radius, last)), "programmes": solved}
+    )
 
 
-def find_target_nodes(problem: Problem, objects: Ints, radius: float) -> tuple[Ints, Int32]:
+def find_target_nodes(
+    problem: PlacementProblem, objects: Ints, radius: float
+) -> tuple[Ints, Int32]:
     """Return the (object, node) pairs within the object's radius: R(i, r), (9), (10), (12)."""
     everywhere = Nearest(problem.distance, np.arange(problem.nodes, dtype=np.int32))
     sources, which = np.unique(problem.sender[objects], return_inverse=True)
@@ -109,7 +125,7 @@ def find_target_nodes(problem: Problem, objects: Ints, radius: float) -> tuple[I
 
 
 def merge_objects(
-    problem: Problem, objects: Ints, found: Ints, target: Int32, divide: bool
+    problem: PlacementProblem, objects: Ints, found: Ints, target: Int32, divide: bool
 ) -> list[Ints]:
     """Return the selected objects by group of hot nodes that could want the same target: S'_k."""
     if not divide:
@@ -123,7 +139,7 @@ def merge_objects(
 
 
 def solve_lp(
-    problem: Problem,
+    problem: PlacementProblem,
     objects: Ints,
     found: Ints,
     target: Int32,
@@ -147,7 +163,7 @@ def solve_lp(
 
 
 def round_by_score(
-    problem: Problem, found: Ints, target: Int32, x: Float64, move_to: Int32, used: Float64
+    problem: PlacementProblem, found: Ints, target: Int32, x: Float64, move_to: Int32, used: Float64
 ) -> None:
     """Run lines 8 to 13: each object to the highest-scored target that fits; in place."""
     positive = np.flatnonzero(x > 1e-9)
@@ -155,7 +171,7 @@ def round_by_score(
     in_score_order(found[order], target[order].astype(np.int64), problem.layout(), move_to, used)
 
 
-def _rack_radius(problem: Problem) -> float:
+def _rack_radius(problem: PlacementProblem) -> float:
     """Return the radius of a circle with 40 nodes on average; for racks, the cheapest cost."""
     metric = problem.distance
     if isinstance(metric, Euclidean):

@@ -26,21 +26,21 @@ from controllers.ursa.instance import (
     Float64,
     Instance,
     Int32,
-    Placement,
     Selection,
+    SelectionTargets,
     Timer,
 )
-from controllers.ursa.methods import Request
-from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
-from controllers.ursa.place.problem import Ints, Lists, Problem, assignment_problem
+from controllers.ursa.methods import MethodRequest
+from controllers.ursa.place.highs import INFINITE, HighsModel, add_row, by_columns, solve
+from controllers.ursa.place.problem import Ints, Lists, PlacementProblem, assignment_problem
 from controllers.ursa.place.relaxation import Relaxation, first_fit, relax, take_back
 from controllers.ursa.place.rounding import (
     CHOICES,
     EXACT,
     MAX_CUTS,
     QUICK,
-    Proof,
-    Standing,
+    FittingPlacement,
+    LowerBoundProof,
     by_score,
     choices,
     improve,
@@ -48,10 +48,12 @@ from controllers.ursa.place.rounding import (
     polish,
     standing,
 )
-from controllers.ursa.state import State
+from controllers.ursa.state import PlanState
 
 
-def alp(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+def alp(
+    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
+) -> SelectionTargets:
     """Place each selected object; a placer, see `controllers.ursa.methods`.
 
     `lower_bound` is certified: the relaxation's value, raised by what the integer programmes prove
@@ -61,7 +63,7 @@ def alp(instance: Instance, state: State, selection: Selection, request: Request
     relaxed, lists = relaxation(problem, request.timer)
     move_to, proof = assign(problem, lists, relaxed, request.timer)
     whole = relaxed.fits and bool((move_to != UNPLACED).all())
-    return Placement(
+    return SelectionTargets(
         move_to,
         lower_bound=proof.bound if whole else None,
         notes={
@@ -74,7 +76,7 @@ def alp(instance: Instance, state: State, selection: Selection, request: Request
     )
 
 
-def relaxation(problem: Problem, timer: Timer) -> tuple[Relaxation, Lists]:
+def relaxation(problem: PlacementProblem, timer: Timer) -> tuple[Relaxation, Lists]:
     """Return the relaxation of `problem` from a first fit, and the candidates looked at."""
     lists = Lists(problem)
     start = np.full(len(problem), UNPLACED, dtype=np.int32)
@@ -83,21 +85,21 @@ def relaxation(problem: Problem, timer: Timer) -> tuple[Relaxation, Lists]:
 
 
 def assign(
-    problem: Problem, lists: Lists, relaxed: Relaxation, timer: Timer
-) -> tuple[Int32, Proof]:
+    problem: PlacementProblem, lists: Lists, relaxed: Relaxation, timer: Timer
+) -> tuple[Int32, LowerBoundProof]:
     """Return ([M] targets, the proof about them)."""
     now = rounded(problem, lists, relaxed)
-    proof = Proof(relaxed.bound, optimal=False)
+    proof = LowerBoundProof(relaxed.bound, optimal=False)
     if not (now.move_to == UNPLACED).any():
         proof = polish(problem, lists, relaxed, now, QUICK, timer)
     if take_back(problem, now.move_to).any():
         now = standing(problem, now.move_to)
         first_fit(problem, lists, now.move_to, now.used)
-        proof = Proof(proof.bound, optimal=False)
+        proof = LowerBoundProof(proof.bound, optimal=False)
     return now.move_to, proof
 
 
-def rounded(problem: Problem, lists: Lists, relaxed: Relaxation) -> Standing:
+def rounded(problem: PlacementProblem, lists: Lists, relaxed: Relaxation) -> FittingPlacement:
     """Return targets from the relaxation, or from the first fit if its fractions fail."""
     options = choices(problem, lists, relaxed, CHOICES)
     now = by_score(problem, relaxed)
@@ -124,7 +126,7 @@ class Partial:
     proven: bool
 
 
-def fewest_hot(problem: Problem, lists: Lists, move_to: Int32, timer: Timer) -> Partial:
+def fewest_hot(problem: PlacementProblem, lists: Lists, move_to: Int32, timer: Timer) -> Partial:
     """Solve (7) to (13) with the freedom to give up nodes; `move_to` is the best known placement.
 
     A node that is given up keeps all of its objects: what leaves it would cost and relieve nobody.
@@ -149,7 +151,7 @@ def fewest_hot(problem: Problem, lists: Lists, move_to: Int32, timer: Timer) -> 
 
 
 def _solve_partial(
-    problem: Problem,
+    problem: PlacementProblem,
     found: Ints,
     target: Int32,
     cost: Float64,
@@ -178,7 +180,7 @@ def _solve_partial(
         (np.full(h, m + n + more), pairs + np.arange(h), 1.0),
     )
     scale = float(cost.max(initial=0.0)) or 1.0
-    model = Model(
+    model = HighsModel(
         cost=np.concatenate([cost / scale, np.full(h, 0.0 if cost.any() else 1.0)]),
         start=start,
         row=row,
@@ -204,7 +206,9 @@ def _solve_partial(
     return None
 
 
-def ilp(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+def ilp(
+    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
+) -> SelectionTargets:
     """Place each selected object at least cost; a placer, see `controllers.ursa.methods`.
 
     `notes["optimal"]` is True if the optimum is proven: it is unless time runs out, the pairs
@@ -218,18 +222,20 @@ def ilp(instance: Instance, state: State, selection: Selection, request: Request
         partial = fewest_hot(problem, lists, now.move_to, request.timer)
         now = standing(problem, partial.move_to)
         if (now.move_to == UNPLACED).any():
-            return Placement(now.move_to, notes={"optimal": partial.proven})
+            return SelectionTargets(now.move_to, notes={"optimal": partial.proven})
     proof = polish(problem, lists, relaxed, now, EXACT, request.timer)
-    return Placement(
+    return SelectionTargets(
         now.move_to,
         lower_bound=proof.bound if relaxed.fits else None,
         notes={"optimal": proof.optimal, "lp_bound": relaxed.bound},
     )
 
 
-def greedy(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+def greedy(
+    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
+) -> SelectionTargets:
     """Return a placer (see `controllers.ursa.methods`) without a bound."""
     problem = assignment_problem(instance, state, selection, request.max_move_cost)
     move_to = np.full(len(selection), UNPLACED, np.int32)
     first_fit(problem, Lists(problem), move_to, np.zeros(instance.nodes))
-    return Placement(move_to)
+    return SelectionTargets(move_to)

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from controllers.jit import njit
 from controllers.ursa.instance import Float64, Instance, Int32, Moves, between
-from controllers.ursa.methods import Request
-from controllers.ursa.state import State, group_by_node, object_load, objects_on
+from controllers.ursa.methods import MethodRequest
+from controllers.ursa.state import PlanState, group_by_node, object_load, objects_on
 
 
-def htoc(instance: Instance, state: State, request: Request) -> Moves:
+def htoc(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     """Return the moves, from the hottest node on; a mover, see `controllers.ursa.methods`."""
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     partition, replica, slot = objects_on(instance, hot)
@@ -58,7 +58,7 @@ def htoc(instance: Instance, state: State, request: Request) -> Moves:
 class _Cold:
     """The nodes that are not hot, the coldest first, and where replicas are by now."""
 
-    def __init__(self, instance: Instance, state: State, reach: float | None) -> None:
+    def __init__(self, instance: Instance, state: PlanState, reach: float | None) -> None:
         self.load = state.load.copy()
         self._instance = instance
         self._reach = reach
@@ -157,18 +157,20 @@ class Annealing:
     max_migrations: int = 10_000
 
 
-def sa(instance: Instance, state: State, request: Request) -> Moves:
+def sa(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     """Return annealing's moves with usual parameters; a mover, see `controllers.ursa.methods`."""
     return anneal(instance, state, request, Annealing())
 
 
-def anneal(instance: Instance, state: State, request: Request, chosen: Annealing) -> Moves:
+def anneal(
+    instance: Instance, state: PlanState, request: MethodRequest, chosen: Annealing
+) -> Moves:
     """Move objects at random to lower the variance of the nodes' loads.
 
     No proposal is taken that breaks C2, makes a node hot or costs more than allowed. An object may
     move several times: its migration is from where it was at first to where it ends.
     """
-    walk = _Walk(instance, state, request)
+    walk = _ProposalWalk(instance, state, request)
     temperature = walk.first_temperature(chosen.start_accept)
     lowest = temperature * chosen.end_temperature
     proposals = min(chosen.step_proposals, 20 * instance.replica_node.size)
@@ -189,10 +191,10 @@ def _blocks(proposals: int) -> list[int]:
     return [min(BLOCK, proposals - done) for done in range(0, proposals, BLOCK)]
 
 
-class _Walk:
+class _ProposalWalk:
     """Places of the objects, and the proposals drawn for them."""
 
-    def __init__(self, instance: Instance, state: State, request: Request) -> None:
+    def __init__(self, instance: Instance, state: PlanState, request: MethodRequest) -> None:
         self._instance = instance
         self._state = state
         self._rng = np.random.Generator(np.random.PCG64(request.seed))

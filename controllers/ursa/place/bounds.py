@@ -56,13 +56,13 @@ from numpy.typing import NDArray
 
 from controllers.jit import in_threads
 from controllers.ursa.instance import Float64, Instance, Int32, Timer
-from controllers.ursa.methods import Request
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.exact import Pairs, joined
-from controllers.ursa.place.highs import INFINITE, Model, by_columns, solve
+from controllers.ursa.place.highs import INFINITE, HighsModel, by_columns, solve
 from controllers.ursa.place.market import BEYOND, Market, payments
 from controllers.ursa.place.problem import Ints
 from controllers.ursa.place.relaxation import batched, components, ranks
-from controllers.ursa.state import State
+from controllers.ursa.state import PlanState
 
 JOINT_ROUNDS = 60
 BATCH_COLUMNS = 4000
@@ -73,7 +73,7 @@ GAIN = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class LoadPrices:
     """Prices of a unit of load.
 
     Attributes:
@@ -100,7 +100,7 @@ class Joint:
         converged: no move of negative cost is missing, so that the bound is the relaxation's value.
     """
 
-    price: Prices
+    price: LoadPrices
     bound: float
     pairs: Pairs
     x: Float64
@@ -109,13 +109,13 @@ class Joint:
     converged: bool = False
 
 
-def paid(market: Market, node: NDArray[np.integer], load: Float64, price: Prices) -> Float64:
+def paid(market: Market, node: NDArray[np.integer], load: Float64, price: LoadPrices) -> Float64:
     """Return the pay, by the prices, for objects of `load` that leave `node`, all [K]."""
     covered = np.minimum(load, market.excess[node])
     return np.asarray(load * price.load[node] + covered * price.cover[node])
 
 
-def sources(market: Market, price: Prices) -> Ints:
+def sources(market: Market, price: LoadPrices) -> Ints:
     """Return nodes that an object may leave and that have a price."""
     priced = (price.load > 0) | (price.cover > 0)
     return np.flatnonzero(priced if market.evict else priced & market.hot)
@@ -135,7 +135,7 @@ class _Offers:
     value: Float64
 
 
-def _offers(market: Market, nodes: Ints, price: Prices) -> _Offers:
+def _offers(market: Market, nodes: Ints, price: LoadPrices) -> _Offers:
     market.stock.fetch(nodes)
     at = market.stock.of(nodes)
     pays = paid(market, market.stock.node[at], market.stock.load[at], price)
@@ -144,12 +144,12 @@ def _offers(market: Market, nodes: Ints, price: Prices) -> _Offers:
     return _Offers(at[good], pays[good], value[good])
 
 
-def certify_joint(market: Market, price: Prices) -> float:
+def certify_joint(market: Market, price: LoadPrices) -> float:
     """Return the bound of the module's head, for any prices."""
     return _certified(market, price, _offers(market, sources(market, price), price))
 
 
-def _certified(market: Market, price: Prices, offers: _Offers) -> float:
+def _certified(market: Market, price: LoadPrices, offers: _Offers) -> float:
     fixed = -(price.load * market.room).sum() + (price.cover * market.excess).sum()
     return float(fixed + (offers.value - offers.paid).sum())
 
@@ -158,7 +158,7 @@ def joint_bound(market: Market, start: Pairs, timer: Timer) -> Joint:
     """Return prices and bound, by column generation from moves `start` that leave no node hot."""
     nodes = market.instance.nodes
     joint = Joint(
-        Prices(np.zeros(nodes), np.zeros(nodes)),
+        LoadPrices(np.zeros(nodes), np.zeros(nodes)),
         0.0,
         start,
         np.ones(len(start)),
@@ -168,7 +168,7 @@ def joint_bound(market: Market, start: Pairs, timer: Timer) -> Joint:
         joint.converged = True
         return joint
     # What the known plan pays for a unit of load is a first guess of each hot node's price.
-    guess = Prices(np.zeros(nodes), np.zeros(nodes))
+    guess = LoadPrices(np.zeros(nodes), np.zeros(nodes))
     np.maximum.at(guess.load, start.source, 1.5 * start.cost / np.maximum(start.load, 1e-300))
     hot = np.flatnonzero(market.hot)
     _add(joint, _columns(market, _offers(market, hot, guess), guess, _Worth()), nodes)
@@ -216,7 +216,7 @@ class _Worth:
         return np.where(self._objects[at] == objects, self._value[at], 0.0)
 
 
-def _columns(market: Market, offers: _Offers, price: Prices, worth: _Worth) -> Pairs:
+def _columns(market: Market, offers: _Offers, price: LoadPrices, worth: _Worth) -> Pairs:
     """Return the best few moves of negative cost of the best few objects of each source."""
     stock = market.stock
     node = stock.node[offers.at]
@@ -243,8 +243,8 @@ def _add(joint: Joint, more: Pairs, nodes: int) -> int:
 
 
 def _solve_joint(
-    market: Market, joint: Joint, price: Prices, timer: Timer
-) -> tuple[Prices, _Worth]:
+    market: Market, joint: Joint, price: LoadPrices, timer: Timer
+) -> tuple[LoadPrices, _Worth]:
     """Return (prices, worth of objects) of the programme over the columns there are."""
     pairs, n = joint.pairs, market.instance.nodes
     label, _ = components(pairs.source, pairs.target, n, n)
@@ -255,7 +255,7 @@ def _solve_joint(
     order = np.argsort(label[pairs.source], kind="stable")
     batch = batched(label[pairs.source][order], BATCH_COLUMNS)
     pieces = [order[batch == b] for b in range(int(batch.max(initial=-1)) + 1)]
-    price = Prices(price.load.copy(), price.cover.copy())
+    price = LoadPrices(price.load.copy(), price.cover.copy())
     objects: list[Ints] = [np.empty(0, np.int64)] * len(pieces)
     worths: list[Float64] = [np.empty(0)] * len(pieces)
 
@@ -281,7 +281,7 @@ def _solve_joint(
         )
         scale = float(part.cost.mean()) or 1.0
         found = solve(
-            Model(
+            HighsModel(
                 cost=part.cost / scale,
                 start=start,
                 row=rows,
@@ -376,7 +376,7 @@ def covered(
     return Cover(max(min(best.bound, cost), 0.0), best.price)
 
 
-def any_plan_bound(instance: Instance, state: State, request: Request) -> float | None:
+def any_plan_bound(instance: Instance, state: PlanState, request: MethodRequest) -> float | None:
     """Return a lower bound on any plan that leaves no node hot; None if there is none.
 
     At prices of nothing: every object could go to the nearest node that might take it at all. That
@@ -555,7 +555,7 @@ def _solve_knapsack(items: Float64, price: Float64, rest: float) -> tuple[float,
         count, (np.zeros(count, dtype=np.int64), np.arange(count), items / rest)
     )
     scale = float(price.max(initial=0.0)) or 1.0
-    model = Model(
+    model = HighsModel(
         cost=price / scale,
         start=start,
         row=row,

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.instance import Float64, Instance, Int32, Nearest, Timer, between
-from controllers.ursa.methods import Request
-from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
+from controllers.ursa.methods import MethodRequest
+from controllers.ursa.place.highs import INFINITE, HighsModel, add_row, by_columns, solve
 from controllers.ursa.place.problem import Bools, Ints
 from controllers.ursa.place.relaxation import ranks
-from controllers.ursa.state import State, object_load, objects_on
+from controllers.ursa.state import PlanState, object_load, objects_on
 
 MAX_CUTS = 100
 FEW_CUTS = 5
@@ -75,7 +75,7 @@ def joined(parts: list[Pairs]) -> Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class MoveStart:
     """Start of the moves.
 
     Attributes:
@@ -90,7 +90,7 @@ class Ground:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenMoves:
     """Moves that were chosen.
 
     Attributes:
@@ -107,14 +107,14 @@ class Chosen:
 
 
 def choose(
-    ground: Ground,
+    ground: MoveStart,
     pairs: Pairs,
     timer: Timer,
     *,
     first: Ints | None = None,
     nodes: int | None = None,
     gap: float = 0.0,
-) -> Chosen:
+) -> ChosenMoves:
     """Return the cheapest set of `pairs` that leaves no node above its threshold.
 
     Args:
@@ -134,8 +134,8 @@ def choose(
 
 
 def choose_partly(
-    ground: Ground, pairs: Pairs, timer: Timer, *, nodes: int | None = None
-) -> Chosen:
+    ground: MoveStart, pairs: Pairs, timer: Timer, *, nodes: int | None = None
+) -> ChosenMoves:
     """Choose as `choose`, but hot nodes may be given up: the fewest, then at the least cost.
 
     A node that is given up becomes no hotter than it is. `nodes` limits each of the two searches.
@@ -156,7 +156,7 @@ def choose_partly(
 
 
 @dataclass(eq=False)
-class _Programme:
+class _ExactProgramme:
     """A model whose first rows are the loads of `nodes`.
 
     Attributes:
@@ -165,7 +165,7 @@ class _Programme:
         narrowed: a row holds less than its node does, so nothing is proven by it.
     """
 
-    model: Model
+    model: HighsModel
     nodes: Int32
     narrowed: bool = False
 
@@ -191,7 +191,7 @@ class _Programme:
             add_row(self.model, columns, value, -INFINITE, float(len(coming)))
 
 
-def _programme(ground: Ground, pairs: Pairs, hot: Int32 | None = None) -> _Programme:
+def _programme(ground: MoveStart, pairs: Pairs, hot: Int32 | None = None) -> _ExactProgramme:
     """Return (1), (2), (5) and (6), with one more column per `hot` node that may be given up."""
     count = len(pairs)
     switches = np.empty(0, np.int32) if hot is None else hot
@@ -218,7 +218,7 @@ def _programme(ground: Ground, pairs: Pairs, hot: Int32 | None = None) -> _Progr
     )
     scale = _scale(pairs)
     lower = np.full(n + m + len(limit), -INFINITE)
-    model = Model(
+    model = HighsModel(
         cost=np.r_[pairs.cost / scale, np.zeros(len(switches))],
         start=start,
         row=rows,
@@ -227,19 +227,19 @@ def _programme(ground: Ground, pairs: Pairs, hot: Int32 | None = None) -> _Progr
         upper=np.concatenate([room / unit, np.ones(m), limit]),
         integer=True,
     )
-    return _Programme(model, nodes)
+    return _ExactProgramme(model, nodes)
 
 
 def _solve(
-    ground: Ground,
+    ground: MoveStart,
     pairs: Pairs,
-    programme: _Programme,
+    programme: _ExactProgramme,
     timer: Timer,
     first: Float64 | None,
     nodes: int | None,
     gap: float,
     hot: Int32 | None = None,
-) -> Chosen:
+) -> ChosenMoves:
     """Solve, and forbid what only fits within the solver's tolerance, until it fits exactly.
 
     Where many loads are alike and a hair too heavy for their nodes (2 and three times 0.6666667 on
@@ -254,7 +254,7 @@ def _solve(
             bound = found.bound * _scale(pairs)
         if found.x is None:
             infeasible = found.status == "infeasible" and not programme.narrowed
-            return Chosen(None, nothing, infeasible)
+            return ChosenMoves(None, nothing, infeasible)
         taken = np.flatnonzero(found.x[: len(pairs)] > 0.5)
         given_up = nothing if hot is None else hot[found.x[len(pairs) :] > 0.5]
         over = too_hot(ground, pairs, taken)
@@ -262,18 +262,18 @@ def _solve(
         hotter = _hotter(ground, pairs, taken, given_up)
         if not len(over) and not len(hotter):
             proven = found.status == "optimal" and gap == 0 and not programme.narrowed
-            return Chosen(taken, given_up, proven, bound)
+            return ChosenMoves(taken, given_up, proven, bound)
         if turn >= (MAX_CUTS // 2 if nodes is None else FEW_CUTS):
             hot_nodes = nothing if hot is None else hot
             programme.narrow(over, len(pairs) + np.flatnonzero(np.isin(hot_nodes, over)))
             programme.close(hotter, pairs, hot_nodes)
         else:
             _cut(model, pairs, taken, given_up, np.concatenate([over, hotter]), hot)
-    return Chosen(None, nothing, proven=False)
+    return ChosenMoves(None, nothing, proven=False)
 
 
 def _cut(
-    model: Model, pairs: Pairs, taken: Ints, given_up: Int32, nodes: Int32, hot: Int32 | None
+    model: HighsModel, pairs: Pairs, taken: Ints, given_up: Int32, nodes: Int32, hot: Int32 | None
 ) -> None:
     """Add a cut for each of `nodes`: one arrival less, or one more departure."""
     leaving = np.isin(pairs.object, pairs.object[taken])
@@ -287,19 +287,19 @@ def _cut(
         add_row(model, columns, value, 1.0 - len(coming), INFINITE)
 
 
-def too_hot(ground: Ground, pairs: Pairs, taken: Ints) -> Int32:
+def too_hot(ground: MoveStart, pairs: Pairs, taken: Ints) -> Int32:
     """Return nodes above their threshold once the moves `taken` are done."""
     load = pairs.where(taken).load_after(ground.load)
     return np.flatnonzero(load > ground.instance.capacity).astype(np.int32)
 
 
-def _hotter(ground: Ground, pairs: Pairs, taken: Ints, given_up: Int32) -> Int32:
+def _hotter(ground: MoveStart, pairs: Pairs, taken: Ints, given_up: Int32) -> Int32:
     """Return the nodes of `given_up` that the moves `taken` make hotter than they are."""
     after = pairs.where(taken).load_after(ground.load)[given_up]
     return given_up[after > ground.load[given_up] * (1 + ROUNDING)]
 
 
-def _shared_domains(ground: Ground, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
+def _shared_domains(ground: MoveStart, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
     """Return (row, column, sign, limit) of (5): replicas of a partition in one domain.
 
     Who comes finds nobody there: one may come to an empty domain, or when all that are there leave.
@@ -349,7 +349,7 @@ def _scale(pairs: Pairs) -> float:
     return float(pairs.cost.max(initial=0.0)) or 1.0
 
 
-def every_pair(instance: Instance, state: State, request: Request) -> Pairs:
+def every_pair(instance: Instance, state: PlanState, request: MethodRequest) -> Pairs:
     """Return all moves that could be of use: of objects that have a load, to any other node."""
     objects = np.arange(instance.replica_node.size, dtype=np.int64)
     return possible(
@@ -358,7 +358,7 @@ def every_pair(instance: Instance, state: State, request: Request) -> Pairs:
 
 
 def possible(
-    instance: Instance, state: State, objects: Ints, targets: Int32, reach: float
+    instance: Instance, state: PlanState, objects: Ints, targets: Int32, reach: float
 ) -> Pairs:
     """Return the useful ones of all moves of `objects` to `targets`.
 
@@ -412,7 +412,9 @@ TRIES = 32
 """Hot nodes with surroundings that are searched."""
 
 
-def rescued(instance: Instance, state: State, request: Request, found: Pairs) -> Pairs | None:
+def rescued(
+    instance: Instance, state: PlanState, request: MethodRequest, found: Pairs
+) -> Pairs | None:
     """Return moves that leave fewer nodes hot than `found` does; None when none are found.
 
     Args:
@@ -428,7 +430,7 @@ def rescued(instance: Instance, state: State, request: Request, found: Pairs) ->
     excess = (now - instance.capacity)[left]
     left = left[np.argsort(excess, kind="stable")][:TRIES]
     regions = _regions(instance, now, left)
-    objects = _Objects.on(instance, state, np.unique(np.concatenate(regions)))
+    objects = _LoadedObjects.on(instance, state, np.unique(np.concatenate(regions)))
     best = found
     for node, region in zip(left, regions, strict=True):
         if request.timer.left() <= 0:
@@ -437,12 +439,14 @@ def rescued(instance: Instance, state: State, request: Request, found: Pairs) ->
     return None if best is found else best
 
 
-def _anew(instance: Instance, state: State, request: Request, found: Pairs) -> Pairs | None:
+def _anew(
+    instance: Instance, state: PlanState, request: MethodRequest, found: Pairs
+) -> Pairs | None:
     best = _chosen(instance, state, request, every_pair(instance, state, request))
     return best if _better(instance, state.load, found, best) else None
 
 
-def _chosen(instance: Instance, now: State, request: Request, pairs: Pairs) -> Pairs:
+def _chosen(instance: Instance, now: PlanState, request: MethodRequest, pairs: Pairs) -> Pairs:
     """Return the best choice of `pairs` that was found.
 
     First of those that bring nothing to hot nodes: moves into them may have to wait for each other
@@ -450,7 +454,7 @@ def _chosen(instance: Instance, now: State, request: Request, pairs: Pairs) -> P
     """
     pairs = pairs.where(~held_already(instance, pairs))
     # What has moved already is none of the pairs' partitions: the others are where they were.
-    ground = Ground(instance, instance.replica_node, now.load)
+    ground = MoveStart(instance, instance.replica_node, now.load)
     into_hot = now.hot(instance)[pairs.target]
     best = joined([])
     for choice in (pairs.where(~into_hot), pairs):
@@ -473,7 +477,7 @@ def _regions(instance: Instance, load: Float64, hot: Int32) -> list[Int32]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Objects:
+class _LoadedObjects:
     """Objects that have a load: `partition * l + replica`, partition, node and load, all [K]."""
 
     number: Ints
@@ -482,7 +486,7 @@ class _Objects:
     load: Float64
 
     @classmethod
-    def on(cls, instance: Instance, state: State, nodes: Int32) -> _Objects:
+    def on(cls, instance: Instance, state: PlanState, nodes: Int32) -> _LoadedObjects:
         """Return the objects on `nodes`, before anything moves."""
         partition, replica, slot = objects_on(instance, nodes)
         load = object_load(instance, state, partition, replica)
@@ -504,19 +508,19 @@ class _Objects:
 
 def _around(
     instance: Instance,
-    state: State,
-    request: Request,
+    state: PlanState,
+    request: MethodRequest,
     found: Pairs,
     node: int,
     region: Int32,
-    objects: _Objects,
+    objects: _LoadedObjects,
 ) -> Pairs:
     """Return `found` with moves within `region` added that relieve `node`, or `found`."""
     load = found.load_after(state.load)
     room = (instance.capacity - load)[region]
     if room[region == node] >= 0 or room.sum() < 0:
         return found
-    now = State(state.primary, load)
+    now = PlanState(state.primary, load)
     moved = np.unique(found.object // instance.replicas)
     some = objects.some(region, moved, PAIRS // len(region) ** 2)
     pairs = possible(instance, now, some, region, request.reach)

@@ -26,7 +26,7 @@ _OPTIMAL, _INFEASIBLE = 0, 2  # states of scipy's results
 
 
 @dataclass
-class Model:
+class HighsModel:
     """Minimise ``cost @ x`` with ``lower <= A x <= upper``, ``0 <= x <= bound``; A by columns.
 
     Attributes:
@@ -70,7 +70,11 @@ class Solution:
 
 
 def add_row(
-    model: Model, columns: NDArray[np.integer], value: Float64 | float, lower: float, upper: float
+    model: HighsModel,
+    columns: NDArray[np.integer],
+    value: Float64 | float,
+    lower: float,
+    upper: float,
 ) -> None:
     """Add ``lower <= sum of value * x[columns] <= upper`` to `model`."""
     order = np.argsort(columns, kind="stable")
@@ -99,7 +103,7 @@ def by_columns(
 
 
 def solve(
-    model: Model,
+    model: HighsModel,
     *,
     seconds: float = INFINITE,
     nodes: int | None = None,
@@ -141,7 +145,7 @@ def solve(
     return _solution(highspy, solver, model)
 
 
-def _lp(highspy: Any, model: Model) -> Any:
+def _lp(highspy: Any, model: HighsModel) -> Any:
     lp = highspy.HighsLp()
     lp.num_col_ = model.columns
     lp.num_row_ = len(model.lower)
@@ -159,7 +163,7 @@ def _lp(highspy: Any, model: Model) -> Any:
     return lp
 
 
-def _solution(highspy: Any, solver: Any, model: Model) -> Solution:
+def _solution(highspy: Any, solver: Any, model: HighsModel) -> Solution:
     status = solver.getModelStatus()
     kinds = highspy.HighsModelStatus
     info = solver.getInfo()
@@ -179,7 +183,7 @@ def _solution(highspy: Any, solver: Any, model: Model) -> Solution:
 
 
 def solve_by_scipy(
-    model: Model, *, seconds: float = np.inf, nodes: int | None = None, gap: float = 0.0
+    model: HighsModel, *, seconds: float = np.inf, nodes: int | None = None, gap: float = 0.0
 ) -> Solution:
     """Solve `model` as `solve` does where highspy is not installed (an admin node).
 
@@ -195,24 +199,24 @@ def solve_by_scipy(
     )
 
 
-def _scipy_empty(model: Model) -> Solution:
+def _scipy_empty(model: HighsModel) -> Solution:
     if bool((model.lower > 0).any() or (model.upper < 0).any()):
         return Solution("infeasible", None)
     return Solution("optimal", np.zeros(0), price=np.zeros(len(model.lower)), bound=0.0)
 
 
-def _scipy_matrix(model: Model) -> Any:
+def _scipy_matrix(model: HighsModel) -> Any:
     from scipy.sparse import csc_matrix
 
     shape = (len(model.lower), model.columns)
     return csc_matrix((model.value, model.row, model.start), shape=shape)
 
 
-def _scipy_bound(model: Model) -> Float64:
+def _scipy_bound(model: HighsModel) -> Float64:
     return np.ones(model.columns) if model.bound is None else model.bound
 
 
-def _scipy_linear(model: Model, seconds: float) -> Solution:
+def _scipy_linear(model: HighsModel, seconds: float) -> Solution:
     from scipy.optimize import linprog
     from scipy.sparse import vstack
 
@@ -245,7 +249,7 @@ def _scipy_linear(model: Model, seconds: float) -> Solution:
     return Solution("optimal", np.asarray(found.x), price=price, bound=bound)
 
 
-def _scipy_integer(model: Model, seconds: float, nodes: int | None, gap: float) -> Solution:
+def _scipy_integer(model: HighsModel, seconds: float, nodes: int | None, gap: float) -> Solution:
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     options: dict[str, Any] = {"mip_rel_gap": gap, **_scipy_limits(seconds)}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controllers.ursa.instance import UNPLACED, Float64, Instance, Int32, Moves, Timer, between
-from controllers.ursa.methods import Request
+from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.alp import alp
 from controllers.ursa.place.bounds import (
     Cover,
@@ -34,8 +34,8 @@ from controllers.ursa.place.bounds import (
     reliefs,
 )
 from controllers.ursa.place.exact import (
-    Chosen,
-    Ground,
+    ChosenMoves,
+    MoveStart,
     Pairs,
     choose,
     choose_partly,
@@ -47,7 +47,7 @@ from controllers.ursa.place.market import Market
 from controllers.ursa.place.problem import Bools, Ints
 from controllers.ursa.place.relaxation import components, ranks
 from controllers.ursa.select import highest_load_first, object_id
-from controllers.ursa.state import State
+from controllers.ursa.state import PlanState
 
 PASSES = 3
 RESELECTIONS = 16
@@ -57,12 +57,12 @@ PIECE_NODES = 500
 GOOD_ENOUGH = 1e-5
 
 
-def joint(instance: Instance, state: State, request: Request) -> Moves:
+def joint(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     """Return the moves; a mover, see `controllers.ursa.methods`.
 
     `lower_bound` is over every plan that leaves no node hot. `notes` report the cost of
     highest-load-first, the cost of the best choice found of objects that leave hot nodes, a bound
-    on any such choice (`Found.hot_only_bound`), and the savings against highest-load-first.
+    on any such choice (`SearchResult.hot_only_bound`), and the savings against highest-load-first.
     """
     begin = greedy_moves(instance, state, request)
     if begin is None:
@@ -85,7 +85,7 @@ def joint(instance: Instance, state: State, request: Request) -> Moves:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """Result of `search`.
 
     Attributes:
@@ -110,7 +110,9 @@ class Found:
         return max(self.joint.bound, self.cover.bound, self.whole_bound)
 
 
-def search(instance: Instance, state: State, begin: Pairs, request: Request) -> Found:
+def search(
+    instance: Instance, state: PlanState, begin: Pairs, request: MethodRequest
+) -> SearchResult:
     """Return better moves than `begin`, which leave no node hot.
 
     Bounds come first, so that a time limit ends the search and not the proof.
@@ -128,10 +130,10 @@ def search(instance: Instance, state: State, begin: Pairs, request: Request) -> 
     evicting = eviction_bound(market, cover, float(best.cost.sum()), timer)
     hot_only_bound = min(max(first.bound, bound), float(hot_only.cost.sum()))
     whole = max(free.bound, evicting.bound)
-    return Found(hot_only, hot_only_bound, best, market, joint, cover, whole)
+    return SearchResult(hot_only, hot_only_bound, best, market, joint, cover, whole)
 
 
-def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | None:
+def greedy_moves(instance: Instance, state: PlanState, request: MethodRequest) -> Pairs | None:
     """Return ALP's moves for highest-load-first; None if these leave a node hot.
 
     Objects that fit nowhere are passed over, and the selection is repeated without them.
@@ -140,7 +142,7 @@ def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | 
     return None if _hot_after(instance, state, begin).any() else begin
 
 
-def _without_misfits(instance: Instance, state: State, request: Request) -> Pairs:
+def _without_misfits(instance: Instance, state: PlanState, request: MethodRequest) -> Pairs:
     stay = np.empty(0, dtype=np.int64)
     for _ in range(RESELECTIONS):
         selection = highest_load_first(instance, state, stay)
@@ -155,7 +157,9 @@ def _without_misfits(instance: Instance, state: State, request: Request) -> Pair
     return Pairs(number[ok], selection.node[ok], placed[ok], selection.load[ok], cost)
 
 
-def improve(instance: Instance, state: State, joint: Joint, begin: Pairs, timer: Timer) -> Pairs:
+def improve(
+    instance: Instance, state: PlanState, joint: Joint, begin: Pairs, timer: Timer
+) -> Pairs:
     """Choose anew for groups of hot nodes, all else as it is, until nothing gets cheaper."""
     best = begin
     n = instance.nodes
@@ -183,7 +187,7 @@ def as_moves(
 
 def _choose_anew(
     instance: Instance,
-    state: State,
+    state: PlanState,
     joint: Joint,
     place: Int32,
     best: Pairs,
@@ -201,7 +205,7 @@ def _choose_anew(
 
 def _chosen_anew(
     instance: Instance,
-    state: State,
+    state: PlanState,
     joint: Joint,
     place: Int32,
     fixed: Pairs,
@@ -211,8 +215,8 @@ def _chosen_anew(
 ) -> Pairs:
     pairs = _candidates(instance, joint, own, group)
     now = np.isin(_key(pairs, instance.nodes), _key(own, instance.nodes))
-    ground = Ground(instance, place, fixed.load_after(state.load))
-    chosen: Chosen = choose(
+    ground = MoveStart(instance, place, fixed.load_after(state.load))
+    chosen: ChosenMoves = choose(
         ground,
         pairs,
         timer,
@@ -264,11 +268,11 @@ def _nearest_target(joint: Joint, sources: Int32) -> Int32:
     return np.asarray(joint.pairs.target[first])
 
 
-def _hot_after(instance: Instance, state: State, pairs: Pairs) -> Bools:
+def _hot_after(instance: Instance, state: PlanState, pairs: Pairs) -> Bools:
     return np.asarray(pairs.load_after(state.load) > instance.capacity)
 
 
-def partial_moves(instance: Instance, state: State, request: Request) -> Moves:
+def partial_moves(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     """Return highest-load-first's moves as far as they can be placed."""
     return as_moves(instance, _without_misfits(instance, state, request), None, {})
 
@@ -285,13 +289,13 @@ MAX_OBJECTS = 3_000_000
 """Replicas of an instance that is searched for moves worth a column."""
 
 
-def opt(instance: Instance, state: State, request: Request) -> Moves:
+def opt(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     """Return the cheapest moves that leave no node hot; a mover, see `controllers.ursa.methods`.
 
     `notes["optimal"]` is True if the optimum is proven. Where nodes have to stay hot, the fewest
     do. When the instance is too large to be proven, the plan of `joint` is returned.
     """
-    ground = Ground(instance, instance.replica_node, state.load)
+    ground = MoveStart(instance, instance.replica_node, state.load)
     if instance.replica_node.size * max(instance.nodes - 1, 0) <= MAX_PAIRS:
         pairs = every_pair(instance, state, request)
         chosen = choose(ground, pairs, request.timer)
@@ -305,7 +309,9 @@ def opt(instance: Instance, state: State, request: Request) -> Moves:
     return _larger(instance, state, request, ground)
 
 
-def _larger(instance: Instance, state: State, request: Request, ground: Ground) -> Moves:
+def _larger(
+    instance: Instance, state: PlanState, request: MethodRequest, ground: MoveStart
+) -> Moves:
     begin = greedy_moves(instance, state, request)
     if begin is None:
         partial = partial_moves(instance, state, request)
@@ -333,7 +339,7 @@ def _larger(instance: Instance, state: State, request: Request, ground: Ground) 
     )
 
 
-def _survivors(found: Found) -> Pairs | None:
+def _survivors(found: SearchResult) -> Pairs | None:
     """Return every move that a plan better than the best could make; None when these are too many.
 
     At the prices of the cover bound a plan with object k on node j costs more than the bound by at

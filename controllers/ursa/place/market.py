@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from controllers.jit import in_threads, njit
 from controllers.ursa.instance import Float64, Instance, Int32, Nearest
 from controllers.ursa.place.problem import Bools, Ints, ragged
-from controllers.ursa.state import State, chunks_of, heaviest_first, object_load, objects_on, places
+from controllers.ursa.state import (
+    PlanState,
+    chunks_of,
+    heaviest_first,
+    object_load,
+    objects_on,
+    places,
+)
 
 NOWHERE = -1
 BEYOND = -2
@@ -193,7 +200,7 @@ class Stock:
             [K, 0] where domains are not looked at.
     """
 
-    def __init__(self, instance: Instance, state: State, *, domains: bool) -> None:
+    def __init__(self, instance: Instance, state: PlanState, *, domains: bool) -> None:
         self._instance, self._state, self._domains = instance, state, domains
         self.first = np.full(instance.nodes, -1, dtype=np.int64)
         self.end = np.full(instance.nodes, -1, dtype=np.int64)
@@ -314,7 +321,7 @@ class Market:
     """
 
     instance: Instance
-    state: State
+    state: PlanState
     evict: bool
     reach: float = INFINITE
     hot: Bools = field(init=False)

@@ -28,14 +28,14 @@ from controllers.ursa.instance import (
     Selection,
     between,
 )
-from controllers.ursa.state import State
+from controllers.ursa.state import PlanState
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-class Layout(NamedTuple):
-    """A problem's arrays as the compiled loops take them; see `Problem`."""
+class ProblemArrays(NamedTuple):
+    """A problem's arrays as the compiled loops take them; see `PlacementProblem`."""
 
     weight: Float64
     source: Int32
@@ -48,7 +48,7 @@ class Layout(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class PlacementProblem:
     """Nodes that each of M objects may go to, and the room of every node.
 
     Attributes:
@@ -92,9 +92,9 @@ class Problem:
         """N."""
         return len(self.room)
 
-    def layout(self) -> Layout:
+    def layout(self) -> ProblemArrays:
         """Return the layout for compiled loops."""
-        return Layout(*(getattr(self, name) for name in Layout._fields))
+        return ProblemArrays(*(getattr(self, name) for name in ProblemArrays._fields))
 
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
         """Return True where an object fits on the node at its position, if all others were away."""
@@ -178,20 +178,20 @@ class Problem:
         used = self.load_of(move_to)
         return (used > 0) & (used > self.room)
 
-    def without(self, used: Float64) -> Problem:
+    def without(self, used: Float64) -> PlacementProblem:
         """Return the same objects with less room on the nodes, as much less as `used`."""
         return replace(self, room=self.room - used)
 
 
 def assignment_problem(
-    instance: Instance, state: State, selection: Selection, max_move_cost: float | None
-) -> Problem:
+    instance: Instance, state: PlanState, selection: Selection, max_move_cost: float | None
+) -> PlacementProblem:
     """Return the problem of placing `selection`; `state` still counts its objects in place."""
     leaving = np.bincount(selection.node, selection.load, minlength=instance.nodes)
     taken = instance.fault_domain[instance.replica_node[selection.partition]]
     taken[np.arange(len(selection)), selection.replica] = -1
     sibling, first, end = _siblings(selection.partition)
-    return Problem(
+    return PlacementProblem(
         weight=selection.load.astype(np.float64),
         source=selection.node,
         sender=instance.sender(selection.partition, selection.replica),
@@ -207,7 +207,7 @@ def assignment_problem(
     )
 
 
-def subproblem(problem: Problem, keep: Bools) -> Problem:
+def subproblem(problem: PlacementProblem, keep: Bools) -> PlacementProblem:
     """Return the problem of the objects in `keep`; the others are gone, not back in place."""
     sibling, first, end = _siblings(problem.partition[keep])
     return replace(
@@ -254,7 +254,9 @@ class Lists:
         node, cost: candidates and the cost of a move there, ascending within a list.
     """
 
-    def __init__(self, problem: Problem, objects: NDArray[np.integer] | None = None) -> None:
+    def __init__(
+        self, problem: PlacementProblem, objects: NDArray[np.integer] | None = None
+    ) -> None:
         """Begin with empty lists for `objects` (by default all of the problem's)."""
         self._problem = problem
         chosen = np.arange(len(problem)) if objects is None else np.asarray(objects)
@@ -339,7 +341,7 @@ class Lists:
 
 
 def nearest_fit(
-    problem: Problem, lists: Lists, objects: NDArray[np.integer]
+    problem: PlacementProblem, lists: Lists, objects: NDArray[np.integer]
 ) -> tuple[Int32, Float64]:
     """Return the nearest allowed node of each of `objects` and its cost, or (-1, infinite).
 
@@ -402,7 +404,7 @@ class Targets(NamedTuple):
 def apart(
     i: int,
     domain: int,
-    layout: Layout,
+    layout: ProblemArrays,
     move_to: Int32,
 ) -> bool:
     """Return True if `domain` has no other replica of object i's partition, old or new: (11), (12).
@@ -425,7 +427,7 @@ def fit_in_order(
     start: Ints,
     length: Ints,
     list_node: Int32,
-    layout: Layout,
+    layout: ProblemArrays,
     move_to: Int32,
     used: Float64,
 ) -> None:
@@ -447,7 +449,7 @@ def fit_in_order(
 def in_score_order(
     owner: Ints,
     node: Ints,
-    layout: Layout,
+    layout: ProblemArrays,
     move_to: Int32,
     used: Float64,
 ) -> None:
@@ -486,7 +488,7 @@ def _unlink(head: Ints, follow: Ints, i: int, j: int) -> None:
 def exchange(  # noqa: PLR0912 - one search over direct moves and exchanges
     objects: Ints,
     targets: Targets,
-    layout: Layout,
+    layout: ProblemArrays,
     move_to: Int32,
     used: Float64,
     cost: Float64,

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from controllers.jit import in_threads
 from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer
-from controllers.ursa.place.highs import INFINITE, Model, by_columns, solve
+from controllers.ursa.place.highs import INFINITE, HighsModel, by_columns, solve
 from controllers.ursa.place.problem import (
     FIRST_LIST,
     Bools,
     Ints,
     Lists,
-    Problem,
+    PlacementProblem,
     nearest_fit,
 )
 
@@ -31,7 +31,7 @@ LONGEST_LIST = 512
 
 
 def first_fit(
-    problem: Problem,
+    problem: PlacementProblem,
     lists: Lists,
     move_to: Int32,
     used: Float64,
@@ -68,7 +68,7 @@ def first_fit(
         lists = Lists(rest, pending)
 
 
-def take_back(problem: Problem, move_to: Int32) -> Bools:
+def take_back(problem: PlacementProblem, move_to: Int32) -> Bools:
     """Unplace, in place, the lightest objects of nodes that are over-full until they fit.
 
     Returns:
@@ -154,7 +154,7 @@ class Columns:
         return np.unique(key[new] // self._nodes)
 
 
-def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxation:
+def relax(problem: PlacementProblem, lists: Lists, start: Int32, timer: Timer) -> Relaxation:
     """Solve the relaxation.
 
     Args:
@@ -181,7 +181,7 @@ def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxat
     able = np.flatnonzero(placeable)
     cost[able] = problem.cost(able, begin[able])
     _displaced(problem, lists, state, placeable & ((start == UNPLACED) | (cost > near)), cost)
-    solver = _Programme(problem, state)
+    solver = _RestrictedProgramme(problem, state)
     changed = _join(problem, lists, state, np.flatnonzero(state.active), begin, cost)
     while len(changed) and state.rounds < ROUNDS and timer.left() > 0:
         state.rounds += 1
@@ -197,7 +197,7 @@ def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxat
     return state
 
 
-def certify(problem: Problem, lists: Lists, state: Relaxation) -> float:
+def certify(problem: PlacementProblem, lists: Lists, state: Relaxation) -> float:
     """Return a lower bound from prices alone, whatever solver they came from (Lagrangian duality).
 
     For any prices >= 0, no placement costs less than the sum over objects of the least
@@ -215,7 +215,7 @@ def certify(problem: Problem, lists: Lists, state: Relaxation) -> float:
 
 
 def _displaced(
-    problem: Problem, lists: Lists, state: Relaxation, displaced: Bools, cost: Float64
+    problem: PlacementProblem, lists: Lists, state: Relaxation, displaced: Bools, cost: Float64
 ) -> None:
     objects, nodes, costs = lists.candidates(np.flatnonzero(displaced))
     contested = np.zeros(problem.nodes, dtype=np.bool_)
@@ -229,7 +229,12 @@ def _displaced(
 
 
 def _join(
-    problem: Problem, lists: Lists, state: Relaxation, objects: Ints, begin: Int32, cost: Float64
+    problem: PlacementProblem,
+    lists: Lists,
+    state: Relaxation,
+    objects: Ints,
+    begin: Int32,
+    cost: Float64,
 ) -> Ints:
     if not len(objects):
         return objects
@@ -243,7 +248,7 @@ def _join(
     )
 
 
-def _priced_out(problem: Problem, lists: Lists, state: Relaxation) -> Ints:
+def _priced_out(problem: PlacementProblem, lists: Lists, state: Relaxation) -> Ints:
     """Widen lists whose last node could still be worth it and add pairs of negative cost."""
     columns = state.columns
     active = np.flatnonzero(state.active)
@@ -261,7 +266,12 @@ def _priced_out(problem: Problem, lists: Lists, state: Relaxation) -> Ints:
 
 
 def _add_better(
-    problem: Problem, lists: Lists, state: Relaxation, part: Ints, worth: Float64, eps: float
+    problem: PlacementProblem,
+    lists: Lists,
+    state: Relaxation,
+    part: Ints,
+    worth: Float64,
+    eps: float,
 ) -> Ints:
     found, nodes, costs = lists.candidates(part)
     reduced = costs + problem.toll(found, nodes, state.price) - worth[found]
@@ -275,10 +285,10 @@ def _parts(objects: Ints) -> list[Ints]:
     return np.array_split(objects, 1 + len(objects) // PRICED_AT_ONCE)
 
 
-class _Programme:
+class _RestrictedProgramme:
     """The restricted linear programme, solved by connected component."""
 
-    def __init__(self, problem: Problem, state: Relaxation) -> None:
+    def __init__(self, problem: PlacementProblem, state: Relaxation) -> None:
         self._problem = problem
         self._state = state
         self._scale = _scale(state.near)
@@ -322,7 +332,7 @@ class _Programme:
             ),
         )
         found = solve(
-            Model(
+            HighsModel(
                 cost=np.concatenate([state.columns.cost[at], self._penalty[objects]]) / self._scale,
                 start=start,
                 row=index,
@@ -381,7 +391,7 @@ def _scale(near: Float64) -> float:
     return float(finite.mean()) if len(finite) else 1.0
 
 
-def farthest_move(problem: Problem) -> float:
+def farthest_move(problem: PlacementProblem) -> float:
     """Return a bound on the cost of any move."""
     metric = problem.distance
     if hasattr(metric, "node_xy"):

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from controllers.jit import in_threads
 from controllers.ursa.instance import UNPLACED, Float64, Int32, Timer
-from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
+from controllers.ursa.place.highs import INFINITE, HighsModel, add_row, by_columns, solve
 from controllers.ursa.place.problem import (
     Bools,
     Ints,
     Lists,
-    Problem,
+    PlacementProblem,
     Targets,
     exchange,
     in_score_order,
@@ -71,7 +71,7 @@ class Choices:
 
 
 @dataclass(eq=False)
-class Standing:
+class FittingPlacement:
     """A placement that fits.
 
     Attributes:
@@ -85,7 +85,9 @@ class Standing:
     cost: Float64
 
 
-def choices(problem: Problem, lists: Lists, relaxed: Relaxation, per_object: int) -> Choices:
+def choices(
+    problem: PlacementProblem, lists: Lists, relaxed: Relaxation, per_object: int
+) -> Choices:
     """Return the `per_object` targets of least reduced cost of each active object."""
     columns = relaxed.columns
     found, nodes, costs = lists.candidates(np.flatnonzero(relaxed.active))
@@ -100,15 +102,15 @@ def choices(problem: Problem, lists: Lists, relaxed: Relaxation, per_object: int
     return Choices.of(len(problem), owner[order], node[order], cost[order], reduced[order])
 
 
-def standing(problem: Problem, move_to: Int32) -> Standing:
+def standing(problem: PlacementProblem, move_to: Int32) -> FittingPlacement:
     """Return the standing of `move_to`, loads summed and costs computed anew."""
     placed = np.flatnonzero(move_to != UNPLACED)
     cost = np.zeros(len(problem))
     cost[placed] = problem.cost(placed, move_to[placed])
-    return Standing(move_to, problem.load_of(move_to), cost)
+    return FittingPlacement(move_to, problem.load_of(move_to), cost)
 
 
-def by_score(problem: Problem, relaxed: Relaxation) -> Standing:
+def by_score(problem: PlacementProblem, relaxed: Relaxation) -> FittingPlacement:
     """Place active objects by their fractions; inactive objects stay where they began.
 
     Objects that the relaxation does not split come first, then those with the largest fraction;
@@ -126,7 +128,9 @@ def by_score(problem: Problem, relaxed: Relaxation) -> Standing:
     return standing(problem, move_to)
 
 
-def insert(problem: Problem, options: Choices, now: Standing, objects: Ints) -> None:
+def insert(
+    problem: PlacementProblem, options: Choices, now: FittingPlacement, objects: Ints
+) -> None:
     """Place `objects` in their order, ejecting another object where that is cheapest.
 
     An object already placed is moved when that lowers the total cost. `now` is changed.
@@ -147,7 +151,7 @@ def insert(problem: Problem, options: Choices, now: Standing, objects: Ints) -> 
     )
 
 
-def improve(problem: Problem, options: Choices, now: Standing) -> None:
+def improve(problem: PlacementProblem, options: Choices, now: FittingPlacement) -> None:
     """Shorten moves by `insert` until nothing changes, at most PASSES times; `now` is changed."""
     active = np.flatnonzero(options.end > options.first)
     cheapest = np.zeros(len(problem))
@@ -189,7 +193,7 @@ EXACT = Effort(columns=INFINITE, nodes=None, gap=0.0)
 
 
 @dataclass(frozen=True)
-class Proof:
+class LowerBoundProof:
     """Proof by the pieces: a lower bound of placing all objects, and True if it is reached."""
 
     bound: float
@@ -216,13 +220,13 @@ class Pieces:
 
 
 def polish(
-    problem: Problem,
+    problem: PlacementProblem,
     lists: Lists,
     relaxed: Relaxation,
-    now: Standing,
+    now: FittingPlacement,
     effort: Effort,
     timer: Timer,
-) -> Proof:
+) -> LowerBoundProof:
     """Solve each piece; `now`, which places every object, is changed where something is better.
 
     Args:
@@ -235,10 +239,10 @@ def polish(
     """
     cost = float(now.cost.sum())
     if cost <= relaxed.bound * (1 + EQUAL):
-        return Proof(min(relaxed.bound, cost), optimal=True)
+        return LowerBoundProof(min(relaxed.bound, cost), optimal=True)
     pieces = _pieces(problem, lists, relaxed, now, effort, timer)
     if pieces is None:
-        return Proof(relaxed.bound, optimal=False)
+        return LowerBoundProof(relaxed.bound, optimal=False)
     order = np.argsort(pieces.label, kind="stable")
     begin = np.searchsorted(pieces.label[order], np.arange(len(pieces.slack) + 1))
     lossy = np.flatnonzero(pieces.slack > MIN_LOSS)
@@ -257,14 +261,14 @@ def polish(
 
     in_threads(work, len(lossy))
     bound = relaxed.bound + float(np.minimum(raised, pieces.tau / 2).sum())
-    return Proof(min(bound, float(now.cost.sum())), optimal=bool(reached.all()))
+    return LowerBoundProof(min(bound, float(now.cost.sum())), optimal=bool(reached.all()))
 
 
 def _pieces(
-    problem: Problem,
+    problem: PlacementProblem,
     lists: Lists,
     relaxed: Relaxation,
-    now: Standing,
+    now: FittingPlacement,
     effort: Effort,
     timer: Timer,
 ) -> Pieces | None:
@@ -283,10 +287,10 @@ def _pieces(
 
 
 def worthwhile(
-    problem: Problem,
+    problem: PlacementProblem,
     lists: Lists,
     relaxed: Relaxation,
-    now: Standing,
+    now: FittingPlacement,
     tau: float,
     timer: Timer,
 ) -> Choices | None:
@@ -322,7 +326,11 @@ def worthwhile(
 
 
 def _components(
-    problem: Problem, relaxed: Relaxation, now: Standing, options: Choices, tau: float
+    problem: PlacementProblem,
+    relaxed: Relaxation,
+    now: FittingPlacement,
+    options: Choices,
+    tau: float,
 ) -> Pieces:
     owner, at = ragged(options.first, options.end - options.first)
     label, _ = components(owner, options.node[at], len(problem), problem.nodes)
@@ -337,9 +345,9 @@ def _components(
 
 
 def solve_piece(
-    problem: Problem,
+    problem: PlacementProblem,
     options: Choices,
-    standing: Standing,
+    standing: FittingPlacement,
     objects: Ints,
     slack: float,
     effort: Effort,
@@ -396,8 +404,8 @@ def solve_piece(
 
 
 def assignment_model(
-    problem: Problem, objects: Ints, row: Ints, target: Int32, cost: Float64, room: Float64
-) -> Model:
+    problem: PlacementProblem, objects: Ints, row: Ints, target: Int32, cost: Float64, room: Float64
+) -> HighsModel:
     """Return equations (7) to (9), (11) and (13) for given pairs; (10), (12) by omitted pairs.
 
     Args:
@@ -421,7 +429,7 @@ def assignment_model(
         ),
         (m + unit.size + extra, column, 1.0),
     )
-    return Model(
+    return HighsModel(
         cost=cost,
         start=start,
         row=index,
@@ -435,7 +443,7 @@ def assignment_model(
 
 
 def clear_of_others(
-    problem: Problem, move_to: Int32, objects: Ints, owner: Ints, target: Int32
+    problem: PlacementProblem, move_to: Int32, objects: Ints, owner: Ints, target: Int32
 ) -> Bools:
     """Return pairs that no object of the partition outside of `objects` blocks."""
     length = problem.sibling_end[owner] - problem.sibling_first[owner]
@@ -459,7 +467,9 @@ def _joined(label: Int32, partition: Int32) -> tuple[Int32, int]:
     return renamed.astype(np.int32), int(renamed.max(initial=-1)) + 1
 
 
-def _take_over(problem: Problem, standing: Standing, who: Ints, to: Int32, cost: Float64) -> None:
+def _take_over(
+    problem: PlacementProblem, standing: FittingPlacement, who: Ints, to: Int32, cost: Float64
+) -> None:
     if cost.sum() >= standing.cost[who].sum() * (1 - 1e-12):
         return
     np.subtract.at(standing.used, standing.move_to[who], problem.weight[who])

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import StoreError, UserError
-from testbed.agent.openloop.plan import Plan, plan_from_json
-from testbed.agent.openloop.schedule import arrivals
+from testbed.agent.openloop.plan import WritePlan, arrivals, plan_from_json
 from testbed.agent.openloop.writer import Sender, Writer
 from testbed.stores.ceph.pool_objects import open_pool
 
@@ -49,7 +48,7 @@ def emit(event: str, row: dict[str, Any]) -> None:
     print(json.dumps({"event": event, **row}, allow_nan=False), flush=True)
 
 
-def load(plan: Plan, sender: Sender) -> dict[str, Any]:
+def load(plan: WritePlan, sender: Sender) -> dict[str, Any]:
     """Carry out the load of a plan; return the summary."""
     writer = Writer(
         arrivals(plan.rates, plan.duration_s, plan.seed, plan.arrivals, plan.objects_per_pg),
@@ -66,7 +65,7 @@ def load(plan: Plan, sender: Sender) -> dict[str, Any]:
     return writer.run() | {"cpu_s": time.process_time()}
 
 
-def run(plan: Plan) -> None:
+def run(plan: WritePlan) -> None:
     """Connect, prefill, and carry out the load."""
     objects, pool, pg_num = open_pool(plan)
     began = time.monotonic()
@@ -82,7 +81,7 @@ def run(plan: Plan) -> None:
     emit("end", load(plan, objects))
 
 
-def read_plan(path: str) -> Plan:
+def read_plan(path: str) -> WritePlan:
     """Return the plan in a file; raise UserError if there is no valid plan."""
     try:
         return plan_from_json(json.loads(Path(path).read_text()))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
+import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -20,7 +23,7 @@ _PGID = re.compile(r"(\d+)\.([0-9a-f]+)")
 
 
 @dataclass(frozen=True)
-class Plan:
+class WritePlan:
     """Writes of `object_bytes` for `duration_s` seconds at `rates`, in writes per second by PG id.
 
     A write overwrites one of `objects_per_pg` objects of its PG. The client holds back requests
@@ -95,11 +98,11 @@ class Plan:
         return asdict(self) | {"rates": dict(self.rates)}
 
 
-def plan_from_json(data: object) -> Plan:
+def plan_from_json(data: object) -> WritePlan:
     """Return the plan in `data`; raise UserError if it is invalid."""
     if not isinstance(data, Mapping):
         raise UserError("open-loop: the plan must be a JSON object.")
-    known = {each.name: each for each in fields(Plan)}
+    known = {each.name: each for each in fields(WritePlan)}
     for name in data:
         if name not in known:
             raise UserError(
@@ -109,7 +112,7 @@ def plan_from_json(data: object) -> Plan:
         if name not in data:
             raise UserError(f"open-loop: the plan lacks {name!r}.")
     values = {name: _typed(name, str(known[name].type), value) for name, value in data.items()}
-    return Plan(**values)
+    return WritePlan(**values)
 
 
 def _typed(name: str, kind: str, value: object) -> Any:
@@ -126,3 +129,146 @@ def _typed(name: str, kind: str, value: object) -> Any:
     if not isinstance(value, Mapping):
         raise UserError(f"open-loop: {name} must map PG ids to writes per second.")
     return {str(pgid): _typed(f"rates of PG {pgid}", "float", rate) for pgid, rate in value.items()}
+
+
+# ----------------------------------------------------------------------------------------------
+# Schedule of writes to placement groups: intended starts, fixed before the first is sent.
+#
+# Every PG has its own stream, drawn from the seed and the PG's id. A new rate for one PG leaves the
+# other PGs' arrivals unchanged, so two loads can be compared arrival by arrival.
+
+Arrival = tuple[float, str, int]
+"""Intended start (seconds from the start of the load), PG id, and the PG's object by number."""
+
+
+def arrivals(
+    rates: Mapping[str, float], duration_s: float, seed: int, kind: str, objects: int
+) -> Iterator[Arrival]:
+    """Return all arrivals before `duration_s`, in order of time.
+
+    Args:
+        rates: writes per second by PG id; a PG of rate 0 gets none.
+        kind: ``poisson`` (exponential gaps) or ``constant`` (equal gaps; the first gap is a random
+            part of a gap, so that PGs of one rate do not write in step).
+        objects: number of objects per PG; each write goes to one of them, drawn evenly.
+    """
+    streams = (
+        _stream(pgid, _starts(rate, duration_s, draw, kind), draw, objects)
+        for pgid, rate in rates.items()
+        if rate > 0
+        # Not shared: every stream draws from its own generator.
+        for draw in (random.Random(f"{seed}/{pgid}"),)
+    )
+    return heapq.merge(*streams)
+
+
+def _starts(rate: float, duration_s: float, draw: random.Random, kind: str) -> Iterator[float]:
+    starts: Iterator[float]
+    if kind == CONSTANT:
+        first = draw.random() / rate
+        # Not accumulated: even the thousandth start is exact to the microsecond.
+        starts = (first + count / rate for count in itertools.count())
+    else:
+        starts = itertools.accumulate(draw.expovariate(rate) for _ in itertools.count())
+    return itertools.takewhile(lambda at: at < duration_s, starts)
+
+
+def _stream(
+    pgid: str, starts: Iterator[float], draw: random.Random, objects: int
+) -> Iterator[Arrival]:
+    for at in starts:
+        yield at, pgid, draw.randrange(objects)
+
+
+# ----------------------------------------------------------------------------------------------
+# Mapping from object names to placement groups, and names for given placement groups.
+#
+# Ceph hashes the name with Robert Jenkins' 1996 function (``ceph_str_hash_rjenkins``). It folds the
+# hash into the pool's number of PGs (``ceph_stable_mod``). The constants are part of every
+# cluster's placement. Objects have no namespace and no locator key here.
+
+_GOLDEN = 0x9E3779B9
+_WORD = 0xFFFFFFFF
+_BLOCK = 12
+MOST_TRIES_A_NAME = 1000
+"""Tries per name, times the number of PGs. With that many tries, the search for a name in an
+existing PG fails with probability e^-1000."""
+
+
+def _mix(a: int, b: int, c: int) -> tuple[int, int, int]:
+    a = ((a - b - c) & _WORD) ^ (c >> 13)
+    b = ((b - c - a) & _WORD) ^ ((a << 8) & _WORD)
+    c = ((c - a - b) & _WORD) ^ (b >> 13)
+    a = ((a - b - c) & _WORD) ^ (c >> 12)
+    b = ((b - c - a) & _WORD) ^ ((a << 16) & _WORD)
+    c = ((c - a - b) & _WORD) ^ (b >> 5)
+    a = ((a - b - c) & _WORD) ^ (c >> 3)
+    b = ((b - c - a) & _WORD) ^ ((a << 10) & _WORD)
+    c = ((c - a - b) & _WORD) ^ (b >> 15)
+    return a, b, c
+
+
+def _words(block: bytes) -> tuple[int, int, int]:
+    return (
+        int.from_bytes(block[0:4], "little"),
+        int.from_bytes(block[4:8], "little"),
+        int.from_bytes(block[8:12], "little"),
+    )
+
+
+def name_hash(name: bytes) -> int:
+    """Return the 32-bit hash of an object's name."""
+    a, b, c = _GOLDEN, _GOLDEN, 0
+    whole = len(name) - len(name) % _BLOCK
+    for start in range(0, whole, _BLOCK):
+        x, y, z = _words(name[start : start + _BLOCK])
+        a, b, c = _mix((a + x) & _WORD, (b + y) & _WORD, (c + z) & _WORD)
+    rest = name[whole:]
+    # The lowest byte of the third word is reserved for the length.
+    x, y, z = _words(rest[:8].ljust(8, b"\0") + b"\0" + rest[8:].ljust(3, b"\0"))
+    _, _, c = _mix((a + x) & _WORD, (b + y) & _WORD, (c + z + len(name)) & _WORD)
+    return c
+
+
+def stable_mod(value: int, count: int) -> int:
+    """Fold `value` into `count` (1 or more) such that few values move when `count` grows."""
+    mask = (1 << (count - 1).bit_length()) - 1
+    folded = value & mask
+    return folded if folded < count else value & (mask >> 1)
+
+
+def pg_of(name: str, pool: int, pg_num: int) -> str:
+    """Return the id (``"2.1f"``) of an object's placement group in the pool with this number."""
+    return f"{pool}.{stable_mod(name_hash(name.encode()), pg_num):x}"
+
+
+def names_for(
+    pgids: Iterable[str], pool: int, pg_num: int, count: int, prefix: str = "hotbed-ol"
+) -> Mapping[str, tuple[str, ...]]:
+    """Return `count` object names for each of `pgids`, always the same: ``<prefix>-<number>``.
+
+    The names depend only on the arguments, so that another run overwrites the same objects.
+
+    Raises:
+        ValueError: a PG is not in the pool.
+    """
+    wanted: dict[int, list[str]] = {}
+    order = list(pgids)
+    for pgid in order:
+        of_pool, _, placement = pgid.partition(".")
+        if of_pool != str(pool) or not 0 <= int(placement, 16) < pg_num:
+            raise ValueError(
+                f"PG {pgid} is none of pool {pool}, whose PGs are {pool}.0 to {pool}.{pg_num - 1:x}"
+            )
+        wanted[int(placement, 16)] = []
+    missing = len(wanted)
+    for number in itertools.count():
+        if missing == 0:
+            break
+        assert number < MOST_TRIES_A_NAME * pg_num * max(1, count)
+        name = f"{prefix}-{number}"
+        found = wanted.get(stable_mod(name_hash(name.encode()), pg_num))
+        if found is not None and len(found) < count:
+            found.append(name)
+            missing -= len(found) == count
+    return {pgid: tuple(wanted[int(pgid.partition(".")[2], 16)]) for pgid in order}

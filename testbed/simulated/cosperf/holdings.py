@@ -1,9 +1,10 @@
 """Division of the pool among microstores, and the time when a change takes effect.
 
 Basic MOS gives whole machines; MOS++ gives shares of all machines together. A change takes effect
-station by station (`Costs`): a loss at once, an addition when it is ready. Disks that come or go
-cost the others time while data moves. A change does not speed up earlier changes: each keeps its
-times, and a change's data moves after theirs."""
+station by station (`ReconfigurationCosts`): a loss at once, an addition when it is ready. Disks
+that come or go cost the others time while data moves. A change does not speed up earlier changes:
+each keeps its times, and a change's data moves after theirs.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,17 @@ from typing import Any
 import numpy as np
 
 from schemas.errors import StoreError
-from testbed.simulated.cosperf.classes import ObjectClass
-from testbed.simulated.cosperf.constants import Constants, Costs
-from testbed.simulated.cosperf.demand import Array, Servers, servers
-from testbed.simulated.cosperf.machines import Host, total
-from testbed.simulated.cosperf.placement import Placed, place, whole
+from testbed.simulated.cosperf.demand import Array, StationArrays, servers
+from testbed.simulated.cosperf.machines import (
+    Constants,
+    ObjectClass,
+    Placed,
+    ReconfigurationCosts,
+    SimulatedHost,
+    place,
+    total,
+    whole,
+)
 from testbed.stores.microstores import NOTHING, Resources, resources_to_json
 
 DISK = 3
@@ -33,7 +40,7 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class Change:
+class HoldingChange:
     """A change of a microstore: its holding before, the time when each of its new stations serves
     (the order of `demand.STATIONS`), and the end of the exchange of workers."""
 
@@ -59,10 +66,10 @@ class Holdings:
 
     def __init__(
         self,
-        hosts: Sequence[Host],
+        hosts: Sequence[SimulatedHost],
         stores: Sequence[str],
         machines: Mapping[str, str],
-        costs: Costs,
+        costs: ReconfigurationCosts,
     ) -> None:
         self.hosts = tuple(hosts)
         self.stores = tuple(stores)
@@ -70,7 +77,9 @@ class Holdings:
         self.machines = {host.name: machines.get(host.name, "") for host in hosts}
         self.shares: dict[str, Resources] | None = None
         self.now: dict[str, Holding] = self._held()
-        self.changes: dict[str, tuple[Change, ...]] = {}  # those unfinished at the last change
+        self.changes: dict[
+            str, tuple[HoldingChange, ...]
+        ] = {}  # those unfinished at the last change
         self.moves_until_s: dict[str, float] = {}
 
     def _held(self) -> dict[str, Holding]:
@@ -129,7 +138,7 @@ class Holdings:
             ring = costs.ring_s if disks else 0.0
             workers_until = now_s + factor * (node + costs.workers_s)
             unended = tuple(one for one in self.changes.get(name, ()) if one.ends_s > now_s)
-            made = Change(
+            made = HoldingChange(
                 old,
                 (
                     workers_until,
@@ -196,7 +205,7 @@ class Holdings:
         return True
 
 
-def _servers(workload: ObjectClass, holding: Holding, constants: Constants) -> Servers:
+def _servers(workload: ObjectClass, holding: Holding, constants: Constants) -> StationArrays:
     return servers(workload, holding.resources, holding.placed, constants)
 
 
@@ -204,7 +213,9 @@ def _moved(old: Resources, new: Resources) -> int:
     return round(abs(new.ssds - old.ssds) + abs(new.hdds - old.hdds))
 
 
-def even_start(hosts: Sequence[Host], stores: Sequence[str], part: float) -> dict[str, str]:
+def even_start(
+    hosts: Sequence[SimulatedHost], stores: Sequence[str], part: float
+) -> dict[str, str]:
     """Deal machines out in turns, equally many to each microstore: a part of them, of all sizes.
 
     Algorithm 1 starts with the same amount for each, "conservatively".

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed.simulated.cosperf.classes import ObjectClass
 from testbed.simulated.cosperf.demand import STATIONS, Array
+from testbed.simulated.cosperf.machines import ObjectClass
 from testbed.stores.microstores import Microstore, Resources, Tenant, resources_to_json
 
 SIGNIFICANT = 6
@@ -44,7 +44,7 @@ class Chunk:
 
 
 @dataclass
-class Record:
+class SimulationRecord:
     """Chunks of a simulation, in order."""
 
     tenants: Sequence[str]

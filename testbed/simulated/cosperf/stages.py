@@ -45,7 +45,7 @@ NOISE_MINUTES = 10.0
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadCurve:
     """One workload's level over time: `times_s` and `levels`, with straight lines between, and the
     logarithm of the noise in steps of `noise_s`."""
 
@@ -65,7 +65,7 @@ class Load:
         return found
 
 
-def paper_stages(seed: int, *, minutes: float = STAGE_MINUTES[-1]) -> dict[str, Load]:
+def paper_stages(seed: int, *, minutes: float = STAGE_MINUTES[-1]) -> dict[str, LoadCurve]:
     """Return the loads of A to D.
 
     Args:
@@ -86,7 +86,7 @@ def _load(
     shifts: Mapping[float, float],
     stretch: float,
     rng: random.Random,
-) -> Load:
+) -> LoadCurve:
     times, levels = [], []
     for at, level in points:
         # Both ends of an abrupt change move together.
@@ -94,7 +94,7 @@ def _load(
         times.append((at + shift) * stretch * MINUTE)
         levels.append(level * math.exp(rng.gauss(0, LEVEL_SPREAD)))
     assert all(a < b for a, b in pairwise(times)), times
-    return Load(tuple(times), tuple(levels), _noise(times[-1], rng))
+    return LoadCurve(tuple(times), tuple(levels), _noise(times[-1], rng))
 
 
 def _noise(ends_s: float, rng: random.Random) -> tuple[float, ...]:

@@ -22,15 +22,20 @@ from typing import Any
 import numpy as np
 
 from schemas.errors import StoreError
-from testbed.simulated.cosperf.classes import CLASSES, ObjectClass
-from testbed.simulated.cosperf.constants import Constants, Costs
-from testbed.simulated.cosperf.demand import Array, servers
+from testbed.simulated.cosperf.demand import Array, Stations, response, servers, shared
 from testbed.simulated.cosperf.holdings import Holdings, even_start
-from testbed.simulated.cosperf.machines import STEP, Host, total
-from testbed.simulated.cosperf.placement import whole
-from testbed.simulated.cosperf.record import Chunk, Record, microstore_seen, tenant_seen
-from testbed.simulated.cosperf.response import Stations, response, shared
-from testbed.simulated.cosperf.stages import Load
+from testbed.simulated.cosperf.machines import (
+    CLASSES,
+    STEP,
+    Constants,
+    ObjectClass,
+    ReconfigurationCosts,
+    SimulatedHost,
+    total,
+    whole,
+)
+from testbed.simulated.cosperf.record import Chunk, SimulationRecord, microstore_seen, tenant_seen
+from testbed.simulated.cosperf.stages import LoadCurve
 from testbed.stores.contract import Action, Effect, Needs, Observation
 from testbed.stores.microstores import (
     MACHINES,
@@ -52,7 +57,7 @@ START_PART = 0.25
 
 
 @dataclass(frozen=True)
-class Alone:
+class AlonePerformance:
     """Performance of a workload alone on the whole pool: maximum of operations a second, and
     seconds of an operation that never waits."""
 
@@ -75,11 +80,11 @@ class SimulatedMicrostores:
 
     def __init__(
         self,
-        hosts: Sequence[Host],
-        loads: Mapping[str, Load],
+        hosts: Sequence[SimulatedHost],
+        loads: Mapping[str, LoadCurve],
         *,
         constants: Constants,
-        costs: Costs | None = None,
+        costs: ReconfigurationCosts | None = None,
         start_part: float = START_PART,
         epoch_s: float = EPOCH_S,
         classes: Mapping[str, ObjectClass] = CLASSES,
@@ -92,15 +97,15 @@ class SimulatedMicrostores:
         self._loads = [loads[letter] for letter in self.tenants]
         self._slot_s = epoch_s / SLOTS
         start = even_start(hosts, self.tenants, start_part)
-        self._holdings = Holdings(hosts, self.tenants, start, costs or Costs())
+        self._holdings = Holdings(hosts, self.tenants, start, costs or ReconfigurationCosts())
         self._mapped = {tenant: tenant for tenant in self.tenants}
         self._now_s = 0.0
         self._sensed_s = 0.0
-        self._record = Record(self.tenants, self.tenants)
+        self._record = SimulationRecord(self.tenants, self.tenants)
         everything = total(hosts)
         alone = [servers(one, everything, whole(hosts), constants) for one in self._classes]
         self.alone = {
-            tenant: Alone(at.capacity, constants.idle_s + float(np.sum(at.service)))
+            tenant: AlonePerformance(at.capacity, constants.idle_s + float(np.sum(at.service)))
             for tenant, at in zip(self.tenants, alone, strict=True)
         }
         self._workers_per_level = np.array(
@@ -230,7 +235,7 @@ class SimulatedMicrostores:
 
     def series(self) -> dict[str, Any]:
         """Return means over every interval between two decisions or observations; see
-        `Record.series`."""
+        `SimulationRecord.series`."""
         return self._record.series(self._classes) | {
             "pool": resources_to_json(total(self.hosts)),
         }

@@ -152,7 +152,7 @@ def explain(error: CloudError, doing: str, site: str) -> HotbedError:
 
 
 @dataclass(frozen=True)
-class Identity:
+class TokenIdentity:
     """User and project of a token; the names are for people."""
 
     user_id: str
@@ -162,7 +162,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Host:
+class BlazarHost:
     """A machine that can be reserved: `name` is its uid, filters compare `properties`."""
 
     id: str
@@ -197,7 +197,7 @@ class Flavor:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedReservation:
     """A reservation to make: `amount` hosts that pass `properties` (Blazar's filter as JSON), or
     `amount` virtual machines of the flavor `flavor_id`."""
 
@@ -212,12 +212,12 @@ class Reservation:
     """A reservation of a lease."""
 
     id: str
-    wanted: Wanted
+    wanted: WantedReservation
     status: str
 
 
 @dataclass(frozen=True)
-class Lease:
+class BlazarLease:
     """A lease; `reason` is Blazar's explanation of ERROR, as far as it gives one."""
 
     id: str
@@ -247,7 +247,7 @@ class NewServer:
 
 
 @dataclass(frozen=True)
-class Server:
+class NovaServer:
     """A server. `addresses` are fixed IPv4 addresses; `host` is the machine under it, if known;
     `fault` is Nova's text of an error."""
 
@@ -300,18 +300,18 @@ def _minutes(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _host(answer: Mapping[str, Any]) -> Host:
+def _host(answer: Mapping[str, Any]) -> BlazarHost:
     properties = {
         str(name): str(value)
         for name, value in answer.items()
         if name not in _HOST_OWN and value is not None
     }
     name = str(answer.get("uid") or answer.get("hypervisor_hostname") or answer["id"])
-    return Host(str(answer["id"]), name, bool(answer.get("reservable", True)), properties)
+    return BlazarHost(str(answer["id"]), name, bool(answer.get("reservable", True)), properties)
 
 
-def _lease(answer: Mapping[str, Any]) -> Lease:
-    return Lease(
+def _lease(answer: Mapping[str, Any]) -> BlazarLease:
+    return BlazarLease(
         id=answer["id"],
         name=answer["name"],
         status=str(answer["status"]).upper(),
@@ -349,13 +349,15 @@ def _reservation(answer: Mapping[str, Any]) -> Reservation:
             source = str(json.loads(properties).get("id") or "")
         except (ValueError, AttributeError):
             source = ""
-        wanted = Wanted(kind, int(answer.get("amount") or 0), "", source)
+        wanted = WantedReservation(kind, int(answer.get("amount") or 0), "", source)
     else:
-        wanted = Wanted(kind, int(answer.get("min") or answer.get("amount") or 0), properties)
+        wanted = WantedReservation(
+            kind, int(answer.get("min") or answer.get("amount") or 0), properties
+        )
     return Reservation(answer["id"], wanted, str(answer.get("status", "")))
 
 
-def _body(wanted: Wanted) -> dict[str, Any]:
+def _body(wanted: WantedReservation) -> dict[str, Any]:
     if wanted.kind == FLAVOR:
         amount = {"flavor_id": wanted.flavor_id, "amount": wanted.amount, "affinity": None}
         return {"resource_type": FLAVOR, **amount}
@@ -379,7 +381,7 @@ def _rules(answer: Any, group_id: str) -> Iterator[Rule]:
         yield Rule(answer.port_range_min)
 
 
-def _server(answer: Any) -> Server:
+def _server(answer: Any) -> NovaServer:
     addresses = [
         str(each["addr"])
         for network in (answer.addresses or {}).values()
@@ -388,7 +390,7 @@ def _server(answer: Any) -> Server:
     ]
     fault = (getattr(answer, "fault", None) or {}) if answer.status == "ERROR" else {}
     leaving = getattr(answer, "task_state", None) == "deleting"  # ACTIVE to Nova until it is gone
-    return Server(
+    return NovaServer(
         id=answer.id,
         name=answer.name,
         status="DELETING" if leaving else answer.status,
@@ -423,11 +425,11 @@ class Cloud:
     def __init__(self, session: Any, connection: Any, blazar: Any) -> None:
         self._session, self._sdk, self._blazar = session, connection, blazar
 
-    def identity(self) -> Identity:
+    def identity(self) -> TokenIdentity:
         """Return the user and the project of the token."""
         access = _access(self._session)
         names = (access.username or "", access.project_name or "")
-        return Identity(access.user_id, access.project_id, *names)
+        return TokenIdentity(access.user_id, access.project_id, *names)
 
     @translated("asking for the time")
     def now(self) -> float:
@@ -444,7 +446,7 @@ class Cloud:
         return parsedate_to_datetime(answer.headers["Date"]).timestamp()
 
     @translated("listing hosts")
-    def hosts(self) -> Sequence[Host]:
+    def hosts(self) -> Sequence[BlazarHost]:
         """Return all hosts of Blazar."""
         return [_host(each) for each in self._blazar.host.list()]
 
@@ -466,11 +468,11 @@ class Cloud:
         ]
 
     @translated("listing leases")
-    def leases(self) -> Sequence[Lease]:
+    def leases(self) -> Sequence[BlazarLease]:
         """Return the project's leases; operators see leases of all projects."""
         return [_lease(each) for each in self._blazar.lease.list()]
 
-    def lease(self, lease_id: str) -> Lease | None:
+    def lease(self, lease_id: str) -> BlazarLease | None:
         """Return one lease, None if it does not exist."""
         if not lease_id:
             return None
@@ -478,8 +480,8 @@ class Cloud:
 
     @translated("asking for a lease")
     def create_lease(
-        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Wanted]
-    ) -> Lease:
+        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[WantedReservation]
+    ) -> BlazarLease:
         """Request a lease in whole minutes; `start_s` None means now."""
         made = self._blazar.lease.create(
             name=name,
@@ -491,7 +493,7 @@ class Cloud:
         return _lease(made)
 
     @translated("prolonging the lease")
-    def prolong_lease(self, lease_id: str, end_s: float) -> Lease:
+    def prolong_lease(self, lease_id: str, end_s: float) -> BlazarLease:
         """Move the lease's end."""
         return _lease(self._blazar.lease.update(lease_id, end_date=_minutes(end_s)))
 
@@ -561,7 +563,7 @@ class Cloud:
         self._sdk.network.delete_security_group(group_id, ignore_missing=True)
 
     @translated("listing servers")
-    def servers(self, prefix: str) -> Sequence[Server]:
+    def servers(self, prefix: str) -> Sequence[NovaServer]:
         """Return the project's servers with this prefix, in one request."""
         found = self._sdk.compute.servers(
             details=True, name=f"^{prefix}"
@@ -569,7 +571,7 @@ class Cloud:
         return [_server(each) for each in found if each.name.startswith(prefix)]
 
     @translated("making a server")
-    def create_server(self, new: NewServer) -> Server:
+    def create_server(self, new: NewServer) -> NovaServer:
         """Start a server; threads may call this at the same time."""
         body: dict[str, Any] = {
             "name": new.name,
@@ -584,7 +586,7 @@ class Cloud:
             body["scheduler_hints"] = {"reservation": new.reservation_id}
         if new.security_group is not None:
             body["security_groups"] = [{"name": new.security_group}]
-        return Server(self._sdk.compute.create_server(**body).id, new.name, "BUILD")
+        return NovaServer(self._sdk.compute.create_server(**body).id, new.name, "BUILD")
 
     @translated("removing a server")
     def delete_server(self, server_id: str) -> None:
@@ -658,7 +660,7 @@ UNLISTED = {"KVM@TACC": "https://kvm.tacc.chameleoncloud.org"}
 
 
 @dataclass(frozen=True)
-class Login:
+class CloudLogin:
     """Means of opening a session. `look_up_site` asks Chameleon for the site's address, which the
     environment lacks; `scoped` credentials are for one project."""
 
@@ -666,7 +668,9 @@ class Login:
     scoped: bool
 
 
-def login_of(site: str, project: str | None, environ: Mapping[str, str] | None = None) -> Login:
+def login_of(
+    site: str, project: str | None, environ: Mapping[str, str] | None = None
+) -> CloudLogin:
     """Check the OS_* variables, which are read by python-chi and written nowhere.
 
     Raises:
@@ -700,7 +704,7 @@ def login_of(site: str, project: str | None, environ: Mapping[str, str] | None =
             "no project is chosen: give site.options.project, such as CHI-123456, or set "
             "OS_PROJECT_NAME."
         )
-    return Login(look_up_site=not env.get("OS_AUTH_URL") or region != site, scoped=scoped)
+    return CloudLogin(look_up_site=not env.get("OS_AUTH_URL") or region != site, scoped=scoped)
 
 
 def _no_method(env: Mapping[str, str]) -> str:

@@ -17,21 +17,21 @@ from testbed.sites.chameleon.cloud import (
     HOST,
     LIVE,
     PASSING_S,
+    BlazarHost,
+    BlazarLease,
     Booking,
     CloudError,
     Fault,
     Flavor,
-    Host,
-    Lease,
     Reservation,
-    Wanted,
+    WantedReservation,
     explain,
     plain,
 )
 from testbed.sites.chameleon.options import (
     HOUR_S,
+    ChameleonOptions,
     Filter,
-    Options,
     holds,
     root_bytes,
     same,
@@ -60,36 +60,38 @@ manager (``rpc_response_timeout``); ten leave room for larger settings. Not meas
 
 
 @dataclass(frozen=True)
-class Ask:
+class ReservationRequest:
     """A reservation of the lease and the groups that use it."""
 
-    wanted: Wanted
+    wanted: WantedReservation
     groups: tuple[str, ...]
 
 
 def asks_of(
-    spec: TestbedSpec, options: Options, flavors: Mapping[str, Flavor] | None = None
-) -> list[Ask]:
+    spec: TestbedSpec, options: ChameleonOptions, flavors: Mapping[str, Flavor] | None = None
+) -> list[ReservationRequest]:
     """Return the reservations for a spec; groups with one kind of machine share a reservation.
 
     Args:
         flavors: flavor of each group on a site of virtual machines, None for whole machines.
     """
-    kinds: dict[Wanted, list[GroupSpec]] = {}
+    kinds: dict[WantedReservation, list[GroupSpec]] = {}
     for group in spec.groups:
         if flavors is None:
-            kind = Wanted(HOST, 0, text_of(options.filter_of(group.name)))
+            kind = WantedReservation(HOST, 0, text_of(options.filter_of(group.name)))
         else:
-            kind = Wanted(FLAVOR, 0, "", flavors[group.name].id)
+            kind = WantedReservation(FLAVOR, 0, "", flavors[group.name].id)
         kinds.setdefault(kind, []).append(group)
     return [
-        Ask(replace(kind, amount=sum(g.count for g in groups)), tuple(g.name for g in groups))
+        ReservationRequest(
+            replace(kind, amount=sum(g.count for g in groups)), tuple(g.name for g in groups)
+        )
         for kind, groups in kinds.items()
     ]
 
 
 def choose_flavors(
-    spec: TestbedSpec, options: Options, flavors: Sequence[Flavor]
+    spec: TestbedSpec, options: ChameleonOptions, flavors: Sequence[Flavor]
 ) -> dict[str, Flavor]:
     """Return each group's flavor: the named one, or the smallest that its nodes fit into.
 
@@ -100,7 +102,7 @@ def choose_flavors(
     return {group.name: _flavor(group, options, known) for group in spec.groups}
 
 
-def _flavor(group: GroupSpec, options: Options, flavors: Sequence[Flavor]) -> Flavor:
+def _flavor(group: GroupSpec, options: ChameleonOptions, flavors: Sequence[Flavor]) -> Flavor:
     def size(flavor: Flavor) -> tuple[int, int, int]:
         return (flavor.cpus, flavor.memory_bytes, flavor.disk_bytes)
 
@@ -126,8 +128,10 @@ def _flavor(group: GroupSpec, options: Options, flavors: Sequence[Flavor]) -> Fl
     )
 
 
-def match_reservations(lease: Lease, asks: Sequence[Ask]) -> dict[str, Reservation]:
-    """Return each group's reservation: the smallest that fits, each for one `Ask` only.
+def match_reservations(
+    lease: BlazarLease, asks: Sequence[ReservationRequest]
+) -> dict[str, Reservation]:
+    """Return each group's reservation: the smallest that fits, each for one request only.
 
     Raises:
         UserError: the lease lacks one.
@@ -147,7 +151,7 @@ def match_reservations(lease: Lease, asks: Sequence[Ask]) -> dict[str, Reservati
     return served
 
 
-def _serves(there: Wanted, wanted: Wanted) -> bool:
+def _serves(there: WantedReservation, wanted: WantedReservation) -> bool:
     if there.kind != wanted.kind or there.amount < wanted.amount:
         return False
     if wanted.kind == FLAVOR:
@@ -159,7 +163,7 @@ def _serves(there: Wanted, wanted: Wanted) -> bool:
 
 
 @dataclass(frozen=True)
-class Need:
+class HostsNeeded:
     """`amount` hosts that pass `filter`."""
 
     filter: Filter
@@ -177,8 +181,8 @@ class Slot:
 
 
 def next_slot(
-    needs: Sequence[Need],
-    hosts: Sequence[Host],
+    needs: Sequence[HostsNeeded],
+    hosts: Sequence[BlazarHost],
     bookings: Sequence[Booking],
     *,
     now_s: float,
@@ -211,7 +215,7 @@ def next_slot(
     return Slot(first, tuple(map(len, passing)), tuple(map(len, free(now_s))))
 
 
-def _enough(needs: Sequence[Need], free: Sequence[Sequence[str]]) -> bool:
+def _enough(needs: Sequence[HostsNeeded], free: Sequence[Sequence[str]]) -> bool:
     """Return True if every need can have its hosts, no host twice."""
     if any(len(ids) < need.amount for need, ids in zip(needs, free, strict=True)):
         return False
@@ -231,7 +235,7 @@ def _enough(needs: Sequence[Need], free: Sequence[Sequence[str]]) -> bool:
     return all(give(place, set()) for place in range(len(places)))
 
 
-def look_for_slot(work: Work, asks: Sequence[Ask]) -> Slot | None:
+def look_for_slot(work: Work, asks: Sequence[ReservationRequest]) -> Slot | None:
     """Return the first free slot of whole machines; None for virtual machines and for clouds that
     show bookings only to their operators.
 
@@ -248,7 +252,7 @@ def look_for_slot(work: Work, asks: Sequence[Ask]) -> Slot | None:
     bookings = [
         replace(each, start_s=each.start_s - GAP_S, end_s=each.end_s + GAP_S) for each in bookings
     ]
-    needs = [Need(options.filter_of(ask.groups[0]), ask.wanted.amount) for ask in asks]
+    needs = [HostsNeeded(options.filter_of(ask.groups[0]), ask.wanted.amount) for ask in asks]
     slot = next_slot(needs, hosts, bookings, now_s=work.now(), seconds=options.lease_s)
     if slot.start_s is not None:
         return slot
@@ -274,7 +278,7 @@ def lease_name(work: Work) -> str:
     return f"{name[: NAME_LENGTH - 1 - len(work.tag)]}-{work.tag}" if name else work.base
 
 
-def my_leases(work: Work) -> tuple[list[Lease], list[Lease]]:
+def my_leases(work: Work) -> tuple[list[BlazarLease], list[BlazarLease]]:
     """Return this user's leases in this project: those made for the testbed, by tag or journalled
     id, and those that a person made under the name in ``lease.name``.
 
@@ -297,7 +301,7 @@ def my_leases(work: Work) -> tuple[list[Lease], list[Lease]]:
     return ours, named
 
 
-def _refuse_unclear(work: Work, named: Sequence[Lease]) -> None:
+def _refuse_unclear(work: Work, named: Sequence[BlazarLease]) -> None:
     lines = [line for line in work.lines("lease") if line.get("name") == work.options.lease.name]
     counts = {"ask": 1, "made": -1, "refused": -1}
     found = {line.get("id") for line in lines}
@@ -310,14 +314,14 @@ def _refuse_unclear(work: Work, named: Sequence[Lease]) -> None:
         )
 
 
-def find_lease(work: Work) -> Lease | None:
+def find_lease(work: Work) -> BlazarLease | None:
     """Return the lease that serves the testbed now or later; end doubles of lost answers.
 
     Raises:
         UserError: a person has several leases of the name; see also `my_leases`.
     """
 
-    def serve(leases: Sequence[Lease]) -> list[Lease]:
+    def serve(leases: Sequence[BlazarLease]) -> list[BlazarLease]:
         live = [each for each in leases if each.status in LIVE and each.end_s > work.now()]
         return sorted(live, key=lambda each: (each.id != known, each.start_s, each.id))
 
@@ -335,14 +339,14 @@ def find_lease(work: Work) -> Lease | None:
     return chosen[0] if chosen else None
 
 
-def _delete(work: Work, lease: Lease) -> None:
+def _delete(work: Work, lease: BlazarLease) -> None:
     work.ask("removing a lease", lambda: work.cloud.delete_lease(lease.id))
 
 
 def end_leases(work: Work) -> None:
     """End all leases that Hotbed made for the testbed."""
 
-    def end(lease: Lease) -> None:
+    def end(lease: BlazarLease) -> None:
         try:
             work.cloud.delete_lease(lease.id)
         except CloudError as error:
@@ -371,7 +375,7 @@ def unanswered(work: Work) -> list[float]:
 # -- making -------------------------------------------------------------------------------------
 
 
-def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
+def hold_lease(work: Work, asks: Sequence[ReservationRequest]) -> BlazarLease:
     """Return the testbed's active lease: the existing one, or a new one.
 
     Raises:
@@ -396,20 +400,20 @@ def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
     return lease
 
 
-def remember(work: Work, lease: Lease) -> None:
+def remember(work: Work, lease: BlazarLease) -> None:
     """Record the lease."""
     fields = {name: getattr(lease, name) for name in ("id", "name", "status", "start_s", "end_s")}
     work.record.data["lease"] = fields
     work.record.save()
 
 
-def _new_lease(work: Work, asks: Sequence[Ask]) -> Lease:
+def _new_lease(work: Work, asks: Sequence[ReservationRequest]) -> BlazarLease:
     if work.options.virtual and work.options.lease.start == "next-free":
         return _next_free(work, asks)
     return _ask(work, asks, _start(work, look_for_slot(work, asks)))
 
 
-def _next_free(work: Work, asks: Sequence[Ask]) -> Lease:
+def _next_free(work: Work, asks: Sequence[ReservationRequest]) -> BlazarLease:
     """Try one start after another: Blazar does not show how many virtual machines are free, but
     refuses at once, and keeps no lease, if they are too few."""
     starts: list[float | None] = [None]
@@ -451,7 +455,7 @@ def _later_starts(work: Work) -> list[float]:
     return [ends[each] for each in sorted({*places, len(ends) - 1} if ends else ())]
 
 
-def _ask(work: Work, asks: Sequence[Ask], start: float | None) -> Lease:
+def _ask(work: Work, asks: Sequence[ReservationRequest], start: float | None) -> BlazarLease:
     """Make a lease from `start`; None means now."""
     first = work.now() if start is None else start
     # Blazar counts from the beginning of the minute by its own clock.
@@ -497,7 +501,7 @@ def _start(work: Work, slot: Slot | None) -> float | None:
     )
 
 
-def _full(work: Work, asks: Sequence[Ask], cause: CloudError) -> SiteError:
+def _full(work: Work, asks: Sequence[ReservationRequest], cause: CloudError) -> SiteError:
     """Return the error for machines that seemed free and that Blazar refuses to reserve."""
     refused = f"{work.options.site}: Blazar could not reserve it: {plain(cause)}"
     slot = look_for_slot(work, asks)
@@ -512,7 +516,7 @@ def _full(work: Work, asks: Sequence[Ask], cause: CloudError) -> SiteError:
     return SiteError(f"{refused}{hint}", retry_after_s=PASSING_S)
 
 
-def _wait(work: Work, lease: Lease) -> Lease:
+def _wait(work: Work, lease: BlazarLease) -> BlazarLease:
     """Wait until the lease is active."""
     site, patience = work.options.site, work.options.patience.lease_s
     for waited in work.polls(patience):
@@ -543,7 +547,7 @@ def _wait(work: Work, lease: Lease) -> Lease:
     )
 
 
-def _broken(work: Work, leases: Sequence[Lease]) -> SiteError:
+def _broken(work: Work, leases: Sequence[BlazarLease]) -> SiteError:
     """Delete leases in ERROR that Hotbed made, so that the next try makes a new one."""
     said = "; ".join(broken_words(work, lease) for lease in leases)
     made = work.made_ids("lease")
@@ -555,7 +559,7 @@ def _broken(work: Work, leases: Sequence[Lease]) -> SiteError:
     return SiteError(f"{work.options.site}: {said}", retry_after_s=PASSING_S)
 
 
-def broken_words(work: Work, lease: Lease) -> str:
+def broken_words(work: Work, lease: BlazarLease) -> str:
     """Explain a lease in ERROR in Blazar's words; prolonging may break a lease that ran."""
     known = work.record.data.get("lease") or {}
     ran = known.get("id") == lease.id and known.get("status") == "ACTIVE"
@@ -568,7 +572,7 @@ def broken_words(work: Work, lease: Lease) -> str:
 # -- prolonging ---------------------------------------------------------------------------------
 
 
-def prolong(work: Work, lease: Lease, seconds: float) -> Lease:
+def prolong(work: Work, lease: BlazarLease, seconds: float) -> BlazarLease:
     """Move the lease's end by `seconds`, within the policy and the spec's limit.
 
     Raises:
@@ -610,7 +614,9 @@ def prolong(work: Work, lease: Lease, seconds: float) -> Lease:
     return prolonged
 
 
-def _after_failed_prolonging(work: Work, lease: Lease, end: float, error: CloudError) -> Lease:
+def _after_failed_prolonging(
+    work: Work, lease: BlazarLease, end: float, error: CloudError
+) -> BlazarLease:
     """Return the lease if only the answer got lost, else raise the error."""
     if error.fault is Fault.PASSING:
         now = work.ask("looking for the lease", lambda: work.cloud.lease(lease.id))

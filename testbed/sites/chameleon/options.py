@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import UserError
 from testbed.spec import GroupSpec, TestbedSpec, explain
-from testbed.spec.stores import Strict
+from testbed.spec.stores import SpecModel
 
 VIRTUAL = "KVM@"
 """Prefix of sites with virtual machines; the other sites lease whole machines."""
@@ -151,13 +151,13 @@ def holds(given: Filter, properties: Mapping[str, str]) -> bool:
         return False
 
 
-class Prolong(Strict):
+class Prolong(SpecModel):
     """Longest total time of a lease that is prolonged."""
 
     upto_hours: float = Field(gt=0)
 
 
-class LeaseOptions(Strict):
+class LeaseOptions(SpecModel):
     """Lease of a testbed.
 
     `start` is ``now``, ``next-free`` (the first time at which all machines are free) or a time with
@@ -189,14 +189,14 @@ class LeaseOptions(Strict):
         return self.start.astimezone(UTC).timestamp() if isinstance(self.start, datetime) else None
 
 
-class DeviceOptions(Strict):
+class DeviceOptions(SpecModel):
     """Existing partitions of a node: `osd` one or several, `scratch` for files."""
 
     osd: Paths
     scratch: str | None = None
 
 
-class Patience(Strict):
+class Patience(SpecModel):
     """Longest waiting times in seconds."""
 
     lease_s: float = Field(default=600.0, gt=0)
@@ -204,7 +204,7 @@ class Patience(Strict):
     ssh_s: float = Field(default=900.0, gt=0)
 
 
-class Options(Strict):
+class ChameleonOptions(SpecModel):
     """Options of the site (docs/chameleon.md); some take one value or a mapping by group.
 
     `devices` names disks of a group's nodes: whole disks, which are divided as the spec's disk
@@ -247,7 +247,7 @@ class Options(Strict):
         return devices
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Options:
+    def _one_kind(self) -> ChameleonOptions:
         if self.virtual and (self.node_type is not None or self.filters is not None):
             raise ValueError(f"{self.site} has virtual machines: give flavor, not node_type")
         if not self.virtual and self.flavor is not None:
@@ -306,19 +306,19 @@ def _of_group(value: str | dict[str, str] | None, group: str) -> str | None:
     return value.get(group) if isinstance(value, dict) else value
 
 
-def read_options(options: Mapping[str, object], where: str = "site.options") -> Options:
+def read_options(options: Mapping[str, object], where: str = "site.options") -> ChameleonOptions:
     """Return the checked options of a spec.
 
     Raises:
         UserError: one sentence for the first wrong option.
     """
     try:
-        return Options.model_validate(dict(options))
+        return ChameleonOptions.model_validate(dict(options))
     except ValidationError as error:
-        raise explain(error, where, Options) from error
+        raise explain(error, where, ChameleonOptions) from error
 
 
-def check_spec(spec: TestbedSpec, options: Options) -> None:
+def check_spec(spec: TestbedSpec, options: ChameleonOptions) -> None:
     """Check the options against the spec's groups and disks.
 
     Raises:

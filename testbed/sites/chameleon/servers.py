@@ -32,9 +32,9 @@ from testbed.sites.chameleon.cloud import (
     FloatingIp,
     Named,
     NewServer,
+    NovaServer,
     Reservation,
     Rule,
-    Server,
     explain,
     fault_of,
 )
@@ -189,7 +189,7 @@ def wanted_servers(
     return wanted
 
 
-def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
+def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, NovaServer]:
     """Return every wanted server by name, active and with an address.
 
     A failed server is made again once, after it is gone: a reservation has no spare machine.
@@ -240,11 +240,11 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
     )
 
 
-def _look(work: Work, removed: set[str]) -> tuple[dict[str, Server], set[str]]:
+def _look(work: Work, removed: set[str]) -> tuple[dict[str, NovaServer], set[str]]:
     """Return our servers by name, and names of those in `removed` that are not gone yet. Doubles of
     a lost answer are removed."""
     best = {"ACTIVE": 0, "BUILD": 1}
-    found: dict[str, Server] = {}
+    found: dict[str, NovaServer] = {}
     leaving: set[str] = set()
     servers = own_servers(work)
     for server in sorted(servers, key=lambda each: (best.get(each.status, 2), each.id)):
@@ -258,7 +258,7 @@ def _look(work: Work, removed: set[str]) -> tuple[dict[str, Server], set[str]]:
     return found, leaving
 
 
-def _give_up_or_remove(work: Work, server: Server, tries: int, before: list[str]) -> None:
+def _give_up_or_remove(work: Work, server: NovaServer, tries: int, before: list[str]) -> None:
     """Remove a failed server and add Nova's words to `before`; raise if it failed too often."""
     said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
     work.record.journal("failed", what="server", name=server.name, id=server.id, reason=said)
@@ -294,7 +294,7 @@ def _create(work: Work, missing: Sequence[NewServer], asked: dict[str, int], *, 
         raise explain(problem, "making servers", work.options.site) from problem
 
 
-def hold_floating_ip(work: Work, server: Server) -> FloatingIp:
+def hold_floating_ip(work: Work, server: NovaServer) -> FloatingIp:
     """Return the admin node's public address, attached."""
     name = f"{work.base}-admin"
     made = work.ensure(
@@ -312,7 +312,7 @@ def hold_floating_ip(work: Work, server: Server) -> FloatingIp:
     return made
 
 
-def own_servers(work: Work) -> list[Server]:
+def own_servers(work: Work) -> list[NovaServer]:
     """Return servers with the testbed's name that are not gone."""
     found = work.ask("looking for servers", lambda: work.cloud.servers(work.base))
     return [s for s in found if belongs(s.name, work.base) and s.status not in GONE]
@@ -347,7 +347,7 @@ def remove_servers(work: Work, begun: float, done: float) -> None:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedNode:
     """A node's answer to its setup: a path for every use of its disks, and facts."""
 
     devices: Mapping[str, str]
@@ -394,7 +394,7 @@ def _scanned(text: str, address: str) -> str:
     raise RemoteError(f"{address} shows no ed25519 host key (yet)", retry=True)
 
 
-class Contact:
+class FirstContact:
     """The first contact with the nodes of a new testbed.
 
     Args:
@@ -407,7 +407,7 @@ class Contact:
         self,
         work: Work,
         draft: Testbed,
-        servers: Mapping[str, Server],
+        servers: Mapping[str, NovaServer],
         shells: Shells = SshShell,
         see: Scan = scan,
     ) -> None:
@@ -416,7 +416,7 @@ class Contact:
         self._marks = {node.name: self._mark(node.name) for node in draft.nodes}
         self._keys = threading.Lock()  # the record is written by one thread at a time
 
-    def prepare(self) -> dict[str, Prepared]:
+    def prepare(self) -> dict[str, PreparedNode]:
         """Set up every node and let root in.
 
         Raises:
@@ -430,7 +430,7 @@ class Contact:
         done = {admin.name: self._set_up(admin)}
         self._work.progress(f"node {admin.name} is ready", 0.8)
 
-        def one(node: Node) -> Prepared:
+        def one(node: Node) -> PreparedNode:
             self._meet(node)
             return self._set_up(node)
 
@@ -494,7 +494,7 @@ class Contact:
             retry_after_s=POLL_S,
         ) from lost
 
-    def _set_up(self, node: Node) -> Prepared:
+    def _set_up(self, node: Node) -> PreparedNode:
         wanted = base64.b64encode(json.dumps(self._wanted(node)).encode())
         script = files("testbed.sites.chameleon").joinpath("node_setup.py").read_bytes()
         sudo = [] if node.ssh_user == "root" else ["sudo", "-n"]
@@ -513,7 +513,7 @@ class Contact:
             ) from error
         if "error" in answer:
             raise UserError(f"node {node.name}: {answer['error']}")
-        return Prepared(answer["devices"], answer["facts"])
+        return PreparedNode(answer["devices"], answer["facts"])
 
     def _as_root(self, node: Node) -> None:
         nodes = tuple(replace(each, ssh_user="root") for each in self._draft.nodes)

@@ -18,13 +18,13 @@ from testbed.deploy.inventory import cluster_id
 from testbed.sites import keys
 from testbed.sites.chameleon.cloud import (
     LIVE,
+    BlazarLease,
     Cloud,
     CloudError,
     Flavor,
     FloatingIp,
-    Lease,
     NoCredentials,
-    Server,
+    NovaServer,
     open_cloud,
 )
 from testbed.sites.chameleon.lease import (
@@ -40,10 +40,10 @@ from testbed.sites.chameleon.lease import (
     prolong,
     unanswered,
 )
-from testbed.sites.chameleon.options import Options, check_spec, read_options
+from testbed.sites.chameleon.options import ChameleonOptions, check_spec, read_options
 from testbed.sites.chameleon.servers import (
-    Contact,
-    Prepared,
+    FirstContact,
+    PreparedNode,
     Scan,
     Shells,
     hold_floating_ip,
@@ -59,13 +59,13 @@ from testbed.sites.clock import Clock, SystemClock
 from testbed.sites.contract import (
     Capability,
     Cost,
+    MachineUsage,
     Node,
     Progress,
     SiteError,
     State,
     Status,
     Testbed,
-    Usage,
     silent,
 )
 from testbed.sites.inventory import usage
@@ -238,13 +238,15 @@ class ChameleonSite:
             all_or_error(answers, "the load cannot be read:"), self._clock.monotonic()
         )
 
-    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+    def usage_between(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> MachineUsage:
         """See `UsageSite.usage_between`."""
         return usage.between(before, after)
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _options_of(self, spec: TestbedSpec) -> Options:
+    def _options_of(self, spec: TestbedSpec) -> ChameleonOptions:
         if spec.site.kind == self.kind:
             options = read_options(spec.site.options, f"spec {spec.name}: site.options")
         elif self._options is not None:
@@ -278,7 +280,7 @@ class ChameleonSite:
         cloud = self._connect(options.site, options.project)
         return Work(record, spec, options, cloud, self._clock, progress)
 
-    def _strays(self, options: Options, cloud: Cloud) -> str:
+    def _strays(self, options: ChameleonOptions, cloud: Cloud) -> str:
         """List strays once for each of Chameleon's sites and projects."""
         where = (options.site, options.project)
         if where in self._listed_strays:
@@ -296,7 +298,7 @@ class ChameleonSite:
 # -- coming up ----------------------------------------------------------------------------------
 
 
-def _begin(record: Record, spec: TestbedSpec, options: Options, now: float) -> None:
+def _begin(record: Record, spec: TestbedSpec, options: ChameleonOptions, now: float) -> None:
     """Record the testbed before anything is made."""
     body = options.model_dump(mode="json")
     if not record.data:
@@ -322,7 +324,7 @@ def _require_same(record: Record, spec: TestbedSpec, body: Mapping[str, Any]) ->
         )
 
 
-def _outlook(spec: TestbedSpec, options: Options, cloud: Cloud, clock: Clock) -> str:
+def _outlook(spec: TestbedSpec, options: ChameleonOptions, cloud: Cloud, clock: Clock) -> str:
     """Describe when and on what the testbed could start; changes nothing.
 
     Raises:
@@ -363,7 +365,7 @@ def _build(work: Work, shells: Shells, see: Scan) -> None:
         work.progress("giving the admin node its address", 0.72)
         public = hold_floating_ip(work, servers[_admin(spec)])
     draft = _draft(work, servers, public)
-    prepared = Contact(work, draft, servers, shells, see).prepare()
+    prepared = FirstContact(work, draft, servers, shells, see).prepare()
     types = _types(work, servers, flavors)
     image = f"{base.image.name} ({base.image.id})"
     record.data["nodes"] = [
@@ -392,7 +394,7 @@ def _admin(spec: TestbedSpec) -> str:
     return next(group.name for group in spec.groups if "admin" in group.roles)
 
 
-def _draft(work: Work, servers: Mapping[str, Server], public: FloatingIp | None) -> Testbed:
+def _draft(work: Work, servers: Mapping[str, NovaServer], public: FloatingIp | None) -> Testbed:
     """Return the testbed before its nodes are set up, reached by the image's user."""
     admin, racks = _admin(work.spec), work.spec.rack_of()
     nodes = tuple(
@@ -432,7 +434,7 @@ def _describe(folder: Path, data: Mapping[str, Any]) -> Testbed:
 
 
 def _recorded(
-    work: Work, node: Node, prepared: Prepared, server: Server, facts: Mapping[str, str]
+    work: Work, node: Node, prepared: PreparedNode, server: NovaServer, facts: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the fields of `Node` for the record."""
     signal, pressure = signal_of(work.options.signal, prepared.facts)
@@ -453,7 +455,7 @@ def _recorded(
 
 
 def _types(
-    work: Work, servers: Mapping[str, Server], flavors: Mapping[str, Flavor] | None
+    work: Work, servers: Mapping[str, NovaServer], flavors: Mapping[str, Flavor] | None
 ) -> dict[str, str]:
     """Return every node's flavor, or its machine's type if Nova shows the machine."""
     if flavors is not None:
@@ -495,7 +497,7 @@ def _health(work: Work) -> Status:
 
 
 def _without_lease(
-    work: Work, known: Mapping[str, Any], lease: Lease | None, nodes: Mapping[str, str]
+    work: Work, known: Mapping[str, Any], lease: BlazarLease | None, nodes: Mapping[str, str]
 ) -> Status:
     """Return the status of a testbed without a serving lease; `known` is the recorded one."""
     if not known:

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
 from schemas.errors import UserError
-from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, Identity, explain
-from testbed.sites.chameleon.options import Options
+from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, TokenIdentity, explain
+from testbed.sites.chameleon.options import ChameleonOptions
 from testbed.sites.clock import Clock
 from testbed.sites.contract import Progress, SiteError, silent
 from testbed.sites.records import Record
@@ -41,7 +41,7 @@ class Work:
 
     record: Record
     spec: TestbedSpec
-    options: Options
+    options: ChameleonOptions
     cloud: Cloud
     clock: Clock
     progress: Progress = silent
@@ -170,7 +170,7 @@ class Work:
         """Return the journalled ids of one kind of thing."""
         return {str(line["id"]) for line in self.lines(what) if line["entry"] == "made"}
 
-    def identity(self) -> Identity:
+    def identity(self) -> TokenIdentity:
         """Return the user and the project of the credentials."""
         return self.ask("asking who we are", self.cloud.identity)
 
@@ -189,7 +189,7 @@ class Work:
         kept = self.record.data.get("owner")
         if kept is None:
             return
-        owner, here = Identity(**kept), self.identity()
+        owner, here = TokenIdentity(**kept), self.identity()
         if (owner.user_id, owner.project_id) != (here.user_id, here.project_id):
             raise UserError(
                 f"testbed {self.record.name!r} on {self.options.site} was made by {_words(owner)}, "
@@ -208,7 +208,7 @@ def fault_under(error: SiteError) -> Fault | None:
     return error.__cause__.fault if isinstance(error.__cause__, CloudError) else None
 
 
-def _words(who: Identity) -> str:
+def _words(who: TokenIdentity) -> str:
     user, project = who.user_name or who.user_id, who.project_name or who.project_id
     return f"user {user} in project {project}"
 

@@ -9,7 +9,12 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.deploy.inventory import GROUPS
-from testbed.sites.inventory.hosts import DevicesOfNode, HostOptions, InventoryOptions, Machines
+from testbed.sites.inventory.hosts import (
+    DevicesOfNode,
+    HostOptions,
+    InventoryOptions,
+    ListedMachines,
+)
 from testbed.spec import GroupSpec, TestbedSpec
 
 
@@ -23,7 +28,7 @@ class Jump:
 
 
 @dataclass(frozen=True)
-class Host:
+class InventoryHost:
     """A machine with the parameters of the first login; `user` None: ssh's default."""
 
     name: str
@@ -49,7 +54,7 @@ class Member:
     group: str
     roles: tuple[str, ...]
     memory_bytes: int
-    host: Host
+    host: InventoryHost
     devices: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
 
@@ -62,14 +67,14 @@ class Member:
         """Return the member from `to_json`."""
         host = dict(data["host"])
         jump = host.pop("jump")
-        found = Host(**host, jump=Jump(**jump) if jump else None)
+        found = InventoryHost(**host, jump=Jump(**jump) if jump else None)
         return cls(**{**data, "host": found, "roles": tuple(data["roles"])})
 
 
-def _host(host: HostOptions, options: InventoryOptions) -> Host:
+def _host(host: HostOptions, options: InventoryOptions) -> InventoryHost:
     """Fill in the options for all machines."""
     jump = host.proxy_jump or options.proxy_jump
-    return Host(
+    return InventoryHost(
         name=host.name,
         address=host.address,
         port=host.port or options.port or 22,
@@ -84,7 +89,7 @@ def _host(host: HostOptions, options: InventoryOptions) -> Host:
 def assign(
     spec: TestbedSpec,
     options: InventoryOptions,
-    machines: Machines,
+    machines: ListedMachines,
     taken: Collection[tuple[str, int, Jump | None]] = (),
 ) -> tuple[Member, ...]:
     """Assign machines to the nodes of `spec`, in the spec's order.
@@ -95,7 +100,7 @@ def assign(
     which they are named, but no node keeps the only machine that is left for another node.
 
     Args:
-        taken: machines (`Host.where`) that other testbeds hold.
+        taken: machines (`InventoryHost.where`) that other testbeds hold.
 
     Raises:
         UserError: a name is unknown, there are not enough machines, or a device is missing.
@@ -125,7 +130,7 @@ def assign(
 
 
 def _candidates(
-    spec: TestbedSpec, options: InventoryOptions, machines: Machines
+    spec: TestbedSpec, options: InventoryOptions, machines: ListedMachines
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield nodes with the machines named for them, the most explicit names first."""
     for group in spec.groups:
@@ -150,7 +155,7 @@ def _match(
     named: Mapping[str, Sequence[str]],
     anything: Sequence[str],
     where: Mapping[str, Hashable],
-    machines: Machines,
+    machines: ListedMachines,
 ) -> dict[str, str]:
     """Match nodes with names of machines.
 
@@ -211,7 +216,11 @@ def _place(
 
 
 def _left_out(
-    spec: TestbedSpec, group: GroupSpec, node: str, named: Sequence[str] | None, machines: Machines
+    spec: TestbedSpec,
+    group: GroupSpec,
+    node: str,
+    named: Sequence[str] | None,
+    machines: ListedMachines,
 ) -> UserError:
     """Return the reason why there is no machine for a node."""
     if named is not None:

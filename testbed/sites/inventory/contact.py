@@ -23,7 +23,7 @@ from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.sites.contract import Gateway, Progress, SiteError, silent
 from testbed.sites.inventory import hostside
-from testbed.sites.inventory.assign import Host, Jump, Member
+from testbed.sites.inventory.assign import InventoryHost, Jump, Member
 from testbed.sites.inventory.hosts import is_address
 from testbed.ssh import (
     MISSING,
@@ -132,7 +132,7 @@ def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Login:
+class ShellRights:
     """Rights of a shell. `address` is the machine's own at its end of the connection, `client` the
     address at the other end: the engine's, or the gateway's; `port` is the port at which sshd was
     reached.
@@ -160,14 +160,14 @@ class Login:
         return None
 
 
-def login_of(shell: Shell) -> Login:
+def login_of(shell: Shell) -> ShellRights:
     """Return the rights of a shell; needs only a POSIX shell there. RemoteError if unreachable."""
     lines = shell.run(["sh", "-c", LOGIN], timeout_s=30.0).text.splitlines()
     said = dict(line.split("=", 1) for line in lines if "=" in line)
     version = said.get("python", "").split(".")
     connection = said.get("connection", "").split()
     client, _, address, port = connection if len(connection) == 4 else [None] * 4
-    return Login(
+    return ShellRights(
         root=said.get("uid") == "0",
         sudo=said.get("sudo") == "yes",
         python=(int(version[0]), int(version[1])) if len(version) >= 2 else None,
@@ -378,12 +378,12 @@ def _trusted(
 
 
 @dataclass
-class Look:
+class FirstLook:
     """Findings of a first look. `problems` are errors by node; such a node has no survey."""
 
     known_hosts: Path
     keys: dict[tuple[str, int], list[str]] = field(default_factory=dict)
-    logins: dict[str, Login] = field(default_factory=dict)
+    logins: dict[str, ShellRights] = field(default_factory=dict)
     surveys: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: dict[str, HotbedError] = field(default_factory=dict)
 
@@ -420,7 +420,7 @@ def gateways_of(members: Sequence[Member]) -> tuple[Gateway, ...]:
     return tuple(found.values())
 
 
-def _gateway(jump: Jump, host: Host) -> Gateway:
+def _gateway(jump: Jump, host: InventoryHost) -> Gateway:
     return Gateway(
         name=gateway_name(jump),
         address=jump.address,
@@ -441,7 +441,7 @@ def _gateway_target(gateway: Gateway, known_hosts: Path) -> SshTarget:
     )
 
 
-def _key_of(host: Host) -> Path | None:
+def _key_of(host: InventoryHost) -> Path | None:
     return None if host.key is None else Path(host.key).expanduser()
 
 
@@ -457,7 +457,7 @@ def looking(contact: Contact) -> Iterator[Path]:
             contact.hang_up(sockets)
 
 
-def first_target(host: Host, known_hosts: Path) -> SshTarget:
+def first_target(host: InventoryHost, known_hosts: Path) -> SshTarget:
     """Return the target of a first login by the user's own key. Within `looking` one connection is
     kept."""
     sockets = known_hosts.with_name(_SOCKETS)
@@ -483,7 +483,7 @@ def look(
     trust: Trust,
     folder: Path,
     progress: Progress = silent,
-) -> Look:
+) -> FirstLook:
     """Look at the machines of `members` in parallel.
 
     Args:
@@ -500,7 +500,7 @@ def look(
                 f"the ssh key {key} of machine {member.host.name} is no file (a relative path "
                 "starts at the spec's folder)."
             )
-    found = Look(folder / "known_hosts")
+    found = FirstLook(folder / "known_hosts")
     pin(found.known_hosts, {})
     for gateway in gateways_of(members):
         target = _gateway_target(gateway, found.known_hosts)
@@ -524,7 +524,7 @@ def look(
         found.keys[host.address, host.port] = keys
     pin(found.known_hosts, found.keys)
 
-    def see(node: str) -> tuple[Login, dict[str, Any]]:
+    def see(node: str) -> tuple[ShellRights, dict[str, Any]]:
         member = by_node[node]
         return _see(member, contact.shell(first_target(member.host, found.known_hosts)))
 
@@ -535,7 +535,7 @@ def look(
     return found
 
 
-def _see(member: Member, shell: Shell) -> tuple[Login, dict[str, Any]]:
+def _see(member: Member, shell: Shell) -> tuple[ShellRights, dict[str, Any]]:
     login = login_of(shell)
     if login.problem is not None:
         raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}.")
@@ -550,7 +550,7 @@ def _see(member: Member, shell: Shell) -> tuple[Login, dict[str, Any]]:
     return login, ask(shell, "survey", root=login.root, devices=devices, client=login.client)
 
 
-def address_of(member: Member, login: Login) -> str:
+def address_of(member: Member, login: ShellRights) -> str:
     """Return where the other machines reach a machine. UserError if that is unknown."""
     host = member.host
     address = host.private_address or login.address
@@ -564,7 +564,7 @@ def address_of(member: Member, login: Login) -> str:
     return address
 
 
-def addresses_of(members: Sequence[Member], logins: Mapping[str, Login]) -> dict[str, str]:
+def addresses_of(members: Sequence[Member], logins: Mapping[str, ShellRights]) -> dict[str, str]:
     """Return where the nodes reach one another, by node.
 
     Raises:

@@ -1,7 +1,7 @@
 """Checks of machines against a spec, from their surveys.
 
-`hotbed doctor --site` reports every check as one finding; a remark (`Finding.needed` False) stops
-nobody. `hotbed up` refuses machines that fail one of the checks of `require`.
+`hotbed doctor --site` reports every result; a remark (`CheckResult.needed` False) stops nobody.
+`hotbed up` refuses machines that fail one of the checks of `require`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import IOWAIT_CPUS
-from testbed.checks import GIB, Finding
+from testbed.checks import GIB, CheckResult
 from testbed.deploy import ports
 from testbed.deploy.inventory import fsid_of
 from testbed.sites.clock import Clock
@@ -23,7 +23,7 @@ from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.contact import (
     OLDEST_PYTHON,
     Contact,
-    Look,
+    FirstLook,
     address_of,
     ask,
     everywhere,
@@ -100,7 +100,7 @@ def _overlaps(member: Member, seen: Surveys) -> Iterator[str]:
 
 def device_findings(
     spec: TestbedSpec, member: Member, seen: Surveys, *, ours: bool = False
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Check a node's devices.
 
     Args:
@@ -114,17 +114,17 @@ def device_findings(
         held = format_bytes(found["bytes"])
         problem = device_problem(member.node, use, found, disk)
         if ours and found["is"] == "a device":
-            yield Finding(use, size, True, f"ours, {held}", "")
+            yield CheckResult(use, size, True, f"ours, {held}", "")
         elif problem is not None:
-            yield Finding(use, size, False, problem, _NAME_ANOTHER)
+            yield CheckResult(use, size, False, problem, _NAME_ANOTHER)
         elif found["holds"]:
             how = f"if it may go: hotbed up --yes-wipe {path}@{member.node}"
             holds = f"{held} that hold {', '.join(found['holds'])}"
-            yield Finding(use, size, False, holds, how, needed=False)
+            yield CheckResult(use, size, False, holds, how, needed=False)
         else:
-            yield Finding(use, size, True, f"{held}, empty", "")
+            yield CheckResult(use, size, True, f"{held}, empty", "")
     for problem in _overlaps(member, seen):
-        yield Finding("devices", "devices apart from each other", False, problem, _NAME_ANOTHER)
+        yield CheckResult("devices", "devices apart from each other", False, problem, _NAME_ANOTHER)
 
 
 def doomed_of(members: Sequence[Member], surveys: Surveys) -> tuple[Doomed, ...]:
@@ -175,7 +175,7 @@ def require_known(names: Collection[str], members: Sequence[Member]) -> None:
 # -- what keeps a testbed off a machine ------------------------------------------------------------
 
 
-def _holder(own: str | None, survey: Mapping[str, Any]) -> Finding:
+def _holder(own: str | None, survey: Mapping[str, Any]) -> CheckResult:
     mark = survey["mark"]
     found = "nobody"
     if mark is not None:
@@ -185,10 +185,10 @@ def _holder(own: str | None, survey: Mapping[str, Any]) -> Finding:
         "more, delete /etc/hotbed-site.json there"
     )
     ok = mark is None or _is_ours(own, survey)
-    return Finding("free", "held by no other testbed", ok, found, how)
+    return CheckResult("free", "held by no other testbed", ok, found, how)
 
 
-def _single(node: str, surveys: Surveys) -> Finding:
+def _single(node: str, surveys: Surveys) -> CheckResult:
     """Compare identity and boot: a copy of a machine has the identity, but boots by itself."""
     identities = {each: (s["machine_id"], s["boot_id"]) for each, s in surveys.items()}
     mine = identities[node]
@@ -197,19 +197,19 @@ def _single(node: str, surveys: Surveys) -> Finding:
     if same:
         found = f"the same machine as that of {', '.join(same)}, {found}"
     how = "name one machine for each node"
-    return Finding("machine", "a machine of its own", not same, found, how)
+    return CheckResult("machine", "a machine of its own", not same, found, how)
 
 
-def _root_login(survey: Mapping[str, Any]) -> Finding:
+def _root_login(survey: Mapping[str, Any]) -> CheckResult:
     answer = survey["root_login"]
     ok = answer not in ("no", "forced-commands-only")
     found = answer or "sshd -T is silent"
     found = found if ok else f"closed to root by ssh (PermitRootLogin {answer})"
     how = "set PermitRootLogin prohibit-password in /etc/ssh/sshd_config and reload sshd"
-    return Finding("root login", "root may log in by key", ok, found, how)
+    return CheckResult("root login", "root may log in by key", ok, found, how)
 
 
-def _ceph(spec: TestbedSpec, survey: Mapping[str, Any]) -> Finding:
+def _ceph(spec: TestbedSpec, survey: Mapping[str, Any]) -> CheckResult:
     """Look for another Ceph: a deployment would refuse it, and a removal must not touch it."""
     own, ceph = fsid_of(KIND, spec.name), survey["ceph"]
     strange = [
@@ -223,7 +223,7 @@ def _ceph(spec: TestbedSpec, survey: Mapping[str, Any]) -> Finding:
     found = f"part of another Ceph ({', '.join(strange[:4])})" if strange else found
     how = "remove that Ceph first, or name another machine"
     needed = spec.store is not None
-    return Finding("ceph", "no Ceph of another cluster", not strange, found, how, needed)
+    return CheckResult("ceph", "no Ceph of another cluster", not strange, found, how, needed)
 
 
 def require(
@@ -235,7 +235,7 @@ def require(
     Args:
         own: identity of the testbed's own mark.
     """
-    checks: tuple[Callable[[str], Finding], ...] = (
+    checks: tuple[Callable[[str], CheckResult], ...] = (
         lambda node: _holder(own, surveys[node]),
         lambda node: _single(node, surveys),
         lambda node: _root_login(surveys[node]),
@@ -304,12 +304,12 @@ def modules_of(spec: TestbedSpec, roles: Collection[str]) -> dict[str, str]:
 
 def _kernel_findings(
     spec: TestbedSpec, roles: Collection[str], survey: Mapping[str, Any]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     if isinstance(spec.store, CephSpec) and spec.store.deployer.kind == "cephadm":
         inside = survey["container"]
         how = "take virtual machines or bare metal, or deployer own"
         what = "no container itself, for cephadm runs daemons in containers"
-        yield Finding("container", what, not inside, inside or "none", how)
+        yield CheckResult("container", what, not inside, inside or "none", how)
     needs, modules = modules_of(spec, roles), survey["modules"]
     if not needs:
         return
@@ -320,7 +320,7 @@ def _kernel_findings(
     how += "; or choose deployer own" if lacking == ["dm_mod"] else ""
     what = "kernel: " + ", ".join(_CALLED.get(name, name) for name in needs)
     answer = "; ".join(found) or "there, or can be loaded"
-    yield Finding("features", what, not found, answer, how, needed=bool(lacking))
+    yield CheckResult("features", what, not found, answer, how, needed=bool(lacking))
 
 
 # -- clocks ----------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def offset_of(shell: Shell, clock: Clock) -> Offset:
 
 def clock_finding(
     node: str, offsets: Mapping[str, Offset], kept: Mapping[str, bool], monitors: Collection[str]
-) -> Finding:
+) -> CheckResult:
     """Check a machine's clock against the engine's and, for a monitor, the other monitors'.
 
     Only certain differences count: a measurement may be off by half its round trip, a difference
@@ -382,7 +382,7 @@ def clock_finding(
     if apart:
         found += f"; {', '.join(apart)}, and monitors bear {DRIFT_S:g} s"
     ok = away_s <= STRANGE_S and not apart
-    return Finding("clock", "a clock like ours", ok, found, how, needed=away_s > WRONG_S)
+    return CheckResult("clock", "a clock like ours", ok, found, how, needed=away_s > WRONG_S)
 
 
 # -- inspection ------------------------------------------------------------------------------------
@@ -391,7 +391,7 @@ def clock_finding(
 def inspect(
     spec: TestbedSpec,
     members: Sequence[Member],
-    look: Look,
+    look: FirstLook,
     contact: Contact,
     *,
     own: str | None,
@@ -433,7 +433,7 @@ def inspect(
         if node in look.problems:
             how = "see docs/sites.md, What a machine must have"
             what = "reached by ssh as root, or with sudo"
-            findings = [Finding("ssh", what, False, str(look.problems[node]), how)]
+            findings = [CheckResult("ssh", what, False, str(look.problems[node]), how)]
         else:
             findings = [
                 *_findings(spec, member, look, own, signal),
@@ -469,16 +469,16 @@ def _is_ours(own: str | None, survey: Mapping[str, Any]) -> bool:
 
 
 def _findings(
-    spec: TestbedSpec, member: Member, look: Look, own: str | None, signal: str | None
-) -> Iterator[Finding]:
+    spec: TestbedSpec, member: Member, look: FirstLook, own: str | None, signal: str | None
+) -> Iterator[CheckResult]:
     """Check one machine by itself."""
     survey = look.surveys[member.node]
     root = look.logins[member.node].root
     found = "root" if root else "sudo without a password"
-    yield Finding("ssh", "ssh, and root by login or sudo", True, found, "")
+    yield CheckResult("ssh", "ssh, and root by login or sudo", True, found, "")
     version = ".".join(map(str, survey["python"]))
     oldest = ".".join(map(str, OLDEST_PYTHON))
-    yield Finding("python", f"Python {oldest} or newer", True, version, "")
+    yield CheckResult("python", f"Python {oldest} or newer", True, version, "")
     yield _root_login(survey)
     yield _holder(own, survey)
     yield _single(member.node, look.surveys)
@@ -486,7 +486,7 @@ def _findings(
     families = f"{survey['distribution']} {survey['distribution_like']}".split()
     installs = survey["apt"] and survey["systemd"] and {"debian", "ubuntu"} & set(families)
     tested = survey["version"] in TESTED.get(survey["distribution"], ())
-    yield Finding(
+    yield CheckResult(
         "system",
         "Debian or Ubuntu with systemd (tested on Debian 12)",
         bool(installs) and tested,
@@ -500,19 +500,19 @@ def _findings(
     has = "io.pressure" if survey["pressure"] else "no io.pressure"
     found = f"{survey['kernel']}, {has}, cgroup {survey['cgroups'] or 'none'}"
     how = "mount the control groups (/sys/fs/cgroup), as systemd does"
-    yield Finding("kernel", "control groups", bool(survey["cgroups"]), found, how)
+    yield CheckResult("kernel", "control groups", bool(survey["cgroups"]), found, how)
     try:
         chosen, why = signal_of(signal, look.surveys), ""
     except UserError as error:
         chosen, why = "none", str(error)
-    yield Finding("signal", "pressure on disks, the same everywhere", not why, chosen, why)
+    yield CheckResult("signal", "pressure on disks, the same everywhere", not why, chosen, why)
 
     group = next(group for group in spec.groups if group.name == member.group)
     how = f"the spec says {group.cpus:g}: results will differ from those of larger machines"
     cpus, enough = survey["cpus"], survey["cpus"] >= group.cpus
-    yield Finding("cpus", f"{group.cpus:g} CPUs", enough, str(cpus), how, needed=False)
+    yield CheckResult("cpus", f"{group.cpus:g} CPUs", enough, str(cpus), how, needed=False)
     have, wanted = survey["memory_bytes"], member.memory_bytes
-    yield Finding(
+    yield CheckResult(
         "memory",
         f"{format_bytes(wanted)} of memory",
         have >= SIZE_SLACK * wanted,  # a machine sold with 4 GiB shows a little less
@@ -523,11 +523,11 @@ def _findings(
     free = survey["free_bytes"]
     how = "make room for packages and logs on its system disk"
     what = f"{format_bytes(ROOM_BYTES)} free on /"
-    yield Finding("room", what, free >= ROOM_BYTES, format_bytes(free), how, needed=False)
+    yield CheckResult("room", what, free >= ROOM_BYTES, format_bytes(free), how, needed=False)
     yield _ports(spec, member.node, survey, ours=_is_ours(own, survey))
 
 
-def _ports(spec: TestbedSpec, node: str, survey: Mapping[str, Any], *, ours: bool) -> Finding:
+def _ports(spec: TestbedSpec, node: str, survey: Mapping[str, Any], *, ours: bool) -> CheckResult:
     wanted = ports.ports_of(spec, node)
     listed = [str(port.number) for port in wanted]
     taken = [port.number for port in wanted if port.taken(survey)]
@@ -536,7 +536,7 @@ def _ports(spec: TestbedSpec, node: str, survey: Mapping[str, Any], *, ours: boo
         # Daemons take the next free one in the range: a few that are taken are no obstacle.
         listed.append(f"{ports.DAEMONS[0]}-{ports.DAEMONS[-1]}")
         taken += sorted(set(ports.DAEMONS) & set(survey["listening"]) - set(taken))
-    return Finding(
+    return CheckResult(
         "ports",
         f"ports {', '.join(listed)}" if listed else "no ports",
         not taken or ours,
@@ -548,14 +548,14 @@ def _ports(spec: TestbedSpec, node: str, survey: Mapping[str, Any], *, ours: boo
 
 def _clock(
     spec: TestbedSpec, node: str, offsets: Mapping[str, Offset], surveys: Surveys
-) -> Finding:
+) -> CheckResult:
     groups = spec.groups if isinstance(spec.store, CephSpec) else ()
     monitors = [name for group in groups if "mon" in group.roles for name in group.node_names()]
     kept = {each: bool(survey["time_kept"]) for each, survey in surveys.items()}
     return clock_finding(node, offsets, kept, monitors)
 
 
-def _network(node: str, addresses: Mapping[str, str], unreached: Sequence[str]) -> Finding:
+def _network(node: str, addresses: Mapping[str, str], unreached: Sequence[str]) -> CheckResult:
     mine = addresses[node]
     same = [each for each, other in addresses.items() if other == mine and each != node]
     loop = ipaddress.ip_address(mine).is_loopback and len(addresses) > 1
@@ -563,4 +563,4 @@ def _network(node: str, addresses: Mapping[str, str], unreached: Sequence[str]) 
     found = f"{mine}, which is {', '.join(same)}'s too" if same else mine
     found += f"; cannot reach {'; '.join(unreached)}" if unreached else ""
     ok = not (unreached or loop or same)
-    return Finding("network", "reaches the other nodes", ok, found, how)
+    return CheckResult("network", "reaches the other nodes", ok, found, how)

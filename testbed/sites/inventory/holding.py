@@ -25,7 +25,7 @@ from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.contact import (
     RETRY_S,
     Contact,
-    Look,
+    FirstLook,
     addresses_of,
     all_or_error,
     ask,
@@ -53,7 +53,7 @@ _SEEN = ("bytes", "model", "holds", "identity", "uuids", "boot_id")
 def judged(
     spec: TestbedSpec,
     members: Sequence[Member],
-    found: Look,
+    found: FirstLook,
     *,
     signal: str | None,
     allowed: Collection[str],

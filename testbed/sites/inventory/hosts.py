@@ -35,7 +35,7 @@ from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import ContentError, load
 from testbed.spec import explain
-from testbed.spec.stores import Strict
+from testbed.spec.stores import SpecModel
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
@@ -121,7 +121,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_list), Field(min_length=1)]
 Consent = Annotated[str, AfterValidator(check_consent)]
 
 
-class JumpOption(Strict):
+class JumpOption(SpecModel):
     """A machine that ssh goes through (ProxyJump), written ``[user@]host[:port]``."""
 
     address: Address
@@ -140,7 +140,7 @@ class JumpOption(Strict):
         return {"address": bracketed or plain, "user": user or None, "port": int(port or 22)}
 
 
-class LoginOptions(Strict):
+class LoginOptions(SpecModel):
     """Parameters of the first login; None: as given for all machines, else ssh's default.
 
     `key` is a private key's file, or a public key's with the private half in an agent.
@@ -176,7 +176,7 @@ class HostOptions(LoginOptions):
         return self
 
 
-class DevicesOfNode(Strict):
+class DevicesOfNode(SpecModel):
     """The devices of a node: the store's, in the order of the disks, and the device for files."""
 
     osd: tuple[Device, ...] = ()
@@ -230,7 +230,7 @@ def read_options(options: Mapping[str, object], where: str = "site.options") -> 
 
 
 @dataclass(frozen=True)
-class Machines:
+class ListedMachines:
     """Machines in a file's order, and names of machines by group.
 
     `unusable` are machines of an Ansible inventory that Hotbed cannot reach, with the reason: they
@@ -242,14 +242,14 @@ class Machines:
     unusable: Mapping[str, str] = field(default_factory=dict)
 
 
-class ShortFile(Strict):
+class ShortFile(SpecModel):
     """Hotbed's own YAML file."""
 
     hosts: tuple[HostOptions, ...]
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
-def machines_of(options: InventoryOptions) -> Machines:
+def machines_of(options: InventoryOptions) -> ListedMachines:
     """Return the machines that the options name.
 
     Raises:
@@ -259,7 +259,7 @@ def machines_of(options: InventoryOptions) -> Machines:
     if options.inventory is not None:
         found = read_file(Path(options.inventory).expanduser())
     elif options.hosts:
-        found = _checked(Machines(options.hosts), "site.options.hosts")
+        found = _checked(ListedMachines(options.hosts), "site.options.hosts")
     else:
         raise UserError(
             "site inventory: it needs machines: give site.options.inventory, the path of an "
@@ -285,7 +285,7 @@ def names_told(options: Mapping[str, object], folder: Path) -> Iterator[str]:
         yield from filter(None, (jump.address, jump.user) if jump is not None else ())
 
 
-def read_file(path: Path) -> Machines:
+def read_file(path: Path) -> ListedMachines:
     """Return the machines in an inventory file. UserError: see `machines_of`."""
     if not path.exists():
         raise UserError(
@@ -294,7 +294,7 @@ def read_file(path: Path) -> Machines:
     return _short(path) or _by_ansible(path)
 
 
-def _short(path: Path) -> Machines | None:
+def _short(path: Path) -> ListedMachines | None:
     if path.suffix not in (".yml", ".yaml"):
         return None
     try:
@@ -309,10 +309,10 @@ def _short(path: Path) -> Machines | None:
         raise explain(error, str(path), ShortFile) from error
     except (OSError, ValueError, yaml.YAMLError):
         return None  # Ansible reports the reason
-    return _checked(Machines(found.hosts, found.groups), str(path))
+    return _checked(ListedMachines(found.hosts, found.groups), str(path))
 
 
-def _checked(found: Machines, where: str) -> Machines:
+def _checked(found: ListedMachines, where: str) -> ListedMachines:
     """Refuse repeated machines in Hotbed's own list; in Ansible's a machine may have two names."""
     names, addresses = set[str](), set[tuple[str, int | None]]()
     for host in found.hosts:
@@ -331,7 +331,7 @@ def _checked(found: Machines, where: str) -> Machines:
     return found
 
 
-def _by_ansible(path: Path) -> Machines:
+def _by_ansible(path: Path) -> ListedMachines:
     listing = ansible_listing(path)
     variables: Mapping[str, Mapping[str, Any]] = listing.get("_meta", {}).get("hostvars", {})
     groups = {
@@ -345,7 +345,7 @@ def _by_ansible(path: Path) -> Machines:
             hosts.append(host_of(name, variables.get(name, {}), path))
         except UserError as error:
             unusable[name] = str(error)
-    return Machines(tuple(hosts), groups, unusable)
+    return ListedMachines(tuple(hosts), groups, unusable)
 
 
 def _members(listing: Mapping[str, Any], group: str, passed: frozenset[str]) -> list[str]:

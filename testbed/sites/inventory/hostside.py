@@ -51,7 +51,7 @@ SCOPES = ("system.slice/docker-*", "docker/*", "machine.slice/libpod-*", "libpod
 """Control groups of Docker's and Podman's containers, made by systemd or by the engine itself."""
 
 
-class Refused(Exception):
+class HostRefused(Exception):
     """Refusal, with one sentence on what cannot be done."""
 
 
@@ -74,7 +74,7 @@ def output(argv: Sequence[str]) -> str:
         return ""
 
 
-class Machine:
+class HostMachine:
     """The machine under `root` (/ except in tests) and its commands."""
 
     def __init__(self, root: Path = Path("/"), run: Callable[[Sequence[str]], str] = output):
@@ -95,7 +95,7 @@ class Machine:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def read_mark(machine: Machine, name: str = MARK) -> dict[str, Any] | None:
+def read_mark(machine: HostMachine, name: str = MARK) -> dict[str, Any] | None:
     """Return the mark that names the machine's holder; None if nobody holds the machine."""
     text = machine.text(name)
     if not text.strip():
@@ -162,7 +162,7 @@ def _ended(text: str) -> str:
 # -- block devices ---------------------------------------------------------------------------------
 
 
-def device(machine: Machine, name: str) -> dict[str, Any]:
+def device(machine: HostMachine, name: str) -> dict[str, Any]:
     """Describe a block device: its size (bytes), what uses it and what is on it.
 
     ``is`` is ``a device`` for block devices only. ``uses`` are ends of sentences that say why it
@@ -222,7 +222,7 @@ def _number_of(status: os.stat_result) -> str:
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
 
 
-def _of_disk(machine: Machine, number: str, *names: str) -> str | None:
+def _of_disk(machine: HostMachine, number: str, *names: str) -> str | None:
     """Return the first non-empty sysfs file of these, of a disk or of a partition's disk."""
     folder = f"sys/dev/block/{number}"
     if machine.text(f"{folder}/partition"):
@@ -231,7 +231,7 @@ def _of_disk(machine: Machine, number: str, *names: str) -> str | None:
     return next((text for text in found if text), None)
 
 
-def _identity(machine: Machine, number: str, probed: dict[str, str]) -> dict[str, str | None]:
+def _identity(machine: HostMachine, number: str, probed: dict[str, str]) -> dict[str, str | None]:
     """Return what a device keeps over a boot, when names move on; None for unknown values."""
     udev = _pairs(machine.text("run/udev/data/b" + number).replace("E:", ""))
     return {
@@ -243,7 +243,7 @@ def _identity(machine: Machine, number: str, probed: dict[str, str]) -> dict[str
     }
 
 
-def _osd(machine: Machine, path: str) -> str | None:
+def _osd(machine: HostMachine, path: str) -> str | None:
     """Return the folder of the OSD, running or not, that stores on the device at `path`."""
     links = sorted(machine.path("var/lib/ceph/osd").glob("*/block"))
     return next((str(link.parent) for link in links if os.path.realpath(link) == path), None)
@@ -254,14 +254,14 @@ def _pairs(text: str) -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def _partitions(machine: Machine, number: str) -> list[tuple[str, str]]:
+def _partitions(machine: HostMachine, number: str) -> list[tuple[str, str]]:
     """Return number and kernel's name of each partition of a disk."""
     folder = machine.path("sys/dev/block/" + number)
     found = sorted(entry.parent for entry in folder.glob("*/partition"))
     return [((part / "dev").read_text().strip(), part.name) for part in found]
 
 
-def _uses(machine: Machine, name: str, members: Sequence[str]) -> list[str]:
+def _uses(machine: HostMachine, name: str, members: Sequence[str]) -> list[str]:
     """Return what uses any of the devices with these numbers now."""
     found = []
     for line in machine.text("proc/self/mountinfo").splitlines():
@@ -287,7 +287,7 @@ def _uses(machine: Machine, name: str, members: Sequence[str]) -> list[str]:
     return found
 
 
-def _signatures(machine: Machine, name: str) -> tuple[list[str], list[str]]:
+def _signatures(machine: HostMachine, name: str) -> tuple[list[str], list[str]]:
     """Return what libblkid recognises, such as ``ext4 'data'``, and UUIDs, ``ext4 0f8f...``."""
     printed = machine.run(["wipefs", "--json", str(machine.path(name))])
     try:
@@ -308,7 +308,7 @@ def _signatures(machine: Machine, name: str) -> tuple[list[str], list[str]]:
 # -- surveying: changes nothing --------------------------------------------------------------------
 
 
-def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+def survey(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Return everything that a plan and doctor need to know of the machine; sizes are bytes.
 
     ``devices``: paths to look at; ``client``: the address that the engine's ssh comes from.
@@ -355,7 +355,7 @@ def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cgroups(machine: Machine) -> str:
+def _cgroups(machine: HostMachine) -> str:
     kinds = set()
     for line in machine.text("proc/self/mountinfo").splitlines():
         tail = line.partition(" - ")[2].split()
@@ -364,7 +364,7 @@ def _cgroups(machine: Machine) -> str:
     return "+".join(sorted(kinds))
 
 
-def _has_module(machine: Machine, name: str) -> bool | None:
+def _has_module(machine: HostMachine, name: str) -> bool | None:
     """Return True if the kernel has a module or can load it, None if unknown. Loads nothing."""
     if (
         re.search(rf"^{name} ", machine.text("proc/modules"), re.MULTILINE)
@@ -393,7 +393,7 @@ def _has_module(machine: Machine, name: str) -> bool | None:
     return None  # a module of a host that hides its modules, or no information at all
 
 
-def _listening(machine: Machine) -> tuple[list[int], list[int]]:
+def _listening(machine: HostMachine) -> tuple[list[int], list[int]]:
     """Return TCP ports with a listener that others reach, and ports of loopback listeners."""
     elsewhere, loopback = set[int](), set[int]()
     for name in ("proc/net/tcp", "proc/net/tcp6"):
@@ -405,7 +405,7 @@ def _listening(machine: Machine) -> tuple[list[int], list[int]]:
     return sorted(elsewhere), sorted(loopback)
 
 
-def _ceph(machine: Machine) -> dict[str, Any]:
+def _ceph(machine: HostMachine) -> dict[str, Any]:
     """Return traces of Ceph: ``fsids`` by the file or folder that names a cluster ("" for a cluster
     without a name), and ``units`` that run.
     """
@@ -428,12 +428,12 @@ def _ceph(machine: Machine) -> dict[str, Any]:
     return {"fsids": fsids, "units": [line.split()[0] for line in units if line.split()]}
 
 
-def _keeps_time(machine: Machine) -> bool:
+def _keeps_time(machine: HostMachine) -> bool:
     units = ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service"]
     return "active" in machine.run(["systemctl", "is-active", *units]).split()
 
 
-def connect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+def connect(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Try TCP connections to ``targets`` (name to [address, port]).
 
     Returns:
@@ -461,7 +461,7 @@ def _connection(target: list[Any], end: float) -> str | None:
     return None
 
 
-def usage(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+def usage(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Return counters in seconds of all CPUs, busy, steal, the kernel's threads and the testbed.
 
     ``ours`` are the units of the store and of Hotbed and root's sessions, which Hotbed logs in as.
@@ -506,7 +506,7 @@ def _groups(tree: Path, fsid: str) -> Iterator[Path]:
     yield tree / "user.slice/user-0.slice"
 
 
-def _containers(machine: Machine, tree: Path, fsid: str) -> Iterator[Path]:
+def _containers(machine: HostMachine, tree: Path, fsid: str) -> Iterator[Path]:
     """Yield containers that mount a folder of the cluster: Docker's are in no unit of the store."""
     for pattern in SCOPES if fsid else ():
         for group in tree.glob(pattern):
@@ -515,7 +515,7 @@ def _containers(machine: Machine, tree: Path, fsid: str) -> Iterator[Path]:
                 yield group
 
 
-def _has_folder(machine: Machine, group: Path, fsid: str) -> bool:
+def _has_folder(machine: HostMachine, group: Path, fsid: str) -> bool:
     try:
         first = (group / "cgroup.procs").read_text().split("\n", 1)[0]
     except OSError:
@@ -535,7 +535,7 @@ def _cpu_time(path: Path) -> float:
     return float(found.group(1)) if found else 0.0
 
 
-def _kernel_threads(machine: Machine) -> int:
+def _kernel_threads(machine: HostMachine) -> int:
     """Return clock ticks used by the kernel's own threads, which belong to nobody."""
     ticks = 0
     for entry in machine.path("proc").glob("[0-9]*/stat"):
@@ -551,12 +551,12 @@ def _kernel_threads(machine: Machine) -> int:
 # -- holding ---------------------------------------------------------------------------------------
 
 
-def mark(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+def mark(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Return the machine's mark."""
     return {"mark": read_mark(machine)}
 
 
-def hold(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+def hold(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Mark the machine with ``mark``, let ``key`` in as root, name ``names`` (name: address).
 
     Refused if another testbed holds it; safe to repeat for the same testbed.
@@ -581,7 +581,7 @@ def hold(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     return {"made": made, "mark": read_mark(machine)}
 
 
-def _mark(machine: Machine, wanted: dict[str, Any]) -> bool:
+def _mark(machine: HostMachine, wanted: dict[str, Any]) -> bool:
     path, new = machine.path(MARK), machine.path(_aside(wanted["id"]))
     replace(new, json.dumps(wanted) + "\n", 0o644)
     try:
@@ -593,12 +593,12 @@ def _mark(machine: Machine, wanted: dict[str, Any]) -> bool:
         new.unlink()
     found = read_mark(machine) or {}
     if found.get("id") != wanted["id"]:
-        raise Refused(
+        raise HostRefused(
             f"is held by the testbed {found.get('testbed')!r} ({found.get('since', '?')}): take "
             f"that one down first; if nobody has it any more, delete /{MARK} there"
         )
     if found.get("node") != wanted["node"]:
-        raise Refused(f"is the same machine as that of node {found.get('node')}")
+        raise HostRefused(f"is the same machine as that of node {found.get('node')}")
     return False
 
 
@@ -612,13 +612,13 @@ def _without_names(text: str) -> str:
     return re.sub(pattern, "", text, flags=re.DOTALL)
 
 
-def _write_hosts(machine: Machine, text: str) -> None:
+def _write_hosts(machine: HostMachine, text: str) -> None:
     path = machine.path(HOSTS)
     if read_whole(path) != text:
         replace(path, text, 0o644)
 
 
-def let_go(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+def let_go(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Undo `hold` for the testbed with this ``id``; leave another's mark, and all else, alone.
 
     The key goes late: until then a repeated call can still log in with it. The mark, which records
@@ -644,7 +644,7 @@ def let_go(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     return {"was_ours": ours}
 
 
-def _let_out(machine: Machine, key: str, *, made: bool) -> None:
+def _let_out(machine: HostMachine, key: str, *, made: bool) -> None:
     """Take ``key`` away, and the file with it if `hold` `made` the file and nothing is left."""
     path = machine.path(KEYS)
     text = read_whole(path)
@@ -658,7 +658,7 @@ def _let_out(machine: Machine, key: str, *, made: bool) -> None:
 # -- wiping ----------------------------------------------------------------------------------------
 
 
-def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+def wipe(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Forget what is on the device ``device``: signatures, partitions, first and last megabytes.
 
     Only while the testbed with ``id`` holds the machine, never a device in use, and only if the
@@ -668,15 +668,15 @@ def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     name = request["device"]
     holder = read_mark(machine)
     if holder is None or holder.get("id") != request["id"]:
-        raise Refused("is not held by this testbed, and nothing on it is wiped")
+        raise HostRefused("is not held by this testbed, and nothing on it is wiped")
     found = device(machine, name)
     if found["is"] != "a device":
-        raise Refused(f"has no block device {name}")
+        raise HostRefused(f"has no block device {name}")
     if found["uses"]:
-        raise Refused("has the device {}, which {}".format(name, " and ".join(found["uses"])))
+        raise HostRefused("has the device {}, which {}".format(name, " and ".join(found["uses"])))
     other = _other(found, request["seen"], machine.text(BOOT).strip())
     if other is not None:
-        raise Refused(
+        raise HostRefused(
             f"has the device {name}, which {other}: nothing on it is wiped; take the testbed down "
             "and bring it up again, to be asked anew"
         )
@@ -691,7 +691,7 @@ def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         machine.run(["udevadm", "settle", "--timeout=10"])
     after = device(machine, name)
     if after["holds"]:
-        raise Refused("still has {} on {} after wiping".format(", ".join(after["holds"]), name))
+        raise HostRefused("still has {} on {} after wiping".format(", ".join(after["holds"]), name))
     return {"held": found["holds"]}
 
 
@@ -733,16 +733,16 @@ def _zero(path: Path) -> None:
 
 # -- the program -----------------------------------------------------------------------------------
 
-ACTIONS: dict[str, Callable[[Machine, dict[str, Any]], Any]] = {
+ACTIONS: dict[str, Callable[[HostMachine, dict[str, Any]], Any]] = {
     action.__name__: action for action in (survey, connect, usage, mark, hold, let_go, wipe)
 }
 
 
-def answer(request: dict[str, Any], machine: Machine) -> dict[str, Any]:
+def answer(request: dict[str, Any], machine: HostMachine) -> dict[str, Any]:
     """Return the answer to a request."""
     try:
         return {"ok": True, "result": ACTIONS[request["do"]](machine, request)}
-    except Refused as error:
+    except HostRefused as error:
         return {"ok": False, "error": str(error)}
     except OSError as error:
         return {"ok": False, "error": f"cannot do that: {error}"}
@@ -755,4 +755,4 @@ def program() -> bytes:
 
 
 if __name__ == "__main__":
-    json.dump(answer(json.loads(sys.argv[1]), Machine()), sys.stdout)
+    json.dump(answer(json.loads(sys.argv[1]), HostMachine()), sys.stdout)

@@ -14,26 +14,26 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed import reach
-from testbed.deploy import ansible_processes
 from testbed.deploy.inventory import cluster_id
+from testbed.deploy.playbook import end_ansible
 from testbed.sites.clock import Clock, SystemClock
 from testbed.sites.contract import (
     Capability,
     Cost,
     Doomed,
     HostFindings,
+    MachineUsage,
     Progress,
     State,
     Status,
     Testbed,
-    Usage,
     silent,
 )
 from testbed.sites.inventory import fitness, holding, usage
 from testbed.sites.inventory.assign import Member, assign
 from testbed.sites.inventory.contact import (
     Contact,
-    Look,
+    FirstLook,
     OpenSsh,
     Trust,
     all_or_error,
@@ -187,7 +187,7 @@ class InventorySite:
         with self._records.open(name) as record:
             if record.data:
                 holding.let_go(record, self._contact, self._take_away, progress)
-            ansible_processes.end(record.folder)
+            end_ansible(record.folder)
             reach.hang_up(name, record.folder, record.folder / "known_hosts")
             self._records.remove(name)
         progress("removed", 1.0)
@@ -255,7 +255,9 @@ class InventorySite:
             all_or_error(answers, "the load cannot be read:"), self._clock.monotonic()
         )
 
-    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+    def usage_between(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> MachineUsage:
         """See `UsageSite.usage_between`."""
         return usage.between(before, after)
 
@@ -307,7 +309,7 @@ class InventorySite:
             )
         return Trust(files, self._accept)
 
-    def _look(self, members: Sequence[Member], folder: Path, progress: Progress) -> Look:
+    def _look(self, members: Sequence[Member], folder: Path, progress: Progress) -> FirstLook:
         return look(members, self._contact, self._trust(), folder, progress)
 
     def _take_store_away(self, testbed: Testbed, progress: Progress) -> None:

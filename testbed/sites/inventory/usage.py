@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.sites.contract import Usage
+from testbed.sites.contract import MachineUsage
 
 _PARTS = ("all", "busy", "steal", "kernel", "ours")
 _CONTAINER = "container "
@@ -25,7 +25,7 @@ def counters(answers: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, 
     return found
 
 
-def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+def between(before: Mapping[str, float], after: Mapping[str, float]) -> MachineUsage:
     """Return the load between two readings of `counters`.
 
     `steal` is the largest share of any machine: one slow node slows a store down.
@@ -42,7 +42,7 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         for node in nodes
         if delta[f"all:{node}"] > 0
     ]
-    return Usage(
+    return MachineUsage(
         interval_s=delta["wall"],
         outside_cores=outside / interval,
         steal=min(max(steal, default=0.0), 1.0),

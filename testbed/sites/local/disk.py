@@ -45,7 +45,7 @@ def uses(spec: DiskSpec, number: int) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Disk:
+class LocalDisk:
     """Files of one node's disk. `folder` holds the mount, the control socket and the log."""
 
     folder: Path

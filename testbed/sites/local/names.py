@@ -21,14 +21,14 @@ def _short(text: str, digits: int) -> str:
 
 
 @dataclass(frozen=True)
-class Places:
+class LocalNames:
     """Folders of one installation and the names that it uses on the machine."""
 
     state: Path = DEFAULT_STATE
     cache: Path = DEFAULT_CACHE
 
     @classmethod
-    def of_environment(cls) -> Places:
+    def of_environment(cls) -> LocalNames:
         """Read the folders from HOTBED_STATE and HOTBED_CACHE."""
         return cls(
             Path(os.environ.get("HOTBED_STATE", str(DEFAULT_STATE))).resolve(),

@@ -18,7 +18,7 @@ from typing import Any
 from schemas.errors import UserError
 from testbed.sites.contract import SiteError
 from testbed.sites.local import priority
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.tools import run
 from testbed.spec import TestbedSpec
 from testbed.spec.quantities import parse_bits_per_s
@@ -58,14 +58,14 @@ def address(subnet: int, index: int) -> str:
     return f"10.77.{subnet}.{FIRST_NODE + index}"
 
 
-def namespaces(places: Places, name: str | None = None) -> list[str]:
+def namespaces(places: LocalNames, name: str | None = None) -> list[str]:
     """Return the network namespaces of a testbed, or of all testbeds."""
     listed = run("ip", "netns", "list", check=False).splitlines()
     names = [line.split()[0] for line in listed if line.strip()]
     return [netns for netns in names if netns.startswith(places.netns_prefix(name))]
 
 
-def uplinks(places: Places) -> list[str]:
+def uplinks(places: LocalNames) -> list[str]:
     """Return the host's ends of all testbeds' uplinks."""
     links = json.loads(run("ip", "-j", "link", "show", check=False) or "[]")
     return [link["ifname"] for link in links if link["ifname"].startswith(places.uplink_prefix())]
@@ -104,7 +104,7 @@ def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
     )
 
 
-def make_switch(places: Places, name: str, subnet: int, *, mtu: int = ETHERNET_MTU) -> None:
+def make_switch(places: LocalNames, name: str, subnet: int, *, mtu: int = ETHERNET_MTU) -> None:
     """Make the bridge and the host's link to it, unless they exist.
 
     Args:
@@ -134,7 +134,7 @@ def make_switch(places: Places, name: str, subnet: int, *, mtu: int = ETHERNET_M
 
 
 def make_link(
-    places: Places,
+    places: LocalNames,
     name: str,
     node: str,
     where: str,
@@ -184,7 +184,7 @@ def hardware_address(name: str, node: str) -> str:
     return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
 
 
-def drop_link(places: Places, name: str, node: str) -> None:
+def drop_link(places: LocalNames, name: str, node: str) -> None:
     """Remove a node's namespace and its link."""
     netns, switch = places.netns(name, node), places.switch(name)
     # A dying process may keep the namespace for a moment, so the link is removed first.
@@ -193,7 +193,7 @@ def drop_link(places: Places, name: str, node: str) -> None:
 
 
 def set_rate(
-    places: Places,
+    places: LocalNames,
     name: str,
     node: str,
     bits_per_s: float | None,
@@ -276,26 +276,26 @@ def _burst(bits_per_s: float) -> int:
     return max(round(bits_per_s / 8 * 0.002), 96 * 1024)
 
 
-def ports(places: Places, name: str) -> dict[str, bool]:
+def ports(places: LocalNames, name: str) -> dict[str, bool]:
     """Return the links of the testbed's switch by name; True if both ends of the link are up."""
     links = json.loads(run("ip", "-n", places.switch(name), "-j", "link", check=False) or "[]")
     return {link["ifname"]: {"UP", "LOWER_UP"} <= {*link["flags"]} for link in links}
 
 
-def raise_link(places: Places, name: str, node: str, where: str) -> None:
+def raise_link(places: LocalNames, name: str, node: str, where: str) -> None:
     """Raise both ends of a node's link; `where` is the node's address."""
     netns = places.netns(name, node)
     batch(netns, f"addr replace {where}/24 dev eth0", "link set eth0 up", "link set lo up")
     set_link(places, name, node, True)
 
 
-def set_link(places: Places, name: str, node: str, up: bool) -> None:
+def set_link(places: LocalNames, name: str, node: str, up: bool) -> None:
     """Cut or restore a node's link at the switch."""
     state = "up" if up else "down"
     run("ip", "-n", places.switch(name), "link", "set", places.port(node), state)
 
 
-def remove(places: Places, name: str) -> None:
+def remove(places: LocalNames, name: str) -> None:
     """Remove every namespace and the uplink of a testbed."""
     remove_uplink(places.uplink(name))
     for netns in namespaces(places, name):

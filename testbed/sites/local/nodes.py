@@ -16,10 +16,10 @@ from testbed.sites.contract import Node, SiteError
 from testbed.sites.local import network, racks
 from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.container import PRESSURE_FOLDER, Container
-from testbed.sites.local.disk import Disk, detach_loop, folder_name, folders, loops_on, uses
-from testbed.sites.local.names import Places
+from testbed.sites.local.disk import LocalDisk, detach_loop, folder_name, folders, loops_on, uses
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.process import read_pid, stop
-from testbed.sites.local.record import Member, Record
+from testbed.sites.local.record import LocalRecord, PlannedNode
 from testbed.spec import DiskSpec
 
 _ANY_DISK = DiskSpec()
@@ -52,10 +52,10 @@ def at_once(
 
 
 @dataclass(frozen=True)
-class Nodes:
+class LocalNodes:
     """Operations on the nodes of the testbed `name`."""
 
-    places: Places
+    places: LocalNames
     cgroups: Cgroups
     name: str
 
@@ -74,15 +74,15 @@ class Nodes:
     def container(self, node: str) -> Container:
         return Container(self.of(node), node, self.places.machine(self.name, node))
 
-    def disks(self, member: Member) -> list[Disk]:
+    def disks(self, member: PlannedNode) -> list[LocalDisk]:
         """Return the node's disks, in order; none if its group has none."""
         spec = member.group.disk
         if spec is None:
             return []
         folder = self.of(member.name)
-        return [Disk(folder / folder_name(n), spec) for n in range(member.group.disks)]
+        return [LocalDisk(folder / folder_name(n), spec) for n in range(member.group.disks)]
 
-    def gone(self, member: Member, ports: Mapping[str, bool]) -> dict[str, bool]:
+    def gone(self, member: PlannedNode, ports: Mapping[str, bool]) -> dict[str, bool]:
         """Return the node's parts (node, disk, link) if one is missing; True for a missing part.
 
         Args:
@@ -99,7 +99,7 @@ class Nodes:
             parts["disk"] = not all(disk.running() for disk in disks)
         return parts if any(parts.values()) else {}
 
-    def state(self, member: Member, ports: Mapping[str, bool]) -> str:
+    def state(self, member: PlannedNode, ports: Mapping[str, bool]) -> str:
         """Return ``running``, ``stopped``, or the missing parts, such as ``disk gone``."""
         parts = self.gone(member, ports)
         if not parts:
@@ -108,7 +108,7 @@ class Nodes:
             return "stopped"
         return f"{' and '.join(part for part, gone in parts.items() if gone)} gone"
 
-    def start(self, record: Record, member: Member, image: Path) -> None:
+    def start(self, record: LocalRecord, member: PlannedNode, image: Path) -> None:
         """Start a node that does not run, from any state that its last life left."""
         self.clear(member.name)
         folder, container = self.of(member.name), self.container(member.name)
@@ -147,7 +147,7 @@ class Nodes:
             shares=self.cgroups.share_folders(group),
         )
 
-    def halt(self, member: Member, timeout_s: float = 20.0) -> None:
+    def halt(self, member: PlannedNode, timeout_s: float = 20.0) -> None:
         """Shut a node down like a machine, then hard; its disk and files stay."""
         pid = read_pid(self.container(member.name).pid_file)
         if pid is not None and pid in self.cgroups.pids(self.group(member.name)):
@@ -157,7 +157,7 @@ class Nodes:
     def clear(self, node: str) -> None:
         """Kill a node and remove its processes and mounts; its layers and keys stay."""
         folder, group = self.of(node), self.group(node)
-        disks = [Disk(path, _ANY_DISK) for path in folders(folder)]
+        disks = [LocalDisk(path, _ANY_DISK) for path in folders(folder)]
         if not self.cgroups.kill(group, timeout_s=4.0):
             # A process that waits for a disk cannot die: without the disk it gets an error.
             for disk in disks:
@@ -181,7 +181,7 @@ class Nodes:
                 if int(layer.name) not in used:
                     shutil.rmtree(layer)
 
-    def describe(self, member: Member) -> Node:
+    def describe(self, member: PlannedNode) -> Node:
         """Return the node as the packages above see it."""
         devices: dict[str, str] = {}
         for number, disk in enumerate(self.disks(member)):
@@ -201,6 +201,6 @@ class Nodes:
         )
 
 
-def _hosts(record: Record) -> str:
+def _hosts(record: LocalRecord) -> str:
     lines: Sequence[str] = [f"{member.address}\t{member.name}" for member in record.members()]
     return "\n".join(["127.0.0.1\tlocalhost", "::1\tlocalhost", *lines]) + "\n"

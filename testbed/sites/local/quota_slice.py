@@ -17,8 +17,8 @@ from pathlib import Path
 
 from schemas.durable import make_folder, write_file
 from schemas.locks import RUN, machine_lock
-from testbed.sites.files import locked
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
+from testbed.sites.records import locked
 
 SLICE_US = 500
 SETTING = Path("/proc/sys/kernel/sched_cfs_bandwidth_slice_us")
@@ -30,7 +30,7 @@ _BEFORE = "before"
 _BUSY = "another hotbed command is changing how CPU quotas are handed out; try again"
 
 
-def shorten(places: Places) -> bool:
+def shorten(places: LocalNames) -> bool:
     """Make the kernel hand out quotas in small slices, for testbeds of `places`; True on success.
 
     A machine that refuses (in a container, /proc/sys can be read-only) stays unchanged.
@@ -54,7 +54,7 @@ def shorten(places: Places) -> bool:
         return True
 
 
-def put_back(places: Places) -> None:
+def put_back(places: LocalNames) -> None:
     """Restore the old value when `places` has no testbed any more, unless others have one."""
     with locked(machine_lock(LOCK), timeout_s=15.0, busy=_BUSY):
         before = CLAIMS / _BEFORE
@@ -69,12 +69,12 @@ def put_back(places: Places) -> None:
         shutil.rmtree(CLAIMS)
 
 
-def claimed(places: Places) -> bool:
+def claimed(places: LocalNames) -> bool:
     """Return True if testbeds of `places` are a reason for the setting."""
     return (CLAIMS / _claim(places)).exists()
 
 
-def _claim(places: Places) -> str:
+def _claim(places: LocalNames) -> str:
     return f"of{places.tag}"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 
 from testbed.sites.local import network
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.tools import run
 from testbed.spec import TestbedSpec
 
@@ -30,7 +30,7 @@ def bridge_of(spec: TestbedSpec, node: str) -> str:
     return network.CORE if rack is None else bridges(spec).get(rack, network.CORE)
 
 
-def make(places: Places, name: str, spec: TestbedSpec) -> None:
+def make(places: LocalNames, name: str, spec: TestbedSpec) -> None:
     """Make every rack's bridge and uplink, unless they exist."""
     found = bridges(spec).values()
     if not found:
@@ -61,7 +61,7 @@ def ends(bridge: str) -> tuple[str, str]:
     return f"{bridge}-up", f"{bridge}-down"
 
 
-def set_rate(places: Places, name: str, spec: TestbedSpec, bits_per_s: float | None) -> None:
+def set_rate(places: LocalNames, name: str, spec: TestbedSpec, bits_per_s: float | None) -> None:
     """Shape both directions of every uplink; None: unshaped."""
     for bridge in bridges(spec).values():
         for end in ends(bridge):

@@ -20,7 +20,7 @@ _VERSION = 2
 
 
 @dataclass(frozen=True)
-class Record:
+class LocalRecord:
     """Record of a testbed.
 
     `chain` are the current layers of every node's root and disk, bottom to top; only the last one
@@ -34,16 +34,16 @@ class Record:
     next_layer: int = 1
     snapshots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[PlannedNode]:
         """Yield every node, in the spec's order."""
         index, racks = 0, self.spec.rack_of()
         for group in self.spec.groups:
             for name in group.node_names():
                 address = network.address(self.subnet, index)
-                yield Member(name, group, address, racks.get(name))
+                yield PlannedNode(name, group, address, racks.get(name))
                 index += 1
 
-    def frozen(self, label: str) -> Record:
+    def frozen(self, label: str) -> LocalRecord:
         """Return the record with the present chain kept as `label` and a new layer on top."""
         return replace(
             self,
@@ -52,7 +52,7 @@ class Record:
             next_layer=self.next_layer + 1,
         )
 
-    def rewound(self, label: str) -> Record:
+    def rewound(self, label: str) -> LocalRecord:
         """Return the record with the chain of `label` and a new layer on top."""
         return replace(
             self,
@@ -60,7 +60,7 @@ class Record:
             next_layer=self.next_layer + 1,
         )
 
-    def without(self, label: str) -> Record:
+    def without(self, label: str) -> LocalRecord:
         """Return the record without the snapshot `label`."""
         rest = {name: chain for name, chain in self.snapshots.items() if name != label}
         return replace(self, snapshots=rest)
@@ -71,7 +71,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Member:
+class PlannedNode:
     """A planned node: its name, its group in the spec, its address, and its rack if any."""
 
     name: str
@@ -80,7 +80,7 @@ class Member:
     rack: str | None = None
 
 
-def load(folder: Path) -> Record | None:
+def load(folder: Path) -> LocalRecord | None:
     """Return the record in a testbed's folder; None if there is none.
 
     Raises:
@@ -98,7 +98,7 @@ def load(folder: Path) -> Record | None:
             f"{path} is of another version of hotbed; take the testbed down: "
             f"`hotbed down {folder.name}`."
         )
-    return Record(
+    return LocalRecord(
         spec=TestbedSpec.model_validate(data["spec"]),
         subnet=data["subnet"],
         ready=data["ready"],
@@ -108,7 +108,7 @@ def load(folder: Path) -> Record | None:
     )
 
 
-def save(folder: Path, record: Record) -> None:
+def save(folder: Path, record: LocalRecord) -> None:
     make_folder(folder)
     data = {
         "version": _VERSION,

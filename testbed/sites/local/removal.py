@@ -9,12 +9,12 @@ import shutil
 from pathlib import Path
 
 from testbed import reach
-from testbed.deploy import ansible_processes
+from testbed.deploy.playbook import end_ansible
 from testbed.sites.contract import Progress, SiteError
 from testbed.sites.local import awake, network, quota_slice
 from testbed.sites.local.cgroups import Cgroups
-from testbed.sites.local.disk import Disk, detach_loop, folders, loops_on, unmount
-from testbed.sites.local.names import Places
+from testbed.sites.local.disk import LocalDisk, detach_loop, folders, loops_on, unmount
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.nodes import DISKS, at_once
 from testbed.sites.local.tools import mounts_under
 from testbed.spec import DiskSpec
@@ -22,7 +22,7 @@ from testbed.spec import DiskSpec
 _ATTEMPTS = 3
 
 
-def names(places: Places, cgroups: Cgroups) -> list[str]:
+def names(places: LocalNames, cgroups: Cgroups) -> list[str]:
     """Return the testbeds with any trace: a folder, a control group or a network namespace."""
     found = {path.name for path in places.testbeds.glob("*") if path.is_dir()}
     found |= cgroups.children()
@@ -32,7 +32,7 @@ def names(places: Places, cgroups: Cgroups) -> list[str]:
     return sorted(found)
 
 
-def remove(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> None:
+def remove(places: LocalNames, cgroups: Cgroups, name: str, progress: Progress) -> None:
     """Remove everything made for the testbed `name`.
 
     Raises:
@@ -41,7 +41,7 @@ def remove(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> N
     folder = places.testbed(name)
     left: list[str] = []
     for _ in range(_ATTEMPTS):
-        ansible_processes.end(folder)
+        end_ansible(folder)
         reach.hang_up(name, folder, folder / "known_hosts")
         _stop(places, cgroups, name, progress)
         left = leftovers(places, cgroups, name)
@@ -56,9 +56,11 @@ def remove(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> N
     progress("removed", 1.0)
 
 
-def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> None:
+def _stop(places: LocalNames, cgroups: Cgroups, name: str, progress: Progress) -> None:
     folder = places.testbed(name)
-    disks = [Disk(path, _ANY_DISK) for node in folder.glob("nodes/*") for path in folders(node)]
+    disks = [
+        LocalDisk(path, _ANY_DISK) for node in folder.glob("nodes/*") for path in folders(node)
+    ]
     progress("nodes", 0.0)
     # Dying nodes unmount their file systems and so write them back; this must be fast.
     at_once(_unshape, disks)
@@ -79,7 +81,7 @@ def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> No
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def leftovers(places: Places, cgroups: Cgroups, name: str) -> list[str]:
+def leftovers(places: LocalNames, cgroups: Cgroups, name: str) -> list[str]:
     """Return what is on the machine for the testbed `name`, without its folder."""
     folder = places.testbed(name)
     found = [f"process {pid}" for pid in sorted(cgroups.pids(name))]
@@ -92,7 +94,7 @@ def leftovers(places: Places, cgroups: Cgroups, name: str) -> list[str]:
     return found
 
 
-def _tidy(places: Places, cgroups: Cgroups) -> None:
+def _tidy(places: LocalNames, cgroups: Cgroups) -> None:
     """Remove the shared parts after the last testbed."""
     if names(places, cgroups):
         return
@@ -106,7 +108,7 @@ def _tidy(places: Places, cgroups: Cgroups) -> None:
             folder.rmdir()
 
 
-def _unshape(disk: Disk) -> None:
+def _unshape(disk: LocalDisk) -> None:
     with contextlib.suppress(SiteError):
         disk.command({"op": "shape", "on": False}, timeout_s=1.0)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from testbed.sites.contract import Setting
+from testbed.sites.contract import EnforcedSetting
 from testbed.sites.local import network, racks
-from testbed.sites.local.nodes import Nodes, at_once
-from testbed.sites.local.record import Member, Record
+from testbed.sites.local.nodes import LocalNodes, at_once
+from testbed.sites.local.record import LocalRecord, PlannedNode
 from testbed.spec import NfsSpec, SwiftSpec
 
 _ENFORCERS = {"1:", "5317:"}
@@ -21,7 +21,7 @@ These shape the node's outgoing packets in place of the site, and check the queu
 Disks = Mapping[str, Sequence[tuple[float, float]]]
 
 
-def read_back(nodes: Nodes, known: Record, disks: Disks) -> list[Setting]:
+def read_back(nodes: LocalNodes, known: LocalRecord, disks: Disks) -> list[EnforcedSetting]:
     """Return every setting; see `SettingsSite.settings`.
 
     Raises:
@@ -31,7 +31,9 @@ def read_back(nodes: Nodes, known: Record, disks: Disks) -> list[Setting]:
     switch = places.switch(spec.name)
     at_switch = network.queueing(switch)
 
-    def link(node: str, where: str, name: str, *, netns: str, device: str, rate: float) -> Setting:
+    def link(
+        node: str, where: str, name: str, *, netns: str, device: str, rate: float
+    ) -> EnforcedSetting:
         inside = netns != switch
         levels = 0 if inside else spec.priority_levels
         there = (network.queueing(netns) if inside else at_switch).get(device, [])
@@ -42,9 +44,9 @@ def read_back(nodes: Nodes, known: Record, disks: Disks) -> list[Setting]:
         else:
             wanted = rate
         shape = partial(network.shape, netns, device, rate, levels=levels, mtu=spec.mtu)
-        return Setting(node, where, name, found, wanted, "bits/s", shape)
+        return EnforcedSetting(node, where, name, found, wanted, "bits/s", shape)
 
-    def of(member: Member) -> list[Setting]:
+    def of(member: PlannedNode) -> list[EnforcedSetting]:
         node, where, rate = member.name, f"groups.{member.group.name}", member.group.network
         own = places.netns(spec.name, node)
         return [
@@ -63,19 +65,21 @@ def read_back(nodes: Nodes, known: Record, disks: Disks) -> list[Setting]:
     return found
 
 
-def _shares(nodes: Nodes, member: Member, where: str) -> Iterator[Setting]:
+def _shares(nodes: LocalNodes, member: PlannedNode, where: str) -> Iterator[EnforcedSetting]:
     group, spec = nodes.group(member.name), member.group
     limit = partial(nodes.cgroups.create, group, cpus=spec.cpus, memory=spec.memory)
     found = nodes.cgroups.limits(group)
-    yield Setting(member.name, where, "cpus", found["cpus"], spec.cpus, "cores", limit)
-    yield Setting(member.name, where, "memory", found["memory"], spec.memory, "bytes", limit)
+    yield EnforcedSetting(member.name, where, "cpus", found["cpus"], spec.cpus, "cores", limit)
+    yield EnforcedSetting(
+        member.name, where, "memory", found["memory"], spec.memory, "bytes", limit
+    )
     lift = partial(nodes.cgroups.unthrottle, group)
-    yield Setting(member.name, where, "io", found["io"], "none", "", lift)
+    yield EnforcedSetting(member.name, where, "io", found["io"], "none", "", lift)
 
 
 def _disks(
-    nodes: Nodes, member: Member, where: str, chosen: Sequence[tuple[float, float]] | None
-) -> Iterator[Setting]:
+    nodes: LocalNodes, member: PlannedNode, where: str, chosen: Sequence[tuple[float, float]] | None
+) -> Iterator[EnforcedSetting]:
     for number, disk in enumerate(nodes.disks(member)):
         spec = disk.spec
         positioning, bandwidth = chosen[number] if chosen else (spec.positioning, spec.bandwidth)
@@ -90,4 +94,6 @@ def _disks(
         }
         for name, (found, unit) in disk.read_back().items():
             path = f"disk{number or ''}.{name}"
-            yield Setting(member.name, where, path, found, wanted[name], unit, disk.set_back)
+            yield EnforcedSetting(
+                member.name, where, path, found, wanted[name], unit, disk.set_back
+            )

@@ -19,16 +19,15 @@ from testbed.sites import keys
 from testbed.sites.contract import (
     Capability,
     Cost,
+    EnforcedSetting,
+    MachineUsage,
     Progress,
-    Setting,
     SiteError,
     State,
     Status,
     Testbed,
-    Usage,
     silent,
 )
-from testbed.sites.files import locked
 from testbed.sites.local import (
     image,
     network,
@@ -42,10 +41,11 @@ from testbed.sites.local import (
 from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.container import share_unmounts
-from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
-from testbed.sites.local.names import Places
-from testbed.sites.local.nodes import Nodes, at_once
-from testbed.sites.local.record import Member, Record
+from testbed.sites.local.disk import MOST_QUEUE_DEPTH, LocalDisk
+from testbed.sites.local.names import LocalNames
+from testbed.sites.local.nodes import LocalNodes, at_once
+from testbed.sites.local.record import LocalRecord, PlannedNode
+from testbed.sites.records import locked
 from testbed.spec import CephSpec, TestbedSpec
 from testbed.ssh import SshShell
 
@@ -64,11 +64,11 @@ class LocalSite:
     capabilities = frozenset(Capability)
 
     def __init__(
-        self, options: Mapping[str, object] | None = None, places: Places | None = None
+        self, options: Mapping[str, object] | None = None, places: LocalNames | None = None
     ) -> None:
         for option in options or {}:
             raise UserError(f"site local: unknown option {option!r}; it has no options.")
-        self.places = places or Places.of_environment()
+        self.places = places or LocalNames.of_environment()
 
     # -- the contract ---------------------------------------------------------------------------
 
@@ -246,7 +246,9 @@ class LocalSite:
                 {"op": "set", "positioning_us": 1e6 * positioning, "bandwidth_bytes": bandwidth}
             )
 
-    def settings(self, name: str, disks: settings.Disks = MappingProxyType({})) -> list[Setting]:
+    def settings(
+        self, name: str, disks: settings.Disks = MappingProxyType({})
+    ) -> list[EnforcedSetting]:
         """See `SettingsSite.settings`."""
         return settings.read_back(self._nodes(name), self._known(name), disks)
 
@@ -254,7 +256,9 @@ class LocalSite:
         """See `UsageSite.usage_counters`."""
         return usage.counters(self._cgroups(), name, self._awake_cgroups())
 
-    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+    def usage_between(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> MachineUsage:
         """See `UsageSite.usage_between`."""
         return usage.between(before, after)
 
@@ -278,37 +282,37 @@ class LocalSite:
     def _awake_cgroups(self) -> Cgroups:
         return Cgroups(detect(), self.places.awake_cgroup)
 
-    def _nodes(self, name: str) -> Nodes:
-        return Nodes(self.places, self._cgroups(), name)
+    def _nodes(self, name: str) -> LocalNodes:
+        return LocalNodes(self.places, self._cgroups(), name)
 
-    def _disks(self, known: Record) -> list[Disk]:
+    def _disks(self, known: LocalRecord) -> list[LocalDisk]:
         nodes = self._nodes(known.spec.name)
         return [disk for member in known.members() for disk in nodes.disks(member)]
 
-    def _disks_of(self, name: str, node: str) -> list[Disk]:
+    def _disks_of(self, name: str, node: str) -> list[LocalDisk]:
         disks = self._nodes(name).disks(self._member(name, node))
         if not disks:
             raise UserError(f"testbed {name}: node {node} has no disk of its own.")
         return disks
 
-    def _known(self, name: str) -> Record:
+    def _known(self, name: str) -> LocalRecord:
         known = record.load(self.places.testbed(name))
         if known is None:
             raise UserError(f"there is no testbed {name!r}; `hotbed status` lists those there are.")
         return known
 
-    def _with_snapshot(self, name: str, label: str) -> Record:
+    def _with_snapshot(self, name: str, label: str) -> LocalRecord:
         known = self._known(name)
         if label not in known.snapshots:
             there = ", ".join(known.snapshots) or "none"
             raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
         return known
 
-    def _drop_layers(self, known: Record) -> None:
+    def _drop_layers(self, known: LocalRecord) -> None:
         nodes, used = self._nodes(known.spec.name), known.used_layers()
         at_once(lambda member: nodes.drop_layers(member.name, used), known.members())
 
-    def _member(self, name: str, node: str) -> Member:
+    def _member(self, name: str, node: str) -> PlannedNode:
         members = {member.name: member for member in self._known(name).members()}
         if node not in members:
             raise UserError(f"testbed {name} has no node {node!r}; it has: {', '.join(members)}.")
@@ -320,17 +324,17 @@ class LocalSite:
         with locked(self.places.lock(name), timeout_s=15.0, busy=busy):
             yield
 
-    def _begin(self, spec: TestbedSpec) -> Record:
+    def _begin(self, spec: TestbedSpec) -> LocalRecord:
         """Reserve a network and write the record, before anything else is made."""
         busy = "another hotbed command is choosing a network; try again"
         with locked(machine_lock(network.CHOOSING), timeout_s=15.0, busy=busy):
             subnet = network.choose_subnet(record.subnets(self.places.testbeds))
-            begun = Record(spec=spec, subnet=subnet)
+            begun = LocalRecord(spec=spec, subnet=subnet)
             record.save(self.places.testbed(spec.name), begun)
             network.make_switch(self.places, spec.name, subnet, mtu=spec.mtu)
         return begun
 
-    def _bring_up(self, known: Record, root: Path, progress: Progress) -> Testbed:
+    def _bring_up(self, known: LocalRecord, root: Path, progress: Progress) -> Testbed:
         name = known.spec.name
         folder, nodes = self.places.testbed(name), self._nodes(name)
         members = list(known.members())
@@ -343,7 +347,7 @@ class LocalSite:
         racks.make(self.places, name, known.spec)
         started, ports = 0, network.ports(self.places, name)
 
-        def start(member: Member) -> None:
+        def start(member: PlannedNode) -> None:
             nonlocal started
             nodes.of(member.name).mkdir(parents=True, exist_ok=True)
             if nodes.gone(member, ports):
@@ -365,7 +369,7 @@ class LocalSite:
         testbed = self._describe(known)
         answering, interrupted = 0, Event()
 
-        def answer(member: Member) -> None:
+        def answer(member: PlannedNode) -> None:
             nonlocal answering
             _wait_for_ssh(testbed, member, nodes, interrupted)
             answering += 1
@@ -376,7 +380,7 @@ class LocalSite:
         progress("ready", 1.0)
         return testbed
 
-    def _describe(self, known: Record) -> Testbed:
+    def _describe(self, known: LocalRecord) -> Testbed:
         name = known.spec.name
         folder, nodes = self.places.testbed(name), self._nodes(name)
         return Testbed(
@@ -390,7 +394,9 @@ class LocalSite:
         )
 
 
-def _wait_for_ssh(testbed: Testbed, member: Member, nodes: Nodes, interrupted: Event) -> None:
+def _wait_for_ssh(
+    testbed: Testbed, member: PlannedNode, nodes: LocalNodes, interrupted: Event
+) -> None:
     # Without the shared connection: a killed `up` must not leave one behind.
     target = replace(reach.target_of(testbed, testbed.node(member.name)), control_dir=None)
     end = time.monotonic() + _SSH_TIMEOUT_S

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.sites.contract import Usage
+from testbed.sites.contract import MachineUsage
 from testbed.sites.local.cgroups import Cgroups
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -41,12 +41,12 @@ def counters(cgroups: Cgroups, name: str, awake: Cgroups | None = None) -> dict[
     return found
 
 
-def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+def between(before: Mapping[str, float], after: Mapping[str, float]) -> MachineUsage:
     """Return the load between two readings of `counters`."""
     delta = {key: after[key] - before.get(key, 0.0) for key in after}
     interval = max(delta["wall"], 1e-9)
     outside = delta["busy"] - delta["testbed"] - delta["kernel"] - delta.get("awake", 0.0)
-    return Usage(
+    return MachineUsage(
         interval_s=delta["wall"],
         outside_cores=max(outside / interval, 0.0),
         steal=max(delta["steal"] / delta["all"], 0.0) if delta["all"] > 0 else 0.0,

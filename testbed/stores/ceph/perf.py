@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-from testbed.stores.ceph.connection import Connection
+from testbed.stores.ceph.connection import CONCURRENCY, Connection, start_workers
+from testbed.stores.contract import Activity, OpRates, Pg
 
 LATENCY_FLOOR_S = 0.005
 """Mean read latencies up to this value are no pressure: less than one positioning of a disk."""
@@ -105,3 +108,231 @@ def latency_pressure(latencies: Mapping[int, float]) -> dict[int, float]:
         osd: 100.0 * (1.0 - base / value) if value > base else 0.0
         for osd, value in latencies.items()
     }
+
+
+# ----------------------------------------------------------------------------------------------
+# Counters of many OSDs, without waiting for the slowest.
+#
+# An OSD with a saturated disk can take seconds for a `perf dump`: its dispatcher waits for the lock
+# of a placement group that waits for the disk. On hot nodes, 1.5 to 3.4 s and a time-out of 5 s
+# were seen. All other OSDs are sampled on time; a late answer is used when it arrives.
+
+PATIENCE_S = 1.0
+"""Longest wait of a controller's sense for the slowest OSD."""
+
+
+@dataclass(frozen=True)
+class PolledCounters:
+    """Counters, and the time of their arrival (`clock`, seconds)."""
+
+    at: float
+    counters: OsdCounters
+
+
+class CounterPoller:
+    """Poller that asks each OSD at most once at a time."""
+
+    def __init__(
+        self, connection: Connection, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._asked: set[int] = set()
+        self._came: dict[int, PolledCounters] = {}
+
+    def read(self, osds: Sequence[int], patience_s: float) -> dict[int, PolledCounters]:
+        """Return the newest answer of each OSD that has answered since the previous call.
+
+        Args:
+            osds: OSDs to ask; an OSD that still owes an answer is not asked again.
+            patience_s: longest wait for answers.
+        """
+        with self._changed:
+            to_ask = [osd for osd in osds if osd not in self._asked]
+            self._asked.update(to_ask)
+        if to_ask:
+            next_osd = iter(to_ask)
+            start_workers(lambda: self._ask(next_osd), min(CONCURRENCY, len(to_ask)))
+        deadline = time.monotonic() + patience_s
+        with self._changed:
+            while self._asked.intersection(osds):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            came, self._came = self._came, {}
+        return {osd: came[osd] for osd in osds if osd in came}
+
+    def _ask(self, next_osd: Iterator[int]) -> None:
+        while True:
+            with self._changed:
+                osd = next(next_osd, None)
+            if osd is None:
+                return
+            dump = None
+            try:
+                dump = perf_dump(self._connection, osd)
+            finally:
+                with self._changed:
+                    if dump is not None:
+                        self._came[osd] = PolledCounters(self._clock(), parse_counters(dump))
+                    self._asked.discard(osd)
+                    self._changed.notify_all()
+
+
+class LatencySensor:
+    """The signal ``op_r_latency``: each OSD's mean read latency since its last answer, relative to
+    its peers. An OSD that served no read in between is absent. An OSD that did not answer is absent
+    and listed in ``lost``."""
+
+    signal = "op_r_latency"
+
+    def __init__(self, connection: Connection, osds: Sequence[int]) -> None:
+        self._poller = CounterPoller(connection)
+        self._osds = tuple(osds)
+        self.lost: dict[str, str] = {}
+        self._before = self._poller.read(self._osds, PATIENCE_S)
+
+    def pressure(self) -> dict[int, float]:
+        """Return percent by OSD. Raises StoreError if the cluster cannot be asked."""
+        now = self._poller.read(self._osds, PATIENCE_S)
+        self.lost = {f"osd.{osd}": "does not answer" for osd in self._osds if osd not in now}
+        latencies: dict[int, float] = {}
+        for osd, answer in now.items():
+            if osd in self._before:
+                since = answer.counters.since(self._before[osd].counters)
+                mean = since.read_latency_mean_s
+                if mean is not None:
+                    latencies[osd] = mean
+        self._before |= now
+        return latency_pressure(latencies)
+
+    def close(self) -> None:
+        """Do nothing: the store owns the connection."""
+
+
+# ----------------------------------------------------------------------------------------------
+# Activity of a cluster: operations per PG from the manager, per OSD from the OSD's own counters.
+#
+# The manager hears from the OSDs every `mgr_stats_period` (5 s), so its PG data are up to 5 s late.
+# Rates are counter differences over the time between two calls. Over many calls, no operation is
+# lost or counted twice. The mean over a window is wrong by at most the part of a period at its
+# ends. (The reports' own times, `last_fresh`, are those of the last operation. Two of them may be a
+# millisecond apart, so a difference over them is useless.)
+
+_DIGITS = 3
+_CLEAN = "active+clean"
+
+
+@dataclass(frozen=True)
+class PgReport:
+    """Last report of a PG's primary to the manager."""
+
+    reads: int
+    writes: int
+    state: str
+    up: tuple[int, ...]
+    acting: tuple[int, ...]
+
+    @property
+    def clean(self) -> bool:
+        """True if all replicas are whole; scrubbing does not matter."""
+        return set(_CLEAN.split("+")) <= set(self.state.split("+"))
+
+
+def parse_reports(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str, PgReport]:
+    """Return reports by PG from any form of `pg dump` (whole or part ``pgs``, Ceph 16 to 19)."""
+    if isinstance(dump, Mapping):
+        stats: Iterable[Mapping[str, Any]] = dump.get("pg_map", dump)["pg_stats"]
+    else:
+        stats = dump
+    return {str(item["pgid"]): _report(item) for item in stats}
+
+
+def _report(item: Mapping[str, Any]) -> PgReport:
+    counted = item["stat_sum"]
+    return PgReport(
+        reads=int(counted["num_read"]),
+        writes=int(counted["num_write"]),
+        state=str(item["state"]),
+        up=tuple(int(osd) for osd in item["up"]),
+        acting=tuple(int(osd) for osd in item["acting"]),
+    )
+
+
+def pg_rates(
+    before: Mapping[str, PgReport], now: Mapping[str, PgReport], seconds: float
+) -> dict[str, OpRates]:
+    """Return operations per second of the PGs in both reports. A PG is left out if its counters
+    went back (PG created anew, statistics repaired)."""
+    found = {}
+    for pg, report in now.items():
+        then = before.get(pg)
+        if then is None or report.reads < then.reads or report.writes < then.writes:
+            continue
+        found[pg] = OpRates(
+            round((report.reads - then.reads) / seconds, _DIGITS),
+            round((report.writes - then.writes) / seconds, _DIGITS),
+        )
+    return found
+
+
+def unclean(pgs: Iterable[Pg], reports: Mapping[str, PgReport]) -> tuple[str, ...]:
+    """Return the PGs that are not known to be clean where the current map wants them.
+
+    A report that names other OSDs than the map is older than the last change.
+    """
+    found = []
+    for pg in pgs:
+        report = reports.get(pg.id)
+        if report is None or not report.clean or report.up != pg.up or pg.up != pg.acting:
+            found.append(pg.id)
+    return tuple(sorted(found))
+
+
+def osd_rates(before: PolledCounters, now: PolledCounters) -> OpRates | None:
+    """Return reads and writes per second between two answers of an OSD, replica writes included."""
+    seconds = now.at - before.at
+    if seconds <= 0:
+        return None
+    since: OsdCounters = now.counters.since(before.counters)
+    writes = since.writes + since.replica_writes
+    return OpRates(round(since.reads / seconds, _DIGITS), round(writes / seconds, _DIGITS))
+
+
+class ActivitySensor:
+    """Sensor of activity that keeps the last reports; the first call returns no rates."""
+
+    def __init__(
+        self, connection: Connection, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._poller = CounterPoller(connection, clock=clock)
+        self._osds: dict[int, PolledCounters] = {}
+        self._reports: tuple[float, dict[str, PgReport]] | None = None
+
+    def read(self, osds: Sequence[int], pgs: Sequence[Pg]) -> Activity:
+        """Return rates since the previous call. Raises StoreError."""
+        reply = self._connection.mgr("pg dump", dumpcontents=["pgs"])
+        reports = parse_reports(reply.checked("pg dump"))
+        rates = self._since(reports)
+        answers = self._poller.read(osds, PATIENCE_S)
+        found = {
+            osd: measured
+            for osd, answer in answers.items()
+            if osd in self._osds and (measured := osd_rates(self._osds[osd], answer)) is not None
+        }
+        self._osds |= answers
+        wanted = {pg.id for pg in pgs}
+        known = {pg: rate for pg, rate in sorted(rates.items()) if pg in wanted}
+        return Activity(known, dict(sorted(found.items())), unclean(pgs, reports))
+
+    def _since(self, reports: dict[str, PgReport]) -> dict[str, OpRates]:
+        """Return the rates of PGs since the previous call."""
+        now, before = self._clock(), self._reports
+        self._reports = (now, reports)
+        if before is None or now <= before[0]:
+            return {}
+        return pg_rates(before[1], reports, now - before[0])

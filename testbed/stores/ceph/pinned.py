@@ -19,9 +19,42 @@ from typing import Any
 
 from schemas.errors import StoreError, UserError
 from testbed.stores.ceph.connection import Connection
-from testbed.stores.ceph.health_mute import mute, unmute
 from testbed.stores.ceph.pgs import CLEAN, pg_states
 from testbed.stores.ceph.pools import removing, wait_for
+
+# ----------------------------------------------------------------------------------------------
+# Mute of Ceph's warning about pools with one replica, for pools that are meant to have one.
+#
+# Ceph mutes a warning, not a pool. A mute that is not sticky ends when the warning grows: Ceph
+# warns again about a further pool with one replica. So the warning is muted only while it names
+# only our pools.
+
+CODE = "POOL_NO_REDUNDANCY"
+
+
+def mute(connection: Connection, pools: Sequence[str]) -> list[str]:
+    """Mute the warning if it is raised and names only `pools`; return the actions taken."""
+    report = connection.mon("health", detail="detail").checked("health")
+    check = report["checks"].get(CODE)
+    if check is None or check.get("muted"):
+        return []
+    warned = [str(line["message"]) for line in check["detail"]]
+    if any(not any(f"'{pool}'" in line for pool in pools) for line in warned):
+        return []
+    connection.mon("health mute", code=CODE).checked(f"health mute {CODE}")
+    return [f"warning {CODE} muted for {len(pools)} pools"]
+
+
+def unmute(connection: Connection, *, leaving: Sequence[str]) -> None:
+    """End the mute if all pools with one replica are `leaving`; else leave it alone."""
+    report = connection.mon("health", detail="detail").checked("health")
+    check = report["checks"].get(CODE)
+    if check is None or not check.get("muted"):
+        return
+    warned = [str(line["message"]) for line in check["detail"]]
+    if all(any(f"'{pool}'" in line for pool in leaving) for line in warned):
+        connection.mon("health unmute", code=CODE).checked(f"health unmute {CODE}")
+
 
 APPLICATION = "twochoice"
 PG_NUM = 4  # few: a PG costs memory on its OSD; more than one: a PG writes its log serially

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from schemas.errors import StoreError, UserError
-from testbed.agent.openloop.names import names_for, pg_of
-from testbed.agent.openloop.plan import BALLAST_BYTES, Plan
+from testbed.agent.openloop.plan import BALLAST_BYTES, WritePlan, names_for, pg_of
 
 CONF = "/etc/ceph/ceph.conf"
 CONNECT_S = 15
@@ -110,7 +109,7 @@ def pool_of(dump: Mapping[str, Any], name: str) -> tuple[int, int]:
     return int(pool["pool"]), int(pool["pg_num"])
 
 
-def object_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:
+def object_names(plan: WritePlan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:
     """Return the objects of every PG of the plan; raise UserError if a PG is not in the pool."""
     try:
         return names_for(plan.rates, pool, pg_num, plan.objects_per_pg)
@@ -118,7 +117,7 @@ def object_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, 
         raise UserError(f"open-loop: {error}.") from error
 
 
-def ballast_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:
+def ballast_names(plan: WritePlan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:
     """Return the ballast objects of every PG of the plan, which `object_names` has checked."""
     if not (plan.prefill and plan.ballast_per_pg):
         return {}
@@ -136,7 +135,7 @@ def confirm(ask: Callable[..., Any], pool: str, names: Iterable[str], number: in
             )
 
 
-def open_pool(plan: Plan) -> tuple[PoolObjects, int, int]:
+def open_pool(plan: WritePlan) -> tuple[PoolObjects, int, int]:
     """Connect; return the plan's objects, and the pool's number and pg_num.
 
     Raises:

@@ -8,11 +8,10 @@ from typing import Any
 
 from schemas.errors import StoreError, UserError
 from testbed.stores.ceph.connection import Connection
-from testbed.stores.ceph.osdmap import parse_osd_map
 from testbed.stores.ceph.perf import parse_pg_counts, perf_dumps
-from testbed.stores.ceph.pgs import CLEAN, pg_states
+from testbed.stores.ceph.pgs import CLEAN, parse_osd_map, pg_states
 
-_POLL_S = 0.25
+_POOL_POLL_S = 0.25
 
 
 def create_pool(
@@ -83,7 +82,7 @@ def wait_for(done: Callable[[], bool], timeout_s: float, otherwise: str) -> floa
     while not done():
         if time.monotonic() - start > timeout_s:
             raise StoreError(f"{otherwise} within {timeout_s:g} s.")
-        time.sleep(_POLL_S)
+        time.sleep(_POOL_POLL_S)
     return time.monotonic() - start
 
 

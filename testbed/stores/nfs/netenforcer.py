@@ -114,7 +114,7 @@ def before(device: str, run: Run = run) -> Before:
     return Before(device, root, int(segments), int(mtu))
 
 
-def read(device: str, run: Run = run) -> shaping.State:
+def read(device: str, run: Run = run) -> shaping.ShapingState:
     """Return the state installed on a device and in our table."""
     return readback.installed(
         run("tc", "-j", "qdisc", "show", "dev", device),
@@ -124,7 +124,7 @@ def read(device: str, run: Run = run) -> shaping.State:
     )
 
 
-def _flows(host: Mapping[str, Any]) -> tuple[shaping.Flow, ...]:
+def _flows(host: Mapping[str, Any]) -> tuple[shaping.ShapedFlow, ...]:
     try:
         return shaping.flows_of(host)
     except KeyError as error:
@@ -133,7 +133,7 @@ def _flows(host: Mapping[str, Any]) -> tuple[shaping.Flow, ...]:
         raise UserError(f"network parameters: {error}.") from error
 
 
-def _target(host: Mapping[str, Any], kept: Before) -> shaping.State:
+def _target(host: Mapping[str, Any], kept: Before) -> shaping.ShapingState:
     link = float(host["rate"])
     # The site's own shaping stands for the wire: its rate is an upper limit.
     rate = min(link, kept.root["rate"]) if kept.root else link
@@ -175,7 +175,7 @@ def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[st
     return {"changed": True, "device": device, "flows": len(flows)}
 
 
-def _install(state: shaping.State, device: str, frame: int, run: Run) -> None:
+def _install(state: shaping.ShapingState, device: str, frame: int, run: Run) -> None:
     run("ip", "link", "set", "dev", device, "gso_max_segs", "1")
     # Delete first: `replace` keeps a root of the same kind and handle, with all classes below.
     run("tc", "qdisc", "del", "dev", device, "root", check=False)

@@ -1,7 +1,7 @@
 """Read-back of the state that the kernel reports for a device, and its differences from a plan.
 
 The network enforcer is checked after it was applied. The outputs of `tc` and `nft` are compared
-with the `State` that produced the commands. Pure: texts in, words out.
+with the `ShapingState` that produced the commands. Pure: texts in, words out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from testbed.stores.nfs.shaping import Class, State, order_of
+from testbed.stores.nfs.shaping import Class, ShapingState, order_of
 
 _UNITS = {"bit": 1, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
 _SIZES = {"b": 1, "Kb": 1024, "Mb": 2**20, "Gb": 2**30}
@@ -25,7 +25,7 @@ _NAMES = {f"cs{n}": 8 * n for n in range(8)} | {"ef": 46, "be": 0, "lephb": 1, "
 _NAMES |= {f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5) for b in range(1, 4)}
 
 
-def installed(qdiscs: str, classes: str, filters: str, table: str) -> State:
+def installed(qdiscs: str, classes: str, filters: str, table: str) -> ShapingState:
     """Return the state in the outputs of ``tc -j qdisc show``, ``tc class show``, ``tc filter
     show`` of the device and ``nft -j list table`` (empty without a table).
 
@@ -36,7 +36,7 @@ def installed(qdiscs: str, classes: str, filters: str, table: str) -> State:
         (q["handle"], "root" if q.get("root") else q["parent"], q["kind"])
         for q in json.loads(qdiscs or "[]")
     ]
-    return State(
+    return ShapingState(
         frozenset(found),
         frozenset(_parse_class(line) for line in classes.splitlines() if line.strip()),
         frozenset(_parse_filters(filters)),
@@ -108,7 +108,7 @@ def _address(right: Any) -> str:
 # --- compared ----------------------------------------------------------------------------------
 
 
-def differences(want: State, found: State) -> list[str]:
+def differences(want: ShapingState, found: ShapingState) -> list[str]:
     """Return the differences in words; empty if there are none."""
     said = []
     for kind in ("qdiscs", "filters", "marks"):

@@ -43,7 +43,7 @@ _MOST_FLOWS = 400
 
 
 @dataclass(frozen=True)
-class Flow:
+class ShapedFlow:
     """Traffic of one workload that leaves this host.
 
     `pairs` are (bytes/s, bytes) of its token buckets, all of which bind; no pairs: no limit.
@@ -72,7 +72,7 @@ class Class:
 
 
 @dataclass(frozen=True)
-class State:
+class ShapingState:
     """Everything that is installed for a host; order carries no meaning.
 
     `qdiscs` are (handle, parent, kind), `filters` (protocol, matches, flowid) with the matches as
@@ -85,7 +85,7 @@ class State:
     marks: frozenset[tuple[str, str, int]]
 
 
-def flows_of(host: Mapping[str, Any]) -> tuple[Flow, ...]:
+def flows_of(host: Mapping[str, Any]) -> tuple[ShapedFlow, ...]:
     """Return the flows of a host's parameters (`rate` and `flows`, see docs/prioritymeister.md).
 
     Raises:
@@ -106,7 +106,7 @@ def flows_of(host: Mapping[str, Any]) -> tuple[Flow, ...]:
     return found
 
 
-def _flow(data: Mapping[str, Any]) -> Flow:
+def _flow(data: Mapping[str, Any]) -> ShapedFlow:
     name = f"{data['workload']} {data['stage']}"
     level, dscp = int(data["level"]), int(data["dscp"])
     if not 1 <= level <= LEVELS:
@@ -124,7 +124,7 @@ def _flow(data: Mapping[str, Any]) -> Flow:
             )
     sources: Sequence[str | None] = [_prefix(a, name) for a in data["source"]] or [None]
     targets = [_prefix(a, name) for a in data["destination"]]
-    return Flow(name, level, dscp, pairs, tuple(product(sources, targets)))
+    return ShapedFlow(name, level, dscp, pairs, tuple(product(sources, targets)))
 
 
 def _prefix(text: str, name: str) -> str:
@@ -141,7 +141,7 @@ def bucket(rate: float, burst: float, frame: int = FRAME) -> tuple[float, float]
     return max(rate, burst / LONGEST_S, _LEAST_RATE), burst
 
 
-def wanted(host: Mapping[str, Any], link: float, frame: int = FRAME) -> State:
+def wanted(host: Mapping[str, Any], link: float, frame: int = FRAME) -> ShapingState:
     """Return the state to install on a host with a link of `link` bytes/s and frames of at most
     `frame` bytes."""
     flows = flows_of(host)
@@ -161,7 +161,7 @@ def wanted(host: Mapping[str, Any], link: float, frame: int = FRAME) -> State:
         filters += [("ip", _addresses(*pair), top) for pair in flow.between]
         if flow.dscp:
             marks += [(source or "", target, flow.dscp) for source, target in flow.between]
-    return State(frozenset(qdiscs), frozenset(classes), frozenset(filters), frozenset(marks))
+    return ShapingState(frozenset(qdiscs), frozenset(classes), frozenset(filters), frozenset(marks))
 
 
 def _base(link: float, frame: int) -> Iterator[Class]:
@@ -218,7 +218,7 @@ def _match(prefix: str, offset: int) -> str:
 # --- commands ----------------------------------------------------------------------------------
 
 
-def tc_commands(state: State, device: str, frame: int = FRAME) -> list[str]:
+def tc_commands(state: ShapingState, device: str, frame: int = FRAME) -> list[str]:
     """Return lines for ``tc -batch`` that install `state` on a device whose root is not ours yet
     and whose frames have at most `frame` bytes."""
     lines = [f"qdisc replace dev {device} root handle 1: htb default {_OTHER:x}"]
@@ -271,7 +271,7 @@ def order_of(classid: str) -> tuple[int, ...]:
     return tuple(int(part, 16) for part in classid.split(":") if part)
 
 
-def nft_commands(state: State) -> str:
+def nft_commands(state: ShapingState) -> str:
     """Return a script for ``nft -f`` that replaces our table atomically, with any contents."""
     rules = [
         f"    {f'ip saddr {source} ' if source else ''}ip daddr {target} counter ip dscp set {dscp}"

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from schemas.errors import HotbedError, StoreError, UserError
-from testbed.agent.config import node_of
-from testbed.agent.contract import AGENT_ROOT, AgentConfig
+from testbed.agent.contract import AGENT_ROOT, AgentConfig, node_of
 from testbed.agent.reach import every, reach
 from testbed.ssh import Shell
 from testbed.stores.contract import Effect

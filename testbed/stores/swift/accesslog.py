@@ -28,7 +28,7 @@ MOST_TENANTS = 1000
 """Limit of counted tenants, so that invented names do not fill the memory."""
 
 
-class Line:
+class AccessLine:
     """One request. `size` is the object's size, None if no object was moved. `proven` is False if
     the tenant may not exist: the client was rejected or left."""
 
@@ -49,7 +49,7 @@ class Line:
         self.failed, self.write, self.size = failed, write, size
 
 
-def parse(datagram: bytes) -> Line | None:
+def parse(datagram: bytes) -> AccessLine | None:
     """Parse a request from a datagram of the log; return None for other text, e.g. warnings.
 
     A request failed if the server says so (5xx) or the client left before its end (499).
@@ -77,7 +77,9 @@ def parse(datagram: bytes) -> Line | None:
     failed = code >= 500 or code == 499
     write = method in _WRITES
     proven = code not in _UNPROVEN
-    return Line(tenant, took, got + gave, failed=failed, write=write, size=size, proven=proven)
+    return AccessLine(
+        tenant, took, got + gave, failed=failed, write=write, size=size, proven=proven
+    )
 
 
 def _number(word: str) -> int:
@@ -119,7 +121,7 @@ class Sums:
         self.latencies: dict[int, int] = {}
         self.sizes: dict[int, int] = {}
 
-    def add(self, line: Line) -> None:
+    def add(self, line: AccessLine) -> None:
         """Add one request. A failed request counts as failed only, not for latency or size."""
         if line.failed:
             self.failed += 1
@@ -168,7 +170,7 @@ class Listener:
             if line is not None:
                 self.add(line)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: AccessLine) -> None:
         """Count one request; a new tenant counts only if the proxy has let it in."""
         if line.tenant not in self.tenants and line.proven and len(self.tenants) < MOST_TENANTS:
             self.tenants[line.tenant] = Sums()

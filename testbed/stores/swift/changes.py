@@ -1,5 +1,7 @@
-"""Changes of the Swift store on nodes, each computed from a `State`: pure requests to the nodes'
-daemons, and the building and distribution of rings."""
+"""Changes of the Swift store on nodes, each computed from a `SwiftState`.
+
+They are pure requests to the nodes' daemons, and the building and distribution of rings.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from schemas.errors import StoreError
 from testbed.agent.contract import AGENT_ROOT, AgentConfig, AgentNode
 from testbed.stores.swift.cluster import (
     BUILDERS,
-    Cluster,
-    State,
+    SwiftCluster,
+    SwiftState,
     proxy_share,
     storage_share,
 )
@@ -28,7 +30,7 @@ Requests = dict[str, dict[str, Any]]
 class Changes:
     """Requests for the nodes of one cluster."""
 
-    def __init__(self, config: AgentConfig, cluster: Cluster) -> None:
+    def __init__(self, config: AgentConfig, cluster: SwiftCluster) -> None:
         self._cluster = cluster
         self._nodes = {node.name: node for node in config.nodes}
 
@@ -38,7 +40,7 @@ class Changes:
 
     # -- what runs where ------------------------------------------------------------------------
 
-    def configure(self, state: State, names: Sequence[str] | None = None) -> Requests:
+    def configure(self, state: SwiftState, names: Sequence[str] | None = None) -> Requests:
         """Return the operation ``configure`` for every node of Swift, or for `names`."""
         everybody = [*self._cluster.all_proxies, *self.storage_nodes(state)]
         return {
@@ -51,7 +53,7 @@ class Changes:
             for name in dict.fromkeys(everybody if names is None else names)
         }
 
-    def wanted(self, state: State, name: str) -> dict[str, Any]:
+    def wanted(self, state: SwiftState, name: str) -> dict[str, Any]:
         """Return the servers that a node must run (`confs.Wanted` as JSON)."""
         cluster, address = self._cluster, self._nodes[name].address
         found: dict[str, Any] = {}
@@ -86,7 +88,7 @@ class Changes:
             ]
         return found
 
-    def storage_nodes(self, state: State) -> tuple[str, ...]:
+    def storage_nodes(self, state: SwiftState) -> tuple[str, ...]:
         """Return every node with storage servers, including nodes in no ring now."""
         found = [node for nodes in self._cluster.storage.values() for node in nodes]
         found += [node for nodes in state.members.values() for node in nodes]
@@ -98,7 +100,7 @@ class Changes:
 
     # -- shares ---------------------------------------------------------------------------------
 
-    def shares(self, state: State) -> Requests:
+    def shares(self, state: SwiftState) -> Requests:
         """Return the operation ``shares`` for every node."""
         found: Requests = {}
         for node in state.proxies:
@@ -114,7 +116,7 @@ class Changes:
                     found[node]["shares"][store] = cores
         return found
 
-    def less_and_more(self, before: State, after: State) -> tuple[Requests, Requests]:
+    def less_and_more(self, before: SwiftState, after: SwiftState) -> tuple[Requests, Requests]:
         """Return the changed shares: first the decreases, then the increases."""
         old, new = self.shares(before), self.shares(after)
         less: Requests = {}
@@ -134,7 +136,7 @@ class Changes:
 
     # -- clients --------------------------------------------------------------------------------
 
-    def endpoints(self, state: State) -> Requests:
+    def endpoints(self, state: SwiftState) -> Requests:
         """Return the operation ``endpoints`` for every client node."""
         tenants: dict[str, dict[str, Any]] = {}
         for tenant in self._cluster.tenants:
@@ -153,7 +155,7 @@ class Changes:
     # -- rings ----------------------------------------------------------------------------------
 
     def build_rings(
-        self, state: State, storage: str, emptied: Collection[tuple[str, str]] = ()
+        self, state: SwiftState, storage: str, emptied: Collection[tuple[str, str]] = ()
     ) -> dict[str, Any]:
         """Build the rings of a set of storage nodes; see `testbed.stores.swift.rings`.
 
@@ -202,7 +204,9 @@ class Changes:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    def ring_requests(self, state: State, rings: Mapping[str, Mapping[str, str]]) -> list[Requests]:
+    def ring_requests(
+        self, state: SwiftState, rings: Mapping[str, Mapping[str, str]]
+    ) -> list[Requests]:
         """Return the operation ``ring`` for every node that serves by these rings, in rounds:
         storage nodes learn new places before proxies send requests there."""
         storage: list[Requests] = []

@@ -38,7 +38,7 @@ class Lost(str):
     __slots__ = ()
 
 
-class Nodes:
+class NodeChannels:
     """Channels by node, opened at the first use and reopened after a failure."""
 
     def __init__(self, open_channel: Opener) -> None:

@@ -1,7 +1,7 @@
 """The admin node's knowledge of its Swift, and the state in force: pure data, no node is asked.
 
-A deployment writes the `Cluster`. The `State` is the result of layouts and controllers since: the
-shares, the owners of proxies and storage nodes, and the microstores that serve each tenant.
+A deployment writes the `SwiftCluster`. The `SwiftState` is the result of layouts and controllers
+since: the shares, the owners of proxies and storage nodes, and the microstores of each tenant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUILDERS = Path("/var/lib/hotbed/swift/builders")
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SwiftCluster:
     """A deployment. `ports` are the first ports of the microstores' storage servers, `storage`
     their initial storage nodes, `disks` the disks by storage node. `clients` get endpoint files.
     `machine` is set if proxies are assigned whole: the resources of each. Its storage cores go to
@@ -62,7 +62,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class State:
+class SwiftState:
     """State in force. `proxies`: microstore by proxy node, "" for the pool; `members`: disks by
     storage node, by set of storage nodes; `rings`: number of ring changes."""
 
@@ -88,12 +88,12 @@ class State:
         return tuple(p for name in self.tenants[tenant] for p in self.proxies_of(name))
 
 
-def cluster_from_json(data: Mapping[str, Any]) -> Cluster:
+def cluster_from_json(data: Mapping[str, Any]) -> SwiftCluster:
     """Return a cluster from the role's file; raise ValueError that names what is missing."""
     try:
         stores = data["microstores"]
         pool = data["pool"]
-        return Cluster(
+        return SwiftCluster(
             proxies={name: tuple(body["proxies"]) for name, body in stores.items()},
             storage={name: tuple(body["storage"]) for name, body in stores.items()},
             ports={name: int(body["port"]) for name, body in stores.items()},
@@ -116,7 +116,7 @@ def cluster_from_json(data: Mapping[str, Any]) -> Cluster:
         raise ValueError(f"missing or malformed: {error}") from error
 
 
-def load_cluster(path: Path = CLUSTER) -> Cluster:
+def load_cluster(path: Path = CLUSTER) -> SwiftCluster:
     """Return the cluster of this admin node; raise UserError if it is not deployed."""
     try:
         return cluster_from_json(json.loads(path.read_text()))
@@ -126,7 +126,7 @@ def load_cluster(path: Path = CLUSTER) -> Cluster:
         raise UserError(f"{path} is {error}: deploy the testbed again.") from error
 
 
-def initial(cluster: Cluster, layout: str | None = None) -> State:
+def initial(cluster: SwiftCluster, layout: str | None = None) -> SwiftState:
     """Return the state that a deployment, or a change of layout, puts into force.
 
     Raises:
@@ -137,7 +137,7 @@ def initial(cluster: Cluster, layout: str | None = None) -> State:
         raise UserError(f"there is no layout {name!r}; there are {', '.join(cluster.layouts)}.")
     body = cluster.layouts[name]
     sets = dict.fromkeys(cluster.set_of(store) for store in cluster.microstores)
-    return State(
+    return SwiftState(
         layout=name,
         shares={store: Resources(**body["microstores"][store]) for store in cluster.microstores},
         proxies={node: store for store in cluster.microstores for node in cluster.proxies[store]}
@@ -148,7 +148,7 @@ def initial(cluster: Cluster, layout: str | None = None) -> State:
     )
 
 
-def state_to_json(state: State) -> dict[str, Any]:
+def state_to_json(state: SwiftState) -> dict[str, Any]:
     """Return the state as JSON-able data."""
     data = asdict(state)
     data["members"] = {
@@ -158,9 +158,9 @@ def state_to_json(state: State) -> dict[str, Any]:
     return data
 
 
-def state_from_json(data: Mapping[str, Any]) -> State:
+def state_from_json(data: Mapping[str, Any]) -> SwiftState:
     """Invert `state_to_json`."""
-    return State(
+    return SwiftState(
         layout=data["layout"],
         shares={name: Resources(**share) for name, share in data["shares"].items()},
         proxies=dict(data["proxies"]),
@@ -175,7 +175,7 @@ def state_from_json(data: Mapping[str, Any]) -> State:
     )
 
 
-def proxy_share(cluster: Cluster, state: State, node: str) -> Resources:
+def proxy_share(cluster: SwiftCluster, state: SwiftState, node: str) -> Resources:
     """Return the share of a proxy node: an even part of its microstore's share, a whole machine if
     machines are assigned whole, one step if the node is in the pool."""
     if node in state.overrides:
@@ -191,7 +191,7 @@ def proxy_share(cluster: Cluster, state: State, node: str) -> Resources:
     )
 
 
-def storage_share(cluster: Cluster, state: State, microstore: str) -> float:
+def storage_share(cluster: SwiftCluster, state: SwiftState, microstore: str) -> float:
     """Return the cores for a microstore's servers on each of its storage nodes. Together they get
     at least one step: they run even without any machine."""
     nodes = state.members[cluster.set_of(microstore)]
@@ -199,7 +199,7 @@ def storage_share(cluster: Cluster, state: State, microstore: str) -> float:
     return round(cores / max(1, len(nodes)), 6)
 
 
-def held(cluster: Cluster, state: State, microstore: str) -> Resources:
+def held(cluster: SwiftCluster, state: SwiftState, microstore: str) -> Resources:
     """Return a microstore's resources: its share or its machines' sum, and its ring's disks."""
     share = state.shares[microstore]
     disks = sum(len(found) for found in state.members[cluster.set_of(microstore)].values())
@@ -213,7 +213,7 @@ def held(cluster: Cluster, state: State, microstore: str) -> Resources:
     return replace(share, hdds=disks if _owns_disks(cluster, microstore) else 0)
 
 
-def _owns_disks(cluster: Cluster, microstore: str) -> bool:
+def _owns_disks(cluster: SwiftCluster, microstore: str) -> bool:
     """Return False for shared disks: no single microstore can give them away."""
     mine = cluster.set_of(microstore)
     return sum(cluster.set_of(other) == mine for other in cluster.microstores) == 1

@@ -46,7 +46,7 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class Storage:
+class StorageServers:
     """A microstore's storage servers to run, from `port` upwards."""
 
     microstore: str
@@ -55,11 +55,11 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedServers:
     """All servers that a node must run."""
 
     proxy: Proxy | None = None
-    storage: tuple[Storage, ...] = ()
+    storage: tuple[StorageServers, ...] = ()
     memcached: str | None = None
     rsync: str | None = None
     rsync_peers: tuple[str, ...] = ()
@@ -78,14 +78,14 @@ class Files:
     units: Mapping[str, str] = field(default_factory=dict)
 
 
-def wanted_from_json(data: Mapping[str, Any]) -> Wanted:
+def wanted_from_json(data: Mapping[str, Any]) -> WantedServers:
     """Return from JSON what a node must run."""
     proxy = data.get("proxy")
-    return Wanted(
+    return WantedServers(
         proxy=Proxy(**(proxy | {key: tuple(proxy[key]) for key in ("memcaches", "tenants")}))
         if proxy
         else None,
-        storage=tuple(Storage(**one) for one in data.get("storage", ())),
+        storage=tuple(StorageServers(**one) for one in data.get("storage", ())),
         memcached=data.get("memcached"),
         rsync=data.get("rsync"),
         rsync_peers=tuple(data.get("rsync_peers", ())),
@@ -97,7 +97,7 @@ def rings_folder(microstore: str) -> str:
     return f"{ETC}/{microstore}"
 
 
-def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
+def files_of(wanted: WantedServers, secrets: Mapping[str, Any]) -> Files:
     """Return all files that the node's servers read, and their units."""
     files: dict[str, str] = {}
     units: dict[str, str] = {}
@@ -188,7 +188,7 @@ use = egg:swift#listing_formats
 """
 
 
-def storage_conf(one: Storage, kind: str) -> str:
+def storage_conf(one: StorageServers, kind: str) -> str:
     """Return the configuration of an account, container or object server and its replicator."""
     more = "[object-updater]\nconcurrency = 1\n" if kind == "object" else ""
     more += "[container-updater]\n" if kind == "container" else ""

@@ -28,8 +28,7 @@ from schemas.errors import HotbedError, UserError
 from testbed.agent.notify import notify
 from testbed.agent.probe import disk_counters, net_bytes, stat_files
 from testbed.stores.swift import accesslog, services
-from testbed.stores.swift.nic import Nic, device_with
-from testbed.stores.swift.shares import Shares
+from testbed.stores.swift.shares import Nic, Shares, device_with
 
 SOCKET = Path("/run/hotbed/swift-node.sock")
 KEPT = Path("/etc/hotbed/swift/node.json")
@@ -41,7 +40,7 @@ _PATIENCE_S = 5.0  # for a client to take its answer; slots wait meanwhile
 _BUSY_MS = 4  # index in `disk_counters`: milliseconds in which the disk was busy
 
 
-class Node:
+class SwiftNode:
     """State and operations of the daemon; `address` is the node's own."""
 
     def __init__(self, kept: Path = KEPT) -> None:
@@ -230,10 +229,10 @@ class Node:
         write_file(self._path, json.dumps(self.kept))
 
 
-class Server:
+class NodeSocketServer:
     """The socket server: many clients, one request at a time for each."""
 
-    def __init__(self, node: Node, path: Path = SOCKET) -> None:
+    def __init__(self, node: SwiftNode, path: Path = SOCKET) -> None:
         self._node, self._path = node, path
         self._selector = selectors.DefaultSelector()
         self._buffers: dict[socket.socket, bytes] = {}
@@ -318,9 +317,9 @@ class Server:
 
 def main() -> int:
     """Run the daemon; see the module's docstring."""
-    node = Node()
+    node = SwiftNode()
     node.begin()
-    server = Server(node)
+    server = NodeSocketServer(node)
     signal.signal(signal.SIGTERM, lambda *_: server.end())
     notify("READY=1")
     server.run()

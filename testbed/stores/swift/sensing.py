@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from testbed.stores.microstores import Machine, Microstore, Microstores, Tenant
+from testbed.stores.microstores import AssignableMachine, Microstore, Microstores, Tenant
 from testbed.stores.swift import accesslog
 from testbed.stores.swift.cluster import (
-    Cluster,
-    State,
+    SwiftCluster,
+    SwiftState,
     held,
     proxy_share,
     storage_share,
@@ -102,7 +102,9 @@ def together(parts: Sequence[Sums]) -> dict[str, Any]:
     return total
 
 
-def microstores(cluster: Cluster, state: State, nodes: Mapping[str, Interval]) -> Microstores:
+def microstores(
+    cluster: SwiftCluster, state: SwiftState, nodes: Mapping[str, Interval]
+) -> Microstores:
     """Return everything that MOS knows, from the intervals of the nodes that answered."""
     return Microstores(
         stores=tuple(_microstore(cluster, state, name, nodes) for name in cluster.microstores),
@@ -113,21 +115,23 @@ def microstores(cluster: Cluster, state: State, nodes: Mapping[str, Interval]) -
     )
 
 
-def _total(cluster: Cluster, state: State) -> Any:
+def _total(cluster: SwiftCluster, state: SwiftState) -> Any:
     """Return the pool: the spec's total, and the disks that microstores hold."""
     disks = sum(held(cluster, state, name).hdds for name in cluster.microstores)
     total = cluster.total
     return type(total)(total.proxy_cores, total.storage_cores, total.network, 0, disks)
 
 
-def _machines(cluster: Cluster, state: State) -> tuple[Machine, ...]:
+def _machines(cluster: SwiftCluster, state: SwiftState) -> tuple[AssignableMachine, ...]:
     if cluster.machine is None:
         return ()
-    return tuple(Machine(node, cluster.machine, store) for node, store in state.proxies.items())
+    return tuple(
+        AssignableMachine(node, cluster.machine, store) for node, store in state.proxies.items()
+    )
 
 
 def _microstore(
-    cluster: Cluster, state: State, name: str, nodes: Mapping[str, Interval]
+    cluster: SwiftCluster, state: SwiftState, name: str, nodes: Mapping[str, Interval]
 ) -> Microstore:
     found = utilization(cluster, state, name, nodes)
     count = min((len(nodes[n].slots) for n in _nodes_of(cluster, state, name) if n in nodes),
@@ -143,12 +147,12 @@ def _microstore(
     return Microstore(name, held(cluster, state, name), found, tuple(slots))
 
 
-def _nodes_of(cluster: Cluster, state: State, name: str) -> tuple[str, ...]:
+def _nodes_of(cluster: SwiftCluster, state: SwiftState, name: str) -> tuple[str, ...]:
     return (*state.proxies_of(name), *state.members[cluster.set_of(name)])
 
 
 def utilization(
-    cluster: Cluster, state: State, name: str, nodes: Mapping[str, Interval]
+    cluster: SwiftCluster, state: SwiftState, name: str, nodes: Mapping[str, Interval]
 ) -> dict[str, float]:
     """Return the fraction of its share that a microstore used, by measure: CPU of its proxies and
     servers, bytes that proxies sent (or received, if more), its busiest disk."""
@@ -174,7 +178,7 @@ def _part(used: float, share: float) -> float:
     return min(1.0, used / share) if share > 0 else 0.0
 
 
-def _tenant(state: State, name: str, nodes: Mapping[str, Interval]) -> Tenant:
+def _tenant(state: SwiftState, name: str, nodes: Mapping[str, Interval]) -> Tenant:
     parts = [one.tenants[name] for one in nodes.values() if name in one.tenants]
     sums = together(parts)
     seconds = max((one.seconds for one in nodes.values() if name in one.tenants), default=0.0)

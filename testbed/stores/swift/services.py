@@ -23,7 +23,7 @@ from typing import Any
 from schemas.durable import make_folder, write_file
 from schemas.errors import StoreError, UserError
 from testbed.stores.swift import confs
-from testbed.stores.swift.confs import ETC, SECRETS, Wanted, files_of, rings_folder
+from testbed.stores.swift.confs import ETC, SECRETS, WantedServers, files_of, rings_folder
 
 UNITS = Path("/etc/systemd/system")
 TARGET = "hotbed-swift.target"
@@ -34,7 +34,7 @@ _RING_MAGIC = b"R1NG"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
-def wanted_of(kept: Mapping[str, Any]) -> Wanted:
+def wanted_of(kept: Mapping[str, Any]) -> WantedServers:
     """Return what the node must run, from the daemon's kept state."""
     return confs.wanted_from_json(kept["wanted"])
 
@@ -65,7 +65,7 @@ def put(path: Path, data: bytes, mode: int = 0o600, group: int | None = None) ->
 # -- files and units -------------------------------------------------------------------------------
 
 
-def write(wanted: Wanted) -> list[str]:
+def write(wanted: WantedServers) -> list[str]:
     """Write the files and units of `wanted`, remove our other ones; return the changes. Servers
     with changed files are not restarted here (see `start`)."""
     made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
@@ -94,7 +94,7 @@ def write(wanted: Wanted) -> list[str]:
     return changed
 
 
-def settings_of(wanted: Wanted) -> dict[str, str]:
+def settings_of(wanted: WantedServers) -> dict[str, str]:
     """Return, by unit, a digest of what its server reads at its start: unit and configuration.
     Servers reread rings by themselves; rsync reads its configuration at every connection."""
     made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
@@ -113,7 +113,7 @@ def _leftover(units: set[str]) -> list[str]:
     return sorted(set(found) - units)
 
 
-def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
+def start(wanted: WantedServers, restart: Sequence[str] = ()) -> list[str]:
     """Start all units, restart those in `restart`, and enable them; return the started ones.
 
     Raises:
@@ -137,7 +137,7 @@ def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
     return [*down, *anew]
 
 
-def states(wanted: Wanted) -> dict[str, str]:
+def states(wanted: WantedServers) -> dict[str, str]:
     """Return systemd's state of each unit."""
     names = list(files_of(wanted, secrets()).units) if wanted.groups or wanted.memcached else []
     if not names:

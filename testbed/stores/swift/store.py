@@ -34,11 +34,11 @@ from testbed.stores.microstores import (
 )
 from testbed.stores.swift import sensing
 from testbed.stores.swift.changes import Changes
-from testbed.stores.swift.channels import TIMEOUT_S, Lost, Nodes, over_ssh
+from testbed.stores.swift.channels import TIMEOUT_S, Lost, NodeChannels, over_ssh
 from testbed.stores.swift.cluster import (
     STATE,
-    Cluster,
-    State,
+    SwiftCluster,
+    SwiftState,
     initial,
     load_cluster,
     state_from_json,
@@ -67,8 +67,8 @@ class SwiftStore:
     def __init__(
         self,
         config: AgentConfig,
-        cluster: Cluster,
-        nodes: Nodes,
+        cluster: SwiftCluster,
+        nodes: NodeChannels,
         path: Path = STATE,
         clock: Callable[[], float] = time.monotonic,
         *,
@@ -151,7 +151,7 @@ class SwiftStore:
 
     # -- what there is --------------------------------------------------------------------------
 
-    def state(self) -> State:
+    def state(self) -> SwiftState:
         """Return the state in force."""
         try:
             return state_from_json(json.loads(self._path.read_text()))
@@ -160,7 +160,7 @@ class SwiftStore:
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self._path} is damaged ({error}): deploy again.") from error
 
-    def intervals(self, state: State) -> dict[str, sensing.Interval]:
+    def intervals(self, state: SwiftState) -> dict[str, sensing.Interval]:
         """Return each answering node's interval since the previous call; none at the first."""
         names = [*state.proxies, *self.changes.storage_nodes(state)]
         requests = {
@@ -180,7 +180,7 @@ class SwiftStore:
                 self._last[name] = answer["slots"][-1][0]
         return found
 
-    def seen(self, state: State, intervals: Mapping[str, sensing.Interval]) -> Microstores:
+    def seen(self, state: SwiftState, intervals: Mapping[str, sensing.Interval]) -> Microstores:
         """Return intervals as microstores."""
         return sensing.microstores(self.cluster, state, intervals)
 
@@ -202,7 +202,7 @@ class SwiftStore:
 
     # -- changing it ----------------------------------------------------------------------------
 
-    def put(self, wanted: State) -> str:
+    def put(self, wanted: SwiftState) -> str:
         """Put shares, machines, processes and tenants of `wanted` into force."""
         now = self.state()
         self._hold(now)
@@ -230,7 +230,7 @@ class SwiftStore:
         self.write(wanted)
         return "shares, machines and tenants are as asked"
 
-    def share(self, before: State, after: State) -> None:
+    def share(self, before: SwiftState, after: SwiftState) -> None:
         """Change the shares that differ, decreases first. A lost node gets its share when it
         returns (`_catch_up`) and does not delay the other nodes.
 
@@ -250,7 +250,7 @@ class SwiftStore:
         if told or not answers:
             raise StoreError(told[0] if told else f"no node of {', '.join(requests)} answers.")
 
-    def _catch_up(self, state: State, answers: Mapping[str, Any]) -> None:
+    def _catch_up(self, state: SwiftState, answers: Mapping[str, Any]) -> None:
         """Send shares to nodes with outdated ones: they were lost during the change."""
         behind = {}
         for node, request in self.changes.shares(state).items():
@@ -264,12 +264,12 @@ class SwiftStore:
                 if self.state() == state:
                     self.nodes.try_ask(behind)
 
-    def set_processes(self, state: State, store: str) -> None:
+    def set_processes(self, state: SwiftState, store: str) -> None:
         """Make the proxies of a microstore run `state.workers` processes."""
         self.nodes.ask(self._processes(state, store), _SLOW_S)
 
     @staticmethod
-    def _processes(state: State, *stores: str) -> dict[str, dict[str, Any]]:
+    def _processes(state: SwiftState, *stores: str) -> dict[str, dict[str, Any]]:
         return {
             node: {"op": "workers", "workers": state.workers[store]}
             for store in stores
@@ -319,14 +319,14 @@ class SwiftStore:
         self.write(after)
         return f"{action.machine} is {action.microstore or 'the pool'}'s"
 
-    def _settle(self, state: State) -> None:
+    def _settle(self, state: SwiftState) -> None:
         """Send all shares and endpoints, and return machines to their owners: no file records what
         an interrupted change left on the nodes."""
         self._hold(state)
         self.nodes.try_ask(self.changes.shares(state))
         self.nodes.try_ask(self.changes.endpoints(state))
 
-    def _hold(self, state: State) -> None:
+    def _hold(self, state: SwiftState) -> None:
         """Return machines to their owners: an interrupted change may have left them elsewhere."""
         if self.cluster.machine is None:
             return
@@ -334,12 +334,12 @@ class SwiftStore:
         for node in (one for one, answer in answers.items() if answer.get("stale")):
             self._give(state, node)
 
-    def _leave(self, state: State) -> None:
+    def _leave(self, state: SwiftState) -> None:
         """Update the clients first: no client may ask a proxy that leaves."""
         self.nodes.ask(self.changes.endpoints(state))
         self._sleep(_LEAVE_S)
 
-    def _give(self, state: State, node: str) -> None:
+    def _give(self, state: SwiftState, node: str) -> None:
         """Make a proxy serve another microstore, or none."""
         store = state.proxies[node]
         if store:
@@ -369,7 +369,7 @@ class SwiftStore:
 
     # -- keeping it -----------------------------------------------------------------------------
 
-    def write(self, state: State) -> None:
+    def write(self, state: SwiftState) -> None:
         """Save the state in force, atomically."""
         make_folder(self._path.parent)
         write_file(self._path, json.dumps(state_to_json(state)))
@@ -400,4 +400,4 @@ def store_of(config: AgentConfig) -> SwiftStore:
     """Return the store of this admin node; raise UserError if the testbed has another kind."""
     if config.store != "swift":
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not swift.")
-    return SwiftStore(config, load_cluster(), Nodes(over_ssh(config)))
+    return SwiftStore(config, load_cluster(), NodeChannels(over_ssh(config)))

@@ -15,8 +15,8 @@ from schemas.errors import UserError
 from testbed.stores.contract import Observation
 from testbed.stores.microstores import (
     NOTHING,
+    AssignableMachine,
     AssignMachine,
-    Machine,
     MapTenant,
     Microstore,
     Microstores,
@@ -45,7 +45,9 @@ class Pool:
             Microstore(name, NOTHING, {"proxy_cpu": busy[name]} if name in busy else {})
             for name in self.names
         )
-        machines = tuple(Machine(name, HOLDS, store) for name, store in self.machines.items())
+        machines = tuple(
+            AssignableMachine(name, HOLDS, store) for name, store in self.machines.items()
+        )
         return Observation(0, 10, microstores=Microstores(stores, (), NOTHING, NOTHING, machines))
 
     def act(self, actions):
@@ -133,7 +135,11 @@ def test_no_machine_is_given_twice_and_nobody_is_left_with_none(free, epochs):
 
 def unlike():
     network, cores = Resources(1, 1, 9e8, 1, 1), Resources(9, 9, 1e8, 1, 1)
-    return (Machine("cores", cores), Machine("network", network), Machine("mine", HOLDS, "a"))
+    return (
+        AssignableMachine("cores", cores),
+        AssignableMachine("network", network),
+        AssignableMachine("mine", HOLDS, "a"),
+    )
 
 
 @pytest.mark.parametrize(("measure", "machine"), [("network", "network"), ("proxy_cpu", "cores")])
@@ -145,8 +151,8 @@ def test_the_machine_that_has_what_is_scarce_comes_first(measure, machine):
 
 
 def test_a_microstore_without_disks_is_none():
-    disks = Machine("disks", Resources(1, 1, 1e8, 1, 0), "a")
-    bare = Machine("bare", Resources(2, 2, 1e8, 0, 0), "a")
+    disks = AssignableMachine("disks", Resources(1, 1, 1e8, 1, 0), "a")
+    bare = AssignableMachine("bare", Resources(2, 2, 1e8, 0, 0), "a")
     seen = Microstores((Microstore("a", NOTHING, {"proxy_cpu": 0.1}),), (), machines=(disks, bare))
     made = policy(first="at-once")
     _, actions = made.decide(made.initial(), Observation(0, 10, microstores=seen))
@@ -157,7 +163,7 @@ def test_a_microstore_without_disks_is_none():
 def test_what_no_machine_carries_keeps_none_of_them(holds):
     """Swift's machines are proxies. Disks, and storage cores fixed by the spec, stay with a
     microstore whoever holds the machines."""
-    machines = tuple(Machine(f"proxy{i}", holds, "a") for i in range(3))
+    machines = tuple(AssignableMachine(f"proxy{i}", holds, "a") for i in range(3))
     seen = Microstores((Microstore("a", NOTHING, {"proxy_cpu": 0.1}),), (), machines=machines)
     made = policy(first="at-once")
     state, actions = made.decide(made.initial(), Observation(0, 10, microstores=seen))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from controllers.prioritymeister import curves, lp
 from controllers.prioritymeister.curve import rb_curve
 from controllers.prioritymeister.limiters import choose
-from controllers.prioritymeister.system import Flow, System
+from controllers.prioritymeister.system import QueueFlow, System
 from schemas.errors import UserError
 
 pytestmark = pytest.mark.slow  # linear programmes
@@ -39,7 +39,7 @@ def two_hops(seed: int, load: float = 0.9, *, late: bool = False) -> System:
     shares = random.uniform(0.2, 1, count)
     shares *= load / shares.sum()
     flows = [
-        Flow(path, *concave(random, int(random.integers(1, 5)), share))
+        QueueFlow(path, *concave(random, int(random.integers(1, 5)), share))
         for path, share in zip(chosen, shares, strict=True)
     ]
     bandwidth = [*random.uniform(1, 2, 3), *random.uniform(1, 3, 2)]
@@ -54,7 +54,9 @@ def test_one_queue_is_the_linear_program(seed: int, lag: float) -> None:
     count = int(random.integers(1, 7))
     shares = random.uniform(0.1, 1, count)
     shares *= random.uniform(0.2, 0.97) / shares.sum()
-    flows = [Flow((0,), *concave(random, int(random.integers(1, 9)), share)) for share in shares]
+    flows = [
+        QueueFlow((0,), *concave(random, int(random.integers(1, 9)), share)) for share in shares
+    ]
     system = System([1.0], flows, lags=[lag])
     for flow in range(count):
         others = random.random(count) < 0.7
@@ -117,7 +119,7 @@ def test_the_program_is_solved_as_well_in_bytes() -> None:
     small = two_hops(11)
     large = System(
         [1e8 * b for b in small.bandwidth],
-        [Flow(f.path, 1e8 * f.rates, 1e8 * f.bursts) for f in small.flows],
+        [QueueFlow(f.path, 1e8 * f.rates, 1e8 * f.bursts) for f in small.flows],
     )
     others = np.ones(len(small.flows), bool)
     assert lp.bound(large, 0, others) == pytest.approx(lp.bound(small, 0, others), rel=1e-9)
@@ -125,13 +127,13 @@ def test_the_program_is_solved_as_well_in_bytes() -> None:
 
 
 def test_without_others_two_queues_pass_at_the_slower_one() -> None:
-    flow = Flow((0, 1), np.array([0.5]), np.array([4.0]))
+    flow = QueueFlow((0, 1), np.array([0.5]), np.array([4.0]))
     system = System([3.0, 2.0], [flow])
     assert system.bound(0, np.zeros(1, bool)) == pytest.approx(2.0)
 
 
 def test_overload_has_no_bound() -> None:
-    flows = [Flow((0,), np.array([0.6]), np.array([1.0])) for _ in range(2)]
+    flows = [QueueFlow((0,), np.array([0.6]), np.array([1.0])) for _ in range(2)]
     system = System([1.0], flows)
     both = np.ones(2, bool)
     assert system.bound(0, both) == float("inf") == lp.bound(system, 0, both)
@@ -141,17 +143,17 @@ def test_overload_has_no_bound() -> None:
 
 def test_a_cycle_of_queues_is_told() -> None:
     paths = [(0, 1), (1, 2), (2, 0)]
-    flows = [Flow(path, np.array([0.1]), np.array([1.0])) for path in paths]
+    flows = [QueueFlow(path, np.array([0.1]), np.array([1.0])) for path in paths]
     with pytest.raises(UserError, match=r"cycle of queues: (a -> b -> c -> a|b -> c -> a -> b)"):
         System([1.0] * 3, flows, ["a", "b", "c"])
 
 
 def test_longer_paths_are_bounded_hop_by_hop() -> None:
     flows = [
-        Flow((0, 1, 2), np.array([0.1]), np.array([1.0])),
-        Flow((0, 1), np.array([0.1]), np.array([2.0])),
-        Flow((1, 2), np.array([0.1]), np.array([3.0])),
-        Flow((0, 1, 2), np.array([0.1]), np.array([0.5])),
+        QueueFlow((0, 1, 2), np.array([0.1]), np.array([1.0])),
+        QueueFlow((0, 1), np.array([0.1]), np.array([2.0])),
+        QueueFlow((1, 2), np.array([0.1]), np.array([3.0])),
+        QueueFlow((0, 1, 2), np.array([0.1]), np.array([0.5])),
     ]
     system = System([1.0, 1.0, 1.0], flows)
     alone = system.bound(0, np.zeros(4, bool))
@@ -243,7 +245,7 @@ def test_no_simulated_request_waits_longer_than_the_bound(seed: int) -> None:
         work *= 0.8 / len(paths) * (times[-1] - times[0]) / work.sum()
         arrivals.append(list(zip(times.tolist(), work.tolist(), strict=True)))
         limits = choose(rb_curve(times, work), 4)
-        flows.append(Flow(path, limits.rates, limits.bursts, float(work.max())))
+        flows.append(QueueFlow(path, limits.rates, limits.bursts, float(work.max())))
     priority = random.permutation(len(paths)).tolist()
     system = System(bandwidth, flows)
     worst = simulate(arrivals, paths, bandwidth, priority)
@@ -266,7 +268,7 @@ def test_no_simulated_burst_over_two_switches_waits_longer_than_the_bound() -> N
         size = random.choice([0.3, 0.5, 1.0], len(paths))
         bursts = size * random.integers(1, 6, len(paths))
         flows = [
-            Flow(path, np.array([share]), np.array([burst]), float(piece))
+            QueueFlow(path, np.array([share]), np.array([burst]), float(piece))
             for path, burst, piece in zip(paths, bursts, size, strict=True)
         ]
         system, priority = System(bandwidth, flows), random.integers(0, 5, len(paths)).tolist()
@@ -289,7 +291,7 @@ def test_no_simulated_burst_over_two_switches_waits_longer_than_the_bound() -> N
 
 def test_a_lone_burst_meets_its_bound() -> None:
     """The bound is tight: full buckets of the higher priority and of the flow, at one instant."""
-    flows = [Flow((0,), np.array([0.1]), np.array([b])) for b in (3.0, 1.0)]
+    flows = [QueueFlow((0,), np.array([0.1]), np.array([b])) for b in (3.0, 1.0)]
     system = System([1.0], flows)
     worst = simulate(
         [[(0.0, 3.0), *[(k / 1000, 1e-4) for k in range(1, 9000)]], [(0.0, 1e-3)] * 1000],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from controllers.prioritymeister import curve as module
 from controllers.prioritymeister import tangents
-from controllers.prioritymeister.curve import Curve, CurveBuilder, rb_curve
+from controllers.prioritymeister.curve import CurveBuilder, RbCurve, rb_curve
 from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -45,7 +45,7 @@ def by_accumulation(times: Floats, work: Floats, rate: float) -> float:
     return float(np.max(after - rate * times + starts))
 
 
-def exact(curve: Curve, times: Floats, work: Floats, rates: Floats) -> None:
+def exact(curve: RbCurve, times: Floats, work: Floats, rates: Floats) -> None:
     bursts = curve.burst(rates)
     expected = [by_accumulation(times, work, rate) for rate in rates]
     np.testing.assert_allclose(bursts, expected, rtol=1e-9)

@@ -13,7 +13,7 @@ import pytest
 
 from controllers.prioritymeister.curve import rb_curve
 from controllers.prioritymeister.demand import measure
-from controllers.prioritymeister.estimators import Costs, NetworkCost
+from controllers.prioritymeister.estimators import NetworkCost, StageCosts
 from controllers.prioritymeister.profiles import load_profile, parse_profile
 from schemas.errors import UserError
 
@@ -72,7 +72,7 @@ def test_by_size_is_size_by_interpolated_bandwidth() -> None:
 
 
 def test_network_carries_data_one_way() -> None:
-    costs = Costs(None)
+    costs = StageCosts(None)
     mixed = block([1000, 1000], [True, False])
     assert costs.estimator("network-in").work(mixed).tolist() == [225.0, 1300.0]
     assert costs.estimator("network-out").work(mixed).tolist() == [1300.0, 225.0]
@@ -176,7 +176,7 @@ def test_profile_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there are network-in, storage, network-out"):
         load_profile(path).estimator("disk")
     with pytest.raises(UserError, match="give --profile"):
-        Costs(None).estimator("storage")
+        StageCosts(None).estimator("storage")
 
 
 def test_a_trace_is_measured_once_for_all_stages() -> None:
@@ -210,7 +210,9 @@ def test_a_week_of_requests_some_100_ns_apart_has_exact_bursts(count: int) -> No
     times = np.cumsum(random.integers(1, 9, count) * 100) + 7 * 86400 * 10**9
     times[0] = 0
     found = measure(
-        [block([4096] * count, [True] * count, times=times.tolist())], Costs(None), ["network-out"]
+        [block([4096] * count, [True] * count, times=times.tolist())],
+        StageCosts(None),
+        ["network-out"],
     )
     work, rates = 200 + 1.1 * 4096, np.geomspace(1e8, 3e10, 20)
     for rate, burst in zip(rates, found.curves["network-out"].burst(rates), strict=True):

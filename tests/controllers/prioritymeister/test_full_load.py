@@ -9,8 +9,8 @@ import pytest
 
 from controllers.prioritymeister import lp
 from controllers.prioritymeister.limiters import Limiters
-from controllers.prioritymeister.plan import Tenant, make_plan
-from controllers.prioritymeister.system import Flow, System
+from controllers.prioritymeister.plan import PlannedWorkload, make_plan
+from controllers.prioritymeister.system import QueueFlow, System
 
 PATHS = ((0, 1), (0,), (2, 1), (0, 1))
 FULL = {
@@ -25,7 +25,7 @@ FULL = {
 def system(paths: Sequence[tuple[int, ...]], rates: Sequence[float], scale: float = 1.0) -> System:
     """Return flows with a fast bucket each, in addition to the bucket of the mean rate."""
     flows = [
-        Flow(path, scale * np.array([3 * rate, rate]), np.array([0.5, 1.0 + index]))
+        QueueFlow(path, scale * np.array([3 * rate, rate]), np.array([0.5, 1.0 + index]))
         for index, (path, rate) in enumerate(zip(paths, rates, strict=True))
     ]
     return System([1.0] * (1 + max(max(path) for path in paths)), flows)
@@ -61,7 +61,7 @@ def test_what_is_above_100_percent_has_none() -> None:
 def test_a_plan_of_full_links_has_bounds() -> None:
     links = ("c->switch", "switch->s")
     tenants = [
-        Tenant(
+        PlannedWorkload(
             name=f"w{index}",
             slo_s=100.0,
             routes={"network-in": links},

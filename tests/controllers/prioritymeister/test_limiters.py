@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers.prioritymeister.curve import Curve, rb_curve
+from controllers.prioritymeister.curve import RbCurve, rb_curve
 from controllers.prioritymeister.limiters import choose
 from schemas.errors import UserError
 
@@ -23,13 +23,13 @@ def trace(seed: int, n: int = 60) -> tuple[Floats, Floats]:
     return np.cumsum(gaps), random.choice([0.1, 0.5, 1.0], n)
 
 
-def exact_lines(curve: Curve) -> tuple[Floats, Floats]:
+def exact_lines(curve: RbCurve) -> tuple[Floats, Floats]:
     rates, _ = curve.corners()
     lines = np.append(rates[rates > curve.mean_rate], curve.mean_rate)
     return lines, curve.burst(lines)
 
 
-def excess(lines: tuple[Floats, Floats], curve: Curve) -> float:
+def excess(lines: tuple[Floats, Floats], curve: RbCurve) -> float:
     """Return the largest relative excess of lines over the exact arrival curve, on a dense grid."""
     exact_r, exact_b = exact_lines(curve)
     meet = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from controllers.prioritymeister import lp, nested
-from controllers.prioritymeister.system import Flow, System
+from controllers.prioritymeister.system import QueueFlow, System
 
 pytestmark = pytest.mark.slow  # linear programmes
 
@@ -27,7 +27,7 @@ def system(paths: tuple[tuple[int, ...], ...], seed: int, load: float, late: boo
     flows = []
     for path, share in zip(paths, shares, strict=True):
         rates = share * np.array([random.uniform(2, 8), 1.0])
-        flows.append(Flow(path, rates, np.cumsum(random.uniform(0.05, 2, 2)), 0.05))
+        flows.append(QueueFlow(path, rates, np.cumsum(random.uniform(0.05, 2, 2)), 0.05))
     queues = 1 + max(max(path) for path in paths)
     lags = random.uniform(0, 1, queues).tolist() if late else ()
     return System(random.uniform(1, 2, queues).tolist(), flows, lags=lags)
@@ -53,7 +53,9 @@ def test_a_burst_is_met_once_on_a_trunk_and_the_link_behind_it(
     """Three others of burst 9 share two queues with a flow of burst 1. Subtracted at each queue,
     the bursts would count twice."""
     bursts = (1.0, 9.0, 9.0, 9.0)
-    flows = [Flow(p, np.array([0.01]), np.array([b])) for p, b in zip(paths, bursts, strict=True)]
+    flows = [
+        QueueFlow(p, np.array([0.01]), np.array([b])) for p, b in zip(paths, bursts, strict=True)
+    ]
     made, everybody = System([1.0] * 5, flows), np.ones(4, bool)
     exact = lp.bound(made, 0, everybody)
     assert exact < 31
@@ -67,7 +69,8 @@ def test_stretches_are_cut_until_none_crosses(later: bool) -> None:
     for _ in range(60):
         ends = np.sort(random.integers(0, 9, (7, 2)), axis=1).tolist()
         given = [
-            nested.Stretch(first, last, ((k,),), nothing) for k, (first, last) in enumerate(ends)
+            nested.SharedStretch(first, last, ((k,),), nothing)
+            for k, (first, last) in enumerate(ends)
         ]
         found = nested.uncrossed(given, lambda _one, _place: nothing, later=later)
         for one in found:

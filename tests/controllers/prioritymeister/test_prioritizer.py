@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from controllers.prioritymeister.limiters import Limiters
-from controllers.prioritymeister.plan import Plan, Tenant, make_plan
+from controllers.prioritymeister.plan import PlannedWorkload, PriorityPlan, make_plan
 from controllers.prioritymeister.prioritizer import Goal, Stop, levels, prioritize
-from controllers.prioritymeister.system import Flow, System
+from controllers.prioritymeister.system import QueueFlow, System
 from schemas.errors import UserError
 
 
 def one_queue(rates: list[float], bursts: list[float]) -> System:
-    flows = [Flow((0,), np.array([r]), np.array([b])) for r, b in zip(rates, bursts, strict=True)]
+    flows = [
+        QueueFlow((0,), np.array([r]), np.array([b])) for r, b in zip(rates, bursts, strict=True)
+    ]
     return System([1.0], flows)
 
 
@@ -115,7 +117,7 @@ def test_few_flows_keep_their_order() -> None:
     assert found.tolist() == [1, -1, 0]
 
 
-def tenant(name: str, slo: float, burst: float = 1.0, rate: float = 0.1) -> Tenant:
+def tenant(name: str, slo: float, burst: float = 1.0, rate: float = 0.1) -> PlannedWorkload:
     limits = {
         "storage": Limiters(np.array([rate]), np.array([burst]), 0.0),
         "network-in": Limiters(np.array([100.0]), np.array([1000.0]), 0.1),
@@ -126,12 +128,12 @@ def tenant(name: str, slo: float, burst: float = 1.0, rate: float = 0.1) -> Tena
         "storage": ("s:d",),
         "network-out": ("s->sw", f"sw->{name}"),
     }
-    return Tenant(
+    return PlannedWorkload(
         name, slo, routes, limits, {"storage": 0.5, "network-in": 9e3, "network-out": 9.0}
     )
 
 
-def planned(count: int, **options: object) -> Plan:
+def planned(count: int, **options: object) -> PriorityPlan:
     tenants = [tenant(f"c{k}", slo=1000.0 - k) for k in range(count)]
     queues = {"s:d": 1.0, "s->sw": 1e4, "sw->s": 1e4}
     queues |= {f"c{k}->sw": 1e4 for k in range(count)} | {f"sw->c{k}": 1e4 for k in range(count)}

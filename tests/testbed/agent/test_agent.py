@@ -18,8 +18,14 @@ import pytest
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import __main__ as dispatch
 from testbed.agent import facts
-from testbed.agent.config import config_from_json, config_to_json, load_config, node_of
-from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.contract import (
+    AgentConfig,
+    AgentNode,
+    config_from_json,
+    config_to_json,
+    load_config,
+    node_of,
+)
 from testbed.agent.reach import LocalShell
 from testbed.agent.verbs import VERBS
 from testbed.client import AgentClient, result_of

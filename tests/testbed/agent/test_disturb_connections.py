@@ -33,7 +33,7 @@ def test_every_command_of_the_unit_has_a_connection_of_its_own(
         return 0
 
     monkeypatch.setattr(reach, "_control_dir", [])
-    monkeypatch.setattr("testbed.agent.config.CONTROL_DIR", tmp_path)
+    monkeypatch.setattr("testbed.agent.contract.CONTROL_DIR", tmp_path)
     monkeypatch.setattr(disturb, "load_config", lambda: CONFIG)
     monkeypatch.setattr(disturb, "clean_loads", clean)
     assert disturb.main(["clean"]) == 0

@@ -16,8 +16,14 @@ from hypothesis import strategies as st
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import AgentConfig
-from testbed.agent.monitor import Monitor, ProcessChannel, probe_program, probe_settings
-from testbed.agent.samples import parse, rates
+from testbed.agent.monitor import (
+    Monitor,
+    ProcessChannel,
+    parse,
+    probe_program,
+    probe_settings,
+    rates,
+)
 from testbed.agent.sense import NodeSensor, OsdSensor, check_iowait
 
 

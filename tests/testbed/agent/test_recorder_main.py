@@ -12,14 +12,14 @@ import pytest
 
 from testbed.agent import recorder
 from testbed.agent.contract import AgentConfig
-from testbed.agent.sampler import Sample
+from testbed.agent.sampler import NodeSample
 
 
 class Sampler:
     closed = False
 
-    def sample(self) -> Sample:
-        return Sample(time.time(), {"osd0": {"pressure": 1.0}})
+    def sample(self) -> NodeSample:
+        return NodeSample(time.time(), {"osd0": {"pressure": 1.0}})
 
     def close(self) -> None:
         self.closed = True

@@ -149,7 +149,7 @@ def test_a_sample_that_takes_long_makes_later_ones_late_and_never_a_burst(tmp_pa
     def take():
         at.append(clock.now)
         clock.now += 2.5 if len(at) == 3 else 0.1
-        return sampler.Sample(at[-1], {})
+        return sampler.NodeSample(at[-1], {})
 
     assert recorder.record(take, tmp_path / "r", clock, clock=lambda: clock.now) == 6
     assert at == [1, 2, 3, 5.5, 6.5, 7.5]

@@ -18,7 +18,7 @@ from tests.testbed.ceph_beds import VARIANT, assert_removed, run
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.strangers import assert_only_documented_ports_answer
 from workloads.cosbench.credentials import filled
-from workloads.cosbench.driver import Load, run_on, tenant
+from workloads.cosbench.driver import ClientWorkload, run_on, tenant
 from workloads.cosbench.workload import TABLE_1, S3Storage, to_xml
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
@@ -93,7 +93,7 @@ def test_cosbench_runs_through_it_and_reads_what_it_wrote(varied: Testbed, tmp_p
     drives = run_on(
         agent_client(varied),
         lambda node: shell(varied, node),
-        [Load("web", "admin", xml, max_s=200)],
+        [ClientWorkload("web", "admin", xml, max_s=200)],
         tmp_path / "out",
     )
     archive = drives["web"].archive

@@ -20,9 +20,9 @@ from schemas.errors import UserError
 from testbed.deploy import ceph_ansible
 from testbed.deploy.ceph_ansible import PURGE, CephAnsible, configuration, task_names, tool
 from testbed.deploy.inventory import cluster_id
-from testbed.deploy.playbook_run import LOG, Ansible, RefusedError, play
+from testbed.deploy.playbook import LOG, Ansible, RefusedError, play
 from testbed.sites.contract import Testbed
-from testbed.spec.deployer import GENERATED, CephAnsibleDeployer
+from testbed.spec.stores import GENERATED, CephAnsibleDeployer
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 SPEC = spec_with(

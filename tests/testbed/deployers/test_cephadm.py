@@ -14,8 +14,8 @@ import pytest
 
 from schemas.errors import UserError
 from testbed.deploy import cephadm
-from testbed.deploy.cephadm import UNTESTED, Cephadm, CephadmCommand, Cluster
-from testbed.deploy.playbook_run import DeployError
+from testbed.deploy.cephadm import UNTESTED, Cephadm, CephadmCluster, CephadmCommand
+from testbed.deploy.playbook import DeployError
 from testbed.sites.contract import Testbed, silent
 from tests.testbed.deployers.beds import bed_of, spec_with
 from tests.testbed.deployers.fake_orchestrator import (
@@ -56,8 +56,8 @@ def machines() -> FakeMachines:
 
 
 @pytest.fixture
-def cluster(bed: Testbed, machines: FakeMachines) -> Cluster:
-    return Cluster(bed, TOOL, machines.run, **stepped_clock())
+def cluster(bed: Testbed, machines: FakeMachines) -> CephadmCluster:
+    return CephadmCluster(bed, TOOL, machines.run, **stepped_clock())
 
 
 # --- specifications ------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def whats(machines: FakeMachines) -> list[str]:
 
 
 def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
-    bed: Testbed, cluster: Cluster, machines: FakeMachines
+    bed: Testbed, cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     told: list[float] = []
     cluster.bring("tentacle", SETTINGS, lambda phase, share: told.append(share))
@@ -207,7 +207,7 @@ def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
     """For example in a lab or behind address translation; cephadm itself uses only port 22."""
     nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
     moved = replace(bed, nodes=tuple(nodes))
-    Cluster(moved, TOOL, machines.run, **stepped_clock()).bring("tentacle", SETTINGS, silent)
+    CephadmCluster(moved, TOOL, machines.run, **stepped_clock()).bring("tentacle", SETTINGS, silent)
     path = machines.bootstrapped[machines.bootstrapped.index("--ssh-config") + 1]
     text = machines.files[path].decode()
     assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n"), "the first that fits wins"
@@ -215,7 +215,9 @@ def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
     assert "StrictHostKeyChecking no" in text
 
 
-def test_the_administrators_key_is_waited_for(cluster: Cluster, machines: FakeMachines) -> None:
+def test_the_administrators_key_is_waited_for(
+    cluster: CephadmCluster, machines: FakeMachines
+) -> None:
     machines.waits = 2
     cluster.bring("tentacle", SETTINGS, silent)
     assert whats(machines)[-4:] == ["test -s"] * 4  # twice in vain, then both files of the one node
@@ -225,7 +227,7 @@ def test_the_administrators_key_is_waited_for(cluster: Cluster, machines: FakeMa
 
 
 def test_a_second_deployment_bootstraps_nothing_and_makes_no_osd(
-    cluster: Cluster, machines: FakeMachines
+    cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
@@ -236,7 +238,7 @@ def test_a_second_deployment_bootstraps_nothing_and_makes_no_osd(
 
 
 def test_half_a_cluster_is_removed_before_another_bootstrap(
-    cluster: Cluster, machines: FakeMachines
+    cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     machines.folder = True
     cluster.bring("tentacle", SETTINGS, silent)
@@ -245,7 +247,7 @@ def test_half_a_cluster_is_removed_before_another_bootstrap(
 
 
 def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(
-    cluster: Cluster, machines: FakeMachines
+    cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     """With a slow monitor or a hanging engine, this would cost the first host's OSDs."""
     cluster.bring("tentacle", SETTINGS, silent)
@@ -264,7 +266,7 @@ def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(
 
 
 def test_a_step_that_fails_is_told_by_its_last_words(
-    cluster: Cluster, machines: FakeMachines
+    cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     machines.fails["bootstrap"] = f"Failed to pull {IMAGE}"
     with pytest.raises(DeployError) as error:
@@ -275,7 +277,7 @@ def test_a_step_that_fails_is_told_by_its_last_words(
 
 
 def test_osds_that_never_start_are_an_error_that_names_hosts_which_are_away(
-    cluster: Cluster, machines: FakeMachines
+    cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     machines.broken.add("osd1")
     with pytest.raises(DeployError) as error:
@@ -284,7 +286,7 @@ def test_osds_that_never_start_are_an_error_that_names_hosts_which_are_away(
 
 
 def test_removal_goes_to_every_host_and_says_where_it_failed(
-    bed: Testbed, cluster: Cluster, machines: FakeMachines
+    bed: Testbed, cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
@@ -304,7 +306,7 @@ def test_removal_goes_to_every_host_and_says_where_it_failed(
 
 @pytest.mark.parametrize("away", ["admin", "osd1"])
 def test_removal_goes_on_where_a_host_does_not_answer(
-    bed: Testbed, cluster: Cluster, machines: FakeMachines, away: str
+    bed: Testbed, cluster: CephadmCluster, machines: FakeMachines, away: str
 ) -> None:
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
@@ -317,7 +319,7 @@ def test_removal_goes_on_where_a_host_does_not_answer(
 
 
 def test_a_removal_after_a_crash_does_not_need_a_cluster_that_answers(
-    cluster: Cluster, machines: FakeMachines
+    cluster: CephadmCluster, machines: FakeMachines
 ) -> None:
     machines.programs, machines.folder = {"admin"}, True
     assert cluster.remove(silent) == []
@@ -330,7 +332,7 @@ def test_what_is_left_of_a_testbed_is_removed_without_its_monitors(
 ) -> None:
     machines.programs = {"osd1"}
     left = replace(bed, nodes=(bed.node("osd1"),))
-    assert Cluster(left, TOOL, machines.run, **stepped_clock()).remove(silent) == []
+    assert CephadmCluster(left, TOOL, machines.run, **stepped_clock()).remove(silent) == []
     assert [what for _, what in machines.log] == ["test -f", "rm-cluster", "sh -c"]
 
 

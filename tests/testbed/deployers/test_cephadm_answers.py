@@ -8,7 +8,7 @@ import json
 import pytest
 
 from testbed.deploy import cephadm
-from testbed.deploy.playbook_run import DeployError
+from testbed.deploy.playbook import DeployError
 from tests.testbed.deployers.fake_orchestrator import FSID, daemon
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from testbed.deploy import foreign
 from testbed.deploy.inventory import cluster_id
-from testbed.deploy.playbook_run import PLAYBOOKS, Ansible, RefusedError, play
+from testbed.deploy.playbook import PLAYBOOKS, Ansible, RefusedError, play
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 SPEC = spec_with("cephadm", pools=[{"name": "bench", "pg_num": 32}])

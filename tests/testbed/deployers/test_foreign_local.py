@@ -16,7 +16,7 @@ import pytest
 from testbed.client import agent_client
 from testbed.deploy import foreign
 from testbed.deploy.lifecycle import restore_snapshot
-from testbed.deploy.playbook_run import DeployError, private_data
+from testbed.deploy.playbook import DeployError, private_data
 from testbed.sites import open_site
 from testbed.sites.contract import SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec

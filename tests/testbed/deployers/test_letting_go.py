@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
-from testbed.deploy import ceph_ansible, deployment, foreign, own
-from testbed.deploy.ansible_processes import ansible_folder
-from testbed.deploy.cephadm import Cluster
+from testbed.deploy import ceph_ansible, deployment, foreign, roles
+from testbed.deploy.cephadm import CephadmCluster
 from testbed.deploy.deployers import claim, with_kind
-from testbed.deploy.playbook_events import Failure
-from testbed.deploy.playbook_run import LOG, DeployError, RefusedError, private_data
+from testbed.deploy.playbook import (
+    LOG,
+    DeployError,
+    Failure,
+    RefusedError,
+    ansible_folder,
+    private_data,
+)
 from testbed.deploy.roles import save_spec
 from testbed.sites.contract import SiteError, Testbed
 from testbed.sites.inventory import InventorySite
@@ -83,7 +88,7 @@ def deployment_ends(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Ends:
                     raise error
             return {"admin": 1}
 
-        monkeypatch.setattr(own, "deploy", played)
+        monkeypatch.setattr(roles, "deploy", played)
         with pytest.raises(type(error)) if error is not None else nullcontext():
             deployment.bring(bed.site, bed.testbed)
 
@@ -125,7 +130,7 @@ def test_what_was_removed_already_is_not_removed_again(
     bed: Bed, deployment_ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment_ends(None)
-    monkeypatch.setattr(own, "remove", lambda *_, **__: {})
+    monkeypatch.setattr(roles, "remove", lambda *_, **__: {})
     deployment.take_away(bed.site, bed.testbed)
     bed.site.release("small")
     assert bed.taken == []
@@ -152,13 +157,13 @@ def test_a_lost_machine_is_cleaned_when_it_is_back_and_the_others_at_once(
             raise DeployError("node osd1 cannot be reached.", tuple(away))
         return {}
 
-    def removed(cluster: Cluster, progress: object) -> list[Failure]:
+    def removed(cluster: CephadmCluster, progress: object) -> list[Failure]:
         books.append(("rm-cluster", sorted(node.name for node in cluster._testbed.nodes)))
         return []
 
     monkeypatch.setattr(foreign, "play", play)
     monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda testbed: frozenset())
-    monkeypatch.setattr(Cluster, "remove", removed)
+    monkeypatch.setattr(CephadmCluster, "remove", removed)
     monkeypatch.setattr(bed, "take", lambda testbed: deployment.take_away(bed.site, testbed))
     ours = ["leftovers.yml", "remove.yml"]
     first = [*(["rm-cluster"] if kind == "cephadm" else []), *ours]

@@ -16,8 +16,7 @@ from testbed.deploy.ceph_ansible import PURGE, CephAnsible
 from testbed.deploy.cephadm import Cephadm
 from testbed.deploy.foreign import memory_target
 from testbed.deploy.inventory import cluster_id
-from testbed.deploy.playbook_events import Failure
-from testbed.deploy.playbook_run import Ansible, DeployError
+from testbed.deploy.playbook import Ansible, DeployError, Failure
 from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.ssh import Completed

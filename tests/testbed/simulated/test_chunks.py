@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.simulated.chunks import Changing
+from testbed.simulated.tables import Changing
 
 lengths = st.integers(0, 70)
 

@@ -12,14 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import StoreError
-from testbed.simulated.cosperf.classes import CLASSES
-from testbed.simulated.cosperf.constants import Constants, Costs
-from testbed.simulated.cosperf.demand import needs, servers
+from testbed.simulated.cosperf.demand import Stations, needs, response, servers, shared, solve
 from testbed.simulated.cosperf.holdings import Holdings, even_start
-from testbed.simulated.cosperf.machines import FAST, GBIT, Host, paper_pool, total
-from testbed.simulated.cosperf.placement import Placed, place
-from testbed.simulated.cosperf.response import Stations, response, shared, solve
-from testbed.simulated.cosperf.stages import Load, paper_stages, stage_of
+from testbed.simulated.cosperf.machines import (
+    CLASSES,
+    FAST,
+    GBIT,
+    Constants,
+    Placed,
+    ReconfigurationCosts,
+    SimulatedHost,
+    paper_pool,
+    place,
+    total,
+)
+from testbed.simulated.cosperf.stages import LoadCurve, paper_stages, stage_of
 from testbed.simulated.cosperf.store import SLOTS, SimulatedMicrostores
 from testbed.stores.microstores import (
     MEASURES,
@@ -49,7 +56,7 @@ def _stations(count: float, service: float, tenants: int = 1) -> Stations:
 
 
 def _store(level: float = 0.1) -> SimulatedMicrostores:
-    loads = {letter: Load((0.0, 1e6), (level, level)) for letter in CLASSES}
+    loads = {letter: LoadCurve((0.0, 1e6), (level, level)) for letter in CLASSES}
     return SimulatedMicrostores(POOL, loads, constants=CONSTANTS)
 
 
@@ -210,13 +217,13 @@ def test_containers_fit_the_machines(first: dict[str, float], second: dict[str, 
 # --- changes ------------------------------------------------------------------------------------
 
 
-def _two(costs: Costs) -> Holdings:
-    hosts = [Host(f"h{index}", 8, GBIT, 0, 3) for index in range(4)]
+def _two(costs: ReconfigurationCosts) -> Holdings:
+    hosts = [SimulatedHost(f"h{index}", 8, GBIT, 0, 3) for index in range(4)]
     return Holdings(hosts, ("x", "y"), {"h0": "x", "h1": "y"}, costs)
 
 
 def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once() -> None:
-    holdings = _two(Costs(migration_share=0.2))
+    holdings = _two(ReconfigurationCosts(migration_share=0.2))
     holdings.assign({"h2": "x", "h1": ""}, now_s=100.0)
     times = np.array([100.5, 101.0, 140.0, 200.0])
     _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, times)
@@ -230,7 +237,7 @@ def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once
 
 
 def test_a_change_does_not_hurry_the_one_before_it() -> None:
-    holdings = _two(Costs(migration_share=0.2))
+    holdings = _two(ReconfigurationCosts(migration_share=0.2))
     holdings.assign({"h2": "x"}, now_s=100.0)
     holdings.assign({"h3": "x"}, now_s=102.0)
     times = np.array([103.0, 105.5, 107.5, 180.0, 300.0])
@@ -243,7 +250,7 @@ def test_a_change_does_not_hurry_the_one_before_it() -> None:
 
 
 def test_data_moves_on_while_something_else_changes() -> None:
-    holdings = _two(Costs(migration_share=0.2))
+    holdings = _two(ReconfigurationCosts(migration_share=0.2))
     held = Resources(proxy_cores=4, storage_cores=4, network=GBIT, hdds=3)
     holdings.give({"x": held}, 0.0)
     holdings.give({"x": replace(held, hdds=6)}, 100.0)
@@ -255,14 +262,14 @@ def test_data_moves_on_while_something_else_changes() -> None:
 
 
 def test_without_costs_changes_are_at_once() -> None:
-    holdings = _two(Costs(factor=0))
+    holdings = _two(ReconfigurationCosts(factor=0))
     holdings.assign({"h2": "x"}, now_s=100.0)
     _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, np.array([100.1, 200.0]))
     assert (count / demand)[0] == pytest.approx((count / demand)[1])
 
 
 def test_shares_beyond_the_pool_are_refused() -> None:
-    holdings = _two(Costs())
+    holdings = _two(ReconfigurationCosts())
     with pytest.raises(StoreError, match="more than the pool has"):
         holdings.give({"x": Resources(proxy_cores=15), "y": Resources(proxy_cores=2)}, 0.0)
     holdings.give({"x": Resources(proxy_cores=2, network=GBIT)}, 0.0)

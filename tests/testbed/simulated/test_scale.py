@@ -16,9 +16,14 @@ from testbed.simulated import (
     placement_groups,
     scaled,
 )
-from testbed.simulated.parameters import client_node, configuration, osd_nodes
+from testbed.simulated.parameters import (
+    MOST_PGS,
+    PGS_PER_OSD,
+    client_node,
+    configuration,
+    osd_nodes,
+)
 from testbed.simulated.process import PROGRAM
-from testbed.simulated.scale import MOST_PGS, PGS_PER_OSD
 from testbed.spec import TestbedSpec
 
 built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built")

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from testbed import reach
-from testbed.sites.chameleon.cloud import HOST, CloudError, Fault, Lease, Reservation, Wanted
+from testbed.sites.chameleon.cloud import (
+    HOST,
+    BlazarLease,
+    CloudError,
+    Fault,
+    Reservation,
+    WantedReservation,
+)
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
@@ -78,12 +85,12 @@ class World:
         )
 
 
-def lease_of(world: World, identity: str, **fields: object) -> Lease:
+def lease_of(world: World, identity: str, **fields: object) -> BlazarLease:
     """Return a lease made manually by a person, with the machines for `spec_of(BARE)`."""
     now = world.clock.now()
-    wanted = Wanted(HOST, 3, '["==", "$node_type", "compute_skylake"]')
+    wanted = WantedReservation(HOST, 3, '["==", "$node_type", "compute_skylake"]')
     reservation = Reservation(f"reservation-{identity}", wanted, "active")
-    lease = Lease(
+    lease = BlazarLease(
         identity,
         "mine",
         "ACTIVE",

@@ -16,25 +16,25 @@ from dataclasses import dataclass, field, replace
 from testbed.sites.chameleon.cloud import (
     FLAVOR,
     HOST,
+    BlazarHost,
+    BlazarLease,
     Booking,
     CloudError,
     Fault,
     Flavor,
     FloatingIp,
-    Host,
-    Identity,
-    Lease,
     Named,
     NewServer,
+    NovaServer,
     Reservation,
     Rule,
-    Server,
-    Wanted,
+    TokenIdentity,
+    WantedReservation,
 )
 from testbed.sites.chameleon.options import holds, read_filter
 from testbed.sites.clock import Clock
 
-ME = Identity("user-me", "project-mine", "me", "CHI-1")
+ME = TokenIdentity("user-me", "project-mine", "me", "CHI-1")
 GIB = 2**30
 NO_HOST = "No valid host was found."
 """Nova's message for a server that was never placed."""
@@ -52,7 +52,7 @@ class Died(BaseException):
 
 @dataclass
 class _Server:
-    server: Server
+    server: NovaServer
     ready_s: float
     outcome: str
     reservation: str
@@ -69,10 +69,10 @@ Trip = Callable[[int, str, str], None]
 """Function called with a call's number, its name, and ``before`` or ``after`` its effect."""
 
 
-def hosts(counts: Mapping[str, int]) -> list[Host]:
+def hosts(counts: Mapping[str, int]) -> list[BlazarHost]:
     """Return the given number of hosts of each node type."""
     return [
-        Host(f"{kind}-{number}", f"uid-{kind}-{number}", True, {"node_type": kind})
+        BlazarHost(f"{kind}-{number}", f"uid-{kind}-{number}", True, {"node_type": kind})
         for kind, count in counts.items()
         for number in range(count)
     ]
@@ -83,7 +83,7 @@ class FakeCloud:
     """See `Cloud`, and the module."""
 
     clock: Clock
-    machines: list[Host] = field(default_factory=lambda: hosts({"compute_skylake": 12}))
+    machines: list[BlazarHost] = field(default_factory=lambda: hosts({"compute_skylake": 12}))
     lease_s: float = 20.0  # time until a lease that starts now is active
     build_s: float = 60.0  # time until a server is active
     delete_s: float = 10.0
@@ -92,7 +92,7 @@ class FakeCloud:
     ahead_s: float = 0.0  # lead of the cloud's clock
     quota_servers: int = 1000
     virtual: int = 1000  # number of virtual machines that fit together
-    me: Identity = ME
+    me: TokenIdentity = ME
     trip: Trip = lambda number, name, when: None
     calls: list[str] = field(default_factory=list)
     outcomes: dict[str, list[str]] = field(default_factory=dict)  # node -> status of each attempt
@@ -103,7 +103,7 @@ class FakeCloud:
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[str, BlazarLease] = {}
         self._hosts_of: dict[str, list[str]] = {}
         self._servers: dict[str, _Server] = {}
         self._ips: dict[str, FloatingIp] = {}
@@ -152,7 +152,7 @@ class FakeCloud:
                 fault = kept.server.fault or ("" if kept.outcome == "ACTIVE" else self.fault)
                 kept.server = replace(kept.server, status=kept.outcome, fault=fault)
 
-    def _end_servers(self, lease: Lease) -> None:
+    def _end_servers(self, lease: BlazarLease) -> None:
         """Remove a lease's servers, as Blazar does; a server never placed is not on the lease."""
         reservations = {each.id for each in lease.reservations}
         for server_id, kept in list(self._servers.items()):
@@ -179,14 +179,14 @@ class FakeCloud:
             *(f"keypair {name}" for _, name in self._keypairs),
         ]
 
-    def live_leases(self) -> list[Lease]:
+    def live_leases(self) -> list[BlazarLease]:
         return [e for e in self._leases.values() if e.status in ("PENDING", "ACTIVE")]
 
-    def all_servers(self) -> list[Server]:
+    def all_servers(self) -> list[NovaServer]:
         self._pass_time()
         return [kept.server for kept in self._servers.values()]
 
-    def add_lease(self, lease: Lease) -> None:
+    def add_lease(self, lease: BlazarLease) -> None:
         """Add a lease made manually by somebody."""
         self._leases[lease.id] = lease
 
@@ -204,7 +204,7 @@ class FakeCloud:
 
     # -- Cloud ----------------------------------------------------------------------------------
 
-    def identity(self) -> Identity:
+    def identity(self) -> TokenIdentity:
         with self._call("identity"):
             return self.me
 
@@ -212,7 +212,7 @@ class FakeCloud:
         with self._call("now"):
             return self.now_s
 
-    def hosts(self) -> Sequence[Host]:
+    def hosts(self) -> Sequence[BlazarHost]:
         with self._call("hosts"):
             return list(self.machines)
 
@@ -242,18 +242,18 @@ class FakeCloud:
             ]
             return [*FLAVORS, *of_leases]
 
-    def leases(self) -> Sequence[Lease]:
+    def leases(self) -> Sequence[BlazarLease]:
         with self._call("leases"):
             return [e for e in self._leases.values() if e.project_id == self.me.project_id]
 
-    def lease(self, lease_id: str) -> Lease | None:
+    def lease(self, lease_id: str) -> BlazarLease | None:
         with self._call("lease"):
             lease = self._leases.get(lease_id)
             return lease if lease and lease.project_id == self.me.project_id else None
 
     def create_lease(
-        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Wanted]
-    ) -> Lease:
+        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[WantedReservation]
+    ) -> BlazarLease:
         with self._call("create_lease"):
             start = self.now_s if start_s is None else start_s
             if end_s <= start:
@@ -276,7 +276,7 @@ class FakeCloud:
                     assert each.kind == FLAVOR
                     if self._virtual_taken(start, end_s) + each.amount > self.virtual:
                         raise CloudError("Not enough hosts available", Fault.FULL, status=500)
-            made = Lease(
+            made = BlazarLease(
                 self._id("lease"),
                 name,
                 "PENDING",
@@ -299,7 +299,9 @@ class FakeCloud:
         ]
         return sum(mine) + sum(b.start_s <= end and b.end_s >= start for b in self.others)
 
-    def _pick(self, wanted: Wanted, start: float, end: float, taken: set[str]) -> list[str]:
+    def _pick(
+        self, wanted: WantedReservation, start: float, end: float, taken: set[str]
+    ) -> list[str]:
         # As in Blazar, a lease that starts at the end of another lease overlaps it.
         booked = [b for b in self._bookings() if b.start_s <= end and b.end_s >= start]
         busy = {b.host_id for b in booked} | taken
@@ -307,7 +309,7 @@ class FakeCloud:
         fitting = [h.id for h in self.machines if h.id not in busy and holds(wish, h.properties)]
         return fitting[: wanted.amount]
 
-    def prolong_lease(self, lease_id: str, end_s: float) -> Lease:
+    def prolong_lease(self, lease_id: str, end_s: float) -> BlazarLease:
         with self._call("prolong_lease"):
             lease = self._leases[lease_id]
             hosts = {h for r in lease.reservations for h in self._hosts_of.get(r.id, ())}
@@ -374,12 +376,12 @@ class FakeCloud:
                 raise CloudError("Security Group in use.", Fault.REFUSED, status=409)
             self._groups.pop(group_id, None)
 
-    def servers(self, prefix: str) -> Sequence[Server]:
+    def servers(self, prefix: str) -> Sequence[NovaServer]:
         with self._call("servers"):
             mine = [kept.server for each, kept in self._servers.items() if self._mine(each)]
             return [server for server in mine if server.name.startswith(prefix)]
 
-    def create_server(self, new: NewServer) -> Server:
+    def create_server(self, new: NewServer) -> NovaServer:
         with self._call("create_server"):
             if len(self._servers) >= self.quota_servers:
                 raise CloudError("Quota exceeded for instances", Fault.QUOTA, status=403)
@@ -388,7 +390,7 @@ class FakeCloud:
             reservation = new.reservation_id or new.flavor_id
             node = new.name.rpartition("-")[2]
             tries = self.outcomes.get(node, [])
-            server = Server(
+            server = NovaServer(
                 made,
                 new.name,
                 "BUILD",

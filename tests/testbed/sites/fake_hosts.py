@@ -114,7 +114,7 @@ class FakeHost:
             targets = request["targets"]
             assert isinstance(targets, dict)
             return {"ok": True, "result": {name: self._reach(name) for name in targets}}
-        return hostside.answer(dict(request), hostside.Machine(self.root, self.command))
+        return hostside.answer(dict(request), hostside.HostMachine(self.root, self.command))
 
     def _reach(self, target: str) -> str | None:
         """Return the error of a connection; only sshd listens."""

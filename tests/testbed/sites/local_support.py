@@ -14,7 +14,7 @@ from testbed import reach
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite, network, quota_slice
 from testbed.sites.local.cgroups import detect
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.process import alive
 from testbed.sites.local.tools import mounts_under, run, wait_until
 from testbed.spec import TestbedSpec
@@ -68,8 +68,8 @@ def racked_spec() -> TestbedSpec:
     return TestbedSpec.model_validate(yaml.safe_load(RACKED))
 
 
-def places() -> Places:
-    return Places(STATE, Places.of_environment().cache)
+def places() -> LocalNames:
+    return LocalNames(STATE, LocalNames.of_environment().cache)
 
 
 def local_site() -> LocalSite:

@@ -14,7 +14,7 @@ from testbed.sites.chameleon.cloud import (
     Fault,
     NewServer,
     NoCredentials,
-    Server,
+    NovaServer,
 )
 from testbed.sites.chameleon.work import PAUSES_S
 from testbed.sites.contract import SiteError, State
@@ -100,7 +100,7 @@ def test_a_server_that_fails_again_is_told_with_novas_words(world: World) -> Non
     said = iter(["Deploying failed.", "The disk is broken."])
     create = world.cloud.create_server
 
-    def created(new: NewServer) -> Server:
+    def created(new: NewServer) -> NovaServer:
         if new.name.endswith("osd1"):
             world.cloud.fault = next(said)
         return create(new)
@@ -182,7 +182,7 @@ def test_all_servers_are_asked_for_at_once(world: World) -> None:
     together = threading.Barrier(9, timeout=20)
     create = world.cloud.create_server
 
-    def created(new: NewServer) -> Server:
+    def created(new: NewServer) -> NovaServer:
         together.wait()
         return create(new)
 

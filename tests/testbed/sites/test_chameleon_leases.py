@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from schemas.errors import UserError
-from testbed.sites.chameleon.cloud import Booking, CloudError, Fault, Identity, Lease, Wanted
+from testbed.sites.chameleon.cloud import (
+    BlazarLease,
+    Booking,
+    CloudError,
+    Fault,
+    TokenIdentity,
+    WantedReservation,
+)
 from testbed.sites.chameleon.lease import LATE_S
 from testbed.sites.chameleon.site import WATCH_S
 from testbed.sites.chameleon.work import POLL_S
@@ -33,8 +40,8 @@ from tests.testbed.sites.fake_cloud import ME, Died, hosts
 __all__ = ["world"]
 
 NAMED: dict[str, Any] = {**BARE, "lease": {"name": "mine"}}
-OTHER_USER = Identity("user-other", ME.project_id, "other", "CHI-1")
-OTHER_PROJECT = Identity(ME.user_id, "project-other", "me", "CHI-2")
+OTHER_USER = TokenIdentity("user-other", ME.project_id, "other", "CHI-1")
+OTHER_PROJECT = TokenIdentity(ME.user_id, "project-other", "me", "CHI-2")
 
 
 def live_ids(world: World) -> list[str]:
@@ -147,7 +154,7 @@ def test_the_name_of_a_new_lease_has_the_testbeds_tag(world: World, name: str) -
 @pytest.mark.parametrize("options", [BARE, NAMED])
 @pytest.mark.parametrize("other", [OTHER_USER, OTHER_PROJECT])
 def test_somebody_elses_lease_of_the_same_name_is_left_alone(
-    world: World, options: dict[str, Any], other: Identity
+    world: World, options: dict[str, Any], other: TokenIdentity
 ) -> None:
     """Operators see all leases; our name alone does not make a lease ours."""
     name = requested(world, options)
@@ -200,7 +207,7 @@ DOING: dict[str, Callable[[World, dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("doing", DOING)
 @pytest.mark.parametrize("other", [OTHER_USER, OTHER_PROJECT])
-def test_other_credentials_change_nothing(world: World, other: Identity, doing: str) -> None:
+def test_other_credentials_change_nothing(world: World, other: TokenIdentity, doing: str) -> None:
     world.site().provision(spec_of(BARE))
     there = world.cloud.left()
     world.cloud.me = other
@@ -265,9 +272,11 @@ def test_a_late_lease_is_used_by_the_next_up(world: World, options: dict[str, An
 @pytest.mark.parametrize("options", [BARE, NAMED])
 def test_a_late_lease_next_to_another_is_ended(world: World, options: dict[str, Any]) -> None:
     create = world.cloud.create_lease
-    late: list[Lease] = []
+    late: list[BlazarLease] = []
 
-    def slow(name: str, start_s: float | None, end_s: float, wanted: Sequence[Wanted]) -> Lease:
+    def slow(
+        name: str, start_s: float | None, end_s: float, wanted: Sequence[WantedReservation]
+    ) -> BlazarLease:
         made = create(name, start_s, end_s, wanted)
         if late:
             world.cloud.add_lease(late[0])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from schemas.errors import UserError
 from testbed.deploy.inventory import fio_file_bytes
 from testbed.sites.chameleon import cloud as clouds
-from testbed.sites.chameleon.cloud import FLAVOR, HOST, Booking, Host, NoCredentials
-from testbed.sites.chameleon.lease import Need, asks_of, choose_flavors, next_slot
+from testbed.sites.chameleon.cloud import FLAVOR, HOST, BlazarHost, Booking, NoCredentials
+from testbed.sites.chameleon.lease import HostsNeeded, asks_of, choose_flavors, next_slot
 from testbed.sites.chameleon.options import (
     check_spec,
     holds,
@@ -151,10 +151,10 @@ bookings = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-5, 9), st.integers(1, 6)), max_size=7
 ).map(lambda many: [Booking(f"h{host}", start, start + length) for host, start, length in many])
 MACHINES = [
-    Host("h0", "h0", True, {"t": "a"}),
-    Host("h1", "h1", True, {"t": "a", "big": "1"}),
-    Host("h2", "h2", True, {"t": "a", "big": "1"}),
-    Host("h3", "h3", False, {"t": "a", "big": "1"}),
+    BlazarHost("h0", "h0", True, {"t": "a"}),
+    BlazarHost("h1", "h1", True, {"t": "a", "big": "1"}),
+    BlazarHost("h2", "h2", True, {"t": "a", "big": "1"}),
+    BlazarHost("h3", "h3", False, {"t": "a", "big": "1"}),
 ]
 
 
@@ -164,7 +164,7 @@ def test_the_next_slot_is_the_first_in_which_all_are_free(
     booked: list[Booking], small: int, big: int, length: int
 ) -> None:
     """The reference tries every minute and every choice of hosts."""
-    needs = [Need(["==", "$t", "a"], small), Need(["==", "$big", "1"], big)]
+    needs = [HostsNeeded(["==", "$t", "a"], small), HostsNeeded(["==", "$big", "1"], big)]
     slot = next_slot(needs, MACHINES, booked, now_s=0, seconds=length)
 
     def serves(start: int) -> bool:
@@ -233,12 +233,12 @@ APPLICATION = {
 
 
 def test_credentials_that_serve() -> None:
-    assert clouds.login_of("CHI@UC", "CHI-1", APPLICATION) == clouds.Login(False, True)
+    assert clouds.login_of("CHI@UC", "CHI-1", APPLICATION) == clouds.CloudLogin(False, True)
     hub = {"OS_AUTH_TYPE": "v3oidcaccesstoken", "JUPYTERHUB_API_TOKEN": "t", "OS_REGION_NAME": "x"}
-    assert clouds.login_of("CHI@TACC", "CHI-1", hub) == clouds.Login(True, False)
+    assert clouds.login_of("CHI@TACC", "CHI-1", hub) == clouds.CloudLogin(True, False)
     for method in ("v3password", "v3oidcpassword"):  # whichever method a site's openrc file names
         password = {"OS_AUTH_TYPE": method, "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"}
-        assert clouds.login_of("CHI@TACC", "CHI-1", password) == clouds.Login(True, False)
+        assert clouds.login_of("CHI@TACC", "CHI-1", password) == clouds.CloudLogin(True, False)
 
 
 REFUSED = {

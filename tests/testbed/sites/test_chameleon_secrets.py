@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 from requests_mock import Mocker
 
-from testbed.sites.chameleon.cloud import Cloud, Host, Identity, Lease, Wanted, open_cloud
+from testbed.sites.chameleon.cloud import (
+    BlazarHost,
+    BlazarLease,
+    Cloud,
+    TokenIdentity,
+    WantedReservation,
+    open_cloud,
+)
 from testbed.sites.contract import SiteError
 from testbed.ssh import Completed, Shell, SshTarget
 from tests.testbed.sites.chameleon_world import BARE, World, spec_of, world
@@ -43,16 +50,16 @@ class Halfway:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fake, name)
 
-    def identity(self) -> Identity:
+    def identity(self) -> TokenIdentity:
         return self._real.identity()
 
-    def hosts(self) -> Sequence[Host]:
+    def hosts(self) -> Sequence[BlazarHost]:
         self._real.hosts()
         return self._fake.hosts()
 
     def create_lease(
-        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Wanted]
-    ) -> Lease:
+        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[WantedReservation]
+    ) -> BlazarLease:
         self._real.create_lease(name, start_s, end_s, wanted)
         return self._fake.create_lease(name, start_s, end_s, wanted)
 
@@ -106,7 +113,7 @@ def test_neither_secret_nor_token_is_written(
     http.get(f"{BLAZAR}/os-hosts", json={"hosts": []})
     told = {"error_code": 500, "error_message": "Internal Server Error"}
     asked = http.post(f"{BLAZAR}/leases", status_code=500, json=told)
-    world.cloud.me = Identity("user", "project")
+    world.cloud.me = TokenIdentity("user", "project")
     heard = Heard(world)
     world.shells = heard  # type: ignore[assignment]
     site = world.site()

@@ -19,7 +19,7 @@ from testbed.sites.chameleon.cloud import (
     Fault,
     NewServer,
     Rule,
-    Wanted,
+    WantedReservation,
 )
 from tests.testbed.sites.chi_services import (
     BLAZAR,
@@ -47,7 +47,10 @@ def test_who_we_are_and_the_clouds_clock(http: Mocker, cloud: Cloud) -> None:
 
 def test_a_lease_is_asked_for_and_read(http: Mocker, cloud: Cloud) -> None:
     asked = http.post(f"{BLAZAR}/leases", json={"lease": LEASE}, status_code=201)
-    wanted = [Wanted(HOST, 8, '["==", "$node_type", "storage"]'), Wanted(FLAVOR, 2, "", "3")]
+    wanted = [
+        WantedReservation(HOST, 8, '["==", "$node_type", "storage"]'),
+        WantedReservation(FLAVOR, 2, "", "3"),
+    ]
     lease = cloud.create_lease("mine", None, START_S + 86400, wanted)
     body = asked.last_request.json()
     assert (body["start_date"], body["end_date"]) == ("now", "2026-12-02 08:00")
@@ -116,7 +119,7 @@ def test_blazars_words_are_kept_and_told_apart(http: Mocker, cloud: Cloud, case:
     status, body, fault = FAULTS[case]
     http.post(f"{BLAZAR}/leases", status_code=status, text=json.dumps(body) if body else "")
     with pytest.raises(CloudError) as error:
-        cloud.create_lease("mine", None, START_S, [Wanted(HOST, 1, "")])
+        cloud.create_lease("mine", None, START_S, [WantedReservation(HOST, 1, "")])
     assert error.value.fault is fault
     assert error.value.status == status
     if body:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from testbed.sites.inventory.assign import Member, assign
-from testbed.sites.inventory.hosts import HostOptions, JumpOption, Machines, read_options
+from testbed.sites.inventory.hosts import HostOptions, JumpOption, ListedMachines, read_options
 from testbed.spec import TestbedSpec, load_spec
 
 DEVICES = {"osd": {"osd": "/dev/sdb2", "scratch": "/dev/sdb1"}}
@@ -29,15 +29,15 @@ def spec_of(osds: int = 2, **disk: Any) -> TestbedSpec:
     return TestbedSpec.model_validate({"name": "t", "store": None, "groups": groups})
 
 
-def machines(*names: str, **groups: tuple[str, ...]) -> Machines:
+def machines(*names: str, **groups: tuple[str, ...]) -> ListedMachines:
     hosts = tuple(
         HostOptions(name=name, address=f"192.0.2.{number}") for number, name in enumerate(names, 1)
     )
-    return Machines(hosts, groups)
+    return ListedMachines(hosts, groups)
 
 
 def names_of(
-    found: Machines, spec: TestbedSpec | None = None, taken: Any = (), **options: Any
+    found: ListedMachines, spec: TestbedSpec | None = None, taken: Any = (), **options: Any
 ) -> dict[str, str]:
     read = read_options({"devices": DEVICES, **options})
     return {m.node: m.host.name for m in assign(spec or spec_of(), read, found, taken)}
@@ -165,7 +165,7 @@ def test_every_node_has_a_free_machine_of_its_own_or_a_sentence(
 
 def test_a_member_survives_its_record() -> None:
     hosts = (HostOptions(address="a.example", user="me", proxy_jump=JumpOption(address="j")),)
-    listed = Machines((*hosts, *machines("b", "c").hosts))
+    listed = ListedMachines((*hosts, *machines("b", "c").hosts))
     found = assign(spec_of(), read_options({"devices": DEVICES}), listed)
     assert tuple(Member.from_json(member.to_json()) for member in found) == found
     assert found[0].host.jump is not None

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from testbed.checks import Finding
+from testbed.checks import CheckResult
 from testbed.sites.inventory.fitness import modules_of
-from testbed.sites.inventory.hostside import Machine, survey
+from testbed.sites.inventory.hostside import HostMachine, survey
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import Make, hosts, make, make_spec
@@ -55,7 +55,7 @@ def test_a_module_is_found_loaded_built_in_or_to_be_loaded(
     """A container does not show the host's modules, so the result is unknown."""
     for name, text in files.items():
         write(tmp_path, name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
-    modules = survey(Machine(tmp_path, lambda argv: ""), {})["modules"]
+    modules = survey(HostMachine(tmp_path, lambda argv: ""), {})["modules"]
     assert (modules["dm_mod"], modules["xfs"], modules["sch_tbf"]) == found
 
 
@@ -85,7 +85,7 @@ def with_deployer(kind: str) -> TestbedSpec:
     return TestbedSpec.model_validate(body)
 
 
-def found(make: Make, kind: str) -> dict[str, dict[str, Finding]]:
+def found(make: Make, kind: str) -> dict[str, dict[str, CheckResult]]:
     machines = make().inspect(with_deployer(kind))
     return {each.node: {one.name: one for one in each.findings} for each in machines}
 

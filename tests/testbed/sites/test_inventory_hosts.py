@@ -12,7 +12,7 @@ from schemas.errors import UserError
 from testbed.sites.inventory import hosts as inventory_hosts
 from testbed.sites.inventory.hosts import (
     JumpOption,
-    Machines,
+    ListedMachines,
     host_of,
     machines_of,
     proxy_jump,
@@ -110,7 +110,7 @@ def test_older_names_of_variables_count_first_as_with_ansible(
     assert {name: getattr(host, name) for name in found} == found
 
 
-def listed(monkeypatch: pytest.MonkeyPatch, path: Path, **hosts: dict[str, Any]) -> Machines:
+def listed(monkeypatch: pytest.MonkeyPatch, path: Path, **hosts: dict[str, Any]) -> ListedMachines:
     """Return the machines read from an inventory that Ansible lists in this order."""
     groups = {"osds": {"hosts": [name for name in hosts if name.startswith("disk")]}}
     listing = {"_meta": {"hostvars": hosts}, "all": {"hosts": list(hosts)}, **groups}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.checks import Finding
+from testbed.checks import CheckResult
 from testbed.doctor import lacking
 from testbed.sites.inventory.fitness import Offset, clock_finding
 from testbed.spec import TestbedSpec
@@ -36,7 +36,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
 
 def found(
     tmp_path: Path, hosts: FakeHosts, node: str = "osd0", **options: Any
-) -> dict[str, Finding]:
+) -> dict[str, CheckResult]:
     machines = make_site(tmp_path / "state", hosts, **options).inspect(make_spec(**options))
     assert [machine.node for machine in machines] == ["admin", "osd0", "osd1"]
     (mine,) = (machine for machine in machines if machine.node == node)
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_found(
     assert finding.needed is name.endswith("!")
 
 
-def found_with_ceph(tmp_path: Path, hosts: FakeHosts) -> dict[str, Finding]:
+def found_with_ceph(tmp_path: Path, hosts: FakeHosts) -> dict[str, CheckResult]:
     body = make_spec().model_dump()
     body["store"] = CEPH
     body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]

@@ -148,7 +148,7 @@ def test_a_store_goes_before_the_machines_do(make: Make, hosts: FakeHosts, tmp_p
 def test_a_store_that_cannot_be_removed_keeps_its_machine(
     make: Make, hosts: FakeHosts, tmp_path: Path
 ) -> None:
-    from testbed.deploy.playbook_events import Failure
+    from testbed.deploy.playbook import Failure
     from testbed.deploy.roles import DeployError
 
     broken = [True]

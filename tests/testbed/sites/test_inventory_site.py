@@ -14,7 +14,7 @@ from schemas.errors import HotbedError, UserError
 from testbed.deploy.inventory import fsid_of
 from testbed.sites.contract import CautiousSite, InspectingSite, SiteError
 from testbed.sites.inventory import InventorySite, fitness, hostside
-from testbed.sites.inventory.assign import Host, Member
+from testbed.sites.inventory.assign import InventoryHost, Member
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.conformance import SiteConformance
@@ -126,7 +126,7 @@ def test_a_disk_and_its_partition_overlap() -> None:
         whole: {**empty, "path": whole, "real": whole, "parts": ["/dev/sdb1"]},
         part: {**empty, "path": part, "real": "/dev/sdb1", "parts": []},
     }
-    host = Host("a", "192.0.2.1")
+    host = InventoryHost("a", "192.0.2.1")
     member = Member("osd0", "osd", ("osd",), 2**29, host, {"osd": whole, "scratch": part})
     with pytest.raises(UserError, match=r"sdb and /dev/disk/by-id/p1 of node osd0 overlap"):
         fitness.require(make_spec(), [member], {"osd0": {**FIT, "devices": seen}})

@@ -36,9 +36,9 @@ def deployed(
     """Bring the testbed up; the list records the wipe flag of each deployment."""
     told: list[bool] = []
 
-    def bring(*_: object, wipe: bool, **more: Any) -> deployment.Outcome:
+    def bring(*_: object, wipe: bool, **more: Any) -> deployment.DeploymentResult:
         told.append(wipe)
-        return deployment.Outcome("small", "deployed", 0, 0.0)
+        return deployment.DeploymentResult("small", "deployed", 0, 0.0)
 
     monkeypatch.setattr(deployment, "bring", bring)
     assert run("up", str(spec_file), "--accept-host-keys") == 0

@@ -13,11 +13,11 @@ from testbed.sites.contract import silent
 from testbed.sites.local import network, removal
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.container import share_unmounts
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 
 pytestmark = pytest.mark.local
 
-PLACES = Places(Path("/var/lib/hotbed-tests-network"))
+PLACES = LocalNames(Path("/var/lib/hotbed-tests-network"))
 NAME = "links"
 
 
@@ -60,7 +60,7 @@ def test_a_network_in_use_is_not_given_again(subnet: int) -> None:
 
 def test_a_loop_device_that_a_killed_up_left_goes_with_the_testbed(tmp_path: Path) -> None:
     """It was not mounted yet, so it would not disappear with its mount."""
-    places = Places(tmp_path)
+    places = LocalNames(tmp_path)
     folder = places.testbed(NAME)
     image = folder / "nodes" / "a" / "files.img"
     image.parent.mkdir(parents=True)

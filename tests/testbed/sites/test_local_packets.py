@@ -11,13 +11,13 @@ import pytest
 
 from schemas.errors import UserError
 from testbed.sites.local import network, nodes, priority, racks
-from testbed.sites.local.names import Places
-from testbed.sites.local.record import Record
+from testbed.sites.local.names import LocalNames
+from testbed.sites.local.record import LocalRecord
 from testbed.sites.local.site import LocalSite
 from testbed.sites.local.tools import run as really_run
 from testbed.spec import TestbedSpec
 
-PLACES = Places(Path("/var/lib/hotbed-tests-packets"))
+PLACES = LocalNames(Path("/var/lib/hotbed-tests-packets"))
 SPEC: dict[str, Any] = {
     "name": "packets",
     "store": None,
@@ -103,12 +103,12 @@ def test_a_started_node_gets_what_its_spec_says(
         raise Enough
 
     monkeypatch.setattr(network, "make_link", make_link)
-    monkeypatch.setattr(nodes.Nodes, "clear", lambda *_: None)
-    monkeypatch.setattr(nodes.Nodes, "of", lambda *_: tmp_path)
-    record = Record(TestbedSpec.model_validate(SPEC), 7)
+    monkeypatch.setattr(nodes.LocalNodes, "clear", lambda *_: None)
+    monkeypatch.setattr(nodes.LocalNodes, "of", lambda *_: tmp_path)
+    record = LocalRecord(TestbedSpec.model_validate(SPEC), 7)
     member = next(one for one in record.members() if one.name == "a0")
     with pytest.raises(Enough):
-        nodes.Nodes(PLACES, None, "packets").start(record, member, Path("/"))  # type: ignore[arg-type]
+        nodes.LocalNodes(PLACES, None, "packets").start(record, member, Path("/"))  # type: ignore[arg-type]
     assert given == {
         "bridge": "rack0",
         "levels": 2,
@@ -121,7 +121,7 @@ def test_switching_shaping_off_and_on_keeps_the_packets(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = TestbedSpec.model_validate(SPEC)
-    known = Record(spec, 7)
+    known = LocalRecord(spec, 7)
     monkeypatch.setattr(LocalSite, "_known", lambda *_: known)
     LocalSite(places=PLACES).shape("packets", True)
     quanta = {line.split("quantum ")[1] for line in machine.said if "quantum" in line}

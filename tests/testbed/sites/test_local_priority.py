@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from testbed.sites.local import network, priority
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.tools import run
 
-PLACES = Places(Path("/var/lib/hotbed-tests-priority"))
+PLACES = LocalNames(Path("/var/lib/hotbed-tests-priority"))
 NAME = "levels"
 RATE = 100e6
 SECONDS = 3.0

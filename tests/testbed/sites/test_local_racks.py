@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from testbed.sites.local import network, racks
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.spec import TestbedSpec
 
 pytestmark = pytest.mark.local
 
-PLACES = Places(Path("/var/lib/hotbed-tests-racks"))
+PLACES = LocalNames(Path("/var/lib/hotbed-tests-racks"))
 NAME = "racks"
 RATE = 20e6
 BYTES = 4 * 2**20

@@ -12,11 +12,11 @@ from schemas.errors import UserError
 from schemas.locks import machine_lock
 from testbed.sites import kinds, open_site
 from testbed.sites.contract import SiteError
-from testbed.sites.files import locked
 from testbed.sites.local import LocalSite, image, network, record, usage
 from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, Hierarchies, detect
-from testbed.sites.local.names import Places
-from testbed.sites.local.record import Record
+from testbed.sites.local.names import LocalNames
+from testbed.sites.local.record import LocalRecord
+from testbed.sites.records import locked
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.local_support import small_spec
 
@@ -37,7 +37,7 @@ V1 = """\
 
 @given(NAME, NODE)
 def test_interface_names_are_short_enough(name: str, node: str) -> None:
-    for places in (Places(), Places(Path("/elsewhere"))):
+    for places in (LocalNames(), LocalNames(Path("/elsewhere"))):
         assert len(places.uplink(name)) <= 15
         assert len(places.port(node)) <= 15
         assert len(places.machine(name, node)) <= 64
@@ -45,13 +45,13 @@ def test_interface_names_are_short_enough(name: str, node: str) -> None:
 
 @given(NAME, NAME, NODE)
 def test_no_testbed_owns_what_is_anothers(name: str, other: str, node: str) -> None:
-    places = Places()
+    places = LocalNames()
     owned = places.netns(other, node).startswith(places.netns_prefix(name))
     assert owned == (name == other)
 
 
 def test_another_state_folder_has_names_of_its_own() -> None:
-    here, there = Places(), Places(Path("/elsewhere"))
+    here, there = LocalNames(), LocalNames(Path("/elsewhere"))
     assert not there.netns("a", "b").startswith(here.netns_prefix())
     assert not here.netns("a", "b").startswith(there.netns_prefix())
     assert here.cgroup != there.cgroup
@@ -62,7 +62,7 @@ def test_another_state_folder_has_names_of_its_own() -> None:
 
 
 def test_a_record_is_read_back(tmp_path: Path) -> None:
-    kept = Record(small_spec(), subnet=7).frozen("one").frozen("two").rewound("one")
+    kept = LocalRecord(small_spec(), subnet=7).frozen("one").frozen("two").rewound("one")
     record.save(tmp_path, kept)
     assert record.load(tmp_path) == kept
     assert record.subnets(tmp_path.parent) == {7}
@@ -76,7 +76,7 @@ def test_no_record_is_none_and_a_broken_one_is_told(tmp_path: Path) -> None:
 
 
 def test_chains_of_layers() -> None:
-    fresh = Record(small_spec(), subnet=0)
+    fresh = LocalRecord(small_spec(), subnet=0)
     one = fresh.frozen("one")
     assert (one.chain, one.snapshots["one"]) == ((0, 1), (0,))
     two = one.frozen("two")
@@ -90,7 +90,7 @@ def test_chains_of_layers() -> None:
 def test_a_written_layer_is_never_one_that_a_snapshot_holds(
     steps: list[str], random: object
 ) -> None:
-    kept = Record(small_spec(), subnet=0)
+    kept = LocalRecord(small_spec(), subnet=0)
     for number, step in enumerate(steps):
         if step == "freeze":
             kept = kept.frozen(str(number))
@@ -101,7 +101,7 @@ def test_a_written_layer_is_never_one_that_a_snapshot_holds(
 
 
 def test_addresses_follow_the_order_of_the_spec() -> None:
-    members = list(Record(small_spec(), subnet=3).members())
+    members = list(LocalRecord(small_spec(), subnet=3).members())
     assert [(m.name, m.address) for m in members] == [
         ("admin", "10.77.3.10"),
         ("osd0", "10.77.3.11"),
@@ -115,14 +115,14 @@ def test_two_state_folders_do_not_choose_one_network(
     """A folder knows the other's networks only by routes, so each choice creates a route."""
     lock, routed = machine_lock(network.CHOOSING), set[int]()
 
-    def make_switch(places: Places, name: str, subnet: int, *, mtu: int) -> None:
+    def make_switch(places: LocalNames, name: str, subnet: int, *, mtu: int) -> None:
         with pytest.raises(SiteError, match="held"), locked(lock, timeout_s=0.0, busy="held"):
             raise AssertionError("another one may choose now")
         routed.add(subnet)
 
     monkeypatch.setattr(network, "choose_subnet", lambda taken: len(taken | routed))
     monkeypatch.setattr(network, "make_switch", make_switch)
-    sites = [LocalSite(places=Places(tmp_path / name, tmp_path)) for name in ("a", "b")]
+    sites = [LocalSite(places=LocalNames(tmp_path / name, tmp_path)) for name in ("a", "b")]
     assert [site._begin(small_spec()).subnet for site in sites] == [0, 1]
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from testbed.sites.local import quota_slice
-from testbed.sites.local.names import Places
+from testbed.sites.local.names import LocalNames
 from testbed.sites.local.quota_slice import SLICE_US, claimed, put_back, shorten
 
-MINE = Places()
-TESTS = Places(state=Path("/elsewhere"))
+MINE = LocalNames()
+TESTS = LocalNames(state=Path("/elsewhere"))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.agent.contract import AgentConfig, AgentNode
-from testbed.stores.swift.channels import Lost, Nodes
-from testbed.stores.swift.cluster import Cluster, cluster_from_json
+from testbed.stores.swift.channels import Lost, NodeChannels
+from testbed.stores.swift.cluster import SwiftCluster, cluster_from_json
 from testbed.stores.swift.store import SwiftStore
 
 EVEN = {"proxy_cores": 0.4, "storage_cores": 0.4, "network": 25e6}
@@ -58,11 +58,11 @@ CONFIG = AgentConfig(
 SECRETS = {"prefix": "pre", "suffix": "suf", "keys": {"a": "key-a", "b": "key-b"}}
 
 
-def cluster(**pool: Any) -> Cluster:
+def cluster(**pool: Any) -> SwiftCluster:
     return cluster_from_json(DATA | {"pool": DATA["pool"] | pool})
 
 
-class FakeNodes(Nodes):
+class FakeNodes(NodeChannels):
     """Daemons that accept everything and count."""
 
     def __init__(self) -> None:

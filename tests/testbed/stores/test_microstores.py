@@ -19,8 +19,8 @@ from testbed.stores.contract import (
 from testbed.stores.microstores import (
     NOTHING,
     RESOURCE_NAMES,
+    AssignableMachine,
     AssignMachine,
-    Machine,
     MapTenant,
     Microstore,
     Microstores,
@@ -42,7 +42,10 @@ SEEN = Microstores(
     ),
     total=Resources(0.8, 0.8, 5e7, 2, 2),
     step=Resources(0.1, 0.1, 2.5e6, 1, 1),
-    machines=(Machine("m1", Resources(0.2, 0.2, 1e7, 1, 0), "small"), Machine("m2", NOTHING)),
+    machines=(
+        AssignableMachine("m1", Resources(0.2, 0.2, 1e7, 1, 0), "small"),
+        AssignableMachine("m2", NOTHING),
+    ),
 )
 amounts = st.builds(
     Resources,

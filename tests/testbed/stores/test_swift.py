@@ -23,6 +23,7 @@ from testbed.stores.microstores import (
     SetResources,
 )
 from testbed.stores.swift import accesslog, confs, sensing, services
+from testbed.stores.swift.bring import put_layout
 from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import (
     cluster_from_json,
@@ -30,7 +31,6 @@ from testbed.stores.swift.cluster import (
     state_from_json,
     state_to_json,
 )
-from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.shares import Shares
 from testbed.stores.swift.store import SwiftStore
 from tests.testbed.stores.swift_fakes import (
@@ -230,7 +230,7 @@ def test_utilization_is_of_the_share(tmp_path: Path) -> None:
     assert first.interval_s == 0
     assert first.microstores.stores[0].utilization == {}
     for _ in range(40):
-        sums.add(accesslog.Line("a", 0.1, 5000, failed=False, write=False, size=5000))
+        sums.add(accesslog.AccessLine("a", 0.1, 5000, failed=False, write=False, size=5000))
     nodes.answers["p0"] = answer(5, 12.0, cpu={"proxy": 1.4}, net=[1e6, 25e6])
     nodes.answers["p0"]["tenants"] = {"a": sums.to_json()}
     nodes.answers["p1"] = answer(5, 12.0, cpu={"proxy": 1.0})
@@ -260,8 +260,8 @@ def test_a_daemon_that_started_anew_counts_from_nothing() -> None:
     assert sensing.interval_of(answer(9, 10.0), answer(1, 11.0)) is None
     old, new = accesslog.Sums(), accesslog.Sums()
     for _ in range(3):
-        old.add(accesslog.Line("a", 0.1, 1, failed=False, write=True, size=1))
-    new.add(accesslog.Line("a", 0.1, 1, failed=False, write=True, size=1))
+        old.add(accesslog.AccessLine("a", 0.1, 1, failed=False, write=True, size=1))
+    new.add(accesslog.AccessLine("a", 0.1, 1, failed=False, write=True, size=1))
     assert sensing.difference(old.to_json(), new.to_json())["requests"] == 1
 
 
@@ -304,7 +304,7 @@ def test_an_effect_counts_requests_meanwhile(tmp_path: Path) -> None:
 
     def work() -> str:
         for failed in (True, False, False):
-            sums.add(accesslog.Line("a", 0.1, 1, failed=failed, write=True, size=1))
+            sums.add(accesslog.AccessLine("a", 0.1, 1, failed=failed, write=True, size=1))
         nodes.answers["p0"] = answer(2, 2.0, tenants={"a": sums.to_json()})
         return "done"
 

@@ -18,7 +18,7 @@ def line(method: str = "GET", status: int = 200, seconds: str = "0.0500", **othe
     return text.encode() + b"\0"
 
 
-def parsed(datagram: bytes) -> accesslog.Line:
+def parsed(datagram: bytes) -> accesslog.AccessLine:
     found = accesslog.parse(datagram)
     assert found is not None
     return found

@@ -11,8 +11,8 @@ import pytest
 from testbed.agent.contract import AgentNode
 from testbed.stores.microstores import AssignMachine, Resources
 from testbed.stores.swift import confs
+from testbed.stores.swift.bring import put_layout
 from testbed.stores.swift.cluster import cluster_from_json
-from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.store import SwiftStore
 from tests.testbed.stores.swift_fakes import CONFIG, DATA, FakeNodes, opened
 

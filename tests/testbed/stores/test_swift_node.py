@@ -14,11 +14,11 @@ import pytest
 from schemas.errors import StoreError
 from testbed.stores.swift import node as daemon
 from testbed.stores.swift import services
+from testbed.stores.swift.bring import put_layout
 from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import initial
-from testbed.stores.swift.confs import Wanted
-from testbed.stores.swift.layouts import put_layout
-from testbed.stores.swift.node import Node
+from testbed.stores.swift.confs import WantedServers
+from testbed.stores.swift.node import SwiftNode
 from tests.testbed.stores.swift_fakes import CONFIG, SECRETS, cluster, opened
 
 PROXY = services.PROXY
@@ -29,7 +29,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the restarted units in order; "reloaded" marks a proxy that applied its settings."""
     found: list[str] = []
 
-    def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
+    def start(wanted: WantedServers, restart: Sequence[str] = ()) -> list[str]:
         found.extend(restart)
         return list(restart)
 
@@ -41,7 +41,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(services, "write", lambda wanted: [])
     monkeypatch.setattr(services, "start", start)
     monkeypatch.setattr(services, "reload_proxy", reload_proxy)
-    monkeypatch.setattr(Node, "_look", lambda self: None)
+    monkeypatch.setattr(SwiftNode, "_look", lambda self: None)
     return found
 
 
@@ -61,25 +61,25 @@ def test_a_server_is_started_anew_until_it_runs_with_its_settings(
 ) -> None:
     """The process that wrote the settings was killed before the start, and its successor too."""
     kept = tmp_path / "node.json"
-    node = Node(kept)
+    node = SwiftNode(kept)
     assert PROXY in node.answer(configured())["stale"]
     node.answer({"op": "start"})
     assert node.answer(configured())["stale"] == []
     assert node.answer(configured("large"))["stale"] == [PROXY]  # killed here,
-    assert Node(kept).answer(configured("large"))["stale"] == [PROXY]  # and here again
+    assert SwiftNode(kept).answer(configured("large"))["stale"] == [PROXY]  # and here again
     started.clear()
-    again = Node(kept)
+    again = SwiftNode(kept)
     again.answer({"op": "start"})
     assert started == [PROXY]
     again.answer({"op": "start"})
     assert started == [PROXY]
-    assert Node(kept).answer(configured("large"))["stale"] == []
+    assert SwiftNode(kept).answer(configured("large"))["stale"] == []
 
 
 def test_a_server_that_was_stopped_meanwhile_is_started_when_it_comes_back(
     tmp_path: Path, started: list[str]
 ) -> None:
-    node = Node(tmp_path / "node.json")
+    node = SwiftNode(tmp_path / "node.json")
     node.answer(configured())
     node.answer({"op": "start"})
     assert node.answer(configured(""))["stale"] == []  # stopped; killed before the next step
@@ -89,7 +89,7 @@ def test_a_server_that_was_stopped_meanwhile_is_started_when_it_comes_back(
 def test_processes_that_did_not_come_up_are_asked_for_again(
     tmp_path: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = Node(tmp_path / "node.json")
+    node = SwiftNode(tmp_path / "node.json")
     node.answer(configured())
     node.answer({"op": "start"})
     workers = {"op": "workers", "workers": 2}
@@ -129,7 +129,7 @@ def test_processes_start_on_the_larger_share(tmp_path: Path, before: float, afte
     assert (share < reloaded) == (after > before)
 
 
-class Echo(Node):
+class Echo(SwiftNode):
     """Daemon that answers with the requested number of letters."""
 
     def answer(self, request: Mapping[str, Any]) -> Any:
@@ -144,7 +144,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Provide the socket of a daemon with short waits for its clients."""
     monkeypatch.setattr(daemon, "_PATIENCE_S", 0.05)
     path = tmp_path / "run" / "socket"
-    server = daemon.Server(Echo(tmp_path / "node.json"), path)
+    server = daemon.NodeSocketServer(Echo(tmp_path / "node.json"), path)
     thread = threading.Thread(target=server.run, args=(0.01,))
     thread.start()
     yield path

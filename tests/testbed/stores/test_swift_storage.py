@@ -13,11 +13,9 @@ from schemas.errors import RemoteError, StoreError
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.agent.reach import LocalShell
 from testbed.ssh import Completed
-from testbed.stores.swift import passes
 from testbed.stores.swift.cluster import cluster_from_json
-from testbed.stores.swift.confs import DEVICES, VENV, Storage, storage_conf
-from testbed.stores.swift.passes import Passes
-from testbed.stores.swift.storage import StorageChanges
+from testbed.stores.swift.confs import DEVICES, VENV, StorageServers, storage_conf
+from testbed.stores.swift.storage import ALL, Passes, StorageChanges
 from testbed.stores.swift.store import SwiftStore
 from tests.testbed.stores.swift_fakes import CONFIG, DATA, FakeNodes
 
@@ -112,7 +110,7 @@ class Leaving(Passes):
         self,
         node: str,
         microstore: str,
-        daemons: Sequence[str] = passes.ALL,
+        daemons: Sequence[str] = ALL,
         *,
         limit_s: float,
     ) -> None:
@@ -221,8 +219,8 @@ def test_single_disks_leave_alike_and_unknown_ones_are_refused(tmp_path: Path) -
 
 
 def test_object_servers_take_several_copies_at_once() -> None:
-    text = storage_conf(Storage("small", "10.0.0.3", 6200), "object")
+    text = storage_conf(StorageServers("small", "10.0.0.3", 6200), "object")
     server, _, replicator = text.partition("[object-replicator]")
     assert "replication_concurrency_per_device = 4" in server.partition("[app:object-server]")[2]
     assert "node_timeout = 30" in replicator
-    assert "per_device" not in storage_conf(Storage("small", "10.0.0.3", 6200), "container")
+    assert "per_device" not in storage_conf(StorageServers("small", "10.0.0.3", 6200), "container")

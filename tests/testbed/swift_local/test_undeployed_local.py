@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from testbed import peers
 from testbed.deploy.roles import remove
+from testbed.doctor import peer_findings
 from testbed.sites.contract import State
 from tests.testbed.strangers import assert_only_documented_ports_answer
 from tests.testbed.swift_beds import Bed, until
@@ -29,14 +29,14 @@ def test_back_ends_are_closed_after_a_reboot_and_doctor_sees_one_that_is_open(be
     bed.run("storage2", "systemctl --no-block poweroff")
     until(lambda: bed.site.status(bed.testbed.name).state is not State.READY)
     bed.site.provision(bed.spec)
-    assert {node for node, found in peers.findings(bed.testbed).items() if found.ok} == closed
+    assert {node for node, found in peer_findings(bed.testbed).items() if found.ok} == closed
     bed.run("proxy1", "nft delete table inet hotbed_peers")
     bed.run("storage1", "nft flush table inet hotbed_peers")
-    found = peers.findings(bed.testbed)
+    found = peer_findings(bed.testbed)
     assert {node for node in closed if not found[node].ok} == {"proxy1", "storage1"}
     for node in ("proxy1", "storage1"):
         bed.run(node, "systemctl restart hotbed-peers")
-    assert all(one.ok for one in peers.findings(bed.testbed).values())
+    assert all(one.ok for one in peer_findings(bed.testbed).values())
 
 
 def test_removed_it_leaves_nothing_and_can_be_deployed_again(bed: Bed) -> None:

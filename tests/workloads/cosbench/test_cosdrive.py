@@ -22,14 +22,14 @@ from workloads.cosbench.workload import (
     STORAGES,
     TABLE_1,
     Constant,
+    CosbenchSizes,
+    CosbenchWorkload,
     MockStorage,
-    Part,
-    Sizes,
     SwAuth,
     SwiftStorage,
     Uniform,
     Weighted,
-    Workload,
+    WeightedPart,
     to_xml,
 )
 
@@ -44,11 +44,13 @@ bounds = st.tuples(st.integers(1, 500), st.integers(0, 500)).map(lambda p: (p[0]
 constants = st.integers(1, 1000).map(lambda value: Constant(value=value))
 uniforms = bounds.map(lambda pair: Uniform(low=pair[0], high=pair[1]))
 parts = st.builds(
-    lambda pair, weight: Part(low=pair[0], high=pair[1], weight=weight), bounds, st.integers(1, 99)
+    lambda pair, weight: WeightedPart(low=pair[0], high=pair[1], weight=weight),
+    bounds,
+    st.integers(1, 99),
 )
 weighteds = st.lists(parts, min_size=1, max_size=4).map(lambda p: Weighted(parts=tuple(p)))
 sizes = st.builds(
-    lambda numbers, unit: Sizes(numbers=numbers, unit=unit),
+    lambda numbers, unit: CosbenchSizes(numbers=numbers, unit=unit),
     constants | uniforms | weighteds,
     st.sampled_from(["B", "KB", "MB"]),
 )
@@ -64,7 +66,7 @@ words = st.text(
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> Workload:
+def workloads(draw: st.DrawFn) -> CosbenchWorkload:
     return TABLE_1["A"].with_(
         **draw(mixes),
         name=draw(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)),
@@ -87,7 +89,7 @@ def settings_of(config: str) -> dict[str, str]:
 
 @settings(max_examples=60)
 @given(workload=workloads(), count=st.integers(1, len(STAGES)))
-def test_what_is_written_is_what_is_read(workload: Workload, count: int) -> None:
+def test_what_is_written_is_what_is_read(workload: CosbenchWorkload, count: int) -> None:
     plan = driver.check(to_xml(workload, STAGES[:count]), "w.xml")
     assert plan["name"] == workload.name
     assert plan["storage"]["type"] == "swift"
@@ -104,7 +106,7 @@ def test_what_is_written_is_what_is_read(workload: Workload, count: int) -> None
             assert work["workers"] == workload.prepare_workers
 
 
-def _same_main(workload: Workload, work: dict[str, Any]) -> None:
+def _same_main(workload: CosbenchWorkload, work: dict[str, Any]) -> None:
     assert (work["workers"], work["runtime_s"]) == (workload.workers, workload.runtime_s)
     assert (work["rampup_s"], work["rampdown_s"]) == (workload.rampup_s, workload.rampdown_s)
     assert work["interval_s"] == workload.interval_s

@@ -17,8 +17,8 @@ from schemas.errors import HotbedError, UserError
 from testbed.agent.contract import UnitResult
 from workloads.cosbench import driver
 from workloads.cosbench.driver import (
+    ClientWorkload,
     DriveOptions,
-    Load,
     event_of,
     install,
     progress_of,
@@ -139,8 +139,8 @@ def test_progress_of_events() -> None:
 def test_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
     agent = NodeAgent(local_shell)
     loads = [
-        Load("small", "client", XML, 60.0),
-        Load("large", "client", XML.replace("web", "video"), 60.0, DriveOptions(rate=5)),
+        ClientWorkload("small", "client", XML, 60.0),
+        ClientWorkload("large", "client", XML.replace("web", "video"), 60.0, DriveOptions(rate=5)),
     ]
     out = tmp_path / "out"
     found = run_on(agent, lambda _: local_shell, loads, out, binary=stand_in, poll_s=0.01)
@@ -163,7 +163,7 @@ def test_the_xml_on_a_node_is_gone_before_the_driver_begins(
         f"#!/bin/sh\nls -l {local_shell.here(driver.FOLDER)}/one > {tmp_path}/there\n"
         f'cp "$2" {tmp_path}/seen\nexit 1\n'
     )
-    load = Load("one", "client", XML, 60.0)
+    load = ClientWorkload("one", "client", XML, 60.0)
     modes: list[str] = []
     put = local_shell.put
 
@@ -187,8 +187,8 @@ def test_one_that_fails_ends_all(stand_in: Path, tmp_path: Path, local_shell: An
     agent = NodeAgent(local_shell)
     (stand_in.parent / "second").touch()
     loads = [
-        Load("long", "client", XML.replace("web", "patient"), 60.0),
-        Load("wrong", "client", XML.replace("web", "broken"), 60.0),
+        ClientWorkload("long", "client", XML.replace("web", "patient"), 60.0),
+        ClientWorkload("wrong", "client", XML.replace("web", "broken"), 60.0),
     ]
     out = tmp_path / "out"
     with pytest.raises(UserError, match="workload wrong on node client: line 3"):
@@ -207,7 +207,7 @@ def test_an_interruption_on_a_node(stand_in: Path, tmp_path: Path, local_shell: 
         agent.started.wait(30)
         raise KeyboardInterrupt
 
-    load = Load("long", "client", XML.replace("web", "patient"), 60.0)
+    load = ClientWorkload("long", "client", XML.replace("web", "patient"), 60.0)
     with pytest.raises(KeyboardInterrupt):
         run_on(agent, lambda _: local_shell, [load], tmp_path / "out", interrupt, binary=stand_in)
     assert agent.processes["load-cosbench-long"].poll() is not None
@@ -231,7 +231,7 @@ def test_an_interruption_while_a_load_begins(
         raise KeyboardInterrupt
 
     agent.unit_start, agent.unit_stop = slow, stop  # type: ignore[method-assign]
-    load = Load("late", "client", XML.replace("web", "patient"), 60.0)
+    load = ClientWorkload("late", "client", XML.replace("web", "patient"), 60.0)
     with pytest.raises(KeyboardInterrupt):
         run_on(agent, lambda _: local_shell, [load], tmp_path / "out", interrupt, binary=stand_in)
     assert agent.processes["load-cosbench-late"].wait(30) is not None
@@ -267,25 +267,30 @@ def test_a_tenant_of_an_object_gateway(local_shell: Any) -> None:
 
 @pytest.mark.parametrize("names", [[], ["a", "a"]])
 def test_loads_have_names_of_their_own(names: list[str], tmp_path: Path, local_shell: Any) -> None:
-    loads = [Load(name, "client", XML, 1.0) for name in names]
+    loads = [ClientWorkload(name, "client", XML, 1.0) for name in names]
     with pytest.raises(UserError, match="loads need names of their own"):
         run_on(NodeAgent(local_shell), lambda _: local_shell, loads, tmp_path)
     with pytest.raises(UserError, match="names no load"):
-        Load("Web Server", "client", XML, 1.0)
+        ClientWorkload("Web Server", "client", XML, 1.0)
     with pytest.raises(UserError, match="names no load"):
-        Load("web\n", "client", XML, 1.0)
+        ClientWorkload("web\n", "client", XML, 1.0)
     (tmp_path / "b").mkdir()
     with pytest.raises(UserError, match="never overwritten"):
-        run_on(NodeAgent(local_shell), lambda _: local_shell, [Load("b", "n", XML, 1.0)], tmp_path)
+        run_on(
+            NodeAgent(local_shell),
+            lambda _: local_shell,
+            [ClientWorkload("b", "n", XML, 1.0)],
+            tmp_path,
+        )
 
 
 def test_a_load_is_not_shown_with_its_credentials() -> None:
-    assert SECRET not in repr(Load("a", "client", XML, 1.0))
+    assert SECRET not in repr(ClientWorkload("a", "client", XML, 1.0))
 
 
 def test_the_shells_program_opens_before_it_removes() -> None:
     assert shutil.which("sh")
-    words = Load("a", "client", XML, 1.0).command()
+    words = ClientWorkload("a", "client", XML, 1.0).command()
     assert words[:2] == ["sh", "-c"]
     assert words[3] == "/var/lib/hotbed/cosbench/a/workload.xml"
     assert words[4:7] == [driver.REMOTE_PROGRAM, "run", "/dev/fd/3"]

@@ -13,12 +13,12 @@ from schemas.errors import UserError
 from schemas.names import UnsafeNameError
 from testbed.ssh import Completed
 from workloads.cosbench.real import (
-    Controller,
+    ControllerClient,
     ControllerError,
+    ControllerLogin,
     LocalSource,
-    Login,
     NodeSource,
-    Patience,
+    PollingTimes,
     UnknownWorkloadError,
     UnreachableError,
     collect,
@@ -68,12 +68,12 @@ def drive(
     told: list[tuple[str, float]] = []
     time = clock or Clock()
     archive = run(
-        Controller(address),
+        ControllerClient(address),
         LocalSource(fake.archive),
         XML,
         out,
         lambda phase, share: told.append((phase, share)),
-        patience=Patience(**waits),
+        patience=PollingTimes(**waits),
         sleep=time.sleep,
         clock=time,
     )
@@ -193,7 +193,7 @@ def test_a_controller_without_drivers(fake: FakeController, address: str, tmp_pa
 
 
 def test_errors_come_with_status_200(fake: FakeController, address: str) -> None:
-    controller = Controller(address)
+    controller = ControllerClient(address)
     fake.answers["submit.action"] = ["work ratios do not sum to 100", "Bad Request"]
     with pytest.raises(UserError, match="does not take this workload: work ratios do not sum"):
         controller.submit(XML)
@@ -218,10 +218,10 @@ def test_errors_come_with_status_200(fake: FakeController, address: str) -> None
 def test_a_wrong_password_is_the_users_mistake_and_in_no_message(
     fake: FakeController, address: str
 ) -> None:
-    wrong = Controller(address, Login("me", "sesame"))
+    wrong = ControllerClient(address, ControllerLogin("me", "sesame"))
     with pytest.raises(UserError, match="does not take user 'me'") as caught:
         wrong.index()
-    assert "sesame" not in str(caught.value) + repr(Login("me", "sesame"))
+    assert "sesame" not in str(caught.value) + repr(ControllerLogin("me", "sesame"))
     assert "sesame" in fake.paths[-1]
     fake.failures = [500]
     with pytest.raises(UnreachableError, match="HTTP 500") as caught_too:
@@ -234,15 +234,15 @@ def test_nobody_there() -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         with pytest.raises(UnreachableError, match=r"answers at http://127\.0\.0\.1:.*refused"):
-            Controller(f"127.0.0.1:{port}").index()
+            ControllerClient(f"127.0.0.1:{port}").index()
 
 
 @pytest.mark.parametrize("given", ["", "ftp://a", "http://", "http://u:p@h", "http://h:x"])
 def test_addresses(given: str) -> None:
     with pytest.raises(UserError, match="is no address of a controller"):
-        Controller(given)
-    assert Controller("h").address == "http://h:19088"
-    assert Controller("https://[::1]:5/x").address == "https://[::1]:5"
+        ControllerClient(given)
+    assert ControllerClient("h").address == "http://h:19088"
+    assert ControllerClient("https://[::1]:5/x").address == "https://[::1]:5"
 
 
 def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:

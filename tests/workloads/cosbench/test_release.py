@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from workloads.cosbench.release import Finding, Release, examine, java_major, java_options
+from workloads.cosbench.release import Release, ReleaseFinding, examine, java_major, java_options
 
 CONF = (
     "[controller]\ndrivers = 1\nconcurrency = 2\n\n[driver1]\nurl = http://127.0.0.1:18088/driver\n"
@@ -39,7 +39,7 @@ def look(folder: Path, java: str | None) -> Release:
     return examine(folder, java=java)
 
 
-def finding(release: Release, what: str) -> Finding:
+def finding(release: Release, what: str) -> ReleaseFinding:
     return next(each for each in release.findings if each.what.startswith(what))
 
 

@@ -12,22 +12,22 @@ from workloads.cosbench.workload import (
     STAGES,
     TABLE_1,
     Constant,
+    CosbenchSizes,
+    CosbenchWorkload,
     Keystone,
-    Part,
     S3Storage,
-    Sizes,
     SwAuth,
     SwiftStorage,
     Uniform,
     Weighted,
-    Workload,
+    WeightedPart,
     parse_sizes,
     scaled,
     to_xml,
 )
 
 
-def root_of(workload: Workload, **options: object) -> ET.Element:
+def root_of(workload: CosbenchWorkload, **options: object) -> ET.Element:
     return ET.fromstring(to_xml(workload, **options))  # type: ignore[arg-type]
 
 
@@ -160,10 +160,10 @@ def test_a_value_that_a_config_string_cannot_hold_is_refused(value: str) -> None
 
 def test_scaling_changes_the_largest_object() -> None:
     assert str(scaled(TABLE_1["C"], 1 / 8).sizes) == "u(1,16)MB"
-    parts = (Part(low=1, high=64, weight=70), Part(low=64, high=128, weight=30))
-    mixed = TABLE_1["A"].with_(sizes=Sizes(numbers=Weighted(parts=parts)))
+    parts = (WeightedPart(low=1, high=64, weight=70), WeightedPart(low=64, high=128, weight=30))
+    mixed = TABLE_1["A"].with_(sizes=CosbenchSizes(numbers=Weighted(parts=parts)))
     assert str(scaled(mixed, 2).sizes) == "h(1|128|70,64|256|30)KB"
-    fixed = TABLE_1["A"].with_(sizes=Sizes(numbers=Constant(value=64)))
+    fixed = TABLE_1["A"].with_(sizes=CosbenchSizes(numbers=Constant(value=64)))
     assert str(scaled(fixed, 0.25).sizes) == "c(16)KB"
     with pytest.raises(UserError, match="whole number"):
         scaled(TABLE_1["C"], 1 / 7)
@@ -182,9 +182,9 @@ def test_sizes_as_people_write_them() -> None:
 
 
 def test_means() -> None:
-    parts = (Part(low=1, high=3, weight=3), Part(low=10, high=10, weight=1))
+    parts = (WeightedPart(low=1, high=3, weight=3), WeightedPart(low=10, high=10, weight=1))
     assert Weighted(parts=parts).mean == 4.0
-    assert Sizes(numbers=Uniform(low=1, high=16), unit="MB").mean_bytes == 8.5e6
+    assert CosbenchSizes(numbers=Uniform(low=1, high=16), unit="MB").mean_bytes == 8.5e6
     with pytest.raises(ValidationError, match="is below low"):
         Uniform(low=2, high=1)
 

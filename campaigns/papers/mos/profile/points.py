@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from schemas.durable import write_file
 from schemas.errors import UserError
 from schemas.mistakes import mistake
-from testbed.simulated.cosperf.classes import CLASSES, ObjectClass, local
+from testbed.simulated.cosperf.machines import CLASSES, ObjectClass, local
 from testbed.stores.microstores import Resources
 
 PLENTY = Resources(proxy_cores=1e6, storage_cores=1e6, network=1e14, ssds=10**6, hdds=0)

@@ -15,11 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from campaigns.papers.mos.profile.points import MeasuredPoint
-from testbed.simulated.cosperf.classes import CLASSES
-from testbed.simulated.cosperf.constants import Constants
-from testbed.simulated.cosperf.demand import servers
-from testbed.simulated.cosperf.placement import Placed
-from testbed.simulated.cosperf.response import Stations, solve
+from testbed.simulated.cosperf.demand import Stations, servers, solve
+from testbed.simulated.cosperf.machines import CLASSES, Constants, Placed
 from testbed.stores.microstores import Resources
 
 Array = npt.NDArray[np.float64]

@@ -66,7 +66,7 @@ SPREADS = 2.0
 
 
 class Enforcing(Protocol):
-    """The used part of `testbed.deploy.enforcement.Enforcement`: proxies by node, network."""
+    """The used part of `testbed.deploy.enforcement.NfsEnforcement`: proxies by node, network."""
 
     def apply(self, parameters: Mapping[str, Any]) -> object: ...
 

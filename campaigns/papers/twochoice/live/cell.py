@@ -19,12 +19,12 @@ from campaigns.papers.twochoice.live.servers import ObjectServers
 from schemas.cells.twochoice import (
     OBJECTS,
     PLAIN,
-    Asked,
+    ConcurrentProbes,
     Delay,
     Jobs,
     MeasuredBurst,
     ObjectCell,
-    Probe,
+    ProbeTime,
     RedirectTable,
 )
 from schemas.errors import UserError
@@ -67,7 +67,7 @@ class ObjectCells:
             (folder / REPORT_FILE).write_text(json.dumps(shown) + "\n")
             load = meter.load
             found |= load.numbers()
-            if isinstance(parameters, Probe):
+            if isinstance(parameters, ProbeTime):
                 # Schedulers that probe again at once must be busy, because that is measured.
                 load = replace(load, client_share=None)
             why = spoiled(load, job.limits) or too_busy(found.get("processors_busy"))
@@ -83,7 +83,7 @@ class ObjectCells:
             )
         if isinstance(parameters, Jobs) and parameters.scheduler in PLAIN:
             self._refuse_pool(parameters)
-        if isinstance(parameters, Asked) and 2 * parameters.pending > have:
+        if isinstance(parameters, ConcurrentProbes) and 2 * parameters.pending > have:
             raise UserError(
                 f"{parameters.label()} asks {2 * parameters.pending} servers, and testbed "
                 f"{name} has {have}."
@@ -104,7 +104,7 @@ class ObjectCells:
     def _carry_out(
         self, parameters: ObjectCell, seed: int, folder: Path
     ) -> tuple[Numbers, Mapping[str, Any]]:
-        if isinstance(parameters, Probe):
+        if isinstance(parameters, ProbeTime):
             answer = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
             return results.numbers_of_probes(answer), answer
         if isinstance(parameters, RedirectTable):

@@ -10,15 +10,15 @@ from typing import Any
 from schemas.cells.twochoice import (
     KIB,
     PLAIN,
-    Asked,
     Balance,
+    ConcurrentProbes,
     Delay,
     Jobs,
     MeasuredBurst,
     ObjectCell,
     RedirectTable,
 )
-from workloads.burst_applications import Cluster, applications
+from workloads.burst_applications import BurstCluster, applications
 
 MEASURED = "measured"
 """Name of the measured job of a burst."""
@@ -77,7 +77,7 @@ def plan(parameters: Jobs, seed: int, servers: int, pool: str | None = None) -> 
         servers: number of servers.
         pool: pool for writes that CRUSH places.
     """
-    cluster = Cluster(parameters.nodes, parameters.processes, servers)
+    cluster = BurstCluster(parameters.nodes, parameters.processes, servers)
     found: list[dict[str, Any]] = []
     balance = isinstance(parameters, Balance)
     if parameters.table2:
@@ -130,7 +130,7 @@ def fio_command(folder: str, seconds: float) -> list[str]:
     ]
 
 
-def probe_arguments(parameters: Asked) -> list[str]:
+def probe_arguments(parameters: ConcurrentProbes) -> list[str]:
     """Return figure 11's arguments: every scheduler probes the servers for `pending` writes."""
     return [
         *("probe", "--servers", str(2 * parameters.pending)),

@@ -110,7 +110,7 @@ def children(number: str) -> list[str]:
     return sorted([entry.parent.name for entry in folder.glob("*/partition")] + stacked)
 
 
-class Device:
+class BlockDevice:
     """A block device as the probe sees it; `problem` is a sentence or None."""
 
     def __init__(
@@ -193,7 +193,7 @@ def check_osd(wanted: dict, osd: dict) -> tuple[int, str | None]:
         return 0, f"Node {node} has no device for osd.{number}: give it one in hotbed_osds."
     block = Path(f"/var/lib/ceph/osd/ceph-{osd['id']}/block")
     ours = os.path.realpath(block) == os.path.realpath(path)
-    device = Device(node, "OSD", path, None, ours)
+    device = BlockDevice(node, "OSD", path, None, ours)
     where = f"OSD device {path} of node {node}"
     problem = device.problem or check_size(where, device.bytes, wanted["osd_min_bytes"])
     # The label is written first: also an interrupted deployment of ours has it.
@@ -218,7 +218,7 @@ def check_scratch(wanted: dict) -> tuple[dict, str | None]:
     state = {"bytes": 0, "made": False, "mounted": False}
     if not path:
         return state, None
-    device = Device(wanted["node"], "scratch", path, wanted["scratch_path"])
+    device = BlockDevice(wanted["node"], "scratch", path, wanted["scratch_path"])
     where = f"scratch device {path} of node {wanted['node']}"
     problem = device.problem or check_size(where, device.bytes, wanted["scratch_min_bytes"])
     made = device.head[1080:1082] == EXT4 and ext4_label(device.head) == wanted["scratch_label"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from testbed.agent.openloop.names import pg_of
+from testbed.agent.openloop.plan import pg_of
 
 RECORDED = Path(__file__).resolve().parents[3] / "data" / "ceph" / "16.2.15" / "osd-map-names.json"
 

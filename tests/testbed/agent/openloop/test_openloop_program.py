@@ -16,8 +16,7 @@ import pytest
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import openloop_verbs, units
 from testbed.agent.contract import AgentConfig, AgentNode
-from testbed.agent.openloop.names import pg_of
-from testbed.agent.openloop.plan import BALLAST_BYTES, Plan
+from testbed.agent.openloop.plan import BALLAST_BYTES, WritePlan, pg_of
 from testbed.stores.ceph.pool_objects import (
     PoolObjects,
     ballast_names,
@@ -30,7 +29,7 @@ from workloads.open_loop import parse_open_loop
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fake_systemd import FakeSystemdShell
 
-PLAN = Plan(
+PLAN = WritePlan(
     pool="bench",
     object_bytes=100,
     duration_s=1.0,
@@ -58,7 +57,7 @@ class Rados:
         if command["prefix"] == "osd dump":
             return 0, json.dumps({"pools": [
                 {"pool": 1, "pool_name": "bench", "pg_num": 8, "object_hash": 2}]}).encode(), ""
-        from testbed.agent.openloop.names import pg_of
+        from testbed.agent.openloop.plan import pg_of
         return 0, json.dumps({"pgid": pg_of(command["object"], 1, 8)}).encode(), ""
 """
 
@@ -86,7 +85,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
         yield shell
 
 
-def payload(plan: Plan = PLAN, **more: Any) -> dict[str, Any]:
+def payload(plan: WritePlan = PLAN, **more: Any) -> dict[str, Any]:
     ask = {"node": "osd0", "name": "load-open-loop", "plan": plan.to_json()}
     return {**ask, "max_s": 30, "wait_s": 20, **more}
 
@@ -120,7 +119,7 @@ def test_what_cannot_be_written_is_told_and_leaves_no_unit(
     shell: Shell, plan: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        openloop_verbs.start(CONFIG, payload(Plan(**{**PLAN.to_json(), **plan})))
+        openloop_verbs.start(CONFIG, payload(WritePlan(**{**PLAN.to_json(), **plan})))
     assert units.live(shell) == []
 
 

@@ -11,12 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
-from testbed.agent.openloop.histogram import Histogram, bounds_us, bucket_of, merged
-from testbed.agent.openloop.names import name_hash, names_for, pg_of, stable_mod
-from testbed.agent.openloop.plan import Plan, plan_from_json
-from testbed.agent.openloop.schedule import arrivals
+from testbed.agent.openloop.plan import (
+    WritePlan,
+    arrivals,
+    name_hash,
+    names_for,
+    pg_of,
+    plan_from_json,
+    stable_mod,
+)
+from testbed.agent.openloop.writer import Histogram, bounds_us, bucket_of, merged
 
-PLAN = Plan(pool="bench", object_bytes=4096, duration_s=10.0, seed=1, rates={"1.0": 5.0})
+PLAN = WritePlan(pool="bench", object_bytes=4096, duration_s=10.0, seed=1, rates={"1.0": 5.0})
 TIMES = st.lists(st.floats(0, 5000), min_size=1, max_size=80)
 
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.agent.openloop.histogram import Histogram
-from testbed.agent.openloop.schedule import Arrival
-from testbed.agent.openloop.writer import Writer
+from testbed.agent.openloop.plan import Arrival
+from testbed.agent.openloop.writer import Histogram, Writer
 
 
 class VirtualTime:

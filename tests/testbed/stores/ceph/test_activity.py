@@ -11,10 +11,16 @@ from fake_rados import recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.stores.ceph.activity import PgReport, osd_rates, parse_reports, pg_rates, unclean
-from testbed.stores.ceph.osdmap import parse_osd_map
-from testbed.stores.ceph.perf import parse_counters
-from testbed.stores.ceph.polling import Answer
+from testbed.stores.ceph.perf import (
+    PgReport,
+    PolledCounters,
+    osd_rates,
+    parse_counters,
+    parse_reports,
+    pg_rates,
+    unclean,
+)
+from testbed.stores.ceph.pgs import parse_osd_map
 from testbed.stores.contract import (
     ACTIVITY,
     OSDS,
@@ -82,9 +88,9 @@ def test_an_osds_writes_are_its_own_and_those_of_its_replicas():
     before = parse_counters(dump)
     after = replace(before, reads=before.reads + 20, writes=before.writes + 30, replica_writes=50)
     before = replace(before, replica_writes=10)
-    found = osd_rates(Answer(100.0, before), Answer(110.0, after))
+    found = osd_rates(PolledCounters(100.0, before), PolledCounters(110.0, after))
     assert found == OpRates(2.0, 7.0)
-    assert osd_rates(Answer(100.0, before), Answer(100.0, after)) is None
+    assert osd_rates(PolledCounters(100.0, before), PolledCounters(100.0, after)) is None
 
 
 def test_replica_writes_are_read_from_the_osd():

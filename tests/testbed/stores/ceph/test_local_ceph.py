@@ -52,7 +52,8 @@ def test_affinity_swap_and_restore_with_every_signal(agent, signal):
 
 def test_clean_puts_right_what_somebody_left(agent, found):
     code = (
-        "from testbed.agent.config import load_config; from testbed.agent.sense import open_store;"
+        "from testbed.agent.contract import load_config;"
+        "from testbed.agent.sense import open_store;"
         "from testbed.stores.contract import *; store = open_store(load_config(), None);"
         # No PG of osd.0: its low affinity would reverse the swap.
         "pg = next(p for p in store.sense(frozenset({PGS})).pgs if 0 not in p.up);"

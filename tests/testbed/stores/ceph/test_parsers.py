@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from schemas.errors import StoreError
 from testbed.stores.ceph.connection import Reply, parse
-from testbed.stores.ceph.features import parse_features, parse_version
-from testbed.stores.ceph.osdmap import parse_osd_map
 from testbed.stores.ceph.perf import (
     LATENCY_FLOOR_S,
     OsdCounters,
@@ -18,8 +16,9 @@ from testbed.stores.ceph.perf import (
     parse_counters,
     parse_pg_counts,
 )
-from testbed.stores.ceph.pgs import bytes_moved, changed_primaries, pg_bytes
+from testbed.stores.ceph.pgs import bytes_moved, changed_primaries, parse_osd_map, pg_bytes
 from testbed.stores.ceph.steps import reweights
+from testbed.stores.ceph.store import parse_features, parse_version
 from testbed.stores.contract import PG_UPMAP, Pg
 
 

@@ -10,7 +10,7 @@ from fake_rados import FakeRados, Refused
 
 from schemas.errors import StoreError, UserError
 from testbed.stores.ceph import Connection, pinned
-from testbed.stores.ceph.health_mute import CODE
+from testbed.stores.ceph.pinned import CODE
 
 
 class PinnableRados(FakeRados):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.stores.ceph.connection import Reply
-from testbed.stores.ceph.polling import CounterPoller, LatencySensor
+from testbed.stores.ceph.perf import CounterPoller, LatencySensor
 
 
 class Osds:
@@ -75,7 +75,7 @@ def test_one_that_fails_is_absent_and_asked_again(osds: Osds) -> None:
 def test_the_latency_signal_judges_a_late_one_when_it_has_come(
     osds: Osds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.stores.ceph.polling.PATIENCE_S", 0.05)
+    monkeypatch.setattr("testbed.stores.ceph.perf.PATIENCE_S", 0.05)
     osds.latency_s = {3: 0.1}
     sensor = LatencySensor(osds, range(4))  # type: ignore[arg-type]
     osds.stuck[3] = threading.Event()

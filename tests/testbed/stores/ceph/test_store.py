@@ -15,8 +15,7 @@ from testbed.agent.clean import to_put_right
 from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.ceph.connection import together
 from testbed.stores.ceph.pools import removing
-from testbed.stores.ceph.saved import pristine
-from testbed.stores.ceph.steps import moved_pairs
+from testbed.stores.ceph.steps import moved_pairs, pristine
 from testbed.stores.contract import (
     OSDS,
     PGS,

@@ -35,7 +35,7 @@ class Kernel:
 
     def __init__(self, root: Any = None, segments: int = 65535, mtu: int = 1500) -> None:
         self.root, self.segments, self.mtu = root, segments, mtu
-        self.state: shaping.State | None = None
+        self.state: shaping.ShapingState | None = None
         self.table = False
         self.refuse = ""
         self.lose = False  # accepts and forgets
@@ -88,14 +88,14 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """Return a kernel with the last installed state; tests of readback cover the texts."""
     found = Kernel(dict(TBF))
 
-    def install(state: shaping.State, device: str, frame: int, run: Any) -> None:
+    def install(state: shaping.ShapingState, device: str, frame: int, run: Any) -> None:
         assert frame == found.mtu + 38
         run("ip", "link", "set", "dev", device, "gso_max_segs", "1")
         run("tc", "-batch", "-")
         run("nft", "-f", "-")
         found.state = None if found.lose else state
 
-    nothing = shaping.State(*(frozenset[Any](),) * 4)
+    nothing = shaping.ShapingState(*(frozenset[Any](),) * 4)
     monkeypatch.setattr(netenforcer, "_install", install)
     monkeypatch.setattr(netenforcer, "read", lambda device, run: found.state or nothing)
     return found

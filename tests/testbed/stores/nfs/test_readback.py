@@ -20,7 +20,7 @@ def data(root: Path) -> Path:
 
 
 @pytest.fixture
-def wanted(data: Path) -> shaping.State:
+def wanted(data: Path) -> shaping.ShapingState:
     return shaping.wanted(json.loads((data / "host.json").read_text()), LINK)
 
 
@@ -64,7 +64,7 @@ def test_a_change_is_seen(
 
 def test_what_is_missing_or_too_much_is_told(wanted: Any, printed: dict[str, str]) -> None:
     nothing = readback.installed("[]", "", "", "")
-    assert nothing == shaping.State(*(frozenset(),) * 4)
+    assert nothing == shaping.ShapingState(*(frozenset(),) * 4)
     said = readback.differences(wanted, nothing)
     assert "class 1:100 is missing" in said
     fewer = replace(wanted, marks=frozenset(), classes=frozenset())
