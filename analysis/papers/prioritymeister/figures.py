@@ -452,15 +452,18 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = latency(cells(evidence.table, "misbehave", k=K_NORMAL, misbehaves=...))
     if rows.empty or not rows["misbehaves"].any():
         return Missing(f"the scenario misbehave with k = {K_NORMAL:g}, behaving and misbehaving")
-    panels_of = (
-        ("D", False, "D behaves"),
-        ("C", False, "C, D behaves"),
-        ("C", True, "C, D misbehaves"),
-        ("D", True, "D misbehaves"),
-    )
+    panels = [
+        (rows[(rows["workload"] == workload) & (rows["misbehaves"] == bad)], workload, words)
+        for workload, bad, words in (
+            ("D", False, "D behaves"),
+            ("C", False, "C, D behaves"),
+            ("C", True, "C, D misbehaves"),
+            ("D", True, "D misbehaves"),
+        )
+    ]
+    panels = [one for one in panels if len(one[0])]
     with style.figure(2, 2, width=12.0, height=6.6) as (drawn, axes):
-        for panel, (workload, bad, words), mark in zip(axes, panels_of, "abcd", strict=True):
-            mine = rows[(rows["workload"] == workload) & (rows["misbehaves"] == bad)]
+        for panel, (mine, workload, words), mark in zip(axes, panels, _LETTERS, strict=False):
             percent = known_percent(mine)
             bars(panel, mine, _by_policy(mine), percent, [workload])
             for text in panel.get_xticklabels():
@@ -469,7 +472,7 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 f"({mark}) {words}: {percent:g}th percentile ({k_of(mine)}, {blocks(mine)})",
                 loc="left",
             )
-        return finish(drawn, axes, folder, name, slo=True)
+        return finish(drawn, axes, folder, name, shown=len(panels), slo=True)
 
 
 def network(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
