@@ -63,9 +63,9 @@ class _GrowingProgram:
     rows: int = 0
     costs: dict[int, float] = field(default_factory=dict)
 
-    def column(self, low: float, high: float, *, whole: bool = False) -> int:
+    def column(self, low: float, high: float, *, integer: bool = False) -> int:
         self.solver.addVar(low, high)
-        if whole:
+        if integer:
             self.solver.changeColIntegrality(self.columns, self.kinds.HighsVarType.kInteger)
         self.columns += 1
         return self.columns - 1
@@ -143,7 +143,7 @@ class _ProvisioningModel:
     def _tenant(self, item: WantedRates) -> _TenantColumns:
         program = self._program
         steps = [
-            program.column(self._least(name), most, whole=True)
+            program.column(self._least(name), most, integer=True)
             for name, most in zip(RESOURCE_NAMES, self._most, strict=True)
         ]
         if any(self._most[3:]):
@@ -155,7 +155,7 @@ class _ProvisioningModel:
         tenant.served = program.column(0.0, most)
         tenant.satisfied = program.column(0.0, 1.0)
         # An SLA that no resources meet is violated, however its tenant is served.
-        tenant.violated = program.column(0.0 if item.attainable else 1.0, 1.0, whole=True)
+        tenant.violated = program.column(0.0 if item.attainable else 1.0, 1.0, integer=True)
         program.row({tenant.satisfied: 1.0, tenant.served: -1.0}, -_INFINITE, 0.0)
         program.row({tenant.served: 1.0, tenant.violated: 1.0}, 1.0, _INFINITE)
         for index, name in enumerate(RATES):
@@ -192,7 +192,7 @@ class _ProvisioningModel:
         for (x0, y0), (x1, y1) in pairwise(curve.points):
             width, slope = (x1 - x0) / size, (y1 - y0) / (x1 - x0) * size / need
             if slope > before * (1 + 1e-12):
-                opened = program.column(0.0, 1.0, whole=True)
+                opened = program.column(0.0, 1.0, integer=True)
                 for earlier, full in group:
                     program.row({earlier: 1.0, opened: -full}, 0.0, _INFINITE)
                 group = []
@@ -274,7 +274,7 @@ class _ProvisioningModel:
         if not below:
             return []
         program = self._program
-        taken = [program.column(0.0, 1.0, whole=True) for _ in below]
+        taken = [program.column(0.0, 1.0, integer=True) for _ in below]
         rows = [program.row(dict.fromkeys(taken, 1.0), 1.0, 1.0)]
         for kind in (0, 1):
             cells = {tenant.steps[3 + kind]: -1.0}

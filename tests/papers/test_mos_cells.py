@@ -96,8 +96,8 @@ def test_campaigns_are_whole(name: str, tmp_path: Path) -> None:
     pool = MicrostorePool()
     for typed in typed_cells(campaign, file).values():
         for parameters in typed:
-            whole = parameters.experiment in ("load", "adaptation")
-            assert problem(division_of(parameters, pool), pool, whole=whole) is None
+            bounded = parameters.experiment in ("load", "adaptation")
+            assert problem(division_of(parameters, pool), pool, bounded=bounded) is None
     assert session.dry_run(request).cells == len(prepared.plan.cells)
 
 
@@ -294,12 +294,12 @@ def test_what_a_pool_cannot_give_is_told() -> None:
     load = division_of(MOS.of(experiment="load", setup="static"), POOL)
     poor = MicrostorePool(total=POOL.step)
     assert "0.8 cores of proxies are asked for, and the pool has 0.1" in str(
-        problem(load, poor, whole=True)
+        problem(load, poor, bounded=True)
     )
     mixed = division_of(MOS.of(experiment="disks", workload="C", ssds=2), POOL)
-    assert problem(mixed, POOL, whole=False) is None
+    assert problem(mixed, POOL, bounded=False) is None
     assert "3 disks of each storage server are asked for, not 1" in str(
-        problem(mixed, MicrostorePool(disks=1), whole=False)
+        problem(mixed, MicrostorePool(disks=1), bounded=False)
     )
 
 

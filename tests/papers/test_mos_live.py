@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from campaigns.engine.job import Job
 from campaigns.papers.mos import drives as driving
 from campaigns.papers.mos.cell import REPORT_FILE, controller_parameters, make, model
 from campaigns.papers.mos.division import MEGABIT, MicrostorePool, Share, division_of
@@ -43,24 +42,29 @@ START = 1000.0
 SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}
 
 
-def job_of(**parameters: Any) -> Job:
-    return job_with(MOS.of(**parameters), "mos")
-
-
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("campaigns.papers.mos.drives.time.time", lambda: START - driving.LEAD_S)
+
+
+def run_on(bed: FakeBed, folder: Path, **parameters: Any) -> tuple[Run, dict[str, float]]:
+    """Make a cell on a testbed; return the run and its numbers."""
+    (folder / "logs").mkdir(parents=True)
+    run = make(bed.swift, job_with(MOS.of(**parameters), "mos"), folder)
+    extra: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
+    return run, extra
 
 
 def made(
     folder: Path, archived: int = 6, **parameters: Any
 ) -> tuple[FakeBed, Run, dict[str, float]]:
     bed = FakeBed(folder / "site", START, archived)
-    where = folder / "attempt-1"
-    (where / "logs").mkdir(parents=True)
-    run = make(bed.swift, job_of(**parameters), where)
-    extra: dict[str, float] = json.loads((where / "summary.json").read_text())["extra"]
-    return bed, run, extra
+    return bed, *run_on(bed, folder / "attempt-1", **parameters)
+
+
+def prepared(bed: FakeBed) -> int:
+    """Return the number of times that objects were written."""
+    return len([one for one in bed.agent.scripts if one[1][0] != "bash"])
 
 
 def test_a_cell_is_divided_driven_and_counted(tmp_path: Path) -> None:
@@ -139,15 +143,11 @@ def test_in_default_workers_are_dealt_out_to_all_proxies(tmp_path: Path) -> None
 
 def test_objects_are_written_once_for_all_layouts(tmp_path: Path) -> None:
     bed, _, _ = made(tmp_path, experiment="setups", **SMALL_CELL)
-    prepared = [one for one in bed.agent.scripts if one[1][0] != "bash"]
-    assert len(prepared) == 4
     kept = json.loads((bed.testbed.directory / OBJECTS_FILE).read_text())
     assert [one["letter"] for one in kept] == ["A", "B", "C", "D"]
     for setup in ("favors-small", "favors-large"):
-        where = tmp_path / setup
-        (where / "logs").mkdir(parents=True)
-        make(bed.swift, job_of(experiment="setups", setup=setup, **SMALL_CELL), where)
-    assert len([one for one in bed.agent.scripts if one[1][0] != "bash"]) == 4
+        run_on(bed, tmp_path / setup, experiment="setups", setup=setup, **SMALL_CELL)
+    assert prepared(bed) == 4
 
 
 @pytest.mark.slow
@@ -231,42 +231,23 @@ def test_a_testbed_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     ceph = load_spec(Path("testbed/specs/dlr.yaml"))
     with pytest.raises(UserError, match="has no Swift microstores"):
         Swift(replace(bed.live, spec=ceph))
+    assert bed.swift.pool() == replace(MicrostorePool(), disks=1)
     with pytest.raises(UserError, match="3 disks of each storage server are asked for, not 1"):
-        make(bed.swift, job_of(experiment="disks", workload="C", ssds=2), tmp_path)
+        run_on(bed, tmp_path / "run", experiment="disks", workload="C", ssds=2)
 
 
-def test_the_pool_is_the_spec_s(tmp_path: Path) -> None:
-    pool = FakeBed(tmp_path, START, 4).swift.pool()
-    assert pool.total == MicrostorePool().total
-    assert pool.step == MicrostorePool().step
-    assert (pool.storage_servers, pool.disks) == (2, 1)
-
-
-def test_failures_are_counted(tmp_path: Path) -> None:
+def test_failures_count_and_objects_that_are_gone_are_written_again(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 6)
+    cell = {"experiment": "proxy", **SMALL_CELL}
     bed.failed = 3
-    where = tmp_path / "attempt-1"
-    (where / "logs").mkdir(parents=True)
-    make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), where)
-    extra = json.loads((where / "summary.json").read_text())["extra"]
-    assert extra["A_failed"] == extra["failed"] == 3
-
-
-def test_objects_that_are_gone_fail_the_cell_and_are_written_again(tmp_path: Path) -> None:
-    bed = FakeBed(tmp_path / "site", START, 6)
-
-    def run(name: str) -> None:
-        (tmp_path / name / "logs").mkdir(parents=True)
-        make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), tmp_path / name)
-
-    run("first")
+    _, found = run_on(bed, tmp_path / "first", **cell)
+    assert found["A_failed"] == found["failed"] == 3
     bed.failed, bed.kind = 50, "not-found"
     with pytest.raises(HotbedError, match="50 reads of workload A found no object"):
-        run("second")
+        run_on(bed, tmp_path / "second", **cell)
     bed.failed = 2  # an overloaded store may miss a few
-    run("third")
-    prepared = [one for one in bed.agent.scripts if one[1][0] != "bash"]
-    assert len(prepared) == 2
+    run_on(bed, tmp_path / "third", **cell)
+    assert prepared(bed) == 2
 
 
 def test_objects_that_were_not_all_written_are_told(tmp_path: Path) -> None:
@@ -274,23 +255,20 @@ def test_objects_that_were_not_all_written_are_told(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 6)
     bed.prepared = "failed"
     with pytest.raises(HotbedError, match="the objects of A cannot all be written"):
-        make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), tmp_path)
+        run_on(bed, tmp_path / "run", experiment="proxy", **SMALL_CELL)
     assert not (bed.testbed.directory / OBJECTS_FILE).exists()
     assert all(not shell.files for shell in bed.shells.values())
 
 
-def test_a_driver_that_begins_late_spoils_its_cell(tmp_path: Path) -> None:
-    runs = {}
-    for late_s in (0.5, 1.5):
-        bed = FakeBed(tmp_path / f"site-{late_s}", START + late_s, 6)
-        where = tmp_path / f"attempt-{late_s}"
-        (where / "logs").mkdir(parents=True)
-        runs[late_s] = make(bed.swift, job_of(experiment="proxy", **SMALL_CELL), where)
-    assert runs[0.5].status == "done"
-    assert (runs[1.5].status, runs[1.5].reason) == (
-        "spoiled",
-        "a driver began 1.5 s late (at most 1 s)",
-    )
+@pytest.mark.parametrize(
+    ("late_s", "reason"), [(0.5, None), (1.5, "a driver began 1.5 s late (at most 1 s)")]
+)
+def test_a_driver_that_begins_late_spoils_its_cell(
+    tmp_path: Path, late_s: float, reason: str | None
+) -> None:
+    bed = FakeBed(tmp_path / "site", START + late_s, 6)
+    run, _ = run_on(bed, tmp_path / "run", experiment="proxy", **SMALL_CELL)
+    assert (run.status, run.reason) == ("spoiled" if reason else "done", reason)
 
 
 def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
@@ -453,10 +431,6 @@ def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:
     assert [found["C_ops"], found["C_mean_s"]] == [8, 4.0]
 
 
-def test_a_step_without_an_observation_tells_nothing_of_what_was_held() -> None:
-    assert held_of([{"wall": 1.0, "observation": None, "actions": []}], 0.0) == []
-
-
 # ---- A pool of whole machines, as in basic MOS (Algorithm 1) ----
 
 MACHINES = Path("testbed/specs/mos-machines.yaml")
@@ -467,17 +441,10 @@ LOAD: dict[str, Any] = {
 ONE = Share(0.2, 0.2, 12.5e6)
 
 
-def made_on(bed: FakeBed, folder: Path, **parameters: Any) -> dict[str, float]:
-    (folder / "logs").mkdir(parents=True)
-    make(bed.swift, job_with(MOS.of(**parameters), "mos"), folder)
-    found: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
-    return found
-
-
 def test_drivers_follow_machines_that_come_and_go(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 8, MACHINES)
     assert bed.swift.pool().machines == {"small": ONE, "large": ONE}
-    found = made_on(bed, tmp_path / "run", setup="mos", **LOAD)
+    _, found = run_on(bed, tmp_path / "run", setup="mos", **LOAD)
     # One driver per workload: its workers use the proxies in the client's file.
     assert sorted(name for name in bed.xmls if not name.startswith("objects")) == ["a", "c"]
     assert "proxies_file=/etc/hotbed/swift/small.json" in bed.xmls["a"]
@@ -489,12 +456,9 @@ def test_drivers_follow_machines_that_come_and_go(tmp_path: Path) -> None:
     assert found["proxy_cores_used"] == pytest.approx(4 * 0.2)
     report = json.loads((tmp_path / "run" / REPORT_FILE).read_text())
     assert report["division"]["shares"]["small"]["proxy_cores"] == 0.2
-
-
-def test_static_are_the_machines_that_microstores_begin_with(tmp_path: Path) -> None:
-    bed = FakeBed(tmp_path / "site", START, 8, MACHINES)
-    made_on(bed, tmp_path / "run", setup="static", **LOAD)
-    assert bed.layout["layout"] == "static"
+    bed = FakeBed(tmp_path / "other", START, 8, MACHINES)
+    run_on(bed, tmp_path / "static", setup="static", **LOAD)
+    assert bed.layout["layout"] == "static"  # the machines that microstores begin with
     assert "control-start" not in bed.agent.verbs()
 
 
@@ -516,7 +480,7 @@ def test_a_setup_that_is_not_for_the_pool_is_refused(
 ) -> None:
     bed = FakeBed(tmp_path / "site", START, 8, spec)
     with pytest.raises(UserError, match=said):
-        made_on(bed, tmp_path / "run", **parameters)
+        run_on(bed, tmp_path / "run", **parameters)
     assert "swift-layout" not in bed.agent.verbs()
 
 
@@ -539,6 +503,7 @@ def test_what_is_held_counts_machines_that_were_just_given() -> None:
     (line,) = held_of([{"wall": START, "observation": seen, "actions": actions}], START)
     assert line["stores"]["small"]["proxy_cores"] == pytest.approx(0.4)
     assert line["stores"]["large"]["network"] == 0
+    assert held_of([{"wall": START, "observation": None, "actions": []}], START) == []
 
 
 @pytest.mark.parametrize("told", ["http://10.0.0.9:8080/auth/v1.0", ""])

@@ -630,7 +630,7 @@ def _table_3(runs: pd.DataFrame) -> Table:
                 )
             )
     title = (
-        "Table 3: average performance, the paper's beside ours (loads are ours, see docs/mos.md)"
+        "Table 3: average performance, the paper's next to ours (loads are ours, see docs/mos.md)"
     )
     return Table("table-3", title, heads, tuple(rows))
 

@@ -93,7 +93,7 @@ def divided(parameters: MosCell, pool: MicrostorePool, testbed: str) -> Division
     if why is not None:
         raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
     division = division_of(parameters, pool)
-    why = problem(division, pool, whole=isinstance(parameters, TwoStores))
+    why = problem(division, pool, bounded=isinstance(parameters, TwoStores))
     if why is not None:
         raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
     return division

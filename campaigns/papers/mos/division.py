@@ -155,11 +155,11 @@ def unfit(parameters: MosCell, pool: MicrostorePool) -> str | None:
     )
 
 
-def problem(division: Division, pool: MicrostorePool, *, whole: bool) -> str | None:
+def problem(division: Division, pool: MicrostorePool, *, bounded: bool) -> str | None:
     """Return why a pool cannot be divided like this; None if it can.
 
     Args:
-        whole: True if the shares must fit into the pool; else they are an experiment's own.
+        bounded: True if the shares must fit into the pool; else they are an experiment's own.
     """
     if division.disks and len(division.disks) != pool.disks:
         return f"{len(division.disks)} disks of each storage server are asked for, not {pool.disks}"
@@ -170,10 +170,10 @@ def problem(division: Division, pool: MicrostorePool, *, whole: bool) -> str | N
     ):
         total = getattr(pool.total, name)
         given = sum(getattr(share, name) for share in division.shares.values())
-        if whole and given > total * (1 + 1e-6):
+        if bounded and given > total * (1 + 1e-6):
             return f"{given:g} {text} are asked for, and the pool has {total:g}"
         for store, share in division.shares.items():
-            if whole and getattr(share, name) < getattr(pool.step, name) * (1 - 1e-6):
+            if bounded and getattr(share, name) < getattr(pool.step, name) * (1 - 1e-6):
                 return (
                     f"microstore {store} would get {getattr(share, name):g} {text}, less than a "
                     f"step of {getattr(pool.step, name):g}"

@@ -23,7 +23,7 @@ from testbed.deploy import bundle
 
 SIM, LOCAL = "sim", "local"
 
-BESIDE_S = 14.0
+OTHER_S = 14.0
 """Seconds of a cell in addition to its load: cleaning, dividing, starting, finishing requests,
 collecting. Measured: 7 to 18, on a busy machine."""
 CONTROLLER_S = 3.0
@@ -31,7 +31,7 @@ CONTROLLER_S = 3.0
 
 def planned_s(parameters: MosCell) -> float:
     """Return the estimated seconds of a cell on a testbed; finished cells correct the estimate."""
-    return BESIDE_S + length_s(parameters) + (CONTROLLER_S if parameters.controlled else 0.0)
+    return OTHER_S + length_s(parameters) + (CONTROLLER_S if parameters.controlled else 0.0)
 
 
 def own(parameters: MosCell) -> tuple[str, ...]:

@@ -74,8 +74,8 @@ def document(points: Points, seed: int) -> dict[str, Any]:
     judge, optimiser = halves(points.runs, seed)
     most = most_of(points.runs)
     cospurf = fit(optimiser, most, f"{points.name}: {len(optimiser)} runs")
-    whole = fit(points.runs, most, f"{points.name}: {len(points.runs)} runs")
-    return whole.to_json() | {
+    model = fit(points.runs, most, f"{points.name}: {len(points.runs)} runs")
+    return model.to_json() | {
         "schema": SCHEMA,
         "name": points.name,
         "about": points.about,

@@ -256,7 +256,7 @@ def from_run_folders(folder: Path) -> Points:
 
 
 PROFILED = ("sizes", "proxy", "storage", "network", "disks")
-DISKS_TOLD = ("network", "disks")
+OWN_DISKS = ("network", "disks")
 """Experiments that specify their disks; in others, disks are fast and not a limit."""
 
 DEFAULT_REPLICAS = 2
@@ -283,7 +283,7 @@ def _point_of(record: Path) -> MeasuredPoint | None:
     servers = int(extra.get("storage_servers") or 1)
     if not rate:
         return None
-    disks = experiment in DISKS_TOLD
+    disks = experiment in OWN_DISKS
     return MeasuredPoint(
         workload=letter,  # type: ignore[arg-type]
         object_bytes=_object_bytes(letter, experiment, parameters),

@@ -195,14 +195,14 @@ def configurations(
         )
     if not alone:
         return
-    whole = {
+    everything = {
         "proxy_cores": pool.proxy_cores,
         "storage_cores": pool.storage_cores,
         "network": pool.network,
         "ssds": pool.ssds,
         "hdds": pool.hdds,
     }
-    yield point(workers=FEW, **whole)
+    yield point(workers=FEW, **everything)
 
 
 def _some(rng: random.Random) -> float:
