@@ -43,7 +43,7 @@ _CELL = 0.85  # inches per cell, with its error and interval below it
 
 
 @dataclass(frozen=True)
-class Cell:
+class ValidatedCell:
     """One cell on both grounds, over the seeds that both have run.
 
     Attributes:
@@ -102,7 +102,7 @@ class Validation:
     """Every cell of both grounds; `folder` holds figures and tables once written."""
 
     real: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ValidatedCell, ...]
     pairs: int
     figures: tuple[Path, ...] = ()
     folder: Path | None = None
@@ -292,7 +292,7 @@ def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
             return style.save(drawn, folder, f"fig{SCENARIOS[scenario]}-sim-{made.real}")
 
 
-def _bars(axes: Axes, cells: Sequence[Cell], real: str, *, first: bool) -> None:
+def _bars(axes: Axes, cells: Sequence[ValidatedCell], real: str, *, first: bool) -> None:
     for index, cell in enumerate(cells):
         for side, (estimate, hatch, name) in enumerate(
             ((cell.measured, None, real), (cell.simulated, "///", "sim (simulated)"))
@@ -317,7 +317,7 @@ def _bars(axes: Axes, cells: Sequence[Cell], real: str, *, first: bool) -> None:
     axes.set_ylabel(cells[0].unit)
 
 
-def _errors(axes: Axes, cells: Sequence[Cell]) -> None:
+def _errors(axes: Axes, cells: Sequence[ValidatedCell]) -> None:
     for index, cell in enumerate(cells):
         low, high = cell.error.error
         axes.errorbar(
@@ -339,7 +339,7 @@ def _errors(axes: Axes, cells: Sequence[Cell]) -> None:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _SeedPair:
     """Means of a cell's runs with one seed on both grounds."""
 
     parameters: dict[str, Any]
@@ -348,10 +348,10 @@ class _Pair:
     simulated: dict[str, float]
 
 
-def _pairs(real: Iterable[LoadedRun], simulated: Iterable[LoadedRun]) -> list[_Pair]:
+def _pairs(real: Iterable[LoadedRun], simulated: Iterable[LoadedRun]) -> list[_SeedPair]:
     sides = [_by_cell(runs) for runs in (real, simulated)]
     return [
-        _Pair(runs[0].run.parameters, runs[0].run.seed, _means(runs), _means(sides[1][key]))
+        _SeedPair(runs[0].run.parameters, runs[0].run.seed, _means(runs), _means(sides[1][key]))
         for key, runs in sorted(sides[0].items())
         if key in sides[1]
     ]
@@ -386,8 +386,8 @@ def _means(runs: Sequence[LoadedRun]) -> dict[str, float]:
     }
 
 
-def _cells(pairs: Sequence[_Pair]) -> Iterable[Cell]:
-    groups: dict[tuple[str, str, str, str], list[_Pair]] = {}
+def _cells(pairs: Sequence[_SeedPair]) -> Iterable[ValidatedCell]:
+    groups: dict[tuple[str, str, str, str], list[_SeedPair]] = {}
     for pair in pairs:
         groups.setdefault(_place(pair), []).append(pair)
     controllers = in_order(list({key[3] for key in groups}))
@@ -406,7 +406,7 @@ def _cells(pairs: Sequence[_Pair]) -> Iterable[Cell]:
                 if controller == BASELINE or metric == "latency_s"
                 else _effects(mine, base, metric)
             )
-            yield Cell(
+            yield ValidatedCell(
                 scenario,
                 op,
                 controller,
@@ -419,12 +419,12 @@ def _cells(pairs: Sequence[_Pair]) -> Iterable[Cell]:
             )
 
 
-def _place(pair: _Pair) -> tuple[str, str, str, str]:
+def _place(pair: _SeedPair) -> tuple[str, str, str, str]:
     p = pair.parameters
     return str(p["scenario"]), str(p["op"]), _setting(p), str(p["controller"])
 
 
-def _key(cell: Cell) -> tuple[str, str, str, str]:
+def _key(cell: ValidatedCell) -> tuple[str, str, str, str]:
     return cell.scenario, cell.op, cell.setting, cell.controller
 
 
@@ -451,7 +451,7 @@ def _setting(parameters: dict[str, Any]) -> str:
 
 
 def _effects(
-    mine: Sequence[_Pair], base: Sequence[_Pair], metric: str
+    mine: Sequence[_SeedPair], base: Sequence[_SeedPair], metric: str
 ) -> tuple[Estimate | None, Estimate | None]:
     """Return the controller's ratio to default Ceph on each ground, over the same seeds."""
     baseline = {_block(pair): pair for pair in base if metric in pair.measured}
@@ -464,7 +464,7 @@ def _effects(
     )
 
 
-def _block(pair: _Pair) -> tuple[int, str]:
+def _block(pair: _SeedPair) -> tuple[int, str]:
     rest = {k: v for k, v in pair.parameters.items() if not k.startswith("controller")}
     return pair.seed, json.dumps(rest, sort_keys=True)
 

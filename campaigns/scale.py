@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Ask:
+class ScaleRequest:
     """Request for sweeps; None keeps the campaign's values of an axis.
 
     Attributes:
@@ -57,7 +57,7 @@ class Ask:
     controllers_dir: Path | None = None
 
 
-def request(ask: Ask) -> session.Request:
+def request(ask: ScaleRequest) -> session.Request:
     """Return the requested campaign for `session.run` or `session.dry_run`.
 
     Raises:
@@ -73,7 +73,7 @@ def request(ask: Ask) -> session.Request:
     )
 
 
-def vary(campaign: Campaign, ask: Ask) -> Campaign:
+def vary(campaign: Campaign, ask: ScaleRequest) -> Campaign:
     """Return `campaign` with the values of `ask` on the axes of its grids.
 
     A grid keeps its own requested values. A value that no grid of a figure has joins the grid with
@@ -139,7 +139,7 @@ def _with(grid: Grid, values: dict[str, Any]) -> Grid:
     return grid.model_copy(update={"vary": {**grid.vary, **values}, "fixed": fixed})
 
 
-def _controllers(ask: Ask) -> list[str]:
+def _controllers(ask: ScaleRequest) -> list[str]:
     """Return the requested controllers, default Ceph first; `all` means every controller."""
     dirs = () if ask.controllers_dir is None else (ask.controllers_dir.resolve(),)
     assert ask.controllers is not None

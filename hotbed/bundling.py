@@ -15,7 +15,7 @@ from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.bundle.build import Bundled, Inputs
-    from analysis.bundle.rerun import Compared
+    from analysis.bundle.rerun import RerunComparison
     from analysis.bundle.verify import Opened
     from campaigns.bundled import Again
     from campaigns.engine.dry_run import DryRunReport
@@ -153,7 +153,7 @@ class Rerun:
     """A campaign that was run again, and its comparison with the bundle."""
 
     result: CampaignResult
-    compared: Compared
+    compared: RerunComparison
 
     @property
     def ok(self) -> bool:

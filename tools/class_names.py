@@ -9,12 +9,6 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-_NAMES = """
-Ask Attempts Cell Compared Engine Job Made Pair Part
-"""
-STILL_DOUBLE = frozenset(_NAMES.split())
-"""Names in campaigns/ and analysis/ that must still become unique."""
-
 
 def places() -> dict[str, list[str]]:
     """Return the places of every class by its name without leading underscores."""
@@ -35,11 +29,9 @@ def places() -> dict[str, list[str]]:
 def main() -> int:
     """Print each double name with its places."""
     double = {name: where for name, where in places().items() if len(where) > 1}
-    for name in sorted(double.keys() - STILL_DOUBLE):
-        print(f"class {name} occurs {len(double[name])} times: {' '.join(double[name])}")
-    for name in sorted(STILL_DOUBLE - double.keys()):
-        print(f"class {name} is unique now: remove it from STILL_DOUBLE")
-    return 1 if double.keys() ^ STILL_DOUBLE else 0
+    for name, where in sorted(double.items()):
+        print(f"class {name} occurs {len(where)} times: {' '.join(where)}")
+    return 1 if double else 0
 
 
 if __name__ == "__main__":

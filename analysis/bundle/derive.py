@@ -141,7 +141,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Part:
+class FigureCells:
     """The cells that `--figure` selects: all cells of a figure, from any grid."""
 
     campaign: str
@@ -166,7 +166,7 @@ class Ran:
     started_at: str
     ended_at: str
     commits: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[FigureCells, ...]
 
     def option(self, figure: str) -> str | None:
         """Return the argument of `hotbed run --figure` for the figure of a claim, or None. The
@@ -225,13 +225,13 @@ def ran(campaign: Path) -> Ran:
 
 def _parts(
     campaign: str, cells: Sequence[dict[str, Any]], seconds: Mapping[str, Sequence[float]]
-) -> tuple[Part, ...]:
+) -> tuple[FigureCells, ...]:
     feeding: dict[str, dict[str, None]] = {}
     for cell in cells:
         for figure in cell.get("figures", ()):
             feeding.setdefault(str(figure), {})[str(cell["run_id"])] = None
     return tuple(
-        Part(
+        FigureCells(
             campaign=campaign,
             figure=figure,
             cells=len(mine),
@@ -242,7 +242,7 @@ def _parts(
     )
 
 
-def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Part | None:
+def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> FigureCells | None:
     """Return the figure with the quickest cells, among the figures within the first half hour.
     Simulated ones come first, then ones with claims, because measured cells are compared by claims.
 
@@ -259,7 +259,7 @@ def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Part 
     return min(found, key=lambda entry: entry[:3])[3] if found else None
 
 
-def _without_claims(ran: Ran, part: Part, claimed: Collection[str]) -> int:
+def _without_claims(ran: Ran, part: FigureCells, claimed: Collection[str]) -> int:
     """Return 0 if a claim is about the figure, 1 if about its whole (for a panel), 2 otherwise."""
     options = {ran.option(figure) for figure in claimed}
     if part.figure in options:

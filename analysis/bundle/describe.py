@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.bundle.derive import Derived, Part, Ran, duration, first_look
+from analysis.bundle.derive import Derived, FigureCells, Ran, duration, first_look
 from analysis.core.claims import NOTE_SEPARATOR, SINGLE_RUN
 from analysis.core.report import format_interval, format_value, render, shared_notes
 from schemas.bundle import MANIFEST, About, Author, Manifest
@@ -205,7 +205,7 @@ def _measured(claim: ClaimResult) -> str:
     return f"{value} ({interval}), n = {claim.n}"
 
 
-def _spec_of(first: Part | None, campaigns: Sequence[Ran]) -> str:
+def _spec_of(first: FigureCells | None, campaigns: Sequence[Ran]) -> str:
     """Return the bundle's testbed spec for the first look, or an empty text if it needs none."""
     spec = next((one.spec for one in campaigns if first and one.campaign == first.campaign), "")
     return f"specs/{Path(spec).name}" if spec else ""
@@ -275,7 +275,7 @@ _TROVI_TERMS = {
 
 
 @dataclass(frozen=True)
-class Made:
+class CampaignOrigin:
     """Origin of a campaign's runs; times are ISO 8601."""
 
     campaign: str
@@ -290,7 +290,7 @@ class Contents:
     `sizes`: bytes of files with known size."""
 
     parts: Sequence[tuple[str, str]]
-    made: Sequence[Made]
+    made: Sequence[CampaignOrigin]
     hotbed_version: str
     sizes: Mapping[str, int] = field(default_factory=dict)
 
@@ -490,7 +490,7 @@ def _people(about: About) -> list[dict[str, Any]]:
     ]
 
 
-def _action(made: Made, version: str) -> dict[str, Any]:
+def _action(made: CampaignOrigin, version: str) -> dict[str, Any]:
     return {
         "@id": f"#run-{made.campaign}",
         "@type": "CreateAction",
@@ -535,7 +535,7 @@ def described(
     contents = Contents(
         parts=parts,
         made=[
-            Made(one.campaign, one.started_at, one.ended_at, _made_of(one, files))
+            CampaignOrigin(one.campaign, one.started_at, one.ended_at, _made_of(one, files))
             for one in campaigns
         ],
         hotbed_version=manifest.hotbed_version,

@@ -100,7 +100,7 @@ class ClaimAgain:
 
 
 @dataclass(frozen=True)
-class Compared:
+class RerunComparison:
     """A rerun and its bundle.
 
     Attributes:
@@ -161,7 +161,7 @@ class Compared:
         )
 
 
-def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
+def compare(bundled: Path, again: Path, *, exact: bool) -> RerunComparison:
     """Compare the runs in the folder `again` with those in `bundled` (both ``.../<campaign>``).
 
     Args:
@@ -181,7 +181,7 @@ def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
             differing += found[:3]
     claims = tuple(_all_claims(bundled, again, pairs)) if pairs else ()
     ground = pairs[0][1].run.ground if pairs else ""
-    return Compared(bundled.name, ground, len(pairs), same, exact, tuple(differing), claims)
+    return RerunComparison(bundled.name, ground, len(pairs), same, exact, tuple(differing), claims)
 
 
 def shares_runs(bundled: Path, again: Path) -> bool:

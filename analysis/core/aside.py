@@ -43,7 +43,7 @@ def libraries() -> str:
 
 
 @dataclass(frozen=True)
-class Job:
+class DrawingJob:
     """A figure, its target files (`pdf` None: no PDF), and the settings that it was drawn with."""
 
     drawn: Figure
@@ -52,7 +52,7 @@ class Job:
     settings: Mapping[str, Any]
 
 
-def job_of(drawn: Figure, png: Path, pdf: Path | None) -> Job:
+def job_of(drawn: Figure, png: Path, pdf: Path | None) -> DrawingJob:
     """Return a job with the current settings."""
     import matplotlib as mpl
 
@@ -61,10 +61,10 @@ def job_of(drawn: Figure, png: Path, pdf: Path | None) -> Job:
     # gives it a name that only seaborn knows.
     for name in ("backend", "image.cmap"):
         settings.pop(name, None)
-    return Job(drawn, png, pdf, settings)
+    return DrawingJob(drawn, png, pdf, settings)
 
 
-def write(job: Job) -> None:
+def write(job: DrawingJob) -> None:
     """Write a figure's files in the current settings. Layout runs once: the PDF matches the PNG."""
     job.drawn.savefig(job.png, dpi=DPI)
     if job.pdf is not None:
@@ -72,7 +72,7 @@ def write(job: Job) -> None:
         job.drawn.savefig(job.pdf, metadata={"CreationDate": None})
 
 
-def write_later(job: Job) -> None:
+def write_later(job: DrawingJob) -> None:
     """Write a figure's files in the settings that the figure was drawn with."""
     import matplotlib as mpl
 
@@ -92,10 +92,10 @@ class Aside:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": libraries()},
         )
-        self._sent: list[Job] = []
+        self._sent: list[DrawingJob] = []
         self._ready = 0  # ready reports so far: one at the start, then one after each figure
 
-    def write(self, job: Job) -> None:
+    def write(self, job: DrawingJob) -> None:
         """Write a figure, in the writer process if it is idle, otherwise here."""
         if not self._waits() or not self._send(job):
             write(job)
@@ -133,7 +133,7 @@ class Aside:
             self._ready += len(os.read(descriptor, 4096))
         return self._ready == len(self._sent) + 1
 
-    def _send(self, job: Job) -> bool:
+    def _send(self, job: DrawingJob) -> bool:
         try:
             body = pickle.dumps(job)
         except Exception:  # for example, a formatter that is a lambda

@@ -83,14 +83,14 @@ def _execute(job: Job, folder: Path) -> None:
                     raise KeyboardInterrupt
                 return super().execute_cell(*arguments, **named)
 
-        class Engine(NBClientEngine):  # type: ignore[misc]
+        class CellEngine(NBClientEngine):  # type: ignore[misc]
             """nbclient's engine with the running kernel."""
 
             @classmethod
             def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: Any) -> None:
                 Client(nb_man, km=manager, timeout=None, startup_timeout=_KERNEL_START_S).execute()
 
-        papermill_engines.register("hotbed", Engine)
+        papermill_engines.register("hotbed", CellEngine)
         papermill.execute_notebook(
             job.notebook,
             str(folder / "notebook.ipynb"),

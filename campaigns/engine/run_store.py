@@ -21,7 +21,7 @@ _PARTIAL = re.compile(r"\.attempt-(\d+)\.partial")
 
 
 @dataclass(frozen=True)
-class Attempts:
+class AttemptStatuses:
     """Statuses of one run id's attempts. `done` is the number of its first finished attempt."""
 
     statuses: dict[int, RunStatus] = field(default_factory=dict)
@@ -45,13 +45,13 @@ class RunStore:
         """Create the folder."""
         make_folder(self.folder)
 
-    def attempts(self, run_id: str) -> Attempts:
+    def attempts(self, run_id: str) -> AttemptStatuses:
         """Return the statuses of the finished attempts of one run."""
         statuses: dict[int, RunStatus] = {}
         for number, path in self._numbered(run_id, _ATTEMPT):
             run = read_run(path)
             statuses[number] = run.status if run is not None else "failed"
-        return Attempts(statuses)
+        return AttemptStatuses(statuses)
 
     def begin(self, run_id: str) -> tuple[int, Path]:
         """Return the number and the new, empty working folder of the next attempt."""

@@ -26,7 +26,7 @@ from schemas.shown import line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.bundle.rerun import Compared
+    from analysis.bundle.rerun import RerunComparison
 
 
 def register(app: typer.Typer) -> None:
@@ -113,7 +113,7 @@ def _agrees(consent: str) -> bool:
     return str(typer.prompt("Type yes to run it", err=True, default="no")).strip() == "yes"
 
 
-def _table(made: Compared) -> Table:
+def _table(made: RerunComparison) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -147,7 +147,7 @@ def _table(made: Compared) -> Table:
     return table
 
 
-def _say(made: Compared) -> None:
+def _say(made: RerunComparison) -> None:
     if made.exact and made.identical < made.matched:
         for one in made.differing:
             print(line(f"{one.file} {one.where}: in the bundle {one.bundled}, here {one.derived}"))

@@ -71,7 +71,7 @@ def register(app: typer.Typer) -> None:
         from campaigns.engine import session
 
         request = sweep.request(
-            sweep.Ask(
+            sweep.ScaleRequest(
                 osds=numbers("--osds", osds, int),
                 hot=numbers("--hot", hot, float),
                 move=numbers("--move", move, float),

@@ -36,7 +36,7 @@ def test_two_processes_write_what_one_does(tmp_path: Path, monkeypatch: pytest.M
     here: list[str] = []
     written = aside.write
 
-    def noted(job: aside.Job) -> None:
+    def noted(job: aside.DrawingJob) -> None:
         here.append(job.png.stem)
         written(job)
 
@@ -53,7 +53,7 @@ def test_two_processes_write_what_one_does(tmp_path: Path, monkeypatch: pytest.M
         assert here == ["lambda"]
         assert (tmp_path / "shared" / "sent.pdf").is_file()
 
-        def lose(job: aside.Job) -> bool:
+        def lose(job: aside.DrawingJob) -> bool:
             other._sent.append(job)
             other._process.kill()
             return True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.bundle.build import Inputs, about_of
-from analysis.bundle.derive import Derived, Part, Ran
+from analysis.bundle.derive import Derived, FigureCells, Ran
 from analysis.bundle.describe import command_of, expected, pages
 from analysis.core.papers import SHORT_NAMES, paper
 from analysis.core.report import format_value
@@ -138,7 +138,7 @@ def test_a_value_has_its_unit(value: float | None, unit: str, text: str) -> None
 
 def ran_of(name: str, *figures: str) -> Ran:
     """Return a campaign with cells that feed these figures."""
-    parts = tuple(Part(name, figure, 3, 3, 60.0) for figure in figures)
+    parts = tuple(FigureCells(name, figure, 3, 3, 60.0) for figure in figures)
     return Ran(name, "local", "local", "", (), 3, 3, 60.0, "", "", (), parts)
 
 

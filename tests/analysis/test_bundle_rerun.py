@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from synthetic import write_run
 
-from analysis.bundle.rerun import ClaimAgain, Compared, compare, shares_runs
+from analysis.bundle.rerun import ClaimAgain, RerunComparison, compare, shares_runs
 from analysis.core.report import format_change
 from analysis.core.stats import Estimate
 from schemas.claim import ClaimResult
@@ -34,7 +34,7 @@ def campaign(folder: Path, treated: tuple[float, ...], *, ground: str = "local")
     return folder
 
 
-def outcomes(made: Compared) -> dict[str, str]:
+def outcomes(made: RerunComparison) -> dict[str, str]:
     return {one.id: one.outcome for one in made.claims if one.outcome != "not run"}
 
 

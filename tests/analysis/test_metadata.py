@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from analysis.bundle.describe import Contents, Made, crate, trovi, zenodo
+from analysis.bundle.describe import CampaignOrigin, Contents, crate, trovi, zenodo
 from schemas.bundle import About, Author
 
 
@@ -25,7 +25,7 @@ def about_of(**more: Any) -> About:
 def test_files_are_identified_by_uris() -> None:
     about = about_of()
     path = "controllers/mine/read me 100%.md"
-    made = Made("dlr-tiny", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", [path])
+    made = CampaignOrigin("dlr-tiny", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", [path])
     parts = [(path, "Notes"), ("artifacts/dlr-tiny/", "Runs")]
     graph = {one["@id"]: one for one in crate(about, Contents(parts, [made], "0"))["@graph"]}
     told = "controllers/mine/read%20me%20100%25.md"

@@ -14,7 +14,7 @@ from synthetic import write_run
 from test_bundle_appendix import claim
 from test_comparison import make
 
-from analysis.bundle.derive import Derived, Experiment, Figure, Part, Ran
+from analysis.bundle.derive import Derived, Experiment, Figure, FigureCells, Ran
 from analysis.bundle.describe import pages as documents
 from analysis.comparison.build import build as compare
 from analysis.core.report import build, in_markdown
@@ -127,7 +127,7 @@ def test_appendices_hold_no_script(tmp_path: Path) -> None:
     figures = (Figure(TEXT, TEXT, None, TEXT, TEXT), Figure(TEXT, TEXT, "dlr-fig1", None, TEXT))
     derived = Derived(TEXT, tuple(found), figures, {}, tmp_path, 6, {TEXT: TEXT})
     experiment = Experiment(TEXT, TEXT, (TEXT,), 1, 1, 1, 1.0)
-    part = Part(TEXT, TEXT, 1, 1, 1.0)
+    part = FigureCells(TEXT, TEXT, 1, 1, 1.0)
     ran = Ran(TEXT, TEXT, TEXT, TEXT, (experiment,), 1, 1, 1.0, TEXT, TEXT, (TEXT,), (part,))
     about = About(
         title=TEXT,

@@ -14,7 +14,7 @@ from campaigns.engine.lease import Lease, SiteTenure, open_lease
 from campaigns.engine.plan import Cell, Plan
 from campaigns.engine.progress import Silent
 from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import Attempts, RunStore
+from campaigns.engine.run_store import AttemptStatuses, RunStore
 from schemas.campaign import LeaseRules
 from schemas.run import RunStatus
 from testbed.sites.fake import FakeSite
@@ -84,7 +84,7 @@ class World:
     def engine(self, plan: Plan, lease: Lease | None, script: Script) -> Engine:
         store = RunStore(Path("nowhere"))
         store.attempts = lambda run_id: (  # type: ignore[method-assign]
-            Attempts({1: "done"} if run_id in self.done else {})
+            AttemptStatuses({1: "done"} if run_id in self.done else {})
         )
         executor = Played(self, script, lease)
         engine = Engine(plan, store, executor, Silent(), clock=self.clock, lease=lease)

@@ -16,7 +16,7 @@ from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.plan import raw_cells
 from campaigns.engine.session import Request
-from campaigns.scale import CAMPAIGN, QUICK, Ask, request, vary
+from campaigns.scale import CAMPAIGN, QUICK, ScaleRequest, request, vary
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 
@@ -29,7 +29,7 @@ GRID: dict[str, Any] = {
 }
 
 
-def axis(ask: Ask, figure: str, name: str) -> dict[float, int]:
+def axis(ask: ScaleRequest, figure: str, name: str) -> dict[float, int]:
     """Return the values of an axis in a figure's grids, with their blocks."""
     campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ask)
     return {
@@ -86,7 +86,7 @@ def test_only_the_simulator_makes_stores_of_any_size(campaign_file: Callable[...
 
 def test_a_limit_grows_with_the_store(campaign_file: Callable[..., Path]) -> None:
     """The limit also grows for a requested size that the campaign lacks."""
-    asked = Ask(osds=[100, 300, 10_000], figure="osds", controllers=["dlr-pg", "dlr"])
+    asked = ScaleRequest(osds=[100, 300, 10_000], figure="osds", controllers=["dlr-pg", "dlr"])
     for cell in session.prepare(request(asked), need_ground=False).plan.cells:
         swaps = {"max_swaps": 8 * (cell.parameters.osds or 0)}
         is_pg = cell.parameters.controller == "dlr-pg"
@@ -151,21 +151,21 @@ def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
 
 
 def test_the_issue_s_ranges_are_in_the_sweep() -> None:
-    assert set(axis(Ask(), "osds", "osds")) == {100, 1000, 10_000}
-    shares = axis(Ask(), "hot", "hot_share")
+    assert set(axis(ScaleRequest(), "osds", "osds")) == {100, 1000, 10_000}
+    shares = axis(ScaleRequest(), "hot", "hot_share")
     assert (min(shares), max(shares)) == (0.01, 0.5)
-    moves = axis(Ask(), "move", "move_every_s")
+    moves = axis(ScaleRequest(), "move", "move_every_s")
     assert (min(moves), max(moves)) == (5, 600)
 
 
 def test_an_axis_keeps_what_it_has_and_takes_what_it_has_not() -> None:
-    assert set(axis(Ask(osds=[100]), "osds", "osds")) == {100}
-    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(osds=[9000, 100, 120]))
+    assert set(axis(ScaleRequest(osds=[100]), "osds", "osds")) == {100}
+    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ScaleRequest(osds=[9000, 100, 120]))
     grids = {grid.name: grid for grid in campaign.grids}
     assert grids["osds"].vary["osds"] == [100, 120]
     assert grids["osds-10000"].vary["osds"] == [9000]  # the nearest by ratio
     assert grids["hot-1000"].vary["osds"] == [9000]
-    moves = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(move=[7, 400]))
+    moves = vary(load_campaign(find_campaign(CAMPAIGN)), ScaleRequest(move=[7, 400]))
     by_name = {grid.name: grid for grid in moves.grids}
     assert by_name["move"].vary["move_every_s"] == [7]
     assert by_name["move-rarely"].vary["move_every_s"] == [400]
@@ -178,7 +178,7 @@ def test_an_axis_keeps_what_it_has_and_takes_what_it_has_not() -> None:
     hot=st.lists(st.floats(0.01, 1), min_size=1, max_size=5),
 )
 def test_every_value_asked_for_is_run_once(osds: list[int], hot: list[float]) -> None:
-    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(osds=osds, hot=hot))
+    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ScaleRequest(osds=osds, hot=hot))
     for figure in ("osds", "hot", "move"):
         grids = [grid for grid in campaign.grids if figure in grid.figures]
         cells = [cell for grid in grids for cell in raw_cells(campaign, grid)]
@@ -195,12 +195,12 @@ def test_every_value_asked_for_is_run_once(osds: list[int], hot: list[float]) ->
 
 
 def test_controllers_ops_and_blocks_are_those_of_every_grid() -> None:
-    ask = Ask(controllers=["dlr_pg"], ops=["seq"], blocks=2)
+    ask = ScaleRequest(controllers=["dlr_pg"], ops=["seq"], blocks=2)
     campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ask)
     for grid in campaign.grids:
         assert grid.vary["controller"] == ["default", "dlr-pg"]
         assert (grid.vary["op"], grid.repetitions) == (["seq"], 2)
-    everybody = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(controllers=["all"]))
+    everybody = vary(load_campaign(find_campaign(CAMPAIGN)), ScaleRequest(controllers=["all"]))
     assert everybody.grids[0].vary["controller"][0] == "default"
     assert {"dlr", "dlr-pg", "oracle"} <= set(everybody.grids[0].vary["controller"])
 
@@ -208,18 +208,18 @@ def test_controllers_ops_and_blocks_are_those_of_every_grid() -> None:
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (Ask(osds=[]), "--osds is empty"),
-        (Ask(blocks=0), "--blocks 0: allowed are 1 to 1000"),
-        (Ask(osds=[0]), "osds: 0 is not allowed"),
-        (Ask(hot=[2.0]), "hot_share: 2.0 is not allowed"),
-        (Ask(move=[-5.0]), "move_every_s: -5.0 is not allowed"),
-        (Ask(move=[math.inf]), "move_every_s: inf is not allowed"),
-        (Ask(controllers=["nobody"]), "there is no controller 'nobody'"),
-        (Ask(figure="6"), "has no figure '6'; it has osds, hot, move"),
-        (Ask(ops=["erase"]), "op: 'erase' is not allowed"),
+        (ScaleRequest(osds=[]), "--osds is empty"),
+        (ScaleRequest(blocks=0), "--blocks 0: allowed are 1 to 1000"),
+        (ScaleRequest(osds=[0]), "osds: 0 is not allowed"),
+        (ScaleRequest(hot=[2.0]), "hot_share: 2.0 is not allowed"),
+        (ScaleRequest(move=[-5.0]), "move_every_s: -5.0 is not allowed"),
+        (ScaleRequest(move=[math.inf]), "move_every_s: inf is not allowed"),
+        (ScaleRequest(controllers=["nobody"]), "there is no controller 'nobody'"),
+        (ScaleRequest(figure="6"), "has no figure '6'; it has osds, hot, move"),
+        (ScaleRequest(ops=["erase"]), "op: 'erase' is not allowed"),
     ],
 )
-def test_a_sweep_that_cannot_be_is_one_sentence(ask: Ask, said: str) -> None:
+def test_a_sweep_that_cannot_be_is_one_sentence(ask: ScaleRequest, said: str) -> None:
     with pytest.raises(UserError, match=said):
         session.prepare(request(ask), need_ground=False)
 
