@@ -171,11 +171,6 @@ class ObjectCell(CellParameters):
         """Experiment, under which the engine counts."""
         return self.experiment
 
-    @property
-    def scheduler_name(self) -> str:
-        """Name of the scheduler of the agents."""
-        return "both"
-
     def contents(self) -> str:
         """Return the objects that are written."""
         return f"{self.experiment} {self.size_kib}"
