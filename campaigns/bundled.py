@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from campaigns.engine.campaign_file import FILES, ROOT, load_campaign, resolve
+from campaigns.engine.campaign_file import FILES, ROOT, load_campaign, own_notebook, resolve
 from campaigns.engine.provenance import code_state, hotbed_version
 from campaigns.engine.session import Request
 from campaigns.papers.mos.profile.points import ELSEWHERE
@@ -238,6 +238,7 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
     places += [ROOT / one.removeprefix("$HOTBED/") for one in ours]
     if name == f"../specs/{last}":
         places.append(ROOT / "testbed" / "specs" / last)
+    places += [one for one in [own_notebook(name)] if one is not None and key == "notebook"]
     for place in places:
         if place.is_file():
             return place
@@ -501,8 +502,8 @@ def again(
         body["spec"] = str(spec.resolve())
     if site is not None:
         body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), site))
-    ours = ROOT / "notebooks" / Path(str(body.get("notebook") or "none")).name
-    if ours.is_file():  # Hotbed's own notebook is preferred to the bundle's untrusted one
+    ours = own_notebook(str(body.get("notebook") or "none"))
+    if ours is not None:  # Hotbed's own notebook is preferred to the bundle's untrusted one
         body["notebook"] = str(ours)
     file.write_text(dump(body))
     made = _jobs(bundle, campaign)
@@ -567,7 +568,7 @@ def missing(bundle: Path, campaign: str) -> Iterator[str]:
     body = read_mapping(file, "a campaign is a mapping with name, grids and more")
     for key, place in (("spec", "specs"), ("notebook", "notebooks")):
         last = Path(str(body.get(key) or "")).name
-        ours = key == "notebook" and (ROOT / place / last).is_file()
+        ours = key == "notebook" and own_notebook(last) is not None
         if last and not ours and not (bundle / place / last).is_file():
             yield f"{place}/{last}"
 

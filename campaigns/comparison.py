@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from campaigns.engine import session
 from campaigns.engine.attempts import PAPERMILL_CELL
-from campaigns.engine.campaign_file import ROOT
+from campaigns.engine.campaign_file import EXPERIMENT, ROOT
 from campaigns.engine.dry_run import DryRunReport
 from campaigns.engine.estimate import experiment
 from campaigns.engine.kind import Prepared
@@ -36,7 +36,6 @@ from testbed.stores.contract import Needs
 ALL = "all"
 GRID = "comparison"
 SPEC = "testbed/specs/dlr.yaml"
-NOTEBOOK = "notebooks/dlr_experiment.ipynb"
 TIME_SCALE = 1 / 6
 SIM_BLOCKS = 6
 BLOCKS = 3
@@ -230,7 +229,7 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
         "profile": "full",
         "ground": ask.ground,
         "spec": str(ROOT / SPEC if ask.spec is None else ask.spec.resolve()),
-        "notebook": str(ROOT / NOTEBOOK),
+        "notebook": str(EXPERIMENT),
         "time_scale": ask.time_scale,
         "seed": ask.seed,
         # A simulated cell fails the same way every time.

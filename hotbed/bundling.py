@@ -164,13 +164,13 @@ class Rerun:
 def foreign_code(manifest: Manifest) -> tuple[Entry, ...]:
     """Return the foreign programs in a bundle: controllers, and notebooks that are not part of
     Hotbed. Neither `verify` nor a dry run loads them."""
-    from campaigns.engine.campaign_file import ROOT
+    from campaigns.engine.campaign_file import own_notebook
 
     return tuple(
         entry
         for entry in manifest.files
         if entry.path.startswith("controllers/")
-        or (entry.path.startswith("notebooks/") and not (ROOT / entry.path).is_file())
+        or (entry.path.startswith("notebooks/") and own_notebook(entry.path) is None)
     )
 
 

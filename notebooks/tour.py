@@ -70,23 +70,20 @@ pd.DataFrame(sensed["nodes"]).T[["io_pressure", "iowait", "disk_util", "disk_rea
 # %% [markdown]
 # ## One experiment
 # Random reads while fio loads four of the eight OSD nodes; DLR steers. The same as the notebook
-# `dlr_experiment`, which campaigns run many times.
+# `experiment`, which campaigns run many times.
 
 # %%
+from campaigns.by_hand import make_run
 from campaigns.engine.display import show_run
-from campaigns.papers.dlr.by_hand import close_cell, open_cell
-from campaigns.papers.dlr.cell import run_cell
 
 cell = {"op": "rand", "scenario": "heterogeneity", "controller": "dlr", "hot_nodes": hot_nodes}
-context = open_cell(
+folder = make_run(
     {**cell, "duration_s": duration_s},
     testbed=testbed.name,
     time_scale=time_scale,
     ground=testbed.site,
     artifacts=artifacts,
 )
-run_cell(None, context)
-folder = close_cell(context)
 show_run(folder)
 
 # %% [markdown]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from campaigns.engine.disk import Reserve, is_full, nearly_full
-from campaigns.engine.estimate import cell_timeout_s
+from campaigns.engine.estimate import timeout_s
 from campaigns.engine.job import (
     CHANGED,
     ERROR_FILE,
@@ -189,7 +189,7 @@ class AttemptRecords:
 
     def _job(self, cell: Cell, attempt: int) -> Job:
         campaign = self.plan.campaign
-        limit = self.setting.timeout_s or cell_timeout_s(cell, campaign.time_scale)
+        limit = self.setting.timeout_s or timeout_s(cell.planned_s)
         parameters = cell.parameters.model_dump(mode="json")
         return Job(
             kind=campaign.kind,

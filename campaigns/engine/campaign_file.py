@@ -15,6 +15,12 @@ from schemas.yaml_file import read_mapping
 ROOT = Path(__file__).resolve().parents[2]
 FILES = Path(__file__).resolve().parents[1] / "files"
 
+EXPERIMENT = ROOT / "notebooks" / "experiment.ipynb"
+FORMER_EXPERIMENTS = frozenset(
+    {"dlr_experiment.ipynb", "gateway_experiment.ipynb", "ursa_live.ipynb"}
+)
+"""Former notebooks, one a paper, that `EXPERIMENT` replaces. Older campaigns name them."""
+
 
 def campaign_names() -> list[str]:
     """Return the names of the campaigns that come with Hotbed."""
@@ -60,15 +66,37 @@ def load_campaign(path: Path) -> Campaign:
         ) from error
 
 
-def resolve(name: str, beside: Path) -> Path:
-    """Return the path of a file that a campaign file names: next to it, or below Hotbed's root."""
-    for base in (beside.resolve().parent, ROOT):
-        candidate = base / name
+def resolve(name: str, campaign: Path) -> Path:
+    """Return the path of a file that a campaign file names: next to it, or below Hotbed's root. A
+    former name of the experiment notebook means that notebook.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    candidates = [base / name for base in (campaign.resolve().parent, ROOT)]
+    if Path(name).name in FORMER_EXPERIMENTS:
+        candidates.append(EXPERIMENT)
+    for candidate in candidates:
         if candidate.is_file():
             return candidate
     raise UserError(
-        f"{beside}: names {name!r}, which is neither beside the campaign file nor below {ROOT}."
+        f"{campaign}: names {name!r}, which is neither next to the campaign file nor below {ROOT}."
     )
+
+
+def own_notebook(name: str) -> Path | None:
+    """Return Hotbed's notebook for a file name or path, by its last part; None if it is not one of
+    Hotbed's."""
+    last = Path(name).name
+    path = EXPERIMENT if last in FORMER_EXPERIMENTS else ROOT / "notebooks" / last
+    return path if path.is_file() else None
+
+
+def renamed(name: str, notebook: Path) -> str | None:
+    """Return a sentence if `notebook` replaces the notebook that a campaign file names."""
+    if not name or Path(name).name == notebook.name:
+        return None
+    return f"{name} is now notebooks/{notebook.name}, which runs instead"
 
 
 def _named(place: Place, data: Mapping[str, object]) -> Place:

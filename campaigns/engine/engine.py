@@ -91,9 +91,7 @@ class Engine:
         self._clock = clock
         self._lease = lease
         self._leave: str | None = None  # why no further cell begins: the lease
-        self.estimator = Estimator(
-            plan.campaign.time_scale, simulated=plan.campaign.ground == "sim"
-        )
+        self.estimator = Estimator()
         self._stop = False
         self._controllers = {cell.parameters.controller for cell in plan.cells}
 
@@ -140,7 +138,7 @@ class Engine:
                 if cell is None or self._refused(cell, [*waiting, *running.values()]):
                     break
                 running[cell.run_id] = cell
-                self._progress.cell_started(cell, self.estimator.planned(cell))
+                self._progress.cell_started(cell, cell.planned_s)
                 self._executor.start(cell)
             if not running:
                 return

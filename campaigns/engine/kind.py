@@ -115,6 +115,7 @@ class OnStore:
             controller and the notebook.
         open: opens the ground: (testbed, site, spec file, file of the model's constants).
         validate: checks the campaign's cells against controllers and spec; returns them by grid.
+        planned_s: estimated seconds of a cell at a time scale; finished cells correct the estimate.
         same: requirements on workers, if cells may also run on workers or in the engine's process,
             because nothing of the cells outlives the process.
     """
@@ -122,6 +123,7 @@ class OnStore:
     code: Callable[[Mapping[str, Sequence[Any]], str], tuple[str, ...]]
     open: Callable[[str, str, Path, Path | None], StoreGround]
     validate: Callable[..., Mapping[str, list[Any]]]
+    planned_s: Callable[..., float]
     same: Sameness | None = None
 
 

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -53,10 +53,16 @@ def main(folder: Path) -> int:
     return 0
 
 
-def notebook_parameters(job: Job, folder: Path) -> dict[str, Any]:
-    """Return the values for the notebook's `parameters` cell: the cell's and the engine's."""
+def notebook_parameters(job: Job, folder: Path, known: Container[str]) -> dict[str, Any]:
+    """Return the values for the notebook's `parameters` cell: the cell's and the engine's.
+
+    Args:
+        known: names in that cell. A notebook without `cell` gets the cell's parameters by name, as
+            notebooks that users adapted from Hotbed's former ones expect.
+    """
+    own = {"kind": job.kind, "cell": job.parameters} if "cell" in known else job.parameters
     return {
-        **job.parameters,
+        **own,
         "seed": job.seed,
         "block": job.block,
         "time_scale": job.time_scale,
@@ -94,7 +100,7 @@ def _execute(job: Job, folder: Path) -> None:
         papermill.execute_notebook(
             job.notebook,
             str(folder / "notebook.ipynb"),
-            parameters=notebook_parameters(job, folder),
+            parameters=notebook_parameters(job, folder, papermill.inspect_notebook(job.notebook)),
             engine_name="hotbed",
             kernel_name=_KERNEL,
             progress_bar=False,

@@ -36,9 +36,8 @@ class Parameters(Protocol):
 
 @dataclass(frozen=True)
 class Cell:
-    """One planned run. Grids that ask for the same cell share it. `planned_s`: planned seconds, if
-    the experiment's rules (`estimate`) do not apply. `code`: code that cells share, and code behind
-    the results of this cell's controller."""
+    """One planned run. Grids that ask for the same cell share it. `planned_s`: planned seconds.
+    `code`: code that cells share, and code behind the results of this cell's controller."""
 
     run_id: str
     parameters: Parameters
@@ -47,7 +46,7 @@ class Cell:
     order: int  # position in the block's random order, from 0
     grids: tuple[str, ...]
     figures: tuple[str, ...]
-    planned_s: float | None = None
+    planned_s: float
     code: tuple[Closure, ...] = ()
 
 
@@ -89,7 +88,7 @@ def make_plan(
     cells: Mapping[str, Sequence[Parameters]],
     identity: Identity,
     own: Callable[[Any], Closure],
-    planned_s: Callable[[Any], float] | None = None,
+    planned_s: Callable[[Any], float],
 ) -> Plan:
     """Arrange validated cells in randomized blocks.
 
@@ -128,7 +127,7 @@ def make_plan(
                         0,
                         (grid.name,),
                         tuple(grid.figures),
-                        None if planned_s is None else planned_s(parameters),
+                        planned_s(parameters),
                         (identity.code, code),
                     )
         order = block_order(found, seed)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from campaigns.engine.attempts import PAPERMILL_CELL, CellProcess, InProcess, Runner, Setting
 from campaigns.engine.awake import kept_awake, site_of
-from campaigns.engine.campaign_file import find_campaign, load_campaign, resolve
+from campaigns.engine.campaign_file import find_campaign, load_campaign, renamed, resolve
 from campaigns.engine.carry_out import CAMPAIGN_FILE, OnWorkers, make_cells
 from campaigns.engine.dry_run import DryRunReport, report_of
 from campaigns.engine.engine import pending
@@ -124,7 +124,9 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         code=closure.first(entries),
         libraries=library_versions(libraries),
     )
-    planned_s = None if isinstance(ground, OnStore) else ground.planned_s
+    planned_s = ground.planned_s
+    if isinstance(ground, OnStore):
+        planned_s = partial(ground.planned_s, time_scale=campaign.time_scale)
     whole, plan = (
         make_plan(campaign, wanted, identity, code_of_cell, planned_s) for wanted in (cells, chosen)
     )
@@ -238,7 +240,8 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
     who = _workers(prepared.campaign, ground, workers)
     _refuse_too_large(cells, who)
     _refuse_what_cannot_be(kind, prepared, cells, who)
-    notes: list[str] = []
+    note = renamed(prepared.campaign.notebook, prepared.notebook)
+    notes = [] if note is None else [note]
     if cells:
         notes += kind.notes([cell.parameters for cell in cells], prepared.campaign)
     if prepared.facts is None and isinstance(ground, OnStore):
@@ -263,7 +266,7 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
     report = report_of(
         prepared,
         cells,
-        Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim"),
+        Estimator(),
         width=1 if who is None else max(1, who.processes),
         beside_s=ground.beside_s(cells, prepared.store) if isinstance(ground, OnTestbed) else 0.0,
         resolves=kind.resolves,
@@ -329,6 +332,9 @@ def run_prepared(
     if isinstance(ground, Computed):
         ground.recipe.same.ready()
     store.prepare()
+    note = renamed(prepared.campaign.notebook, prepared.notebook)
+    if note is not None:
+        shown.message(note)
     how: Runner | OnWorkers
     with ExitStack() as stack:
         what = f"the campaign {prepared.campaign.name}"

@@ -16,6 +16,7 @@ from schemas.campaign import (
     PlannerCampaign,
     ReplayCampaign,
 )
+from schemas.campaign import Kind as KindName
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
 
 def kind_of(campaign: Campaign) -> Kind[Any]:
     """Return the declaration of a campaign's kind."""
+    return kind_named(campaign.kind)
+
+
+def kind_named(name: KindName) -> Kind[Any]:
+    """Return the declaration of a kind by its name (`schemas.campaign.Kind`)."""
     modules = {one.schema.kind: one.module for one in KINDS}
-    module = modules.get(campaign.kind, "campaigns.papers.dlr.kind")
+    module = modules.get(name, "campaigns.papers.dlr.kind")
     kind: Kind[Any] = importlib.import_module(module).KIND
     return kind

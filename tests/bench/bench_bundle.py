@@ -56,7 +56,7 @@ def leave_the_rest(attempt: Path, random: np.random.Generator) -> None:
     run = json.loads((attempt / "run.json").read_bytes())
     run["provenance"]["hosts"] = dict.fromkeys(NODES, HOST)
     (attempt / "run.json").write_text(json.dumps(run, indent=2))
-    job = run | {"notebook": "/srv/hotbed/notebooks/dlr_experiment.ipynb", "testbed": "dlr"}
+    job = run | {"notebook": "/srv/hotbed/notebooks/experiment.ipynb", "testbed": "dlr"}
     (attempt / "job.json").write_text(json.dumps(job, indent=2))
     _journal(attempt / "journal.jsonl", start, random)
     events = [

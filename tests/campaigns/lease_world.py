@@ -132,9 +132,7 @@ def _on_time(cell: Cell, tries: int) -> tuple[RunStatus, float]:
 
 PLAN = plan_of(tiny())
 """Eight cells, all planned with the same duration."""
-CELL_S = Engine(
-    PLAN, RunStore(Path("nowhere")), Played(World(1), _on_time, None), Silent()
-).estimator.planned(PLAN.cells[0])
+CELL_S = PLAN.cells[0].planned_s
 
 
 def as_planned(cell: Cell, tries: int) -> tuple[RunStatus, float]:

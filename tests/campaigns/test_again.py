@@ -50,14 +50,16 @@ def test_a_strangers_campaign_that_is_none_is_one_sentence(text: str, tmp_path: 
         again(tmp_path, "tiny", tmp_path / "new")
 
 
-def test_it_is_run_again_from_the_bundle_alone(tmp_path: Path) -> None:
-    body = dict(TINY) | {"ground": "sim", "spec": str(SPEC)}
+@pytest.mark.parametrize("notebook", ["experiment", "dlr_experiment"])
+def test_it_is_run_again_from_the_bundle_alone(notebook: str, tmp_path: Path) -> None:
+    named = {"notebook": f"notebooks/{notebook}.ipynb"}
+    body = dict(TINY) | {"ground": "sim", "spec": str(SPEC)} | named
     bundle = unpacked(tmp_path, folder_of(tmp_path, body))
     asked = again(bundle, "tiny", tmp_path / "new", figure="6a")
     file = Path(str(asked.request.campaign))
     campaign = load_campaign(file)
     assert resolve(campaign.spec, file).resolve() == (bundle / "specs" / "dlr.yaml").resolve()
-    assert Path(campaign.notebook) == ROOT / "notebooks" / "dlr_experiment.ipynb"
+    assert Path(campaign.notebook) == ROOT / "notebooks" / "experiment.ipynb"
     assert (asked.request.figure, asked.request.artifacts) == ("6a", tmp_path / "new")
     assert asked.ground == "sim"
     other = tmp_path / "other.yaml"

@@ -24,7 +24,7 @@ def test_it_takes_along_what_made_the_runs(tmp_path: Path) -> None:
     found = found_in(tmp_path, folder)
     assert {
         *("environment/requirements.lock", "environment/environment.yml", "LICENSE"),
-        *("campaigns/tiny.yaml", "specs/dlr.yaml", "notebooks/dlr_experiment.ipynb"),
+        *("campaigns/tiny.yaml", "specs/dlr.yaml", "notebooks/experiment.ipynb"),
     } <= set(found.files)
     assert found.hide[str(ROOT)] == "$HOTBED"
     assert not [note for note in found.notes if "spec" in note]

@@ -137,7 +137,7 @@ def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
     store.attempts = lambda run_id: (  # type: ignore[method-assign]
         type(real(run_id))({1: "done"}) if run_id in executor.done() else real(run_id)
     )
-    executor.seconds = planned = made.estimator.planned(plan.cells[0])
+    executor.seconds = planned = plan.cells[0].planned_s
 
     def tick() -> None:
         now[0] += planned
@@ -150,8 +150,7 @@ def _same_in_blocks(blocks: int, noisy: int, cells: float) -> tuple[Plan, Script
     """Return one cell per block, block `noisy` always spoiled, and time for `cells` cells."""
     grid = {**TINY["grids"][0], "vary": {"op": ["seq"]}, "repetitions": blocks}
     plan = plan_of(tiny(grids=[grid]))
-    planned = Engine(plan, RunStore(Path("none")), Scripted(lambda *_: "done"), Silent())
-    within = cells * planned.estimator.planned(plan.cells[0]) + 1e-6
+    within = cells * plan.cells[0].planned_s + 1e-6
     plan = plan_of(tiny(grids=[grid], spoiled_retries=2, spoiled_within_s=within))
     bad = next(cell for cell in plan.cells if cell.block == noisy)
     executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == bad.run_id else "done")
@@ -193,8 +192,7 @@ def _two_comparisons(cells: int) -> Plan:
     }
     grids = [first, {**first, "name": "second", "fixed": {"op": "rand"}}]
     plan = plan_of(tiny(grids=grids))
-    made = Engine(plan, RunStore(Path("none")), Scripted(lambda *_: "done"), Silent())
-    within = cells * made.estimator.planned(plan.cells[0]) + 1e-6
+    within = cells * plan.cells[0].planned_s + 1e-6
     return plan_of(tiny(grids=grids, spoiled_retries=9, spoiled_within_s=within))
 
 

@@ -11,11 +11,11 @@ import pytest
 from test_live_services import OneGround, ScriptedAgent
 
 from campaigns.engine.campaign_file import FILES, load_campaign
-from campaigns.engine.estimate import planned_s
 from campaigns.engine.job import Job
 from campaigns.papers.dlr import gateway
 from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell, summary_of
 from campaigns.papers.dlr.gateway import GatewayServices, mark_of, tenant_of, workload_of
+from campaigns.papers.dlr.kind import planned_s
 from campaigns.validate import validate
 from controllers.registry import available
 from schemas.cells.dlr import DLR, DlrCell

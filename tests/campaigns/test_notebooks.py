@@ -19,15 +19,17 @@ import pytest
 import yaml
 from tiny_campaigns import ONE_CELL
 
+from analysis.core.report import build
+from campaigns import by_hand
+from campaigns.engine.campaign_file import EXPERIMENT, FORMER_EXPERIMENTS, resolve
 from campaigns.engine.job import Job, write_job
 from campaigns.engine.own_kernel import OwnKernel
+from campaigns.engine.papermill_cell import notebook_parameters
 from campaigns.engine.progress import Silent
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.run_store import RunStore, read_run
-from campaigns.engine.session import Request, run
-from campaigns.papers.dlr import by_hand as cell_context
-from schemas.cells import CellParameters
-from schemas.cells.dlr import GatewayWorkload, Mixed, OpenLoopWrites, PlainBench, SpreadBench
+from campaigns.engine.session import Request, dry_run, run
+from schemas.errors import UserError
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from tests.testbed.ceph_beds import SPEC
@@ -35,7 +37,6 @@ from tests.testbed.ceph_beds import run as run_on
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-ENGINE_PARAMETERS = {"seed", "block", "time_scale", "ground", "testbed", "run_folder"}
 
 
 @pytest.fixture
@@ -46,8 +47,7 @@ def nbformat() -> ModuleType:
 
 def test_there_are_notebooks_and_each_has_its_pair() -> None:
     names = {path.stem for path in NOTEBOOKS}
-    assert names >= {"tour", "dlr_experiment", "dlr_figures", "compare_controllers"}
-    assert names >= {f"{paper}_figures" for paper in ("ursa", "twochoice", "pm", "mos")}
+    assert names >= {"tour", "experiment", "figures", "compare_controllers"}
     assert {path.stem for path in (ROOT / "notebooks").glob("*.py")} == names
 
 
@@ -79,7 +79,7 @@ def test_relative_paths_begin_at_hotbed_s_folder(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and ast.unparse(node.left) == "ROOT":
             rooted.append(node.right)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "open_cell":  # see below
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "make_run":  # see below
             rooted += [keyword.value for keyword in node.keywords]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -89,11 +89,24 @@ def test_relative_paths_begin_at_hotbed_s_folder(path: Path) -> None:
 def test_a_cell_by_hand_is_written_below_hotbed_s_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cell_context, "ROOT", tmp_path / "hotbed")
+    monkeypatch.setattr(by_hand, "ROOT", tmp_path / "hotbed")
+    monkeypatch.setattr(by_hand, "run_cell", lambda parameters, context: None)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    made = cell_context.open_cell({"op": "rand"}, testbed="dlr", ground="sim")
-    assert made.folder.is_relative_to(tmp_path / "hotbed" / "artifacts" / "by-hand")
+    made = by_hand.make_run({"op": "rand"}, testbed="dlr", ground="sim")
+    assert made.is_relative_to(tmp_path / "hotbed" / "artifacts" / "by-hand")
+
+
+@pytest.mark.parametrize(
+    ("kind", "ground", "allowed"),
+    [("dlr", "moon", "sim"), ("twochoice-objects", "local", "hotbed run"), ("moon", "sim", "mos")],
+)
+def test_a_ground_without_cells_by_hand_is_refused(
+    kind: Any, ground: str, allowed: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=allowed):
+        by_hand.make_run({}, kind=kind, ground=ground, artifacts=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_student_s_controller_is_never_overwritten(tmp_path: Path, nbformat: ModuleType) -> None:
@@ -119,21 +132,30 @@ def test_a_student_s_controller_is_never_overwritten(tmp_path: Path, nbformat: M
     assert {action.value for action in second} == {0.125} != {action.value for action in first}
 
 
-@pytest.mark.parametrize(
-    ("name", "models"),
-    [
-        ("dlr_experiment", (PlainBench, Mixed, SpreadBench)),
-        ("ursa_live", (OpenLoopWrites,)),
-        ("gateway_experiment", (GatewayWorkload,)),
-    ],
-)
-def test_an_experiment_takes_every_parameter_of_its_cells(
-    name: str, models: tuple[type[CellParameters], ...], nbformat: ModuleType
-) -> None:
-    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+def test_the_experiment_takes_what_the_engine_passes(nbformat: ModuleType) -> None:
+    notebook = nbformat.read(EXPERIMENT, as_version=4)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     named = {line.split(" = ")[0] for line in cell.source.splitlines()}
-    assert named == ENGINE_PARAMETERS.union(*(model.model_fields for model in models))
+    job = _job(scenario="heterogeneity")
+    passed = notebook_parameters(job, Path("run"), named)
+    assert set(passed) == named
+    assert (passed["kind"], passed["cell"]) == ("dlr", job.parameters)
+    # A notebook that a user adapted from a former one takes the cell's parameters by name.
+    assert notebook_parameters(job, Path("run"), {"op"}).items() >= job.parameters.items()
+
+
+@pytest.mark.parametrize("former", sorted(FORMER_EXPERIMENTS))
+def test_a_campaign_that_names_a_former_notebook_runs_the_experiment(
+    former: str, campaign_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = campaign_file(notebook=f"notebooks/{former}")
+    plan = dry_run(Request(str(path), artifacts=tmp_path / "artifacts"))
+    assert resolve(f"notebooks/{former}", path) == EXPERIMENT
+    assert [note for note in plan.notes if former in note and "experiment.ipynb" in note]
+    copy = path.parent / "notebooks" / former
+    copy.parent.mkdir()
+    copy.write_text(EXPERIMENT.read_text())  # a user's own comes first
+    assert resolve(f"notebooks/{former}", path) == copy
 
 
 @pytest.mark.slow
@@ -229,7 +251,7 @@ def _job(**parameters: Any) -> Job:
         parameters={"op": "seq", "interval_s": 0.001, "controller": "dlr", **parameters},
         time_scale=1.0,
         testbed="dlr",
-        notebook=str(ROOT / "notebooks" / "dlr_experiment.ipynb"),
+        notebook=str(EXPERIMENT),
         timeout_s=60,
         started_at="2026-01-01T00:00:00+00:00",
         provenance=provenance(Facts("fake", {})),
@@ -269,7 +291,7 @@ def test_the_figures_notebook_draws_from_runs(tmp_path: Path) -> None:
     from synthetic import write_campaign
 
     write_campaign(tmp_path / "artifacts", "dlr-full", blocks=2)
-    executed = executed_in(tmp_path, "dlr_figures", artifacts=str(tmp_path / "artifacts"))
+    executed = executed_in(tmp_path, "figures", artifacts=str(tmp_path / "artifacts"))
     shown = outputs(executed)
     assert "image/png" in shown
     assert "verdict" in shown
@@ -278,17 +300,19 @@ def test_the_figures_notebook_draws_from_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize(
-    ("name", "figures", "table"),
-    [("ursa", 8, "What every method came to"), ("twochoice", 8, "What every scheduler came to")],
+    ("paper", "figures"),
+    [("ursa", 8), ("twochoice", 8)],
 )
 def test_simulated_figures_are_drawn_in_a_notebook(
-    name: str, figures: int, table: str, tmp_path: Path
+    paper: str, figures: int, tmp_path: Path
 ) -> None:
-    import_module(f"synthetic_{name}").write_all(tmp_path / "artifacts", blocks=2)
-    executed = executed_in(tmp_path, f"{name}_figures", artifacts=str(tmp_path / "artifacts"))
-    shown = outputs(executed)
+    artifacts = tmp_path / "artifacts"
+    import_module(f"synthetic_{paper}").write_all(artifacts, blocks=2)
+    shown = outputs(executed_in(tmp_path, "figures", paper=paper, artifacts=str(artifacts)))
     assert shown.count("image/png") == figures
-    assert table in shown
+    tables = build(artifacts, paper).tables
+    assert tables
+    assert all(table.title in shown for table in tables)
 
 
 def simulated_pm(artifacts: Path) -> None:
@@ -306,18 +330,17 @@ def simulated_mos(artifacts: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize(
-    ("name", "write", "table"),
+    ("paper", "write", "table"),
     [("pm", simulated_pm, "Table 2"), ("mos", simulated_mos, "Table 3: average performance")],
 )
-def test_each_paper_has_a_notebook_of_its_figures(
-    name: str,
+def test_the_figures_notebook_draws_or_names_the_missing_runs(
+    paper: str,
     write: Callable[[Path], None],
     table: str,
     tmp_path: Path,
 ) -> None:
-    """Each figure is drawn, or the notebook names the missing runs."""
     write(tmp_path / "artifacts")
-    executed = executed_in(tmp_path, f"{name}_figures", artifacts=str(tmp_path / "artifacts"))
+    executed = executed_in(tmp_path, "figures", paper=paper, artifacts=str(tmp_path / "artifacts"))
     shown = outputs(executed)
     pictures = shown.count("image/png")
     assert pictures > 2

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from campaigns.engine.campaign_file import FILES, load_campaign
-from campaigns.engine.estimate import planned_s
 from campaigns.papers.dlr import loads
 from campaigns.papers.dlr.cell import CellSetting, _measure
+from campaigns.papers.dlr.kind import planned_s
 from campaigns.papers.dlr.measure import collect_writes, decided, outcome, recorded_rows
 from campaigns.validate import validate
 from controllers.journal import JournalStep, JournalWriter, parse_journal

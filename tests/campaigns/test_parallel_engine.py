@@ -125,8 +125,8 @@ def test_nothing_starts_when_no_cell_can_fare_better(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 8])
 def test_time_left_is_shared_and_never_less_than_the_longest(width: int) -> None:
-    estimator = Estimator(1.0)
+    estimator = Estimator()
     cells = plan_of(tiny()).cells
-    each = [estimator.planned(cell) for cell in cells]
+    each = [cell.planned_s for cell in cells]
     expected = max(sum(each) / width, *each)
     assert estimator.left(cells, width) == pytest.approx(expected)

@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from campaigns.by_hand import make_run
 from campaigns.engine import carry_out, engine, session
 from campaigns.engine.progress import Silent
 from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.run_store import RunStore, read_run
 from campaigns.engine.session import Request
 from campaigns.grounds.sim import SimulatedGround, open_sim
-from campaigns.papers.dlr.by_hand import close_cell, open_cell
-from campaigns.papers.dlr.cell import run_cell
 from controllers.journal import read_journal
 from schemas.errors import StoreError, UserError
 from schemas.run import Run, Summary
@@ -358,19 +357,19 @@ def test_the_notebook_runs_a_simulated_cell_too(campaign_file: Callable[..., Pat
 
 @built
 def test_a_cell_by_hand_is_simulated_from_a_spec_s_name(tmp_path: Path) -> None:
-    context = open_cell(
+    folder = make_run(
         {"op": "rand", "scenario": "none", "duration_s": 30, "controller": "default"},
         testbed="dlr",
         ground="sim",
         artifacts=tmp_path,
         time_scale=0.1,
     )
-    made = run_cell(None, context)
+    made = read_run(folder)
+    assert made is not None
     assert (made.status, made.ground, made.provenance.site) == ("done", "sim", "simulated")
     assert made.provenance.versions["hotbedsim"].startswith("model ")
-    folder = close_cell(context)
     assert (folder / "samples.parquet").is_file()
     with pytest.raises(
         UserError, match="no spec 'moon' to simulate; there are dlr, dlr-chameleon,"
     ):
-        open_cell({"op": "rand"}, testbed="moon", ground="sim", artifacts=tmp_path)
+        make_run({"op": "rand"}, testbed="moon", ground="sim", artifacts=tmp_path)

@@ -15,12 +15,13 @@ from tiny_kinds import job
 from campaigns.engine.carry_out import took_s
 from campaigns.engine.display import show_campaign, show_run
 from campaigns.engine.dry_run import power_sentence, smallest_effect
-from campaigns.engine.estimate import Estimator, planned_s
+from campaigns.engine.estimate import Estimator
 from campaigns.engine.judge import MachineLoad, spoiled, stalled
 from campaigns.engine.progress import Silent
 from campaigns.engine.run_store import RunStore
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.grounds.live import load_between
+from campaigns.papers.dlr.kind import planned_s
 from schemas.campaign import Limits
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
@@ -49,9 +50,9 @@ def test_a_run_takes_what_its_phases_say_if_the_clock_was_set(ended: str, second
 
 def test_the_estimate_learns_from_finished_cells() -> None:
     plan = plan_of(tiny())
-    estimator = Estimator(plan.campaign.time_scale)
+    estimator = Estimator()
     planned = estimator.left(plan.cells)
-    estimator.observe(plan.cells[0], 2 * estimator.planned(plan.cells[0]))
+    estimator.observe(plan.cells[0], 2 * plan.cells[0].planned_s)
     assert estimator.left(plan.cells) == pytest.approx(2 * planned)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from campaigns.engine.attempts import Outcome
 from campaigns.engine.fingerprint import Identity
 from campaigns.engine.plan import Cell, Plan, make_plan, raw_cells
+from campaigns.papers.dlr.kind import planned_s
 from schemas.campaign import Campaign
 from schemas.cells.dlr import DLR
 from testbed.closure import Closure
@@ -18,7 +20,7 @@ TINY: Mapping[str, Any] = {
     "profile": "quick",
     "ground": "fake",
     "spec": "testbed/specs/dlr.yaml",
-    "notebook": "notebooks/dlr_experiment.ipynb",
+    "notebook": "notebooks/experiment.ipynb",
     "time_scale": 0.001,
     "parameters": {"duration_s": 10},
     "grids": [
@@ -57,7 +59,13 @@ def plan_of(campaign: Campaign, only: Sequence[str] | None = None, **identity: A
     }
     shared = {"spec_digest": "spec", "site": "fake", "versions": {"ceph": "16"}, **identity}
     made = Identity(ground=campaign.ground, time_scale=campaign.time_scale, **shared)
-    return make_plan(campaign, cells, made, lambda _: Closure((), "hash"))
+    return make_plan(
+        campaign,
+        cells,
+        made,
+        lambda _: Closure((), "hash"),
+        partial(planned_s, time_scale=campaign.time_scale),
+    )
 
 
 class OneByOne:

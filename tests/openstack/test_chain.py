@@ -84,7 +84,7 @@ def campaign(spec: Path) -> dict[str, Any]:
         "profile": "quick",
         "ground": "chameleon",
         "spec": str(spec),
-        "notebook": "notebooks/dlr_experiment.ipynb",
+        "notebook": "notebooks/experiment.ipynb",
         "time_scale": 0.1,
         # The machine that runs tests is never quiet, so spoiled runs are repeated.
         "limits": {"outside_cores": 100, "steal": 1, "client_share": 1, "stalled": 1},

@@ -155,7 +155,7 @@ def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContex
 
     Args:
         parameters: the cell's parameters; None uses the job's.
-        context: from `campaigns.papers.dlr.by_hand.open_cell`, or constructed by hand.
+        context: from `campaigns.by_hand`, or constructed by hand.
 
     Returns:
         The record, with status ``done``, ``spoiled``, or ``failed`` if the code changed meanwhile.

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from campaigns.engine.estimate import ENGINE_S
 from campaigns.engine.kind import Kind, OnStore
 from campaigns.grounds.sim import CODE as SIMULATED_CODE
 from campaigns.grounds.sim import KIND as SIM
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.grounds.testbed import open_ground
 from campaigns.validate import validate
+from schemas.cells.dlr import DlrCell
 from testbed import sites
 from testbed.deploy import bundle
 
@@ -36,6 +38,36 @@ GATEWAY_CODE = (
 """Additional entry points of cells with an object gateway."""
 
 
+CLEAN_S = 3.0
+RESTORE_S = 20.0  # a filled snapshot is restored up to HEALTH_OK
+OPEN_LOOP_S = 30.0  # requests in flight end, and moved data is moved back
+GATEWAY_S = 10.0  # the driver is copied to its node and started, its archive fetched
+STEADY_S = 3.0  # fio reaches its steady rate
+COLLECT_S = 4.0  # load and controller are stopped, files fetched
+SIMULATED_S = 1.0  # for a virtual minute of a small testbed; finished cells correct it
+SIZED_CELL_S = 1.0  # for a simulated cell with its own number of OSDs, in addition
+OSD_MINUTE_S = 0.009  # CPU seconds for one OSD's virtual minute
+
+
+def planned_s(parameters: DlrCell, time_scale: float) -> float:
+    """Return the wall time of one cell in seconds, with cleaning and settling."""
+    total = CLEAN_S + COLLECT_S + ENGINE_S + parameters.lead_s(time_scale)
+    total += parameters.duration_s * time_scale
+    if parameters.scenario != "none":
+        total += STEADY_S
+    extra = {"write": RESTORE_S, "open": OPEN_LOOP_S, "s3": GATEWAY_S}
+    return total + extra.get(parameters.op, 0.0)
+
+
+def simulated_s(parameters: DlrCell, time_scale: float) -> float:
+    """Return the seconds that simulating one cell takes: its own time is virtual."""
+    minutes = parameters.duration_s * time_scale / 60
+    if parameters.osds is None:
+        return ENGINE_S + SIMULATED_S * minutes
+    minutes += parameters.lead_s(time_scale) / 60
+    return SIZED_CELL_S + OSD_MINUTE_S * parameters.osds * minutes
+
+
 def code(cells: Mapping[str, Sequence[Any]], site: str) -> tuple[str, ...]:
     """Return the entry points of the code of cells on a testbed."""
     gateway = any(parameters.op == "s3" for typed in cells.values() for parameters in typed)
@@ -43,7 +75,7 @@ def code(cells: Mapping[str, Sequence[Any]], site: str) -> tuple[str, ...]:
     return (*CODE, *(GATEWAY_CODE if gateway else ()), *of_site)
 
 
-_on_testbed = partial(OnStore, code=code, validate=validate)
+_on_testbed = partial(OnStore, code=code, validate=validate, planned_s=planned_s)
 
 KIND: Kind[Any] = Kind(
     does="runs benchmarks on a Ceph store",
@@ -52,6 +84,7 @@ KIND: Kind[Any] = Kind(
             code=lambda cells, site: SIMULATED_CODE,
             open=partial(open_ground, SIM),
             validate=validate,
+            planned_s=simulated_s,
             same=SIMULATIONS,
         ),
         **{

@@ -12,16 +12,26 @@
 # ---
 
 # %% [markdown]
-# # The figures of MOS and MOS++
+# # The figures of a paper
 #
-# Draws figures 1 to 5 and 8 to 12 of the paper (microstores on machines), 14 and 15 (fifty
-# machines, simulated by COSPerf), and what lies beyond them, from whatever runs are under
-# `artifacts` (`hotbed run mos-sim-quick` makes simulated ones in half a minute), and judges every
-# claim. The same as `hotbed report mos`; `name` may be a campaign, such as `mos-sim-quick`.
+# Draws the figures of `paper` from the runs below `artifacts`, and judges every claim. The same as
+# `hotbed report dlr`.
+#
+# | `paper` | figures | first runs |
+# |---|---|---|
+# | `dlr` | 1, 3 to 11, on Ceph (`dlr-sim`: simulated) | `dlr-quick` |
+# | `ursa` | 1, 4 to 13, planned for clusters of any size or on Ceph | `ursa-quick` |
+# | `twochoice` | 3, 4 simulated; 11 to 14, Table I on object servers | `twochoice-quick` |
+# | `pm` | 1, 4 to 11, Table 2, simulated or on NFS servers | `pm-quick` |
+# | `mos` | 1 to 5, 8 to 12 on microstores; 14, 15, Table 3 simulated | `mos-sim-quick` |
+#
+# `hotbed run CAMPAIGN` makes the runs. `paper` may also be one campaign, such as `mos-sim-quick`. A
+# figure without runs names the campaign that makes them; `docs/experiments.md` lists every figure
+# with its command and time.
 
 # %% tags=["parameters"]
+paper = "dlr"  # type: str
 artifacts = "artifacts"  # type: str
-name = "mos"  # type: str
 
 # %%
 from IPython.display import Image, Markdown, display
@@ -29,7 +39,7 @@ from IPython.display import Image, Markdown, display
 from analysis.core.report import build
 from campaigns.engine.campaign_file import ROOT
 
-report = build(ROOT / artifacts, name)
+report = build(ROOT / artifacts, paper)
 report
 
 # %%
@@ -41,7 +51,7 @@ for figure in report.figures:
         display(Image(filename=str(figure.path)))
 
 # %% [markdown]
-# Each claim with the paper's value, ours with its 95 % interval, and the verdict:
+# Each claim: the paper's value, ours with its 95 % interval, and the verdict.
 
 # %%
 import pandas as pd
@@ -50,7 +60,7 @@ columns = ["id", "figure", "statement", "paper_value", "measured", "ci95", "n", 
 pd.DataFrame([claim.model_dump() for claim in report.claims])[columns]
 
 # %% [markdown]
-# Table 3, and what every policy came to in every stage, simulated:
+# The paper's tables, and results that no figure shows.
 
 # %%
 for table in report.tables:

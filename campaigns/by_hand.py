@@ -1,0 +1,109 @@
+"""Make one run in a notebook: the engine's, or a new one if the notebook is executed by hand."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from campaigns.engine.campaign_file import ROOT
+from campaigns.engine.estimate import timeout_s
+from campaigns.engine.job import Job, read_job, utc_now, write_job
+from campaigns.engine.kind import Computed, Ground, OnStore
+from campaigns.engine.provenance import Facts, provenance
+from campaigns.engine.run_store import RunStore
+from campaigns.grounds.testbed import open_ground
+from campaigns.papers.dlr.cell import CellContext, run_cell
+from campaigns.papers.registry import kind_named
+from schemas.campaign import Kind
+from schemas.cells import cells_of
+from schemas.errors import UserError
+
+BY_HAND = "by-hand"
+
+
+def make_run(
+    cell: Mapping[str, Any],
+    *,
+    kind: Kind = "dlr",
+    ground: str = "local",
+    testbed: str = "dlr",
+    time_scale: float = 1 / 6,
+    seed: int = 1,
+    block: int = 0,
+    run_folder: str = "",
+    artifacts: Path | str = "artifacts",
+) -> Path:
+    """Make one run and return its folder.
+
+    Args:
+        cell: the cell's parameters by name (`schemas.cells`); missing ones have their defaults.
+        kind: the kind of the cell.
+        ground: a ground of the kind on which one cell can run: ``sim``, or for ``dlr`` the site of
+            a testbed that is up and deployed.
+        testbed: the testbed's name; on the ground sim of ``dlr``, name or path of a spec.
+        time_scale, seed, block: stored with the run.
+        run_folder: the attempt's folder if the engine executes the notebook; the engine's job in it
+            then replaces the other arguments. If empty, a new folder is made below
+            `artifacts`/by-hand.
+        artifacts: folder of results when run by hand; relative paths start at Hotbed's folder.
+
+    Raises:
+        UserError: a parameter is wrong, or there is no such ground or testbed.
+    """
+    job = read_job(Path(run_folder)) if run_folder else None
+    if job is not None:
+        spec, model = (None if name is None else Path(name) for name in (job.spec, job.model))
+        opened = open_ground(job.ground, job.testbed, spec=spec, model=model)
+        run_cell(None, CellContext(job, opened, Path(run_folder)))
+        return Path(run_folder)
+    chosen = _ground(kind, ground)
+    typed = cells_of(kind, ground).check(cell, "cell")
+    if isinstance(chosen, OnStore):
+        store, facts = open_ground(ground, testbed), Facts(ground, {})
+        limit_s = timeout_s(chosen.planned_s(typed, time_scale))
+    else:
+        store, testbed = None, chosen.site
+        versions = chosen.recipe.same.versions()
+        facts = Facts(chosen.site, versions, calibration=chosen.calibration)
+        limit_s = timeout_s(chosen.planned_s(typed))
+    runs = RunStore((ROOT / artifacts).resolve() / BY_HAND)
+    _, folder = runs.begin(secrets.token_hex(6))
+    job = Job(
+        kind=kind,
+        run_id=folder.parent.name,
+        campaign=BY_HAND,
+        attempt=1,
+        block=block,
+        order=0,
+        seed=seed,
+        ground=ground,
+        parameters=typed.model_dump(mode="json"),
+        time_scale=time_scale,
+        testbed=testbed,
+        notebook="",
+        timeout_s=limit_s,
+        started_at=utc_now(),
+        provenance=provenance(facts),
+    )
+    write_job(folder, job)
+    if isinstance(chosen, Computed):
+        chosen.recipe.make(job, folder)
+    elif store is not None:
+        run_cell(None, CellContext(job, store, folder))
+    return runs.commit(folder)
+
+
+def _ground(kind: Kind, name: str) -> OnStore | Computed[Any]:
+    """Return the ground `name` of a kind, if one cell can run on it by hand."""
+    if kind not in get_args(Kind):
+        raise UserError(f"kind {kind!r}: there are {', '.join(get_args(Kind))}.")
+    grounds: Mapping[str, Ground[Any]] = kind_named(kind).grounds
+    known = [key for key, one in grounds.items() if isinstance(one, (OnStore, Computed))]
+    found = grounds.get(name)
+    if isinstance(found, (OnStore, Computed)):
+        return found
+    if known:
+        raise UserError(f"ground {name!r}: a cell of {kind} runs by hand on {', '.join(known)}.")
+    raise UserError(f"a cell of {kind} runs only in a campaign: hotbed run.")
