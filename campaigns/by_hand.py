@@ -12,7 +12,7 @@ from campaigns.engine.estimate import timeout_s
 from campaigns.engine.job import Job, read_job, utc_now, write_job
 from campaigns.engine.kind import Computed, Ground, OnStore
 from campaigns.engine.provenance import Facts, provenance
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.store import RunStore
 from campaigns.grounds.testbed import open_ground
 from campaigns.papers.dlr.cell import CellContext, run_cell
 from campaigns.papers.registry import kind_named

@@ -17,17 +17,16 @@ from pydantic import ValidationError
 from campaigns.engine import session
 from campaigns.engine.attempts import PAPERMILL_CELL
 from campaigns.engine.campaign_file import EXPERIMENT, ROOT
-from campaigns.engine.dry_run import DryRunReport
-from campaigns.engine.estimate import experiment
+from campaigns.engine.dask import Workers
+from campaigns.engine.display import CampaignResult, Progress
+from campaigns.engine.estimate import DryRunReport
 from campaigns.engine.kind import Prepared
-from campaigns.engine.progress import Progress
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
-from campaigns.engine.workers import Workers
+from campaigns.engine.plan import Cell
+from campaigns.engine.store import RunStore
 from controllers.decider import declared
 from controllers.registry import Controller, available, refuse_unoffered
 from schemas.campaign import Campaign, Limits
-from schemas.cells.dlr import DLR
+from schemas.cells.dlr import DLR, DlrCell
 from schemas.comparison import Comparison, PlannedCell
 from schemas.errors import UserError
 from schemas.mistakes import mistake
@@ -130,16 +129,7 @@ def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
             chosen = offered
             prepared = _prepare(ask, chosen, need_ground)
     campaign = prepared.campaign
-    cells = tuple(
-        PlannedCell(
-            run_id=cell.run_id,
-            controller=cell.parameters.controller,
-            scenario=experiment(cell).scenario,
-            op=experiment(cell).op,
-            block=cell.block,
-        )
-        for cell in prepared.plan.cells
-    )
+    cells = tuple(map(_planned, prepared.plan.cells))
     comparison = Comparison(
         ground=campaign.ground,
         testbed=prepared.testbed,
@@ -310,6 +300,18 @@ def _list(values: Iterable[str], option: str) -> list[str]:
     if not found:
         raise UserError(f"{option} is empty: name at least one.")
     return found
+
+
+def _planned(cell: Cell) -> PlannedCell:
+    parameters = cell.parameters
+    assert isinstance(parameters, DlrCell), parameters
+    return PlannedCell(
+        run_id=cell.run_id,
+        controller=parameters.controller,
+        scenario=parameters.scenario,
+        op=parameters.op,
+        block=cell.block,
+    )
 
 
 def _within(option: str, value: float, low: float, high: float) -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from analysis.bundle.rerun import RerunComparison
     from analysis.bundle.verify import Opened
     from campaigns.bundled import Again
-    from campaigns.engine.dry_run import DryRunReport
-    from campaigns.engine.result import CampaignResult
-    from campaigns.engine.workers import Workers
+    from campaigns.engine.dask import Workers
+    from campaigns.engine.display import CampaignResult
+    from campaigns.engine.estimate import DryRunReport
     from schemas.bundle import Entry, Manifest
 
 Progress = Callable[[str, float], None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from campaigns.engine.result import CampaignResult
+    from campaigns.engine.display import CampaignResult
 
 EXIT_FAILED = 1
 EXIT_USER = 2

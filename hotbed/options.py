@@ -13,7 +13,7 @@ from schemas.numbers import number
 from schemas.yaml_file import read
 
 if TYPE_CHECKING:
-    from campaigns.engine.workers import Workers
+    from campaigns.engine.dask import Workers
 
 Number = TypeVar("Number", int, float)
 
@@ -89,7 +89,7 @@ def workers_of(count: int | None, scheduler: str | None) -> Workers:
     Raises:
         UserError: both are given, or one makes no sense.
     """
-    from campaigns.engine.workers import Workers
+    from campaigns.engine.dask import Workers
 
     return Workers(scheduler, count)
 

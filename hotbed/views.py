@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from campaigns.engine.dry_run import DryRunReport
+    from campaigns.engine.estimate import DryRunReport
     from testbed.sites.contract import Cost, Status, Testbed
 
 TestbedOption = Annotated[

@@ -2,7 +2,7 @@
 
 `AttemptRecords` keeps the records. A runner makes a cell: `CellProcess` in a process of its own,
 `InProcess` in the engine's process. `OneAtATime` is an executor of the engine that uses both.
-`campaigns.engine.dask_workers` has the executor for many attempts in parallel.
+`campaigns.engine.dask` has the executor for many attempts in parallel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from campaigns.engine.disk import Reserve, is_full, nearly_full
 from campaigns.engine.estimate import timeout_s
 from campaigns.engine.job import (
     CHANGED,
@@ -33,9 +32,16 @@ from campaigns.engine.job import (
     write_job,
 )
 from campaigns.engine.lease import Lease
-from campaigns.engine.ledger import Ledger
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.run_store import RunStore, amended, read_run
+from campaigns.engine.store import (
+    Ledger,
+    Reserve,
+    RunStore,
+    amended,
+    is_full,
+    nearly_full,
+    read_run,
+)
 from schemas.run import Provenance, Run, RunStatus
 
 PAPERMILL_CELL = (sys.executable, "-m", "campaigns.engine.papermill_cell")
@@ -144,9 +150,11 @@ class AttemptRecords:
                 assert job is not None
                 run = job.record("interrupted", "the engine ended while the cell ran")
             self.store.close(partial, run)
-            whole = run.status == "done"
-            adopted += whole
-            self.ledger.append("adopted" if whole else run.status, run_id=run_id, attempt=attempt)
+            complete = run.status == "done"
+            adopted += complete
+            self.ledger.append(
+                "adopted" if complete else run.status, run_id=run_id, attempt=attempt
+            )
         return adopted
 
     def begin(self, cell: Cell) -> Begun | Outcome:

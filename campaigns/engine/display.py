@@ -1,19 +1,249 @@
-"""Jupyter views of runs and campaigns."""
+"""Display of a campaign: its progress while it runs, its result, and its runs in Jupyter."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TextIO
 
-from campaigns.engine.campaign_file import ROOT
-from campaigns.engine.run_store import RunStore, read_run
+from campaigns.engine.attempts import Outcome
+from campaigns.engine.plan import Cell, Plan
+from campaigns.engine.store import RunStore, read_run
 from schemas.cells import cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
+from testbed.closure import ROOT
 from testbed.html import table
 from testbed.spec.quantities import format_s
+from testbed.terminal import console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichBar
+
+
+@dataclass(frozen=True)
+class CampaignResult:
+    """Result of a call of the engine."""
+
+    campaign: str
+    planned: int
+    already_done: int
+    ran: int
+    missing: tuple[tuple[str, str], ...] = ()  # (cell as text, reason why it has no run)
+    forgone: tuple[tuple[str, str], ...] = ()  # the same for skipped cells, see `ok`
+    spoiled: int = 0
+    failed_attempts: int = 0
+    interrupted: bool = False
+    gave_up: str | None = None
+    lease: str | None = None  # why the lease ended the call before its last cell
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True if every planned cell has a finished run, and at least one cell was planned.
+
+        A forgone cell does not count as missing. It was spoiled in every attempt, or spoiled
+        attempts left no time for it, but another block measured the same. The figures use one run
+        less there and report it.
+        """
+        return self.planned > 0 and not self.missing and not self.interrupted
+
+    @property
+    def sentence(self) -> str:
+        """The result as a sentence."""
+        if self.planned == 0:
+            return f"{self.campaign}: no cell was planned, so nothing ran."
+        finished = self.planned - len(self.missing) - len(self.forgone)
+        text = f"{self.campaign}: {finished} of {self.planned} runs done"
+        if self.already_done:
+            text += f" ({self.already_done} of them before)"
+        if self.spoiled:
+            text += f", {self.spoiled} spoiled and redone or given up"
+        if self.interrupted:
+            return f"{text}; interrupted: give the same command again to resume."
+        if self.lease:
+            return (
+                f"{text}; {self.lease}: bring the testbed up again and deploy it (hotbed up, "
+                "hotbed deploy), on a new lease if the old one is over, and give the same "
+                "command again to resume."
+            )
+        if self.gave_up:
+            return f"{text}; gave up: {self.gave_up}"
+        if self.missing:
+            cell, why = self.missing[0]
+            more = f" ({len(self.missing) - 1} more)" if len(self.missing) > 1 else ""
+            return f"{text}; missing: {cell}: {why}{more}"
+        if self.forgone:
+            cell, why = self.forgone[0]
+            more = f" ({len(self.forgone) - 1} more)" if len(self.forgone) > 1 else ""
+            return (
+                f"{text}; without {cell}: {why}{more}: fewer repetitions there, which the same "
+                "command on a quiet machine adds."
+            )
+        return f"{text}."
+
+    def _repr_html_(self) -> str:
+        status = "done" if self.ok else "failed"
+        without = [*self.missing, *self.forgone]
+        columns = ("missing", "why") if without else ()
+        return table(columns, without, title=self.sentence, status=status)
+
+
+class Progress(Protocol):
+    """Receiver of the engine's events; times are in seconds."""
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """Show that the campaign starts; `done` cells were finished before."""
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """Show that an attempt starts."""
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """Show that an attempt ended; `left_s` is the time left for the campaign."""
+
+    def message(self, text: str) -> None:
+        """Show a message."""
+
+    def end(self, result: CampaignResult) -> None:
+        """Show that the campaign ended."""
+
+
+class Silent:
+    """A `Progress` without output."""
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """See `Progress.begin`."""
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """See `Progress.cell_started`."""
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """See `Progress.cell_ended`."""
+
+    def message(self, text: str) -> None:
+        """See `Progress.message`."""
+
+    def end(self, result: CampaignResult) -> None:
+        """See `Progress.end`."""
+
+
+class Lines:
+    """One line per event, for logs, pipes and CI."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._done = 0
+        self._total = 0
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """See `Progress.begin`."""
+        self._done, self._total = done, len(plan.cells)
+        self.message(f"{plan.campaign.name}: {opening(self._total, done, left_s)}")
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """See `Progress.cell_started`."""
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """See `Progress.cell_ended`."""
+        self._done += outcome.status == "done"
+        self.message(
+            f"[{self._done}/{self._total}] {describe(cell, outcome)}; {format_s(left_s)} left"
+        )
+
+    def message(self, text: str) -> None:
+        """See `Progress.message`."""
+        print(text, file=self._stream, flush=True)
+
+    def end(self, result: CampaignResult) -> None:
+        """See `Progress.end`."""
+        self.message(f"{result.sentence} ({format_s(result.seconds)})")
+
+
+class Bar:
+    """A live bar on a terminal; finished cells scroll by above it."""
+
+    def __init__(self) -> None:
+        self._bar: RichBar | None = None
+        self._left_s = 0.0
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """See `Progress.begin`."""
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichBar
+
+        self._left_s = left_s
+        self._bar = RichBar(
+            TextColumn("{task.fields[name]}", style="bold", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}", style="dim", markup=False),
+            console=console(stderr=True),
+            refresh_per_second=2,
+        )
+        name = plan.campaign.name
+        self._bar.add_task("", total=len(plan.cells), completed=done, name=name, left="")
+        self._bar.start()
+        self.message(f"{name}: {opening(len(plan.cells), done, left_s)}")
+        self._show("")
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """See `Progress.cell_started`."""
+        self._show(cell.parameters.label())
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """See `Progress.cell_ended`."""
+        self._left_s = left_s
+        if self._bar is not None:
+            task = self._bar.tasks[0].id
+            self._bar.advance(task, 1 if outcome.status == "done" else 0)
+        self.message(describe(cell, outcome))
+        self._show("")
+
+    def message(self, text: str) -> None:
+        """See `Progress.message`."""
+        if self._bar is not None:
+            self._bar.console.print(text)
+
+    def end(self, result: CampaignResult) -> None:
+        """See `Progress.end`."""
+        if self._bar is not None:
+            self._show("")
+            self._bar.stop()
+            self.message(f"{result.sentence} ({format_s(result.seconds)})")
+            self._bar = None
+
+    def _show(self, what: str) -> None:
+        if self._bar is not None:
+            task = self._bar.tasks[0].id
+            self._bar.update(task, description=what, left=f"{format_s(self._left_s)} left")
+
+
+def opening(total: int, done: int, left_s: float) -> str:
+    """Return the planned work as text."""
+    if done:
+        return f"{total} cells, {done} done before; about {format_s(left_s)} left"
+    return f"{total} cells; about {format_s(left_s)}"
+
+
+def describe(cell: Cell, outcome: Outcome) -> str:
+    """Return one attempt as text."""
+    text = f"block {cell.block} {cell.parameters.label()}: {outcome.status}"
+    if outcome.attempt is not None and outcome.attempt > 1:
+        text += f" (attempt {outcome.attempt})"
+    if outcome.reason:
+        text += f": {outcome.reason.rstrip('.')}"
+    return f"{text} in {format_s(outcome.seconds)}"
+
+
+def suitable(stream: TextIO | None = None) -> Progress:
+    """Return a bar on a terminal, lines elsewhere."""
+    target = stream or sys.stderr
+    return Bar() if target.isatty() else Lines(target)
 
 
 @dataclass(frozen=True)

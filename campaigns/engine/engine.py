@@ -13,13 +13,11 @@ from itertools import takewhile
 from types import FrameType
 
 from campaigns.engine.attempts import Executor, Outcome
+from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.estimate import Estimator
-from campaigns.engine.lease import Lease
-from campaigns.engine.lease_watch import watching
+from campaigns.engine.lease import Lease, watching
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.progress import Progress
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.store import RunStore
 from schemas.campaign import Campaign
 
 GIVE_UP_AFTER = 3
@@ -56,8 +54,8 @@ class _Tally:
 
     def budget(self, cell: Cell, campaign: Campaign) -> Counter[str]:
         """Return the attempts left for `cell`, by the status of its last attempt."""
-        whole = Counter[str]({"failed": campaign.retries, "spoiled": campaign.spoiled_retries})
-        return self.budgets.setdefault(cell.run_id, whole)
+        allowed = Counter[str]({"failed": campaign.retries, "spoiled": campaign.spoiled_retries})
+        return self.budgets.setdefault(cell.run_id, allowed)
 
 
 def _what(cell: Cell) -> str:
@@ -189,7 +187,7 @@ class Engine:
         that complete a comparison in their block, cells tried least."""
         campaign = self._plan.campaign
         names = [grid.name for grid in campaign.grids]
-        beside = (
+        neighbours = (
             other
             for other in self._plan.cells
             if other.block == cell.block and set(other.grids) & set(cell.grids)
@@ -198,7 +196,7 @@ class Engine:
             self._measured(cell) >= ENOUGH,
             min(names.index(name) for name in cell.grids),
             cell.run_id == tally.last,
-            -sum(self._done(other) for other in beside),
+            -sum(self._done(other) for other in neighbours),
             campaign.spoiled_retries - tally.budget(cell, campaign)["spoiled"],
         )
 
@@ -293,7 +291,7 @@ class Engine:
         ]
         forgone = self._forgone(without, tally)
 
-        def told(cells: Iterable[Cell]) -> tuple[tuple[str, str], ...]:
+        def reasons_of(cells: Iterable[Cell]) -> tuple[tuple[str, str], ...]:
             return tuple(
                 (f"{cell.parameters.label()} (block {cell.block})", reasons.get(cell.run_id, never))
                 for cell in cells
@@ -304,8 +302,8 @@ class Engine:
             planned=len(self._plan.cells),
             already_done=done_before,
             ran=tally.ran,
-            missing=told(cell for cell in without if cell.run_id not in forgone),
-            forgone=told(cell for cell in without if cell.run_id in forgone),
+            missing=reasons_of(cell for cell in without if cell.run_id not in forgone),
+            forgone=reasons_of(cell for cell in without if cell.run_id in forgone),
             spoiled=tally.spoiled,
             failed_attempts=tally.failed,
             interrupted=self._stop,

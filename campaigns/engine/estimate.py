@@ -1,14 +1,31 @@
-"""Estimates of the cells' times: planned first, then corrected by finished cells."""
+"""Estimates of the cells' times, and the report of `hotbed run --dry-run`.
+
+Times are planned first, then corrected by finished cells. The report lists the cells that would
+run, their time, and whether they fit the testbed's lease.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from campaigns.engine.plan import Cell
+from campaigns.engine.lease import Lease, Outlook
+from campaigns.engine.plan import PLAN_COLUMNS, Cell, Plan
+from campaigns.engine.store import RunStore
+from schemas.run import Run
+from testbed.html import table
+from testbed.spec.quantities import format_s
 
 ENGINE_S = 5.0  # notebook process, kernel, imports
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
+AROUND_S = 60.0
+"""Upper bound of the seconds that a cell's process needs before and after its phases."""
+ASSUMED_VARIATION = 0.05
+"""Coefficient of variation of the throughput between runs (standard deviation over mean)."""
 
 
 def timeout_s(planned_s: float) -> float:
@@ -28,9 +45,161 @@ class Estimator:
         self._planned += cell.planned_s
         self._actual += seconds
 
+    def learn(self, plan: Plan, store: RunStore) -> None:
+        """Correct the estimate with the finished runs."""
+        cells = {cell.run_id: cell for cell in plan.cells}
+        for run in store.runs():
+            if run.status == "done" and run.run_id in cells:
+                self.observe(cells[run.run_id], took_s(run))
+
     def left(self, cells: Iterable[Cell], width: int = 1) -> float:
         """Return the seconds that `cells` will take, `width` at a time."""
         each = [cell.planned_s for cell in cells]
         ratio = self._actual / self._planned if self._planned > 0 else 1.0
         # The longest cell bounds the time, however many cells run in parallel.
         return max(sum(each) / max(1, width), max(each, default=0.0)) * ratio
+
+
+def took_s(run: Run) -> float:
+    """Return the duration of a run in seconds. Start and end are wall-clock times. If they do not
+    fit the run's phases, the clock was set meanwhile, and the sum of the phases is returned."""
+    start = datetime.datetime.fromisoformat(run.started_at)
+    elapsed = (datetime.datetime.fromisoformat(run.ended_at) - start).total_seconds()
+    phases = sum(run.phases_s.values())
+    return elapsed if phases <= elapsed <= phases + AROUND_S or not phases else phases
+
+
+@dataclass(frozen=True)
+class DryRunReport:
+    """Cells that would run. Seconds are planned seconds."""
+
+    campaign: str
+    testbed: str
+    time_scale: float
+    cells: int
+    done: int
+    pending: tuple[Cell, ...]
+    pending_s: float
+    power: Mapping[str, str]
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    planned_s: Mapping[str, float] = field(default_factory=dict)
+    lease: Outlook | None = None  # the testbed's lease, if it is up and its lease ends
+    run_ids: tuple[str, ...] = ()  # of every cell, in the plan's order
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report for programs."""
+        pending = {cell.run_id for cell in self.pending}
+        return {
+            "campaign": self.campaign,
+            "testbed": self.testbed,
+            "time_scale": self.time_scale,
+            "cells": self.cells,
+            "done": self.done,
+            "pending_s": round(self.pending_s, 1),
+            "power": dict(self.power),
+            "notes": list(self.notes),
+            "lease": None if self.lease is None else self.lease.as_json(),
+            "runs": [{"run_id": each, "done": each not in pending} for each in self.run_ids],
+            "pending": [
+                {
+                    "run_id": cell.run_id,
+                    "block": cell.block,
+                    "order": cell.order,
+                    "grids": list(cell.grids),
+                    "figures": list(cell.figures),
+                    "planned_s": round(self.planned_s[cell.run_id], 1),
+                    "parameters": cell.parameters.model_dump(mode="json"),
+                }
+                for cell in self.pending
+            ],
+        }
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                cell.run_id,
+                str(cell.block),
+                ", ".join(cell.figures),
+                cell.parameters.label(),
+                format_s(self.planned_s[cell.run_id]),
+            )
+            for cell in self.pending
+        ]
+        left = format_s(self.pending_s)
+        note = f": {self.cells} cells, {self.done} done, about {left} for the rest"
+        status = None
+        if self.lease is not None:
+            note += f". {self.lease.sentence}"
+            status = "done" if self.lease.fits else "spoiled"
+        columns = (*PLAN_COLUMNS, "planned")
+        return table(columns, rows, title=self.campaign, note=note, status=status)
+
+
+def report_of(
+    plan: Plan,
+    store: RunStore,
+    cells: Sequence[Cell],
+    *,
+    testbed: str,
+    width: int,
+    resolves: bool,
+    notes: Sequence[str],
+    additional_s: float = 0.0,
+    lease: Lease | None = None,
+) -> DryRunReport:
+    """Return the report on a plan with the pending `cells`, `width` at a time.
+
+    Args:
+        store: the campaign's runs; finished ones correct the estimate.
+        resolves: True if the report includes the smallest effect that the repetitions resolve.
+        additional_s: estimated time in addition to the pending cells, in seconds.
+        lease: the testbed's lease, if it is up and its lease ends.
+    """
+    estimator = Estimator()
+    estimator.learn(plan, store)
+    found = {name for cell in plan.cells for name in cell.grids} if resolves else set()
+    pending_s = estimator.left(cells, width) + additional_s
+    planned_s = {cell.run_id: estimator.left([cell]) for cell in cells}
+    return DryRunReport(
+        campaign=plan.campaign.name,
+        testbed=testbed,
+        time_scale=plan.campaign.time_scale,
+        cells=len(plan.cells),
+        done=len(plan.cells) - len(cells),
+        pending=tuple(cells),
+        pending_s=pending_s,
+        power={
+            grid.name: power_sentence(grid.repetitions)
+            for grid in plan.campaign.grids
+            if grid.name in found
+        },
+        notes=tuple(notes),
+        planned_s=planned_s,
+        run_ids=tuple(cell.run_id for cell in plan.cells),
+        lease=None if lease is None else lease.outlook(list(planned_s.values()), pending_s),
+    )
+
+
+def smallest_effect(n: int, variation: float = ASSUMED_VARIATION) -> float | None:
+    """Return half the width of the 95 % t interval of the mean log-ratio of `n` pairs.
+
+    Both members of a pair vary independently by `variation`, so a log-ratio has the standard
+    deviation sqrt(2) * `variation`. About 0.17 for n = 3 and 0.07 for n = 6; None for n below 2.
+    """
+    if n < 2:
+        return None
+    from scipy.special import stdtrit  # scipy.stats takes seconds to import
+
+    quantile = float(stdtrit(n - 1, 0.975))
+    return quantile * math.sqrt(2) * variation / math.sqrt(n)
+
+
+def power_sentence(n: int, variation: float = ASSUMED_VARIATION) -> str:
+    """Return a sentence about the smallest effect that `n` blocks resolve."""
+    effect = smallest_effect(n, variation)
+    if effect is None:
+        return f"n = {n} gives no interval: no effect of any size can be shown"
+    return (
+        f"n = {n} resolves effects of about {100 * effect:.1f} % and more "
+        f"(paired, at {100 * variation:.0f} % variation from run to run)"
+    )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from campaigns.engine.display import Progress
+from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Make
 from campaigns.engine.plan import Cell, Parameters, Plan
-from campaigns.engine.progress import Progress
 from campaigns.engine.provenance import Facts
-from campaigns.engine.run_store import RunStore
-from campaigns.engine.sameness import Recipe, Sameness
+from campaigns.engine.store import RunStore
 from campaigns.papers.dlr.cell import StoreGround
 from schemas.campaign import Campaign
 from testbed.spec import TestbedSpec
@@ -29,7 +29,7 @@ class Prepared:
 
     Attributes:
         file: the campaign's file.
-        plan, whole: the requested cells, and all cells of the file.
+        plan, full_plan: the requested cells, and all cells of the file.
         spec, spec_file: the testbed's spec and its file, if there is a testbed.
         notebook: runs a cell; the campaign's file for a kind without notebooks.
         ground, facts: for kinds with a ground that must be open before planning; None if it is not
@@ -40,7 +40,7 @@ class Prepared:
     campaign: Campaign
     file: Path
     plan: Plan
-    whole: Plan
+    full_plan: Plan
     store: RunStore
     testbed: str
     notebook: Path
@@ -95,13 +95,13 @@ class OnTestbed(Generic[P]):
     Attributes:
         code, own, planned_s: as in `Computed`.
         open: opens the testbed for a call, and yields its facts and the maker of a cell.
-        beside_s: estimated time in addition to the pending cells, in seconds.
+        additional_s: estimated time in addition to the pending cells, in seconds.
     """
 
     code: tuple[str, ...]
     planned_s: Callable[[P], float]
     open: Callable[[Prepared, Progress], AbstractContextManager[tuple[Facts, Make]]]
-    beside_s: Callable[[Sequence[Cell], RunStore], float] = _no_seconds
+    additional_s: Callable[[Sequence[Cell], RunStore], float] = _no_seconds
     own: Callable[[P], tuple[str, ...]] = _none_of_its_own
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,11 +27,17 @@ LOOK_S = 60.0
 AGAIN_S = 5.0
 """Least seconds between two polls: sites allow a poll every 5 s."""
 
+WATCH_S = AGAIN_S
+"""Seconds between two checks of the lease while a cell runs (`watching`)."""
+
 CLOSING_SHARE = 0.5
 """Share of the margin that is left for a late cell to end in."""
 
 ROUND_S = 600.0
 """Step of extensions, so that not every late cell asks for another one."""
+
+GRACE_S = 90.0
+"""Time for an interrupted cell to restore the testbed, as after Ctrl-C."""
 
 LEAST_S = 60.0
 """Least gain in seconds that counts as an extension."""
@@ -112,7 +119,7 @@ class Outlook:
         how = (
             "it will be asked for while the campaign runs"
             if self.extend
-            else "--extend-lease asks for it; a new lease goes on from there"
+            else "--extend-lease asks for it; a new lease resumes from there"
         )
         return (
             f"{text}: {self.fitting} of {self.cells} cells fit, {format_s(self.short_s)} are "
@@ -308,8 +315,8 @@ class Lease:
             else:
                 self._not_before = self._ticks() + max(retry, AGAIN_S)
             if retry is not None or not self._refused:
-                told = str(error).rstrip(".")
-                self._once(f"the lease is not extended by {format_s(seconds)}: {told}")
+                refusal = str(error).rstrip(".")
+                self._once(f"the lease is not extended by {format_s(seconds)}: {refusal}")
             self._refused = self._refused or retry is None
             return
         self._looked_at = self._ticks()
@@ -375,3 +382,34 @@ def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None
 def rounded_up(seconds: float) -> float:
     """Return the seconds rounded up to whole steps of `ROUND_S`."""
     return math.ceil(seconds / ROUND_S) * ROUND_S
+
+
+@contextmanager
+def watching(
+    lease: Lease | None, over: Callable[[str], None], kill: Callable[[], None]
+) -> Iterator[None]:
+    """Watch the lease while the block runs. If the lease is about to end or the testbed is lost,
+    call `over` once with the reason. If the block has not ended `GRACE_S` later, call `kill`: a
+    cell may hang on lost machines. A separate thread makes the calls; without a lease there are
+    none."""
+    if lease is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(WATCH_S):
+            why = lease.due()
+            if why is not None:
+                over(why)
+                if not ended.wait(GRACE_S):
+                    kill()
+                return
+
+    thread = threading.Thread(target=watch, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -21,7 +21,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ipykernel.kernelspec import get_kernel_dict
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import KernelManager
+
 from campaigns.engine.job import ERROR_FILE, Job, read_job
+
+
+class OwnKernel(KernelManager):
+    """Manager that starts the running interpreter under every kernel name."""
+
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        """Kernelspec that no file can change."""
+        return KernelSpec(**get_kernel_dict())
+
 
 _PR_SET_PDEATHSIG = 1
 _KERNEL = "python3"
@@ -113,8 +127,6 @@ def _execute(job: Job, folder: Path) -> None:
 def _kernel(root: str) -> Iterator[Any]:
     """Yield a kernel behind unix sockets that no other user can open. It skips IPython startup
     files, which may replace a cell's imports."""
-    from campaigns.engine.own_kernel import OwnKernel
-
     # The kernel must import this repository from any notebook folder.
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory(prefix="hotbed-kernel-") as sockets:

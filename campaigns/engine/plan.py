@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from campaigns.engine.fingerprint import Identity, run_id
+from campaigns.engine.identity import Identity, run_id
 from schemas.campaign import Campaign, Grid
 from testbed.closure import Closure
 from testbed.html import table

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,41 +12,50 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from campaigns.engine.attempts import PAPERMILL_CELL, CellProcess, InProcess, Runner, Setting
-from campaigns.engine.awake import kept_awake, site_of
+from campaigns.engine.attempts import (
+    PAPERMILL_CELL,
+    AttemptRecords,
+    CellProcess,
+    Executor,
+    InProcess,
+    OneAtATime,
+    Runner,
+    Setting,
+)
 from campaigns.engine.campaign_file import find_campaign, load_campaign, renamed, resolve
-from campaigns.engine.carry_out import CAMPAIGN_FILE, OnWorkers, make_cells
-from campaigns.engine.dry_run import DryRunReport, report_of
-from campaigns.engine.engine import pending
-from campaigns.engine.estimate import Estimator
-from campaigns.engine.fingerprint import Identity, identifying_versions
+from campaigns.engine.dask import DaskExecutor, Workers, available_mib, one_testbed, open_cluster
+from campaigns.engine.display import CampaignResult, Progress, suitable
+from campaigns.engine.engine import Engine, pending
+from campaigns.engine.estimate import DryRunReport, report_of
+from campaigns.engine.identity import Identity, Recipe, identifying_versions, library_versions
 from campaigns.engine.kind import Computed, Ground, Kind, OnStore, OnTestbed, Prepared
 from campaigns.engine.lease import Lease, asked_for, open_lease
 from campaigns.engine.lock import Lock
 from campaigns.engine.plan import Cell, make_plan, raw_cells
-from campaigns.engine.progress import Progress, suitable
 from campaigns.engine.provenance import Facts, provenance
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
-from campaigns.engine.sameness import Recipe, library_versions
-from campaigns.engine.workers import Workers, available_mib, one_testbed
+from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
+from campaigns.grounds.testbed import LiveGround
 from campaigns.papers.dlr.cell import StoreGround, make_cell
 from campaigns.papers.registry import kind_of
 from campaigns.validate import select
 from controllers.registry import available, code_of
 from schemas.campaign import Campaign
 from schemas.cells import CellParameters, cells_of
+from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
 from testbed import closure
 from testbed.closure import Closure
 from testbed.sites import code_of as code_of_site
 from testbed.sites import open_site
-from testbed.sites.contract import SiteError
+from testbed.sites.contract import AwakeSite, Site, SiteError
 from testbed.spec import TestbedSpec, load_spec
 
 OF_SITES = frozenset({"chameleon", "inventory", "local"})
 """Grounds that are testbeds of the site with the same name."""
+
+CAMPAIGN_FILE = "campaign.json"
+LEDGER_FILE = "ledger.jsonl"
 
 
 @dataclass(frozen=True)
@@ -127,7 +136,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     planned_s = ground.planned_s
     if isinstance(ground, OnStore):
         planned_s = partial(ground.planned_s, time_scale=campaign.time_scale)
-    whole, plan = (
+    full_plan, plan = (
         make_plan(campaign, wanted, identity, code_of_cell, planned_s) for wanted in (cells, chosen)
     )
     own = request.controllers_dir
@@ -135,7 +144,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         campaign=campaign,
         file=file,
         plan=plan,
-        whole=whole,
+        full_plan=full_plan,
         store=store,
         testbed=testbed,
         notebook=notebook,
@@ -254,21 +263,22 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
         if who.scheduler is not None:
             notes.append(f"the time is that of one worker; {who.scheduler} may have many")
         elif isinstance(ground, Computed) and ground.seconds_count and who.processes > 1:
-            notes.append(
-                "cells beside each other slow each other down: seconds are not those of one"
-            )
+            notes.append("cells in parallel slow each other down: seconds are not those of one")
     lease = None
     if prepared.facts is not None:
         try:
             lease = _lease(prepared)
         except HotbedError as error:
-            notes.append(f"the lease of testbed {prepared.testbed!r} cannot be told: {error}")
+            notes.append(f"the lease of testbed {prepared.testbed!r} is unknown: {error}")
     report = report_of(
-        prepared,
+        prepared.plan,
+        prepared.store,
         cells,
-        Estimator(),
+        testbed=prepared.testbed,
         width=1 if who is None else max(1, who.processes),
-        beside_s=ground.beside_s(cells, prepared.store) if isinstance(ground, OnTestbed) else 0.0,
+        additional_s=ground.additional_s(cells, prepared.store)
+        if isinstance(ground, OnTestbed)
+        else 0.0,
         resolves=kind.resolves,
         notes=notes,
         lease=lease,
@@ -277,8 +287,8 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
         return report
     if prepared.spec.site.kind != prepared.campaign.ground:
         return report
-    told = asked_for(prepared.spec, report.pending_s, prepared.campaign.lease.margin_s)
-    return report if told is None else replace(report, notes=(*report.notes, told))
+    note = asked_for(prepared.spec, report.pending_s, prepared.campaign.lease.margin_s)
+    return report if note is None else replace(report, notes=(*report.notes, note))
 
 
 def run(
@@ -470,3 +480,107 @@ def last_versions(folder: Path) -> Mapping[str, str]:
         return {str(key): str(value) for key, value in data["identity"]["versions"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+@dataclass(frozen=True)
+class OnWorkers:
+    """Dask workers that make cells by `recipe`; they are started only if a cell is pending."""
+
+    workers: Workers
+    recipe: Recipe
+
+
+def make_cells(
+    prepared: Prepared, setting: Setting, how: Runner | OnWorkers, shown: Progress
+) -> CampaignResult:
+    """Recover the attempts of a dead engine, and make every pending cell.
+
+    Args:
+        prepared: the campaign; its locks are held.
+        setting: the settings that its attempts share.
+        how: the maker of the cells.
+        shown: the progress display.
+    """
+    store, plan = prepared.store, prepared.plan
+    ledger = Ledger(store.folder / LEDGER_FILE)
+    attempts = AttemptRecords(plan, store, ledger, setting)
+    attempts.recover()
+    missing = pending(plan, store)
+    require_room(store.folder, len(missing), finished_folders(store))
+    with ExitStack() as stack:
+        executor: Executor
+        if not isinstance(how, OnWorkers):
+            executor = OneAtATime(attempts, how)
+        elif not missing:
+            executor = OneAtATime(attempts, InProcess(how.recipe.make))
+        else:
+            client = stack.enter_context(open_cluster(how.workers, how.recipe.same))
+            executor = DaskExecutor(attempts, how.recipe, client)
+        engine = Engine(plan, store, executor, shown, lease=setting.lease)
+        engine.estimator.learn(plan, store)
+        Reserve(store.folder).take()
+        write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
+        ledger.append("campaign-started", cells=len(plan.cells), pending=len(missing))
+        result = engine.run()
+    try:
+        ledger.append("campaign-ended", ok=result.ok, sentence=result.sentence)
+    finally:
+        Reserve(store.folder).release()
+    return result
+
+
+def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
+    """Return folders of at most `most` finished attempts, for estimating their size."""
+    return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
+
+
+def _description(prepared: Prepared) -> str:
+    """Return the text of campaign.json. `cells` are all current cells of the campaign, so that runs
+    of earlier code or an earlier file can be recognized."""
+    identity = prepared.plan.identity
+    body = {
+        "campaign": prepared.campaign.model_dump(mode="json"),
+        "testbed": prepared.testbed,
+        "identity": {
+            "spec_digest": identity.spec_digest,
+            "ground": identity.ground,
+            "site": identity.site,
+            "time_scale": identity.time_scale,
+            "versions": dict(identity.versions),
+            "code": identity.code.digest,
+            "libraries": dict(identity.libraries),
+        },
+        "cells": [
+            {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
+            for cell in prepared.full_plan.cells
+        ],
+    }
+    return json.dumps(body, indent=2) + "\n"
+
+
+@contextmanager
+def kept_awake(site: Site | None, say: Callable[[str], None]) -> Iterator[bool | None]:
+    """Keep the machine of `site` awake, if it can fall asleep.
+
+    Args:
+        site: the testbed's site; None for a simulated testbed.
+        say: called with a message when processors are kept awake.
+
+    Returns:
+        True if the CPUs are kept awake, False if not, None if the site cannot tell.
+
+    Raises:
+        UserError: HOTBED_AWAKE has a value that is not allowed.
+    """
+    if not isinstance(site, AwakeSite):
+        yield None
+        return
+    with site.kept_awake() as awake:
+        if awake:
+            say("processors are kept awake meanwhile; HOTBED_AWAKE=no leaves them alone")
+        yield awake
+
+
+def site_of(ground: StoreGround) -> Site | None:
+    """Return the site of a ground's testbed; None without real machines."""
+    return ground.site if isinstance(ground, LiveGround) else None

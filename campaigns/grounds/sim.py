@@ -18,8 +18,8 @@ import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from campaigns.engine.identity import Sameness
 from campaigns.engine.provenance import Facts, calibration
-from campaigns.engine.sameness import Sameness
 from campaigns.papers.dlr.cell import CellSetting, Services
 from schemas.errors import UserError
 from testbed.closure import ROOT

@@ -26,9 +26,9 @@ WORKLOAD_S = 1.0
 def main() -> None:
     from tiny_campaigns import ONE_CELL, TINY
 
-    from campaigns.engine.progress import Silent
-    from campaigns.engine.run_store import RunStore
+    from campaigns.engine.display import Silent
     from campaigns.engine.session import Request, run
+    from campaigns.engine.store import RunStore
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from campaigns.engine.progress import Lines
+from campaigns.engine.display import Lines
 from campaigns.engine.session import Request, run
 
 QUICK_CELL = (sys.executable, str(Path(__file__).with_name("quick_cell.py")))

@@ -9,12 +9,11 @@ from typing import Any
 from tiny_campaigns import OneByOne, plan_of, tiny
 
 from campaigns.engine.attempts import Outcome
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.engine import Engine
 from campaigns.engine.lease import Lease, SiteTenure, open_lease
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.progress import Silent
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import AttemptStatuses, RunStore
+from campaigns.engine.store import AttemptStatuses, RunStore
 from schemas.campaign import LeaseRules
 from schemas.run import RunStatus
 from testbed.sites.fake import FakeSite

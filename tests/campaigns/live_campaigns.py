@@ -10,10 +10,9 @@ import pandas as pd
 import yaml
 from tiny_campaigns import TINY
 
-from campaigns.engine.progress import Lines
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.display import CampaignResult, Lines
 from campaigns.engine.session import Request, run
+from campaigns.engine.store import RunStore
 from campaigns.papers.dlr.cell import summary_of
 from controllers import remote
 from controllers.journal import read_journal

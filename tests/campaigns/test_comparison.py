@@ -12,8 +12,8 @@ import pytest
 
 from campaigns import comparison
 from campaigns.comparison import Ask, Compared, compare, dry_run, plan
-from campaigns.engine.progress import Silent
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.display import Silent
+from campaigns.engine.store import RunStore
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.new_controller import new_controller
 from campaigns.papers.dlr.kind import KIND

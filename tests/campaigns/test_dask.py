@@ -20,16 +20,13 @@ from deadly_ground import DeadlyGround
 
 from campaigns.engine import session
 from campaigns.engine.attempts import AttemptRecords, Setting
-from campaigns.engine.dask_workers import LOCAL, DaskExecutor, open_cluster
+from campaigns.engine.dask import LOCAL, DaskExecutor, Workers, open_cluster
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.engine import Engine
-from campaigns.engine.ledger import Ledger
-from campaigns.engine.progress import Silent
+from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.provenance import provenance
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
-from campaigns.engine.sameness import Recipe, Sameness
 from campaigns.engine.session import Request
-from campaigns.engine.workers import Workers
+from campaigns.engine.store import Ledger, RunStore
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.new_controller import new_controller
 from campaigns.papers.dlr.cell import make_cell
@@ -270,7 +267,7 @@ def test_a_worker_that_is_slow_to_start_again_is_waited_for() -> None:
 def test_a_scheduler_that_is_not_there_is_one_sentence(
     sweep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("campaigns.engine.dask_workers.CONNECT_S", 1.0)
+    monkeypatch.setattr("campaigns.engine.dask.CONNECT_S", 1.0)
     with pytest.raises(UserError, match="nobody answers there as a Dask scheduler") as raised:
         run(sweep, "nowhere", workers=Workers(scheduler="tcp://127.0.0.1:1"))
     assert "\n" not in str(raised.value)
@@ -282,7 +279,7 @@ def test_a_scheduler_without_workers_is_one_sentence(
 ) -> None:
     from distributed import LocalCluster
 
-    monkeypatch.setattr("campaigns.engine.dask_workers.WORKERS_S", 0.5)
+    monkeypatch.setattr("campaigns.engine.dask.WORKERS_S", 0.5)
     with (
         LocalCluster(
             n_workers=0,

@@ -13,14 +13,12 @@ import pytest
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 
 from campaigns.engine.attempts import AttemptRecords, Setting
-from campaigns.engine.dask_workers import DaskExecutor, Made, Task
+from campaigns.engine.dask import DaskExecutor, Made, Task
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.engine import Engine
+from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Job
-from campaigns.engine.ledger import Ledger
-from campaigns.engine.progress import Silent
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RUN_FILE, RunStore
-from campaigns.engine.sameness import Recipe, Sameness
+from campaigns.engine.store import RUN_FILE, Ledger, RunStore
 from schemas.names import UnsafeNameError
 from schemas.run import Provenance
 
@@ -103,8 +101,8 @@ def statuses(folder: Path) -> list[tuple[str, str | None]]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits for workers."""
-    monkeypatch.setattr("campaigns.engine.dask_workers.ALONE_S", 0.1)
-    monkeypatch.setattr("campaigns.engine.dask_workers.WIDTH_S", 0.02)
+    monkeypatch.setattr("campaigns.engine.dask.ALONE_S", 0.1)
+    monkeypatch.setattr("campaigns.engine.dask.WIDTH_S", 0.02)
 
 
 def test_a_result_is_unpacked_and_committed(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from campaigns.engine.dask_workers import refuse_others
-from campaigns.engine.sameness import Code
-from campaigns.engine.workers import Workers
+from campaigns.engine.dask import Workers, refuse_others
+from campaigns.engine.identity import Code
 from campaigns.grounds.sim import SIMULATIONS
 from schemas.errors import StoreError, UserError
 from testbed.simulated.process import PROGRAM
@@ -35,50 +34,52 @@ def test_workers_that_cannot_be_are_one_sentence(given: dict[str, Any], said: st
         Workers(**given)
 
 
-OURS = Code("3.11", {"pandas": "2.2"}, "sources", None, "probe")
+OURS = Code({"code": "abc", "python": "3.11", "pandas": "2.2", "arithmetic": "123"})
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "problem", "said"),
     [
-        ({"sources": "other"}, "another version of Hotbed's code"),
-        ({"problem": "has no simulator", "probe": None}, "has no simulator"),
-        ({"probe": "other"}, "computes something else than ours"),
-        ({"python": "3.12"}, "runs Python 3.12, and here it is 3.11"),
-        ({"libraries": {"pandas": "2.3"}}, "has pandas 2.3, and here it is 2.2"),
+        ({"code": "other"}, None, "another code"),
+        ({"code": "other"}, "has no simulator", "another code"),
+        ({}, "has no simulator", "has no simulator"),
+        ({"arithmetic": "other"}, None, "another arithmetic"),
+        ({"python": "3.12"}, None, "another python .3.12, and here it is 3.11"),
+        ({"pandas": "2.3"}, None, "another pandas"),
     ],
 )
 def test_a_worker_that_computes_with_something_else_is_refused(
-    changes: dict[str, Any], said: str
+    changes: dict[str, str], problem: str | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs = replace(OURS, **changes)
+    theirs = Code({**OURS.parts, **changes}, problem)
+    monkeypatch.setattr("campaigns.engine.identity._here", lambda same: OURS)
 
     class Client:
         def run(self, *_: Any, **__: Any) -> dict[str, Any]:
             return {"tcp://10.0.0.2:1": OURS, "tcp://10.0.0.3:1": theirs}
 
     with pytest.raises(UserError, match=said) as raised:
-        refuse_others(Client(), OURS, SIMULATIONS)  # type: ignore[arg-type]
+        refuse_others(Client(), SIMULATIONS)  # type: ignore[arg-type]
     assert str(raised.value).startswith("the worker tcp://10.0.0.3:1 ")
     assert "\n" not in str(raised.value)
 
 
 def test_the_same_code_is_the_same() -> None:
-    theirs = replace(OURS, libraries={"pandas": "2.2", "other": "1"})
-    assert SIMULATIONS.difference(OURS, theirs) is None
+    assert OURS.difference(Code({**OURS.parts, "other": "1"})) is None
     here = SIMULATIONS.here()
     assert here.problem is None
-    assert SIMULATIONS.difference(here, here) is None
+    assert here.difference(here) is None
 
 
 def test_a_simulator_of_other_sources_is_named() -> None:
     def broken() -> str:
         raise StoreError("the simulator was built from other sources.")
 
-    found = replace(SIMULATIONS, probe=broken).here()
+    same = replace(SIMULATIONS, probe=broken)
+    found = same.here()
     assert found.problem == "cannot use its simulator: the simulator was built from other sources"
     with pytest.raises(UserError, match="this machine cannot use its simulator"):
-        refuse_others(None, found, SIMULATIONS)  # type: ignore[arg-type]
+        refuse_others(None, same)  # type: ignore[arg-type]
     assert "run `make setup`" in str(replace(SIMULATIONS, program="nothing").here().problem)
 
 
@@ -88,4 +89,4 @@ def test_a_worker_without_hotbed_is_one_sentence() -> None:
             return {"tcp://10.0.0.2:1": ModuleNotFoundError("No module named 'campaigns'")}
 
     with pytest.raises(UserError, match="has no Hotbed, or another one"):
-        refuse_others(Client(), OURS, SIMULATIONS)  # type: ignore[arg-type]
+        refuse_others(Client(), SIMULATIONS)  # type: ignore[arg-type]

@@ -16,13 +16,19 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
-from campaigns.engine import disk
-from campaigns.engine.disk import Reserve, is_full, need_bytes, require_room
+from campaigns.engine.display import Silent
 from campaigns.engine.job import write_job
-from campaigns.engine.ledger import Ledger
-from campaigns.engine.progress import Silent
-from campaigns.engine.run_store import RunStore
 from campaigns.engine.session import Request, run
+from campaigns.engine.store import (
+    RESERVE_BYTES,
+    RUN_BYTES,
+    Ledger,
+    Reserve,
+    RunStore,
+    is_full,
+    need_bytes,
+    require_room,
+)
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.papers.dlr.kind import KIND
 from controllers.journal import JournalStep, JournalWriter, read_journal
@@ -34,11 +40,11 @@ from tests.hotbed.runner import hotbed
 
 
 def test_the_need_comes_from_finished_runs_where_there_are_any(tmp_path: Path) -> None:
-    assert need_bytes(10) == 10 * disk.RUN_BYTES + disk.RESERVE_BYTES
+    assert need_bytes(10) == 10 * RUN_BYTES + RESERVE_BYTES
     folder = tmp_path / "attempt-1"
     folder.mkdir()
     (folder / "samples").write_bytes(b"\0" * 2_000_000)
-    assert need_bytes(10, [folder]) == 20_000_000 + disk.RESERVE_BYTES
+    assert need_bytes(10, [folder]) == 20_000_000 + RESERVE_BYTES
 
 
 def test_too_little_room_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -49,7 +55,7 @@ def test_too_little_room_is_refused_before_anything_starts(tmp_path: Path) -> No
 def test_the_reserve_is_taken_and_given_up(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path)
     reserve.take()
-    assert reserve.path.stat().st_size == disk.RESERVE_BYTES
+    assert reserve.path.stat().st_size == RESERVE_BYTES
     reserve.release()
     reserve.release()
     assert not reserve.path.exists()

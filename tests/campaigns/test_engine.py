@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
 from campaigns.engine.attempts import Outcome
+from campaigns.engine.display import Lines, Silent
 from campaigns.engine.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.progress import Lines, Silent
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.store import RunStore
 from schemas.run import RunStatus
 
 

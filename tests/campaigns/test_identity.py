@@ -18,12 +18,12 @@ from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
 from campaigns.engine import session
+from campaigns.engine.display import Silent
+from campaigns.engine.identity import Sameness, WrongWorker
 from campaigns.engine.job import CHANGED, Job, Phases
 from campaigns.engine.plan import Cell
-from campaigns.engine.progress import Silent
-from campaigns.engine.run_store import RunStore
-from campaigns.engine.sameness import Sameness, WrongWorker
 from campaigns.engine.session import Request
+from campaigns.engine.store import RunStore
 from campaigns.engine.write_cell import write_cell
 from campaigns.papers.prioritymeister.kind import _remembered
 from controllers import registry

@@ -15,13 +15,12 @@ from tiny_kinds import CELLS, TINY, job, written
 
 from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
-from campaigns.engine.dask_workers import Task, run_task
+from campaigns.engine.dask import Task, Workers, run_task
 from campaigns.engine.display import CampaignView, RunView
+from campaigns.engine.identity import Code, Recipe, Sameness, WrongWorker
 from campaigns.engine.job import Job, Phases
 from campaigns.engine.kind import Kind
-from campaigns.engine.sameness import Code, Recipe, Sameness, WrongWorker
 from campaigns.engine.session import Request
-from campaigns.engine.workers import Workers
 from campaigns.engine.write_cell import write_cell
 from campaigns.papers.dlr.kind import KIND
 from campaigns.papers.registry import KINDS, Registered, kind_of, schema_of
@@ -268,8 +267,8 @@ def test_what_a_cell_raises_is_a_file(tmp_path: Path) -> None:
         "kind": "UserError",
         "message": "run 000000000000 cannot be.",
     }
-    with pytest.raises(WrongWorker, match="this worker has another version of Hotbed's code"):
-        run_task(task(makes, replace(SAME.here(), sources="other")))
+    with pytest.raises(WrongWorker, match="this worker has another code"):
+        run_task(task(makes, Code(SAME.here().parts | {"code": "other"})))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ import pytest
 from lease_world import CELL_S, EPOCH, PLAN, SPEC, World, as_planned, leased
 from tiny_campaigns import plan_of, tiny
 
-from campaigns.engine import lease_watch
+from campaigns.engine import lease as leases
 from campaigns.engine.lease import AGAIN_S, ROUND_S, SiteTenure, open_lease
 from campaigns.engine.plan import Cell
 from schemas.campaign import LeaseRules
@@ -24,7 +24,7 @@ from testbed.spec.quantities import moment
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the watch: it looks every few real seconds, and virtual time would stand still."""
-    monkeypatch.setattr(lease_watch, "AGAIN_S", 1e6)
+    monkeypatch.setattr(leases, "WATCH_S", 1e6)
 
 
 def test_a_testbed_that_stays_has_no_lease() -> None:

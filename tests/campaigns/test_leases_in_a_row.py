@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from lease_world import CELL_S, World, leased
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 
-from campaigns.engine import lease as lease_module
-from campaigns.engine import lease_watch
+from campaigns.engine import lease as leases
+from campaigns.engine.display import Silent
 from campaigns.engine.plan import Cell
-from campaigns.engine.progress import Silent
-from campaigns.engine.run_store import RunStore
 from campaigns.engine.session import Request, dry_run, run
+from campaigns.engine.store import RunStore
 from schemas.run import RunStatus
 from testbed.spec.quantities import moment
 
@@ -30,7 +29,7 @@ from testbed.spec.quantities import moment
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the watch: it looks every few real seconds, and virtual time would stand still."""
-    monkeypatch.setattr(lease_watch, "AGAIN_S", 1e6)
+    monkeypatch.setattr(leases, "WATCH_S", 1e6)
 
 
 @settings(max_examples=30)
@@ -81,9 +80,9 @@ def test_a_real_cell_is_ended_with_its_lease_and_made_on_the_next(
 ) -> None:
     """In its own process the cell hangs, its lease ends, and it restores the testbed. On a new
     lease the same run is made."""
-    monkeypatch.setattr(lease_module, "LOOK_S", 0.01)
-    monkeypatch.setattr(lease_module, "AGAIN_S", 0.01)
-    monkeypatch.setattr(lease_watch, "AGAIN_S", 0.02)
+    monkeypatch.setattr(leases, "LOOK_S", 0.01)
+    monkeypatch.setattr(leases, "AGAIN_S", 0.01)
+    monkeypatch.setattr(leases, "WATCH_S", 0.02)
     file, trace = tmp_path / "lease.json", tmp_path / "trace"
     file.write_text(json.dumps({"ends_at_s": time.time() + 1e6}))
     monkeypatch.setenv("HOTBED_FAKE_LEASE", str(file))
@@ -144,8 +143,8 @@ def test_a_dry_run_tells_of_the_lease_and_the_command_line_may_extend_it(
 def test_a_cell_that_does_not_end_with_its_lease_is_killed(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_watch, "AGAIN_S", 0.01)
-    monkeypatch.setattr(lease_watch, "GRACE_S", 0.01 if hangs else 600.0)
+    monkeypatch.setattr(leases, "WATCH_S", 0.01)
+    monkeypatch.setattr(leases, "GRACE_S", 0.01 if hangs else 600.0)
     world = leased(1000.0)
     lease = world.lease()
     world.now = world.ends() + 1
@@ -156,7 +155,7 @@ def test_a_cell_that_does_not_end_with_its_lease_is_killed(
         told.append(why)
         over.set()
 
-    with lease_watch.watching(lease, ended, killed.set):
+    with leases.watching(lease, ended, killed.set):
         assert over.wait(60)
         if hangs:
             assert killed.wait(60)
@@ -166,5 +165,5 @@ def test_a_cell_that_does_not_end_with_its_lease_is_killed(
 
 def test_without_a_lease_nothing_is_watched() -> None:
     before = threading.active_count()
-    with lease_watch.watching(None, lambda why: None, lambda: None):
+    with leases.watching(None, lambda why: None, lambda: None):
         assert threading.active_count() == before

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from campaigns.engine.ledger import Ledger
 from campaigns.engine.lock import InUseError, Lock
+from campaigns.engine.store import Ledger
 from schemas.durable import commit_folder, write_file
 from schemas.errors import HotbedError
 from schemas.locks import take

@@ -12,7 +12,7 @@ from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, re
 
 from campaigns.engine.job import Job
 from campaigns.engine.provenance import Facts
-from campaigns.engine.run_store import read_run
+from campaigns.engine.store import read_run
 from campaigns.grounds.live import LiveTestbed
 from campaigns.grounds.testbed import read_facts
 from campaigns.papers.dlr import live, loads

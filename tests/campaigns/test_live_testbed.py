@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_live_services import ScriptedAgent, live_of
 
-from campaigns.engine.fingerprint import identifying_versions
+from campaigns.engine.identity import identifying_versions
 from campaigns.engine.lock import InUseError, alone
 from campaigns.engine.provenance import deployer
 from campaigns.grounds import testbed as opening

@@ -21,7 +21,7 @@ from live_campaigns import (
     live_units,
 )
 
-from campaigns.engine.result import CampaignResult
+from campaigns.engine.display import CampaignResult
 from testbed.client import agent_client
 from testbed.reach import shell_to
 from testbed.sites import open_site

@@ -22,13 +22,12 @@ from tiny_campaigns import ONE_CELL
 from analysis.core.report import build
 from campaigns import by_hand
 from campaigns.engine.campaign_file import EXPERIMENT, FORMER_EXPERIMENTS, resolve
+from campaigns.engine.display import Silent
 from campaigns.engine.job import Job, write_job
-from campaigns.engine.own_kernel import OwnKernel
-from campaigns.engine.papermill_cell import notebook_parameters
-from campaigns.engine.progress import Silent
+from campaigns.engine.papermill_cell import OwnKernel, notebook_parameters
 from campaigns.engine.provenance import Facts, provenance
-from campaigns.engine.run_store import RunStore, read_run
 from campaigns.engine.session import Request, dry_run, run
+from campaigns.engine.store import RunStore, read_run
 from schemas.errors import UserError
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed

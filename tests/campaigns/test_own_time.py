@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from campaigns.engine import session
-from campaigns.engine.progress import Silent
+from campaigns.engine.display import Silent
 from campaigns.engine.session import Request
 from campaigns.papers.dlr import simulated
 from campaigns.papers.dlr.simulated import as_rados_bench, in_own_time

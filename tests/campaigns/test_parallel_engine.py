@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from tiny_campaigns import plan_of, tiny
 
 from campaigns.engine.attempts import Outcome
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.engine import Engine
 from campaigns.engine.estimate import Estimator
 from campaigns.engine.plan import Cell
-from campaigns.engine.progress import Silent
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.store import RunStore
 from schemas.run import RunStatus
 
 

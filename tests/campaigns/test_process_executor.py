@@ -19,11 +19,9 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 
 from campaigns.engine import attempts
-from campaigns.engine.ledger import Ledger
-from campaigns.engine.progress import Silent
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.session import Request, dry_run, run
+from campaigns.engine.store import Ledger, RunStore
 from schemas.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,7 +194,7 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(
 ) -> None:
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "hang"}))
-    monkeypatch.setattr(attempts, "cell_timeout_s", lambda cell, scale: 5.0)
+    monkeypatch.setattr(attempts, "timeout_s", lambda planned_s: 5.0)
     wait = attempts._wait
 
     def waited(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -12,11 +12,10 @@ import pytest
 import yaml
 
 from campaigns.by_hand import make_run
-from campaigns.engine import carry_out, engine, session
-from campaigns.engine.progress import Silent
-from campaigns.engine.result import CampaignResult
-from campaigns.engine.run_store import RunStore, read_run
+from campaigns.engine import engine, session
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.session import Request
+from campaigns.engine.store import RunStore, read_run
 from campaigns.grounds.sim import SimulatedGround, open_sim
 from controllers.journal import read_journal
 from schemas.errors import StoreError, UserError
@@ -311,7 +310,7 @@ def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
         return engines[-1]
 
     monkeypatch.setattr(simulated, "SimulatedClock", stopping)
-    monkeypatch.setattr(carry_out, "Engine", remembered)
+    monkeypatch.setattr(session, "Engine", remembered)
     result, (found,), _ = run(campaign_file(**SIM, parameters={}, grids=grid()))
     assert result.interrupted
     assert (found.status, found.reason) == ("interrupted", "interrupted")

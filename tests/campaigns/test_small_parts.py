@@ -12,14 +12,11 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 from tiny_kinds import job
 
-from campaigns.engine.carry_out import took_s
-from campaigns.engine.display import show_campaign, show_run
-from campaigns.engine.dry_run import power_sentence, smallest_effect
-from campaigns.engine.estimate import Estimator
+from campaigns.engine.display import Silent, show_campaign, show_run
+from campaigns.engine.estimate import Estimator, power_sentence, smallest_effect
 from campaigns.engine.judge import MachineLoad, spoiled, stalled
-from campaigns.engine.progress import Silent
-from campaigns.engine.run_store import RunStore
-from campaigns.engine.session import Request, dry_run, run
+from campaigns.engine.session import Request, dry_run, run, took_s
+from campaigns.engine.store import RunStore
 from campaigns.grounds.live import load_between
 from campaigns.papers.dlr.kind import planned_s
 from schemas.campaign import Limits

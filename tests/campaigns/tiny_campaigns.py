@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from campaigns.engine.attempts import Outcome
-from campaigns.engine.fingerprint import Identity
+from campaigns.engine.identity import Identity
 from campaigns.engine.plan import Cell, Plan, make_plan, raw_cells
 from campaigns.papers.dlr.kind import planned_s
 from schemas.campaign import Campaign

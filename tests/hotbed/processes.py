@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from campaigns.engine.run_store import RunStore
+from campaigns.engine.store import RunStore
 
 ROOT = Path(__file__).resolve().parents[2]
 

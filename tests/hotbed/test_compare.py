@@ -14,8 +14,7 @@ from own_controllers import write_shy
 from typer.testing import Result
 
 from campaigns import comparison
-from campaigns.engine.progress import Silent
-from campaigns.engine.result import CampaignResult
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.papers.dlr.kind import KIND
 from hotbed import cli

@@ -9,7 +9,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from campaigns.engine.result import CampaignResult
+from campaigns.engine.display import CampaignResult
 from hotbed.exit_codes import EXIT_LEASE, end_with, stopped
 from testbed import choose
 from testbed.sites.contract import Cost, State, Status
@@ -147,7 +147,7 @@ def test_a_campaign_that_a_lease_ended_has_an_exit_code_of_its_own() -> None:
 
 
 def test_a_dry_run_shows_whether_it_fits(tmp_path: Path) -> None:
-    from campaigns.engine.dry_run import DryRunReport
+    from campaigns.engine.estimate import DryRunReport
     from campaigns.engine.lease import Outlook
     from hotbed.views import dry_run_table
 

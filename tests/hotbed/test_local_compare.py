@@ -12,7 +12,7 @@ from own_controllers import write_shy
 
 from analysis.comparison.build import build
 from campaigns.comparison import Ask, compare, plan
-from campaigns.engine.progress import Lines
+from campaigns.engine.display import Lines
 from controllers.journal import read_journal
 from schemas.campaign import Limits
 from testbed.deploy.roles import spec_of

@@ -16,7 +16,7 @@ import testbed.deploy.roles
 import testbed.doctor
 import testbed.sites
 from campaigns.engine import session
-from campaigns.engine.result import CampaignResult
+from campaigns.engine.display import CampaignResult
 from campaigns.grounds import testbed as facts
 from hotbed.cli import build
 

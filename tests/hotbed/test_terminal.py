@@ -17,7 +17,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from campaigns.engine.progress import Bar
+from campaigns.engine.display import Bar
 from hotbed import cli, output
 from hotbed.progress import progress
 from schemas.errors import UserError

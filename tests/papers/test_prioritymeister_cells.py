@@ -27,10 +27,10 @@ from analysis.core.load import load_campaign as load_runs
 from analysis.core.report import build as build_report
 from campaigns.engine import session
 from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign
+from campaigns.engine.dask import Workers
+from campaigns.engine.display import Silent
 from campaigns.engine.plan import Cell, raw_cells
-from campaigns.engine.progress import Silent
 from campaigns.engine.session import Request, prepare, typed_cells
-from campaigns.engine.workers import Workers
 from campaigns.papers.prioritymeister import traces
 from campaigns.papers.prioritymeister.cell import (
     AloneLatencies,

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from campaigns.engine.display import Progress
+from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Make
 from campaigns.engine.kind import Computed, Kind, OnTestbed, Prepared
-from campaigns.engine.progress import Progress
 from campaigns.engine.provenance import Facts
-from campaigns.engine.sameness import Recipe, Sameness
 from campaigns.papers.mos import simulated
 from campaigns.papers.mos.loads import length_s
 from campaigns.papers.mos.profile.points import place

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from campaigns.engine.display import Progress
 from campaigns.engine.engine import pending
+from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Job, Make
 from campaigns.engine.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.engine.plan import Cell
-from campaigns.engine.progress import Progress
 from campaigns.engine.provenance import Facts
-from campaigns.engine.run_store import RunStore
-from campaigns.engine.sameness import Recipe, Sameness
+from campaigns.engine.store import RunStore
 from campaigns.papers.prioritymeister.cell import PmCellMaker, require_windows
 from campaigns.papers.prioritymeister.experiment import measured_alone
 from campaigns.papers.prioritymeister.simulate import PmSimGround
@@ -153,7 +153,7 @@ KIND = Kind(
             recipe=Recipe(make, SAME),
             calibration={"disk": "disk7200.json"},
         ),
-        LOCAL: OnTestbed(code=LIVE_CODE, planned_s=live_s, open=on_testbed, beside_s=alone_s),
+        LOCAL: OnTestbed(code=LIVE_CODE, planned_s=live_s, open=on_testbed, additional_s=alone_s),
     },
     require=require,
     notes=notes,

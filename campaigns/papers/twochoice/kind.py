@@ -7,8 +7,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.kind import Computed, Kind
-from campaigns.engine.sameness import Recipe, Sameness
 from campaigns.papers.twochoice.cell import PROGRAM, make, simulate
 from schemas.campaign import Campaign
 from schemas.cells.twochoice import BURSTS, Asking, Burst, Learning

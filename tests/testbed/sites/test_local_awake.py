@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.engine.awake import kept_awake as campaign_awake
+from campaigns.engine.session import kept_awake as campaign_awake
 from schemas.errors import UserError
 from testbed.sites.fake import FakeSite
 from testbed.sites.local import usage

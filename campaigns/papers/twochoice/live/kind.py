@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from campaigns.engine.display import Progress
 from campaigns.engine.job import Make
 from campaigns.engine.kind import Kind, OnTestbed, Prepared
-from campaigns.engine.progress import Progress
 from campaigns.engine.provenance import Facts
 from schemas.cells.twochoice import Jobs, MeasuredBurst, ObjectCell, RedirectTable
 from testbed.deploy import bundle

@@ -18,6 +18,9 @@ import contextlib
 import json
 import logging
 import math
+import os
+import re
+import signal
 import sys
 import tempfile
 import threading
@@ -33,18 +36,76 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from campaigns.engine.attempts import AttemptRecords, Begun, Outcome
-from campaigns.engine.disk import is_full
+from campaigns.engine.identity import Code, Recipe, Sameness, WrongWorker
 from campaigns.engine.job import ERROR_FILE, Job, utc_now, write_error
 from campaigns.engine.plan import Cell
-from campaigns.engine.sameness import Code, Recipe, Sameness, WrongWorker
-from campaigns.engine.workers import Workers
+from campaigns.engine.store import is_full
 from controllers.registry import find
+from schemas.campaign import Campaign
 from schemas.errors import UserError
 from schemas.names import safe_path
 from testbed.closure import Closure
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+
+MOST_LOCAL = 1024
+_ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Workers for cells. `scheduler` is the address of a Dask scheduler. Without it, `count`
+    processes of this machine do the work, by default one per processor.
+
+    Raises:
+        UserError: the address or the count is invalid.
+    """
+
+    scheduler: str | None = None
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheduler is not None and self.count is not None:
+            raise UserError(
+                "--workers is the number of processes on this machine, and --scheduler asks a "
+                "cluster instead: give one of them."
+            )
+        if self.scheduler is not None and not _ADDRESS.fullmatch(self.scheduler):
+            raise UserError(
+                f"--scheduler {self.scheduler}: give the address of a Dask scheduler, such as "
+                "tcp://10.0.0.1:8786 (or tls://)."
+            )
+        if self.count is not None and not 1 <= self.count <= MOST_LOCAL:
+            raise UserError(f"--workers {self.count}: allowed are 1 to {MOST_LOCAL}.")
+
+    @property
+    def processes(self) -> int:
+        """Number of processes on this machine; 0 if a cluster does the work."""
+        if self.scheduler is not None:
+            return 0
+        return self.count or len(os.sched_getaffinity(0))
+
+
+def available_mib() -> float | None:
+    """Return the available memory of this machine in MiB; None if unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / 1024
+    return None
+
+
+def one_testbed(campaign: Campaign, instead: str = "") -> UserError:
+    """Return the error for a campaign without use for workers; `instead` names a ground."""
+    return UserError(
+        f"{campaign.name}: on the ground {campaign.ground} cells run one after another on one "
+        f"testbed: --workers and --scheduler are for simulated ones{instead}."
+    )
+
 
 _Files = tuple[str, Mapping[str, bytes]]  # a folder's name, and its files by relative path
 _LEVEL = 1  # fastest level: journals of large stores are megabytes of JSON
@@ -67,7 +128,7 @@ LOCAL: Mapping[str, Any] = {
     # By default Dask gives up a worker that is not back 15 s after its death, and the nanny that
     # restarts it. On a busy machine that happens to all workers, one after the other.
     "distributed.deploy.lost-worker-timeout": "1000 days",
-    "distributed.worker.preload": ["campaigns.engine.dask_interrupts"],
+    "distributed.worker.preload": ["campaigns.engine.dask"],
 }
 """Dask's settings for workers of this machine."""
 
@@ -185,7 +246,7 @@ def open_cluster(workers: Workers, same: Sameness) -> Iterator[Client]:
             client = _local(workers.processes, stack)
         else:
             client = _remote(workers.scheduler, stack)
-        refuse_others(client, same.here(), same)
+        refuse_others(client, same)
         yield client
 
 
@@ -235,17 +296,18 @@ def _remote(address: str, stack: ExitStack) -> Client:
     return client
 
 
-def refuse_others(client: Client, ours: Code, same: Sameness) -> None:
+def refuse_others(client: Client, same: Sameness) -> None:
     """Raise if a worker has other code or libraries than this process.
 
     Raises:
         UserError: the first such worker, and the difference.
     """
+    ours = same.here()
     if ours.problem is not None:
         raise UserError(f"this machine {ours.problem}.")
     found = client.run(same.here, on_error="return")
     for address, theirs in sorted(found.items()):
-        why = same.difference(ours, theirs) if isinstance(theirs, Code) else _no_code(theirs)
+        why = ours.difference(theirs) if isinstance(theirs, Code) else _no_code(theirs)
         if why is not None:
             raise UserError(f"the worker {address} {why}.")
 
@@ -254,7 +316,7 @@ def _no_code(error: object) -> str:
     if isinstance(error, (ImportError, AttributeError)):
         return f"has no Hotbed, or another one ({error}): install this version there and restart it"
     text = " ".join(str(error).split())[:160]
-    return f"cannot tell what it computes with ({type(error).__name__}: {text})"
+    return f"cannot report its code and libraries ({type(error).__name__}: {text})"
 
 
 @contextmanager
@@ -296,7 +358,7 @@ class DaskExecutor:
         self._underway: dict[str, _Underway] = {}  # by run id
         self._suspects: deque[_Underway] = deque()  # given up while others were under way
         self._ended: SimpleQueue[_Ended | None] = SimpleQueue()  # None: check the flags
-        self._told: deque[tuple[Cell, Outcome]] = deque()
+        self._outcomes: deque[tuple[Cell, Outcome]] = deque()
         self._packed: dict[str, _Files | None] = {}
         self._width, self._counted = 1, -math.inf
         self._seen = time.monotonic()  # when a worker was last seen
@@ -314,7 +376,7 @@ class DaskExecutor:
         """See `Executor.start`."""
         begun = self._attempts.begin(cell)
         if isinstance(begun, Outcome):
-            self._told.append((cell, begun))
+            self._outcomes.append((cell, begun))
             return
         same, controller = self._recipe.same, self._controller(cell)
         task = Task(begun.job.model_dump_json(), self._recipe, same.here(), controller)
@@ -347,7 +409,7 @@ class DaskExecutor:
 
     def finished(self) -> tuple[Cell, Outcome]:
         """See `Executor.finished`."""
-        while not self._told:
+        while not self._outcomes:
             if self._suspects and not self._underway:  # no cell is started during this call
                 suspect = self._suspects.popleft()
                 self._submit(suspect.begun, suspect.task, alone=True)
@@ -362,7 +424,7 @@ class DaskExecutor:
                     "the same command again to resume."
                 )
                 self._give_up("ConnectionError", why, fatal=True)
-        return self._told.popleft()
+        return self._outcomes.popleft()
 
     def _end(self, attempt: _Underway, came: Made | BaseException) -> None:
         if not self._is_underway(attempt):
@@ -373,7 +435,7 @@ class DaskExecutor:
         if isinstance(came, KilledWorker) and not attempt.alone:
             self._suspects.append(attempt)  # another cell may have caused the deaths
         else:
-            self._told.append((attempt.begun.cell, self._taken(attempt, came)))
+            self._outcomes.append((attempt.begun.cell, self._taken(attempt, came)))
 
     def _next(self) -> _Ended | None:
         """Return the next ended attempt; None after `WIDTH_S` seconds or on an interrupt."""
@@ -421,7 +483,7 @@ class DaskExecutor:
                 self._client.cancel([attempt.future for attempt in attempts], force=True)
         for attempt in attempts:
             outcome = self._without(attempt, kind, why, fatal=fatal)
-            self._told.append((attempt.begun.cell, outcome))
+            self._outcomes.append((attempt.begun.cell, outcome))
 
     def _taken(self, attempt: _Underway, came: Made | BaseException) -> Outcome:
         """Unpack an attempt's files into its folder, and return its outcome."""
@@ -469,3 +531,8 @@ def _failure(error: BaseException) -> tuple[str, str, bool]:
         return "ConnectionError", why, True
     text = " ".join(str(error).split())[:300]  # Dask's own error with a task
     return name, f"the worker failed: {text}", False
+
+
+def dask_setup(worker: object) -> None:
+    """Ignore SIGINT; Dask calls this in the worker's main thread before the worker starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
