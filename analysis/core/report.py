@@ -33,7 +33,7 @@ from analysis.core.load import (
 )
 from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
 from schemas.claim import ClaimResult
-from schemas.durable import write_file
+from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 
 Progress = Callable[[str, float], None]
@@ -261,6 +261,7 @@ def build(
     progress("claims", 0.95)
     claims = tuple(evaluate(claim, its[id(part)]) for part in chosen.parts for claim in part.claims)
     style.settle()
+    make_folder(target)
     claims_path = target / "claims.json"
     write_file(
         claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n"

@@ -13,9 +13,9 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 from tiny_kinds import job
 
 from campaigns.engine.display import Silent, show_campaign, show_run
-from campaigns.engine.estimate import Estimator, power_sentence, smallest_effect
+from campaigns.engine.estimate import Estimator, power_sentence, smallest_effect, took_s
 from campaigns.engine.judge import MachineLoad, spoiled, stalled
-from campaigns.engine.session import Request, dry_run, run, took_s
+from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore
 from campaigns.grounds.live import load_between
 from campaigns.papers.dlr.kind import planned_s
