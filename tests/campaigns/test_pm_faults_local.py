@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from campaigns.papers.prioritymeister.live import replays
-from campaigns.papers.prioritymeister.live.replays import ClientLoad, NfsServer
+from campaigns.papers.prioritymeister import replays
+from campaigns.papers.prioritymeister.replays import ClientLoad, NfsServer
 from schemas.errors import HotbedError
 from testbed.client import agent_client
 from testbed.deploy.enforcement import NfsEnforcement

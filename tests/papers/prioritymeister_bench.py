@@ -14,8 +14,7 @@ import yaml
 
 from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.prioritymeister.experiment import EnforcedPolicy, PmExperiment, SentRequests
-from campaigns.papers.prioritymeister.live.machines import NfsPlaces
-from campaigns.papers.prioritymeister.local_ground import LocalGround, NfsTestbed
+from campaigns.papers.prioritymeister.live import LocalGround, NfsPlaces, NfsTestbed
 from campaigns.papers.prioritymeister.mixes import PmMachines
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits

@@ -20,16 +20,25 @@ import yaml
 
 from campaigns.engine.plan import Cell
 from campaigns.papers.prioritymeister import experiment as experiment_module
+from campaigns.papers.prioritymeister import replays
 from campaigns.papers.prioritymeister.cell import AloneLatencies, PmCellMaker, bound_holds, numbers
 from campaigns.papers.prioritymeister.experiment import Conditions, PmExperiment, PmOutcome
-from campaigns.papers.prioritymeister.live import replays
-from campaigns.papers.prioritymeister.live.machines import (
+from campaigns.papers.prioritymeister.live import (
+    as_text,
     client_nodes,
+    conditions_of,
+    laid_out,
+    late,
     machines_of,
+    network_differs,
+    parameters_on,
     places_of,
+    result_of,
+    series_of,
     server_of,
+    wait_s,
 )
-from campaigns.papers.prioritymeister.live.profiles import (
+from campaigns.papers.prioritymeister.measure import (
     FIRST,
     LATER,
     MORE,
@@ -37,15 +46,6 @@ from campaigns.papers.prioritymeister.live.profiles import (
     slower,
     table_of,
 )
-from campaigns.papers.prioritymeister.live.results import (
-    as_text,
-    conditions_of,
-    late,
-    network_differs,
-    result_of,
-    series_of,
-)
-from campaigns.papers.prioritymeister.local_ground import laid_out, parameters_on, wait_s
 from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, larger
 from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
 from campaigns.papers.prioritymeister.topology import LINK_SHARE, Links, htb_links

@@ -332,7 +332,7 @@ def testbed(tmp_path: Path) -> Testbed:
 @pytest.fixture
 def memory(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Memory:
     found = Memory(testbed)
-    monkeypatch.setattr(work, "Enforcement", lambda testbed: found)
+    monkeypatch.setattr(work, "NfsEnforcement", lambda testbed: found)
     return found
 
 

@@ -31,7 +31,7 @@ ALONE_FOLDER = ".alone"
 """Folder next to a real testbed's runs: latencies of workloads alone, by measuring code."""
 
 LIVE_CODE = (
-    *(f"campaigns/papers/prioritymeister/{name}.py" for name in ("cell", "local_ground")),
+    *(f"campaigns/papers/prioritymeister/{name}.py" for name in ("cell", "live")),
     *("dataplane/cmd/nfsproxy", "dataplane/cmd/replay", *bundle.CODE),
     *(f"playbooks/roles/{name}" for name in ("base", "scratch", "ganesha", "nfsproxy")),
     *("playbooks/roles/replay", "playbooks/roles/netenforcer"),
@@ -81,11 +81,11 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
         UserError: the testbed is not the campaign's, or a cell's traces are too short on it.
     """
     from campaigns.grounds.testbed import open_live, read_facts
-    from campaigns.papers.prioritymeister.live.machines import server_of
-    from campaigns.papers.prioritymeister.local_ground import (
+    from campaigns.papers.prioritymeister.live import (
         LocalGround,
         NfsTestbed,
         laid_out,
+        server_of,
         with_profiles,
     )
 

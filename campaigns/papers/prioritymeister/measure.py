@@ -26,8 +26,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from campaigns.grounds.live import ShellTo
-from campaigns.papers.prioritymeister.live import replays
-from campaigns.papers.prioritymeister.live.replays import ClientLoad, NamedNode, NfsServer
+from campaigns.papers.prioritymeister import replays
+from campaigns.papers.prioritymeister.replays import ClientLoad, NamedNode, NfsServer
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.durable import write_file
 from schemas.errors import HotbedError

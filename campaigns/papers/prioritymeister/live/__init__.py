@@ -1,1 +1,0 @@
-"""PriorityMeister's experiments on a deployed testbed: NFS servers, disks and links."""
