@@ -52,7 +52,7 @@ def bytes_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class FigureEntry:
-    """One figure: its content, its drawing function, and the command for its runs. `told` adds
+    """One figure: its content, its drawing function, and the command for its runs. `facts` adds
     facts from the runs to the caption. `not_simulated`: the reason why simulated runs do not feed
     the figure."""
 
@@ -62,7 +62,7 @@ class FigureEntry:
     draw: Callable[[Evidence, Path, str], Path | Missing]
     campaign: str  # the grid selector: hotbed run <paper>-full --figure <campaign>
     command: str | None = None  # command for its runs, if it is not the paper's command
-    told: Callable[[Evidence], str] | None = None
+    facts: Callable[[Evidence], str] | None = None
     not_simulated: str | None = None
 
 

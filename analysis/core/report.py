@@ -216,8 +216,8 @@ def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> D
         made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
     if isinstance(made, Missing):
         return Drawn(entry, None, made.runs)
-    if entry.told is not None:
-        entry = replace(entry, caption=entry.caption + entry.told(evidence))
+    if entry.facts is not None:
+        entry = replace(entry, caption=entry.caption + entry.facts(evidence))
     return Drawn(entry, made, None)
 
 

@@ -601,7 +601,7 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         f"{_GAIN} Two operations in flight to an OSD, placement groups by Ceph's rule.",
         partial(gain, axis=OSDS),
         "osds",
-        told=partial(triangles, axis=OSDS),
+        facts=partial(triangles, axis=OSDS),
     ),
     FigureEntry(
         "hot",
@@ -609,7 +609,7 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         _GAIN,
         partial(gain, axis=HOT),
         "hot",
-        told=partial(triangles, axis=HOT),
+        facts=partial(triangles, axis=HOT),
     ),
     FigureEntry(
         "move",
@@ -617,6 +617,6 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         f"{_GAIN} The control interval is 20 s; runs last at least two moves.",
         partial(gain, axis=MOVE),
         "move",
-        told=partial(triangles, axis=MOVE),
+        facts=partial(triangles, axis=MOVE),
     ),
 )

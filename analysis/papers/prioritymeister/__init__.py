@@ -224,7 +224,7 @@ LOCAL_FIGURES: tuple[FigureEntry, ...] = tuple(
         caption=_caption_on_a_testbed(entry),
         draw=partial(_drawn_here, entry),
         command="hotbed run pm-local --figure {figure}",
-        told=partial(_copies, scenario=_COPIED[entry.id]) if entry.id in _COPIED else None,
+        facts=partial(_copies, scenario=_COPIED[entry.id]) if entry.id in _COPIED else None,
     )
     for entry in FIGURES
     if entry.id in _ON_A_TESTBED
