@@ -13,8 +13,7 @@ from ursa_general import general_instances, loads, vectors
 from ursa_instances import ADVERSARIAL, instances, same, timer
 
 from controllers.research.ursa import plan as general
-from controllers.research.ursa.exact import optimum
-from controllers.research.ursa.place import ilp
+from controllers.research.ursa.place import ilp, optimum
 from controllers.research.ursa.problem import initial_state, units_of, vector_problem
 from controllers.research.ursa.select import cover, most_relief_first, swap_phase
 from controllers.ursa.check import check

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.research.ursa.exact import optimum
-from controllers.research.ursa.place import alp, greedy, ilp
+from controllers.research.ursa.place import alp, greedy, ilp, optimum
 from controllers.research.ursa.problem import (
     Units,
     VectorState,
