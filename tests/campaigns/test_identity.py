@@ -157,7 +157,7 @@ def test_the_agent_the_store_the_loop_and_the_steps_are_covered() -> None:
     (live,) = {cell.code[0].entries for cell in cells_of("dlr-quick")}
     found = set(closure.files(live))
     assert found >= {
-        *(f"testbed/agent/{name}.py" for name in ("probe", "samples", "sense", "recorder")),
+        *(f"testbed/agent/{name}.py" for name in ("probe", "monitor", "sense", "recorder")),
         *("testbed/stores/ceph/store.py", "testbed/stores/ceph/perf.py", "controllers/loop.py"),
         *("campaigns/papers/dlr/cell.py", "campaigns/papers/dlr/live.py"),
         *("campaigns/papers/dlr/measure.py", "campaigns/grounds/live.py"),
