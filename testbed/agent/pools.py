@@ -1,4 +1,4 @@
-"""Verbs: creation and removal of pools."""
+"""Verbs about pools of Ceph: ordinary pools, pools with one OSD each, and the placement of PGs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from schemas.errors import UserError
 from testbed.agent.contract import AgentConfig
 from testbed.agent.health import opened
+from testbed.stores.ceph.pgs import PgReader
+from testbed.stores.ceph.pinned import PG_NUM, empty, keyrings, pin, unpin
 from testbed.stores.ceph.pools import create_pool, delete_pool
 
 _WAIT_S = 120.0
@@ -42,3 +44,71 @@ def _name(payload: Mapping[str, Any], verb: str) -> str:
     if not isinstance(name, str) or not name:
         raise UserError(f"{verb}: the payload needs the pool's name.")
     return name
+
+
+def pinned_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Create pools: {prefix, osds, pg_num?: 4, timeout_s?} -> {changed, keyrings}. Returns when the
+    PGs of all pools are active+clean. Safe to repeat. The keyrings, by OSD, are secret."""
+    prefix, osds = _prefix(payload, "pinned-create"), _osds(payload, "pinned-create")
+    with opened(config) as store:
+        changed = pin(
+            store.connection,
+            prefix,
+            osds,
+            pg_num=int(payload.get("pg_num", PG_NUM)),
+            timeout_s=float(payload.get("timeout_s", _WAIT_S)),
+        )
+        return {"changed": changed, "keyrings": keyrings(store.connection, prefix, osds)}
+
+
+def pinned_empty(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int]:
+    """Replace pools by empty ones: {prefix, osds, timeout_s?} -> {pools}. Their agents must be
+    stopped."""
+    prefix, osds = _prefix(payload, "pinned-empty"), _osds(payload, "pinned-empty")
+    timeout_s = float(payload.get("timeout_s", _WAIT_S))
+    with opened(config) as store:
+        return {"pools": empty(store.connection, prefix, osds, timeout_s=timeout_s)}
+
+
+def pinned_delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete pools: {prefix, timeout_s?} -> {changed}; return when the data are removed."""
+    prefix = _prefix(payload, "pinned-delete")
+    timeout_s = float(payload.get("timeout_s", _WAIT_S))
+    with opened(config) as store:
+        return {"changed": unpin(store.connection, prefix, timeout_s=timeout_s)}
+
+
+def _osds(payload: Mapping[str, Any], verb: str) -> list[int]:
+    osds = payload.get("osds")
+    if not isinstance(osds, list) or not osds or not all(type(osd) is int for osd in osds):
+        raise UserError(f"{verb}: the payload needs the OSDs' numbers, such as [0, 1].")
+    return osds
+
+
+def _prefix(payload: Mapping[str, Any], verb: str) -> str:
+    prefix = payload.get("prefix")
+    if not isinstance(prefix, str):
+        raise UserError(f"{verb}: the payload needs the prefix of the pools' names.")
+    return prefix
+
+
+def placement(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the placement: {pool} -> {pgs: {id: {up, bytes}}, osds: {id: {node, rack}}}.
+
+    `up` are the PG's OSDs in the map, `bytes` the PG's data (seconds old)."""
+    pool = payload.get("pool")
+    if not isinstance(pool, str) or not pool:
+        raise UserError("placement: the payload needs the pool's name.")
+    with opened(config) as store:
+        osd_map = store.reader.osd_map()
+        if pool not in osd_map.pools:
+            known = ", ".join(sorted(osd_map.pools)) or "none"
+            raise UserError(f"placement: there is no pool {pool!r}; there are {known}.")
+        reader = PgReader(store.connection, [pool])
+        pgs = reader.pgs(osd_map, with_bytes=True)
+        return {
+            "pgs": {pg.id: {"up": list(pg.up), "bytes": pg.bytes} for pg in pgs},
+            "osds": {
+                str(osd.id): {"node": osd.node, "rack": osd.rack} for osd in osd_map.osds.values()
+            },
+        }

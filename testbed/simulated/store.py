@@ -25,10 +25,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from schemas.errors import StoreError, UserError
-from testbed.simulated import open_loop, sources
+from testbed.simulated import sources
 from testbed.simulated.benchmark import Benchmark, BenchmarkResult, SampleRow, seconds_of
-from testbed.simulated.loads import Loads, NodeNumbers, Stretches
-from testbed.simulated.open_loop import OpenWrites, OpenWritesResult
+from testbed.simulated.loads import (
+    Loads,
+    NodeNumbers,
+    OpenWrites,
+    OpenWritesResult,
+    Stretches,
+    result_of_writes,
+    start_writes,
+)
 from testbed.simulated.parameters import (
     MODEL_VERSION,
     ModelParameters,
@@ -331,13 +338,13 @@ class SimulatedCeph:
     def start_open_writes(self, writes: OpenWrites, *, in_s: float = 0.0) -> None:
         """Start open-loop writes in `in_s` virtual seconds; `advance_to` reports their end.
         UserError for an unknown PG."""
-        open_loop.start(self._process, self._map.names(), writes, in_s)
+        start_writes(self._process, self._map.names(), writes, in_s)
         self._benchmark, self._done = None, False
         self._begins_s = self._now_s + in_s
 
     def open_writes_result(self) -> OpenWritesResult:
         """Return the result of finished open-loop writes."""
-        return open_loop.result(self._process, self._map.names())
+        return result_of_writes(self._process, self._map.names())
 
     def start_disturbance(self, stretches: Stretches) -> None:
         """Load nodes by a plan. Its first stretch begins now; the others count from the benchmark's

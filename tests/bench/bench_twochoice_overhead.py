@@ -43,7 +43,7 @@ DISK = {
 def mounted(folder: Path, number: int) -> Iterator[None]:
     """Mount a file system on a queue disk at each of the agents' folders."""
     from testbed.sites.local.disk import LocalDisk
-    from testbed.sites.local.tools import run
+    from testbed.sites.local.process import run
     from testbed.spec import DiskSpec
 
     spec = DiskSpec.model_validate(DISK)

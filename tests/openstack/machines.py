@@ -19,8 +19,7 @@ import requests
 
 from testbed.sites.local import LocalSite
 from testbed.sites.local.names import LocalNames
-from testbed.sites.local.process import read_pid
-from testbed.sites.local.tools import run
+from testbed.sites.local.process import read_pid, run
 from testbed.spec import TestbedSpec
 from tests.openstack.rest import Refused, Rest
 from tests.openstack.seed import FIXED, FLOATING

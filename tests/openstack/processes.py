@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from testbed.tied import tied
+from testbed.sites.local.process import tied
 
 # Only this part of the caller's environment reaches a service: no proxies, no OS_*.
 _KEPT = ("HOME", "LANG", "PATH", "TMPDIR")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from testbed.tied import tied
+from testbed.sites.local.process import tied
 from tests.waiting import ends
 
 REPOSITORY = Path(__file__).parents[2]
 _STARTS = """
 import subprocess, sys
-from testbed.tied import tied
+from testbed.sites.local.process import tied
 print(subprocess.Popen(tied(["sleep", "600"])).pid, flush=True)
 sys.stdin.read()
 """

@@ -50,7 +50,7 @@ from testbed.simulated import (
     SimulatedClock,
 )
 from testbed.simulated.clock import EPOCH_S
-from testbed.simulated.open_loop import OpenWrites, OpenWritesResult
+from testbed.simulated.loads import OpenWrites, OpenWritesResult
 from testbed.simulated.parameters import osd_nodes
 from testbed.simulated.store import changes
 from testbed.simulated.tables import SIGNAL_NAMES

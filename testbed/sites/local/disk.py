@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.sites.contract import SiteError
-from testbed.sites.local.process import alive, detach, read_pid, stop
-from testbed.sites.local.tools import mounts_under, run, wait_until
+from testbed.sites.local.process import alive, detach, mounts_under, read_pid, run, stop, wait_until
 from testbed.spec import DiskSpec
 
 QUEUEDISK = Path(__file__).resolve().parents[3] / "dataplane" / "bin" / "queuedisk"

@@ -15,9 +15,8 @@ from collections import deque
 from pathlib import Path
 
 from testbed.sites.contract import Progress, SiteError, silent
-from testbed.sites.local.tools import ENVIRONMENT, run
+from testbed.sites.local.process import ENVIRONMENT, run, tied
 from testbed.sites.records import locked
-from testbed.tied import tied
 
 SUITE = "bookworm"
 BASE = (

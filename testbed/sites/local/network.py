@@ -19,7 +19,7 @@ from schemas.errors import UserError
 from testbed.sites.contract import SiteError
 from testbed.sites.local import priority
 from testbed.sites.local.names import LocalNames
-from testbed.sites.local.tools import run
+from testbed.sites.local.process import run
 from testbed.spec import TestbedSpec
 from testbed.spec.quantities import parse_bits_per_s
 from testbed.stores.nfs.wire import ETHERNET_MTU

@@ -12,7 +12,7 @@ import json
 
 from testbed.sites.local import network
 from testbed.sites.local.names import LocalNames
-from testbed.sites.local.tools import run
+from testbed.sites.local.process import run
 from testbed.spec import TestbedSpec
 
 

@@ -16,7 +16,7 @@ from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.disk import LocalDisk, detach_loop, folders, loops_on, unmount
 from testbed.sites.local.names import LocalNames
 from testbed.sites.local.nodes import DISKS, at_once
-from testbed.sites.local.tools import mounts_under
+from testbed.sites.local.process import mounts_under
 from testbed.spec import DiskSpec
 
 _ATTEMPTS = 3

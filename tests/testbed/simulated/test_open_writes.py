@@ -8,7 +8,7 @@ import pytest
 
 from schemas.errors import StoreError, UserError
 from testbed.simulated import SimulatedCeph
-from testbed.simulated.open_loop import OpenWrites
+from testbed.simulated.loads import OpenWrites
 from testbed.simulated.parameters import ModelParameters, configuration
 from testbed.spec import TestbedSpec, load_spec
 from testbed.stores.contract import ACTIVITY, OSDS, PGS, MoveReplica

@@ -15,8 +15,7 @@ from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite, network, quota_slice
 from testbed.sites.local.cgroups import detect
 from testbed.sites.local.names import LocalNames
-from testbed.sites.local.process import alive
-from testbed.sites.local.tools import mounts_under, run, wait_until
+from testbed.sites.local.process import alive, mounts_under, run, wait_until
 from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
 

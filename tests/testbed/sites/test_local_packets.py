@@ -12,9 +12,9 @@ import pytest
 from schemas.errors import UserError
 from testbed.sites.local import network, nodes, priority, racks
 from testbed.sites.local.names import LocalNames
+from testbed.sites.local.process import run as really_run
 from testbed.sites.local.record import LocalRecord
 from testbed.sites.local.site import LocalSite
-from testbed.sites.local.tools import run as really_run
 from testbed.spec import TestbedSpec
 
 PLACES = LocalNames(Path("/var/lib/hotbed-tests-packets"))

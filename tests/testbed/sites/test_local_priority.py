@@ -13,7 +13,7 @@ import pytest
 
 from testbed.sites.local import network, priority
 from testbed.sites.local.names import LocalNames
-from testbed.sites.local.tools import run
+from testbed.sites.local.process import run
 
 PLACES = LocalNames(Path("/var/lib/hotbed-tests-priority"))
 NAME = "levels"
