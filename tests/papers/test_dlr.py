@@ -54,7 +54,9 @@ def test_the_14_numbers_of_the_abstract_and_sections_3_and_5_are_claims() -> Non
     degradation = [0.54, 2.2, 0.55, 2.3]
     gains = [0.45, 0.65, 0.30, 0.41, 0.09, 0.19, 0.08, 0.16]
     assert [claim.paper_value for claim in STATED] == [*degradation, *gains, 0.98, 0.96]
-    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    every = (*CLAIMS, *SCALE_CLAIMS)
+    assert len({claim.id for claim in every}) == len(every)
+    assert all(not claim.size and claim.paper_value is None for claim in SCALE_CLAIMS)
 
 
 def test_figures_1_to_11_are_computed_from_paired_blocks(tmp_path: Path) -> None:
@@ -428,11 +430,6 @@ def test_sizes_are_compared_by_block_over_one_duration(tmp_path: Path) -> None:
     assert claims["scale-dlr-gain-1000"].measured == pytest.approx(0.25)
     assert claims["scale-dlr-pg-beats-dlr-100"].measured == pytest.approx(1.4 / 1.2 - 1)
     assert claims["scale-dlr-10000"].verdict == "not run"
-
-
-def test_ids_are_distinct_and_nothing_claims_a_size() -> None:
-    assert len({claim.id for claim in SCALE_CLAIMS}) == len(SCALE_CLAIMS)
-    assert all(not claim.size and claim.paper_value is None for claim in SCALE_CLAIMS)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from schemas.cells.ursa import URSA
 from schemas.run import OpSummary, Provenance, Run, Summary
 from schemas.sizes import counts_of
 from tests.analysis.synthetic_runs import finished
@@ -21,22 +22,6 @@ COST = {"alp": 1.0, "algorithm1": 1.02, "htoc": 10.0, "sa": 150.0, "opt": 0.99}
 SECONDS = {"alp": 0.1, "algorithm1": 1.0, "htoc": 0.5, "sa": 9.0, "opt": 4.0}
 DEVIATION = {"alp": 0.9, "algorithm1": 0.9, "htoc": 0.9, "sa": 0.8, "opt": 0.9}
 PLANNER = {"planner": {"processor": "made up", "cpus": 2}}
-DEFAULTS: dict[str, Any] = {
-    "kind": "s1",
-    "replicas": 3,
-    "tail": 1.5,
-    "load_max": None,
-    "racks": 0,
-    "swap_success": 0.9,
-    "selection": "highest",
-    "program": None,
-    "divide": None,
-    "first_radius": None,
-    "radius_step": None,
-    "max_move_cost": None,
-    "time_limit_s": 60.0,
-}
-
 SETTLED = {"ursa": 40.0, "htoc": 100.0, "upmap": None, "default": None}
 DISTANCE = {"ursa": 12.0, "htoc": 60.0}
 CALLED_S = 30.0
@@ -47,10 +32,8 @@ def write_plan(
 ) -> Path:
     """Write one finished plan; `cell` changes parameters, `values` numbers of the summary."""
     nodes, partitions = counts_of(size)
-    parameters = DEFAULTS | {"nodes": nodes, "partitions": partitions, "method": method}
-    if method == "algorithm1":
-        parameters |= {"program": "lp", "divide": "dc"}
-    parameters |= cell or {}
+    wanted = {"nodes": nodes, "partitions": partitions, "method": method} | (cell or {})
+    parameters = URSA.check(wanted, "cell").model_dump(mode="json")
     run, folder = finished(
         campaign,
         block,
