@@ -74,7 +74,8 @@ class _Found:
         if there != file and there.read_bytes() != file.read_bytes():
             raise UserError(
                 f"{there} and {file} are two different files that would both be {name} in the "
-                "bundle: bundle the campaigns one by one, or rename one of the files."
+                "bundle",
+                do="bundle the campaigns one by one, or rename one of the files",
             )
 
 
@@ -116,7 +117,7 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
     name = str(body["name"])
     if name != folder.name:
         raise UserError(
-            f"{folder}: holds runs of the campaign {name}: call the folder {name} again."
+            f"holds runs of the campaign {name}", where=folder, do=f"call the folder {name} again"
         )
     file = scratch / f"{name}.yaml"
     file.write_text(dump(portable(body)))
@@ -243,8 +244,10 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
         if place.is_file():
             return place
     raise UserError(
-        f"{folder}: its campaign names the {key} {name}, which is not there any more "
-        f"({places[0]}), so that nobody could run it again: put it back."
+        f"its campaign names the {key} {name}, which is missing now ({places[0]}), so "
+        "that nobody could run it again",
+        where=folder,
+        do="put it back",
     )
 
 
@@ -262,7 +265,7 @@ def recorded(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise UserError(
-        f"{path}: does not tell what the campaign was; run it once more with hotbed run."
+        "does not describe its campaign", where=path, do="run it once more with hotbed run"
     )
 
 
@@ -487,18 +490,19 @@ def again(
     """
     file = bundle / "campaigns" / f"{campaign}.yaml"
     if not file.is_file():
-        raise UserError(f"the bundle holds no file of the campaign {campaign}.")
+        raise UserError(f"the bundle holds no file of the campaign {campaign}")
     # Use only files of the bundle: an absolute path would name a file of this machine.
     body = portable(read_mapping(file, "a campaign is a mapping with name, grids and more"))
     made_on = str(body.get("ground", "sim"))
     if ground not in (None, made_on) and "sim" in (ground, made_on):
         raise UserError(
-            f"--ground {ground}: the bundle's runs are of ground {made_on}, and what is simulated "
-            "is never compared with what was measured as if it were the same."
+            f"the bundle's runs are of ground {made_on}, and what is simulated is never "
+            "compared with what was measured as if it were the same",
+            where=f"--ground {ground}",
         )
     if spec is not None:
         if not spec.is_file():
-            raise UserError(f"--spec {spec}: there is no such file.")
+            raise UserError("there is no such file", where=f"--spec {spec}")
         body["spec"] = str(spec.resolve())
     if site is not None:
         body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), site))
@@ -544,7 +548,7 @@ def _constants(bundle: Path, campaign: str, made: Sequence[Job]) -> Path | None:
         if not file.is_file():
             raise UserError(
                 f"the runs of the campaign {campaign} were made on the model's constants in "
-                f"{file.name}, which are not there any more."
+                f"{file.name}, which are not there any more"
             )
     known = [load_parameters(file) for file in files]
     if not all(job.get("model") for job in made):
@@ -552,8 +556,9 @@ def _constants(bundle: Path, campaign: str, made: Sequence[Job]) -> Path | None:
     if any(one != known[0] for one in known):
         raise UserError(
             f"the runs of the campaign {campaign} were made on several constants of the model "
-            f"({', '.join(names)}{', and its usual ones' if len(known) > len(names) else ''}), and "
-            "it is run again on one: run it by hotbed run --model, into another --artifacts."
+            f"({', '.join(names)}{', and its usual ones' if len(known) > len(names) else ''}), "
+            "and a rerun uses one",
+            do="run it by hotbed run --model, into another --artifacts",
         )
     return files[0] if files else None
 
@@ -581,7 +586,7 @@ def require(bundle: Path, campaign: str) -> None:
     """
     loaded = load_campaign(bundle / "campaigns" / f"{campaign}.yaml")
     for name in missing(bundle, campaign):
-        raise UserError(f"campaigns/{campaign}.yaml names {name}, which is not there.")
+        raise UserError(f"campaigns/{campaign}.yaml names {name}, which is not there")
     if loaded.spec:
         load_spec(bundle / "specs" / Path(loaded.spec).name)
     _constants(bundle, campaign, _jobs(bundle, campaign))
@@ -590,7 +595,9 @@ def require(bundle: Path, campaign: str) -> None:
 def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
     """Write the spec with another site into the bundle's folder, and return its path."""
     if not spec:
-        raise UserError(f"--site {site}: {campaign.stem} needs no testbed: leave it out.")
+        raise UserError(
+            f"{campaign.stem} needs no testbed", where=f"--site {site}", do="leave it out"
+        )
     body = read_mapping(resolve(spec, campaign), "a spec is a mapping with name, groups and store")
     body["site"] = {"kind": site}
     made = bundle / "specs" / f"on-{site}-{Path(spec).name}"

@@ -18,7 +18,7 @@ from campaigns.papers.dlr.cell import CellContext, run_cell
 from campaigns.papers.registry import kind_named
 from schemas.campaign import Kind
 from schemas.cells import cells_of
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 BY_HAND = "by-hand"
 
@@ -98,12 +98,12 @@ def make_run(
 def _ground(kind: Kind, name: str) -> OnStore | Computed[Any]:
     """Return the ground `name` of a kind, if one cell can run on it by hand."""
     if kind not in get_args(Kind):
-        raise UserError(f"kind {kind!r}: there are {', '.join(get_args(Kind))}.")
+        raise not_allowed("kind", kind, ", ".join(get_args(Kind)))
     grounds: Mapping[str, Ground[Any]] = kind_named(kind).grounds
     known = [key for key, one in grounds.items() if isinstance(one, (OnStore, Computed))]
     found = grounds.get(name)
     if isinstance(found, (OnStore, Computed)):
         return found
     if known:
-        raise UserError(f"ground {name!r}: a cell of {kind} runs by hand on {', '.join(known)}.")
-    raise UserError(f"a cell of {kind} runs only in a campaign: hotbed run.")
+        raise UserError(f"ground {name!r}: a cell of {kind} runs by hand on {', '.join(known)}")
+    raise UserError(f"a cell of {kind} runs only in a campaign", do="hotbed run")

@@ -28,7 +28,7 @@ from controllers.registry import Controller, available, refuse_unoffered
 from schemas.campaign import Campaign, Limits
 from schemas.cells.dlr import DLR, DlrCell
 from schemas.comparison import Comparison, PlannedCell
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from schemas.mistakes import mistake
 from testbed.stores.contract import Needs
 
@@ -180,8 +180,8 @@ def compare(
 def _prepare(ask: Ask, chosen: _Chosen, need_ground: bool) -> Prepared:
     if len(chosen.needs) < 2:
         raise UserError(
-            f"there is nothing to compare with {ask.baseline}: name another controller with "
-            "--controllers, or all."
+            f"there is nothing to compare with {ask.baseline}",
+            do="name another controller with --controllers, or all",
         )
     request = session.Request(
         _campaign(ask, tuple(chosen.needs)),
@@ -196,10 +196,14 @@ def _prepare(ask: Ask, chosen: _Chosen, need_ground: bool) -> Prepared:
 def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
     for name in ask.parameters:
         if name in _VARIED:
-            raise UserError(f"--parameter {name}: give {_OPTIONS[name]} instead.")
+            raise UserError(
+                "has an option", where=f"--parameter {name}", do=f"give {_OPTIONS[name]} instead"
+            )
         if name not in DLR.names:
             known = ", ".join(known for known in DLR.names if known not in _VARIED)
-            raise UserError(f"--parameter {name}: a cell has no such parameter; it has {known}.")
+            raise UserError(
+                "a cell has no such parameter", where=f"--parameter {name}", allowed=known
+            )
     scenarios, ops = _list(ask.scenarios, "--scenario"), _list(ask.ops, "--op")
     blocks = ask.blocks
     if blocks is None:
@@ -210,9 +214,9 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
     grounds = get_args(Campaign.model_fields["ground"].annotation)
     if ask.ground not in grounds:
         known = ", ".join(name for name in grounds if name != "fake")
-        raise UserError(f"--ground {ask.ground}: there is no such ground; there are {known}.")
+        raise UserError("there is no such ground", where=f"--ground {ask.ground}", allowed=known)
     if ask.spec is not None and not ask.spec.is_file():
-        raise UserError(f"--spec {ask.spec}: there is no such file.")
+        raise UserError("there is no such file", where=f"--spec {ask.spec}")
     body = {
         "name": f"compare-{ask.ground}",
         "paper": "dlr",
@@ -238,7 +242,7 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
     try:
         return Campaign.model_validate(body)
     except ValidationError as error:  # the checks above report a user's mistakes
-        raise UserError(mistake(error, Campaign).sentence("compare")) from error
+        raise mistake(error, Campaign).error("compare") from error
 
 
 def _choose(ask: Ask) -> _Chosen:
@@ -246,7 +250,9 @@ def _choose(ask: Ask) -> _Chosen:
     dirs = () if ask.controllers_dir is None else (ask.controllers_dir.resolve(),)
     known = available(dirs)
     if ask.baseline.strip() == ALL:
-        raise UserError("the baseline is one controller, such as default, not all of them.")
+        raise UserError(
+            "all is not allowed", where="--baseline", allowed="one controller, such as default"
+        )
     by_name = [
         _known(name, known) for name in (ask.baseline, *ask.controllers) if name.strip() != ALL
     ]
@@ -256,7 +262,7 @@ def _choose(ask: Ask) -> _Chosen:
     elif ask.controllers:
         everyone = []
     else:
-        raise UserError("--controllers is empty: name controllers, or all.")
+        raise UserError("--controllers is empty", do="name controllers, or all")
     needs: dict[str, Needs] = {}
     left_out: dict[str, str] = {}
     for name in dict.fromkeys([*by_name, *everyone]):
@@ -273,8 +279,8 @@ def _known(name: str, known: Mapping[str, Controller]) -> str:
     found = name.strip().replace("_", "-")
     if found not in known:
         raise UserError(
-            f"there is no controller {name.strip()!r}; there are {', '.join(sorted(known))} "
-            "(more with --controllers-dir)."
+            f"there is no controller {name.strip()!r}",
+            allowed=f"{', '.join(sorted(known))} (more with --controllers-dir)",
         )
     return found
 
@@ -298,7 +304,7 @@ def _offered(chosen: _Chosen, offers: Needs, ground: str) -> _Chosen:
 def _list(values: Iterable[str], option: str) -> list[str]:
     found = list(dict.fromkeys(value.strip() for value in values if value.strip()))
     if not found:
-        raise UserError(f"{option} is empty: name at least one.")
+        raise UserError(f"{option} is empty", do="name at least one")
     return found
 
 
@@ -316,4 +322,4 @@ def _planned(cell: Cell) -> PlannedCell:
 
 def _within(option: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:  # also refuses NaN
-        raise UserError(f"{option} {value:g}: allowed are {low:g} to {high:g}.")
+        raise not_allowed(option, value, f"{low:g} to {high:g}")

@@ -43,18 +43,23 @@ def new_controller(name: str, directory: Path) -> NewController:
     name = name.replace("_", "-")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         raise UserError(
-            f"{name!r} is no name for a controller: use lower-case letters, digits and -, a "
-            f"letter first, at most {_LONGEST} characters."
+            f"{name!r} is no name for a controller",
+            do=(
+                f"use lower-case letters, digits and -, a letter first, at most {_LONGEST} "
+                "characters"
+            ),
         )
     if name in _RESERVED or name in available():
-        raise UserError(f"{name!r} is taken by Hotbed itself: choose another name.")
+        raise UserError(f"{name!r} is taken by Hotbed itself", do="choose another name")
     folder = directory / name.replace("-", "_")
     made = NewController(
         name, directory, folder / "policy.py", directory / f"test_{folder.name}.py"
     )
     for path in (folder, made.test):
         if path.exists():
-            raise UserError(f"{path} exists already and is left as it is: choose another name.")
+            raise UserError(
+                "exists already and is left as it is", where=path, do="choose another name"
+            )
     make_folder(folder)
     try:
         write_file(made.policy, _named(TEMPLATE / "policy.py", name))

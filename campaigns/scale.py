@@ -19,7 +19,7 @@ from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from controllers.registry import available, create
 from schemas.campaign import Campaign, Grid
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from schemas.mistakes import mistake
 from testbed.stores.microstores import MICROSTORES
 
@@ -94,14 +94,14 @@ def vary(campaign: Campaign, ask: ScaleRequest) -> Campaign:
     if ask.ops is not None:
         changes["op"] = _values("--op", ask.ops)
     if ask.blocks is not None and not 1 <= ask.blocks <= 1000:
-        raise UserError(f"--blocks {ask.blocks}: allowed are 1 to 1000.")
+        raise not_allowed("--blocks", ask.blocks, "1 to 1000")
     grids = [_changed(grid, changes, ask.blocks) for grid in grids]
     try:
         return Campaign.model_validate(
             campaign.model_dump() | {"grids": [grid.model_dump() for grid in grids]}
         )
     except ValidationError as error:
-        raise UserError(mistake(error, Campaign).sentence(campaign.name)) from error
+        raise mistake(error, Campaign).error(campaign.name) from error
 
 
 def _along(grids: Sequence[Grid], name: str, wanted: Sequence[float]) -> list[Grid]:
@@ -161,5 +161,5 @@ def _of_ceph(dirs: Sequence[Path]) -> list[str]:
 def _values(option: str, given: Sequence[T]) -> list[T]:
     found = list(dict.fromkeys(given))
     if not found:
-        raise UserError(f"{option} is empty: name at least one.")
+        raise UserError(f"{option} is empty", do="name at least one")
     return found

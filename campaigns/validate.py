@@ -52,7 +52,7 @@ def validate(
         _check_exclude(grid, where)
         typed = [_with_size(DLR.check(raw, where), campaign) for raw in raw_cells(campaign, grid)]
         if not typed:
-            raise UserError(f"{where}: exclude leaves no cell.")
+            raise UserError("exclude leaves no cell", where=where)
         typed = [
             _with_controller(parameters, controllers, where, accepted, unread)
             for parameters in typed
@@ -92,7 +92,7 @@ def select(
     }
     if not chosen:
         raise UserError(
-            f"{file}: has no figure {figure!r}; it has {', '.join(figures_of(campaign))}."
+            f"has no figure {figure!r}", where=file, allowed=", ".join(figures_of(campaign))
         )
     return chosen
 
@@ -106,8 +106,9 @@ def _check_exclude(grid: Grid, where: str) -> None:
         for key in entry:
             if key not in DLR.names:
                 raise UserError(
-                    f"{where}: exclude names the unknown parameter {key!r}; a cell has "
-                    f"{', '.join(DLR.names)}."
+                    f"exclude names the unknown parameter {key!r}",
+                    where=where,
+                    allowed=", ".join(DLR.names),
                 )
 
 
@@ -123,15 +124,16 @@ def _with_controller(
     name = parameters.controller.replace("_", "-")
     if name not in known:
         raise UserError(
-            f"{where}: controller: there is no controller {parameters.controller!r}; there are "
-            f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)."
+            f"there is no controller {parameters.controller!r}",
+            where=f"{where}: controller",
+            allowed=f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)",
         )
     asked = json.dumps([name, parameters.controller_parameters], sort_keys=True)
     if asked not in accepted and name not in unread:
         try:
             declared(known[name], parameters.controller_parameters)
         except UserError as error:
-            raise UserError(f"{where}: controller_parameters: {error}") from error
+            raise error.at(f"{where}: controller_parameters") from error
         accepted.add(asked)
     return parameters.model_copy(update={"controller": name})
 
@@ -152,16 +154,21 @@ def _refuse_unknown(campaign: Campaign, file: Path, known: Collection[str]) -> N
     for name in campaign.controller_parameters_per_osd:
         if name not in known:
             raise UserError(
-                f"{file}: controller_parameters_per_osd: there is no controller {name!r}; there "
-                f"are {', '.join(sorted(known)) or 'none'} (more with --controllers-dir)."
+                f"there is no controller {name!r}",
+                where=f"{file}: controller_parameters_per_osd",
+                allowed=f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)",
             )
 
 
 def _check_size(parameters: DlrCell, ground: str, where: str) -> None:
     if parameters.osds is not None and ground != SIZED_GROUND:
         raise UserError(
-            f"{where}: osds: on the ground {ground} a store has the OSDs of its testbed; leave it "
-            f"out, or run the campaign on {SIZED_GROUND}, which makes stores of any size."
+            f"on the ground {ground} a store has the OSDs of its testbed",
+            where=f"{where}: osds",
+            do=(
+                f"leave it out, or run the campaign on {SIZED_GROUND}, which makes stores of "
+                "any size"
+            ),
         )
 
 
@@ -170,13 +177,16 @@ def _check_gateway(parameters: DlrCell, ground: str, spec: TestbedSpec | None, w
         return
     if ground == SIZED_GROUND:
         raise UserError(
-            f"{where}: op: s3 goes through Ceph's object gateway, which the ground {ground} has no "
-            "model of: run the campaign on a testbed."
+            f"s3 goes through Ceph's object gateway, which the ground {ground} has no model of",
+            where=f"{where}: op",
+            do="run the campaign on a testbed",
         )
     if spec is not None and not spec.ceph().tenants:
         raise UserError(
-            f"{where}: op: s3 needs a user of the object gateway, and the spec {spec.name!r} names "
-            "none in store.tenants: take testbed/specs/dlr-gateway.yaml, or name one there."
+            f"s3 needs a user of the object gateway, and the spec {spec.name!r} names none in "
+            "store.tenants",
+            where=f"{where}: op",
+            do="take testbed/specs/dlr-gateway.yaml, or name one there",
         )
 
 
@@ -186,14 +196,14 @@ def _check_against(parameters: DlrCell, spec: TestbedSpec, where: str) -> None:
         where_from = "the cell" if parameters.osds else f"the spec {spec.name!r}"
         has = f"{where_from} has {osd_nodes} OSD nodes"
         hot = parameters.hot_count(osd_nodes)
-        raise UserError(f"{where}: hot_nodes: {hot} is not allowed; {has}.")
+        raise UserError(f"{hot} is not allowed; {has}", where=f"{where}: hot_nodes")
 
 
 def _check_scaled(spec: TestbedSpec, osds: int, where: str) -> None:
     try:
         scaled(spec, osds)
     except UserError as error:
-        raise UserError(f"{where}: osds: {error}") from error
+        raise error.at(f"{where}: osds") from error
 
 
 def _osd_nodes(spec: TestbedSpec) -> int:

@@ -36,7 +36,7 @@ from controllers.service import (
     store_answers,
 )
 from schemas.durable import make_folder, write_file
-from schemas.errors import HotbedError, StoreError, UserError
+from schemas.errors import HotbedError, StoreError, UserError, not_allowed
 from schemas.locks import held
 from schemas.names import unpack_tar
 from testbed.agent.contract import AgentConfig
@@ -83,8 +83,8 @@ class Control:
             running = self._running()
             if running is not None:
                 raise UserError(
-                    f"controller {running} is running on this testbed; stop it first "
-                    "(hotbed control stop)"
+                    f"controller {running} is running on this testbed",
+                    do="stop it first (hotbed control stop)",
                 )
             healed = self._heal()
             folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ class Control:
         name = _checked_name(payload.get("name"))
         offset = payload.get("offset", 0)
         if not isinstance(offset, int) or offset < 0:
-            raise UserError(f"control-log: offset is {offset!r}; it must be 0 or more")
+            raise not_allowed("control-log: offset", offset, "0 or more")
         path = self._folders / name / JOURNAL
         try:
             with path.open("rb") as file:
@@ -197,7 +197,7 @@ class Control:
         except FileNotFoundError:
             known = ", ".join(f.parent.name for f in sorted(self._folders.glob(f"*/{JOURNAL}")))
             raise UserError(
-                f"controller {name} has no journal on this testbed (there are: {known or 'none'})"
+                f"controller {name} has no journal on this testbed", allowed=known or "none"
             ) from None
         # Journals are ASCII, so a piece may end anywhere.
         return {

@@ -193,7 +193,7 @@ def declared(
         with closing(open_decider(controller, parameters, seed)) as decider:
             return decider.needs, decider.parameters
     except PolicyError as error:
-        raise UserError(f"controller {controller.name}: {error}") from error
+        raise UserError(error, where=f"controller {controller.name}") from error
 
 
 def _tell(said: IO[bytes]) -> None:

@@ -102,7 +102,9 @@ class JournalWriter:
         try:
             self._handle: int | None = open_log(path, exclusive=True)
         except FileExistsError:
-            raise UserError(f"journal {path} exists: a journal is never overwritten") from None
+            raise UserError(
+                "exists: a journal is never overwritten", where=f"journal {path}"
+            ) from None
         self._path, self._sync = path, sync
 
     def header(self, **values: object) -> None:
@@ -194,7 +196,7 @@ def read_journal(path: Path) -> Journal:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UserError(f"journal {path} cannot be read: {error.strerror}") from None
+        raise UserError(f"cannot be read: {error.strerror}", where=f"journal {path}") from None
     return parse_journal(text, str(path))
 
 
@@ -212,7 +214,7 @@ def parse_journal(text: str, where: str) -> Journal:
             raise UserError(f"journal {where} line {number} is not of schema {SCHEMA}")
         parsed.append(data)
     if not parsed or not parsed[0].get("header"):
-        raise UserError(f"journal {where} has no header: it is no controller's journal")
+        raise UserError("has no header: it is no controller's journal", where=f"journal {where}")
     footer = parsed[-1] if parsed[-1].get("footer") else None
     steps = parsed[1 : len(parsed) - (footer is not None)]
     return Journal(header=parsed[0], steps=steps, footer=footer, torn=torn)

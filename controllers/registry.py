@@ -59,8 +59,9 @@ def available(controllers_dirs: Sequence[Path] = ()) -> dict[str, Controller]:
         for controller in several:
             if controller.name in found:
                 raise UserError(
-                    f"controller {controller.name} in {controller.folder} has the name of the one "
-                    f"in {found[controller.name].folder}: rename its folder"
+                    f"controller {controller.name} in {controller.folder} has the name of the "
+                    f"one in {found[controller.name].folder}",
+                    do="rename its folder",
                 )
             found[controller.name] = controller
     return found
@@ -81,8 +82,9 @@ def find(name: str, controllers_dirs: Sequence[Path] = ()) -> Controller:
         return known[name.replace("_", "-")]
     except KeyError:
         raise UserError(
-            f"there is no controller {name!r}: known are {', '.join(sorted(known))}; "
-            "give others with --controllers-dir"
+            f"there is no controller {name!r}",
+            allowed=", ".join(sorted(known)),
+            do="give others with --controllers-dir",
         ) from None
 
 
@@ -96,8 +98,8 @@ def create(controller: Controller, parameters: Mapping[str, object], seed: int) 
     factory = getattr(module, "create", None)
     if not callable(factory):
         raise UserError(
-            f"controller {controller.name}: {controller.folder / 'policy.py'} defines no "
-            "create(parameters, seed)"
+            f"{controller.folder / 'policy.py'} defines no create(parameters, seed)",
+            where=f"controller {controller.name}",
         )
     try:
         policy = factory(dict(parameters), seed)
@@ -154,8 +156,8 @@ def _load(controller: Controller) -> ModuleType:
         raise
     except Exception as error:
         raise UserError(
-            f"controller {controller.name}: {controller.folder / 'policy.py'} does not load: "
-            f"{describe(error)}"
+            f"{controller.folder / 'policy.py'} does not load: {describe(error)}",
+            where=f"controller {controller.name}",
         ) from error
 
 
@@ -169,8 +171,9 @@ def _load_outside(controller: Controller) -> ModuleType:
     """
     if controller.foreign and not confine.entered:
         raise UserError(
-            f"controller {controller.name} came with a bundle: its code runs in a confined process "
-            f"only. Delete {controller.folder / FOREIGN} to make it your own."
+            f"controller {controller.name} came with a bundle: its code runs in a confined "
+            "process only",
+            do=f"delete {controller.folder / FOREIGN} to make it your own",
         )
     mark = hashlib.sha256(str(controller.folder).encode()).hexdigest()[:12]
     package = f"hotbed_controller_{mark}"
@@ -206,12 +209,13 @@ def _check_policy(controller: Controller, policy: object) -> None:
     ]
     if wrong:
         raise UserError(
-            f"controller {controller.name}: the policy that create() returns lacks "
-            f"{', '.join(wrong)} (see controllers/contract.py)"
+            f"the policy that create() returns lacks {', '.join(wrong)} (see "
+            "controllers/contract.py)",
+            where=f"controller {controller.name}",
         )
     name = str(policy.name)  # type: ignore[attr-defined]
     if name != controller.name:
         raise UserError(
-            f"controller {controller.name}: its policy calls itself {name!r}; the name must be "
-            "the folder's, with - for _"
+            f"its policy calls itself {name!r}; the name must be the folder's, with - for _",
+            where=f"controller {controller.name}",
         )

@@ -107,7 +107,9 @@ def journal_text(agent: Agent, name: str) -> str:
 def fetch_journal(agent: Agent, name: str, path: Path) -> Path:
     """Write the journal to `path`; raise UserError if the file exists."""
     if path.exists():
-        raise UserError(f"{path} exists: a journal is never overwritten; give another file")
+        raise UserError(
+            "exists: a journal is never overwritten", where=path, do="give another file"
+        )
     write_file(path, journal_text(agent, name), exclusive=True)
     return path
 

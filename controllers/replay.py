@@ -95,7 +95,7 @@ def replay(
             ends_s = time.monotonic() + limit_s
             count, difference = _first_difference(journal, decider, ends_s)
     except PolicyError as error:
-        raise UserError(f"controller {controller.name}: {error}") from error
+        raise UserError(error, where=f"controller {controller.name}") from error
     return JournalReplay(header["policy"], count, difference, same_code, journal.torn)
 
 

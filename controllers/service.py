@@ -36,7 +36,7 @@ from controllers.loop import (
 from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
 from schemas.durable import make_folder, write_file
-from schemas.errors import HotbedError, UserError, sentence_of
+from schemas.errors import HotbedError, UserError, not_allowed, sentence_of
 from testbed.agent.notify import notify
 from testbed.stores.contract import PRESSURE, Effect, Store
 
@@ -86,11 +86,11 @@ def check_settings(data: Mapping[str, Any]) -> ServiceSettings:
     if not isinstance(name, str) or not name:
         raise UserError("controller settings: 'name' must be a controller's name")
     if not isinstance(seed, int) or isinstance(seed, bool):
-        raise UserError(f"{where}: the seed is {seed!r}; it must be a whole number")
+        raise UserError(f"the seed is {seed!r}", where=where, allowed="a whole number")
     if signal_name not in SIGNALS:
-        raise UserError(f"{where}: the signal is {signal_name!r}; allowed: {', '.join(SIGNALS)}")
+        raise UserError(f"the signal is {signal_name!r}", where=where, allowed=", ".join(SIGNALS))
     if not isinstance(data.get("parameters", {}), Mapping):
-        raise UserError(f"{where}: the parameters must be a mapping of names to values")
+        raise UserError("the parameters must be a mapping of names to values", where=where)
     return ServiceSettings(
         name=name,
         parameters=dict(data.get("parameters", {})),
@@ -108,7 +108,7 @@ def check_settings(data: Mapping[str, Any]) -> ServiceSettings:
 def _seconds(where: str, field: str, value: object, low: float, high: float) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not low <= value <= high:  # type: ignore[arg-type,operator]
-        raise UserError(f"{where}: {field} is {value!r}; allowed: {low:g} to {high:g} seconds")
+        raise not_allowed(f"{where}: {field}", value, f"{low:g} to {high:g} seconds")
     return float(value)  # type: ignore[arg-type]
 
 

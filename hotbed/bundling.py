@@ -225,8 +225,10 @@ class Ready:
                 not trusted.
         """
         if self.code and not trust_code:
+            names = ", ".join(one.path for one in self.code)
             raise UserError(
-                f"{self.consent}\nNothing was run: read that code, then give --trust-code."
+                f"nothing was run, because the bundle holds code that is not Hotbed's: {names}",
+                do="read that code, then give --trust-code",
             )
         from analysis.bundle.rerun import compare
         from campaigns.bundled import is_exact
@@ -252,22 +254,24 @@ def unpacked(asked: RerunRequest, progress: Progress = _quiet) -> Iterator[Ready
     from hotbed.contained import look
 
     if not asked.bundle.is_file():
-        raise UserError(f"{asked.bundle}: there is no such file.")
+        raise UserError("there is no such file", where=asked.bundle)
     look(asked.bundle, most_gib=asked.most_gib, progress=progress)
     most_bytes = int(asked.most_gib * archive.GIB)
     with opened(asked.bundle, most_bytes=most_bytes, progress=progress) as found:
         wrong = next(changed(found), None)
         if wrong is not None:
             raise UserError(
-                f"{asked.bundle}: its file {wrong.file} is not as its manifest says: fetch the "
-                "bundle again; hotbed verify tells all that differs."
+                f"its file {wrong.file} is not as its manifest says",
+                where=asked.bundle,
+                do="fetch the bundle again; hotbed verify lists all differences",
             )
         name = _campaign(found.manifest, asked.campaign)
         bundled = found.folder / "artifacts" / name
         if shares_runs(bundled, asked.folder / name):
             raise UserError(
-                f"{asked.folder / name}: holds the bundle's own runs, which prove nothing beside "
-                "it: give --artifacts another folder."
+                "holds the bundle's own runs, which prove nothing next to it",
+                where=asked.folder / name,
+                do="give --artifacts another folder",
             )
         try:
             request = again(
@@ -308,7 +312,11 @@ def _campaign(manifest: Manifest, wanted: str | None) -> str:
     if wanted is None and len(manifest.campaigns) == 1:
         return manifest.campaigns[0]
     if wanted is None:
-        raise UserError(f"the bundle holds several campaigns ({known}): name one by --campaign.")
+        raise UserError(
+            f"the bundle holds several campaigns ({known})", do="name one by --campaign"
+        )
     if wanted not in manifest.campaigns:
-        raise UserError(f"--campaign {wanted}: the bundle holds no such campaign, only {known}.")
+        raise UserError(
+            f"the bundle holds no such campaign, only {known}", where=f"--campaign {wanted}"
+        )
     return wanted

@@ -147,8 +147,9 @@ def _unexplained(path: Path, code: int, said: str) -> HotbedError:
 
 def _exhausted(path: Path, what: str) -> UserError:
     return UserError(
-        f"{path}: takes more {what} than a bundle of its size should; do not trust it. (hotbed "
-        "verify checks a bundle of your own with --no-limits.)"
+        f"takes more {what} than a bundle of its size should",
+        where=path,
+        do="do not trust it (hotbed verify checks a bundle of your own with --no-limits)",
     )
 
 

@@ -79,7 +79,7 @@ def add_run(group: typer.Typer) -> None:
         given = found_in(credentials)
         folder = out or Path("artifacts") / f"cosbench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
         if folder.exists():
-            raise UserError(f"{folder} is there already: results are never overwritten.")
+            raise UserError("is there already: results are never overwritten", where=folder)
         make_folder(folder.parent)
         with progress("cosbench") as report, _kept(folder):
             if controller is not None:
@@ -120,7 +120,8 @@ def _drive_options(
             value = 0.0
         if not 0 < value < float("inf") or arrivals not in ("poisson", "constant"):
             raise UserError(
-                f"--open-loop {open_loop}: write operations a second, such as 200 or 200:constant."
+                "write operations a second, such as 200 or 200:constant",
+                where=f"--open-loop {open_loop}",
             )
     way: Literal["poisson", "constant"] = "constant" if arrivals == "constant" else "poisson"
     return DriveOptions(value, way, seed, tuple(only_stage or ()))
@@ -150,24 +151,26 @@ def _check_together(
 
     if controller is None:
         if archive is not None or login is not None:
-            raise UserError("--archive and --login are a real COSBench's: give --controller too.")
+            raise UserError(
+                "--archive and --login are a real COSBench's", do="give --controller too"
+            )
         if tenant is not None and node is None and testbed is None:
-            raise UserError("--tenant is one of a testbed's store: give --node or --testbed too.")
+            raise UserError(
+                "--tenant is one of a testbed's store", do="give --node or --testbed too"
+            )
         return
     if archive is None:
         raise UserError(
-            "a controller leaves its results in files alone: give its --archive folder too."
+            "a controller leaves its results in files alone", do="give its --archive folder too"
         )
     if node is not None or tenant is not None:
-        raise UserError("--controller has drivers of its own: leave --node and --tenant out.")
+        raise UserError("--controller has drivers of its own", do="leave --node and --tenant out")
     if testbed is not None and not _node_of(archive)[0]:
-        raise UserError(
-            "--testbed goes with an archive on one of its nodes: --archive NODE:FOLDER."
-        )
+        raise UserError("--testbed goes with an archive on one of its nodes: --archive NODE:FOLDER")
     if options.flags():
         raise UserError(
-            "--open-loop, --seed and --only-stage are the embedded driver's: a real COSBench has "
-            "none of them."
+            "--open-loop, --seed and --only-stage are the embedded driver's: a real COSBench "
+            "has none of them"
         )
 
 
@@ -250,7 +253,8 @@ def _on_node(
     if name not in clients:
         listed = ", ".join(clients) or "none"
         raise UserError(
-            f"testbed {found.name} has no client node {name or ''!r}; client nodes: {listed}."
+            f"has no client node {name or ''!r}; client nodes: {listed}",
+            where=f"testbed {found.name}",
         )
 
     def shell(each: str) -> Shell:

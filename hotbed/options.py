@@ -76,7 +76,7 @@ def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
         try:
             found: float = getattr(quantities, f"parse_{kind}")(text)
         except ValueError as error:
-            raise UserError(f"{option}: {error}.") from None
+            raise UserError(error, where=option) from None
         return found
 
     return typer.Option(option, parser=parse, metavar=kind.upper(), help=what, **more)
@@ -113,11 +113,11 @@ def name_values(given: Iterable[str], example: str) -> dict[str, object]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UserError(f"--parameter {text!r}: write NAME=VALUE, such as {example}.")
+            raise UserError(f"write NAME=VALUE, such as {example}", where=f"--parameter {text!r}")
         try:
             found = number(value)
         except ValueError as error:
-            raise UserError(f"--parameter {text!r}: {error}.") from None
+            raise UserError(error, where=f"--parameter {text!r}") from None
         parameters[name] = value if found is None else found
     return parameters
 
@@ -132,7 +132,7 @@ def from_file(path: Path | None) -> dict[str, object]:
         return {}
     data = read(path, f"--parameters {path}")
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
-        raise UserError(f"--parameters {path}: it must be a mapping of names to values.")
+        raise UserError("it must be a mapping of names to values", where=f"--parameters {path}")
     return data
 
 
@@ -156,9 +156,9 @@ def numbers(
         try:
             value = number(text)
         except ValueError as error:
-            raise UserError(f"{option}: {error}.") from None
+            raise UserError(error, where=option) from None
         if value is None or not isinstance(value, (kind, int)):
             what = "whole number" if kind is int else "number"
-            raise UserError(f"{option}: {text!r} is no {what}.")
+            raise UserError(f"{text!r} is no {what}", where=option)
         found.append(kind(value))
     return found

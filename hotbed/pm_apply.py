@@ -50,7 +50,7 @@ def add_apply(group: typer.Typer) -> None:
         from testbed.deploy.roles import spec_of
 
         if (topology is not None) + check + remove != 1:
-            raise UserError("hotbed pm apply: give one of a topology, --check and --remove.")
+            raise UserError("give one of a topology, --check and --remove", where="hotbed pm apply")
         _, found = choose_ready(testbed)
         if remove:
             with alone(found):

@@ -55,8 +55,8 @@ def allow(
     if not isinstance(site, CautiousSite):
         if given or host_keys:
             raise UserError(
-                f"--yes-wipe and --accept-host-keys are for machines of your own; a site of kind "
-                f"{site.kind} wipes nothing that was there before."
+                "--yes-wipe and --accept-host-keys are for machines of your own; a site of "
+                f"kind {site.kind} wipes nothing that was there before"
             )
         return
     site.allow(given, host_keys=host_keys)
@@ -85,7 +85,7 @@ def _agree(doomed: Sequence[Doomed]) -> None:
     typer.echo(question(doomed), err=True)
     answer = typer.prompt(f"type {AGREE} to go on", default="", show_default=False, err=True)
     if answer.strip() != AGREE:
-        raise UserError("nothing was wiped, and nothing was changed.")
+        raise UserError("nothing was wiped, and nothing was changed")
 
 
 def wipe_leftovers(
@@ -115,7 +115,7 @@ def wipe_leftovers(
     if not isinstance(site, CautiousSite):
         if given:
             raise UserError(
-                f"--yes-wipe is for machines of your own; on a site of kind {site.kind} say --wipe."
+                f"--yes-wipe is for machines of your own; on a site of kind {site.kind} say --wipe"
             )
         return wipe
     if wipe and not given:
@@ -124,9 +124,12 @@ def wipe_leftovers(
         given = tuple(one.name for one in found)
         if found and not (ask and _at_a_terminal()):
             raise UserError(
-                f"these devices hold something that would be lost: "
-                f"{'; '.join(one.sentence() for one in found)}. If it may go, say `hotbed deploy "
-                f"{testbed} --yes-wipe {','.join(given)}` in place of --wipe."
+                "these devices hold something that would be lost: "
+                f"{'; '.join(one.sentence() for one in found)}",
+                do=(
+                    f"if it may go, say `hotbed deploy {testbed} --yes-wipe {','.join(given)}` "
+                    "in place of --wipe"
+                ),
             )
         if found:
             _agree(found)

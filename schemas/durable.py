@@ -9,12 +9,48 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from schemas.errors import UserError
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read_json(path: Path, name: str = "") -> Any:
+    """Return the content of the JSON file at `path`; sentences call it `name`, or else `path`.
+
+    Raises:
+        UserError: it cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"cannot be read ({error.strerror})", where=name or path) from error
+    except (ValueError, RecursionError) as error:  # also for a binary file
+        raise UserError(f"is not JSON ({error})", where=name or path) from error
+
+
+def read_deployed(path: Path) -> Any:
+    """Return the content of a JSON file that a deployment leaves at `path`.
+
+    Raises:
+        UserError: nothing is deployed, or the file cannot be read.
+    """
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise UserError(
+            "is missing", where=path, do="deploy the testbed first (hotbed deploy)"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"cannot be read ({error})", where=path, do="deploy the testbed again"
+        ) from error
 
 
 def write_file(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
+_SHOWN = 120
+"""Number of characters of a wrong value to repeat."""
 _NO_RIGHT = "name a place that you may write to, or run this as its owner"
 _NO_ROOM = "free some space, or name another place, and give the same command again"
 _WRONG_KIND = "name another path"
@@ -29,11 +32,59 @@ class HotbedError(Exception):
 
 
 class UserError(HotbedError):
-    """Mistake in the user's input.
+    """Mistake in the user's input; `str` makes its one sentence (see `sentence`).
 
-    The message is one sentence: what is wrong, where, what is allowed and what to do. The command
-    line prints it without a traceback and exits with 2.
+    The command line prints the sentence without a traceback and exits with 2.
+
+    Attributes:
+        what: the mistake.
+        where: the file, line, key, option or node with the mistake.
+        allowed: the allowed values.
+        do: the next step, such as a command or a change.
     """
+
+    def __init__(
+        self, what: object, *, where: object = "", allowed: object = "", do: object = ""
+    ) -> None:
+        super().__init__(what)
+        self.what, self.where = _clause(what), _clause(where)
+        self.allowed, self.do = _clause(allowed), _clause(do)
+
+    def __str__(self) -> str:
+        return sentence(self.what, self.where, self.allowed, self.do)
+
+    def at(self, where: object) -> UserError:
+        """Return this mistake with `where` in front of its place, such as the file of a key."""
+        place = ": ".join(part for part in (_clause(where), self.where) if part)
+        return UserError(self.what, where=place, allowed=self.allowed, do=self.do)
+
+
+def not_allowed(where: object, value: object, allowed: object) -> UserError:
+    """Return the mistake of a `value` at `where` that is not one of the `allowed` values."""
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    return UserError(f"{shown} is not allowed", where=where, allowed=allowed)
+
+
+def sentence(what: str, where: str = "", allowed: str = "", do: str = "") -> str:
+    """Return "WHERE: WHAT; allowed: ALLOWED; DO." in one line, without the empty parts."""
+    where, what, allowed, do = map(_clause, (where, what, allowed, do))
+    if allowed:
+        allowed = f"allowed: {allowed}"
+    said = "; ".join(clause for clause in (what, allowed, do) if clause)
+    said = ": ".join(part for part in (where, said) if part)
+    return said if said.endswith((".", "?", "!")) else f"{said}."
+
+
+_END = re.compile(r"[\s,;:]+$|(?<=[^\s./])\.{1,2}$")
+
+
+def _clause(part: object) -> str:
+    """Return a part of a sentence in one line, without the sentence's end (but "..." remains)."""
+    text = " ".join(str(part).split())
+    while (shorter := _END.sub("", text)) != text:
+        text = shorter
+    return text
 
 
 class StoreError(HotbedError):
@@ -54,7 +105,6 @@ class RemoteError(HotbedError):
 def sentence_of(error: OSError) -> str:
     """Return one sentence: the path, what the system refused and, where known, what to do."""
     named = error.filename if error.filename2 is None else error.filename2
-    where = "" if named is None else f"{named if isinstance(named, int) else os.fsdecode(named)}: "
+    where = "" if named is None else str(named if isinstance(named, int) else os.fsdecode(named))
     what = " ".join(str(error.strerror or error).split()) or type(error).__name__
-    remedy = _REMEDIES.get(error.errno or 0)
-    return f"{where}{what}{'' if remedy is None else f': {remedy}'}."
+    return sentence(what, where, do=_REMEDIES.get(error.errno or 0, ""))

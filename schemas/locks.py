@@ -41,7 +41,9 @@ def own_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise UserError(f"{folder} is no folder of yours: remove it, or set XDG_RUNTIME_DIR.")
+        raise UserError(
+            "is no folder of yours", where=folder, do="remove it, or set XDG_RUNTIME_DIR"
+        )
     if found.st_mode & 0o077:
         folder.chmod(0o700)
     return folder

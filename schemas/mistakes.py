@@ -1,4 +1,4 @@
-"""Sentence for a person's mistake that a model finds: where, what, what is allowed.
+"""Mistakes of a person that a model finds, as errors with fields: where, what, what is allowed.
 
 pydantic's own words ("Extra inputs are not permitted", "Input should be a valid integer") do not
 say what is allowed. For a value of several kinds they do not say which place is meant.
@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+from schemas.errors import UserError, sentence
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -59,17 +61,26 @@ class Mistake:
     Attributes:
         place: keys and numbers (from 0) that lead to it, from the top of the input.
         kind: pydantic's name of it.
-        words: what is wrong and what is allowed, to follow a colon, without a full stop.
+        what: what is wrong.
+        allowed: allowed keys or values; empty if the model has its own words.
+        do: a suggestion, or empty.
         more: number of other wrong places.
     """
 
     place: Place
     kind: str
-    words: str
+    what: str
+    allowed: str
+    do: str
     more: int
 
-    def sentence(self, where: str, name: Callable[[int | str], str] = str) -> str:
-        """Return the whole sentence: where, place, words; no place if the whole input is wrong.
+    @property
+    def words(self) -> str:
+        """The mistake and the allowed values, without a place and a full stop."""
+        return sentence(self.what, "", self.allowed, self.do).removesuffix(".")
+
+    def error(self, where: object, name: Callable[[int | str], str] = str) -> UserError:
+        """Return the error to raise; it names no key if the whole input is wrong.
 
         Args:
             where: the file or option.
@@ -77,7 +88,8 @@ class Mistake:
         """
         place = ".".join(name(step) for step in self.place)
         more = f" ({self.more} more)" if self.more else ""
-        return f"{where}: {f'{place}: ' if place else ''}{self.words}{more}."
+        made = UserError(f"{self.what}{more}", where=place, allowed=self.allowed, do=self.do)
+        return made.at(where)
 
 
 def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
@@ -100,7 +112,7 @@ def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
             found.remove(lacking)
     here = [each for each in found if each.place == chosen.place]
     others = {each.place for each in found if not _related(each.place, chosen.place)}
-    return Mistake(chosen.place, chosen.kind, _words(chosen, here), len(others))
+    return Mistake(chosen.place, chosen.kind, *_words(chosen, here), len(others))
 
 
 @dataclass(frozen=True)
@@ -124,23 +136,23 @@ class _PydanticMistake:
         return cls(place, kind, detail)
 
 
-def _words(chosen: _PydanticMistake, here: Sequence[_PydanticMistake]) -> str:
+def _words(chosen: _PydanticMistake, here: Sequence[_PydanticMistake]) -> tuple[str, str, str]:
+    """Return what is wrong, what is allowed, and a suggestion."""
     if chosen.kind == "extra_forbidden":
         known = sorted({field for each in here for field in each.fields})
         if not known:
-            return "there is no such key, and none is allowed here"
+            return "there is no such key", "none here", ""
         near = difflib.get_close_matches(str(chosen.place[-1]), known, 1, 0.7)
-        meant = f" (did you mean {near[0]}?)" if near else ""
-        return f"there is no such key; there are {', '.join(known)}{meant}"
+        meant = f"did you mean {near[0]}?" if near else ""
+        return "there is no such key", ", ".join(known), meant
     if chosen.kind in ("missing", "union_tag_not_found"):
-        return "is missing"
+        return "is missing", "", ""
     allowed = [words for each in here if (words := _allowed(each.detail)) is not None]
     if not allowed:
         said = str(chosen.detail["msg"])
         own = said.removeprefix("Value error, ")
-        return own if own != said else said[:1].lower() + said[1:]
-    value = _shown(chosen)
-    return f"{value}; allowed: {' or '.join(dict.fromkeys(allowed))}"
+        return (own if own != said else said[:1].lower() + said[1:]), "", ""
+    return _shown(chosen), " or ".join(dict.fromkeys(allowed)), ""
 
 
 def _allowed(detail: ErrorDetails) -> str | None:

@@ -35,9 +35,13 @@ class UnsafeNameError(UserError, ValueError):
 
     def __init__(self, name: str, source: str, why: str) -> None:
         super().__init__(
-            f"{source}: the file name {name[:200]!r} {why}; allowed is a relative path without "
-            f"'..' and control characters, of at most {LONGEST_PART} bytes a part and {LONGEST} "
-            "in all; do not trust this source."
+            f"the file name {name[:200]!r} {why}",
+            where=source,
+            allowed=(
+                "a relative path without '..' and control characters, of at most "
+                f"{LONGEST_PART} bytes a part and {LONGEST} in all"
+            ),
+            do="do not trust this source",
         )
         self.name = name
         self.source = source
@@ -100,7 +104,7 @@ def unpack_tar(data: bytes, folder: Path, source: str, most_bytes: int = MOST_BY
                 members[safe_path(name, source)] = member
                 total += member.size
                 if total > most_bytes:
-                    raise UserError(f"{source}: unpacks to more than {most_bytes >> 20} MiB.")
+                    raise UserError(f"unpacks to more than {most_bytes >> 20} MiB", where=source)
             for name, member in members.items():
                 content = archive.extractfile(member)
                 if content is None:
@@ -110,6 +114,6 @@ def unpack_tar(data: bytes, folder: Path, source: str, most_bytes: int = MOST_BY
                 with content, (folder / name).open("xb") as file:
                     shutil.copyfileobj(content, file)
     except FileExistsError as error:
-        raise UserError(f"{source}: would replace {error.filename}.") from error
+        raise UserError(f"would replace {error.filename}", where=source) from error
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise UserError(f"{source}: is no tar archive, or a damaged one ({error}).") from error
+        raise UserError(f"is no tar archive, or a damaged one ({error})", where=source) from error

@@ -124,11 +124,11 @@ def read(path: Path, name: str = "") -> Any:
     try:
         return load(path.read_text())
     except OSError as error:
-        raise UserError(f"{name}: cannot be read ({error.strerror}).") from error
+        raise UserError(f"cannot be read ({error.strerror})", where=name) from error
     except ContentError as error:
-        raise UserError(f"{name}: {error}.") from error
+        raise UserError(error, where=name) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{name}: is not YAML: {' '.join(str(error).split())}.") from error
+        raise UserError(f"is not YAML: {' '.join(str(error).split())}", where=name) from error
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     """
     data = read(path)
     if not isinstance(data, dict):
-        raise UserError(f"{path}: {what}.")
+        raise UserError(what, where=path)
     return data
 
 

@@ -27,11 +27,11 @@ def choose(name: str | None = None) -> tuple[Site, str]:
             if each == name:
                 return site, each
         others = f"there are: {names}" if found else "there is none; `hotbed up SPEC` makes one"
-        raise UserError(f"there is no testbed {name!r}; {others}.")
+        raise UserError(f"there is no testbed {name!r}; {others}")
     if not found:
-        raise UserError("there is no testbed; `hotbed up SPEC` makes one.")
+        raise UserError("there is no testbed", do="`hotbed up SPEC` makes one")
     if len(found) > 1:
-        raise UserError(f"there is more than one testbed ({names}): say which one.")
+        raise UserError(f"there is more than one testbed ({names})", do="say which one")
     return found[0]
 
 
@@ -54,13 +54,16 @@ def ready(site: Site, name: str) -> Testbed:
     known, testbed = site.status(name), site.find(name)
     if known.state is State.ABSENT:
         raise UserError(
-            f"there is no testbed {name!r} on site {site.kind}: bring it up with `hotbed up SPEC` "
-            "and `hotbed deploy`, or name another with --testbed."
+            f"there is no testbed {name!r} on site {site.kind}",
+            do=(
+                "bring it up with `hotbed up SPEC` and `hotbed deploy`, or name another with "
+                "--testbed"
+            ),
         )
     if testbed is None or known.state is not State.READY:
         raise UserError(
-            f"testbed {name!r} on site {site.kind} is {known.state} ({known.detail}): `hotbed up "
-            "SPEC` brings it up, `hotbed status` shows its nodes."
+            f"testbed {name!r} on site {site.kind} is {known.state} ({known.detail})",
+            do="`hotbed up SPEC` brings it up, `hotbed status` shows its nodes",
         )
     return testbed
 
@@ -89,12 +92,13 @@ def select(testbed: Testbed, text: str) -> tuple[Node, ...]:
             groups = ", ".join(dict.fromkeys(node.group for node in testbed.nodes))
             roles = ", ".join(sorted({role for node in testbed.nodes for role in node.roles}))
             raise UserError(
-                f"testbed {testbed.name} has no node, group or role {word!r}; nodes: {names}; "
-                f"groups: {groups}; roles: {roles}."
+                f"has no node, group or role {word!r}",
+                where=f"testbed {testbed.name}",
+                allowed=f"nodes {names}; groups {groups}; roles {roles}",
             )
         chosen |= found
     if not chosen:
-        raise UserError("name at least one node, group or role, or `all`.")
+        raise UserError("name at least one node, group or role, or `all`")
     return tuple(node for node in testbed.nodes if node.name in chosen)
 
 

@@ -66,7 +66,9 @@ class AgentClient:
 
     def _not_deployed(self) -> UserError:
         return UserError(
-            f"node {self._shell.node} has no {PROGRAM}: deploy the testbed first (hotbed deploy)."
+            f"has no {PROGRAM}",
+            where=f"node {self._shell.node}",
+            do="deploy the testbed first (hotbed deploy)",
         )
 
     def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:

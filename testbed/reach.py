@@ -45,8 +45,8 @@ def make_control_dir(testbed: Testbed) -> Path:
             own_folder(each)
     except OSError as error:
         raise UserError(
-            f"the folder {folder} for ssh's connections cannot be made ({error.strerror}): set "
-            "XDG_RUNTIME_DIR to a folder of yours."
+            f"the folder {folder} for ssh's connections cannot be made ({error.strerror})",
+            do="set XDG_RUNTIME_DIR to a folder of yours",
         ) from error
     return folder
 
@@ -60,7 +60,7 @@ def target_of(testbed: Testbed, node: Node) -> SshTarget:
     """
     if testbed.ssh_key.exists() and not os.access(testbed.ssh_key, os.R_OK):
         raise UserError(
-            f"testbed {testbed.name!r} belongs to another user: run this as that user (sudo)."
+            f"testbed {testbed.name!r} belongs to another user", do="run this as that user (sudo)"
         )
     _close_to_others(testbed.ssh_key)
     return replace(_target(testbed, node, ()), control_dir=make_control_dir(testbed))
@@ -101,7 +101,8 @@ def _jump(testbed: Testbed, node: Node, passed: tuple[str, ...]) -> SshTarget | 
         return None
     if node.via in (*passed, node.name):
         raise UserError(
-            f"testbed {testbed.name}: the way to node {node.name} leads through {node.via} twice."
+            f"the way to node {node.name} leads through {node.via} twice",
+            where=f"testbed {testbed.name}",
         )
     for gateway in testbed.gateways:
         if gateway.name == node.via:
@@ -110,8 +111,9 @@ def _jump(testbed: Testbed, node: Node, passed: tuple[str, ...]) -> SshTarget | 
         if other.name == node.via:
             return _target(testbed, other, (*passed, node.name))
     raise UserError(
-        f"testbed {testbed.name}: node {node.name} is reached through {node.via!r}, which is "
-        "neither a node nor a gateway of it."
+        f"node {node.name} is reached through {node.via!r}, which is neither a node nor a "
+        "gateway of it",
+        where=f"testbed {testbed.name}",
     )
 
 

@@ -213,15 +213,20 @@ def calibrate_node(
     node = testbed.node(shell.node)
     if "osd" not in node.roles:
         names = ", ".join(other.name for other in testbed.with_role("osd"))
-        raise UserError(f"node {node.name} has no disk of its own: calibrate on one of {names}.")
+        raise UserError(
+            "has no disk of its own", where=f"node {node.name}", do=f"calibrate on one of {names}"
+        )
     if node.pressure_file is None:
         raise UserError(
-            f"node {node.name} senses {node.signal}, which needs no calibration: only the local "
-            "site's io_pressure does."
+            f"senses {node.signal}, which needs no calibration: only the local site's "
+            "io_pressure does",
+            where=f"node {node.name}",
         )
     for other, loads in (*agent.units().items(), *agent.strays().items()):
         raise UserError(
-            f"testbed {testbed.name} is not idle: {loads[0]} runs on node {other}; end it first."
+            f"is not idle: {loads[0]} runs on node {other}",
+            where=f"testbed {testbed.name}",
+            do="end it first",
         )
     disk = next(group.disk for group in spec.groups if node.name in group.node_names())
     assert disk is not None  # the spec refuses an osd without one
@@ -273,7 +278,7 @@ def figure(levels: Sequence[SignalLevel]) -> Figure:
 def check_new(folder: Path) -> None:
     """Raise UserError if `folder` holds a calibration: results are not overwritten."""
     if (folder / "signal.csv").exists():
-        raise UserError(f"{folder} holds a calibration already: give another folder.")
+        raise UserError("holds a calibration already", where=folder, do="give another folder")
 
 
 def write(levels: Sequence[SignalLevel], folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from workloads.fio import FioLoad
 
 Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread"]
@@ -124,8 +124,8 @@ def plan_disturbance(
     elif scenario in ("heterogeneity", "interference"):
         if not 1 <= hot_nodes <= len(names):
             raise UserError(
-                f"hot_nodes is {hot_nodes} but the testbed has {len(names)} OSD nodes: give 1 to "
-                f"{len(names)}."
+                f"hot_nodes is {hot_nodes} but the testbed has {len(names)} OSD nodes",
+                allowed=f"1 to {len(names)}",
             )
         if scenario == "heterogeneity":
             stretches = (_hotspots(0.0, draw.sample(names, hot_nodes)),)
@@ -133,17 +133,15 @@ def plan_disturbance(
             stretches = _moves(draw, names, hot_nodes, move_every_s, duration_s)
     elif scenario == "mix":
         if mix is None or mix not in MIX_LOAD:
-            raise UserError(f"mix is {mix!r}: give one of {', '.join(MIX_LOAD)}.")
+            raise not_allowed("mix", mix, ", ".join(MIX_LOAD))
         share = None if mix_by_size else MIX_LOAD[mix]
         stretches = (DisturbanceStretch(0.0, dict.fromkeys(names, share)),)
     elif scenario == "spread":
         if spread is None or not 0 <= spread <= 1:
-            raise UserError(f"spread is {spread!r}: give a number from 0 to 1.")
+            raise not_allowed("spread", spread, "a number from 0 to 1")
         stretches = (_spread(draw, names, spread),)
     else:
-        raise UserError(
-            f"scenario is {scenario!r}: give none, heterogeneity, interference, mix or spread."
-        )
+        raise not_allowed("scenario", scenario, "none, heterogeneity, interference, mix or spread")
     size = MIX_FILE_BYTES[mix] if scenario == "mix" and mix_by_size and mix else None
     return DisturbancePlan(scenario, seed, names, stretches, size)
 
@@ -156,7 +154,7 @@ def _moves(
     draw: random.Random, names: Sequence[str], count: int, every_s: float, duration_s: float
 ) -> tuple[DisturbanceStretch, ...]:
     if not every_s > 0:
-        raise UserError(f"move_every_s is {every_s}: give a positive number of seconds.")
+        raise not_allowed("move_every_s", every_s, "a positive number of seconds")
     stretches: list[DisturbanceStretch] = []
     for index in range(max(1, math.ceil(duration_s / every_s))):
         chosen = draw.sample(names, count)
@@ -197,8 +195,8 @@ def load_of(
             return FioLoad(file_bytes=file_bytes)
         if node not in capacity_iops:
             raise UserError(
-                f"an offered load on node {node} needs its disk's random-read capacity: measure "
-                "it first."
+                f"an offered load on node {node} needs its disk's random-read capacity",
+                do="measure it first",
             )
         rate = max(1.0, share * capacity_iops[node])
         return FioLoad(file_bytes=file_bytes, offered_iops=rate, ioengine="psync")

@@ -210,7 +210,7 @@ def about_of(inputs: Inputs, derived: Derived, campaigns: Sequence[Ran]) -> Abou
     try:
         return About.model_validate(body | dict(inputs.about))
     except ValidationError as error:
-        raise UserError(mistake(error, About).sentence("--about")) from error
+        raise mistake(error, About).error("--about") from error
 
 
 def refuse(findings: Sequence[Finding]) -> None:

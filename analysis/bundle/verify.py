@@ -120,7 +120,7 @@ def _manifest(path: Path, folder: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
-        raise UserError(mistake(error, Manifest).sentence(f"{path}: {MANIFEST}")) from error
+        raise mistake(error, Manifest).error(f"{path}: {MANIFEST}") from error
 
 
 def _refuse_later(path: Path, manifest: bytes) -> None:

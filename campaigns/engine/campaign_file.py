@@ -37,13 +37,13 @@ def find_campaign(name: str) -> Path:
     if path.suffix in {".yaml", ".yml"} or "/" in name:
         if path.is_file():
             return path
-        raise UserError(f"{name}: there is no such campaign file.")
+        raise UserError("there is no such campaign file", where=name)
     ours = FILES / f"{name}.yaml"
     if ours.is_file():
         return ours
     raise UserError(
-        f"there is no campaign {name!r}; there are {', '.join(campaign_names())}, "
-        "or give the path of a YAML file."
+        f"there is no campaign {name!r}",
+        allowed=f"{', '.join(campaign_names())}, or give the path of a YAML file",
     )
 
 
@@ -61,9 +61,7 @@ def load_campaign(path: Path) -> Campaign:
         return schema.model_validate(data)
     except ValidationError as error:
         found = mistake(error, schema)
-        raise UserError(
-            replace(found, place=_named(found.place, data)).sentence(str(path))
-        ) from error
+        raise replace(found, place=_named(found.place, data)).error(path) from error
 
 
 def resolve(name: str, campaign: Path) -> Path:
@@ -80,7 +78,8 @@ def resolve(name: str, campaign: Path) -> Path:
         if candidate.is_file():
             return candidate
     raise UserError(
-        f"{campaign}: names {name!r}, which is neither next to the campaign file nor below {ROOT}."
+        f"names {name!r}, which is neither next to the campaign file nor below {ROOT}",
+        where=campaign,
     )
 
 

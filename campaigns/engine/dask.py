@@ -42,7 +42,7 @@ from campaigns.engine.plan import Cell
 from campaigns.engine.store import is_full
 from controllers.registry import find
 from schemas.campaign import Campaign
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from schemas.names import safe_path
 from testbed.closure import Closure
 
@@ -69,15 +69,17 @@ class Workers:
         if self.scheduler is not None and self.count is not None:
             raise UserError(
                 "--workers is the number of processes on this machine, and --scheduler asks a "
-                "cluster instead: give one of them."
+                "cluster instead",
+                do="give one of them",
             )
         if self.scheduler is not None and not _ADDRESS.fullmatch(self.scheduler):
             raise UserError(
-                f"--scheduler {self.scheduler}: give the address of a Dask scheduler, such as "
-                "tcp://10.0.0.1:8786 (or tls://)."
+                f"{self.scheduler} is no address of a Dask scheduler",
+                where="--scheduler",
+                do="give an address such as tcp://10.0.0.1:8786 (or tls://)",
             )
         if self.count is not None and not 1 <= self.count <= MOST_LOCAL:
-            raise UserError(f"--workers {self.count}: allowed are 1 to {MOST_LOCAL}.")
+            raise not_allowed("--workers", self.count, f"1 to {MOST_LOCAL}")
 
     @property
     def processes(self) -> int:
@@ -102,8 +104,9 @@ def available_mib() -> float | None:
 def one_testbed(campaign: Campaign, instead: str = "") -> UserError:
     """Return the error for a campaign without use for workers; `instead` names a ground."""
     return UserError(
-        f"{campaign.name}: on the ground {campaign.ground} cells run one after another on one "
-        f"testbed: --workers and --scheduler are for simulated ones{instead}."
+        f"on the ground {campaign.ground} cells run one after another on one testbed: "
+        f"--workers and --scheduler are for simulated ones{instead}",
+        where=campaign.name,
     )
 
 
@@ -282,16 +285,18 @@ def _remote(address: str, stack: ExitStack) -> Client:
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
         raise UserError(
-            f"--scheduler {address}: nobody answers there as a Dask scheduler within "
-            f"{CONNECT_S:g} s ({why}): start one with `dask scheduler`, or check the address."
+            f"nobody answers there as a Dask scheduler within {CONNECT_S:g} s ({why})",
+            where=f"--scheduler {address}",
+            do="start one with `dask scheduler`, or check the address",
         ) from error
     stack.callback(client.close)
     try:
         client.wait_for_workers(1, timeout=WORKERS_S)
     except TimeoutError as error:
         raise UserError(
-            f"--scheduler {address}: the scheduler has no worker: start some with "
-            f"`dask worker {address}`."
+            "the scheduler has no worker",
+            where=f"--scheduler {address}",
+            do=f"start some with `dask worker {address}`",
         ) from error
     return client
 
@@ -304,12 +309,12 @@ def refuse_others(client: Client, same: Sameness) -> None:
     """
     ours = same.here()
     if ours.problem is not None:
-        raise UserError(f"this machine {ours.problem}.")
+        raise UserError(f"this machine {ours.problem}")
     found = client.run(same.here, on_error="return")
     for address, theirs in sorted(found.items()):
         why = ours.difference(theirs) if isinstance(theirs, Code) else _no_code(theirs)
         if why is not None:
-            raise UserError(f"the worker {address} {why}.")
+            raise UserError(f"the worker {address} {why}")
 
 
 def _no_code(error: object) -> str:

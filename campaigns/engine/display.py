@@ -308,7 +308,7 @@ def show_run(folder: Path | str) -> RunView:
     path = Path(folder)
     run = read_run(path)
     if run is None:
-        raise UserError(f"{path}: holds no run.json of a run; give an attempt's folder.")
+        raise UserError("holds no run.json of a run", where=path, do="give an attempt's folder")
     file = path / "summary.json"
     summary = Summary.model_validate_json(file.read_bytes()) if file.is_file() else None
     return RunView(run, summary, path)
@@ -324,7 +324,7 @@ def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignVie
     folder = ROOT / artifacts / name
     runs = tuple(sorted(RunStore(folder).runs(), key=lambda run: run.started_at))
     if not runs:
-        raise UserError(f"{folder}: holds no runs yet; start with: hotbed run {name}")
+        raise UserError("holds no runs yet", where=folder, do=f"start with: hotbed run {name}")
     return CampaignView(name, runs)
 
 

@@ -64,7 +64,8 @@ class InUseError(UserError):
 
     def __init__(self, what: str, holder: Holder) -> None:
         super().__init__(
-            f"{what} is in use by {holder}: wait for it, or end it with: kill -INT {holder.pid}"
+            f"{what} is in use by {holder}",
+            do=f"wait for it, or end it with: kill -INT {holder.pid}",
         )
         self.holder = holder
 
@@ -174,8 +175,8 @@ def _interrupt(what: str, holder: Holder) -> None:
             os.kill(holder.pid, signal.SIGINT)
     except PermissionError as error:
         raise UserError(
-            f"{what} is in use by {holder}, which belongs to another user: run this as that user "
-            "(sudo)."
+            f"{what} is in use by {holder}, which belongs to another user",
+            do="run this as that user (sudo)",
         ) from error
 
 

@@ -202,7 +202,7 @@ def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
         where = f"{file}: grid {grid.name}"
         typed = [cells.check(raw, where) for raw in raw_cells(campaign, grid)]
         if not typed:
-            raise UserError(f"{where}: exclude leaves no cell.")
+            raise UserError("exclude leaves no cell", where=where)
         found[grid.name] = typed
     return found
 
@@ -225,9 +225,9 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
         )
         if ground not in known.split(", "):
             raise UserError(
-                f"--ground {ground}: there is no such ground; there are {known}."
+                "there is no such ground", where=f"--ground {ground}", allowed=known
             ) from error
-        raise UserError(mistake(error, Campaign).sentence(f"--ground {ground}")) from error
+        raise mistake(error, Campaign).error(f"--ground {ground}") from error
 
 
 def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
@@ -441,8 +441,11 @@ def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
         fewer = ", fewer --workers" if processes > 1 else ""
         raise UserError(
             f"{largest.label()} needs about {need / 1024:.1f} GiB in each of {processes} "
-            f"processes, and {available_here / 1024:.1f} GiB are free here: choose smaller sizes"
-            f"{fewer} or a single figure, or give --scheduler a cluster with more memory."
+            f"processes, and {available_here / 1024:.1f} GiB are free here",
+            do=(
+                f"choose smaller sizes{fewer} or a single figure, or give --scheduler a "
+                "cluster with more memory"
+            ),
         )
 
 
@@ -470,7 +473,7 @@ def _refuse_options(request: Request, campaign: Campaign, kind: Kind[Any]) -> No
     where = "on no testbed" if computed else f"on the ground {campaign.ground}"
     for option, value in given.items():
         if value is not None and option not in kind.options:
-            raise UserError(f"{campaign.name} {kind.does}, {where}: leave out {option}.")
+            raise UserError(f"{campaign.name} {kind.does}, {where}", do=f"leave out {option}")
 
 
 def last_versions(folder: Path) -> Mapping[str, str]:

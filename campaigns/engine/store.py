@@ -192,8 +192,9 @@ def require_room(folder: Path, runs: int, finished: Iterable[Path] = ()) -> None
     free = shutil.disk_usage(folder).free
     if free < need:
         raise UserError(
-            f"{folder} has {format_bytes(free)} free, and {runs} runs need about "
-            f"{format_bytes(need)}: free some space, or give --artifacts another folder."
+            f"has {format_bytes(free)} free, and {runs} runs need about {format_bytes(need)}",
+            where=folder,
+            do="free some space, or give --artifacts another folder",
         )
 
 

@@ -15,7 +15,7 @@ from dataclasses import MISSING, Field, asdict, field, fields
 from typing import Any, TypeVar
 
 from controllers.common.numbers import finite
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from schemas.numbers import plain
 
 _T = TypeVar("_T")
@@ -58,13 +58,13 @@ def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
         if name not in known:
             allowed = ", ".join(sorted(known)) or "none"
             raise UserError(
-                f"controller {controller}: unknown parameter {name!r} (allowed: {allowed})"
+                f"unknown parameter {name!r}", where=f"controller {controller}", allowed=allowed
             )
         values[name] = _checked(controller, known[name], value)
     for name, declared in known.items():
         missing = declared.default is MISSING and declared.default_factory is MISSING
         if name not in values and missing:
-            raise UserError(f"controller {controller}: parameter {name!r} is required")
+            raise UserError(f"parameter {name!r} is required", where=f"controller {controller}")
     return cls(**values)
 
 
@@ -82,15 +82,15 @@ def _checked(controller: str, declared: Field[Any], value: object) -> object:
         return _data(where, value)
     if meta.get("type") is str:
         if value not in meta["allowed"]:
-            raise UserError(f"{where} is {value!r}; allowed: {', '.join(meta['allowed'])}")
+            raise not_allowed(where, value, ", ".join(meta["allowed"]))
         return value
     value = plain(value)
     if not finite(value):
-        raise UserError(f"{where} is {value!r}; it must be a number")
+        raise not_allowed(where, value, "a number")
     if meta["type"] is int and value != int(value):
-        raise UserError(f"{where} is {value!r}; it must be a whole number")
+        raise not_allowed(where, value, "a whole number")
     if not meta["low"] <= value <= meta["high"]:
-        raise UserError(f"{where} is {value!r}; allowed: {meta['low']} to {meta['high']}")
+        raise not_allowed(where, value, f"{meta['low']} to {meta['high']}")
     result: float | int = meta["type"](value)
     return result
 
@@ -100,9 +100,9 @@ def _data(where: str, value: object) -> dict[str, object]:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise UserError(f"{where} is no JSON: {error}") from None
+            raise UserError(f"is no JSON: {error}", where=where) from None
     if not isinstance(value, Mapping):
-        raise UserError(f"{where} is {value!r}; it must be a mapping, or the JSON of one")
+        raise not_allowed(where, value, "a mapping, or the JSON of one")
     return dict(value)
 
 
@@ -112,5 +112,5 @@ def _truth(where: str, value: object) -> bool:
     words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
     known = words.get(str(value).lower())
     if known is None:
-        raise UserError(f"{where} is {value!r}; allowed: true, false")
+        raise not_allowed(where, value, "true, false")
     return known

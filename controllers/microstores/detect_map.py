@@ -18,7 +18,7 @@ from typing import Any
 
 from controllers.common.numbers import finite
 from controllers.common.parameters import integer, number, read
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from testbed.stores.microstores import MapTenant, Microstores, Tenant
 
 _DIGITS = 9
@@ -50,13 +50,13 @@ def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[f
     found: dict[str, tuple[float, float]] = {}
     for name, pair in data.items():
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise UserError(f"{where}: {name} is {pair!r}; it must be [LOW, HIGH] in bytes")
+            raise not_allowed(f"{where}: {name}", pair, "[LOW, HIGH] in bytes")
         low, high = pair[0], math.inf if pair[1] is None else pair[1]
         for value in (low, high):
             if value != math.inf and not finite(value):
-                raise UserError(f"{where}: {name} is {pair!r}; it must be [LOW, HIGH] in bytes")
+                raise not_allowed(f"{where}: {name}", pair, "[LOW, HIGH] in bytes")
         if not 0 <= low < high:
-            raise UserError(f"{where}: {name} is {pair!r}; LOW must be from 0 and below HIGH")
+            raise UserError(f"{name} is {pair!r}; LOW must be from 0 and below HIGH", where=where)
         found[str(name)] = (float(low), float(high))
     return found
 
@@ -74,7 +74,9 @@ def detector_from_json(
     where = f"controller {controller}: parameter 'detect'"
     given = data.get("bands")
     if not isinstance(given, Mapping) or len(given) < 2:
-        raise UserError(f"{where}: bands must name two microstores or more with their [LOW, HIGH]")
+        raise UserError(
+            "bands must name two microstores or more with their [LOW, HIGH]", where=where
+        )
     others = {name: value for name, value in data.items() if name != "bands"}
     return bands_from_json(given, f"{where}: bands"), read(DetectSettings, controller, others)
 

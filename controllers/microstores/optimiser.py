@@ -36,7 +36,7 @@ from controllers.microstores.problem import (
     wanted_rates,
 )
 from controllers.microstores.shares import Steps
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 EXACT, HIGHS = "exact", "highs"
 SOLVERS = (EXACT, HIGHS)
@@ -47,14 +47,14 @@ OBJECTIVES = (COST, VALUE)
 def check_solver(solver: str, objective: str = COST) -> None:
     """Raise UserError if the solver is unknown, cannot run here, or lacks the objective."""
     if solver not in SOLVERS:
-        raise UserError(f"solver {solver!r}: allowed are {', '.join(SOLVERS)}")
+        raise not_allowed("solver", solver, ", ".join(SOLVERS))
     if objective not in OBJECTIVES:
-        raise UserError(f"objective {objective!r}: allowed are {', '.join(OBJECTIVES)}")
+        raise not_allowed("objective", objective, ", ".join(OBJECTIVES))
     if objective == VALUE and solver != HIGHS:
         raise UserError("the objective value needs the solver highs")
     if solver == HIGHS and importlib.util.find_spec("highspy") is None:
         raise UserError(
-            "the solver highs needs highspy, which is not installed here; use the solver exact"
+            "the solver highs needs highspy, which is not installed here", do="use the solver exact"
         )
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
-from controllers.common.numbers import finite
-from schemas.errors import UserError
+from controllers.common.numbers import finite, keys_of, number_of
+from schemas.errors import UserError, not_allowed
 from testbed.stores.microstores import Resources
 
 Point = tuple[float, float]
@@ -80,22 +80,23 @@ def curve_from_json(data: object, where: str) -> CapacityCurve:
             names `where`.
     """
     if not isinstance(data, Sequence) or isinstance(data, (str, bytes)) or not data:
-        raise UserError(f"{where}: must be a list of [amount, requests a second], not {data!r}")
+        raise UserError(f"must be a list of [amount, requests a second], not {data!r}", where=where)
     points: list[Point] = []
     for item in data:
         pair = list(item) if isinstance(item, Sequence) and not isinstance(item, str) else []
         if len(pair) != 2 or not all(finite(value) and value >= 0 for value in pair):
-            raise UserError(f"{where}: {item!r} is no breakpoint; it must be two numbers from 0")
+            raise UserError(f"{item!r} is no breakpoint", where=where, allowed="two numbers from 0")
         points.append((float(pair[0]), float(pair[1])))
     if points[0][0] != 0:
-        raise UserError(f"{where}: the first breakpoint is at {points[0][0]:g}; it must be at 0")
+        raise UserError(f"the first breakpoint is at {points[0][0]:g}", where=where, allowed="at 0")
     for (x0, y0), (x1, y1) in pairwise(points):
         if x1 <= x0:
-            raise UserError(f"{where}: amounts must rise, but {x1:g} follows {x0:g}")
+            raise UserError(f"amounts must rise, but {x1:g} follows {x0:g}", where=where)
         if y1 < y0:
             raise UserError(
-                f"{where}: {y1:g} requests a second at {x1:g} is less than {y0:g} at {x0:g}; more "
-                "of a resource must never cost throughput, so smooth what was measured"
+                f"{y1:g} requests a second at {x1:g} is less than {y0:g} at {x0:g}; more of a "
+                "resource must never cost throughput, so smooth what was measured",
+                where=where,
             )
     return CapacityCurve(tuple(points))
 
@@ -274,17 +275,17 @@ class PiecewiseLinear:
         Raises:
             UserError: malformed, in one sentence that begins with `where`.
         """
-        checked = _mapping(data, where)
-        if checked.get("kind") != KIND:
-            raise UserError(f"{where}: kind is {checked.get('kind')!r}; it must be {KIND!r}")
-        classes = _mapping(checked.get("classes"), f"{where}: classes")
-        if not classes:
-            raise UserError(f"{where}: classes is empty; at least one workload class is needed")
+        kind = data.get("kind") if isinstance(data, Mapping) else data
+        if not isinstance(data, Mapping) or kind != KIND:
+            raise not_allowed(f"{where}: kind", kind, repr(KIND))
+        classes = data.get("classes")
+        if not isinstance(classes, Mapping) or not classes:
+            raise not_allowed(f"{where}: classes", classes, "a mapping of workload classes")
         tables = {
             str(name): _table(str(name), item, f"{where}: class {name}")
             for name, item in classes.items()
         }
-        return cls(tables, str(checked.get("source", "")))
+        return cls(tables, str(data.get("source", "")))
 
 
 def _apart(one: WorkloadClass, other: WorkloadClass) -> tuple[float, str]:
@@ -294,40 +295,17 @@ def _apart(one: WorkloadClass, other: WorkloadClass) -> tuple[float, str]:
 
 
 def _table(name: str, data: object, where: str) -> ClassTable:
-    item = _mapping(data, where)
-    unknown = sorted(set(item) - {"mean_bytes", "write_share", "idle_s", "curves"})
-    if unknown:
-        allowed = "mean_bytes, write_share, idle_s, curves"
-        raise UserError(f"{where}: unknown key {unknown[0]!r} (allowed: {allowed})")
-    numbers = {
-        "mean_bytes": _positive(item.get("mean_bytes"), f"{where}: mean_bytes"),
-        "idle_s": _positive(item.get("idle_s"), f"{where}: idle_s"),
-    }
-    share = item.get("write_share", 0.1)
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
-        raise UserError(f"{where}: write_share is {share!r}; it must be a number from 0 to 1")
-    given = _mapping(item.get("curves"), f"{where}: curves")
-    strange = sorted(set(given) - set(CURVES))
-    if strange:
-        raise UserError(f"{where}: unknown curve {strange[0]!r} (allowed: {', '.join(CURVES)})")
-    missing = [curve for curve in CURVES[:3] if curve not in given]
-    if missing or not {"ssds", "hdds"} & set(given):
-        lacking = missing[0] if missing else "ssds or hdds"
-        raise UserError(f"{where}: curves lacks {lacking}")
+    item = keys_of(data, where, ("mean_bytes", "write_share", "idle_s", "curves"))
+    mean_bytes, idle_s = (
+        number_of(item.get(key), f"{where}: {key}", 0.0, above=True)
+        for key in ("mean_bytes", "idle_s")
+    )
+    share = number_of(item.get("write_share", 0.1), f"{where}: write_share", 0.0, 1.0)
+    given = keys_of(item.get("curves"), f"{where}: curves", CURVES, CURVES[:3])
+    if not {"ssds", "hdds"} & set(given):
+        raise UserError("ssds or hdds is missing", where=f"{where}: curves")
     curves = {
         curve: curve_from_json(points, f"{where}: curve {curve}") for curve, points in given.items()
     }
-    workload = WorkloadClass(name, numbers["mean_bytes"], float(share))
-    return ClassTable(workload, numbers["idle_s"], **curves)
-
-
-def _mapping(data: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(data, Mapping):
-        raise UserError(f"{where}: must be a mapping, not {type(data).__name__}")
-    return data
-
-
-def _positive(value: object, where: str) -> float:
-    if not finite(value) or value <= 0:
-        raise UserError(f"{where} is {value!r}; it must be a number above 0")
-    return float(value)
+    workload = WorkloadClass(name, mean_bytes, share)
+    return ClassTable(workload, idle_s, **curves)

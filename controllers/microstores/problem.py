@@ -26,11 +26,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controllers.common.numbers import finite
+from controllers.common.numbers import keys_of, number_of
 from controllers.microstores.performance import ClassTable, PiecewiseLinear, WorkloadClass
 from controllers.microstores.shares import LEAST, Steps, amount_of, whole_steps
-from schemas.errors import UserError
-from schemas.numbers import plain
+from schemas.errors import UserError, not_allowed
 from testbed.stores.microstores import NOTHING, RESOURCE_NAMES, Resources, Tenant, resources_to_json
 
 # ---- SLAs ----
@@ -103,50 +102,36 @@ def sla_from_json(data: object, where: str) -> Sla:
     Raises:
         UserError: anything else, in a sentence that begins with `where`.
     """
-    if not isinstance(data, Mapping):
-        raise UserError(f"{where}: an SLA is a mapping with {' or '.join(SLA_KEYS)}, not {data!r}")
-    unknown = sorted(set(map(str, data)) - {*SLA_KEYS, "per_worker"})
-    if unknown:
-        allowed = ", ".join([*SLA_KEYS, "per_worker"])
-        raise UserError(f"{where}: unknown key {unknown[0]!r} in an SLA (allowed: {allowed})")
-    given = [key for key in SLA_KEYS if key in data]
+    sla = keys_of(data, where, (*SLA_KEYS, "per_worker"))
+    given = [key for key in SLA_KEYS if key in sla]
     if len(given) != 1:
+        found = " and ".join(given) or "none"
         raise UserError(
-            f"{where}: an SLA has exactly one of {' and '.join(SLA_KEYS)}; this one has "
-            f"{' and '.join(given) or 'none'}"
+            f"gives {found}", where=where, allowed=f"exactly one of {' and '.join(SLA_KEYS)}"
         )
-    per_worker = data.get("per_worker", False)
+    per_worker = sla.get("per_worker", False)
     if not isinstance(per_worker, bool):
-        raise UserError(f"{where}: per_worker is {per_worker!r}; it must be true or false")
+        raise not_allowed(f"{where}: per_worker", per_worker, "true or false")
     (key,) = given
     kind, unit = SLA_KEYS[key]
-    low, high = _bounds(data[key], f"{where}: {key}", kind)
+    low, high = _bounds(sla[key], f"{where}: {key}", kind)
     if (high > low) if kind == LATENCY else (high < low):
         raise UserError(
-            f"{where}: {key} has low {low:g} and high {high:g}; low is the worst that is good "
-            f"enough, so it must be {'at least' if kind == LATENCY else 'at most'} high"
+            f"{key} has low {low:g} and high {high:g}; low is the worst that is good enough, "
+            f"so it must be {'at least' if kind == LATENCY else 'at most'} high",
+            where=where,
         )
     return Sla(kind, low * unit, high * unit, per_worker)
 
 
 def _bounds(value: object, where: str, kind: str) -> tuple[float, float]:
     if not isinstance(value, Mapping):
-        low = _positive(value, where)
+        low = number_of(value, where, 0.0, above=True)
         return low, low / TWICE if kind == LATENCY else low * TWICE
-    unknown = sorted(set(map(str, value)) - {"low", "high"})
-    if unknown or "low" not in value:
-        what = f"unknown key {unknown[0]!r}" if unknown else "low is missing"
-        raise UserError(f"{where}: {what}; it is a number, or a mapping with low and high")
-    low = _positive(value["low"], f"{where}: low")
+    keys_of(value, where, ("low", "high"), ("low",))
+    low = number_of(value["low"], f"{where}: low", 0.0, above=True)
     twice = low / TWICE if kind == LATENCY else low * TWICE
-    return low, _positive(value.get("high", twice), f"{where}: high")
-
-
-def _positive(value: object, where: str) -> float:
-    value = plain(value)
-    if not finite(value) or value <= 0:
-        raise UserError(f"{where} is {value!r}; it must be a number above 0")
-    return float(value)
+    return low, number_of(value.get("high", twice), f"{where}: high", 0.0, above=True)
 
 
 # ---- Demands and plans ----
@@ -470,19 +455,10 @@ def promises_from_json(
 
 
 def _promise(data: object, model: PiecewiseLinear | None, where: str) -> Promise:
-    if not isinstance(data, Mapping):
-        raise UserError(f"{where}: must be a mapping with {', '.join(PROMISE_KEYS)}, not {data!r}")
-    unknown = sorted(set(map(str, data)) - set(PROMISE_KEYS))
-    if unknown:
-        raise UserError(f"{where}: unknown key {unknown[0]!r} (allowed: {', '.join(PROMISE_KEYS)})")
-    for key in PROMISE_KEYS[:2]:
-        if key not in data:
-            raise UserError(f"{where}: {key} is missing")
-    weight = plain(data.get("weight", 1.0))
-    if not finite(weight) or weight <= 0:
-        raise UserError(f"{where}: weight is {weight!r}; it must be a number above 0")
-    workload = class_called(data["workload"], model, where)
-    return Promise(workload, sla_from_json(data["sla"], f"{where}: sla"), float(weight))
+    given = keys_of(data, where, PROMISE_KEYS, PROMISE_KEYS[:2])
+    weight = number_of(given.get("weight", 1.0), f"{where}: weight", 0.0, above=True)
+    workload = class_called(given["workload"], model, where)
+    return Promise(workload, sla_from_json(given["sla"], f"{where}: sla"), weight)
 
 
 def class_called(name: object, model: PiecewiseLinear | None, where: str) -> WorkloadClass:
@@ -491,10 +467,7 @@ def class_called(name: object, model: PiecewiseLinear | None, where: str) -> Wor
         return WorkloadClass(str(name), 1.0)
     table = model.tables.get(str(name))
     if table is None:
-        raise UserError(
-            f"{where}: workload {name!r} is not in the model, which has "
-            f"{', '.join(sorted(model.tables))}"
-        )
+        raise not_allowed(f"{where}: workload", name, ", ".join(sorted(model.tables)))
     return table.workload
 
 
@@ -546,21 +519,13 @@ def prices_from_json(data: object, where: str) -> ResourcePrices:
     Raises:
         UserError: one is missing, unknown or no number of at least 0.
     """
-    if not isinstance(data, Mapping):
-        raise UserError(f"{where}: must be a mapping of {', '.join(UNITS)}, not {data!r}")
-    for name in data:
-        if name not in UNITS:
-            raise UserError(f"{where}: unknown price {name!r} (allowed: {', '.join(UNITS)})")
-    values: dict[str, float] = {}
-    for name, (resource, unit) in UNITS.items():
-        if name not in data:
-            raise UserError(f"{where}: the price of {name} is missing")
-        value = plain(data[name])
-        if not finite(value) or value < 0:
-            raise UserError(f"{where}: {name} is {value!r}; it must be a number of at least 0")
-        values[resource] = value / unit
+    given = keys_of(data, where, UNITS, UNITS)
+    values = {
+        resource: number_of(given[name], f"{where}: {name}", 0.0) / unit
+        for name, (resource, unit) in UNITS.items()
+    }
     if not any(values.values()):
-        raise UserError(f"{where}: every price is 0; at least one must be above 0")
+        raise UserError("every price is 0", where=where, allowed="at least one above 0")
     return ResourcePrices(Resources(**values))  # type: ignore[arg-type]
 
 

@@ -13,14 +13,12 @@ prices: {proxy_core: 0.04, storage_core: 0.04, network_gbit_s: 0.02, ssd: 0.03, 
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controllers.common.numbers import finite
+from controllers.common.numbers import keys_of, number_of
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
 from controllers.microstores.problem import (
     ResourcePool,
@@ -32,8 +30,8 @@ from controllers.microstores.problem import (
     sla_from_json,
     sla_to_json,
 )
-from schemas.errors import UserError
-from schemas.numbers import plain
+from schemas.durable import read_json
+from schemas.errors import UserError, not_allowed
 from testbed.stores.microstores import Resources
 
 KEYS = ("model", "pool", "step", "tenants", "holds", "prices", "headroom")
@@ -91,18 +89,18 @@ def spec_from_data(data: object, where: str, folder: Path) -> Spec:
     Raises:
         UserError: malformed, an unknown name, or an impossible amount.
     """
-    given = _known(data, where, KEYS, needed=KEYS[:4])
+    given = keys_of(data, where, KEYS, KEYS[:4])
     model = _model(given["model"], where, folder)
     total = amounts(given["pool"], f"{where}: pool", every=True)
     step = _step(given["step"], total, f"{where}: step")
     tenants = given["tenants"]
     if not isinstance(tenants, Mapping) or not tenants:
-        raise UserError(f"{where}: tenants must name at least one tenant")
+        raise UserError("tenants must name at least one tenant", where=where)
     demands = tuple(
         _demand(str(name), item, model, f"{where}: tenant {name}") for name, item in tenants.items()
     )
     prices = given.get("prices")
-    headroom = _number(given.get("headroom", 1.0), f"{where}: headroom", 1.0, 3.0)
+    headroom = number_of(given.get("headroom", 1.0), f"{where}: headroom", 1.0, 3.0)
     return Spec(
         model,
         demands,
@@ -117,13 +115,7 @@ def _model(value: object, where: str, folder: Path) -> PiecewiseLinear:
     if not isinstance(value, str):
         return PiecewiseLinear.from_json(value, f"{where}: model")
     path = folder / value
-    try:
-        data = json.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"{where}: model {path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # also for a binary file
-        raise UserError(f"{where}: model {path}: is not JSON ({error})") from None
-    return PiecewiseLinear.from_json(data, str(path))
+    return PiecewiseLinear.from_json(read_json(path, f"{where}: model {path}"), str(path))
 
 
 def amounts(data: object, where: str, *, every: bool) -> Resources:
@@ -133,12 +125,12 @@ def amounts(data: object, where: str, *, every: bool) -> Resources:
     Raises:
         UserError: unknown names, no numbers of at least 0, or parts of a disk.
     """
-    given = _known(data, where, tuple(AMOUNTS), needed=tuple(AMOUNTS)[:3] if every else ())
+    given = keys_of(data, where, AMOUNTS, tuple(AMOUNTS)[:3] if every else ())
     values: dict[str, Any] = {}
     for name, (resource, unit) in AMOUNTS.items():
-        value = _number(given.get(name, 0), f"{where}: {name}", 0.0, math.inf)
+        value = number_of(given.get(name, 0), f"{where}: {name}", 0.0)
         if resource in _DISKS and value != int(value):
-            raise UserError(f"{where}: {name} is {value:g}; it must be a whole number")
+            raise not_allowed(f"{where}: {name}", value, "a whole number")
         values[resource] = int(value) if resource in _DISKS else value * unit
     return Resources(**values)
 
@@ -149,34 +141,40 @@ def _step(data: object, total: Resources, where: str) -> Resources:
         size, most = getattr(step, name), getattr(total, name)
         if not 0 < size <= most:
             raise UserError(
-                f"{where}: the step of {name} must be above 0 and at most what the pool has"
+                f"the step of {name} must be above 0 and at most what the pool has", where=where
             )
         if most / size > 1e5:
-            raise UserError(f"{where}: the pool has more than 100,000 steps of {name}; take larger")
+            raise UserError(
+                f"the pool has more than 100,000 steps of {name}", where=where, do="take larger"
+            )
     for name in _DISKS:
         if getattr(total, name) > MOST_DISKS * max(1, getattr(step, name)):
             raise UserError(
-                f"{where}: the pool has more than {MOST_DISKS:,} steps of {name}; take larger"
+                f"the pool has more than {MOST_DISKS:,} steps of {name}",
+                where=where,
+                do="take larger",
             )
     if total.ssds + total.hdds == 0:
-        raise UserError(f"{where.replace(': step', ': pool')}: it has no disks; give ssds or hdds")
+        raise UserError(
+            "it has no disks", where=where.replace(": step", ": pool"), do="give ssds or hdds"
+        )
     return Resources(
         step.proxy_cores, step.storage_cores, step.network, max(1, step.ssds), max(1, step.hdds)
     )
 
 
 def _demand(name: str, data: object, model: PiecewiseLinear, where: str) -> TenantDemand:
-    given = _known(data, where, TENANT_KEYS, needed=TENANT_KEYS[:4])
+    given = keys_of(data, where, TENANT_KEYS, TENANT_KEYS[:4])
     store = given["microstore"]
     if not isinstance(store, str) or not store:
-        raise UserError(f"{where}: microstore is {store!r}; it must be a name")
+        raise not_allowed(f"{where}: microstore", store, "a name")
     return TenantDemand(
         tenant=name,
         microstore=store,
         workload=class_called(given["workload"], model, where),
-        offered=_number(given["workers"], f"{where}: workers", 0.0, 1e6),
+        offered=number_of(given["workers"], f"{where}: workers", 0.0, 1e6),
         sla=sla_from_json(given["sla"], f"{where}: sla"),
-        weight=_number(given.get("weight", 1.0), f"{where}: weight", 1e-6, 1e6),
+        weight=number_of(given.get("weight", 1.0), f"{where}: weight", 1e-6, 1e6),
     )
 
 
@@ -186,7 +184,7 @@ def _holds(
     if data is None:
         return {}
     stores = sorted({demand.microstore for demand in demands})
-    given = _known(data, f"{where}: holds", tuple(stores), needed=tuple(stores))
+    given = keys_of(data, f"{where}: holds", stores, stores)
     held = {
         name: amounts(item, f"{where}: holds: {name}", every=False) for name, item in given.items()
     }
@@ -194,29 +192,5 @@ def _holds(
     for share in held.values():
         everything = everything + share
     if not everything.within(total):
-        raise UserError(f"{where}: holds: the microstores hold more than the pool has")
+        raise UserError("the microstores hold more than the pool has", where=f"{where}: holds")
     return held
-
-
-def _known(
-    data: object, where: str, allowed: tuple[str, ...], *, needed: tuple[str, ...]
-) -> Mapping[str, Any]:
-    if not isinstance(data, Mapping):
-        raise UserError(f"{where}: must be a mapping with {', '.join(allowed)}")
-    for name in data:
-        if name not in allowed:
-            raise UserError(f"{where}: unknown key {name!r} (allowed: {', '.join(allowed)})")
-    for name in needed:
-        if name not in data:
-            raise UserError(f"{where}: {name} is missing")
-    return data
-
-
-def _number(value: object, where: str, low: float, high: float) -> float:
-    value = plain(value)
-    if not finite(value):
-        raise UserError(f"{where} is {value!r}; it must be a number")
-    if not low <= value <= high:
-        limit = f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
-        raise UserError(f"{where} is {value:g}; it must be {limit}")
-    return float(value)

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -177,8 +177,8 @@ class _DistanceEstimator:
         offset = np.asarray(requests.offset, np.int64)
         if (offset < 0).any():
             raise UserError(
-                "this profile goes by offset and distance, and the trace tells no offsets: "
-                "use a profile by size"
+                "this profile is by offset and distance, and the trace has no offsets",
+                do="use a profile by size",
             )
         if not len(offset):
             return np.empty(0)
@@ -250,11 +250,11 @@ class StageCosts:
             UserError: there is no such stage, or the storage stage has no profile.
         """
         if stage not in STAGES:
-            raise UserError(f"stage {stage!r}: there are {', '.join(STAGES)}")
+            raise not_allowed("stage", stage, ", ".join(STAGES))
         if stage != "storage":
             return NetworkEstimator(self.network, inwards=stage == "network-in")
         if self.storage is None:
-            raise UserError("the storage stage needs a device's profile: give --profile FILE")
+            raise UserError("the storage stage needs a device's profile", do="give --profile FILE")
         found = self.storage.estimator()
         return _WithOverhead(found, self.overhead.request) if self.overhead.request > 0 else found
 

@@ -51,8 +51,8 @@ def choose(curve: RbCurve, count: int = BUCKETS, mean_rate: float | None = None)
     sustained = curve.mean_rate if mean_rate is None else mean_rate
     if not np.isfinite(sustained):
         raise UserError(
-            "the trace's requests all come at one instant, so that it has no rate: "
-            "say how long the trace stands for"
+            "the trace's requests all come at one instant, so that it has no rate",
+            do="say how long the trace stands for",
         )
     rates, bursts = curve.corners()
     keep = rates > sustained

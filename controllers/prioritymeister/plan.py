@@ -254,9 +254,9 @@ class _QueueModel:
         if share == "100.0":  # the sentence must not contradict itself
             share = f"{100 * worst.load:.9g}"
         raise UserError(
-            f"queue {worst.queue} is loaded to {share} % by the mean rates of "
-            f"{shown}: at most 100 % can be planned for; move a workload away or give it more "
-            "bandwidth"
+            f"queue {worst.queue} is loaded to {share} % by the mean rates of {shown}",
+            allowed="at most 100 %",
+            do="move a workload away or give it more bandwidth",
         )
 
     def ranks_of(self, order: Sequence[str]) -> list[npt.NDArray[np.int64]]:

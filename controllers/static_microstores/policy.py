@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from controllers.common.parameters import choice, flag, mapping, read, structure
 from controllers.contract import State
 from controllers.microstores.shares import Steps, amount_of, whole_steps
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from testbed.stores.contract import Action, Needs, Observation
 from testbed.stores.microstores import (
     MICROSTORES,
@@ -67,10 +67,8 @@ class StaticMicrostores:
         """Raise UserError for microstores that serve other sizes."""
         for store, sizes in parameters.serves.items():
             if sizes not in (SMALL, LARGE):
-                raise UserError(
-                    f"controller {NAME}: parameter 'serves': {store} is {sizes!r}; allowed: "
-                    f"{SMALL}, {LARGE}"
-                )
+                where = f"controller {NAME}: parameter 'serves': {store}"
+                raise not_allowed(where, sizes, f"{SMALL}, {LARGE}")
         self._p = parameters
         self.needs = Needs(frozenset({MICROSTORES}), frozenset(self._acts()))
 
@@ -132,7 +130,7 @@ def allocate(
     """
     names = [*small, *large]
     if allocation not in ALLOCATIONS:
-        raise UserError(f"allocation {allocation!r}: allowed are {', '.join(ALLOCATIONS)}")
+        raise not_allowed("allocation", allocation, ", ".join(ALLOCATIONS))
     if not names:
         raise UserError("an allocation needs at least one microstore")
     steps = whole_steps(total, step)

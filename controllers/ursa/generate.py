@@ -25,7 +25,7 @@ import numpy as np
 
 from controllers.ursa.instance import Distance, Euclidean, Float32, Float64, Instance, Int32, Racks
 from controllers.ursa.state import initial_state
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 ROWS = 1 << 20
 LOADS, PLACES, NODES, RATIOS, DISCS, MORE_LOADS = range(6)  # streams
@@ -105,7 +105,7 @@ fits only beyond, where several cooler ones find room next door. Swaps are of no
 def shape(kind: str, nodes: int, partitions: int, **changes: object) -> InstanceShape:
     """Return the parameters of a kind, with `changes` that are not None."""
     if kind not in KINDS:
-        raise UserError(f"kind {kind!r}: known are {', '.join(KINDS)}.")
+        raise not_allowed("kind", kind, ", ".join(KINDS))
     made = InstanceShape(nodes, partitions, **KINDS[kind])  # type: ignore[arg-type]
     given = {name: value for name, value in changes.items() if value is not None}
     return checked(replace(made, **given))  # type: ignore[arg-type]
@@ -117,25 +117,29 @@ def checked(wanted: InstanceShape) -> InstanceShape:
     least |= {"dimensions": 1, "group_size": 1}
     for name, bound in least.items():
         if getattr(wanted, name) < bound:
-            raise UserError(f"{name} {getattr(wanted, name)}: at least {bound} is needed.")
+            raise not_allowed(name, getattr(wanted, name), f"at least {bound}")
     if wanted.nodes > 2**31 - 1 or wanted.partitions > 2**31 - 1 or wanted.replicas > 127:
-        raise UserError("nodes and partitions are 32-bit ids, replicas at most 127: ask for fewer.")
+        raise UserError(
+            "nodes and partitions are 32-bit ids, replicas at most 127", do="ask for fewer"
+        )
     _check_distributions(wanted)
     if wanted.dimensions > len(DIMENSIONS):
-        raise UserError(
-            f"dimensions {wanted.dimensions}: there are {len(DIMENSIONS)}, {', '.join(DIMENSIONS)}."
+        raise not_allowed(
+            "dimensions", wanted.dimensions, f"{len(DIMENSIONS)}, {', '.join(DIMENSIONS)}"
         )
     if wanted.domain not in ("node", "rack", "nested"):
-        raise UserError(f"fault domain {wanted.domain!r}: it is node, rack or nested.")
+        raise UserError(f"fault domain {wanted.domain!r}: it is node, rack or nested")
     if wanted.domain != "node" and wanted.racks == 0:
-        raise UserError("fault domains are racks, but there are no racks: give their number.")
+        raise UserError("fault domains are racks, but there are no racks", do="give their number")
     if wanted.racks > wanted.nodes:
-        raise UserError(f"{wanted.racks} racks for {wanted.nodes} nodes: at most one rack a node.")
+        raise UserError(
+            f"{wanted.racks} racks for {wanted.nodes} nodes", allowed="at most one rack a node"
+        )
     domains = wanted.nodes if wanted.domain == "node" else wanted.racks
     if wanted.replicas > domains:
         raise UserError(
-            f"{wanted.replicas} replicas of a partition do not fit into {domains} fault domains: "
-            "ask for fewer replicas or more nodes."
+            f"{wanted.replicas} replicas of a partition do not fit into {domains} fault domains",
+            do="ask for fewer replicas or more nodes",
         )
     return wanted
 
@@ -143,16 +147,16 @@ def checked(wanted: InstanceShape) -> InstanceShape:
 def _check_distributions(wanted: InstanceShape) -> None:
     for name in ("tail", "ratio_median", "ratio_max", "threshold", "disc_median"):
         if not 0 < getattr(wanted, name) < np.inf:
-            raise UserError(f"{name} {getattr(wanted, name)}: it must be above 0.")
+            raise not_allowed(name, getattr(wanted, name), "above 0")
     for name in ("ratio_sigma", "disc_sigma"):
         if not 0 <= getattr(wanted, name) < np.inf:
-            raise UserError(f"{name} {getattr(wanted, name)}: it must be at least 0.")
+            raise not_allowed(name, getattr(wanted, name), "at least 0")
     if not wanted.load_max > 1:
-        raise UserError(f"load_max {wanted.load_max}: it must be above 1.")
+        raise not_allowed("load_max", wanted.load_max, "above 1")
     if not 1 <= wanted.primary_factor < np.inf:
-        raise UserError(f"primary_factor {wanted.primary_factor}: it must be at least 1.")
+        raise not_allowed("primary_factor", wanted.primary_factor, "at least 1")
     if not 0 <= wanted.disc_area <= 1:
-        raise UserError(f"disc_area {wanted.disc_area}: it is a part of the square, 0 to 1.")
+        raise UserError(f"disc_area {wanted.disc_area}: it is a part of the square, 0 to 1")
 
 
 def generate(wanted: InstanceShape, seed: int) -> Instance:

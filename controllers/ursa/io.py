@@ -46,19 +46,19 @@ class Checks:
         """Return `array` as int32; raise UserError if it holds other numbers."""
         self._shape(name, array, dimensions)
         if array.dtype.kind not in "iu":
-            raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be int32.")
+            raise UserError(f"{name} has type {array.dtype}", where=self.where, allowed="int32")
         if array.dtype != np.int32:
             for rows in blocks(array):
                 part = array[rows]
                 if part.size and (part.max() > 2**31 - 1 or part.min() < -(2**31)):
-                    raise UserError(f"{self.where}: {name} holds numbers beyond int32.")
+                    raise UserError(f"{name} holds numbers beyond int32", where=self.where)
         return np.ascontiguousarray(array, dtype=np.int32)
 
     def numbers(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Float32:
         """Return `array` as float32; raise UserError if a value would change or is not finite."""
         self._shape(name, array, dimensions)
         if array.dtype.kind not in "fiu":
-            raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be float32.")
+            raise UserError(f"{name} has type {array.dtype}", where=self.where, allowed="float32")
         if array.dtype != np.float32:
             for rows in blocks(array):
                 part = array[rows]
@@ -66,8 +66,10 @@ class Checks:
                     same = (part.astype(np.float32) == part) | (part != part)  # noqa: PLR0124
                 if not same.all():
                     raise UserError(
-                        f"{self.where}: {name} has type {array.dtype} and values that float32 "
-                        "cannot hold exactly; store it as float32."
+                        f"{name} has type {array.dtype} and values that float32 cannot hold "
+                        "exactly",
+                        where=self.where,
+                        do="store it as float32",
                     )
         made = np.ascontiguousarray(array, dtype=np.float32)
         for rows in blocks(made):
@@ -87,7 +89,7 @@ class Checks:
         """Raise UserError if `array` has another number of rows."""
         if len(array) != wanted:
             raise UserError(
-                f"{self.where}: {name} has {len(array)} entries; it must have {wanted} ({why})."
+                f"{name} has {len(array)} entries", where=self.where, allowed=f"{wanted} ({why})"
             )
 
     def below(self, name: str, array: Int32, count: int, what: str) -> None:
@@ -114,15 +116,16 @@ class Checks:
                     if same.any():
                         row = int(np.argmax(same))
                         raise UserError(
-                            f"{self.where}: replica_node has node {part[row, first]} twice in "
-                            f"partition {rows.start + row}; replicas must be on different nodes."
+                            f"replica_node has node {part[row, first]} twice in partition "
+                            f"{rows.start + row}; replicas must be on different nodes",
+                            where=self.where,
                         )
 
     def _shape(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> None:
         allowed = (dimensions,) if isinstance(dimensions, int) else dimensions
         if array.ndim not in allowed:
             listed = " or ".join(DIMENSIONS[count] for count in allowed)
-            raise UserError(f"{self.where}: {name} has shape {array.shape}; it must have {listed}.")
+            raise UserError(f"{name} has shape {array.shape}", where=self.where, allowed=listed)
 
     def _complain(
         self, name: str, array: NDArray[Any], rows: slice, bad: NDArray[np.bool_], allowed: str
@@ -131,7 +134,7 @@ class Checks:
         value = array[rows][tuple(place)]
         place[0] += rows.start
         index = ", ".join(str(i) for i in place)
-        raise UserError(f"{self.where}: {name}[{index}] is {value}; it must be {allowed}.")
+        raise UserError(f"{name}[{index}] is {value}", where=self.where, allowed=allowed)
 
 
 def blocks(array: NDArray[Any]) -> Iterator[slice]:
@@ -164,21 +167,22 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise UserError(
-            f"{where} lacks {_listed(missing)}: an instance holds {', '.join(REQUIRED)}, and "
-            "node_xy or rack with rack_distance."
+            f"lacks {_listed(missing)}: an instance holds {', '.join(REQUIRED)}, and node_xy "
+            "or rack with rack_distance",
+            where=where,
         )
     check = Checks(where)
     replica_node = check.ids("replica_node", arrays["replica_node"], 2)
     partitions, replicas = replica_node.shape
     if not 1 <= replicas <= MAX_REPLICAS:
         raise UserError(
-            f"{where}: replica_node has {replicas} columns; a partition has 1 to {MAX_REPLICAS} "
-            "replicas."
+            f"replica_node has {replicas} columns; a partition has 1 to {MAX_REPLICAS} replicas",
+            where=where,
         )
     capacity = check.amounts("capacity", arrays["capacity"], ONE_OR_TWO)
     nodes = len(capacity)
     if nodes == 0:
-        raise UserError(f"{where}: capacity is empty; there must be at least one node.")
+        raise UserError("capacity is empty", where=where, allowed="at least one node")
     made = Instance(
         replica_node=replica_node,
         primary_load=check.amounts("primary_load", arrays["primary_load"], ONE_OR_TWO),
@@ -221,7 +225,9 @@ def load_plan(path: Path) -> tuple[MigrationPlan, float | None]:
     arrays = _arrays(path, {*PLAN_ARRAYS, "still_hot", "cost", "move_round", *LIMITS})
     missing = [name for name in PLAN_ARRAYS if name not in arrays]
     if missing:
-        raise UserError(f"{where} lacks {_listed(missing)}: a plan holds {', '.join(PLAN_ARRAYS)}.")
+        raise UserError(
+            f"lacks {_listed(missing)}: a plan holds {', '.join(PLAN_ARRAYS)}", where=where
+        )
     check = Checks(where)
     found = [check.ids(name, arrays[name], 1) for name in PLAN_ARRAYS]
     swap_partition, swap_replica, move_partition, move_replica, move_to = found
@@ -247,7 +253,7 @@ def load_plan(path: Path) -> tuple[MigrationPlan, float | None]:
 def _number(name: str, arrays: Mapping[str, NDArray[Any]], where: str) -> float | None:
     found = arrays.get(name)
     if found is not None and (found.shape != () or found.dtype.kind not in "fiu"):
-        raise UserError(f"{where}: {name} must be one number.")
+        raise UserError(f"{name} must be one number", where=where)
     return None if found is None else float(found)
 
 
@@ -282,7 +288,7 @@ def load_changes(path: Path) -> tuple[Int32, Float32, Float32]:
     arrays = _arrays(path, set(CHANGES))
     missing = [name for name in CHANGES if name not in arrays]
     if missing:
-        raise UserError(f"{where} lacks {_listed(missing)}: changes hold {', '.join(CHANGES)}.")
+        raise UserError(f"lacks {_listed(missing)}: changes hold {', '.join(CHANGES)}", where=where)
     check = Checks(where)
     partition = check.ids("partition", arrays["partition"], 1)
     primary = check.amounts("primary_load", arrays["primary_load"], 1)
@@ -298,8 +304,9 @@ def _distance(check: Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) -> 
         xy = check.numbers("node_xy", arrays["node_xy"], 2)
         if xy.shape != (nodes, 2):
             raise UserError(
-                f"{check.where}: node_xy has shape {xy.shape}; it must be ({nodes}, 2), one point "
-                "for each node of capacity."
+                f"node_xy has shape {xy.shape}",
+                where=check.where,
+                allowed=f"({nodes}, 2), one point for each node of capacity",
             )
         return Euclidean(xy)
     if given == ["rack", "rack_distance"]:
@@ -308,14 +315,16 @@ def _distance(check: Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) -> 
         check.length("rack", rack, nodes, "capacity has as many nodes")
         if table.shape[0] != table.shape[1]:
             raise UserError(
-                f"{check.where}: rack_distance has shape {table.shape}; it must be square, "
-                "[racks, racks]."
+                f"rack_distance has shape {table.shape}",
+                where=check.where,
+                allowed="square, [racks, racks]",
             )
         check.below("rack", rack, len(table), "racks of rack_distance")
         return Racks(rack, table)
     raise UserError(
-        f"{check.where} has {_listed(given) if given else 'no distances'}: give either node_xy, "
-        "or rack and rack_distance."
+        f"has {_listed(given) if given else 'no distances'}",
+        where=check.where,
+        do="give either node_xy, or rack and rack_distance",
     )
 
 
@@ -325,22 +334,22 @@ def _listed(names: list[str]) -> str:
 
 def _arrays(path: Path, wanted: set[str]) -> dict[str, NDArray[Any]]:
     if not path.exists():
-        raise UserError(f"{path}: there is no such file.")
+        raise UserError("there is no such file", where=path)
     if not path.is_file():
-        raise UserError(f"{path}: this is not a file.")
+        raise UserError("this is not a file", where=path)
     if not zipfile.is_zipfile(path):
-        raise UserError(f"{path}: this is no .npz archive (numpy.savez writes them).")
+        raise UserError("this is no .npz archive (numpy.savez writes them)", where=path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files if name in wanted}
     except MemoryError:
-        raise UserError(f"{path}: its arrays do not fit into memory.") from None
+        raise UserError("its arrays do not fit into memory", where=path) from None
     except Exception as error:  # damaged archives make zipfile, zlib and numpy raise many kinds
         reason = " ".join(str(error).split())[:REASON] or type(error).__name__
-        raise UserError(f"{path} cannot be read: {reason.rstrip('.')}.") from None
+        raise UserError(f"cannot be read: {reason.rstrip('.')}", where=path) from None
     for name, array in found.items():
         if not isinstance(array, np.ndarray):
-            raise UserError(f"{path}: {name} is no array (numpy.savez writes them).")
+            raise UserError(f"{name} is no array (numpy.savez writes them)", where=path)
     return found
 
 
@@ -356,7 +365,7 @@ def refuse_existing(path: Path, *, plans: bool = False) -> None:
             with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
                 if {f"{name}.npy" for name in PLAN_ARRAYS} <= {*zipfile.ZipFile(path).namelist()}:
                     return
-        raise UserError(f"{path} exists: it is not overwritten; give another file.")
+        raise UserError("exists: it is not overwritten", where=path, do="give another file")
 
 
 def _save(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -364,14 +373,14 @@ def _save(path: Path, arrays: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+        raise UserError(f"cannot be written: {error.strerror}", where=path) from None
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, **arrays)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+        raise UserError(f"cannot be written: {error.strerror}", where=path) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             Path(name).unlink()
@@ -407,8 +416,8 @@ def spread_over(instance: Instance, level: int | None) -> Instance:
         return instance
     if not 0 <= level < instance.levels:
         raise UserError(
-            f"spread {level}: the instance has {instance.levels} levels of fault domains; it must "
-            f"be 0, the outermost, to {instance.levels - 1}."
+            f"spread {level}: the instance has {instance.levels} levels of fault domains",
+            allowed=f"0, the outermost, to {instance.levels - 1}",
         )
     if instance.levels == 1:
         return instance
@@ -433,11 +442,14 @@ def _one_column(made: Instance, check: Checks) -> Instance:
     if len(set(columns.values())) > 1:
         listed = ", ".join(f"{name} {arrays[name].shape}" for name in LOADS)
         raise UserError(
-            f"{check.where}: the loads are not of the same dimensions ({listed}): give all three "
-            "arrays one column for each dimension, or none of them any."
+            f"the loads are not of the same dimensions ({listed})",
+            where=check.where,
+            do="give all three arrays one column for each dimension, or none of them any",
         )
     if columns["capacity"] == 0 or made.fault_domain.size == 0:
-        raise UserError(f"{check.where}: loads, capacity and fault_domain need at least a column.")
+        raise UserError(
+            "loads, capacity and fault_domain need at least a column", where=check.where
+        )
     if columns["capacity"] == 1:
         made = replace(made, **{name: array[:, 0].copy() for name, array in arrays.items()})
     if made.fault_domain.ndim > 1 and made.levels == 1:
@@ -455,10 +467,11 @@ def _nested(domain: Int32, check: Checks) -> None:
         if len(wrong):
             node = int(wrong[0])
             raise UserError(
-                f"{check.where}: fault_domain {domain[node, level]} of level {level} lies in "
-                f"domains {expected[node]} and {domain[node, level - 1]} of level {level - 1} "
-                f"(node {node}); an inner domain belongs to one outer domain, give it an id of its "
-                "own."
+                f"fault_domain {domain[node, level]} of level {level} lies in domains "
+                f"{expected[node]} and {domain[node, level - 1]} of level {level - 1} (node "
+                f"{node}); an inner domain belongs to one outer domain",
+                where=check.where,
+                do="give it an id of its own",
             )
 
 
@@ -467,12 +480,13 @@ def _names(made: Instance, check: Checks, names: NDArray[Any] | None) -> tuple[s
         return ()
     if names.dtype.kind not in "US" or names.shape != (made.dimensions,):
         raise UserError(
-            f"{check.where}: dimension has type {names.dtype} and shape {names.shape}; it must "
-            f"be {made.dimensions} names, one for each column of capacity."
+            f"dimension has type {names.dtype} and shape {names.shape}",
+            where=check.where,
+            allowed=f"{made.dimensions} names, one for each column of capacity",
         )
     found = tuple(str(name) for name in names.astype(np.str_).tolist())
     if len(set(found)) < len(found) or not all(found):
-        raise UserError(f"{check.where}: dimension must hold distinct names; it holds {found}.")
+        raise UserError(f"dimension must hold distinct names; it holds {found}", where=check.where)
     return found
 
 
@@ -490,8 +504,9 @@ def _groups(made: Instance, check: Checks, group: NDArray[Any] | None) -> Int32 
         if apart.any():
             row = int(np.argmax(apart))
             raise UserError(
-                f"{check.where}: partitions {head[row]} and {rows.start + row} are of group "
-                f"{ids[rows.start + row]} and lie on different nodes; the replicas of a group lie "
-                "together, column by column."
+                f"partitions {head[row]} and {rows.start + row} are of group "
+                f"{ids[rows.start + row]} and lie on different nodes; the replicas of a group "
+                "lie together, column by column",
+                where=check.where,
             )
     return ids

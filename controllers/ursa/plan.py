@@ -35,7 +35,7 @@ from controllers.ursa.select import (
 )
 from controllers.ursa.state import Gather, PlanState, initial_state, objects_on
 from controllers.ursa.swap import Swaps, swap_phase
-from schemas.errors import UserError
+from schemas.errors import not_allowed
 
 Placer = Callable[[Instance, PlanState, Selection, MethodRequest], SelectionTargets]
 Selector = Callable[[Instance, PlanState], Selection]
@@ -50,11 +50,11 @@ def checked(
         UserError: an unknown method or a parameter out of range.
     """
     if max_move_cost is not None and not 0 <= max_move_cost < np.inf:
-        raise UserError(f"max-move-cost {max_move_cost}: it must be a number of at least 0.")
+        raise not_allowed("max-move-cost", max_move_cost, "a number of at least 0")
     if not 0 <= success <= 1:
-        raise UserError(f"swap success {success}: it is a probability, 0 to 1.")
+        raise not_allowed("swap success", success, "a probability, 0 to 1")
     if seed < 0:
-        raise UserError(f"seed {seed}: it must be at least 0.")
+        raise not_allowed("seed", seed, "at least 0")
     return method if isinstance(method, Method) else _method(method)
 
 
@@ -177,7 +177,7 @@ def _method(name: str) -> Method:
     try:
         return METHODS[name]
     except KeyError:
-        raise UserError(f"method {name!r}: known are {', '.join(METHODS)}.") from None
+        raise not_allowed("method", name, ", ".join(METHODS)) from None
 
 
 def _place(

@@ -17,7 +17,7 @@ from controllers.ursa.methods import Method
 from controllers.ursa.plan import Selector, checked, plan
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 WARM_LIMIT_S = 0.5
 TIGHT = {"ratio_median": 0.6, "ratio_sigma": 0.5, "ratio_max": 1.4}
@@ -41,7 +41,7 @@ def plan_file(
     Reading and the compilation of loops are no part of the decision's seconds.
     """
     if time_limit_s is not None and not time_limit_s > 0:
-        raise UserError(f"time-limit {time_limit_s}: it must be above 0 seconds.")
+        raise not_allowed("time-limit", time_limit_s, "above 0 seconds")
     # Before reading and compiling, which may take longer than a wrong option is worth.
     checked(method, seed=seed, max_move_cost=max_move_cost, success=success)
     instance = spread_over(load_instance(path), spread)
@@ -63,8 +63,8 @@ def budget_of(
     if max_moves is None and size is None and node_size is None:
         if rounds != 1:
             raise UserError(
-                f"rounds {rounds}: without a budget one round does it all; give --max-moves, "
-                "--budget or --node-budget."
+                f"rounds {rounds}: without a budget one round does it all",
+                do="give --max-moves, --budget or --node-budget",
             )
         return None
     return RoundBudget(max_moves, size, node_size, rounds)
@@ -118,7 +118,7 @@ def generate_file(
         Facts about the instance, `path` among them.
     """
     if seed < 0:
-        raise UserError(f"seed {seed}: it must be at least 0.")
+        raise not_allowed("seed", seed, "at least 0")
     wanted = shape(kind, _number("nodes", nodes), _number("partitions", partitions), **changes)
     path = out or Path(f"ursa-{kind}-{nodes}-{partitions}-{seed}.npz")
     refuse_existing(path)
@@ -142,7 +142,7 @@ def _number(name: str, text: str) -> int:
         Decimal(match[1]) * {"": 1, "k": 1000, "m": 1000000}[match[2].lower()] if match else None
     )
     if value is None or value != int(value):
-        raise UserError(f"{name} {text!r}: it must be a whole number, such as 300, 10K or 0.1M.")
+        raise not_allowed(name, text, "a whole number, such as 300, 10K or 0.1M")
     return int(value)
 
 
@@ -190,7 +190,7 @@ def compare_file(
 ) -> list[dict[str, object]]:
     """Compare as `compare`, for a file."""
     if time_limit_s is not None and not time_limit_s > 0:
-        raise UserError(f"time-limit {time_limit_s}: it must be above 0 seconds.")
+        raise not_allowed("time-limit", time_limit_s, "above 0 seconds")
     return compare(
         load_instance(path),
         methods,

@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
             name = f"bench_{only}"
             scripts = [s for s in scripts if s.stem == name or s.stem.startswith(f"{name}_")]
             if not scripts:
-                raise UserError(f"bench {only}: no such bench; known: {known}.")
+                raise UserError(f"there is no bench {only}", allowed=known)
         folder = artifacts / "bench"
         make_folder(folder)  # fail before minutes of measuring
         results: list[dict[str, Any]] = []

@@ -86,7 +86,7 @@ def _xml(group: typer.Typer) -> None:
             try:
                 write_file(out, text, 0o600, exclusive=True)
             except FileExistsError as error:
-                raise UserError(f"{out} is there already: name another file.") from error
+                raise UserError("is there already", where=out, do="name another file") from error
         facts = {"name": made.name, "file": None if out is None else str(out)}
         facts["xml"] = text if out is None else None
         emit(facts, as_json, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
@@ -114,7 +114,7 @@ def _check(group: typer.Typer) -> None:
         from workloads.cosbench.release import examine
 
         if (workload is None) == (release is None):
-            raise UserError("give either a workload's XML to check, or --release FOLDER.")
+            raise UserError("give either a workload's XML to check, or --release FOLDER")
         if workload is not None:
             plan = driver.check(read_xml(workload), str(workload))
             emit(plan, as_json, lambda: cosbench_views.plan_table(plan))

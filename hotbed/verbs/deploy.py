@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
                 no_snapshot=no_snapshot,
             )
         elif packages:
-            raise UserError("--packages is of a removal: add --remove, or leave it out.")
+            raise UserError("--packages belongs to a removal", do="add --remove, or leave it out")
         site, found = choose_ready(testbed)
         if dry_run:
             spec = deployment.asked(site, found, deployer)
@@ -86,6 +86,10 @@ def register(app: typer.Typer) -> None:
 def _refuse_with_removal(deployer: str | None, **given: bool) -> None:
     """Raise if options are given that mean nothing with --remove."""
     if deployer is not None:
-        raise UserError("--remove is by the deployer that brought the store: leave --deployer out.")
+        raise UserError(
+            "--remove uses the deployer that brought the store", do="leave --deployer out"
+        )
     for option in (name.replace("_", "-") for name, there in given.items() if there):
-        raise UserError(f"--{option} is of a deployment: leave --remove or --{option} out.")
+        raise UserError(
+            f"--{option} belongs to a deployment", do=f"leave --remove or --{option} out"
+        )

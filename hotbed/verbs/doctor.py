@@ -49,11 +49,11 @@ def register(app: typer.Typer) -> None:
 
         if site is not None:
             if spec is not None:
-                raise UserError("give --spec or --site, not both: --site checks its spec too.")
+                raise UserError("--site checks its spec too", do="give --spec or --site, not both")
             _machines(load_spec(site), accept_host_keys, as_json)
             return
         if accept_host_keys:
-            raise UserError("--accept-host-keys is for machines: name their spec with --site.")
+            raise UserError("--accept-host-keys is for machines", do="name their spec with --site")
         findings = diagnose(load_spec(spec) if spec else None)
         emit(findings, as_json, lambda: _table(findings))
         if lacking(findings):
@@ -71,8 +71,8 @@ def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
     site = open_site(spec.site.kind, spec.site.options)
     if accept_host_keys and not isinstance(site, InspectingSite):
         raise UserError(
-            f"--accept-host-keys: a site of kind {site.kind} has no machines to look at before "
-            "they are made."
+            f"a site of kind {site.kind} has no machines to look at before they are made",
+            where="--accept-host-keys",
         )
     if accept_host_keys and isinstance(site, CautiousSite):
         site.allow(host_keys=True)

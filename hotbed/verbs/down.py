@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
         from testbed.choose import choose, existing
 
         if everything and name is not None:
-            raise UserError("give a testbed's name or --all, not both.")
+            raise UserError("give a testbed's name or --all, not both")
         doomed = existing() if everything else [choose(name)]
         removed: list[str] = []
         failed: list[HotbedError] = []
@@ -42,7 +42,8 @@ def register(app: typer.Typer) -> None:
                 with held, progress(f"down {each}") as report:
                     site.release(each, report)
             except InUseError as error:
-                failed.append(UserError(f"{error}, or by: hotbed down {each} --force"))
+                mend = f"{error.do}, or by: hotbed down {each} --force"
+                failed.append(UserError(error.what, do=mend))
             except HotbedError as error:
                 failed.append(error)
             else:

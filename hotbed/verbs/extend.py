@@ -25,19 +25,18 @@ def register(app: typer.Typer) -> None:
         from testbed.sites.contract import SiteError, State
 
         if not 0 < hours <= 24 * 31:
-            raise UserError(f"{hours:g} hours: allowed are more than 0, to {24 * 31}.")
+            raise UserError(f"{hours:g} hours are not allowed", allowed=f"above 0 to {24 * 31}")
         site, chosen = choose(name)
         now = site.status(chosen)
         before = now.ends_at_s
         if before is None and now.state is not State.READY:
             raise UserError(
-                f"testbed {chosen!r} on site {site.kind} is {now.state} ({now.detail}): `hotbed up "
-                "SPEC` brings it up; only then a lease can be extended."
+                f"testbed {chosen!r} on site {site.kind} is {now.state} ({now.detail})",
+                do="`hotbed up SPEC` brings it up; only then a lease can be extended",
             )
         if before is None:
             raise UserError(
-                f"testbed {chosen!r} on site {site.kind} has no lease: it stays until `hotbed "
-                "down`."
+                f"testbed {chosen!r} on site {site.kind} has no lease: it stays until `hotbed down`"
             )
         known = site.extend(chosen, hours * 3600)
         more_s = (known.ends_at_s or before) - before

@@ -93,8 +93,9 @@ def _rules(group: typer.Typer) -> None:
         read = _read(spec)
         if not read.holds:
             raise UserError(
-                f"{spec}: holds is missing: it says what each microstore has; hotbed mos plan "
-                "checks the plan that it makes"
+                "holds is missing, the resources of each microstore",
+                where=spec,
+                do="hotbed mos plan checks the plan that it makes",
             )
         needed: dict[str, float] = {}
         for demand in read.demands:
@@ -126,7 +127,9 @@ def _write_parameters(read: Spec, path: Path) -> None:
         text = yaml.safe_dump(controller_parameters(read), sort_keys=False)
         write_file(path, text, exclusive=True)
     except FileExistsError:
-        raise UserError(f"{path} exists: it is not overwritten; give another file") from None
+        raise UserError(
+            "exists: it is not overwritten", where=path, do="give another file"
+        ) from None
 
 
 def _findings(read: Spec, division: Allocation) -> list[RuleFinding]:

@@ -106,10 +106,10 @@ def register(app: typer.Typer) -> None:
 
 
 def _agrees(consent: str) -> bool:
-    """Return True if a person at the terminal agrees."""
+    """Show the consent text; return True if a person at the terminal agrees."""
+    print(consent, file=sys.stderr)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    print(consent, file=sys.stderr)
     return str(typer.prompt("Type yes to run it", err=True, default="no")).strip() == "yes"
 
 

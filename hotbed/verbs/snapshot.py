@@ -71,5 +71,5 @@ def _choose(testbed: str | None) -> tuple[SnapshotSite, str]:
 
     site, name = choose(testbed)
     if not isinstance(site, SnapshotSite):
-        raise UserError(f"testbed {name!r} is on site {site.kind}, which has no snapshots.")
+        raise UserError(f"testbed {name!r} is on site {site.kind}, which has no snapshots")
     return site, name

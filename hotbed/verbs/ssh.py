@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         nodes = select(found, node)
         if len(nodes) != 1:
             names = ", ".join(each.name for each in nodes)
-            raise UserError(f"{node!r} is more than one node ({names}): name one.")
+            raise UserError(f"{node!r} is more than one node ({names})", do="name one")
         target = reach.target_of(found, nodes[0])
         if command:
             shell = ["sh", "-c", 'exec "${SHELL:-sh}" -c "$0"', " ".join(command)]

@@ -119,7 +119,7 @@ def _machine(group: typer.Typer) -> None:
         from schemas.errors import UserError
 
         if (microstore is None) != free:
-            raise UserError(f"machine {node}: name its microstore, or give --free.")
+            raise UserError("name its microstore, or give --free", where=f"machine {node}")
         action = {"action": "AssignMachine", "machine": node, "microstore": microstore or ""}
         _act(testbed, action, as_json)
 

@@ -48,8 +48,11 @@ def register(app: typer.Typer) -> None:
         for other, each in existing():
             if each == wanted.name and other.kind != site.kind:
                 raise UserError(
-                    f"a testbed {each!r} is there already, on the site {other.kind}: take it down "
-                    f"(`hotbed down {each}`), or give this one another name (--name)."
+                    f"a testbed {each!r} is there already, on the site {other.kind}",
+                    do=(
+                        f"take it down (`hotbed down {each}`), or give this one another name "
+                        "(--name)"
+                    ),
                 )
         require(spec=wanted)
         allow(site, wanted, devices=yes_wipe, host_keys=accept_host_keys, ask=not as_json)

@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         from hotbed.progress import progress
 
         if not bundle.is_file():
-            raise UserError(f"{bundle}: there is no such file.")
+            raise UserError("there is no such file", where=bundle)
         with progress(f"verify {bundle.name}") as report:
             made = check(bundle, most_gib=most_gib, limited=not no_limits, progress=report)
         code = foreign_code(made.manifest)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, ge
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from schemas.sizes import counts_of, size_name
 from schemas.yaml_file import plain_message
 
@@ -51,7 +51,7 @@ class CellParameters(BaseModel):
     def allowed(cls, name: str) -> str:
         """Return the values that the parameter `name` may have, in words."""
         if name in cls.ALLOWED:
-            return f"allowed: {cls.ALLOWED[name]}"
+            return cls.ALLOWED[name]
         return _allowed_of(cls.model_fields[name])
 
     @classmethod
@@ -94,7 +94,7 @@ class SizedCell(CellParameters):
     def allowed(cls, name: str) -> str:
         """See `CellParameters.allowed`."""
         if name == SIZE:
-            return f"allowed: {'-'.join(cls.SIZED)}, such as {cls.SIZE_EXAMPLE}"
+            return f"{'-'.join(cls.SIZED)}, such as {cls.SIZE_EXAMPLE}"
         return super().allowed(name)
 
     @classmethod
@@ -145,13 +145,13 @@ class Cells(Generic[C]):
         for name in values:
             if name not in self.names:
                 raise UserError(
-                    f"{where}: unknown parameter {name!r}; a cell has {', '.join(self.names)}."
+                    f"unknown parameter {name!r}", where=where, allowed=", ".join(self.names)
                 )
         try:
             model = self.model_of(values)
             own = self._own(model, values)
         except ValueError as error:
-            raise UserError(f"{where}: {error}.") from error
+            raise UserError(error, where=where) from error
         return _checked(model, own, where)
 
     def model_of(self, values: Mapping[str, Any]) -> type[C]:
@@ -237,31 +237,31 @@ def _checked(model: type[C], values: Mapping[str, Any], where: str) -> C:
         # YAML's yes/no would pass for 1/0, and vice versa.
         field = model.model_fields.get(name)
         if isinstance(value, bool) != (field is not None and field.annotation is bool):
-            raise UserError(f"{where}: {name}: {value!r} is not allowed; {model.allowed(name)}.")
+            raise not_allowed(f"{where}: {name}", value, model.allowed(name))
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
         place = error.errors()[0]["loc"]
         if not place:
-            raise UserError(f"{where}: {plain_message(error)}.") from error
+            raise UserError(plain_message(error), where=where) from error
         name = str(place[0])
-        words = model.allowed(name)
+        allowed = model.allowed(name)
         given = model.stands_for(values)
         if name in given:
-            name, words = given[name], f"{name}: {words}"
+            name, allowed = given[name], f"{name} {allowed}"
         if name not in values:
-            raise UserError(f"{where}: {name} is missing; {words}.") from error
-        raise UserError(f"{where}: {name}: {values[name]!r} is not allowed; {words}.") from error
+            raise UserError(f"{name} is missing", where=where, allowed=allowed) from error
+        raise not_allowed(f"{where}: {name}", values[name], allowed) from error
 
 
 def _allowed_of(field: FieldInfo) -> str:
-    """Return the values of a field by its type and bounds: ``allowed: a number above 0``."""
+    """Return the values of a field by its type and bounds: ``a number above 0``."""
     kinds = (field.annotation,)
     if get_origin(field.annotation) in (Union, types.UnionType):
         kinds = tuple(one for one in get_args(field.annotation) if one is not type(None))
     choices = [str(c) for one in kinds if get_origin(one) is Literal for c in get_args(one)]
     if choices:
-        return f"allowed: {', '.join(choices)}"
+        return ", ".join(choices)
     bounds = [
         f"{word} {getattr(rule, name):,}"
         for rule in field.metadata
@@ -269,4 +269,4 @@ def _allowed_of(field: FieldInfo) -> str:
         if getattr(rule, name, None) is not None
     ]
     kind = next((_KINDS[one] for one in kinds if one in _KINDS), "a text")
-    return f"allowed: {kind} {' and '.join(bounds)}".rstrip()
+    return f"{kind} {' and '.join(bounds)}".rstrip()

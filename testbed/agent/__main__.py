@@ -27,7 +27,7 @@ def find(name: str) -> Verb:
         module, function = VERBS[name].split(":")
     except KeyError as error:
         raise UserError(
-            f"hotbed-agent has no verb {name!r}: it has {', '.join(sorted(VERBS))}."
+            f"hotbed-agent has no verb {name!r}", allowed=", ".join(sorted(VERBS))
         ) from error
     verb: Verb = getattr(importlib.import_module(module), function)
     return verb
@@ -51,7 +51,9 @@ def serve(name: str, stdin: TextIO, stdout: TextIO) -> int:
         text = stdin.readline()
         payload = json.loads(text) if text.strip() else {}
         if not isinstance(payload, dict):
-            raise UserError("hotbed-agent: the payload on standard input must be a JSON object.")
+            raise UserError(
+                "the payload on standard input must be a JSON object", where="hotbed-agent"
+            )
         result = find(name)(load_config(), payload)
         items = result if isinstance(result, Iterator) else iter([result])
         for item in items:
@@ -59,7 +61,9 @@ def serve(name: str, stdin: TextIO, stdout: TextIO) -> int:
     except BrokenPipeError:
         return 1  # the caller of a stream is gone
     except json.JSONDecodeError as error:
-        _answer(stdout, failure(UserError(f"hotbed-agent: the payload is not JSON ({error}).")))
+        _answer(
+            stdout, failure(UserError(f"the payload is not JSON ({error})", where="hotbed-agent"))
+        )
         return 1
     except Exception as error:
         if not isinstance(error, (HotbedError, OSError)):

@@ -7,12 +7,12 @@ prints ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentenc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from schemas.durable import read_deployed
 from schemas.errors import UserError
 from schemas.locks import RUN, own_folder
 from testbed.ssh import SshShell, SshTarget
@@ -134,15 +134,9 @@ def load_config(path: str = CONFIG) -> AgentConfig:
         UserError: there is none (the store is not deployed), or it is malformed.
     """
     try:
-        data = json.loads(Path(path).read_text())
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: deploy the testbed first (hotbed deploy).") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): deploy the testbed again.") from error
-    try:
-        return config_from_json(data)
+        return config_from_json(read_deployed(Path(path)))
     except ValueError as error:
-        raise UserError(f"{path} is {error}: deploy the testbed again.") from error
+        raise UserError(f"is {error}", where=path, do="deploy the testbed again") from error
 
 
 def node_of(config: AgentConfig, name: str) -> AgentNode:
@@ -151,7 +145,7 @@ def node_of(config: AgentConfig, name: str) -> AgentNode:
         if node.name == name:
             return node
     names = ", ".join(node.name for node in config.nodes)
-    raise UserError(f"there is no node {name!r} in testbed {config.testbed}: it has {names}.")
+    raise UserError(f"there is no node {name!r} in testbed {config.testbed}", allowed=names)
 
 
 def osd_nodes(config: AgentConfig) -> tuple[AgentNode, ...]:

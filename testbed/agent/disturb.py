@@ -89,7 +89,7 @@ Stop = Callable[[str, str], UnitResult | None]  # node, name
 def steps_from_json(data: Any) -> tuple[DisturbanceStep, ...]:
     """Return a checked plan by time, stops before starts. Raises UserError on a bad step."""
     if not isinstance(data, list):
-        raise UserError("a disturbance plan is a list of steps {t_s, node, name, argv}.")
+        raise UserError("a disturbance plan is a list of steps {t_s, node, name, argv}")
     steps = []
     for index, item in enumerate(data):
         try:
@@ -104,12 +104,12 @@ def steps_from_json(data: Any) -> tuple[DisturbanceStep, ...]:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(
-                f"disturbance plan, step {index}: {error!r}; t_s, node, name and argv are needed."
+                f"disturbance plan, step {index}: {error!r}; t_s, node, name and argv are needed"
             ) from error
         if not step.name.startswith(LOAD_PREFIX):
             raise UserError(
                 f"disturbance plan, step {index}: the name {step.name!r} must begin with "
-                f"{LOAD_PREFIX!r}."
+                f"{LOAD_PREFIX!r}"
             )
         steps.append(step)
     return tuple(sorted(steps, key=lambda step: (step.t_s, step.argv is not None)))
@@ -344,7 +344,9 @@ def check_plan(config: AgentConfig, payload: Mapping[str, Any]) -> tuple[Disturb
         node_of(config, step.node)
     max_s = payload.get("max_s")
     if not isinstance(max_s, (int, float)) or not 0 < max_s < math.inf:
-        raise UserError("disturb-start: the payload needs max_s, a positive number of seconds.")
+        raise UserError(
+            "the payload needs max_s, a positive number of seconds", where="disturb-start"
+        )
     return steps
 
 
@@ -424,7 +426,7 @@ def disturb_start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, 
 def disturb_go(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
     """Start the plan's clock: {at?} (epoch, now by default) -> {at}: times count from `at`."""
     if not _alive():
-        raise UserError("no disturbance is running: start one by disturb-start.")
+        raise UserError("no disturbance is running", do="start one by disturb-start")
     at = float(payload.get("at") or time.time())
     write_go(at)
     return {"at": at}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from testbed.agent.contract import AgentConfig
 from testbed.stores.nfs.store import (
     NfsAction,
@@ -28,7 +28,7 @@ def ask(config: AgentConfig, payload: Mapping[str, Any]) -> Any:
     Verbs: status, parameters, metrics, ready, default, trace-start FOLDER, trace-stop."""
     verb = str(payload["verb"])
     if verb not in _ASKED:
-        raise UserError(f"there is no verb {verb!r}; there are {', '.join(sorted(_ASKED))}.")
+        raise UserError(f"there is no verb {verb!r}", allowed=", ".join(sorted(_ASKED)))
     arguments = [str(argument) for argument in payload.get("arguments", ())]
     return store_of(config).ask(str(payload["server"]), verb, *arguments)
 
@@ -37,7 +37,7 @@ def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Sense every proxy's counters as rates: {interval_s?: 1} -> an `NfsObservation`."""
     interval_s = float(payload.get("interval_s", 1.0))
     if not 0 <= interval_s <= 60:
-        raise UserError(f"interval_s is {interval_s:g}; write 0 to 60 seconds.")
+        raise not_allowed("interval_s", interval_s, "0 to 60 seconds")
     store = store_of(config)
     store.sense()
     time.sleep(interval_s)
@@ -61,9 +61,10 @@ def action_of(data: Mapping[str, Any]) -> NfsAction:
         if kind == "set-network":
             return SetNetwork(data["host"], data["parameters"])
     except KeyError as error:
-        raise UserError(f"action {data.get('action')!r} of the NFS store lacks {error}.") from error
+        raise UserError(f"action {data.get('action')!r} of the NFS store lacks {error}") from error
     raise UserError(
-        f"action {kind!r}: the NFS store has put-parameters, put-profile and set-network."
+        f"action {kind!r} is not the NFS store's",
+        allowed="put-parameters, put-profile, set-network",
     )
 
 

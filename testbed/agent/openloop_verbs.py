@@ -74,7 +74,7 @@ def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
     """
     for key in ("node", "name", "plan", "max_s", "wait_s"):
         if key not in payload:
-            raise UserError(f"open-loop-start: the payload needs {key!r}.")
+            raise UserError(f"the payload needs {key!r}", where="open-loop-start")
     plan = plan_from_json(payload["plan"])
     shell, name = reach(config, payload["node"]), str(payload["name"])
     shell.run(["mkdir", "-p", FOLDER])

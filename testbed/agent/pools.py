@@ -42,7 +42,7 @@ def pool_delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, An
 def _name(payload: Mapping[str, Any], verb: str) -> str:
     name = payload.get("name")
     if not isinstance(name, str) or not name:
-        raise UserError(f"{verb}: the payload needs the pool's name.")
+        raise UserError("the payload needs the pool's name", where=verb)
     return name
 
 
@@ -81,14 +81,14 @@ def pinned_delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, 
 def _osds(payload: Mapping[str, Any], verb: str) -> list[int]:
     osds = payload.get("osds")
     if not isinstance(osds, list) or not osds or not all(type(osd) is int for osd in osds):
-        raise UserError(f"{verb}: the payload needs the OSDs' numbers, such as [0, 1].")
+        raise UserError("the payload needs the OSDs' numbers, such as [0, 1]", where=verb)
     return osds
 
 
 def _prefix(payload: Mapping[str, Any], verb: str) -> str:
     prefix = payload.get("prefix")
     if not isinstance(prefix, str):
-        raise UserError(f"{verb}: the payload needs the prefix of the pools' names.")
+        raise UserError("the payload needs the prefix of the pools' names", where=verb)
     return prefix
 
 
@@ -98,12 +98,12 @@ def placement(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]
     `up` are the PG's OSDs in the map, `bytes` the PG's data (seconds old)."""
     pool = payload.get("pool")
     if not isinstance(pool, str) or not pool:
-        raise UserError("placement: the payload needs the pool's name.")
+        raise UserError("the payload needs the pool's name", where="placement")
     with opened(config) as store:
         osd_map = store.reader.osd_map()
         if pool not in osd_map.pools:
             known = ", ".join(sorted(osd_map.pools)) or "none"
-            raise UserError(f"placement: there is no pool {pool!r}; there are {known}.")
+            raise UserError(f"there is no pool {pool!r}", where="placement", allowed=known)
         reader = PgReader(store.connection, [pool])
         pgs = reader.pgs(osd_map, with_bytes=True)
         return {

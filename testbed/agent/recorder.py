@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import RemoteError, UserError
+from schemas.errors import RemoteError, UserError, not_allowed
 from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, load_config
 from testbed.agent.sampler import NodeSample, open_sampler
 
@@ -81,10 +81,14 @@ def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
     name = _name(payload)
     max_s = float(payload.get("max_s", 0.0))
     if max_s <= 0:
-        raise UserError("recorder-start: the payload needs max_s, a positive number of seconds.")
+        raise UserError(
+            "the payload needs max_s, a positive number of seconds", where="recorder-start"
+        )
     path = FOLDER / f"{name}.jsonl"
     if path.exists():
-        raise UserError(f"{path} exists: a recording is never overwritten; give another name.")
+        raise UserError(
+            "exists: a recording is never overwritten", where=path, do="give another name"
+        )
     stop(config, {})
     FOLDER.mkdir(parents=True, exist_ok=True)
     interval_s = float(payload.get("interval_s", INTERVAL_S))
@@ -124,7 +128,7 @@ def fetch(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     try:
         samples = samples_of(path.read_text())
     except FileNotFoundError as error:
-        raise UserError(f"there is no recording {name!r} on the admin node.") from error
+        raise UserError(f"there is no recording {name!r} on the admin node") from error
     if payload.get("forget", False):
         path.unlink()
     return {"samples": samples}
@@ -145,7 +149,7 @@ def _run(*argv: str) -> None:
 def _name(payload: Mapping[str, Any]) -> str:
     name = payload.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UserError(f"a recording's name is letters, digits, '.', '_' and '-', not {name!r}.")
+        raise not_allowed("a recording's name", name, "letters, digits, '.', '_' and '-'")
     return name
 
 

@@ -21,10 +21,14 @@ def check_iowait(node: str, cpus: int) -> None:
     """Raise UserError for %iowait on a node with more than 4 CPUs online."""
     if cpus > IOWAIT_CPUS:
         raise UserError(
-            f"node {node} has {cpus} CPUs online, and the signal iowait is refused on more than "
-            f"{IOWAIT_CPUS}: four blocked fio jobs on 48 threads are 8 %, and the threshold of 50 "
-            "would silently never fire; sense io_pressure (pressure_file /proc/pressure/io), or "
-            "use the signal osd or op_r_latency."
+            f"has {cpus} CPUs online, and the signal iowait is refused on more than "
+            f"{IOWAIT_CPUS}: four blocked fio jobs on 48 threads are 8 %, and the threshold "
+            "of 50 would silently never fire",
+            where=f"node {node}",
+            do=(
+                "sense io_pressure (pressure_file /proc/pressure/io), or use the signal osd or "
+                "op_r_latency"
+            ),
         )
 
 
@@ -44,7 +48,9 @@ class NodeSensor:
         for node in self._nodes.values():
             if node.signal not in _NODE_SIGNALS:
                 known = " or ".join(_NODE_SIGNALS)
-                raise UserError(f"node {node.name} has the signal {node.signal!r}, not {known}.")
+                raise UserError(
+                    f"has the signal {node.signal!r}", where=f"node {node.name}", allowed=known
+                )
         self._monitor = monitor
         self.signal = "+".join(sorted({node.signal for node in self._nodes.values()}))
         self.lost: dict[str, str] = dict(monitor.start())
@@ -87,7 +93,8 @@ class OsdSensor:
             raise UserError(
                 f"the signal osd cannot be had on {', '.join(without)}: an OSD has no control "
                 "group of its own with an io.pressure (cgroup v2, or a writable group of the "
-                "node's own in the v2 tree, is needed); use the signal node or op_r_latency."
+                "node's own in the v2 tree, is needed)",
+                do="use the signal node or op_r_latency",
             )
 
     def pressure(self) -> dict[int, float]:
@@ -124,9 +131,9 @@ def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
     from testbed.stores.ceph.perf import LatencySensor
 
     if config.store != "ceph":
-        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not ceph.")
+        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not ceph")
     if signal is not None and signal not in SIGNALS:
-        raise UserError(f"there is no signal {signal!r}: it is one of {', '.join(SIGNALS)}.")
+        raise UserError(f"there is no signal {signal!r}", allowed=", ".join(SIGNALS))
     connection = connect()
     names = osd_names(config)
     try:

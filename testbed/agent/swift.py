@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from schemas.errors import StoreError, UserError
+from schemas.errors import StoreError, UserError, not_allowed
 from testbed.agent.contract import AgentConfig
 from testbed.stores.contract import Effect, action_from_json
 from testbed.stores.microstores import SetResources, microstores_to_json
@@ -47,7 +47,7 @@ def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     objects remain available to their tenants."""
     interval_s = float(payload.get("interval_s", 1.0))
     if not 0.1 <= interval_s <= 60:
-        raise UserError(f"interval_s is {interval_s:g}; write 0.1 to 60 seconds.")
+        raise not_allowed("interval_s", interval_s, "0.1 to 60 seconds")
     with _opened(config) as store:
         state = store.state()
         store.intervals(state)
@@ -127,7 +127,7 @@ def reconfigure(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, An
         before = store.state()
         first, *others = store.cluster.microstores
         if not others:
-            raise UserError("there is one microstore alone: nothing can change hands.")
+            raise UserError("there is one microstore alone: nothing can change hands")
         store.intervals(before)
         seconds = []
         try:
@@ -174,4 +174,4 @@ def _one(store: SwiftStore, action: Mapping[str, Any]) -> list[Effect]:
             return [storage.replicated()]
         return list(store.act([action_from_json(action)]))
     except (KeyError, ValueError) as error:
-        raise UserError(f"action {kind!r} of Swift cannot be understood: {error}.") from error
+        raise UserError(f"action {kind!r} of Swift cannot be understood: {error}") from error

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from schemas.errors import RemoteError, UserError
+from schemas.errors import RemoteError, UserError, not_allowed
 from testbed.agent.contract import STATE, UNIT_PREFIX, AgentConfig, UnitResult
 from testbed.agent.reach import every, reach
 from testbed.ssh import Shell
@@ -179,14 +179,14 @@ def start(shell: Shell, name: str, argv: Sequence[str], *, max_s: float) -> None
     """
     _check_name(name)
     if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
-        raise UserError(f"unit {name}: the command must be a list of one or more words.")
+        raise UserError("the command must be a list of one or more words", where=f"unit {name}")
     if not 0 < max_s < float("inf"):
-        raise UserError(f"unit {name}: max_s must be a positive number of seconds, not {max_s}.")
+        raise not_allowed(f"unit {name}: max_s", max_s, "a positive number of seconds")
     done = shell.run(
         _sh(_START, name, f"{max_s:.3f}"), input=unit_script(name, argv).encode(), check=False
     )
     if done.returncode == _ALREADY:
-        raise UserError(f"unit {name} is already running on node {shell.node}; stop it first.")
+        raise UserError(f"unit {name} is already running on node {shell.node}", do="stop it first")
     if done.returncode != 0:
         raise RemoteError(
             f"unit {name} cannot be started on node {shell.node}: "
@@ -212,7 +212,7 @@ def wait(shell: Shell, name: str, *, timeout_s: float) -> UnitResult:
             f"unit {name} on node {shell.node} still runs after {timeout_s:g} s.", retry=True
         )
     if done.returncode == _UNKNOWN:
-        raise UserError(f"there is no unit {name} on node {shell.node}.")
+        raise UserError(f"there is no unit {name} on node {shell.node}")
     return _take(shell, name, done.stdout, done.returncode)
 
 
@@ -252,7 +252,7 @@ def stray(shell: Shell) -> list[str]:
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UserError(
-            f"{name!r} is not a unit's name: 1 to 80 lower-case letters, digits or - are allowed."
+            f"{name!r} is not a unit's name", allowed="1 to 80 lower-case letters, digits or -"
         )
 
 
@@ -260,7 +260,7 @@ def _field(payload: Mapping[str, Any], key: str, verb: str) -> Any:
     try:
         return payload[key]
     except KeyError as error:
-        raise UserError(f"{verb}: the payload needs {key!r}.") from error
+        raise UserError(f"the payload needs {key!r}", where=verb) from error
 
 
 def unit_start(config: AgentConfig, payload: Mapping[str, Any]) -> None:

@@ -242,14 +242,15 @@ def check_names(deployer: CephAnsibleDeployer, known: Collection[str]) -> None:
     for name in deployer.variables:
         if name in TOLERATED:
             raise UserError(
-                f"store.deployer.variables: {name} is Hotbed's to say (gateways listen at port "
-                f"{GATEWAY_PORT}): leave it out."
+                f"store.deployer.variables: {name} is Hotbed's to say (gateways listen at "
+                f"port {GATEWAY_PORT})",
+                do="leave it out",
             )
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
             hint = f"; {near[0]} is one" if near else ""
             raise UserError(
-                f"store.deployer.variables: {name} is no variable of ceph-ansible's roles{hint}."
+                f"store.deployer.variables: {name} is no variable of ceph-ansible's roles{hint}"
             )
 
 
@@ -369,8 +370,8 @@ def clone() -> Path:
         if not _has_commit(folder):
             raise UserError(
                 f"{SOURCES} is {given}, which is no git clone with ceph-ansible's commit "
-                f"{COMMIT[:12]} ({BRANCH}): run `git clone -b {BRANCH} {ADDRESS}` and name that "
-                "folder."
+                f"{COMMIT[:12]} ({BRANCH})",
+                do=f"run `git clone -b {BRANCH} {ADDRESS}` and name that folder",
             )
         return folder
     folder = cache_folder() / "clone.git"
@@ -383,7 +384,7 @@ def clone() -> Path:
         words = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise UserError(
             f"ceph-ansible cannot be cloned from {ADDRESS} ({words[-1][:200]}): clone it on a "
-            f"machine that reaches it, copy the folder here and name it in {SOURCES}."
+            f"machine that reaches it, copy the folder here and name it in {SOURCES}"
         )
     return folder
 
@@ -402,7 +403,7 @@ def export(target: Path) -> Path:
     if done.returncode != 0:
         raise UserError(
             f"the clone {repository} is damaged: git archive said "
-            f"{done.stderr.decode(errors='replace').strip()[:200]}; clone it anew."
+            f"{done.stderr.decode(errors='replace').strip()[:200]}; clone it anew"
         )
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(mode=0o700, parents=True)
@@ -436,9 +437,9 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
             env=environment,
         )
     except FileNotFoundError as error:
-        raise UserError("git is missing, and ceph-ansible needs it: install git.") from error
+        raise UserError("git is missing, and ceph-ansible needs it", do="install git") from error
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"git {arguments[0]} did not end within {_GIT_S:g} s.") from error
+        raise UserError(f"git {arguments[0]} did not end within {_GIT_S:g} s") from error
 
 
 def task_names(root: Path, playbook: str) -> list[str]:
@@ -513,7 +514,8 @@ def ensure_environment(progress: Progress = silent) -> Path:
         )
         raise UserError(
             f"ceph-ansible's Ansible runs on Python {oldest} to {newest}, and there is {here} "
-            "alone: install one of those next to it."
+            "alone",
+            do="install one of those next to it",
         )
     with held(made.parent / ".lock"):
         if not (made / _COMPLETE).exists():
@@ -551,7 +553,7 @@ def _run(command: list[str], what: str, more: Mapping[str, str] | None = None) -
             env={**os.environ, **(more or {})},
         )
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"ceph-ansible: {what} within {_INSTALL_S:g} s.") from error
+        raise UserError(f"{what} within {_INSTALL_S:g} s", where="ceph-ansible") from error
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise UserError(f"ceph-ansible: {what}: {lines[-1][:300] if lines else 'no message'}")
+        raise UserError(lines[-1][:300] if lines else "no message", where=f"ceph-ansible: {what}")

@@ -137,7 +137,9 @@ class Cephadm(ForeignDeployer):
 def _deployer_of(spec: TestbedSpec) -> CephadmDeployer:
     found = spec.ceph().deployer
     if not isinstance(found, CephadmDeployer):
-        raise UserError(f"spec {spec.name} names the deployer {found.kind} and not cephadm.")
+        raise UserError(
+            f"names the deployer {found.kind} and not cephadm", where=f"spec {spec.name}"
+        )
     return found
 
 

@@ -50,7 +50,7 @@ def deployer(kind: str) -> Deployer:
         from testbed.deploy.cephadm import Cephadm
 
         return Cephadm()
-    raise UserError(f"there is no deployer {kind!r}: there are {', '.join(KINDS)}.")
+    raise UserError(f"there is no deployer {kind!r}", allowed=", ".join(KINDS))
 
 
 def choose(spec: TestbedSpec) -> Deployer:
@@ -70,8 +70,9 @@ def with_kind(spec: TestbedSpec, kind: str) -> TestbedSpec:
             return spec
         name = spec.store.kind if spec.store else "none"
         raise UserError(
-            f"--deployer {kind}: it deploys Ceph, and testbed {spec.name} has the store {name}: "
-            "leave the option out."
+            f"it deploys Ceph, and testbed {spec.name} has the store {name}",
+            where=f"--deployer {kind}",
+            do="leave the option out",
         )
     if spec.store.deployer.kind == kind:
         return spec
@@ -92,8 +93,9 @@ def claim(testbed: Testbed, kind: str) -> str | None:
     other = _deployed_by(testbed)
     if other not in (None, kind):
         raise UserError(
-            f"testbed {testbed.name} was deployed by {other}: remove that store first (`hotbed "
-            f"deploy --remove`), then deploy it by {kind}."
+            f"was deployed by {other}",
+            where=f"testbed {testbed.name}",
+            do=f"remove that store first (`hotbed deploy --remove`), then deploy it by {kind}",
         )
     _note(testbed, kind)
     return other

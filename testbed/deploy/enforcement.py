@@ -29,8 +29,9 @@ class NfsEnforcement:
         self._agent = agent or agent_client(testbed)
         if not self.servers:
             raise UserError(
-                f"testbed {testbed.name} has no NFS server: bring up one such as "
-                "testbed/specs/pm.yaml."
+                "has no NFS server",
+                where=f"testbed {testbed.name}",
+                do="bring up one such as testbed/specs/pm.yaml",
             )
 
     @property
@@ -166,7 +167,7 @@ class NfsEnforcement:
             if name not in nodes:
                 raise UserError(
                     f"there is no node {name!r} in testbed {self.testbed.name}; hosts of the "
-                    f"topology must be called as its nodes: {', '.join(sorted(nodes))}."
+                    f"topology must be called as its nodes: {', '.join(sorted(nodes))}"
                 )
 
 
@@ -181,8 +182,8 @@ def storage_by_server(parameters: Mapping[str, Any]) -> dict[str, Mapping[str, A
         server = str(device).partition(":")[0]
         if server in found:
             raise UserError(
-                f"server {server} has two devices in the topology; on a testbed each NFS server "
-                "has one."
+                f"server {server} has two devices in the topology; on a testbed each NFS "
+                "server has one"
             )
         found[server] = given
     return found

@@ -145,12 +145,13 @@ def network_of(testbed: Testbed) -> str:
             addresses.append(ipaddress.ip_address(node.address))
         except ValueError as error:
             raise UserError(
-                f"node {node.name} has the address {node.address!r}, and Ceph's network follows "
-                "from numbers: give its IP address."
+                f"has the address {node.address!r}, and Ceph's network follows from numbers",
+                where=f"node {node.name}",
+                do="give its IP address",
             ) from error
     first = addresses[0]
     if any(address.version != first.version for address in addresses):
-        raise UserError("the nodes' addresses are of IPv4 and IPv6: give all of one family.")
+        raise UserError("the nodes' addresses are of IPv4 and IPv6", do="give all of one family")
     network = ipaddress.ip_network(f"{first}/{first.max_prefixlen}")
     while not all(address in network for address in addresses):
         network = network.supernet()

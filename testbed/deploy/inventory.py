@@ -85,9 +85,10 @@ def fio_file_bytes(disk: DiskSpec, node: str) -> int:
     need = int(FIO_JOBS * size * 1.03) + 24 * _MIB  # ext4's own tables and journal
     if need > disk.scratch:
         raise UserError(
-            f"node {node}: its scratch part of {disk.scratch // _MIB} MiB cannot hold fio's "
-            f"{FIO_JOBS} files of {size // _MIB} MiB (5 % of the disk each): give scratch at least "
-            f"{-(-need // _MIB)} MiB in the spec."
+            f"its scratch part of {disk.scratch // _MIB} MiB cannot hold fio's {FIO_JOBS} "
+            f"files of {size // _MIB} MiB (5 % of the disk each)",
+            where=f"node {node}",
+            do=f"give scratch at least {-(-need // _MIB)} MiB in the spec",
         )
     return size
 
@@ -135,8 +136,9 @@ def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[
         return variables
     if not node.osd_devices:
         raise UserError(
-            f"node {node.name} has the role osd but its site names no device for the store: "
-            "give it one in the site's options."
+            "has the role osd but its site names no device for the store",
+            where=f"node {node.name}",
+            do="give it one in the site's options",
         )
     variables["hotbed_osds"] = _osds(testbed, node)
     if node.rack is not None:
@@ -193,7 +195,7 @@ def build_inventory(
         UserError: the spec has no store, a device is missing, or scratch is too small.
     """
     if spec.store is None:
-        raise UserError(f"spec {spec.name}: store is empty; there is nothing to deploy.")
+        raise UserError("store is empty; there is nothing to deploy", where=f"spec {spec.name}")
     store = spec.store
     disks = spec.disks()
     common: dict[str, Any] = {

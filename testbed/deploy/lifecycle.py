@@ -193,8 +193,8 @@ def save_snapshot(
     amiss = unrest(testbed)
     if amiss:
         raise UserError(
-            f"no snapshot of testbed {testbed.name} is taken while its store is steered or loaded: "
-            f"{'; '.join(amiss)}."
+            f"no snapshot of testbed {testbed.name} is taken while its store is steered or "
+            f"loaded: {'; '.join(amiss)}"
         )
     progress("stopping the store", 0.0)
     with stopped_store(testbed):

@@ -61,7 +61,7 @@ def variables_of(store: NfsSpec) -> dict[str, Any]:
     """
     for name in ("nfsproxy", "replay"):
         if not (BINARIES / name).is_file():
-            raise UserError(f"{BINARIES / name} is missing: build the data plane (make setup).")
+            raise UserError(f"{BINARIES / name} is missing", do="build the data plane (make setup)")
     return {
         "ganesha_export": store.export,
         "ganesha_port": store.server_port,
@@ -99,8 +99,9 @@ def host_of(
     device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
     if device is None:
         raise UserError(
-            f"node {node.name} has the role nfs but its site names no device for the store: "
-            "give it one in the site's options."
+            "has the role nfs but its site names no device for the store",
+            where=f"node {node.name}",
+            do="give it one in the site's options",
         )
     size = disk.scratch or disk.size
     return {

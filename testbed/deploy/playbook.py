@@ -303,7 +303,9 @@ def private_data(testbed: Testbed) -> Iterator[Path]:
         lock = take(folder / "lock", 0.0)
     except BlockingIOError as error:
         raise UserError(
-            f"testbed {testbed.name} is being deployed by another command: wait for it."
+            "is being deployed by another command",
+            where=f"testbed {testbed.name}",
+            do="wait for it",
         ) from error
     try:
         # Processes that a killed command left running would interfere.

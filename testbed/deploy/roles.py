@@ -122,8 +122,8 @@ def remove_agents(
     """
     if twochoice_variables.asked(spec.store) is None:
         raise UserError(
-            f"testbed {testbed.name} has no agents of the two-choice scheduler: its spec asks for "
-            "none."
+            "has no agents of the two-choice scheduler: its spec asks for none",
+            where=f"testbed {testbed.name}",
         )
     with private_data(testbed) as folder:
         inventory = build_inventory(testbed, spec)
@@ -147,7 +147,9 @@ def spec_of(testbed: Testbed) -> TestbedSpec:
         return TestbedSpec.model_validate_json(path.read_text())
     except (OSError, ValueError) as error:
         raise UserError(
-            f"testbed {testbed.name}: {path} cannot be read; run `hotbed up SPEC` again."
+            f"{path} cannot be read",
+            where=f"testbed {testbed.name}",
+            do="run `hotbed up SPEC` again",
         ) from error
 
 

@@ -111,8 +111,8 @@ def _install(lock: Path, site: Path, machine: str) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"Swift's packages could not be downloaded within {_TIMEOUT_S:g} s: look whether this "
-            "machine reaches its package index."
+            f"Swift's packages could not be downloaded within {_TIMEOUT_S:g} s",
+            do="look whether this machine reaches its package index",
         ) from error
     if done.returncode != 0:
         words = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
@@ -181,8 +181,9 @@ def disks_of(node: Node) -> list[dict[str, str]]:
     """Return the name, device and mount point of each disk of a storage node."""
     if not node.osd_devices:
         raise UserError(
-            f"node {node.name} has the role storage but its site names no device for the store: "
-            "give it one in the site's options."
+            "has the role storage but its site names no device for the store",
+            where=f"node {node.name}",
+            do="give it one in the site's options",
         )
     return [
         {"name": f"d{place}", "device": device} for place, device in enumerate(node.osd_devices)

@@ -77,7 +77,7 @@ def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, A
         return {}
     for name in ("twochoiced", "twochoicebench"):
         if not (BINARIES / name).is_file():
-            raise UserError(f"{BINARIES / name} is missing: build the data plane (make setup).")
+            raise UserError(f"{BINARIES / name} is missing", do="build the data plane (make setup)")
     settings: dict[str, Any] = {
         "copies": spec.copies,
         "scheduler": {"scheduler": spec.scheduler, "choices": spec.choices},
@@ -143,8 +143,9 @@ def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any
     device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
     if device is None:
         raise UserError(
-            f"node {node.name} has the role object but its site names no device for the store: "
-            "give it one in the site's options."
+            "has the role object but its site names no device for the store",
+            where=f"node {node.name}",
+            do="give it one in the site's options",
         )
     return {
         "hotbed_scratch_device": device,

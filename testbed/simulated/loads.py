@@ -27,8 +27,8 @@ class NodeNumbers:
         """Return a node's number; UserError for an unknown node."""
         if node not in self._numbers:
             raise UserError(
-                f"testbed {self._testbed} has no OSD node {node!r}: its nodes are "
-                f"{self._nodes[0]} to {self._nodes[-1]}."
+                f"has no OSD node {node!r}: its nodes are {self._nodes[0]} to {self._nodes[-1]}",
+                where=f"testbed {self._testbed}",
             )
         return self._numbers[node]
 
@@ -79,13 +79,13 @@ class Loads:
 
     def _check(self, t_s: float, loads: Mapping[str, float | None]) -> None:
         if not (math.isfinite(t_s) and t_s >= 0):
-            raise UserError(f"a stretch of a disturbance begins at {t_s} s: give 0 or more.")
+            raise UserError(f"a stretch of a disturbance begins at {t_s} s", do="give 0 or more")
         for node, share in loads.items():
             _ = self._numbers[node]
             if share is not None and not 0 < share <= 1:
                 raise UserError(
-                    f"the load of node {node} is {share}: give a share of its disk above 0 to 1, "
-                    "or None for a hotspot."
+                    f"the load of node {node} is {share}",
+                    do="give a share of its disk above 0 to 1, or None for a hotspot",
                 )
 
     def _change(self, loads: Mapping[str, float | None], at_s: float | None) -> None:
@@ -143,7 +143,7 @@ def start_writes(
     """
     unknown = sorted(set(writes.rates) - set(names))
     if unknown:
-        raise UserError(f"open-loop: rates: there is no placement group {unknown[0]!r}.")
+        raise UserError(f"there is no placement group {unknown[0]!r}", where="open-loop: rates")
     process.ask(
         "start",
         bench={

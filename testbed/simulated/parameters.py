@@ -115,18 +115,24 @@ def osd_group(spec: TestbedSpec) -> GroupSpec:
     """
     if not isinstance(spec.store, CephSpec):
         raise UserError(
-            f"testbed {spec.name}: only a Ceph can be simulated: give it a store of kind ceph."
+            "only a Ceph can be simulated",
+            where=f"testbed {spec.name}",
+            do="give it a store of kind ceph",
         )
     groups = [group for group in spec.groups if "osd" in group.roles]
     if len(groups) != 1:
         raise UserError(
-            f"testbed {spec.name}: {len(groups)} groups have the role osd, and the simulator "
-            "models one kind of OSD node: put them into one group."
+            f"{len(groups)} groups have the role osd, and the simulator models one kind of "
+            "OSD node",
+            where=f"testbed {spec.name}",
+            do="put them into one group",
         )
     if groups[0].disks > 1:
         raise UserError(
-            f"testbed {spec.name}: its OSD nodes have {groups[0].disks} disks each, and the "
-            "simulator models one OSD a node: give them one disk, and more of them."
+            f"its OSD nodes have {groups[0].disks} disks each, and the simulator models one "
+            "OSD a node",
+            where=f"testbed {spec.name}",
+            do="give them one disk, and more of them",
         )
     return groups[0]
 
@@ -174,8 +180,9 @@ def _racks(spec: TestbedSpec, model: ModelParameters) -> dict[str, Any]:
     homeless = [node for node in names if node not in racks]
     if homeless:
         raise UserError(
-            f"testbed {spec.name}: node {homeless[0]!r} is in no rack, and the simulator models "
-            "narrow ways out of racks only where every OSD node is in one."
+            f"node {homeless[0]!r} is in no rack, and the simulator models narrow ways out of "
+            "racks only where every OSD node is in one",
+            where=f"testbed {spec.name}",
         )
     return {
         "racks": [order.index(racks[node]) for node in names],
@@ -197,7 +204,8 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
     if len(model.host_order) not in (0, group.count):
         raise UserError(
             f"host_order names {len(model.host_order)} hosts and testbed {spec.name} has "
-            f"{group.count} OSD nodes: name each once, or none."
+            f"{group.count} OSD nodes",
+            do="name each once, or none",
         )
     return {
         "seed": seed,
@@ -294,7 +302,8 @@ def scaled(spec: TestbedSpec, osds: int) -> TestbedSpec:
     if osds < first.size:
         raise UserError(
             f"testbed {spec.name} with {osds} OSDs: pool {first.name!r} keeps {first.size} "
-            f"replicas: give at least {first.size} OSDs."
+            "replicas",
+            allowed=f"at least {first.size} OSDs",
         )
     client = next(g for g in spec.groups if "client" in g.roles)
     clients = max(1, math.ceil(osds * client.count / group.count))

@@ -189,7 +189,7 @@ class SimulatedCeph:
         limit_s: float = LIMIT_S,
     ) -> None:
         if signal not in SIGNAL_NAMES:
-            raise UserError(f"there is no signal {signal!r}: give {', '.join(SIGNAL_NAMES)}.")
+            raise UserError(f"there is no signal {signal!r}", allowed=", ".join(SIGNAL_NAMES))
         model = parameters or ModelParameters()
         config = configuration(spec, model, seed % 2**64)
         self.spec = spec
@@ -254,7 +254,7 @@ class SimulatedCeph:
     def advance_to(self, t_s: float) -> bool:
         """Run until `t_s`, or until the benchmark ends; return True in the second case."""
         if not math.isfinite(t_s):
-            raise UserError(f"the simulation cannot be advanced to {t_s} s: give a time.")
+            raise UserError(f"the simulation cannot be advanced to {t_s} s", do="give a time")
         if t_s <= self._now_s:
             return False
         before = self._done

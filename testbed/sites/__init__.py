@@ -54,7 +54,7 @@ def open_site(kind: str = "local", options: Mapping[str, object] | None = None) 
         UserError: there is no such kind, or an option is unknown to the site.
     """
     if kind not in _SITES:
-        raise UserError(f"unknown kind of site {kind!r}; there are: {', '.join(kinds())}.")
+        raise UserError(f"unknown kind of site {kind!r}", allowed=", ".join(kinds()))
     return _SITES[kind](options or {})
 
 

@@ -78,8 +78,9 @@ class FakeSite:
         nodes = sum(group.count for group in spec.groups)
         if nodes > self._capacity:
             raise UserError(
-                f"testbed {spec.name}: {nodes} nodes; this site has {self._capacity}, lower the "
-                "groups' counts."
+                f"{nodes} nodes; this site has {self._capacity}",
+                where=f"testbed {spec.name}",
+                do="lower the groups' counts",
             )
         return Cost(
             node_hours=nodes * (self._lease_s or 0.0) / 3600,
@@ -95,7 +96,7 @@ class FakeSite:
         self.plan(spec)
         kept = self._kept.get(spec.name)
         if kept is not None and kept.spec != spec:
-            raise UserError(f"a testbed {spec.name!r} of another spec is there; release it first.")
+            raise UserError(f"a testbed {spec.name!r} of another spec is there; release it first")
         if kept is None:
             ends = None if self._lease_s is None else self._clock() + self._lease_s
             kept = self._kept[spec.name] = _FakeTestbed(spec, next(self._numbers), ends_at_s=ends)
@@ -169,7 +170,7 @@ class FakeSite:
         """See `SnapshotSite.snapshot`."""
         kept = self._of(name)
         if label in kept.snapshots:
-            raise UserError(f"testbed {name}: there is a snapshot {label!r} already.")
+            raise UserError(f"there is a snapshot {label!r} already", where=f"testbed {name}")
         kept.snapshots[label] = {node: dict(files) for node, files in kept.contents.items()}
 
     def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
@@ -203,7 +204,7 @@ class FakeSite:
         """See `FaultSite.disk_fault`."""
         kept = self._of(name, node)
         if not self._describe(kept).node(node).devices:
-            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
+            raise UserError(f"node {node} has no disk of its own", where=f"testbed {name}")
         kept.faults[node] = (slow, error)
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
@@ -222,16 +223,18 @@ class FakeSite:
     def _of(self, name: str, node: str | None = None) -> _FakeTestbed:
         kept = self._kept.get(name)
         if kept is None:
-            raise UserError(f"there is no testbed {name!r}; there are: {', '.join(self.names())}.")
+            raise UserError(f"there is no testbed {name!r}", allowed=", ".join(self.names()))
         if node is not None and node not in kept.made:
-            raise UserError(f"testbed {name} has no node {node!r}; it has: {', '.join(kept.made)}.")
+            raise UserError(
+                f"has no node {node!r}", where=f"testbed {name}", allowed=", ".join(kept.made)
+            )
         return kept
 
     def _with_snapshot(self, name: str, label: str) -> _FakeTestbed:
         kept = self._of(name)
         if label not in kept.snapshots:
             there = ", ".join(kept.snapshots) or "none"
-            raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+            raise UserError(f"no snapshot {label!r}", where=f"testbed {name}", allowed=there)
         return kept
 
     def _describe(self, kept: _FakeTestbed) -> Testbed:

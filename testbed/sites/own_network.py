@@ -20,6 +20,8 @@ def refuse_settings(spec: TestbedSpec, kind: str) -> None:
         wanted = getattr(spec.network or usual, key)
         if wanted != getattr(usual, key):
             raise UserError(
-                f"testbed {spec.name}: network.{key} is {wanted}, and machines of site {kind} keep "
-                "the network that they have: leave it out, or use site local."
+                f"network.{key} is {wanted}, and machines of site {kind} keep the network "
+                "that they have",
+                where=f"testbed {spec.name}",
+                do="leave it out, or use site local",
             )

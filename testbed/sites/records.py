@@ -45,8 +45,8 @@ def locked(path: Path, *, timeout_s: float, busy: str) -> Iterator[None]:
         raise SiteError(busy, retry_after_s=30.0) from error
     except OSError as error:
         raise UserError(
-            f"{path.parent}, where testbeds are remembered, cannot be written ({error.strerror}): "
-            "run this as its owner, or set HOTBED_STATE to a folder of yours."
+            f"{path.parent}, where testbeds are remembered, cannot be written ({error.strerror})",
+            do="run this as its owner, or set HOTBED_STATE to a folder of yours",
         ) from error
     try:
         yield
@@ -185,8 +185,8 @@ class Records:
         """
         if not _NAME.fullmatch(name):
             raise UserError(
-                f"{name!r} is no name of a testbed: 1 to 20 lower-case letters, digits or -, a "
-                "letter first."
+                f"{name!r} is no name of a testbed: 1 to 20 lower-case letters, digits or -, "
+                "a letter first"
             )
         busy = f"another hotbed command is working on testbed {name!r}; try again when it ended"
         with locked(self.top / ".locks" / name, timeout_s=timeout_s, busy=busy):
@@ -216,14 +216,16 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     except PermissionError as error:
         raise UserError(
-            f"testbed {path.parent.name!r} belongs to another user: run this as that user (sudo)."
+            f"testbed {path.parent.name!r} belongs to another user",
+            do="run this as that user (sudo)",
         ) from error
     except ValueError:
         data = None
     if not isinstance(data, Mapping) or data.get("version") != VERSION:
         raise UserError(
-            f"{path} is of another version of hotbed or was changed by hand: take the testbed "
-            f"{path.parent.name!r} down with the version that made it."
+            "is of another version of hotbed or was changed by hand",
+            where=path,
+            do=f"take the testbed {path.parent.name!r} down with the version that made it",
         )
     return {key: value for key, value in data.items() if key != "version"}
 

@@ -352,8 +352,9 @@ class TestbedSpec(SpecModel):
         if not isinstance(self.store, CephSpec):
             kind = self.store.kind if self.store else "none"
             raise UserError(
-                f"testbed {self.name} has the store {kind}, and this needs ceph: bring up another "
-                "spec, such as testbed/specs/dlr.yaml."
+                f"has the store {kind}, and this needs ceph",
+                where=f"testbed {self.name}",
+                do="bring up another spec, such as testbed/specs/dlr.yaml",
             )
         return self.store
 
@@ -395,7 +396,7 @@ def _leave_out(body: dict[str, Any], key: str, default: object) -> None:
 
 def explain(error: ValidationError, where: str, model: type[BaseModel] | None = None) -> UserError:
     """Return one sentence on the first mistake in `where` against `model`, by default a spec."""
-    return UserError(mistake(error, model or TestbedSpec).sentence(where))
+    return mistake(error, model or TestbedSpec).error(where)
 
 
 def load_spec(path: Path) -> TestbedSpec:
@@ -440,10 +441,10 @@ def _read_profile(store: object, path: Path) -> None:
         store["profile"] = json.loads((path.parent / name).read_text())
     except OSError as error:
         raise UserError(
-            f"{path}: store.profile: {name} cannot be read ({error.strerror})."
+            f"{name} cannot be read ({error.strerror})", where=f"{path}: store.profile"
         ) from error
     except ValueError as error:
-        raise UserError(f"{path}: store.profile: {name} is not JSON: {error}.") from error
+        raise UserError(f"{name} is not JSON: {error}", where=f"{path}: store.profile") from error
 
 
 def renamed(spec: TestbedSpec, name: str) -> TestbedSpec:

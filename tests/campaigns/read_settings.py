@@ -11,6 +11,7 @@ from schemas.errors import HotbedError
 from schemas.run import Run
 from testbed.sites.contract import EnforcedSetting
 from testbed.sites.fake import FakeSite
+from tests.errors import raises
 
 SPEC_S = 1e-4
 SET_BY_HAND = pytest.mark.parametrize("found", [(0.004,), (SPEC_S, 0.004)], ids=["before", "after"])
@@ -39,7 +40,4 @@ def positioning_in(run: Run) -> object:
 
 def fails_by_name() -> Any:
     """Expect one sentence with node, setting, found value, the spec's value and the command."""
-    words = (
-        r"disk\.positioning of node osd0 is 0\.004 s, and the spec's is 0\.0001 s: `hotbed up \S"
-    )
-    return pytest.raises(HotbedError, match=words)
+    return raises(HotbedError, "disk.positioning", "osd0", "0.004 s", "0.0001 s", "`hotbed up ")

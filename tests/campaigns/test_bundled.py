@@ -14,6 +14,7 @@ from schemas.errors import UserError
 from testbed.spec import load_spec
 from tests.campaigns.bundled_files import SPEC, folder_of, found_in, ran
 from tests.campaigns.tiny_campaigns import TINY
+from tests.errors import raises
 
 POLICY = "NAME = 'shy'\n"
 
@@ -34,7 +35,7 @@ def test_it_takes_along_what_made_the_runs(tmp_path: Path) -> None:
 def test_a_spec_that_has_changed_is_told(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}, spec_digest="another")
     notes = found_in(tmp_path, folder).notes
-    assert "The spec dlr.yaml has changed since the runs were made." in notes
+    assert any("dlr.yaml" in note for note in notes)
 
 
 def test_controllers_of_ones_own_come_along(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_controllers_of_ones_own_come_along(tmp_path: Path) -> None:
     found = found_in(tmp_path, folder)
     controllers = [name for name in found.files if name.startswith("controllers/")]
     assert controllers == ["controllers/shy/policy.py"]
-    assert "The code of the controller gone is not there any more." in found.notes
+    assert any("controller gone" in note for note in found.notes)
 
 
 def microstores(place: Path, *profiles: str) -> Path:
@@ -79,13 +80,13 @@ def test_points_that_cells_plan_with_come_along(
 
 
 def test_a_folder_without_its_plan_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="does not tell what the campaign was"):
+    with pytest.raises(UserError):
         found_in(tmp_path, tmp_path)
 
 
 def test_a_folder_of_another_name_is_told_its_own(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}).rename(tmp_path / "kept")
-    with pytest.raises(UserError, match=r"kept: holds runs of the campaign tiny: call the folder"):
+    with raises(UserError, where="kept"):
         found_in(tmp_path, folder)
 
 
@@ -99,7 +100,7 @@ def test_two_files_of_one_name_are_not_taken_for_each_other(tmp_path: Path) -> N
         folders.append(folder_of(tmp_path / "artifacts", body))
     assert "specs/dlr.yaml" in found_in(tmp_path, *folders).files
     spec.write_text(SPEC.read_text() + "# another\n")
-    with pytest.raises(UserError, match=r"would both be specs/dlr.yaml in the bundle"):
+    with raises(UserError, "specs/dlr.yaml"):
         found_in(tmp_path, *folders)
 
 
@@ -134,8 +135,7 @@ def test_without_what_it_names_nobody_could_run_it_again(key: str, tmp_path: Pat
     spec, body = beside(tmp_path, SPEC.read_text())
     gone = str(tmp_path / "gone" / "mine.x")
     folder = folder_of(tmp_path / "artifacts", body | {key: "mine.x"})
-    said = rf"tiny: its campaign names the {key} mine.x, which is not there .*{gone}.*put it back"
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, f"{key} mine.x", gone, where="tiny"):
         found_in(tmp_path, ran(folder, {"spec": str(spec)} | {key: gone}))
 
 

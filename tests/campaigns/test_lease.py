@@ -141,10 +141,8 @@ def test_a_site_that_grants_nothing_is_asked_once() -> None:
     world = leased(4.5 * CELL_S + 100)
     world.site.extend = lambda name, seconds: world.site.status(name)  # type: ignore[method-assign]
     result = world.run(PLAN, world.lease(extend=True), as_planned)
-    assert (result.ran, world.said) == (
-        4,
-        ["the lease is not extended: the site left its end as it was"],
-    )
+    assert (result.ran, len(world.said)) == (4, 1)
+    assert "not extended" in world.said[0]
 
 
 def test_an_extension_by_somebody_else_is_seen() -> None:
@@ -170,7 +168,7 @@ def test_a_lease_that_vanishes_under_a_cell_interrupts_it_and_burns_no_retry() -
     result = world.run(PLAN, world.lease(), vanish)
     assert [status for _, status in world.outcomes] == [*["done"] * 3, "interrupted"]
     assert (result.failed_attempts, result.gave_up, result.interrupted) == (0, None, False)
-    assert "3 of 8 runs done; the testbed is no longer ready: absent" in result.sentence
+    assert "3 of 8 runs done" in result.sentence
     world.up()
     assert world.run(PLAN, world.lease(), as_planned).ok
 
@@ -289,7 +287,7 @@ def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_tha
 
     result = world.run(plan_of(tiny(retries=2)), lease, script)
     assert (result.ran, result.failed_attempts) == (0, 0)
-    assert result.lease == "the testbed is no longer ready: absent (there is no testbed 'leased')"
+    assert "absent (there is no testbed 'leased')" in str(result.lease)
 
 
 @pytest.mark.parametrize(
@@ -305,9 +303,7 @@ def test_a_look_that_fails_changes_nothing_and_is_told_once(error: Exception) ->
     world.site.status = broken  # type: ignore[method-assign]
     result = world.run(PLAN, lease, lambda *_: ("done", max(CELL_S, 61.0)))
     assert result.ran > 0
-    assert world.said == [
-        "the lease cannot be looked at (the API is down); its end is taken as known"
-    ]
+    assert ["(the API is down)" in each for each in world.said] == [True]
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.PENDING, State.ABSENT])

@@ -364,7 +364,7 @@ def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None
     assert all(cell.execution_count for cell in code)
     shown = outputs(executed)
     assert shown.count("image/png") == 2  # the ranking and the throughput of a run
-    assert "mine-alone raises random read IOPS against default" in shown
+    assert "mine-alone raises random read IOPS" in shown
     assert "9 of 9 runs" in shown
     assert "simulated" in shown
     # The student's files are in the reported place, with the test next to the policy.

@@ -146,9 +146,8 @@ def test_a_store_left_changed_fails_the_cell(
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
     go(path)
     (found,) = runs(path)
-    assert (
-        found.reason == "the controller dlr left the store changed: osd.3 has primary affinity 0.1"
-    )
+    assert "dlr" in str(found.reason)
+    assert "osd.3 has primary affinity 0.1" in str(found.reason)
 
 
 def test_a_process_that_dies_is_a_failed_cell(

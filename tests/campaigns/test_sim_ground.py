@@ -153,7 +153,7 @@ def test_another_ground_has_a_folder_of_its_own(campaign_file: Callable[..., Pat
     assert result.ok, result.sentence
     assert folder.name == "tiny-sim"
     assert {found.campaign for found in runs} == {"tiny-sim"}
-    with pytest.raises(UserError, match="there is no such ground; there are local, sim"):
+    with pytest.raises(UserError, match="no such ground; allowed: local, sim"):
         session.prepare(Request(str(file), ground="moon"))
 
 

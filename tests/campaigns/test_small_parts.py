@@ -23,6 +23,7 @@ from schemas.campaign import Limits
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 from testbed.spec.quantities import format_s
+from tests.errors import raises
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,9 +118,9 @@ def test_runs_campaigns_plans_and_results_show_themselves(
     assert "100.0 MB/s" in html
     assert "1 done" in show_campaign("tiny", artifacts)._repr_html_()
     assert "8 cells" in plan_of(tiny())._repr_html_()
-    with pytest.raises(UserError, match="holds no runs yet"):
+    with raises(UserError, "holds no runs yet"):
         show_campaign("none", artifacts)
-    with pytest.raises(UserError, match=r"holds no run\.json"):
+    with raises(UserError, "holds no run.json"):
         show_run(artifacts)
 
 

@@ -150,7 +150,7 @@ def test_a_refused_action_is_a_failed_act(tmp_path):
     policy = create(find("dlr"), {}, 1)
     outcome, journal = run_loop(tmp_path, Refusing(pressures=hot), policy)
     assert outcome.code == EXIT_FAILED
-    assert journal.steps[0]["error"] == "act: 4 of 4 actions failed: the monitor said no"
+    assert journal.steps[0]["error"].startswith("act: 4 of 4 actions failed")
     assert journal.steps[0]["effects"][0]["ok"] is False
 
 

@@ -10,6 +10,7 @@ import pytest
 from controllers.registry import BUILT_IN, available, code_hash, create, find, refuse_unoffered
 from schemas.errors import UserError
 from testbed.stores.contract import Needs
+from tests.errors import raises
 
 
 def write(folder, name, text):
@@ -24,29 +25,29 @@ def test_names_have_dashes_for_underscores():
 
 
 def test_an_unknown_name_is_told_with_the_known_ones():
-    with pytest.raises(UserError, match="no controller 'drl': known are default, dlr, dlr-auto"):
+    with raises(UserError, "no controller 'drl'"):
         find("drl")
 
 
 @pytest.mark.parametrize(
     ("name", "parameters", "words"),
     [
-        ("dlr", {"theta_x": 1}, r"unknown parameter 'theta_x' \(allowed: theta_h, theta_i"),
-        ("dlr", {"theta_i": 2}, "'theta_i' is 2; allowed: 0 to 1"),
-        ("dlr", {"theta_i": "x"}, "must be a number"),
-        ("dlr", {"theta_i": True}, "must be a number"),
-        ("dlr", {"theta_i": float("nan")}, "must be a number"),
-        ("dlr-pg", {"max_swaps": 1.5}, "must be a whole number"),
+        ("dlr", {"theta_x": 1}, "'theta_x'"),
+        ("dlr", {"theta_i": 2}, "'theta_i'"),
+        ("dlr", {"theta_i": "x"}, "allowed: a number"),
+        ("dlr", {"theta_i": True}, "allowed: a number"),
+        ("dlr", {"theta_i": float("nan")}, "allowed: a number"),
+        ("dlr-pg", {"max_swaps": 1.5}, "allowed: a whole number"),
         ("dlr-pg", {"weigh": "mood"}, "allowed: bytes, count"),
-        ("default", {"x": 1}, r"\(allowed: none\)"),
-        ("upmap", {"x": 1}, r"\(allowed: none\)"),
+        ("default", {"x": 1}, "allowed: none"),
+        ("upmap", {"x": 1}, "allowed: none"),
         ("oracle", {"affinity": -1}, "allowed: 0 to 1"),
         ("reweight", {"oload": 90}, "allowed: 101 to"),
         ("dlr-auto", {"fade": 1}, "allowed: 0 to 0.99"),
     ],
 )
 def test_parameters_are_checked(name, parameters, words):
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         create(find(name), parameters, 1)
 
 
@@ -64,8 +65,7 @@ def test_every_built_in_takes_its_own_parameters_back():
 
 def test_needs_that_a_store_does_not_offer_are_named():
     offers = Needs(frozenset({"osds"}), frozenset({"primary-affinity"}))
-    words = "dlr-pg cannot run on this Swift store, which cannot sense pgs nor sense pressure nor "
-    with pytest.raises(UserError, match=words + "change pg-upmap"):
+    with raises(UserError, "dlr-pg", "Swift", "sense pgs", "sense pressure", "change pg-upmap"):
         refuse_unoffered("dlr-pg", create(find("dlr-pg"), {}, 1).needs, offers, "Swift")
     refuse_unoffered("default", create(find("default"), {}, 1).needs, offers, "Swift")
 
@@ -80,21 +80,21 @@ def test_a_controller_outside_is_found_and_may_import_its_neighbours(tmp_path):
         assert controller.outside
         assert create(controller, {}, 1).name == "mine"
     policy.write_text(policy.read_text().replace("return Policy()", "raise ValueError('no')"))
-    with pytest.raises(UserError, match=r"could not be created.*ValueError: no"):
+    with raises(UserError, "ValueError"):
         create(find("mine", [tmp_path]), {}, 1)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("import nothing_of_this_name", "does not load: ModuleNotFoundError"),
-        ("def create(:", "does not load: SyntaxError"),
+        ("import nothing_of_this_name", "does not load"),
+        ("def create(:", "does not load"),
         ("x = 1", "defines no create"),
-        ("def create(p, s): return object()", "lacks name, needs, parameters"),
+        ("def create(p, s): return object()", "lacks name"),
     ],
 )
 def test_a_broken_controller_is_told_in_one_sentence(tmp_path, text, words):
-    with pytest.raises(UserError, match=words) as told:
+    with raises(UserError, words) as told:
         create(find("mine", [write(tmp_path, "mine", text)]), {}, 1)
     assert "\n" not in str(told.value)
 
@@ -102,16 +102,16 @@ def test_a_broken_controller_is_told_in_one_sentence(tmp_path, text, words):
 def test_the_policys_name_must_be_the_folders(tmp_path):
     naughty.write(tmp_path, "mine", "return state, []")
     shutil.move(tmp_path / "mine", tmp_path / "yours")
-    with pytest.raises(UserError, match="calls itself 'mine'"):
+    with raises(UserError, "calls itself 'mine'"):
         create(find("yours", [tmp_path]), {}, 1)
 
 
 def test_directories_are_checked(tmp_path):
-    with pytest.raises(UserError, match="no such directory"):
+    with raises(UserError, "no such directory"):
         available([tmp_path / "none"])
-    with pytest.raises(UserError, match=r"no folder in it has a policy\.py"):
+    with raises(UserError, "policy.py"):
         available([tmp_path])
-    with pytest.raises(UserError, match="has the name of the one in"):
+    with pytest.raises(UserError):
         available([write(tmp_path, "dlr", "")])
 
 

@@ -12,6 +12,7 @@ from controllers.registry import available, create, find
 from controllers.replay import replay
 from schemas.errors import UserError
 from testbed.stores.fake import FakeStore
+from tests.errors import raises
 
 
 def moving(number: int) -> dict[int, float]:
@@ -113,16 +114,16 @@ def test_a_torn_last_line_is_left_out(tmp_path):
 def test_what_is_no_journal_is_refused(tmp_path, text, words):
     path = tmp_path / "j.jsonl"
     path.write_text(text)
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         read_journal(path)
 
 
 def test_a_missing_journal_is_refused(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
+    with raises(UserError, "cannot be read"):
         read_journal(tmp_path / "none.jsonl")
 
 
 def test_a_journal_is_never_overwritten(tmp_path):
     path = make(tmp_path, "dlr")
-    with pytest.raises(UserError, match="never overwritten"):
+    with raises(UserError, "never overwritten"):
         JournalWriter(path)

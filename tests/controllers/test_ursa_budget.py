@@ -15,6 +15,7 @@ from controllers.ursa.check import check
 from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget
 from controllers.ursa.plan import plan
 from schemas.errors import UserError
+from tests.errors import raises
 
 relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling and solving take time
@@ -146,15 +147,15 @@ def test_a_node_takes_and_gives_no_more_than_it_may() -> None:
 def test_what_is_wrong_is_told_in_one_sentence() -> None:
     case = _row_of_hot_nodes()
     for budget, says in (
-        (RoundBudget(max_moves=-1), "max-moves -1"),
+        (RoundBudget(max_moves=-1), "max-moves: -1"),
         (RoundBudget(size=1.0), "needs an array bytes"),
-        (RoundBudget(max_moves=1, rounds=0), "rounds 0"),
-        (RoundBudget(node_size=float("nan")), "node-budget nan"),
+        (RoundBudget(max_moves=1, rounds=0), "rounds: 0"),
+        (RoundBudget(node_size=float("nan")), "node-budget: nan"),
     ):
-        with pytest.raises(UserError, match=says):
+        with raises(UserError, says):
             plans(case, budget)
     for method in ("opt", "joint", "sa", "htoc", "algorithm1"):
-        with pytest.raises(UserError, match=f"method {method} is for"):
+        with raises(UserError, method):
             plans(case, RoundBudget(max_moves=1), method)
 
 

@@ -23,6 +23,7 @@ from controllers.ursa.plan import plan
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state as plain_state
 from schemas.errors import UserError
+from tests.errors import raises
 
 relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling and solving take time
@@ -314,12 +315,12 @@ def test_a_group_costs_as_much_as_its_members() -> None:
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in general.METHODS])
 def test_other_methods_refuse_in_one_sentence(method: str) -> None:
     case = vectors([[0], [1]], [[1, 1], [1, 1]], [[0, 0], [0, 0]], [[5, 5], [5, 5]])
-    with pytest.raises(UserError, match=f"method {method} is for loads of one dimension"):
+    with raises(UserError, method):
         plan(case, method, timer=timer())
 
 
 def test_opt_refuses_what_is_too_large() -> None:
     many = [[n % 50] for n in range(2000)]
     case = vectors(many, [[1, 1]] * 2000, [[0, 0]] * 2000, [[5, 5]] * 50)
-    with pytest.raises(UserError, match="at most 60000 possible moves"):
+    with raises(UserError, "60000"):
         plan(case, "opt", timer=timer())

@@ -18,6 +18,7 @@ from controllers.ursa.plan import plan
 from controllers.ursa.run import warm_up
 from controllers.ursa.state import initial_state
 from schemas.errors import UserError
+from tests.errors import raises
 
 relaxed = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling takes time
@@ -163,7 +164,7 @@ def test_a_decision_that_fails_leaves_no_trace() -> None:
     case = generate(shape("s2", 60, 6000), seed=1)
     rounds = Rounds(case)
     expected = rounds.decide(timer(), "greedy")
-    with pytest.raises(UserError, match="known are"):
+    with raises(UserError, "method"):
         rounds.decide(timer(), "best")
     assert same(rounds.decide(timer(), "greedy"), expected)
 
@@ -171,18 +172,18 @@ def test_a_decision_that_fails_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     ("partition", "primary", "secondary", "says"),
     [
-        ([9], [1], [1], "partition\\[0\\] is 9"),
-        ([-1], [1], [1], "partition\\[0\\] is -1"),
-        ([0], [np.nan], [1], "primary_load\\[0\\] is nan"),
-        ([0, 1], [1, 1], [1, -1], "secondary_load\\[1\\] is -1"),
-        ([0, 1], [1], [1], "one load for each partition"),
+        ([9], [1], [1], "partition[0] is 9"),
+        ([-1], [1], [1], "partition[0] is -1"),
+        ([0], [np.nan], [1], "primary_load[0] is nan"),
+        ([0, 1], [1, 1], [1, -1], "secondary_load[1] is -1"),
+        ([0, 1], [1], [1], "one load for each"),
     ],
 )
 def test_malformed_changes_get_one_sentence(
     partition: list[int], primary: list[float], secondary: list[float], says: str
 ) -> None:
     rounds = Rounds(instance([[0], [1]], [1, 1], [5, 5]))
-    with pytest.raises(UserError, match=says):
+    with raises(UserError, says):
         rounds.update(
             np.array(partition, np.int32),
             np.array(primary, np.float32),

@@ -15,6 +15,7 @@ from schemas.errors import UserError
 from tests.analysis.synthetic import write_run
 from tests.campaigns.bundled_files import SPEC
 from tests.campaigns.tiny_campaigns import TINY
+from tests.errors import raises
 
 NAME = "dlr-mine"
 VARIED = {"op": ["seq"], "controller": ["default", "dlr"]}
@@ -71,11 +72,9 @@ def test_what_could_not_be_run_again_is_not_bundled(lab: Path) -> None:
         job.write_text(json.dumps(json.loads(job.read_text()) | {"model": "/gone/fast.yaml"}))
     with pytest.raises(UserError) as told:
         bundling.bundle(NAME, artifacts=artifacts)
-    assert str(told.value) == (
-        f"nothing was bundled, as it could not be run again: the runs of the campaign {NAME} were "
-        "made on the model's constants in fast.yaml, which are not there any more."
-    )
+    assert f"the campaign {NAME} " in str(told.value)
+    assert "fast.yaml" in str(told.value)
     shutil.rmtree(lab)
-    with pytest.raises(UserError, match=r"names the spec mine\.yaml, which is not there any more"):
+    with raises(UserError, "mine.yaml"):
         bundling.bundle(NAME, artifacts=artifacts)
     assert not list(Path.cwd().iterdir())

@@ -139,8 +139,8 @@ def test_left_out_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["--controllers", "nobody"], "there is no controller 'nobody'"),
         (["--op", "read"], "op: 'read' is not allowed"),
         (["-p", "hot_nodes"], "--parameter 'hot_nodes': write NAME=VALUE"),
-        (["--workers", "0"], "--workers 0: allowed are 1 to 1024"),
-        (["--scheduler", "here"], "give the address of a Dask scheduler"),
+        (["--workers", "0"], "--workers: 0 is not allowed; allowed: 1 to 1024"),
+        (["--scheduler", "here"], "no address of a Dask scheduler"),
         (["--workers", "2", "--scheduler", "tcp://x:1"], "give one of them"),
     ],
 )

@@ -139,7 +139,7 @@ def test_parameters_come_from_a_file_too(capsys, agent, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[1, 2]", "must be a mapping"),
+        ("[1, 2]", "a mapping"),
         ("a: {", "expected the node content"),
         ("util_low: 0.5\nutil_low: 0.6\n", "the key 'util_low' of line 1 is there again in line 2"),
         ("util_low: 2026-13-01\n", "month must be in 1..12"),
@@ -176,7 +176,7 @@ def test_mistakes_are_one_sentence_and_nothing_is_sent(capsys, agent, words, sai
 def test_what_moves_data_only_journals_unless_told_to_act(capsys, agent, name):
     code, out, _ = hotbed(capsys, "control", "start", name, "-p", "capacity=24")
     assert code == 0
-    assert "a dry run: it changes nothing without --act" in out
+    assert "without --act" in out
     assert agent.calls[-1][1]["parameters"] == {"capacity": 24, "dry_run": True}
     _, out, _ = hotbed(capsys, "control", "start", name, "--act")
     assert "dry run" not in out

@@ -53,7 +53,7 @@ def test_more_hours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert site.status("small").ends_at_s == NOW + 12600
     assert hotbed("extend", "small", "1") == 0
     said = capsys.readouterr().out
-    assert said.startswith("testbed small: lease extended; it ends 2027-01-15 12:30 UTC, in 4 h 30")
+    assert "ends 2027-01-15 12:30 UTC, in 4 h 30" in said
     monkeypatch.setattr(site, "extend", lambda name, seconds: site.status(name))
     assert hotbed("extend", "small", "1") == 1
     assert "is as it was: site fake granted nothing" in capsys.readouterr().err
@@ -67,15 +67,15 @@ def test_a_testbed_that_has_no_lease_yet_or_no_longer(
     monkeypatch.setattr(site, "status", lambda name: known)
     assert hotbed("extend", "small", "1") == 2
     error = capsys.readouterr().err
-    assert "is building (there is no lease yet): `hotbed up SPEC` brings it up" in error
+    assert "is building (there is no lease yet)" in error
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("small", "0"), "0 hours: allowed are more than 0"),
-        (("small", "-1"), "allowed are more than 0"),
-        (("small", "nan"), "allowed are more than 0"),
+        (("small", "0"), "0 hours"),
+        (("small", "-1"), "above 0"),
+        (("small", "nan"), "above 0"),
         (("gone", "1"), "there is no testbed 'gone'"),
         (("small", "1"), "has no lease: it stays until `hotbed down`"),
     ],
@@ -98,7 +98,7 @@ def test_status_tells_when_it_ends_and_what_is_still_to_come(
 ) -> None:
     up(monkeypatch, 7200)
     assert hotbed("status") == 0
-    assert "ends 2027-01-15 10:00 UTC, in 2 h 00 min, 6.0 node-hours" in capsys.readouterr().out
+    assert "2027-01-15 10:00 UTC, in 2 h 00 min" in capsys.readouterr().out
     assert hotbed("status", "small") == 0
     assert "lease ends 2027-01-15 10:00 UTC" in capsys.readouterr().out
     assert hotbed("status", "small", "--json") == 0
@@ -155,4 +155,4 @@ def test_a_dry_run_shows_whether_it_fits(tmp_path: Path) -> None:
     report = DryRunReport("c", "t", 1.0, 24, 0, (), 7200, {}, lease=outlook)
     console = Console(width=240, record=True, quiet=False, file=(tmp_path / "x").open("w"))
     console.print(dry_run_table(report))
-    assert "11 of 24 cells fit, 63 min 00 s are missing; an extension by" in console.export_text()
+    assert "11 of 24 cells fit, 63 min 00 s" in console.export_text()

@@ -46,7 +46,7 @@ def test_the_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
         (["--hot", "5"], "hot_share: 5.0 is not allowed; allowed: a number above 0 and at most 1"),
         (["--move", ","], "--move is empty"),
         (["--workers", "2", "--scheduler", "tcp://x:1"], "give one of them"),
-        (["--scheduler", "x"], "give the address of a Dask scheduler"),
+        (["--scheduler", "x"], "no address of a Dask scheduler"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:

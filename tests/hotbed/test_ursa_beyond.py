@@ -82,9 +82,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "at least a column",
     ),
     "three axes": (two(capacity=np.ones((6, 2, 1), np.float32)), "one dimension or two dimensions"),
-    "a name too few": (two(dimension=np.array(["cpu"])), "it must be 2 names"),
+    "a name too few": (two(dimension=np.array(["cpu"])), "allowed: 2 names"),
     "names twice": (two(dimension=np.array(["cpu", "cpu"])), "distinct names"),
-    "names that are numbers": (two(dimension=np.arange(2)), "it must be 2 names"),
+    "names that are numbers": (two(dimension=np.arange(2)), "allowed: 2 names"),
     "an inner domain in two": (
         {"fault_domain": np.array([[0, 0], [0, 1], [0, 2], [1, 3], [1, 2], [1, 4]], np.int32)},
         "fault_domain 2 of level 1 lies in domains 0 and 1 of level 0 (node 4)",
@@ -116,9 +116,9 @@ def test_a_malformed_instance_gets_one_sentence(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--spread", "1"], "spread 1: the instance has 1 levels"),
+        (["--spread", "1"], "the instance has 1 levels"),
         (["--rounds", "3"], "without a budget one round does it all"),
-        (["--max-moves", "-1"], "max-moves -1"),
+        (["--max-moves", "-1"], "max-moves: -1"),
         (["--budget", "5"], "needs an array bytes"),
         (["--max-moves", "1", "--method", "joint"], "method joint is for"),
     ],
@@ -220,8 +220,8 @@ def test_rounds_at_random(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--random", "2"], "random 2.0"),
-        (["--random", "0.1", "--rounds", "-1"], "rounds -1"),
+        (["--random", "2"], "random: 2.0"),
+        (["--random", "0.1", "--rounds", "-1"], "rounds: -1"),
         (["CHANGE", "--random", "0.1"], "not both"),
         (["--time-limit", "0"], "time-limit"),
         (["LACKS"], "lacks partition"),

@@ -12,7 +12,7 @@ from ursa_cli import answer, run, write
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--method", "best"], "known are alp, "),
+        (["--method", "best"], "allowed: alp, "),
         (["--time-limit", "0"], "time-limit"),
         (["--max-move-cost", "-1"], "max-move-cost"),
         (["--seed", "-1"], "seed"),
@@ -77,11 +77,11 @@ def test_generate_plan_check(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--nodes", "ten", "--partitions", "10"], "nodes 'ten'"),
-        (["--nodes", "1.5", "--partitions", "10"], "nodes '1.5'"),
+        (["--nodes", "ten", "--partitions", "10"], "nodes: 'ten'"),
+        (["--nodes", "1.5", "--partitions", "10"], "nodes: '1.5'"),
         (["--nodes", "2", "--partitions", "10"], "do not fit"),
-        (["--nodes", "0", "--partitions", "10"], "nodes 0"),
-        (["--nodes", "10", "--partitions", "10", "--kind", "s9"], "known are s1"),
+        (["--nodes", "0", "--partitions", "10"], "nodes: 0"),
+        (["--nodes", "10", "--partitions", "10", "--kind", "s9"], "allowed: s1"),
         (["--nodes", "10", "--partitions", "10", "--tail", "0"], "tail"),
         (["--nodes", "10", "--partitions", "10", "--load-max", "1"], "load_max"),
         (["--nodes", "10", "--partitions", "10", "--domain", "rack"], "no racks"),

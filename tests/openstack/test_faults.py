@@ -15,6 +15,7 @@ from testbed.sites.chameleon import cloud as clouds
 from testbed.sites.chameleon import lease as leases
 from testbed.sites.chameleon import site as sites
 from testbed.sites.contract import SiteError, State
+from tests.errors import raises
 from tests.openstack import belongings
 from tests.openstack.config import REGIONS
 from tests.openstack.plane import ControlPlane
@@ -60,7 +61,7 @@ def test_no_host_free(plane: ControlPlane, student: Rest, neighbour: Rest, tmp_p
     hosts = {"resource_properties": properties, "hypervisor_properties": "", "min": 2, "max": 2}
     lease(neighbour, resource_type="physical:host", **hosts)
     theirs = belongings.belongings(neighbour)
-    with pytest.raises(SiteError, match="free") as refused:
+    with raises(SiteError, "free") as refused:
         site.provision(a_spec(node_type="compute_cascadelake"))
     assert refused.value.retry_after_s is not None and refused.value.retry_after_s > 3600
     assert belongings.leases(student) == []
@@ -68,7 +69,7 @@ def test_no_host_free(plane: ControlPlane, student: Rest, neighbour: Rest, tmp_p
 
     later = a_spec(node_type="compute_cascadelake", lease={"hours": 2, "start": "next-free"})
     for _ in range(2):
-        with pytest.raises(SiteError, match="starts at"):
+        with raises(SiteError, "starts at"):
             site.provision(later)
     assert len(belongings.leases(student)) == 1
     status = site.status("it")
@@ -95,11 +96,11 @@ def test_no_virtual_machine_free(
         with suppress(Refused):  # fewer hosts are free by now
             kind = {"resource_type": "flavor:instance", "flavor_id": flavor, "affinity": None}
             lease(neighbour, amount=amount, **kind)
-    with pytest.raises(SiteError, match=r"Not enough hosts available.*next-free"):
+    with raises(SiteError, "next-free"):
         site.provision(a_spec(**options))
     assert belongings.leases(student) == []
 
-    with pytest.raises(SiteError, match="starts at") as refused:
+    with raises(SiteError, "starts at") as refused:
         site.provision(a_spec(**options, lease={"hours": 2, "start": "next-free"}))
 
     assert refused.value.retry_after_s is not None
@@ -131,7 +132,7 @@ def test_a_quota_is_used_up(
     path = path.format(student.project_id)
     plane.admin(service, "PUT", path, quota)
     try:
-        with pytest.raises(SiteError, match="quota"):
+        with raises(SiteError, "quota"):
             site.provision(a_spec())
         assert len(belongings.leases(student)) == 1
         site.release("it")
@@ -146,7 +147,7 @@ def test_a_lease_that_cannot_start(plane: ControlPlane, student: Rest, tmp_path:
     action = next(f"/os-aggregates/{p['id']}/action" for p in pools if p["name"] == "freepool")
     plane.admin.post("compute", action, {"remove_host": {"host": "cascade-1"}})
     try:
-        with pytest.raises(SiteError, match="could not start") as refused:
+        with raises(SiteError, "could not start") as refused:
             site.provision(spec)
         assert refused.value.retry_after_s is not None
         assert belongings.leases(student) == []
@@ -160,7 +161,7 @@ def test_a_lease_that_cannot_start(plane: ControlPlane, student: Rest, tmp_path:
 def test_a_server_that_cannot_start(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
     site = a_site(tmp_path)
     spec = a_spec(node_type={"admin": "compute_skylake", "osd": "compute_broken"})
-    with pytest.raises(SiteError, match="could not be started: Build of instance") as refused:
+    with raises(SiteError, "could not be started") as refused:
         site.provision(spec)
     assert refused.value.retry_after_s is not None
     assert len(belongings.leases(student)) == 1
@@ -228,7 +229,7 @@ def test_an_asking_that_never_reached_blazar(
         site.provision(spec)
     assert lost.hits >= 1
 
-    with pytest.raises(SiteError, match=r"repeat `hotbed down it` then") as told:
+    with raises(SiteError, "hotbed down it") as told:
         site.release(spec.name)
 
     assert told.value.retry_after_s is not None and told.value.retry_after_s > 60

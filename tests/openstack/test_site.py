@@ -16,6 +16,7 @@ from schemas.errors import UserError
 from testbed.sites.chameleon import ChameleonSite
 from testbed.sites.contract import State
 from testbed.spec import TestbedSpec
+from tests.errors import raises
 from tests.openstack import belongings
 from tests.openstack.config import REGIONS
 from tests.openstack.plane import ControlPlane
@@ -144,7 +145,7 @@ def test_two_filters_and_a_type_fit_exactly_one_host(
     wanted = [host for host in hosts if host["node_type"] == "compute_skylake"][-1]
     filters = {"node_name": "!=nobody", "uid": wanted["uid"]}
     site, two = a_site(tmp_path), a_spec(filters=filters)
-    with pytest.raises(UserError, match="has 1 machines that fit"):
+    with raises(UserError, "has 1 machines that fit"):
         site.provision(two)
     site.release(two.name)
     body = two.model_dump(mode="json")
@@ -205,7 +206,7 @@ def test_a_restricted_application_credential_is_told(
     site, spec = a_site(tmp_path), a_spec()
     with pytest.MonkeyPatch.context() as patch:
         by_application_credential(student, patch, unrestricted=False)
-        with pytest.raises(UserError, match="'unrestricted'"):
+        with raises(UserError, "'unrestricted'"):
             site.provision(spec)
     assert belongings.leases(student) == []
     site.release(spec.name)

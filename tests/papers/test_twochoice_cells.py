@@ -97,7 +97,7 @@ def test_the_full_campaign_has_ten_thousand_servers_and_a_million_processes() ->
     ("changes", "said"),
     [
         ({"size": "1K"}, "'1K' is no size such as 1K-10K (servers-processes)"),
-        ({"size": "1-100"}, "size: '1-100' is not allowed; servers: allowed: a whole"),
+        ({"size": "1-100"}, "size: '1-100' is not allowed; allowed: servers a whole"),
         ({"servers": 10}, "size already says servers and processes"),
         ({"scheduler": "best"}, "scheduler: 'best' is not allowed; allowed: fixed, random"),
         ({"straggler_ratio": 2}, "straggler_ratio: 2 is not allowed; allowed: a number at least"),
@@ -110,7 +110,7 @@ def test_the_full_campaign_has_ten_thousand_servers_and_a_million_processes() ->
             {"scheduler": "oracle", "choices": "home+random"},
             "choices belongs to scheduler two-choice, collaborative",
         ),
-        ({"speed": 3}, "unknown parameter 'speed'; a cell has size, scheduler"),
+        ({"speed": 3}, "unknown parameter 'speed'; allowed: size, scheduler"),
     ],
 )
 def test_a_mistake_in_a_cell_is_one_sentence(changes: dict[str, Any], said: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.errors import raises
 from tests.playbooks.test_cluster_script import POOL, Monitors
 
 
@@ -113,15 +114,15 @@ def test_a_second_time_changes_nothing(adopt: ModuleType, tools: ModuleType) -> 
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        ({"osd0": [0, 1, 2]}, "node osd0 has 3 of 2 OSDs"),
-        ({"osd0": [0, 2], "x": [1]}, "node osd1 has 0 of 1 OSDs"),
-        ({"osd0": [0, 1], "osd1": [2], "x": [3]}, "there are OSDs on x, which the spec does not"),
+        ({"osd0": [0, 1, 2]}, "osd0"),
+        ({"osd0": [0, 2], "x": [1]}, "osd1"),
+        ({"osd0": [0, 1], "osd1": [2], "x": [3]}, "there are OSDs on x"),
     ],
 )
 def test_a_device_that_was_not_taken_is_told_by_its_node(
     adopt: ModuleType, tools: ModuleType, numbers: dict[str, list[int]], said: str
 ) -> None:
-    with pytest.raises(tools.Refused, match=said):
+    with raises(tools.Refused, said):
         adopt.adopt(tools, tools.Cluster(Others(numbers)), WANTED)
 
 

@@ -66,7 +66,7 @@ def test_what_is_no_release_is_said(defaults: dict[str, Any], tmp_path: Path) ->
     (tmp_path / "new" / "other").mkdir(parents=True)
     done = place(defaults, tmp_path)
     assert done.returncode == 1
-    assert done.stderr == "the archive holds no start-controller.sh: it is no release of COSBench\n"
+    assert "no start-controller.sh" in done.stderr
     assert not (tmp_path / ".unpacked-1").exists()
 
 

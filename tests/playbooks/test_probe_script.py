@@ -207,9 +207,8 @@ def test_a_device_too_small_is_told_in_numbers(
     probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
 ) -> None:
     path = put({}, bytes=2**29)
-    assert probe.check_osds(wanted)[1] == [
-        f"The OSD device {path} of node osd3 holds 0.5 GiB; at least 1.0 GiB are needed."
-    ]
+    (problem,) = probe.check_osds(wanted)[1]
+    assert all(fact in problem for fact in (str(path), "osd3", "0.5 GiB", "1.0 GiB"))
 
 
 def test_our_scratch_file_system_is_known_by_its_label(
@@ -231,13 +230,13 @@ def test_an_osd_without_device_is_told(
     more = [*wanted["osds"], {"id": 4, "uuid": "u"}]
     sizes, problems = probe.check_osds({**wanted, "osds": more})
     assert sizes == [2**32, 0]
-    assert problems == ["Node osd3 has no device for osd.4: give it one in hotbed_osds."]
+    assert len(problems) == 1 and "osd.4" in problems[0]
     assert probe.check_osds({**wanted, "osds": []}) == ([], [])
 
 
 def test_filestore_has_one_osd_a_node(probe: ModuleType, wanted: dict[str, Any]) -> None:
     more = {**wanted, "osds": wanted["osds"] * 2, "objectstore": "filestore"}
-    assert probe.check_osds(more)[1] == ["Node osd3 has 2 OSDs; with FileStore it can have one."]
+    assert "2 OSDs" in probe.check_osds(more)[1][0]
 
 
 def test_missing_and_plain_paths_are_told(probe: ModuleType, tmp_path: Path) -> None:
@@ -270,7 +269,7 @@ def test_packages_and_release(
     monkeypatch.setattr(probe, "output", answer(dpkg, ""))
     assert probe.check_packages(wanted) == ([], 16, [])
     _, _, said = probe.check_packages({**wanted, "ceph_majors": [18]})
-    assert said == ["Node osd3 has Ceph 16; the releases that work are 18."]
+    assert "Ceph 16" in said[0]
 
 
 def test_filestore_is_refused_where_ceph_has_none(
@@ -291,7 +290,7 @@ def test_a_package_nobody_offers_is_told_and_one_to_come_is_not(
     assert probe.check_packages(wanted) == (["fio"], 16, [])
     monkeypatch.setattr(probe, "output", answer(dpkg, APT.format("(none)")))
     _, _, said = probe.check_packages(wanted)
-    assert "lacks fio, which its distribution does not offer" in said[0]
+    assert "lacks fio" in said[0]
     monkeypatch.setattr(probe.shutil, "which", lambda name: None)
     assert "has no apt" in probe.check_packages(wanted)[2][0]
 

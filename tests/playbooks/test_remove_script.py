@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.errors import raises
+
 MINE = ("0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7")
 OTHER = "00000000-7425-40de-944b-e07fc1f90ae7"
 FSID, STRANGE = "5b8ac5f6-6d0e-5c43-9d0b-3a5c5e0f2f11", "11111111-2222-4333-8444-555555555555"
@@ -158,7 +160,7 @@ def test_a_file_that_is_a_mount_of_its_own_is_written_in_place(
         raise OSError(code, "x")
 
     monkeypatch.setattr(Path, "replace", refuse)
-    with nullcontext() if code == errno.EBUSY else pytest.raises(OSError, match="x"):
+    with nullcontext() if code == errno.EBUSY else raises(OSError, "x"):
         remove.rewrite(file, b"after")
     assert file.read_bytes() == (b"after" if code == errno.EBUSY else b"before")
     assert list(tmp_path.iterdir()) == [file]

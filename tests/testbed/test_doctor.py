@@ -18,6 +18,7 @@ from testbed.sites.fake import FakeSite
 from testbed.sites.local import record
 from testbed.sites.requirements import LOCAL_SITE, requirements
 from testbed.spec import TestbedSpec, load_spec
+from tests.errors import raises
 
 V2_MOUNTS = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_MOUNTS = """\
@@ -180,7 +181,7 @@ def test_disk_between_floor_and_full_is_a_remark(spec: TestbedSpec) -> None:
     (finding,) = doctor.examine(["disk"], need_of(spec), some)
     assert not finding.ok and not finding.needed and "GiB more" in finding.how
     doctor.require("disk", spec=spec, machine=some)
-    with pytest.raises(UserError, match="GiB of disk"):
+    with raises(UserError, "GiB of disk"):
         doctor.require("disk", spec=spec, machine=Made(free=int(wanted * (DISK_FLOOR - 0.1))))
 
 
@@ -195,10 +196,10 @@ def test_room_is_asked_for_once(spec: TestbedSpec, tmp_path: Path) -> None:
 def test_what_the_site_refuses_is_refused(spec: TestbedSpec) -> None:
     body = spec.model_dump()
     body["groups"][1]["count"] = 9000
-    with pytest.raises(UserError, match="nodes"):
+    with raises(UserError, "nodes"):
         doctor.require(spec=TestbedSpec.model_validate(body), machine=Made())
     for kind in ("cephadm", "ceph-ansible"):
-        with pytest.raises(UserError, match=kind):
+        with raises(UserError, kind):
             doctor.require(spec=with_kind(spec, kind), machine=Made())
 
 
@@ -230,7 +231,7 @@ def test_other_sites_need_ssh_and_their_libraries() -> None:
 def test_require_names_only_what_was_asked_and_counts_the_rest() -> None:
     bare = Made(lacks={"systemd-nspawn", "debootstrap", "/dev/fuse"})
     doctor.require("ssh", "loop", machine=bare)
-    with pytest.raises(UserError, match=r"2 more missing: `hotbed doctor` lists all"):
+    with raises(UserError, "2 more missing", "hotbed doctor"):
         doctor.require(machine=bare)
 
 
@@ -274,10 +275,7 @@ def test_deployers_are_told_and_the_specs_own_is_needed(
     monkeypatch.setattr(doctor, "open_site", lambda *_: FakeSite())
     told = {finding.name: finding for finding in doctor.diagnose(None, Made())}
     assert told["deployer-own"].ok
-    assert told["deployer-cephadm"].found == (
-        "ready; cephadm and the features of Reef and later (pg-upmap-primary, ...) are untested on "
-        "a live cluster"
-    )
+    assert "pg-upmap-primary" in told["deployer-cephadm"].found
     assert not told["deployer-ceph-ansible"].needed
     found = doctor.diagnose(with_kind(spec, "ceph-ansible"), Made())
     assert (found[-1].name, found[-1].needed) == ("deployer-ceph-ansible", True)

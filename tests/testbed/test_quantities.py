@@ -16,6 +16,7 @@ from schemas.numbers import number
 from schemas.yaml_file import load, read
 from testbed.spec import quantities
 from testbed.spec.stores import ObjectsSpec
+from tests.errors import raises
 from tests.hotbed.pm_commands import run, write_trace
 from tests.hotbed.runner import Runner
 
@@ -59,13 +60,13 @@ def test_fractions_and_units() -> None:
     ],
 )
 def test_what_is_no_decimal_number_is_refused(kind: str, text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+    with raises(ValueError, why):
         KINDS[kind][0](text)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), True, None])
 def test_values_of_yaml_that_are_no_quantity(value: object) -> None:
-    with pytest.raises(ValueError, match="is not a"):
+    with raises(ValueError, "is not a"):
         quantities.parse_bytes(value)
 
 
@@ -86,7 +87,7 @@ def test_yaml_in_which_a_number_is_not_what_it_looks_like_is_refused(
 ) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(f"name: x\nvalues: [1, {text}]\n")
-    with pytest.raises(UserError, match=rf"a\.yaml: line 2: '{text}' .*(octal|base 60)"):
+    with raises(UserError, "a.yaml: line 2: '", text):
         read(path)
     path.write_text(f"values: [1, '{text}', 0, 0.5, 0x10, 08:xy]\n")
     assert read(path)["values"] == [1, text, 0, 0.5, 16, "08:xy"]
@@ -119,7 +120,7 @@ def test_options_and_parameters_take_what_files_take(tmp_path: Path) -> None:
     ]
     assert loads[0] > 0
     assert loads == loads[:1] * 3
-    with pytest.raises(UserError, match="--link: '0100' begins with 0, as an octal number"):
+    with raises(UserError, "'0100'", where="--link"):
         run("trace", "stats", str(tmp_path / "t.csv"), "--link", "0100")
 
 

@@ -10,6 +10,7 @@ import pytest
 from schemas.errors import UserError
 from testbed import reach
 from testbed.sites.contract import Node, Testbed
+from tests.errors import raises
 
 ME = 12345
 
@@ -42,7 +43,7 @@ def test_what_it_lies_in_may_be_nobody_elses(
 ) -> None:
     """Its owner could replace the folder by one with other connections."""
     monkeypatch.setattr(reach, "control_dir", lambda *_: tmp_path / "theirs" / "t")
-    with pytest.raises(UserError, match=r"theirs is no folder of yours.*XDG_RUNTIME_DIR"):
+    with raises(UserError, do="XDG_RUNTIME_DIR"):
         reach.make_control_dir(testbed)
 
 
@@ -51,7 +52,7 @@ def test_a_link_is_not_followed(testbed: Testbed, tmp_path: Path) -> None:
     folder.parent.mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="is no folder of yours"):
+    with raises(UserError, "is no folder of yours"):
         reach.make_control_dir(testbed)
 
 
@@ -60,7 +61,7 @@ def test_where_it_cannot_be_made_is_a_sentence(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "file"))
-    with pytest.raises(UserError, match=r"cannot be made \(Not a directory\).*XDG_RUNTIME_DIR"):
+    with raises(UserError, do="XDG_RUNTIME_DIR"):
         reach.make_control_dir(testbed)
 
 

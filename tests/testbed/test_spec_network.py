@@ -17,6 +17,7 @@ from testbed.sites.local.network import CONGESTION_CONTROL, congestion_control_o
 from testbed.sites.own_network import refuse_settings
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec, load_spec
+from tests.errors import raises
 
 BODY: dict[str, Any] = {
     "name": "t",
@@ -59,24 +60,18 @@ def test_results_stay_those_of_their_spec() -> None:
 @pytest.mark.parametrize(
     ("network", "said"),
     [
-        ({"mtu": 1279}, r"network\.mtu: 1279 is not allowed; allowed: a number of at least 1,280"),
-        (
-            {"mtu": 65521},
-            r"network\.mtu: 65521 is not allowed; allowed: a number of at most 65,520",
-        ),
-        ({"mtu": "jumbo"}, r"network\.mtu: 'jumbo' is not allowed; allowed: a whole number"),
-        ({"congestion_control": "no such"}, r"congestion_control: it is the kernel's name of an"),
-        ({"congestion_control": ""}, r"congestion_control: it is the kernel's name of an"),
-        (
-            {"priority_levels": -1},
-            r"priority_levels: -1 is not allowed; allowed: a number of at least 0",
-        ),
+        ({"mtu": 1279}, "network.mtu"),
+        ({"mtu": 65521}, "network.mtu"),
+        ({"mtu": "jumbo"}, "network.mtu"),
+        ({"congestion_control": "no such"}, "congestion_control"),
+        ({"congestion_control": ""}, "congestion_control"),
+        ({"priority_levels": -1}, "priority_levels"),
     ],
 )
 def test_a_mistake_is_told(tmp_path: Path, network: dict[str, Any], said: str) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(BODY | {"network": network}))
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, where=said):
         load_spec(path)
 
 
@@ -90,9 +85,9 @@ def test_a_name_cannot_hold_a_command() -> None:
 def test_machines_with_a_network_of_their_own_keep_it() -> None:
     for fine in (None, {}, {"priority_levels": 3}, {"mtu": 1500}):
         refuse_settings(spec(fine), "inventory")
-    with pytest.raises(UserError, match=r"testbed t: network\.mtu is 9000, and machines of site i"):
+    with raises(UserError, "network.mtu", "9000", where="testbed t"):
         refuse_settings(spec({"mtu": 9000}), "inventory")
-    with pytest.raises(UserError, match=r"network\.congestion_control is reno, and machines of"):
+    with raises(UserError, "network.congestion_control"):
         refuse_settings(spec({"congestion_control": "reno"}), "chameleon")
 
 
@@ -100,10 +95,10 @@ def test_their_sites_refuse_before_any_machine_is_asked(root: Path, tmp_path: Pa
     large = {"network": {"mtu": 9000}}
     host = {"name": "h", "address": "192.0.2.1"}
     inventory = InventorySite({"hosts": [host]}, records=Records("inventory", tmp_path))
-    with pytest.raises(UserError, match=r"network\.mtu is 9000, and machines of site inventory"):
+    with raises(UserError, "network.mtu", "9000"):
         inventory.plan(TestbedSpec.model_validate(BODY | large))
     body = load_spec(root / "testbed/specs/dlr-chameleon.yaml").model_dump()
-    with pytest.raises(UserError, match=r"network\.mtu is 9000, and machines of site chameleon"):
+    with raises(UserError, "network.mtu", "9000"):
         ChameleonSite().plan(TestbedSpec.model_validate(body | large))
 
 

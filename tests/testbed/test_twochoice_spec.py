@@ -14,6 +14,7 @@ from testbed.deploy import twochoice_variables
 from testbed.deploy.inventory import agent_config, build_inventory
 from testbed.sites.fake import FakeSite
 from testbed.spec import CephSpec, TestbedSpec, load_spec
+from tests.errors import raises
 
 DISK = {"size": "2GiB", "scratch": "512MiB"}
 FILES: dict[str, Any] = {
@@ -126,23 +127,17 @@ def test_specs_without_agents_keep_their_digest() -> None:
 @pytest.mark.parametrize(
     ("store", "said"),
     [
-        ({"kind": "twochoice", "copies": 3}, r"store\.copies: 3 is not allowed; allowed: 1 or 2"),
-        (
-            {"kind": "twochoice", "scheduler": "oracle"},
-            r"store\.scheduler: 'oracle' is not allowed; allowed: 'fixed'",
-        ),
-        (
-            {"kind": "twochoice", "port": 80},
-            r"store\.port: 80 is not allowed; allowed: a number of at least",
-        ),
-        ({"kind": "twochoice", "pools": []}, r"store\.pools: there is no such key; there are "),
-        ({"kind": "ceph"}, r"store ceph needs a node with the role mon"),
+        ({"kind": "twochoice", "copies": 3}, "store.copies"),
+        ({"kind": "twochoice", "scheduler": "oracle"}, "store.scheduler"),
+        ({"kind": "twochoice", "port": 80}, "store.port"),
+        ({"kind": "twochoice", "pools": []}, "store.pools"),
+        ({"kind": "ceph"}, "store ceph needs a node"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence(tmp_path: Path, store: dict[str, Any], said: str) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(FILES | {"store": store}))
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, said):
         load_spec(path)
 
 
@@ -150,5 +145,5 @@ def test_programs_that_are_not_built_are_named(
     site: FakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(twochoice_variables, "BINARIES", tmp_path / "none")
-    with pytest.raises(UserError, match=r"twochoiced is missing: build the data plane"):
+    with raises(UserError, "twochoiced is missing"):
         built(site, FILES)

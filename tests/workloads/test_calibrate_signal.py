@@ -14,6 +14,7 @@ from testbed.deploy.inventory import fio_file_bytes
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import load_spec
 from testbed.ssh import Completed
+from tests.errors import raises
 from workloads import calibrate_signal
 from workloads.calibrate_signal import (
     SignalCounters,
@@ -101,7 +102,7 @@ def test_both_signals_are_read_from_counters() -> None:
 
 def test_the_same_moment_twice_is_refused() -> None:
     counters = SignalCounters(1.0, 5, (1, 2, 3, 4, 5), 2)
-    with pytest.raises(WorkloadError, match="same moment"):
+    with raises(WorkloadError, "same moment"):
         signals(counters, counters)
 
 
@@ -134,7 +135,7 @@ def test_fio_that_ends_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setattr(calibrate_signal.units, "stop", lambda *_: ended)
     node = Node1()
-    with pytest.raises(WorkloadError, match="ended by itself: no files"):
+    with raises(WorkloadError, "ended by itself"):
         calibrate(node, PRESSURE, 2**27, sleep=node.sleep)  # type: ignore[arg-type]
 
 
@@ -155,7 +156,7 @@ IDLE = FakeAgent(lambda argv: (0, "", ""))
 def refused(message: str, node: Node, agent: FakeAgent = IDLE) -> None:
     shell = Node1()
     shell.node = node.name
-    with pytest.raises(UserError, match=message):
+    with raises(UserError, message):
         calibrate_node(agent, made_of(node, named("osd1")), SPEC, shell)  # type: ignore[arg-type]
     assert shell.loads == []
 
@@ -199,5 +200,5 @@ def test_the_report_is_written_once(tmp_path: Path) -> None:
     assert "| libaio | 25 % | 60 | 12.3 | 3.0 |" in table(levels)
     assert list(frame(levels)["load"]) == ["25 %", "hotspot"]
     assert len(figure(levels).axes) == 1
-    with pytest.raises(UserError, match="give another folder"):
+    with raises(UserError, do="give another folder"):
         write(levels, tmp_path / "new")

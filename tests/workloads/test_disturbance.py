@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from testbed.agent.disturb import steps_from_json
+from tests.errors import raises
 from workloads.disturbance import DisturbancePlan, agent_plan, load_of, plan_disturbance
 
 NODES = tuple(f"osd{index}" for index in range(8))
@@ -94,15 +95,15 @@ def test_a_spread_keeps_the_mean_load(seed: int, spread: float, count: int) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"scenario": "heterogeneity", "hot_nodes": 9}, "8 OSD nodes: give 1 to 8"),
+        ({"scenario": "heterogeneity", "hot_nodes": 9}, "allowed: 1 to 8"),
         ({"scenario": "mix", "mix": "F"}, "A, B, C, D, E"),
         ({"scenario": "spread", "spread": 1.5}, "from 0 to 1"),
         ({"scenario": "interference", "move_every_s": 0.0}, "positive"),
-        ({"scenario": "chaos"}, "heterogeneity, interference"),
+        ({"scenario": "chaos"}, "heterogeneity"),
     ],
 )
 def test_a_wrong_parameter_is_one_sentence(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with raises(UserError, message):
         plan(**changes)
 
 
@@ -153,7 +154,7 @@ def test_arrivals_are_the_blocks_and_differ_between_nodes_and_moves() -> None:
 
 
 def test_an_offered_load_without_a_capacity_is_refused() -> None:
-    with pytest.raises(UserError, match="measure it first"):
+    with raises(UserError, do="measure it first"):
         agent_plan(plan(scenario="mix", mix="B"), load_of(2**27, {}), max_s=90)
 
 

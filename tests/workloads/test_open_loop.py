@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from schemas.errors import UserError
 from testbed.agent.openloop.writer import Histogram
+from tests.errors import raises
 from workloads.errors import WorkloadError
 from workloads.open_loop import (
     OpenLoop,
@@ -121,7 +122,7 @@ def test_when_the_store_became_stable_for_good(
     ],
 )
 def test_what_is_no_result_is_told(text: str, said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+    with raises(WorkloadError, said):
         parse_open_loop(text)
 
 
@@ -161,7 +162,7 @@ def test_a_load_is_started_waited_for_and_read() -> None:
 )
 def test_a_load_that_failed_is_no_result(code: int | None, said: str) -> None:
     agent = Agent(code, err="warning\ngone\n")
-    with pytest.raises(WorkloadError, match=said):
+    with raises(WorkloadError, said):
         run_open_loop(agent, "admin", LOAD)
     assert agent.stopped == ["load-open-loop"]
 
@@ -169,15 +170,15 @@ def test_a_load_that_failed_is_no_result(code: int | None, said: str) -> None:
 def test_a_refused_load_is_stopped_and_told() -> None:
     agent = Agent()
     agent.refusal = UserError("open-loop: there is no pool 'x'.")
-    with pytest.raises(UserError, match="no pool"):
+    with raises(UserError, "no pool"):
         run_open_loop(agent, "admin", LOAD)
-    with pytest.raises(UserError, match="no pool"):
+    with raises(UserError, "no pool"):
         start_open_loop(agent, "admin", LOAD)
 
 
 def test_a_load_that_cannot_be_is_refused_here() -> None:
-    with pytest.raises(ValidationError, match="one PG or more"):
+    with raises(ValidationError, "one PG or more"):
         OpenLoop(duration_s=1.0, rates={})
     too_much = OpenLoop(duration_s=1.0, rates={"1.0": 1.0}, object_bytes=2**26)
-    with pytest.raises(UserError, match="at most 16 here"):
+    with raises(UserError, allowed="at most 16 here"):
         too_much.plan()

@@ -10,6 +10,7 @@ from schemas.errors import UserError
 from testbed.client import AgentClient, agent_client
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
+from tests.errors import raises
 from workloads.open_loop import OpenLoop, run_open_loop
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
@@ -80,6 +81,6 @@ def test_what_is_not_there_is_refused_and_nothing_is_left(
         ({"rates": {f"{pool}.20": 1.0}}, rf"PG {pool}.20 is none of pool {pool}"),
     ):
         body = {"duration_s": 5.0, "rates": {f"{pool}.0": 1.0}, **wrong}
-        with pytest.raises(UserError, match=said):
+        with raises(UserError, said):
             run_open_loop(agent, deployed.admin.name, OpenLoop.model_validate(body))
     assert agent.units() == {}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.spec import DiskSpec
+from tests.errors import raises
 from workloads.errors import WorkloadError
 from workloads.prefill import (
     SHARE,
@@ -56,7 +57,7 @@ def test_a_plan_fits_and_lasts_as_long_as_it_says(size: int, duration: float, us
 
 
 def test_a_store_that_is_too_small_is_refused_with_numbers() -> None:
-    with pytest.raises(WorkloadError, match=r"128 objects of 16777216 bytes .* hold 16"):
+    with raises(WorkloadError, "128", "16777216 bytes"):
         plan_prefill(object_size=2**24, duration_s=30, max_iops=10, usable=2**30)
 
 
@@ -133,7 +134,7 @@ def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path) -> 
         argv.append(words)
         return (0, "", "")
 
-    with pytest.raises(WorkloadError, match="wrote 0 of 500"):
+    with raises(WorkloadError, "wrote 0 of 500"):
         prefill(FakeAgent(keep), "client", "bench", PLAN)
     emptying = next(words for words in argv if "empty" in words)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -149,11 +150,11 @@ def test_a_fill_that_ends_early_is_an_error() -> None:
             self.objects = min(self.objects, 100)
             return answer
 
-    with pytest.raises(WorkloadError, match="100 of 500 objects"):
+    with raises(WorkloadError, "100 of 500 objects"):
         prefill(FakeAgent(Full()), "client", "bench", PLAN)
 
 
 def test_a_cluster_that_does_not_answer_is_an_error() -> None:
     agent = FakeAgent(lambda argv: (None, "", ""))
-    with pytest.raises(WorkloadError, match="did not end in time"):
+    with raises(WorkloadError, "did not end in time"):
         prefill(agent, "client", "bench", PLAN)

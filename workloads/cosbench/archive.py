@@ -228,7 +228,9 @@ class CosbenchStage:
         found = [result for result in self.results if result.op == op]
         if len(found) != 1:
             names = ", ".join(result.op for result in self.results) or "none"
-            raise UserError(f"stage {self.id} has {len(found)} operations {op!r}: it has {names}.")
+            raise UserError(
+                f"has {len(found)} operations {op!r}", where=f"stage {self.id}", allowed=names
+            )
         return found[0]
 
 
@@ -325,7 +327,7 @@ class Archive:
         found = [stage for stage in self.stages if name in (stage.id, stage.name)]
         if len(found) != 1:
             ids = ", ".join(stage.id for stage in self.stages)
-            raise UserError(f"{self.folder} has {len(found)} stages {name!r}; it has {ids}.")
+            raise UserError(f"has {len(found)} stages {name!r}", where=self.folder, allowed=ids)
         return found[0]
 
     @property
@@ -370,7 +372,7 @@ class CsvRow:
         """Raise UserError about a column."""
         name = self.names[place] if place < len(self.names) else ""
         column = f"column {place + 1}" + (f" ({name})" if name else "")
-        raise UserError(f"{self.file}, line {self.line}, {column}: {why}.")
+        raise UserError(why, where=f"{self.file}, line {self.line}, {column}")
 
     def check_width(self, columns: int, most: int) -> None:
         """Raise UserError if the row has more than the `most` columns of its heading."""
@@ -438,7 +440,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                     yield reader.line_num, cells
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"{path} cannot be read as CSV: {reason}.") from error
+        raise UserError(f"cannot be read as CSV: {reason}", where=path) from error
 
 
 def _table(path: Path, heading: Sequence[str]) -> Iterator[CsvRow]:
@@ -462,7 +464,9 @@ def folders(root: Path) -> dict[str, Path]:
         UserError: it is neither.
     """
     if not root.is_dir():
-        raise UserError(f"{root} is no folder: name an archive of COSBench, or a workload in it.")
+        raise UserError(
+            "is no folder", where=root, do="name an archive of COSBench, or a workload in it"
+        )
     found = {}
     for folder in (root, *sorted(path for path in root.iterdir() if path.is_dir())):
         for path in sorted(folder.glob("w*-*.csv")):
@@ -472,8 +476,9 @@ def folders(root: Path) -> dict[str, Path]:
                 found[path.stem] = folder
     if not found:
         raise UserError(
-            f"{root} holds no archive of COSBench: a folder such as w1-NAME with w1-NAME.csv in it "
-            "is looked for."
+            "holds no archive of COSBench",
+            where=root,
+            allowed="a folder such as w1-NAME with w1-NAME.csv in it",
         )
     return dict(sorted(found.items(), key=lambda item: int(item[0][1:].partition("-")[0])))
 
@@ -496,7 +501,7 @@ def read_archive(folder: Path, workload: str | None = None) -> Archive:
     if len(chosen) != 1:
         names = ", ".join(found)
         which = f"{len(chosen)} workloads {workload!r}" if workload else f"{len(found)} workloads"
-        raise UserError(f"{folder} holds {which}: say which one; there are {names}.")
+        raise UserError(f"holds {which}", where=folder, allowed=names, do="say which one")
     return _read(found[chosen[0]], chosen[0])
 
 
@@ -787,18 +792,18 @@ def _full_histograms(path: Path) -> tuple[Driver | None, tuple[MeasuredOperation
         return _DRIVER.validate_python(driver), _MEASURED.validate_python(measured)
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{path}, line {error.lineno}, column {error.colno}: no JSON ({error.msg})."
+            f"no JSON ({error.msg})", where=f"{path}, line {error.lineno}, column {error.colno}"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from error
+        raise UserError(f"cannot be read: {error}", where=path) from error
     except KeyError as error:
-        raise UserError(f"{path}: {error.args[0]!r} is missing.") from error
+        raise UserError(f"{error.args[0]!r} is missing", where=path) from error
     except (TypeError, AttributeError, ValidationError) as error:
         reason = str(error)
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             reason = f"{'.'.join(str(step) for step in first['loc'])}: {first['msg']}"
-        raise UserError(f"{path} is not what cosdrive writes: {reason}.") from error
+        raise UserError(f"is not what cosdrive writes: {reason}", where=path) from error
 
 
 def _full_series(path: Path) -> Iterator[OperationSecond]:

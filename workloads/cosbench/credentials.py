@@ -83,10 +83,12 @@ def from_file(path: Path) -> Credentials:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
-        raise UserError(f"credentials {path} cannot be read: {reason}.") from error
+        raise UserError(f"cannot be read: {reason}", where=f"credentials {path}") from error
     if mode & 0o077:
         raise UserError(
-            f"credentials {path} can be read by others (mode {mode:04o}): chmod 600 {path}."
+            f"can be read by others (mode {mode:04o})",
+            where=f"credentials {path}",
+            do=f"chmod 600 {path}",
         )
     return from_json(text, str(path))
 
@@ -102,7 +104,11 @@ def from_json(text: str, where: str) -> Credentials:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise UserError(f"credentials {where}: write a JSON object of {_ALLOWED}.")
+        raise UserError(
+            "is no JSON object",
+            where=f"credentials {where}",
+            allowed=f"a JSON object of {_ALLOWED}",
+        )
     values: dict[str, str] = {}
     for name, value in document.items():
         key = _NAMES.get(name, name)
@@ -110,13 +116,16 @@ def from_json(text: str, where: str) -> Credentials:
             continue  # s3, in a tenant's file, is no credential
         if key not in _KEYS or not isinstance(value, str) or not _fits(value):
             raise UserError(
-                f"credentials {where}: {name!r} is not known, or no text without ';': write a "
-                f"JSON object of {_ALLOWED}."
+                f"{name!r} is not known, or no text without ';'",
+                where=f"credentials {where}",
+                allowed=f"a JSON object of {_ALLOWED}",
             )
         values[key] = value
     proxies = document.get("proxies", [])
     if not isinstance(proxies, list) or not all(isinstance(one, str) for one in proxies):
-        raise UserError(f"credentials {where}: 'proxies' is a list of addresses.")
+        raise UserError(
+            "proxies is not allowed", where=f"credentials {where}", allowed="a list of addresses"
+        )
     return Credentials(values, tuple(proxies))
 
 
@@ -136,7 +145,7 @@ def from_environment() -> Credentials:
         if value is None:
             continue
         if not _fits(value):
-            raise UserError(f"{VARIABLES}{key.upper()} is empty, or has a ';' in it.")
+            raise UserError(f"{VARIABLES}{key.upper()} is empty, or has a ';' in it")
         values[key] = value
     return Credentials(values)
 
@@ -162,12 +171,12 @@ def read_xml(path: Path) -> str:
     """
     try:
         if path.stat().st_size > LARGEST:
-            raise UserError(f"{path} has more than {LARGEST >> 20} MiB: it is no workload.")
+            raise UserError(f"has more than {LARGEST >> 20} MiB: it is no workload", where=path)
         return path.read_text(encoding="utf-8-sig")  # some editors write a byte-order mark
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+        raise UserError(f"cannot be read: {error.strerror}", where=path) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text in UTF-8.") from error
+        raise UserError("is no text in UTF-8", where=path) from error
 
 
 def masked(text: str) -> str:
@@ -236,7 +245,9 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
     except ET.ParseError as error:
         line, column = error.position
         reason = str(error).partition(":")[0]
-        raise UserError(f"{where}, line {line}, column {column + 1}: no XML ({reason}).") from None
+        raise UserError(
+            f"no XML ({reason})", where=f"{where}, line {line}, column {column + 1}"
+        ) from None
     places = _start_tags(text.encode(), where)
     before = [element.get("config") for element in root.iter()]
     for element, key, value in list(_pairs(root)):
@@ -253,8 +264,12 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
     for element, key, value in _pairs(root):
         if value == MASK:
             raise UserError(
-                f"{where}: {key} of <{element.tag}> is masked ({MASK}): give it by --credentials, "
-                "a file that only you can read, or in the environment (docs/cosbench.md)."
+                f"{key} of <{element.tag}> is masked ({MASK})",
+                where=where,
+                do=(
+                    "give it by --credentials, a file that only you can read, or in the "
+                    "environment (docs/cosbench.md)"
+                ),
             )
     after = [element.get("config") for element in root.iter()]
     made = text.encode()
@@ -272,8 +287,9 @@ def _start_tags(text: bytes, where: str) -> list[int]:
 
     def refuse(*_: object) -> None:
         raise UserError(
-            f"{where}, line {parser.CurrentLineNumber}: document types (<!DOCTYPE ...>) are not "
-            "supported; take it out."
+            "document types (<!DOCTYPE ...>) are not supported",
+            where=f"{where}, line {parser.CurrentLineNumber}",
+            do="take it out",
         )
 
     parser.StartDoctypeDeclHandler = refuse

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError, UserError, not_allowed
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.contract import Progress, silent
@@ -74,9 +74,11 @@ class DriveOptions:
 
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise UserError(f"an open loop of {self.rate:g} operations a second: give more than 0.")
+            raise UserError(
+                f"an open loop of {self.rate:g} operations a second", allowed="more than 0"
+            )
         if self.seed is not None and not 0 <= self.seed < 2**64:
-            raise UserError(f"seed {self.seed}: give a whole number from 0 to 2^64 - 1.")
+            raise not_allowed("seed", self.seed, "a whole number from 0 to 2^64 - 1")
 
     def flags(self) -> list[str]:
         """Return words of the command line."""
@@ -111,7 +113,7 @@ class ClientWorkload:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise UserError(
-                f"{self.name!r} names no load: 1 to 51 lower-case letters, digits or -, please."
+                f"{self.name!r} names no load", allowed="1 to 51 lower-case letters, digits or -"
             )
 
     @property
@@ -319,13 +321,14 @@ def tenant(shell: Shell, name: str) -> Credentials:
     """
     paths = [f"{folder}/{name}.json" for folder in TENANTS]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise UserError(f"{name!r} names no tenant.")
+        raise UserError(f"{name!r} names no tenant")
     script = 'for path in "$@"; do if [ -e "$path" ]; then exec cat -- "$path"; fi; done; exit 1'
     done = shell.run(["sh", "-c", script, "tenant", *paths], check=False)
     if done.returncode != 0:
         raise UserError(
-            f"node {shell.node} has no tenant {name!r} ({' or '.join(paths)}): is it a client of a "
-            "Swift, or of a Ceph with an object gateway, whose spec names this tenant?"
+            f"has no tenant {name!r} ({' or '.join(paths)}): is it a client of a Swift, or of "
+            "a Ceph with an object gateway, whose spec names this tenant?",
+            where=f"node {shell.node}",
         )
     return from_json(done.text, f"tenant {name} on {shell.node}")
 
@@ -379,10 +382,10 @@ def run_on(
     """
     names = [load.name for load in loads]
     if not loads or len(set(names)) < len(names):
-        raise UserError(f"loads need names of their own; given: {', '.join(names) or 'none'}.")
+        raise UserError(f"loads need names of their own; given: {', '.join(names) or 'none'}")
     there = [name for name in names if (out / name).exists()]
     if there:
-        raise UserError(f"{out / there[0]} is there already: results are never overwritten.")
+        raise UserError(f"{out / there[0]} is there already: results are never overwritten")
     for node in dict.fromkeys(load.node for load in loads):
         install(shell_to(node), binary)
     with _laid_out(shell_to, loads):

@@ -213,8 +213,8 @@ class ControllerClient:
     def _checked(self, text: str) -> str:
         if text.startswith(("User info [", "Please input complete user info")):
             raise UserError(
-                f"the controller {self.address} does not take user {self._login.username!r}: give "
-                "name and password by --login FILE (docs/cosbench.md)."
+                f"the controller {self.address} does not take user {self._login.username!r}",
+                do="give name and password by --login FILE (docs/cosbench.md)",
             )
         if text.startswith("Internal Error"):
             reason = _first_line(text.partition("\n")[2], "it does not say why")[:200]
@@ -237,7 +237,7 @@ def _address(given: str) -> str:
     except ValueError:
         parts, port = urllib.parse.SplitResult("", "", "", "", ""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise UserError(f"{given!r} is no address of a controller: write http://HOST:{PORT}.")
+        raise UserError(f"{given!r} is no address of a controller", do=f"write http://HOST:{PORT}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}:{port or PORT}"
 
@@ -261,7 +261,9 @@ class LocalSource:
         """
         if not self.root.is_dir():
             raise UserError(
-                f"{self.root} is no folder: name the archive folder of the controller's release."
+                "is no folder",
+                where=self.root,
+                do="name the archive folder of the controller's release",
             )
         return {
             str(path.relative_to(self.root)): path.stat().st_size
@@ -425,7 +427,9 @@ def run(
     """
     waits = patience or PollingTimes()
     if not controller.index().drivers:
-        raise UserError(f"the controller {controller.address} has no drivers: see controller.conf.")
+        raise UserError(
+            f"the controller {controller.address} has no drivers", do="see controller.conf"
+        )
     identity = controller.submit(xml)
     try:
         watch = _WorkloadWatch(

@@ -92,7 +92,9 @@ def examine(folder: Path, *, java: str | None = None) -> Release:
     if not folder.is_dir() or not any((folder / name).exists() for name in SCRIPTS):
         inner = sorted(path.parent for path in folder.glob(f"*/{SCRIPTS[0]}"))
         hint = f": did you mean {inner[0]}?" if inner else "; unpack one and name its folder."
-        raise UserError(f"{folder} holds no release of COSBench ({SCRIPTS[0]} is not there){hint}")
+        raise UserError(
+            f"holds no release of COSBench ({SCRIPTS[0]} is not there){hint}", where=folder
+        )
     missing = [name for name in SCRIPTS if not (folder / name).is_file()]
     version = _text(folder / "VERSION").strip() or None
     major, shown = _java(java)

@@ -129,8 +129,11 @@ def parse_sizes(text: str) -> CosbenchSizes:
     high = int(match[2] or match[1]) if match else 0
     if match is None or not 1 <= low <= high <= LARGEST:
         raise UserError(
-            f"{text!r} is no object size: write 64KB, or 1-128KB for whole KB drawn evenly; "
-            f"units are {', '.join(UNITS)} (of 1000), numbers go from 1 to {LARGEST}."
+            f"{text!r} is no object size",
+            do=(
+                "write 64KB, or 1-128KB for whole KB drawn evenly; units are "
+                f"{', '.join(UNITS)} (of 1000), numbers go from 1 to {LARGEST}"
+            ),
         )
     numbers = Constant(value=low) if low == high else Uniform(low=low, high=high)
     return CosbenchSizes.model_validate({"numbers": numbers, "unit": match[3]})
@@ -269,15 +272,15 @@ def access_of(
     ):
         option = f"--{key.replace('_', '-')}"
         if kind not in kinds:
-            raise UserError(f"--{element} {kind}: choose from {', '.join(kinds)}.")
+            raise UserError(f"--{element} {kind}", allowed=", ".join(kinds))
         if value is not None and key not in kinds[kind].model_fields:
-            raise UserError(f"{option} has no place in type {kind}.")
+            raise UserError(f"{option} has no place in type {kind}")
         try:
             made[element] = kinds[kind].model_validate({} if value is None else {key: value})
         except ValidationError as error:
             raise UserError(
-                f"{option} {value}: write an address such as http://192.0.2.10:8080/auth/v1.0, "
-                "without ';'."
+                f"{option} {value}",
+                do="write an address such as http://192.0.2.10:8080/auth/v1.0, without ';'",
             ) from error
     return made
 
@@ -338,9 +341,7 @@ class CosbenchWorkload(_Typed):
         try:
             return CosbenchWorkload.model_validate(dict(self) | changes)
         except ValidationError as error:
-            raise UserError(
-                mistake(error, CosbenchWorkload).sentence(f"workload {self.name}")
-            ) from error
+            raise mistake(error, CosbenchWorkload).error(f"workload {self.name}") from error
 
     @property
     def container_prefix(self) -> str:
@@ -389,10 +390,11 @@ def table_workload(
         UserError: there is no such workload, or a value does not fit.
     """
     if letter.upper() not in TABLE_1:
-        raise UserError(f"{letter!r} is no workload of Table 1: choose from {', '.join(TABLE_1)}.")
+        raise UserError(f"{letter!r} is no workload of Table 1", allowed=", ".join(TABLE_1))
     if not 0 < scale <= 1024:
         raise UserError(
-            f"--scale {scale:g}: a number above 0 and up to 1024 is needed, 0.125 for 1-16 MB."
+            "a number above 0 and up to 1024 is needed, 0.125 for 1-16 MB",
+            where=f"--scale {scale:g}",
         )
     if sizes is not None:
         changes["sizes"] = parse_sizes(sizes)
@@ -400,7 +402,7 @@ def table_workload(
         changes["name"] = name
     for option, seconds in (("runtime", runtime), ("rampup", rampup)):
         if seconds != round(seconds):
-            raise UserError(f"--{option} {seconds:g}: COSBench counts whole seconds.")
+            raise UserError(f"--{option} {seconds:g}: COSBench counts whole seconds")
         changes[f"{option}_s"] = round(seconds)
     if changes.get("total_ops") is not None and not runtime:
         changes["runtime_s"] = None
@@ -424,8 +426,11 @@ def scaled(workload: CosbenchWorkload, factor: float) -> CosbenchWorkload:
         if value.denominator != 1 or not low <= value <= LARGEST:
             raise UserError(
                 f"{workload.sizes} scaled by {factor:g} ends at {float(value):g} "
-                f"{workload.sizes.unit}: choose a factor that gives a whole number, "
-                f"{low} or more{f' and at most {LARGEST}' if value > LARGEST else ''}."
+                f"{workload.sizes.unit}",
+                do=(
+                    f"choose a factor that gives a whole number, {low} or "
+                    f"more{f' and at most {LARGEST}' if value > LARGEST else ''}"
+                ),
             )
         return int(value)
 
@@ -458,9 +463,7 @@ def to_xml(
     """
     unknown = [stage for stage in stages if stage not in STAGES]
     if unknown or not stages:
-        raise UserError(
-            f"stages {', '.join(unknown) or 'are missing'}: choose from {', '.join(STAGES)}."
-        )
+        raise UserError(f"stages {', '.join(unknown) or 'are missing'}", allowed=", ".join(STAGES))
     mix = f"{workload.read}% read, {workload.write}% write, {workload.delete}% delete"
     table = f" (MOS, Table 1, {workload.letter})" if workload.letter else ""
     named = {"name": workload.name, "description": f"{workload.sizes}, {mix}{table}"}

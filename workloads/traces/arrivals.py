@@ -75,7 +75,9 @@ def _fitted(rate: float, c2: float, random: np.random.Generator, count: int) -> 
 
     low, high = 0.0, math.log(1e9)
     if scv(gaps(math.exp(high))) < c2:
-        raise UserError(f"{count + 1} requests cannot have a C2 of {c2:g}: make the trace longer")
+        raise UserError(
+            f"{count + 1} requests cannot have a C2 of {c2:g}", do="make the trace longer"
+        )
     for _ in range(_FITTINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if scv(gaps(math.exp(middle))) < c2 else (low, middle)
@@ -188,7 +190,8 @@ def _check_span(last: Floats) -> None:
     if (last >= _LONGEST_S).any():
         raise UserError(
             f"the last request would come after {last[-1]:.3g} s, and a trace lasts "
-            f"{_LONGEST_S:.3g} s at most: ask for fewer requests or a higher rate"
+            f"{_LONGEST_S:.3g} s at most",
+            do="ask for fewer requests or a higher rate",
         )
 
 
@@ -196,4 +199,4 @@ def _check(rate: float, count: int) -> None:
     if not 0 < rate < _SECONDS_LIMIT:
         raise UserError(f"rate {rate:g}: arrivals per second must be above 0")
     if count < 1:
-        raise UserError(f"{count} requests: at least one arrives")
+        raise UserError(f"{count} requests", allowed="at least 1")

@@ -61,9 +61,11 @@ class ProfilePlan:
 
     def __post_init__(self) -> None:
         if self.kind not in {"by-size", "by-distance"}:
-            raise UserError(f"profile kind {self.kind!r}: known are by-size and by-distance")
+            raise UserError(f"profile kind {self.kind!r}", allowed="by-size, by-distance")
         if self.capacity < 64 * LARGE:
-            raise UserError(f"{self.capacity} bytes are too few to profile: at least 64 MiB")
+            raise UserError(
+                f"{self.capacity} bytes are too few to profile", allowed="at least 64 MiB"
+            )
         if not 1 <= self.depth <= 1024 or not 0.1 <= self.seconds <= 3600:
             raise UserError("depth must be 1 to 1024, seconds 0.1 to 3600")
         made = self._by_size() if self.kind == "by-size" else self._by_distance()

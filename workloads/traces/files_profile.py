@@ -33,7 +33,9 @@ class FilesPlan:
         if not self.files or any(":" in name for name in self.files):
             raise UserError("name one file or more, none with a colon in its path")
         if self.each < _LEAST:
-            raise UserError(f"files of {self.each} bytes are too small to profile: at least 16 MiB")
+            raise UserError(
+                f"files of {self.each} bytes are too small to profile", allowed="at least 16 MiB"
+            )
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

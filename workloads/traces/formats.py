@@ -305,13 +305,13 @@ def make_parser(name: str, *, disk: int | None = None, completion: bool = False)
         UserError: there is no such format, or it does not distinguish disks.
     """
     if name not in FORMATS:
-        raise UserError(f"trace format {name!r}: known are {', '.join(FORMATS)}, and auto")
+        raise UserError(f"trace format {name!r}", allowed=f"{', '.join(FORMATS)}, and auto")
     if name == "microsoft":
         return Microsoft(disk=disk, completion=completion)
     if name != "plain":
         return TableParser(name, disk)
     if disk is not None:
-        raise UserError("a plain trace does not tell disks: leave the disk out")
+        raise UserError("a plain trace does not tell disks", do="leave the disk out")
     return HexSizeParser()
 
 

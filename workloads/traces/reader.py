@@ -117,7 +117,7 @@ class TraceReader:
                 return self._detected(list(itertools.islice(self._lines(file), _LOOK)))
         except (OSError, EOFError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or error
-            raise UserError(f"{self.path}: cannot be read ({reason}).") from error
+            raise UserError(f"cannot be read ({reason})", where=self.path) from error
 
     def nothing(self) -> str:
         """Return why a trace had no request, after its end, as a part of a sentence."""
@@ -151,10 +151,11 @@ class TraceReader:
                 yield from self._parsed(file)
         except (OSError, EOFError, zlib.error) as error:
             if isinstance(error, OSError) and error.strerror:
-                raise UserError(f"{self.path}: cannot be read ({error.strerror}).") from error
+                raise UserError(f"cannot be read ({error.strerror})", where=self.path) from error
             line = self.report.lines + 1
             raise UserError(
-                f"{self.path}: the gzip file ends or breaks at line {line} or after it ({error})."
+                f"the gzip file ends or breaks at line {line} or after it ({error})",
+                where=self.path,
             ) from error
 
     def _open(self) -> IO[bytes]:
@@ -200,7 +201,9 @@ class TraceReader:
             for piece in pieces:
                 yield piece.decode("utf-8", "replace")
             if len(rest) > _LONGEST:
-                raise UserError(f"{self.path}: line {self.report.lines + 1} has no end: no trace.")
+                raise UserError(
+                    f"line {self.report.lines + 1} has no end: no trace", where=self.path
+                )
         if rest:
             yield rest.decode("utf-8", "replace")
 
@@ -220,7 +223,7 @@ class TraceReader:
         try:
             return call()
         except UserError as error:
-            raise UserError(f"{self.path}: {error}.") from error
+            raise error.at(self.path) from error
 
     def _malformed(self, reason: str) -> None:
         if self._stop:
@@ -230,7 +233,7 @@ class TraceReader:
             self.report.examples.append((self.report.lines, reason))
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise UserError(f"{self.path}: line {self.report.lines}: {reason}.")
+        raise UserError(reason, where=f"{self.path}: line {self.report.lines}")
 
 
 def load(path: Path, **options: object) -> tuple[RequestBlock, ReadingReport]:

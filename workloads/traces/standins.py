@@ -226,8 +226,9 @@ def _shape(maker: _StandInMaker) -> _RequestShape:
         if found is not None:
             return found
     raise UserError(
-        f"workload {row.label}: on this device no requests of 4 KiB to 1 MiB make a storage load "
-        f"of {100 * row.storage_load:g} % with a network load of {100 * row.network_load:g} %"
+        "on this device no requests of 4 KiB to 1 MiB make a storage load of "
+        f"{100 * row.storage_load:g} % with a network load of {100 * row.network_load:g} %",
+        where=f"workload {row.label}",
     )
 
 

@@ -353,7 +353,8 @@ def optimum(units: Units, state: VectorState, request: MethodRequest) -> Optimum
     if units.placed.replica_node.size * max(units.nodes - 1, 0) > OPT_PAIRS:
         raise UserError(
             f"method opt is for at most {OPT_PAIRS} possible moves when loads have several "
-            "dimensions, fault domains are nested or replicas move in groups; take ilp or alp."
+            "dimensions, fault domains are nested or replicas move in groups",
+            do="take ilp or alp",
         )
     pairs = _every_pair(units, state, request)
     hot = np.flatnonzero(state.hot(units)).astype(np.int32)

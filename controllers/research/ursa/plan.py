@@ -55,7 +55,7 @@ from controllers.ursa.select import (
     without_heating,
     without_vain,
 )
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 Placer = Callable[[Units, VectorState, Selection, MethodRequest], SelectionTargets]
 
@@ -119,15 +119,15 @@ def checked_budget(budget: RoundBudget, units: Units) -> RoundBudget:
     """Return `budget`; raise UserError if it makes no sense for these units."""
     for name, value in (("max-moves", budget.max_moves), ("budget", budget.size)):
         if value is not None and not 0 <= value < np.inf:
-            raise UserError(f"{name} {value}: it must be at least 0.")
+            raise not_allowed(name, value, "at least 0")
     if budget.node_size is not None and not 0 <= budget.node_size < np.inf:
-        raise UserError(f"node-budget {budget.node_size}: it must be at least 0.")
+        raise not_allowed("node-budget", budget.node_size, "at least 0")
     if budget.rounds < 1:
-        raise UserError(f"rounds {budget.rounds}: at least 1 is needed.")
+        raise not_allowed("rounds", budget.rounds, "at least 1")
     if (budget.size is not None or budget.node_size is not None) and units.size is None:
         raise UserError(
-            "a budget in bytes needs an array bytes in the instance; it has none. Add it, or limit "
-            "the number of moves with --max-moves."
+            "a budget in bytes needs an array bytes in the instance; it has none",
+            do="add it, or limit the number of moves with --max-moves",
         )
     return budget
 
@@ -319,8 +319,8 @@ def plan(
     methods = METHODS if budget is None else tuple(name for name in METHODS if name != "opt")
     if method not in methods:
         raise UserError(
-            f"method {method} is for loads of one dimension, one level of fault domains, no groups "
-            f"and no budget; here take {', '.join(methods)}."
+            f"method {method} is for loads of one dimension, one level of fault domains, no "
+            f"groups and no budget; here take {', '.join(methods)}"
         )
     request = MethodRequest(timer=timer, seed=seed, max_move_cost=max_move_cost)
     with timer.phase("aggregate"):

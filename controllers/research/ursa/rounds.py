@@ -35,7 +35,7 @@ from controllers.ursa.state import (
     initial_state,
 )
 from controllers.ursa.swap import swap_phase
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 Ids = NDArray[np.signedinteger]
 
@@ -176,8 +176,8 @@ class Rounds:
         """Take over a placement; UserError where loads have several dimensions or the like."""
         if not instance.plain:
             raise UserError(
-                "rounds are for loads of one dimension, one level of fault domains and no groups: "
-                "plan for this instance anew each time."
+                "rounds are for loads of one dimension, one level of fault domains and no groups",
+                do="plan for this instance anew each time",
             )
         self.instance = replace(
             instance,
@@ -282,20 +282,19 @@ def _check(
     for name, array in (("primary_load", primary_load), ("secondary_load", secondary_load)):
         if array.shape != partition.shape or partition.ndim != 1:
             raise UserError(
-                f"changes: {name} has shape {array.shape} and partition {partition.shape}; there "
-                "must be one load for each partition that is named."
+                f"changes: {name} has shape {array.shape} and partition {partition.shape}",
+                allowed="one load for each partition that is named",
             )
         wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
         if len(wrong):
             raise UserError(
-                f"changes: {name}[{wrong[0]}] is {array[wrong[0]]}; it must be finite and at "
-                "least 0."
+                f"changes: {name}[{wrong[0]}] is {array[wrong[0]]}", allowed="finite and at least 0"
             )
     wrong = np.flatnonzero((partition < 0) | (partition >= instance.partitions))
     if len(wrong):
         raise UserError(
-            f"changes: partition[{wrong[0]}] is {partition[wrong[0]]}; it must be 0 to "
-            f"{instance.partitions - 1}."
+            f"changes: partition[{wrong[0]}] is {partition[wrong[0]]}",
+            allowed=f"0 to {instance.partitions - 1}",
         )
 
 
@@ -398,13 +397,13 @@ class RoundsOptions:
 def rounds_file(path: Path, wanted: RoundsOptions) -> Iterator[dict[str, object]]:
     """Yield the facts about each round; round 0 is before any change."""
     if wanted.random is not None and wanted.changes:
-        raise UserError("give files of changes or --random, not both.")
+        raise UserError("give files of changes or --random, not both")
     if wanted.random is not None and not 0 < wanted.random <= 1:
-        raise UserError(f"random {wanted.random}: it is a part of the partitions, above 0 to 1.")
+        raise not_allowed("random", wanted.random, "above 0 to 1, a part of the partitions")
     if wanted.rounds < 0:
-        raise UserError(f"rounds {wanted.rounds}: it must be at least 0.")
+        raise not_allowed("rounds", wanted.rounds, "at least 0")
     if wanted.time_limit_s is not None and not wanted.time_limit_s > 0:
-        raise UserError(f"time-limit {wanted.time_limit_s}: it must be above 0 seconds.")
+        raise not_allowed("time-limit", wanted.time_limit_s, "above 0 seconds")
     for file in wanted.changes:
         load_changes(file)
     yield from in_rounds(load_instance(path), wanted)

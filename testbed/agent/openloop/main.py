@@ -86,7 +86,7 @@ def read_plan(path: str) -> WritePlan:
     try:
         return plan_from_json(json.loads(Path(path).read_text()))
     except (OSError, ValueError) as error:
-        raise UserError(f"open-loop: {path} is no plan: {error}.") from error
+        raise UserError(f"{path} is no plan: {error}", where="open-loop") from error
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 
 POISSON, CONSTANT = "poisson", "constant"
 MOST_IN_FLIGHT_BYTES = 2**30
@@ -49,49 +49,47 @@ class WritePlan:
 
     def __post_init__(self) -> None:
         if not self.pool:
-            raise UserError("open-loop: pool must name a pool.")
+            raise UserError("pool must name a pool", where="open-loop")
         if not 1 <= self.object_bytes <= 2**27:
-            raise UserError(
-                f"open-loop: object_bytes must be 1 to {2**27}, not {self.object_bytes}."
-            )
+            raise not_allowed("open-loop: object_bytes", self.object_bytes, f"1 to {2**27}")
         if not 0 < self.duration_s <= 86400:
-            raise UserError(
-                f"open-loop: duration_s must be above 0 and at most 86400, not {self.duration_s}."
-            )
+            raise not_allowed("open-loop: duration_s", self.duration_s, "above 0 and at most 86400")
         if not 0 <= self.drain_s <= 3600:
-            raise UserError(f"open-loop: drain_s must be 0 to 3600, not {self.drain_s}.")
+            raise not_allowed("open-loop: drain_s", self.drain_s, "0 to 3600")
         if self.arrivals not in (POISSON, CONSTANT):
-            raise UserError(
-                f"open-loop: arrivals must be {POISSON!r} or {CONSTANT!r}, not {self.arrivals!r}."
-            )
+            raise not_allowed("open-loop: arrivals", self.arrivals, f"{POISSON!r} or {CONSTANT!r}")
         if not 1 <= self.objects_per_pg <= 10_000:
-            raise UserError(
-                f"open-loop: objects_per_pg must be 1 to 10000, not {self.objects_per_pg}."
-            )
+            raise not_allowed("open-loop: objects_per_pg", self.objects_per_pg, "1 to 10000")
         if not 0 <= self.ballast_per_pg <= MOST_BALLAST:
-            raise UserError(
-                f"open-loop: ballast_per_pg must be 0 to {MOST_BALLAST}, not {self.ballast_per_pg}."
+            raise not_allowed(
+                "open-loop: ballast_per_pg", self.ballast_per_pg, f"0 to {MOST_BALLAST}"
             )
         if self.max_in_flight < 1 or self.max_in_flight * self.object_bytes > MOST_IN_FLIGHT_BYTES:
             raise UserError(
-                f"open-loop: max_in_flight {self.max_in_flight} must be 1 or more, and with "
-                f"{self.object_bytes} bytes each at most {MOST_IN_FLIGHT_BYTES} bytes: at most "
-                f"{MOST_IN_FLIGHT_BYTES // self.object_bytes} here."
+                f"max_in_flight {self.max_in_flight} must be 1 or more, and with "
+                f"{self.object_bytes} bytes each at most {MOST_IN_FLIGHT_BYTES} bytes",
+                where="open-loop",
+                allowed=f"at most {MOST_IN_FLIGHT_BYTES // self.object_bytes} here",
             )
         self._check_rates()
 
     def _check_rates(self) -> None:
         if not self.rates:
-            raise UserError("open-loop: rates must give writes per second for one PG or more.")
+            raise UserError(
+                "rates must give writes per second for one PG or more", where="open-loop"
+            )
         for pgid, rate in self.rates.items():
             if not _PGID.fullmatch(pgid):
-                raise UserError(f'open-loop: rates: {pgid!r} is no PG id such as "2.1f".')
+                raise UserError(f'{pgid!r} is no PG id such as "2.1f"', where="open-loop: rates")
             if not (math.isfinite(rate) and 0 <= rate <= 1e6):
                 raise UserError(
-                    f"open-loop: rates: PG {pgid} must get 0 to 1e6 writes per second, not {rate}."
+                    f"PG {pgid} must get 0 to 1e6 writes per second, not {rate}",
+                    where="open-loop: rates",
                 )
         if not any(self.rates.values()):
-            raise UserError("open-loop: rates: every PG has rate 0; nothing would be written.")
+            raise UserError(
+                "every PG has rate 0; nothing would be written", where="open-loop: rates"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON-able data."""
@@ -101,16 +99,16 @@ class WritePlan:
 def plan_from_json(data: object) -> WritePlan:
     """Return the plan in `data`; raise UserError if it is invalid."""
     if not isinstance(data, Mapping):
-        raise UserError("open-loop: the plan must be a JSON object.")
+        raise UserError("the plan must be a JSON object", where="open-loop")
     known = {each.name: each for each in fields(WritePlan)}
     for name in data:
         if name not in known:
             raise UserError(
-                f"open-loop: unknown field {name!r}; there are: {', '.join(sorted(known))}."
+                f"unknown field {name!r}", where="open-loop", allowed=", ".join(sorted(known))
             )
     for name in ("pool", "object_bytes", "duration_s", "seed", "rates"):
         if name not in data:
-            raise UserError(f"open-loop: the plan lacks {name!r}.")
+            raise UserError(f"the plan lacks {name!r}", where="open-loop")
     values = {name: _typed(name, str(known[name].type), value) for name, value in data.items()}
     return WritePlan(**values)
 
@@ -124,10 +122,10 @@ def _typed(name: str, kind: str, value: object) -> Any:
     }
     if kind in good:
         if not good[kind]:
-            raise UserError(f"open-loop: {name} must be of type {kind}, not {value!r}.")
+            raise UserError(f"{name} must be of type {kind}, not {value!r}", where="open-loop")
         return float(value) if kind == "float" else value  # type: ignore[arg-type]
     if not isinstance(value, Mapping):
-        raise UserError(f"open-loop: {name} must map PG ids to writes per second.")
+        raise UserError(f"{name} must map PG ids to writes per second", where="open-loop")
     return {str(pgid): _typed(f"rates of PG {pgid}", "float", rate) for pgid, rate in value.items()}
 
 

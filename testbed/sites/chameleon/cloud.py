@@ -126,8 +126,9 @@ def explain(error: CloudError, doing: str, site: str) -> HotbedError:
     said, where = plain(error), f"{site}: {doing}"
     if error.fault is Fault.CREDENTIALS:
         return UserError(
-            f"{where}: Keystone refuses the credentials ({said}): load a fresh openrc file of "
-            f"{site} (OS_* variables), or open the JupyterHub session anew."
+            f"Keystone refuses the credentials ({said}): load a fresh openrc file of {site} "
+            "(OS_* variables), or open the JupyterHub session anew",
+            where=where,
         )
     if error.fault is Fault.QUOTA:
         return SiteError(
@@ -682,27 +683,28 @@ def login_of(
     if not method.startswith("v3"):
         raise UserError(
             f"OS_AUTH_TYPE is {method}, which python-chi does not know; it knows "
-            f"{', '.join(_NEEDS)}: {_ADVICE}."
+            f"{', '.join(_NEEDS)}: {_ADVICE}"
         )
     for row in _NEEDS.get(method, ()):
         if not any(env.get(name) for name in row):
-            raise UserError(f"OS_AUTH_TYPE is {method}, and {row[0]} is not set: {_ADVICE}.")
+            raise UserError(f"OS_AUTH_TYPE is {method}, and {row[0]} is not set: {_ADVICE}")
     region, named = env.get("OS_REGION_NAME"), env.get("OS_PROJECT_NAME")
     scoped = method == APPLICATION
     if scoped and region and region != site:
         raise UserError(
             f"the application credential is for {region} (OS_REGION_NAME), and the spec says "
-            f"{site}: {_ADVICE}."
+            f"{site}: {_ADVICE}"
         )
     if scoped and project and named and named != project:
         raise UserError(
-            f"the application credential is for project {named} (OS_PROJECT_NAME), and the spec "
-            f"says {project}: take one of {project}'s, or leave site.options.project out."
+            f"the application credential is for project {named} (OS_PROJECT_NAME), and the "
+            f"spec says {project}",
+            do=f"take one of {project}'s, or leave site.options.project out",
         )
     if not scoped and not (project or named or env.get("OS_PROJECT_ID")):
         raise UserError(
-            "no project is chosen: give site.options.project, such as CHI-123456, or set "
-            "OS_PROJECT_NAME."
+            "no project is chosen",
+            do="give site.options.project, such as CHI-123456, or set OS_PROJECT_NAME",
         )
     return CloudLogin(look_up_site=not env.get("OS_AUTH_URL") or region != site, scoped=scoped)
 
@@ -711,21 +713,21 @@ def _no_method(env: Mapping[str, str]) -> str:
     """Raise the error for variables that name no login method."""
     if env.get("OS_APPLICATION_CREDENTIAL_SECRET"):
         raise UserError(
-            "OS_APPLICATION_CREDENTIAL_SECRET is set and OS_AUTH_TYPE is not: set it to "
-            f"{APPLICATION}, as the openrc file does."
+            "OS_APPLICATION_CREDENTIAL_SECRET is set and OS_AUTH_TYPE is not",
+            do=f"set it to {APPLICATION}, as the openrc file does",
         )
     if env.get("OS_PASSWORD"):
         raise UserError(
-            "OS_PASSWORD is set and OS_AUTH_TYPE is not: set it as the openrc file for a CLI "
-            "password of the site does."
+            "OS_PASSWORD is set and OS_AUTH_TYPE is not",
+            do="set it as the openrc file for a CLI password of the site does",
         )
     if env.get("OS_CLOUD"):
         raise NoCredentials(
-            "OS_CLOUD names an entry of clouds.yaml, which python-chi does not read: set the OS_* "
-            f"variables themselves ({_ADVICE})."
+            "OS_CLOUD names an entry of clouds.yaml, which python-chi does not read",
+            do=f"set the OS_* variables themselves ({_ADVICE})",
         )
     raise NoCredentials(
-        f"there are no credentials for Chameleon: no OS_* variables are set; {_ADVICE}."
+        f"there are no credentials for Chameleon: no OS_* variables are set; {_ADVICE}"
     )
 
 
@@ -751,9 +753,12 @@ def _opened(site: str, project: str | None) -> Cloud:
         from chi import clients, context
     except ImportError as error:
         raise UserError(
-            f"the site chameleon needs python-chi, python-blazarclient and openstacksdk, and "
-            f"{error.name or error} is missing: `make setup`, or pip install "
-            "'python-chi>=1.2.10,<1.3' python-blazarclient python-zunclient openstacksdk."
+            "the site chameleon needs python-chi, python-blazarclient and openstacksdk, and "
+            f"{error.name or error} is missing",
+            do=(
+                "`make setup`, or pip install 'python-chi>=1.2.10,<1.3' python-blazarclient "
+                "python-zunclient openstacksdk"
+            ),
         ) from error
     context.reset()
     if login.look_up_site:
@@ -774,8 +779,9 @@ def _opened(site: str, project: str | None) -> Cloud:
     who = cloud.identity() if project is not None else None
     if who is not None and project not in (who.project_name, who.project_id):
         raise UserError(
-            f"these credentials are for project {who.project_name or who.project_id}, and the spec "
-            f"says {project}: take credentials of {project}'s, or leave site.options.project out."
+            f"these credentials are for project {who.project_name or who.project_id}, and the "
+            f"spec says {project}",
+            do=f"take credentials of {project}'s, or leave site.options.project out",
         )
     return cloud
 
@@ -800,7 +806,7 @@ def _use_site(context: Any, site: str) -> None:
             retry_after_s=PASSING_S,
         ) from error
     if site not in _SITES:
-        raise UserError(f"there is no site {site!r}; Chameleon has: {', '.join(_SITES)}.")
+        raise UserError(f"there is no site {site!r}; Chameleon has: {', '.join(_SITES)}")
     context.set("project_domain_name", context.DEFAULT_PROJECT_DOMAIN_NAME)
     context.set("auth_url", f"{_SITES[site]}:5000/v3")
     context.set("region_name", site)
@@ -831,14 +837,14 @@ def _require_trusts(session: Any) -> None:
         refusal = _trusts_refused(getattr(session, "session", session), access.user_id)
     if refusal:
         raise UserError(
-            "this site's Keystone lets no application credential make trusts, one of which Blazar "
-            f"needs for every lease ({refusal.rstrip('.')}): load the openrc file "
-            "for a CLI password, or work in Chameleon's JupyterHub."
+            "this site's Keystone lets no application credential make trusts, one of which "
+            f"Blazar needs for every lease ({refusal.rstrip('.')}): load the openrc file for "
+            "a CLI password, or work in Chameleon's JupyterHub"
         )
     if (access._data["token"].get("application_credential") or {}).get("restricted"):
         raise UserError(
-            "the application credential is a restricted one, with which Blazar cannot make leases: "
-            "make another with the box 'unrestricted' ticked, and load its openrc file."
+            "the application credential is a restricted one, with which Blazar cannot make leases",
+            do="make another with the box 'unrestricted' ticked, and load its openrc file",
         )
 
 

@@ -115,16 +115,18 @@ def _flavor(group: GroupSpec, options: ChameleonOptions, flavors: Sequence[Flavo
     needs = f"{need[0]} CPUs, {need[1] / GIB:.3g} GiB of memory and {need[2] / GIB:.3g} GiB of disk"
     if name is None:
         raise UserError(
-            f"{options.site}: no flavor has {needs}, which group {group.name!r} needs: make its "
-            "disk or memory smaller."
+            f"no flavor has {needs}, which group {group.name!r} needs",
+            where=options.site,
+            do="make its disk or memory smaller",
         )
     if not named:
         known = ", ".join(sorted(each.name for each in flavors)[:12])
-        raise UserError(f"{options.site}: there is no flavor {name!r}; there are: {known}.")
+        raise UserError(f"there is no flavor {name!r}", where=options.site, allowed=known)
     raise UserError(
-        f"{options.site}: group {group.name!r} needs {needs}; flavor {name!r} is smaller "
-        f"({named[0].cpus}, {named[0].memory_bytes / GIB:.3g} and "
-        f"{named[0].disk_bytes / GIB:.3g}): name a larger one, or leave site.options.flavor out."
+        f"group {group.name!r} needs {needs}; flavor {name!r} is smaller ({named[0].cpus}, "
+        f"{named[0].memory_bytes / GIB:.3g} and {named[0].disk_bytes / GIB:.3g})",
+        where=options.site,
+        do="name a larger one, or leave site.options.flavor out",
     )
 
 
@@ -144,7 +146,8 @@ def match_reservations(
             what = ask.wanted.properties or f"flavor {ask.wanted.flavor_id}"
             raise UserError(
                 f"lease {lease.name!r} ({lease.id}) has no reservation of {ask.wanted.amount} "
-                f"machines of {what}: change the spec, or lease.name."
+                f"machines of {what}",
+                do="change the spec, or lease.name",
             )
         spare.remove(found)
         served |= dict.fromkeys(ask.groups, found)
@@ -260,12 +263,13 @@ def look_for_slot(work: Work, asks: Sequence[ReservationRequest]) -> Slot | None
         if fitting < ask.wanted.amount:
             raise UserError(
                 f"{options.site} has {fitting} machines that fit {ask.wanted.properties}, and "
-                f"{' and '.join(ask.groups)} need {ask.wanted.amount}: take fewer, or another "
-                "node_type or filters."
+                f"{' and '.join(ask.groups)} need {ask.wanted.amount}",
+                do="take fewer, or another node_type or filters",
             )
     raise UserError(
         f"{options.site} has not enough machines for all groups at once: they are wanted by "
-        "several groups; take fewer, or other types."
+        "several groups",
+        do="take fewer, or other types",
     )
 
 
@@ -309,8 +313,8 @@ def _refuse_unclear(work: Work, named: Sequence[BlazarLease]) -> None:
     if unclear and sum(counts.get(line["entry"], 0) for line in lines) > 0:
         raise UserError(
             f"an earlier version of Hotbed asked for a lease {unclear[0].name!r} for testbed "
-            f"{work.record.name!r} and got no answer, and lease {unclear[0].id} has this name: "
-            "delete it if Hotbed made it, rename it if you made it, and repeat the command."
+            f"{work.record.name!r} and got no answer, and lease {unclear[0].id} has this name",
+            do="delete it if Hotbed made it, rename it if you made it, and repeat the command",
         )
 
 
@@ -332,9 +336,10 @@ def find_lease(work: Work) -> BlazarLease | None:
     chosen = [lease for lease in (*ours[:1], *named) if lease.id == known] or ours[:1] or named
     if len(chosen) > 1:
         raise UserError(
-            f"{work.options.site}: you have {len(chosen)} leases called "
-            f"{work.options.lease.name!r} ({', '.join(sorted(lease.id for lease in chosen))}): "
-            "delete one or give lease.name another name."
+            f"you have {len(chosen)} leases called {work.options.lease.name!r} "
+            f"({', '.join(sorted(lease.id for lease in chosen))})",
+            where=work.options.site,
+            do="delete one or give lease.name another name",
         )
     return chosen[0] if chosen else None
 
@@ -483,8 +488,9 @@ def _start(work: Work, slot: Slot | None) -> float | None:
     if asked is not None:
         if asked + work.options.lease_s <= work.now():
             raise UserError(
-                f"site.options.lease.start: {when(asked)} and the {work.options.lease.hours:g} h "
-                "of the lease after it are over: give a later time, or `now`."
+                f"site.options.lease.start: {when(asked)} and the "
+                f"{work.options.lease.hours:g} h of the lease after it are over",
+                do="give a later time, or `now`",
             )
         return asked if asked > work.now() + MINUTE_S else None
     if slot is None or slot.start_s is None or slot.start_s <= work.now():
@@ -586,7 +592,8 @@ def prolong(work: Work, lease: BlazarLease, seconds: float) -> BlazarLease:
         if end > upto + MINUTE_S:
             raise UserError(
                 f"lease {lease.name!r}: lease.prolong.upto_hours is "
-                f"{options.lease.prolong.upto_hours:g}, so it ends at {when(upto)} at the latest."
+                f"{options.lease.prolong.upto_hours:g}, so it ends at {when(upto)} at the "
+                "latest"
             )
     if lease.status != "ACTIVE":
         raise SiteError(
@@ -602,8 +609,8 @@ def prolong(work: Work, lease: BlazarLease, seconds: float) -> BlazarLease:
     latest = now + options.longest_hours * HOUR_S
     if end > latest:
         raise UserError(
-            f"lease {lease.name!r}: {options.site} lets it end at {when(latest)} at the latest, "
-            f"{options.longest_hours:g} h from now; asked for was {when(end)}."
+            f"lease {lease.name!r}: {options.site} lets it end at {when(latest)} at the "
+            f"latest, {options.longest_hours:g} h from now; asked for was {when(end)}"
         )
     work.record.journal("ask", what="prolonging", name=lease.name, end_s=end)
     try:

@@ -328,8 +328,9 @@ def check_spec(spec: TestbedSpec, options: ChameleonOptions) -> None:
     # Not checked in `read_options`, which must still read records of earlier versions.
     if options.filters is not None and has_or(read_filter(options.filters)):
         raise UserError(
-            f"spec {spec.name}: site.options.filters: Blazar does not take `or`, only comparisons "
-            "joined by `and`: give groups another node_type each, or name what all hosts have."
+            "Blazar does not take `or`, only comparisons joined by `and`",
+            where=f"spec {spec.name}: site.options.filters",
+            do="give groups another node_type each, or name what all hosts have",
         )
     for option, value in (("node_type", options.node_type), ("flavor", options.flavor)):
         if isinstance(value, dict):
@@ -346,8 +347,9 @@ def _known(spec: TestbedSpec, where: str, value: Mapping[str, object], names: se
     for name in value:
         if name not in names:
             raise UserError(
-                f"spec {spec.name}: {where} speaks of {name!r}; there are: "
-                f"{', '.join(sorted(names))}."
+                f"{where} speaks of {name!r}",
+                where=f"spec {spec.name}",
+                allowed=", ".join(sorted(names)),
             )
 
 
@@ -355,7 +357,7 @@ def _complete(spec: TestbedSpec, value: Mapping[str, str], groups: set[str]) -> 
     missing = sorted(groups - set(value))
     if missing:
         raise UserError(
-            f"spec {spec.name}: site.options.node_type names none for group {missing[0]!r}."
+            f"site.options.node_type names none for group {missing[0]!r}", where=f"spec {spec.name}"
         )
 
 
@@ -366,15 +368,16 @@ def _check_devices(
         return
     where = f"spec {spec.name}: site.options.devices of {node!r}"
     if group.disk is None:
-        raise UserError(f"{where}: group {group.name!r} has no disk block, so it needs none.")
+        raise UserError(f"group {group.name!r} has no disk block, so it needs none", where=where)
     count = len(osd_paths(given))
     if count != group.disks:
-        raise UserError(f"{where}: {count} for the store; the group has disks: {group.disks}.")
+        raise UserError(f"{count} for the store; the group has disks: {group.disks}", where=where)
     has_scratch = isinstance(given, DeviceOptions) and given.scratch is not None
     if isinstance(given, DeviceOptions) and bool(group.disk.scratch) != has_scratch:
         raise UserError(
-            f"{where}: give scratch a device if and only if the group's disk has scratch; or name "
-            "a whole disk alone, which is divided."
+            "give scratch a device if and only if the group's disk has scratch; or name a "
+            "whole disk alone, which is divided",
+            where=where,
         )
 
 

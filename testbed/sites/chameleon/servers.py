@@ -104,14 +104,16 @@ def _one(work: Work, kind: str, name: str, look: Callable[[str], Sequence[Named]
     found = work.ask(f"looking for {kind} {name}", partial(look, name))
     if not found:
         raise UserError(
-            f"{work.options.site}: there is no {kind} {name!r}: give site.options.{kind} the name "
-            "of one that is there."
+            f"there is no {kind} {name!r}",
+            where=work.options.site,
+            do=f"give site.options.{kind} the name of one that is there",
         )
     if len(found) > 1:
         raise UserError(
-            f"{work.options.site}: there are {len(found)} of {kind} {name!r} "
-            f"({', '.join(sorted(each.id for each in found))}): give site.options.{kind} a name "
-            "that only one has."
+            f"there are {len(found)} of {kind} {name!r} "
+            f"({', '.join(sorted(each.id for each in found))})",
+            where=work.options.site,
+            do=f"give site.options.{kind} a name that only one has",
         )
     return found[0]
 
@@ -512,7 +514,7 @@ class FirstContact:
                 f"node {node.name} could not be set up: it says {done.text[:200]!r}"
             ) from error
         if "error" in answer:
-            raise UserError(f"node {node.name}: {answer['error']}")
+            raise UserError(answer["error"], where=f"node {node.name}")
         return PreparedNode(answer["devices"], answer["facts"])
 
     def _as_root(self, node: Node) -> None:

@@ -229,7 +229,7 @@ class ChameleonSite:
         """See `UsageSite.usage_counters`; includes steal on virtual machines."""
         testbed = self.find(name)
         if testbed is None:
-            raise UserError(f"testbed {name!r} is not ready: {self.status(name).detail}.")
+            raise UserError(f"testbed {name!r} is not ready: {self.status(name).detail}")
         shells = {n.name: self._shells(reach.target_of(testbed, n)) for n in testbed.nodes}
         answers = everywhere(
             shells, lambda node: ask(shells[node], "usage", fsid=cluster_id(testbed))
@@ -253,8 +253,9 @@ class ChameleonSite:
             options = self._options
         else:
             raise UserError(
-                f"spec {spec.name} is for site {spec.site.kind}: give it a site block of kind "
-                "chameleon."
+                f"is for site {spec.site.kind}",
+                where=f"spec {spec.name}",
+                do="give it a site block of kind chameleon",
             )
         check_spec(spec, options)
         refuse_settings(spec, self.kind)
@@ -319,8 +320,8 @@ def _require_same(record: Record, spec: TestbedSpec, body: Mapping[str, Any]) ->
     before = TestbedSpec.model_validate(record.data["spec"])
     if before.digest() != spec.digest() or lasting(record.data["options"]) != lasting(body):
         raise UserError(
-            f"a testbed {record.name!r} of another spec is there: `hotbed down {record.name}` "
-            "first, or give this one another name."
+            f"a testbed {record.name!r} of another spec is there",
+            do=f"`hotbed down {record.name}` first, or give this one another name",
         )
 
 

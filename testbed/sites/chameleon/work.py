@@ -192,10 +192,10 @@ class Work:
         owner, here = TokenIdentity(**kept), self.identity()
         if (owner.user_id, owner.project_id) != (here.user_id, here.project_id):
             raise UserError(
-                f"testbed {self.record.name!r} on {self.options.site} was made by {_words(owner)}, "
-                f"and these credentials are of {_words(here)}, who cannot see its lease: load the "
-                "openrc file (OS_* variables) that it was made with, and try again; nothing was "
-                "changed."
+                f"testbed {self.record.name!r} on {self.options.site} was made by "
+                f"{_words(owner)}, and these credentials are of {_words(here)}, who cannot "
+                "see its lease: load the openrc file (OS_* variables) that it was made with, "
+                "and try again; nothing was changed"
             )
 
 

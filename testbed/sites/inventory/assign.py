@@ -180,9 +180,11 @@ def _match(
     for node, name in chosen.items():
         if name in machines.unusable:
             raise UserError(
-                f"{machines.unusable[name].rstrip('.')}. It would be node {node}: mend that, or "
-                "name other machines for it "
-                f"(site.options.nodes: {{{group_of[node].name}: [...]}})."
+                f"{machines.unusable[name].rstrip('.')}. It would be node {node}",
+                do=(
+                    "mend that, or name other machines for it (site.options.nodes: "
+                    f"{{{group_of[node].name}: [...]}})"
+                ),
             )
     return chosen
 
@@ -226,15 +228,17 @@ def _left_out(
     if named is not None:
         return UserError(
             f"site inventory: node {node} (group {group.name}, {group.count} nodes) is left "
-            f"without a machine: those named for it are {', '.join(named)}, and they are other "
-            "nodes or another testbed's; name more."
+            f"without a machine: those named for it are {', '.join(named)}, and they are "
+            "other nodes or another testbed's",
+            do="name more",
         )
     bad = [f"{name} cannot be used ({why.rstrip('.')})" for name, why in machines.unusable.items()]
     more = f"; of the others, {'; '.join(bad[:3])}" if bad else ""
     return UserError(
-        f"testbed {spec.name}: it has {len(spec.node_names())} nodes, and of the "
-        f"inventory's {len(machines.hosts)} machines none is left for {node}: name more machines, "
-        f"or lower the count of group {group.name}{more}."
+        f"it has {len(spec.node_names())} nodes, and of the inventory's {len(machines.hosts)} "
+        f"machines none is left for {node}",
+        where=f"testbed {spec.name}",
+        do=f"name more machines, or lower the count of group {group.name}{more}",
     )
 
 
@@ -246,20 +250,21 @@ def _check_names(spec: TestbedSpec, options: InventoryOptions, hosts: Sequence[s
             if key not in {*nodes, *groups, *roles}:
                 raise UserError(
                     f"site.options.{option}: {key!r} is no node, group or role of testbed "
-                    f"{spec.name}; its groups are {', '.join(groups)}."
+                    f"{spec.name}",
+                    allowed=", ".join(groups),
                 )
     for key, names in options.nodes.items():
         for name in names:
             if name not in hosts:
                 raise UserError(
-                    f"site.options.nodes: {key}: {name!r} is no machine of the inventory; there "
-                    f"are: {_some(hosts)}."
+                    f"site.options.nodes: {key}: {name!r} is no machine of the inventory",
+                    allowed=_some(hosts),
                 )
     for consent in options.wipe:
         if consent.rpartition("@")[2] not in nodes:
             raise UserError(
-                f"site.options.wipe: {consent!r} names no node of testbed {spec.name}; its nodes "
-                f"are: {_some(nodes)}."
+                f"site.options.wipe: {consent!r} names no node of testbed {spec.name}; its "
+                f"nodes are: {_some(nodes)}"
             )
 
 
@@ -281,27 +286,34 @@ def devices_of(group: GroupSpec, node: str, options: Mapping[str, DevicesOfNode]
         if found is not None and (node in options or group.name in options):
             raise UserError(
                 f"site.options.devices: group {group.name} has no disk block in the spec, so "
-                "nothing would be done with the devices given for it."
+                "nothing would be done with the devices given for it"
             )
         return {}
     given = found or DevicesOfNode()
     if len(given.osd) != group.disks:
         example = "[/dev/sdb, /dev/sdc]" if group.disks > 1 else "/dev/sdb"
         raise UserError(
-            f"node {node}: the spec has {group.disks} disk(s) a node in group {group.name}, and "
-            f"site.options.devices names {len(given.osd)}: write "
-            f"devices: {{{group.name}: {{osd: {example}}}}}."
+            f"the spec has {group.disks} disk(s) a node in group {group.name}, and "
+            f"site.options.devices names {len(given.osd)}",
+            where=f"node {node}",
+            do=f"write devices: {{{group.name}: {{osd: {example}}}}}",
         )
     if group.disk.scratch and given.scratch is None:
         raise UserError(
-            f"node {node}: the spec keeps files (disk.scratch of group {group.name}), and no "
-            f"device is named for them: write devices: {{{group.name}: {{osd: {given.osd[0]}, "
-            "scratch: /dev/...}}, best two partitions of one disk, or set disk.scratch to 0."
+            f"the spec keeps files (disk.scratch of group {group.name}), and no device is "
+            "named for them",
+            where=f"node {node}",
+            do=(
+                f"write devices: {{{group.name}: {{osd: {given.osd[0]}, scratch: /dev/...}}}}, "
+                "best two partitions of one disk, or set disk.scratch to 0"
+            ),
         )
     if given.scratch is not None and not group.disk.scratch:
         raise UserError(
-            f"node {node}: a scratch device {given.scratch} is named, and the spec keeps no files "
-            f"(disk.scratch of group {group.name} is 0): leave it out, or give scratch a size."
+            f"a scratch device {given.scratch} is named, and the spec keeps no files "
+            f"(disk.scratch of group {group.name} is 0)",
+            where=f"node {node}",
+            do="leave it out, or give scratch a size",
         )
     devices = {} if given.scratch is None else {"scratch": given.scratch}
     for number, path in enumerate(given.osd):

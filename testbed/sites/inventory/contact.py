@@ -317,8 +317,9 @@ def judge(
     bad = [key for key in shown if key in revoked]
     if bad:
         raise UserError(
-            f"machine {name} shows the host key {_fingerprints(bad)}, which known_hosts has as "
-            "revoked (@revoked): give the machine a new host key."
+            f"machine {name} shows the host key {_fingerprints(bad)}, which known_hosts has "
+            "as revoked (@revoked)",
+            do="give the machine a new host key",
         )
     if expected is not None:
         same = [
@@ -329,8 +330,8 @@ def judge(
         if not same:
             raise UserError(
                 f"machine {name} shows the host key {_fingerprints(shown)}, and host_key says "
-                f"{expected}: if that is its key of another kind, give the one of this kind; else "
-                "this is another machine, or somebody listens in between; find out which."
+                f"{expected}: if that is its key of another kind, give the one of this kind; "
+                "else this is another machine, or somebody listens in between; find out which"
             )
         return same
     types = {key.split()[0] for key in vouched}
@@ -338,9 +339,9 @@ def judge(
         # As with ssh one of several of a kind will do, such as an old key and a new key.
         if key.split()[0] in types and key not in vouched:
             raise UserError(
-                f"machine {name} shows the host key {_fingerprints([key])}, and known_hosts has "
-                "another: it was installed anew, or somebody listens in between; find out which, "
-                "then mend known_hosts."
+                f"machine {name} shows the host key {_fingerprints([key])}, and known_hosts "
+                "has another: it was installed anew, or somebody listens in between; find out "
+                "which, then mend known_hosts"
             )
     if vouched:
         return list(vouched)
@@ -348,9 +349,9 @@ def judge(
         return list(shown)
     raise UserError(
         f"machine {name} shows the host key {_fingerprints(shown)}, for which nobody vouches: "
-        "compare it with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints there, "
-        "then give a known_hosts file or this host_key in site.options, or take what is shown "
-        "(--accept-host-keys)."
+        "compare it with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints "
+        "there, then give a known_hosts file or this host_key in site.options, or take what "
+        "is shown (--accept-host-keys)"
     )
 
 
@@ -498,7 +499,7 @@ def look(
         if key is not None and not key.is_file():
             raise UserError(
                 f"the ssh key {key} of machine {member.host.name} is no file (a relative path "
-                "starts at the spec's folder)."
+                "starts at the spec's folder)"
             )
     found = FirstLook(folder / "known_hosts")
     pin(found.known_hosts, {})
@@ -538,13 +539,16 @@ def look(
 def _see(member: Member, shell: Shell) -> tuple[ShellRights, dict[str, Any]]:
     login = login_of(shell)
     if login.problem is not None:
-        raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}.")
+        raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}")
     if login.port not in (None, member.host.port):
         raise UserError(
             f"machine {member.host.name} (node {member.node}): its port {member.host.port} is "
-            f"forwarded to port {login.port}, which is not supported: the other nodes come to it "
-            f"at the same port as we do; let its sshd listen on {member.host.port} too and forward "
-            "to that, or reach it through a machine next to it (proxy_jump)."
+            f"forwarded to port {login.port}, which is not supported: the other nodes come to "
+            "it at the same port as we do",
+            do=(
+                f"let its sshd listen on {member.host.port} too and forward to that, or reach "
+                "it through a machine next to it (proxy_jump)"
+            ),
         )
     devices = sorted(member.devices.values())
     return login, ask(shell, "survey", root=login.root, devices=devices, client=login.client)
@@ -558,8 +562,9 @@ def address_of(member: Member, login: ShellRights) -> str:
         address = host.address
     if address is None:
         raise UserError(
-            f"machine {host.name}: it is unknown at which IP address the other machines reach it: "
-            "give its private_address (hotbed_address in an Ansible inventory)."
+            "it is unknown at which IP address the other machines reach it",
+            where=f"machine {host.name}",
+            do="give its private_address (hotbed_address in an Ansible inventory)",
         )
     return address
 
@@ -576,13 +581,13 @@ def addresses_of(members: Sequence[Member], logins: Mapping[str, ShellRights]) -
         for node, other in found.items():
             if other == address:
                 raise UserError(
-                    f"nodes {node} and {member.node} would both be {address} to the others: give "
-                    "each machine the private_address that the others reach it at."
+                    f"nodes {node} and {member.node} would both be {address} to the others",
+                    do="give each machine the private_address that the others reach it at",
                 )
         if len(members) > 1 and address.startswith(("127.", "::1")):
             raise UserError(
-                f"node {member.node} would be {address} to the others, which is each machine's "
-                "own: give its private_address."
+                f"node {member.node} would be {address} to the others, which is each machine's own",
+                do="give its private_address",
             )
         found[member.node] = address
     return found

@@ -158,8 +158,8 @@ def require_consent(
     more = f"; and {len(unasked) - 8} more" if len(unasked) > 8 else ""
     names = ",".join(one.name for one in unasked)
     raise UserError(
-        f"these devices hold something that would be lost: {listed}{more}. If it may go, say "
-        f"`hotbed up ... --yes-wipe {names}`."
+        f"these devices hold something that would be lost: {listed}{more}",
+        do=f"if it may go, say `hotbed up ... --yes-wipe {names}`",
     )
 
 
@@ -169,7 +169,7 @@ def require_known(names: Collection[str], members: Sequence[Member]) -> None:
     for name in names:
         if name not in there:
             listed = ", ".join(sorted(there)) or "none"
-            raise UserError(f"{name} is no device of this testbed; its devices are: {listed}.")
+            raise UserError(f"{name} is no device of this testbed; its devices are: {listed}")
 
 
 # -- what keeps a testbed off a machine ------------------------------------------------------------
@@ -245,7 +245,7 @@ def require(
         for node in surveys:
             finding = check(node)
             if finding.needed and not finding.ok:
-                raise UserError(f"the machine of node {node} is {finding.found}: {finding.how}.")
+                raise UserError(f"the machine of node {node} is {finding.found}: {finding.how}")
     problems = [
         finding.found
         for member in members
@@ -268,18 +268,19 @@ def signal_of(wanted: str | None, surveys: Surveys) -> str:
     without = [node for node, survey in surveys.items() if not survey["pressure"]]
     if wanted == "iowait" and many:
         raise UserError(
-            f"site.options.signal is iowait, which says little on more than {IOWAIT_CPUS} CPUs, "
-            f"and there are: {', '.join(many)}: choose io_pressure."
+            f"site.options.signal is iowait, which says little on more than {IOWAIT_CPUS} "
+            f"CPUs, and there are: {', '.join(many)}",
+            do="choose io_pressure",
         )
     if wanted == "io_pressure" and without:
         raise UserError(
-            f"site.options.signal is io_pressure, and {', '.join(without)} has no {PSI_FILE}: boot "
-            "with psi=1, or choose iowait on machines with few CPUs."
+            f"site.options.signal is io_pressure, and {', '.join(without)} has no {PSI_FILE}: "
+            "boot with psi=1, or choose iowait on machines with few CPUs"
         )
     if wanted is None and many and without:
         raise UserError(
-            f"pressure on disks cannot be sensed: {', '.join(many)} has too many CPUs for %iowait, "
-            f"and {', '.join(without)} has no {PSI_FILE}; boot with psi=1."
+            f"pressure on disks cannot be sensed: {', '.join(many)} has too many CPUs for "
+            f"%iowait, and {', '.join(without)} has no {PSI_FILE}; boot with psi=1"
         )
     return wanted or ("io_pressure" if many else "iowait")
 

@@ -188,7 +188,7 @@ def _as_root(contact: Contact, member: Member, testbed: Testbed, do: str, **requ
         shell = contact.shell(first_target(member.host, testbed.known_hosts))
         login = login_of(shell)
         if login.problem is not None:
-            raise UserError(f"machine {member.host.name} {login.problem}.") from None
+            raise UserError(f"machine {member.host.name} {login.problem}") from None
         return ask(shell, do, root=login.root, **request)
     return ask(ours, do, **request)
 

@@ -262,11 +262,14 @@ def machines_of(options: InventoryOptions) -> ListedMachines:
         found = _checked(ListedMachines(options.hosts), "site.options.hosts")
     else:
         raise UserError(
-            "site inventory: it needs machines: give site.options.inventory, the path of an "
-            "Ansible inventory, or site.options.hosts, a list of addresses."
+            "site inventory: it needs machines",
+            do=(
+                "give site.options.inventory, the path of an Ansible inventory, or "
+                "site.options.hosts, a list of addresses"
+            ),
         )
     if not (found.hosts or found.unusable):
-        raise UserError(f"{options.inventory} has no machines: name one at least.")
+        raise UserError(f"{options.inventory} has no machines", do="name one at least")
     return found
 
 
@@ -289,7 +292,7 @@ def read_file(path: Path) -> ListedMachines:
     """Return the machines in an inventory file. UserError: see `machines_of`."""
     if not path.exists():
         raise UserError(
-            f"the inventory {path} cannot be found (a relative path starts at the spec's folder)."
+            f"the inventory {path} cannot be found (a relative path starts at the spec's folder)"
         )
     return _short(path) or _by_ansible(path)
 
@@ -304,7 +307,7 @@ def _short(path: Path) -> ListedMachines | None:
             return None
         found = ShortFile.model_validate(load(text))
     except ContentError as error:
-        raise UserError(f"{path}: {error}.") from error
+        raise UserError(error, where=path) from error
     except ValidationError as error:
         raise explain(error, str(path), ShortFile) from error
     except (OSError, ValueError, yaml.YAMLError):
@@ -317,17 +320,19 @@ def _checked(found: ListedMachines, where: str) -> ListedMachines:
     names, addresses = set[str](), set[tuple[str, int | None]]()
     for host in found.hosts:
         if host.name in names:
-            raise UserError(f"{where}: the machine {host.name!r} is there twice.")
+            raise UserError(f"the machine {host.name!r} is there twice", where=where)
         if (host.address, host.port) in addresses:
             raise UserError(
-                f"{where}: {host.address} is there twice, the second time as {host.name!r}."
+                f"{host.address} is there twice, the second time as {host.name!r}", where=where
             )
         names.add(host.name)
         addresses.add((host.address, host.port))
     for group, members in found.groups.items():
         for member in members:
             if member not in names:
-                raise UserError(f"{where}: group {group!r} names {member!r}, which is no machine.")
+                raise UserError(
+                    f"group {group!r} names {member!r}, which is no machine", where=where
+                )
     return found
 
 
@@ -368,7 +373,9 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
     sibling = Path(sys.executable).with_name("ansible-inventory")
     program = str(sibling) if sibling.exists() else shutil.which("ansible-inventory")
     if program is None:
-        raise UserError("ansible-inventory is missing, which reads the inventory: run make setup.")
+        raise UserError(
+            "ansible-inventory is missing, which reads the inventory", do="run make setup"
+        )
     environment = {
         **os.environ,
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True",
@@ -389,7 +396,7 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
         )
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"{path}: Ansible did not read this inventory within {_TIMEOUT_S:g} s."
+            f"Ansible did not read this inventory within {_TIMEOUT_S:g} s", where=path
         ) from error
     try:
         data = json.loads(done.stdout) if done.returncode == 0 else None
@@ -398,7 +405,7 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         words = " ".join(_without_secrets(done.stderr, path).split())
         reasons = re.findall(r"(?:ERROR|Failed to parse)[^\n]*", words) or [words]
-        raise UserError(f"{path}: Ansible cannot read this inventory: {reasons[0][:300]}")
+        raise UserError(f"Ansible cannot read this inventory: {reasons[0][:300]}", where=path)
     return data
 
 
@@ -427,17 +434,21 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     for variable in (*_CALLED.values(), *_OLDER, *_ARGUMENTS):
         if "__ansible_vault" in str(variables.get(variable)):
             raise UserError(
-                f"{where}: {variable} is vaulted: Hotbed decrypts no variables; write the value "
-                "itself, unencrypted."
+                f"{variable} is vaulted: Hotbed decrypts no variables",
+                where=where,
+                do="write the value itself, unencrypted",
             )
     connection = variables.get("ansible_connection", "ssh")
     if str(connection).removeprefix("ansible.builtin.") not in ("ssh", "smart"):
-        raise UserError(f"{where}: ansible_connection is {connection!r}; only ssh will do.")
+        raise UserError(f"ansible_connection is {connection!r}; only ssh will do", where=where)
     for secret in _SECRETS:
         if variables.get(secret):
             raise UserError(
-                f"{where}: {secret} is not used: log in with a key, as root or as a user who may "
-                "become root without a password."
+                f"{secret} is not used",
+                where=where,
+                do=(
+                    "log in with a key, as root or as a user who may become root without a password"
+                ),
             )
     jump = None
     for key in _ARGUMENTS:
@@ -459,8 +470,9 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     for option, value in {"name": name, **texts, "port": port, "proxy_jump": jump}.items():
         if isinstance(value, str) and "{{" in value:
             raise UserError(
-                f"{where}: {_CALLED.get(option, option)} is a template, which is not filled in: "
-                "write the value itself."
+                f"{_CALLED.get(option, option)} is a template, which is not filled in",
+                where=where,
+                do="write the value itself",
             )
     if texts["key"] is not None:
         texts["key"] = str(path.parent / Path(texts["key"]).expanduser())
@@ -468,7 +480,7 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
         return HostOptions.model_validate({"name": name, **texts, "port": port, "proxy_jump": jump})
     except ValidationError as error:
         found = mistake(error, HostOptions)
-        raise UserError(found.sentence(where, lambda step: _CALLED.get(step, str(step)))) from error
+        raise found.error(where, lambda step: _CALLED.get(step, str(step))) from error
 
 
 def proxy_jump(arguments: str, where: str) -> str | None:
@@ -500,7 +512,7 @@ def _words(text: str, where: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise UserError(f"{where}: the arguments cannot be read: {error}.") from None
+        raise UserError(f"the arguments cannot be read: {error}", where=where) from None
 
 
 def _of_command(command: str, where: str) -> str:
@@ -518,6 +530,7 @@ def _of_command(command: str, where: str) -> str:
     if len(words) == 4 and words[0] == "ssh" and words[2:] == ["-W", "%h:%p"]:
         return words[1] + port
     raise UserError(
-        f"{where}: its ProxyCommand is not understood: write ProxyJump=[user@]host, or give "
-        "site.options.proxy_jump."
+        "its ProxyCommand is not understood",
+        where=where,
+        do="write ProxyJump=[user@]host, or give site.options.proxy_jump",
     )

@@ -102,8 +102,11 @@ class InventorySite:
             known = record.data
             if known and not self._same(known, spec):
                 raise UserError(
-                    f"a testbed {spec.name!r} of another spec is there; take it down first "
-                    f"(`hotbed down {spec.name}`) or give this one another name (--name)."
+                    f"a testbed {spec.name!r} of another spec is there",
+                    do=(
+                        f"take it down first (`hotbed down {spec.name}`) or give this one "
+                        "another name (--name)"
+                    ),
                 )
             if known:
                 self._require_named(known, spec.name)
@@ -212,7 +215,7 @@ class InventorySite:
             try:
                 self._allowed.add(check_consent(name))
             except ValueError as error:
-                raise UserError(f"{error}.") from None
+                raise UserError(error) from None
         self._accept = self._accept or host_keys
 
     def leftovers(self, name: str, progress: Progress = silent) -> Sequence[Doomed]:
@@ -295,8 +298,8 @@ class InventorySite:
         ]
         if gone:
             raise UserError(
-                f"testbed {name!r} is on machines that are no longer named ({', '.join(gone)}): "
-                f"take it down first (`hotbed down {name}`), or name them again."
+                f"testbed {name!r} is on machines that are no longer named ({', '.join(gone)})",
+                do=f"take it down first (`hotbed down {name}`), or name them again",
             )
 
     def _trust(self) -> Trust:
@@ -304,8 +307,11 @@ class InventorySite:
         files = (Path(given).expanduser(),) if given else default_files()
         if given and not files[0].is_file():
             raise UserError(
-                f"site.options.known_hosts: {files[0]} is no file: name one with the host keys of "
-                "the machines (a relative path starts at the spec's folder)."
+                f"site.options.known_hosts: {files[0]} is no file",
+                do=(
+                    "name one with the host keys of the machines (a relative path starts at "
+                    "the spec's folder)"
+                ),
             )
         return Trust(files, self._accept)
 
@@ -320,5 +326,5 @@ class InventorySite:
     def _ready(self, name: str) -> Testbed:
         found = self.find(name)
         if found is None:
-            raise UserError(f"there is no testbed {name!r} that is ready; see `hotbed status`.")
+            raise UserError(f"there is no testbed {name!r} that is ready", do="see `hotbed status`")
         return found

@@ -50,8 +50,11 @@ def wanted(environment: dict[str, str] | None = None, cpuinfo: str | None = None
     said = (os.environ if environment is None else environment).get(AWAKE) or "auto"
     if said not in ("auto", "yes", "no"):
         raise UserError(
-            f"{AWAKE}={said}: say auto (on a virtual machine), yes or no: whether processors are "
-            "kept awake while a campaign runs."
+            f"{AWAKE}={said}",
+            do=(
+                "say auto (on a virtual machine), yes or no: whether processors are kept awake "
+                "while a campaign runs"
+            ),
         )
     if said != "auto":
         return said == "yes"

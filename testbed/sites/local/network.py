@@ -94,13 +94,17 @@ def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
     others = f"or write network.congestion_control: {' or '.join(allowed)}"
     if name not in there:
         raise UserError(
-            f"network.congestion_control: this machine's kernel has no {name!r}: load it (modprobe "
-            f"tcp_{name}) and allow it, {others}."
+            f"this machine's kernel has no {name!r}",
+            where="network.congestion_control",
+            do=f"load it (modprobe tcp_{name}) and allow it, {others}",
         )
     raise UserError(
-        f"network.congestion_control: this machine does not allow {name!r} in network namespaces: "
-        f"add it (sysctl net.ipv4.tcp_allowed_congestion_control='{' '.join([*allowed, name])}'), "
-        f"{others}."
+        f"this machine does not allow {name!r} in network namespaces",
+        where="network.congestion_control",
+        do=(
+            "add it (sysctl "
+            f"net.ipv4.tcp_allowed_congestion_control='{' '.join([*allowed, name])}'), {others}"
+        ),
     )
 
 

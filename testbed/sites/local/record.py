@@ -95,8 +95,9 @@ def load(folder: Path) -> LocalRecord | None:
         data = {}
     if data.get("version") != _VERSION:
         raise UserError(
-            f"{path} is of another version of hotbed; take the testbed down: "
-            f"`hotbed down {folder.name}`."
+            "is of another version of hotbed",
+            where=path,
+            do=f"take the testbed down: `hotbed down {folder.name}`",
         )
     return LocalRecord(
         spec=TestbedSpec.model_validate(data["spec"]),

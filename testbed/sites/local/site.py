@@ -67,7 +67,7 @@ class LocalSite:
         self, options: Mapping[str, object] | None = None, places: LocalNames | None = None
     ) -> None:
         for option in options or {}:
-            raise UserError(f"site local: unknown option {option!r}; it has no options.")
+            raise UserError(f"site local: unknown option {option!r}; it has no options")
         self.places = places or LocalNames.of_environment()
 
     # -- the contract ---------------------------------------------------------------------------
@@ -77,21 +77,23 @@ class LocalSite:
         nodes = sum(group.count for group in spec.groups)
         if nodes > network.MOST_NODES:
             raise UserError(
-                f"testbed {spec.name}: {nodes} nodes; the local site has addresses for "
-                f"{network.MOST_NODES} a testbed, lower the groups' counts."
+                f"{nodes} nodes; the local site has addresses for {network.MOST_NODES} a "
+                "testbed, lower the groups' counts",
+                where=f"testbed {spec.name}",
             )
         for group in spec.groups:
             if group.disk is not None and group.disk.queue_depth > MOST_QUEUE_DEPTH:
                 raise UserError(
-                    f"testbed {spec.name}: group {group.name} has queue_depth "
-                    f"{group.disk.queue_depth}; the local site's disks take 4 to "
-                    f"{MOST_QUEUE_DEPTH}."
+                    f"group {group.name} has queue_depth {group.disk.queue_depth}; the local "
+                    f"site's disks take 4 to {MOST_QUEUE_DEPTH}",
+                    where=f"testbed {spec.name}",
                 )
         if isinstance(spec.store, CephSpec) and spec.store.deployer.kind != "own":
             raise UserError(
-                f"testbed {spec.name}: deployer {spec.store.deployer.kind} needs whole machines "
-                "(LVM, and cephadm containers); nodes of the local site take deployer own: choose "
-                "that, or a site of machines."
+                f"deployer {spec.store.deployer.kind} needs whole machines (LVM, and cephadm "
+                "containers); nodes of the local site take deployer own",
+                where=f"testbed {spec.name}",
+                do="choose that, or a site of machines",
             )
         network.check_congestion_control(network.congestion_control_of(spec))
         disks = sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk)
@@ -114,8 +116,11 @@ class LocalSite:
             known = record.load(self.places.testbed(spec.name))
             if known is not None and known.spec != spec:
                 raise UserError(
-                    f"a testbed {spec.name!r} of another spec is there; take it down first "
-                    f"(`hotbed down {spec.name}`) or give this one another name (--name)."
+                    f"a testbed {spec.name!r} of another spec is there",
+                    do=(
+                        f"take it down first (`hotbed down {spec.name}`) or give this one "
+                        "another name (--name)"
+                    ),
                 )
             found = known or self._begin(spec)
             return self._bring_up(found, root, progress)
@@ -164,12 +169,14 @@ class LocalSite:
     def snapshot(self, name: str, label: str) -> None:
         """Freeze the data written so far, without a copy. See `SnapshotSite.snapshot`."""
         if not label or not all(c.isalnum() or c in "-_." for c in label) or label[0] in "-.":
-            raise UserError(f"snapshot {label!r}: a label is letters, digits and - _ . only.")
+            raise UserError(
+                "a label is letters, digits and - _ . only", where=f"snapshot {label!r}"
+            )
         root = image.ensure(self.places.cache)
         with self._locked(name):
             known, nodes = self._known(name), self._nodes(name)
             if label in known.snapshots:
-                raise UserError(f"testbed {name}: there is a snapshot {label!r} already.")
+                raise UserError(f"there is a snapshot {label!r} already", where=f"testbed {name}")
             at_once(lambda disk: disk.command({"op": "shape", "on": False}), self._disks(known))
             at_once(nodes.halt, known.members())
             frozen = known.frozen(label)
@@ -239,7 +246,7 @@ class LocalSite:
         disks = self._disks_of(name, node)
         if len(settings) != len(disks):
             raise UserError(
-                f"testbed {name}: node {node} has {len(disks)} disks, not {len(settings)}."
+                f"node {node} has {len(disks)} disks, not {len(settings)}", where=f"testbed {name}"
             )
         for disk, (positioning, bandwidth) in zip(disks, settings, strict=True):
             disk.command(
@@ -292,20 +299,22 @@ class LocalSite:
     def _disks_of(self, name: str, node: str) -> list[LocalDisk]:
         disks = self._nodes(name).disks(self._member(name, node))
         if not disks:
-            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
+            raise UserError(f"node {node} has no disk of its own", where=f"testbed {name}")
         return disks
 
     def _known(self, name: str) -> LocalRecord:
         known = record.load(self.places.testbed(name))
         if known is None:
-            raise UserError(f"there is no testbed {name!r}; `hotbed status` lists those there are.")
+            raise UserError(
+                f"there is no testbed {name!r}", do="`hotbed status` lists those there are"
+            )
         return known
 
     def _with_snapshot(self, name: str, label: str) -> LocalRecord:
         known = self._known(name)
         if label not in known.snapshots:
             there = ", ".join(known.snapshots) or "none"
-            raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+            raise UserError(f"no snapshot {label!r}", where=f"testbed {name}", allowed=there)
         return known
 
     def _drop_layers(self, known: LocalRecord) -> None:
@@ -315,7 +324,9 @@ class LocalSite:
     def _member(self, name: str, node: str) -> PlannedNode:
         members = {member.name: member for member in self._known(name).members()}
         if node not in members:
-            raise UserError(f"testbed {name} has no node {node!r}; it has: {', '.join(members)}.")
+            raise UserError(
+                f"has no node {node!r}", where=f"testbed {name}", allowed=", ".join(members)
+            )
         return members[node]
 
     @contextlib.contextmanager
@@ -419,4 +430,4 @@ def _wait_for_ssh(
 
 def _require_root() -> None:
     if os.geteuid() != 0:
-        raise UserError("the local site makes containers and disks: run this as root (sudo).")
+        raise UserError("the local site makes containers and disks", do="run this as root (sudo)")

@@ -178,7 +178,9 @@ def empty(
     names = [f"{prefix}{osd}" for osd in osds]
     for name in names:
         if name not in pools:
-            raise UserError(f"there is no pool {name}: deploy the agents first (hotbed deploy).")
+            raise UserError(
+                f"there is no pool {name}", do="deploy the agents first (hotbed deploy)"
+            )
     connection.together([partial(_remove_pool, connection, name) for name in names])
     wait_for(
         lambda: removing(connection) == 0,
@@ -213,7 +215,7 @@ def _host_of(osd: int, hosts: Mapping[str, Sequence[int]]) -> str:
     for host, there in hosts.items():
         if osd in there:
             return host
-    raise UserError(f"osd.{osd} is under no host of the CRUSH map: place it there first.")
+    raise UserError(f"osd.{osd} is under no host of the CRUSH map: place it there first")
 
 
 def _make_rules(connection: Connection, prefix: str, hosts: Mapping[int, str]) -> list[str]:
@@ -290,8 +292,8 @@ def _key(connection: Connection, user: str, pool: str) -> str:
 def _check_prefix(prefix: str) -> None:
     if not _PREFIX.fullmatch(prefix):
         raise UserError(
-            f"prefix is {prefix!r}; write lower-case letters, digits, - or _ and a dot, such as "
-            "'twochoice.'."
+            f"prefix is {prefix!r}",
+            do="write lower-case letters, digits, - or _ and a dot, such as 'twochoice.'",
         )
 
 
@@ -301,7 +303,7 @@ def _check(connection: Connection, prefix: str, osds: Sequence[int]) -> None:
     for osd in osds:
         if osd not in known:
             there = ", ".join(str(one) for one in sorted(known))
-            raise UserError(f"there is no osd.{osd}; the cluster has {there}.")
+            raise UserError(f"there is no osd.{osd}; the cluster has {there}")
 
 
 def _pools(connection: Connection) -> dict[str, Mapping[str, Any]]:
@@ -323,7 +325,9 @@ def _refuse_others(
     for osd in osds:
         name = f"{prefix}{osd}"
         if name in pools and int(pools[name]["crush_rule"]) != rules[name]:
-            raise UserError(f"pool {name} exists and is not pinned to osd.{osd}: remove it first.")
+            raise UserError(
+                f"pool {name} exists and is not pinned to osd.{osd}", do="remove it first"
+            )
 
 
 def _pgids(pool: Mapping[str, Any]) -> list[str]:

@@ -102,10 +102,10 @@ def pool_of(dump: Mapping[str, Any], name: str) -> tuple[int, int]:
     pools = {pool["pool_name"]: pool for pool in dump["pools"]}
     if name not in pools:
         there = ", ".join(sorted(pools)) or "none"
-        raise UserError(f"open-loop: there is no pool {name!r}; there are: {there}.")
+        raise UserError(f"there is no pool {name!r}", where="open-loop", allowed=there)
     pool = pools[name]
     if pool.get("object_hash", RJENKINS) != RJENKINS:
-        raise UserError(f"open-loop: pool {name!r} does not place objects by rjenkins.")
+        raise UserError(f"pool {name!r} does not place objects by rjenkins", where="open-loop")
     return int(pool["pool"]), int(pool["pg_num"])
 
 
@@ -114,7 +114,7 @@ def object_names(plan: WritePlan, pool: int, pg_num: int) -> Mapping[str, tuple[
     try:
         return names_for(plan.rates, pool, pg_num, plan.objects_per_pg)
     except ValueError as error:
-        raise UserError(f"open-loop: {error}.") from error
+        raise UserError(error, where="open-loop") from error
 
 
 def ballast_names(plan: WritePlan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:

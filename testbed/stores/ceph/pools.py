@@ -25,8 +25,9 @@ def create_pool(
     there = _pools(connection).get(name)
     if there is not None and (there.pg_num, there.size) != (pg_num, size):
         raise UserError(
-            f"pool {name!r} exists with {there.pg_num} PGs and size {there.size}, "
-            f"not {pg_num} and {size}: delete it first."
+            f"pool {name!r} exists with {there.pg_num} PGs and size {there.size}, not "
+            f"{pg_num} and {size}",
+            do="delete it first",
         )
     if there is None:
         connection.mon(

@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from schemas.durable import write_file
+from schemas.durable import read_deployed, write_file
 from schemas.errors import HotbedError, StoreError, UserError
 
 CONFIG = Path("/etc/hotbed/nfsproxy.json")
@@ -54,12 +54,7 @@ class _Unix(http.client.HTTPConnection):
 
 def configuration(path: Path = CONFIG) -> dict[str, Any]:
     """Return the proxy's deployed configuration; raise UserError if there is none."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}): deploy the testbed.") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): deploy the testbed again.") from error
+    found: dict[str, Any] = read_deployed(path)
     return found
 
 
@@ -82,7 +77,7 @@ def ask(socket_path: str, method: str, path: str, body: bytes | None = None) -> 
     finally:
         connection.close()
     if answer.status == 400:
-        raise UserError(f"the NFS proxy refused: {json.loads(text)['error']}.")
+        raise UserError(f"the NFS proxy refused: {json.loads(text)['error']}")
     if answer.status != 200:
         raise StoreError(f"the NFS proxy answered {method} {path} with status {answer.status}.")
     return text
@@ -183,7 +178,7 @@ def _exported() -> Path:
         key, _, value = line.partition("=")
         if key.strip() == "Path":
             return Path(value.strip().rstrip(";"))
-    raise UserError(f"{path} exports nothing: deploy the testbed again.")
+    raise UserError(f"{path} exports nothing", do="deploy the testbed again")
 
 
 def carry_out(verb: str, arguments: Sequence[str], body: bytes) -> Any:
@@ -215,7 +210,7 @@ def carry_out(verb: str, arguments: Sequence[str], body: bytes) -> Any:
         return json.loads(ask(control, "POST", f"/trace?folder={folder}"))
     if verb == "trace-stop":
         return json.loads(ask(control, "DELETE", "/trace"))
-    raise UserError(f"there is no verb {verb!r}; `pydoc testbed.stores.nfs.control` lists them.")
+    raise UserError(f"there is no verb {verb!r}; `pydoc testbed.stores.nfs.control` lists them")
 
 
 def main(arguments: list[str]) -> int:

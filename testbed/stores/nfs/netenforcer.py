@@ -84,8 +84,8 @@ def device_to(addresses: set[str], run: Run = run) -> str:
         devices.add(route["dev"])
     if len(devices) != 1 or "lo" in devices:
         raise UserError(
-            f"flows leave by {', '.join(sorted(devices))}: one device other than lo must lead to "
-            "all destinations."
+            f"flows leave by {', '.join(sorted(devices))}: one device other than lo must lead "
+            "to all destinations"
         )
     found: str = devices.pop()
     return found
@@ -107,7 +107,8 @@ def before(device: str, run: Run = run) -> Before:
         elif qdisc["handle"] != "0:":
             raise UserError(
                 f"device {device} has queueing of somebody else at its root ({qdisc['kind']} "
-                f"{qdisc['handle']}): remove it first (tc qdisc del dev {device} root)."
+                f"{qdisc['handle']})",
+                do=f"remove it first (tc qdisc del dev {device} root)",
             )
     link = json.loads(run("ip", "-d", "-j", "link", "show", "dev", device))[0]
     segments, mtu = link.get("gso_max_segs", 65535), link.get("mtu", ETHERNET_MTU)
@@ -128,9 +129,9 @@ def _flows(host: Mapping[str, Any]) -> tuple[shaping.ShapedFlow, ...]:
     try:
         return shaping.flows_of(host)
     except KeyError as error:
-        raise UserError(f"network parameters: {error} is missing.") from error
+        raise UserError(f"{error} is missing", where="network parameters") from error
     except (TypeError, ValueError) as error:
-        raise UserError(f"network parameters: {error}.") from error
+        raise UserError(error, where="network parameters") from error
 
 
 def _target(host: Mapping[str, Any], kept: Before) -> shaping.ShapingState:
@@ -243,7 +244,7 @@ def _parameters(path: Path) -> Mapping[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}.") from error
+        raise UserError(f"is not JSON: {error}", where=path) from error
     return found
 
 
@@ -255,14 +256,16 @@ def main(arguments: list[str]) -> int:
         if verb == "apply":
             host = _parameters(path)
             if host is None:
-                raise UserError(f"{path} is missing: write the host's parameters there.")
+                raise UserError("is missing", where=path, do="write the host's parameters there")
             answer = apply(host)
         elif verb == "check":
             answer = {"differences": check(_parameters(path))}
         elif verb == "remove":
             answer = remove()
         else:
-            raise UserError("say what to do: apply, check or remove, and the parameters' file.")
+            raise UserError(
+                "no verb is given", do="give apply, check or remove, and the parameters' file"
+            )
     except HotbedError as error:
         print(f"netenforcer: {error}", file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1

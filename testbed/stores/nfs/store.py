@@ -123,8 +123,8 @@ class NfsStore:
         """
         if server not in self.servers:
             raise UserError(
-                f"node {server!r} of testbed {self._config.testbed} is no NFS server; servers are "
-                f"{', '.join(self.servers)}."
+                f"node {server!r} of testbed {self._config.testbed} is no NFS server",
+                allowed=", ".join(self.servers),
             )
         text = b"" if body is None else json.dumps(body).encode()
         return self._python(server, "control", (verb, *arguments), text)
@@ -273,7 +273,7 @@ def observed(
 def store_of(config: AgentConfig) -> NfsStore:
     """Return the store of this admin node; raise UserError if the testbed has another kind."""
     if config.store != "nfs":
-        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not nfs.")
+        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not nfs")
     return NfsStore(config, lambda node: reach(config, node))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from schemas.errors import StoreError, UserError
+from schemas.errors import StoreError, UserError, not_allowed
 from testbed.agent.reach import every
 from testbed.stores.microstores import Resources
 from testbed.stores.swift import services
@@ -58,14 +58,14 @@ def put_layout(
     for tenant, names in (tenants or {}).items():
         if tenant not in store.cluster.tenants:
             there = ", ".join(store.cluster.tenants)
-            raise UserError(f"there is no tenant {tenant!r}; there are {there}.")
+            raise UserError(f"there is no tenant {tenant!r}", allowed=there)
         for name in names:
             _known(store, name)
         served[tenant] = tuple(names)
     overrides = {}
     for node, part in (proxies or {}).items():
         if node not in after.proxies:
-            raise UserError(f"there is no proxy {node!r}; there are {', '.join(now.proxies)}.")
+            raise UserError(f"there is no proxy {node!r}", allowed=", ".join(now.proxies))
         overrides[node] = _with(Resources(), part, f"proxy {node}")
     after = replace(after, shares=shares, workers=workers, tenants=served, overrides=overrides)
     with store.locked():
@@ -75,18 +75,16 @@ def put_layout(
 def _known(store: SwiftStore, microstore: str) -> None:
     if microstore not in store.cluster.microstores:
         there = ", ".join(store.cluster.microstores)
-        raise UserError(f"there is no microstore {microstore!r}; there are {there}.")
+        raise UserError(f"there is no microstore {microstore!r}", allowed=there)
 
 
 def _with(resources: Resources, fields: Mapping[str, Any], where: str) -> Resources:
     known = ("proxy_cores", "storage_cores", "network")
     for name, value in fields.items():
         if name not in known:
-            raise UserError(
-                f"{where}: there is no share of {name!r}; there are {', '.join(known)}."
-            )
+            raise UserError(f"there is no share of {name!r}", where=where, allowed=", ".join(known))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise UserError(f"{where}: {name} is {value!r}; write a number above 0.")
+            raise not_allowed(f"{where}: {name}", value, "a number above 0")
     return replace(resources, **fields)
 
 

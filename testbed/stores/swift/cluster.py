@@ -6,12 +6,12 @@ since: the shares, the owners of proxies and storage nodes, and the microstores 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import read_deployed
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Resources
 
@@ -119,11 +119,9 @@ def cluster_from_json(data: Mapping[str, Any]) -> SwiftCluster:
 def load_cluster(path: Path = CLUSTER) -> SwiftCluster:
     """Return the cluster of this admin node; raise UserError if it is not deployed."""
     try:
-        return cluster_from_json(json.loads(path.read_text()))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: deploy the testbed first (hotbed deploy).") from error
+        return cluster_from_json(read_deployed(path))
     except ValueError as error:
-        raise UserError(f"{path} is {error}: deploy the testbed again.") from error
+        raise UserError(f"is {error}", where=path, do="deploy the testbed again") from error
 
 
 def initial(cluster: SwiftCluster, layout: str | None = None) -> SwiftState:
@@ -134,7 +132,7 @@ def initial(cluster: SwiftCluster, layout: str | None = None) -> SwiftState:
     """
     name = layout or cluster.layout
     if name not in cluster.layouts:
-        raise UserError(f"there is no layout {name!r}; there are {', '.join(cluster.layouts)}.")
+        raise UserError(f"there is no layout {name!r}", allowed=", ".join(cluster.layouts))
     body = cluster.layouts[name]
     sets = dict.fromkeys(cluster.set_of(store) for store in cluster.microstores)
     return SwiftState(

@@ -70,7 +70,7 @@ class SwiftNode:
         """
         operation = getattr(self, f"op_{request.get('op')}", None)
         if operation is None:
-            raise UserError(f"there is no operation {request.get('op')!r}.")
+            raise UserError(f"there is no operation {request.get('op')!r}")
         return operation(request)
 
     def op_ping(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class SwiftNode:
         workers = int(request["workers"])
         wanted = dict(self.kept["wanted"])
         if not wanted.get("proxy"):
-            raise UserError("this node runs no proxy.")
+            raise UserError("this node runs no proxy")
         if wanted["proxy"]["workers"] == workers and services.PROXY not in self._stale():
             return {"changed": []}
         wanted["proxy"] = wanted["proxy"] | {"workers": workers}

@@ -231,7 +231,7 @@ def put_rings(microstore: str, rings: Mapping[str, str], digests: Mapping[str, s
         StoreError: a ring is damaged; no ring was changed.
     """
     if not set(microstore) <= _SAFE:
-        raise UserError(f"{microstore!r} is no microstore's name.")
+        raise UserError(f"{microstore!r} is no microstore's name")
     found: dict[str, bytes] = {}
     for kind in confs.KINDS:
         found[kind] = base64.b64decode(rings[kind])

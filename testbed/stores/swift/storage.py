@@ -148,10 +148,10 @@ class StorageChanges:
             unknown = [disk for disk in given if disk not in have]
             if unknown:
                 there = ", ".join(have)
-                raise UserError(f"node {node} has no disk {unknown[0]!r}; it has {there}.")
+                raise UserError(f"has no disk {unknown[0]!r}", where=f"node {node}", allowed=there)
             other = [one for one, nodes in now.members.items() if node in nodes and one != storage]
             if other:
-                raise UserError(f"node {node} stores for {other[0]}: remove it there first.")
+                raise UserError(f"node {node} stores for {other[0]}", do="remove it there first")
             members = dict(now.members[storage])
             members[node] = tuple(dict.fromkeys([*members.get(node, ()), *given]))
             after = replace(now, members={**now.members, storage: members})
@@ -176,13 +176,13 @@ class StorageChanges:
             now = self._store.state()
             storage = next((one for one, nodes in now.members.items() if node in nodes), "")
             if not storage:
-                raise UserError(f"node {node} is in no ring.")
+                raise UserError("is in no ring", where=f"node {node}")
             left = {name: held for name, held in now.members[storage].items() if name != node}
             have = now.members[storage][node]
             unknown = [disk for disk in disks or () if disk not in have]
             if unknown:
                 raise UserError(
-                    f"disk {unknown[0]!r} of node {node} is in no ring; {', '.join(have)} are."
+                    f"disk {unknown[0]!r} of node {node} is in no ring; {', '.join(have)} are"
                 )
             if disks:
                 rest = tuple(disk for disk in have if disk not in disks)
@@ -191,7 +191,8 @@ class StorageChanges:
             if len(left) < self._store.cluster.replicas:
                 raise UserError(
                     f"without {node} there are {len(left)} storage nodes for "
-                    f"{self._store.cluster.replicas} replicas: add another one first."
+                    f"{self._store.cluster.replicas} replicas",
+                    do="add another one first",
                 )
             going = [disk for disk in have if disk not in left.get(node, ())]
             self.put_rings(now, storage, emptied=[(node, disk) for disk in going])
@@ -290,13 +291,13 @@ class StorageChanges:
     def _set(self, microstore: str) -> str:
         if microstore not in self._store.cluster.microstores:
             there = ", ".join(self._store.cluster.microstores)
-            raise UserError(f"there is no microstore {microstore!r}; there are {there}.")
+            raise UserError(f"there is no microstore {microstore!r}", allowed=there)
         return self._store.cluster.set_of(microstore)
 
     def _is_storage(self, node: str) -> None:
         names = [one.name for one in self._store.config.nodes if "storage" in one.roles]
         if node not in names:
-            raise UserError(f"node {node!r} is no storage node; there are {', '.join(names)}.")
+            raise UserError(f"node {node!r} is no storage node", allowed=", ".join(names))
 
     def _disks(self, node: str) -> tuple[str, ...]:
         return self._store.cluster.disks[node]

@@ -307,7 +307,7 @@ class SwiftStore:
     def _assign(self, action: AssignMachine) -> str:
         now = self.state()
         if action.machine not in now.proxies:
-            raise UserError(f"node {action.machine!r} is no machine that can be handed out.")
+            raise UserError(f"node {action.machine!r} is no machine that can be handed out")
         if now.proxies[action.machine] == action.microstore:
             return f"{action.machine} stays where it is"
         after = replace(now, proxies={**now.proxies, action.machine: action.microstore})
@@ -355,7 +355,7 @@ class SwiftStore:
     def _map(self, action: MapTenant) -> str:
         now, cluster = self.state(), self.cluster
         if action.tenant not in cluster.tenants or action.microstore not in cluster.microstores:
-            raise UserError(f"there is no tenant or microstore for {action!r}.")
+            raise UserError(f"there is no tenant or microstore for {action!r}")
         home = cluster.set_of(cluster.tenants[action.tenant])
         if cluster.set_of(action.microstore) != home:
             raise StoreError(
@@ -399,5 +399,5 @@ class SwiftStore:
 def store_of(config: AgentConfig) -> SwiftStore:
     """Return the store of this admin node; raise UserError if the testbed has another kind."""
     if config.store != "swift":
-        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not swift.")
+        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not swift")
     return SwiftStore(config, load_cluster(), NodeChannels(over_ssh(config)))

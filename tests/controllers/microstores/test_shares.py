@@ -20,6 +20,7 @@ from controllers.microstores.shares import (
 from controllers.static_microstores.policy import ALLOCATIONS, allocate
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Microstore, Microstores, Resources
+from tests.errors import raises
 
 STEP = Resources(0.1, 0.1, 2.5e6, 1, 1)
 TOTAL = Resources(0.8, 0.8, 5e7, 2, 4)
@@ -142,11 +143,11 @@ def test_favouring_is_by_proxies_and_their_links():
 @pytest.mark.parametrize(
     ("allocation", "small", "total", "words"),
     [
-        ("fair", ["a"], TOTAL, "allowed are default, static"),
+        ("fair", ["a"], TOTAL, "allowed: default"),
         ("even", [], TOTAL, "at least one microstore"),
         ("even", ["a", "b", "c"], replace(TOTAL, proxy_cores=0.2), "too small for 3"),
     ],
 )
 def test_allocations_that_cannot_be(allocation, small, total, words):
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         allocate(allocation, total, STEP, small, [])

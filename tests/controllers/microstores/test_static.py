@@ -10,6 +10,7 @@ from controllers.registry import create, find
 from schemas.errors import UserError
 from testbed.stores.contract import Observation
 from testbed.stores.microstores import NOTHING, Resources
+from tests.errors import raises
 
 
 def policy(**parameters):
@@ -53,5 +54,5 @@ def test_who_is_for_large_objects_can_be_said():
     store = run(policy(allocation="favors-large", serves={"small": "large", "large": "small"}))
     assert store.stores["large"].proxy_cores == pytest.approx(0.6, abs=0.11)
     assert Resources(0.1, 0.1, 2.5e6, 0, 0).within(store.stores["small"])
-    with pytest.raises(UserError, match="allowed: small, large"):
+    with raises(UserError, "allowed: small, large"):
         policy(serves={"small": "huge"})

@@ -16,6 +16,7 @@ from controllers.prioritymeister.curve import rb_curve
 from controllers.prioritymeister.limiters import choose
 from controllers.prioritymeister.system import QueueFlow, System
 from schemas.errors import UserError
+from tests.errors import raises
 
 pytestmark = pytest.mark.slow  # linear programmes
 
@@ -144,7 +145,7 @@ def test_overload_has_no_bound() -> None:
 def test_a_cycle_of_queues_is_told() -> None:
     paths = [(0, 1), (1, 2), (2, 0)]
     flows = [QueueFlow(path, np.array([0.1]), np.array([1.0])) for path in paths]
-    with pytest.raises(UserError, match=r"cycle of queues: (a -> b -> c -> a|b -> c -> a -> b)"):
+    with raises(UserError, "cycle of queues"):
         System([1.0] * 3, flows, ["a", "b", "c"])
 
 

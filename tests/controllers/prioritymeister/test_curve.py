@@ -15,6 +15,7 @@ from controllers.prioritymeister import curve as module
 from controllers.prioritymeister import tangents
 from controllers.prioritymeister.curve import CurveBuilder, RbCurve, rb_curve
 from schemas.errors import UserError
+from tests.errors import raises
 
 Floats = npt.NDArray[np.float64]
 
@@ -185,15 +186,15 @@ def test_order_does_not_matter_and_one_request_is_a_curve() -> None:
 
 
 def test_nothing_is_no_curve_and_disorder_is_seen() -> None:
-    with pytest.raises(UserError, match="no request"):
+    with raises(UserError, "no request"):
         rb_curve([], [])
     builder = CurveBuilder()
     builder.add([1.0, 2.0], [1.0, 1.0])
     for times in ([1.5], [3.0, 2.5]):
-        with pytest.raises(ValueError, match="fall"):
+        with raises(ValueError, "fall"):
             builder.add(times, [1.0] * len(times))
     for work in ([-1.0, 1.0], [1.0, np.nan], [0.0, np.inf], [1.5e308, 1.5e308]):
-        with pytest.raises(ValueError, match="work must be 0 or more, and finite"):
+        with raises(ValueError, "work must be 0 or more"):
             builder.add([3.0, 4.0], work)
     builder.add([3.0, 4.0], [0.0, 0.0])
     assert builder.curve().requests == 2

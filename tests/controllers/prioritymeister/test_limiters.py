@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from controllers.prioritymeister.curve import RbCurve, rb_curve
 from controllers.prioritymeister.limiters import choose
 from schemas.errors import UserError
+from tests.errors import raises
 
 Floats = npt.NDArray[np.float64]
 
@@ -94,7 +95,7 @@ def test_no_request_of_the_trace_is_held(seed: int, count: int) -> None:
 
 def test_one_instant_needs_a_length() -> None:
     curve = rb_curve([1.0, 1.0], [2.0, 3.0])
-    with pytest.raises(UserError, match="one instant"):
+    with raises(UserError, "one instant"):
         choose(curve)
     found = choose(curve, 8, mean_rate=0.5)
     assert (found.rates.tolist(), found.bursts.tolist()) == ([0.5], [5.0])

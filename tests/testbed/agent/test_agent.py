@@ -31,6 +31,7 @@ from testbed.agent.verbs import VERBS
 from testbed.client import AgentClient, result_of
 from testbed.deploy import bundle
 from testbed.ssh import Completed
+from tests.errors import raises
 
 NODES = (
     AgentNode("admin", "10.0.0.1", ("admin", "mon"), "io_pressure", "/x/io.pressure"),
@@ -57,22 +58,22 @@ def test_configuration_round_trip(tmp_path):
 def test_a_broken_configuration_is_one_sentence(tmp_path, text, words):
     path = tmp_path / "agent.json"
     path.write_text(text)
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         load_config(str(path))
 
 
 def test_no_configuration_says_deploy(tmp_path):
-    with pytest.raises(UserError, match="hotbed deploy"):
+    with raises(UserError, do="hotbed deploy"):
         load_config(str(tmp_path / "agent.json"))
 
 
 def test_unknown_node_names_those_there_are():
-    with pytest.raises(UserError, match="it has admin, osd0"):
+    with raises(UserError, "allowed: admin, osd0"):
         node_of(CONFIG, "osd9")
 
 
 def test_config_refuses_what_is_no_mapping():
-    with pytest.raises(ValueError, match="malformed"):
+    with raises(ValueError, "malformed"):
         config_from_json({"testbed": "t", "store": "ceph", "nodes": [None]})
 
 
@@ -115,7 +116,7 @@ def test_errors_cross_to_the_engine_as_they_are(monkeypatch, error, kind, retry)
     code, (answer,) = serve(monkeypatch, fails)
     expected = {"ok": False, "error": "no such thing.", "kind": kind, "retry": retry}
     assert (code, answer) == (1, expected)
-    with pytest.raises(type(error), match=r"no such thing\."):
+    with raises(type(error), "no such thing"):
         result_of("verb", json.dumps(answer).encode())
 
 
@@ -125,7 +126,7 @@ def test_a_full_disk_is_a_sentence_that_names_the_file(monkeypatch, capsys):
 
     code, (answer,) = serve(monkeypatch, fails)
     assert code == 1
-    assert answer["error"].startswith("/var/lib/hotbed/x: No space left on device: free some")
+    assert answer["error"].startswith("/var/lib/hotbed/x: No space left on device; ")
     assert capsys.readouterr().err == ""
 
 
@@ -142,7 +143,7 @@ def test_a_payload_that_is_no_object_is_refused(monkeypatch, stdin):
 
 
 def test_unknown_verb_names_those_there_are():
-    with pytest.raises(UserError, match=r"no verb 'dance'.*caches.*clean"):
+    with raises(UserError, "'dance'"):
         dispatch.find("dance")
 
 
@@ -167,7 +168,7 @@ def test_client_calls_the_program_with_one_line_of_json():
 
 
 def test_client_says_deploy_where_there_is_no_agent():
-    with pytest.raises(UserError, match="hotbed deploy"):
+    with raises(UserError, do="hotbed deploy"):
         AgentClient(FakeShell(127, stderr=b"sh: not found")).call("health")
 
 
@@ -175,7 +176,7 @@ def test_client_says_deploy_where_there_is_no_agent():
     ("stdout", "words"), [(b"", "said nothing: killed"), (b"hello\n", "answered garbage")]
 )
 def test_client_on_an_agent_that_breaks(stdout, words):
-    with pytest.raises(RemoteError, match=words):
+    with raises(RemoteError, words):
         AgentClient(FakeShell(1, stdout, b"killed\n")).call("health")
 
 
@@ -211,9 +212,9 @@ def test_client_streams_and_ends_what_it_started():
 
 
 def test_client_stream_of_a_dead_node_is_a_remote_error():
-    with pytest.raises(RemoteError, match="ended with 3"):
+    with raises(RemoteError, "ended with 3"):
         list(AgentClient(PipeShell("exit 3")).stream("top"))
-    with pytest.raises(UserError, match="hotbed deploy"):
+    with raises(UserError, do="hotbed deploy"):
         list(AgentClient(PipeShell("exit 127")).stream("top"))
 
 

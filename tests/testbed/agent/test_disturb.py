@@ -27,6 +27,7 @@ from testbed.agent.disturb import (
     read_state,
     steps_from_json,
 )
+from tests.errors import raises
 
 STEPS = [
     {"t_s": 0, "node": "osd0", "name": "load-hot-osd0", "argv": ["fio"], "rate_iops": None},
@@ -199,7 +200,7 @@ def test_order_of_the_plan_does_not_matter(steps: list[dict[str, Any]]) -> None:
     ],
 )
 def test_a_bad_plan_is_refused(plan: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with raises(UserError, message):
         steps_from_json(plan)
 
 

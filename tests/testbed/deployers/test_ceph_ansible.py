@@ -23,6 +23,7 @@ from testbed.deploy.inventory import cluster_id
 from testbed.deploy.playbook import LOG, Ansible, RefusedError, play
 from testbed.sites.contract import Testbed
 from testbed.spec.stores import GENERATED, CephAnsibleDeployer
+from tests.errors import raises
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 SPEC = spec_with(
@@ -75,7 +76,7 @@ def test_no_secret_and_no_file_of_the_engines_is_among_the_variables(tmp_path: P
 
 def test_a_variable_that_no_role_knows_is_refused_with_the_nearest_that_is_known() -> None:
     deployer = CephAnsibleDeployer(variables={"crush_device_clas": "hdd"})
-    with pytest.raises(UserError, match=r"crush_device_clas is no variable.*crush_device_class is"):
+    with raises(UserError, "crush_device_class"):
         ceph_ansible.check_names(deployer, {"crush_device_class", "devices"})
     ceph_ansible.check_names(deployer, {"crush_device_clas"})
 
@@ -83,9 +84,7 @@ def test_a_variable_that_no_role_knows_is_refused_with_the_nearest_that_is_known
 def test_a_port_of_gateways_that_would_have_no_effect_is_refused_by_a_deployment() -> None:
     """Reading a spec does not refuse it: records of existing testbeds may contain it."""
     deployer = CephAnsibleDeployer(variables={"radosgw_frontend_port": 8080})
-    with pytest.raises(
-        UserError, match=r"radosgw_frontend_port is Hotbed's.* 7480\): leave it out"
-    ):
+    with raises(UserError, "radosgw_frontend_port", "7480"):
         ceph_ansible.check_names(deployer, {"radosgw_frontend_port"})
 
 
@@ -93,7 +92,7 @@ def test_a_folder_without_the_pinned_commit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ceph_ansible.SOURCES, str(tmp_path))
-    with pytest.raises(UserError, match="no git clone with ceph-ansible's"):
+    with pytest.raises(UserError):
         ceph_ansible.clone()
 
 
@@ -376,6 +375,6 @@ def test_its_validate_role_misses_volumes_that_are_not_there(
 ) -> None:
     bed = own_bed(tmp_path / "bed")
     made = ceph_ansible.inventory(bed, SPEC)
-    with pytest.raises(RefusedError, match=r"hotbed-.*doesn't exist or isn't a block") as error:
+    with raises(RefusedError, "isn't a block") as error:
         validate(ansible, bed, made)
     assert {failure.node for failure in error.value.failures} == {"osd0", "osd1", "osd2"}

@@ -17,6 +17,7 @@ from testbed.deploy import cephadm
 from testbed.deploy.cephadm import UNTESTED, Cephadm, CephadmCluster, CephadmCommand
 from testbed.deploy.playbook import DeployError
 from testbed.sites.contract import Testbed, silent
+from tests.errors import raises
 from tests.testbed.deployers.beds import bed_of, spec_with
 from tests.testbed.deployers.fake_orchestrator import (
     FSID,
@@ -222,7 +223,7 @@ def test_the_administrators_key_is_waited_for(
     cluster.bring("tentacle", SETTINGS, silent)
     assert whats(machines)[-4:] == ["test -s"] * 4  # twice in vain, then both files of the one node
     machines.waits = 10_000
-    with pytest.raises(DeployError, match=r"after 30 min node admin has no /etc/ceph/ceph\.conf"):
+    with raises(DeployError, "30 min", "/etc/ceph/ceph.conf"):
         cluster.bring("tentacle", SETTINGS, silent)
 
 
@@ -255,10 +256,8 @@ def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(
     machines.fails["ceph status"] = "timed out"
     with pytest.raises(DeployError) as error:
         cluster.bring("tentacle", SETTINGS, silent)
-    assert str(error.value) == (
-        "node admin: the cluster does not answer: ERROR: timed out; see to its monitors, or remove "
-        "it (`hotbed deploy --remove`) if it may go."
-    )
+    for fact in ("node admin", "ERROR: timed out", "`hotbed deploy --remove`"):
+        assert fact in str(error.value)
     assert not {"rm-cluster", "bootstrap"} & set(whats(machines))
     machines.fails.clear()
     cluster.bring("tentacle", SETTINGS, silent)
@@ -271,9 +270,8 @@ def test_a_step_that_fails_is_told_by_its_last_words(
     machines.fails["bootstrap"] = f"Failed to pull {IMAGE}"
     with pytest.raises(DeployError) as error:
         cluster.bring("tentacle", SETTINGS, silent)
-    assert str(error.value) == (
-        f"node admin: cephadm cannot bootstrap the cluster: ERROR: Failed to pull {IMAGE}"
-    )
+    for fact in ("node admin", "bootstrap", f"ERROR: Failed to pull {IMAGE}"):
+        assert fact in str(error.value)
 
 
 def test_osds_that_never_start_are_an_error_that_names_hosts_which_are_away(
@@ -282,7 +280,7 @@ def test_osds_that_never_start_are_an_error_that_names_hosts_which_are_away(
     machines.broken.add("osd1")
     with pytest.raises(DeployError) as error:
         cluster.bring("tentacle", SETTINGS, silent)
-    assert "after 30 min 2 of 3 OSDs are up (osd1 is Offline)" in str(error.value)
+    assert "2 of 3 OSDs are up (osd1 is Offline)" in str(error.value)
 
 
 def test_removal_goes_to_every_host_and_says_where_it_failed(
@@ -340,7 +338,7 @@ def test_plan_and_doctor_say_that_it_was_never_tried(tmp_path: Path) -> None:
     told = Cephadm().plan(SPEC).sentences()
     assert UNTESTED in told and "20 (tentacle)" in told
     assert UNTESTED in Cephadm().usable().found
-    with pytest.raises(UserError, match="names the deployer own and not cephadm"):
+    with pytest.raises(UserError):
         Cephadm().plan(spec_with("own"))
 
 

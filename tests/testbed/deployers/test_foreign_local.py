@@ -20,6 +20,7 @@ from testbed.deploy.playbook import DeployError, private_data
 from testbed.sites import open_site
 from testbed.sites.contract import SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
+from tests.errors import raises
 from tests.testbed.ceph_beds import SPEC, run
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
@@ -63,7 +64,7 @@ def strange(deployed: Testbed) -> Iterator[Testbed]:
 def test_an_osd_that_is_down_is_told(strange: Testbed) -> None:
     run(strange, "osd1", "systemctl stop ceph-osd@1")
     try:
-        with pytest.raises(DeployError, match=r"OSDs are still down: osd\.1"):
+        with raises(DeployError, "osd.1"):
             adopt(strange, adopt_timeout_s=5)
     finally:
         run(strange, "osd1", "systemctl start ceph-osd@1")

@@ -20,6 +20,7 @@ from testbed.deploy.playbook import Ansible, DeployError, Failure
 from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.ssh import Completed
+from tests.errors import raises
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 
@@ -82,7 +83,7 @@ def test_an_unknown_variable_is_told_before_any_machine_is_touched(
     noted: Noted, tmp_path: Path
 ) -> None:
     spec = spec_with({"kind": "ceph-ansible", "variables": {"nonsense": 1}})
-    with pytest.raises(UserError, match="nonsense is no variable"):
+    with raises(UserError, "nonsense is no variable"):
         CephAnsible().deploy(bed_of(spec, tmp_path), spec)
     assert noted.books == []
 
@@ -145,9 +146,9 @@ def test_whose_a_machine_is_stands_in_its_ceph_conf(
 @pytest.mark.parametrize(
     ("fails", "said"),
     [
-        (PURGE, r"purge failed \(it failed\.\).*packages may be left"),
-        ("leftovers.yml", r"it failed\."),
-        ("remove.yml", r"it failed\."),
+        (PURGE, "purge failed (it failed.)"),
+        ("leftovers.yml", "it failed"),
+        ("remove.yml", "it failed"),
     ],
 )
 def test_a_node_that_fails_keeps_none_of_the_others_from_being_cleaned(
@@ -155,7 +156,7 @@ def test_a_node_that_fails_keeps_none_of_the_others_from_being_cleaned(
 ) -> None:
     noted.fails, noted.failures = fails, (Failure("osd1", "", "x", "it failed"),)
     spec = spec_with("ceph-ansible")
-    with pytest.raises(DeployError, match=said) as error:
+    with raises(DeployError, said) as error:
         CephAnsible().remove(bed_of(spec, tmp_path), spec)
     assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
     assert error.value.failures == noted.failures
@@ -168,7 +169,7 @@ def test_failures_of_all_steps_are_told_together() -> None:
 
         return step
 
-    with pytest.raises(DeployError, match=r"^no\.$") as error:
+    with raises(DeployError, "no") as error:
         foreign.every(fails("osd0"), lambda: {"admin": 1}, fails("osd1"))
     assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
     with pytest.raises(DeployError) as error:
@@ -221,7 +222,7 @@ def test_cephadm_stands_between_preparation_and_adoption(
     failed.append(Failure("osd0", "cephadm", "Remove the cluster", "node osd0: busy"))
     noted.fails, noted.failures = "leftovers.yml", (Failure("osd1", "", "x", "it failed"),)
     told = "could not remove its cluster from node osd0: busy. it failed."
-    with pytest.raises(DeployError, match=told) as error:
+    with raises(DeployError, told) as error:
         Cephadm().remove(bed, spec)
     assert noted.books == ["remove", "leftovers.yml", "remove.yml"]
     assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.simulated.tables import Changing
+from tests.errors import raises
 
 lengths = st.integers(0, 70)
 
@@ -42,5 +43,5 @@ def test_nothing_changed_is_the_same_object() -> None:
 
 @pytest.mark.parametrize("place", [5, -6])
 def test_beyond_the_end(place: int) -> None:
-    with pytest.raises(IndexError, match="of 5"):
+    with raises(IndexError, "of 5"):
         Changing(range(5)).frozen()[place]

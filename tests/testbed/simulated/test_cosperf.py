@@ -38,6 +38,7 @@ from testbed.stores.microstores import (
     Resources,
     SetResources,
 )
+from tests.errors import raises
 
 CONSTANTS = Constants(
     proxy_request_s=0.0145,
@@ -270,10 +271,10 @@ def test_without_costs_changes_are_at_once() -> None:
 
 def test_shares_beyond_the_pool_are_refused() -> None:
     holdings = _two(ReconfigurationCosts())
-    with pytest.raises(StoreError, match="more than the pool has"):
+    with raises(StoreError, "more than the pool has"):
         holdings.give({"x": Resources(proxy_cores=15), "y": Resources(proxy_cores=2)}, 0.0)
     holdings.give({"x": Resources(proxy_cores=2, network=GBIT)}, 0.0)
-    with pytest.raises(StoreError, match="divided by shares"):
+    with raises(StoreError, "divided by shares"):
         holdings.assign({"h0": ""}, 1.0)
 
 
@@ -341,7 +342,7 @@ def test_a_tenant_can_be_served_elsewhere() -> None:
     seen = _seen(store)
     assert seen.tenants[1].microstore == "A"
     assert max(seen.store("B").utilization.values()) == 0
-    with pytest.raises(StoreError, match="no tenant"):
+    with raises(StoreError, "no tenant"):
         store.act([MapTenant("Z", "A")])
 
 
@@ -360,9 +361,9 @@ def test_advancing_in_pieces_comes_to_the_same() -> None:
 
 def test_senses_and_times_that_there_are_not_are_refused() -> None:
     store = _store()
-    with pytest.raises(StoreError, match="cannot sense"):
+    with raises(StoreError, "cannot sense"):
         store.sense(frozenset({"pgs"}))
-    with pytest.raises(StoreError, match="give a time"):
+    with raises(StoreError, "give a time"):
         store.advance_to(math.inf)
 
 

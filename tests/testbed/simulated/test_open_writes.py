@@ -12,6 +12,7 @@ from testbed.simulated.loads import OpenWrites
 from testbed.simulated.parameters import ModelParameters, configuration
 from testbed.spec import TestbedSpec, load_spec
 from testbed.stores.contract import ACTIVITY, OSDS, PGS, MoveReplica
+from tests.errors import raises
 
 SPEC = Path(__file__).parents[3] / "testbed" / "specs" / "ursa-10.yaml"
 SEEN = frozenset({OSDS, PGS, ACTIVITY})
@@ -119,7 +120,7 @@ def test_what_crosses_racks_takes_longer_where_their_way_out_is_narrow(spec):
 def test_a_group_that_there_is_not_is_told(spec):
     with SimulatedCeph(spec, seed=1) as ceph:
         ceph.prefill_each(1, SIZE)
-        with pytest.raises(UserError, match=r"no placement group '9\.9'"):
+        with raises(UserError, "no placement group '9.9'"):
             ceph.start_open_writes(OpenWrites({"9.9": 1.0}, SIZE, 10.0))
 
 
@@ -127,7 +128,7 @@ def test_no_result_before_the_end(spec):
     with SimulatedCeph(spec, seed=1) as ceph:
         started(ceph)
         ceph.advance(1)
-        with pytest.raises(StoreError, match="have not ended"):
+        with raises(StoreError, "have not ended"):
             ceph.open_writes_result()
 
 

@@ -25,6 +25,7 @@ from testbed.simulated.parameters import (
 )
 from testbed.simulated.process import PROGRAM
 from testbed.spec import TestbedSpec
+from tests.errors import raises
 
 built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built")
 
@@ -71,7 +72,7 @@ def test_as_many_clients_more_as_the_model_says(spec: TestbedSpec) -> None:
 
 
 def test_fewer_osds_than_replicas_are_refused(spec: TestbedSpec) -> None:
-    with pytest.raises(UserError, match="keeps 2 replicas: give at least 2 OSDs"):
+    with raises(UserError, "keeps 2 replicas", allowed="2 OSDs"):
         scaled(spec, 1)
 
 

@@ -17,6 +17,7 @@ from schemas.errors import StoreError
 from testbed.simulated import SimulatedCeph
 from testbed.simulated.process import SimulatorProcess
 from testbed.spec import TestbedSpec
+from tests.errors import raises
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVER = """
@@ -52,8 +53,8 @@ def fake(folder: Path, body: str) -> Path:
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ("print('boom', file=sys.stderr); sys.exit(3)", r"ended during open \(exit code 3\): boom"),
-        ("time.sleep(60)", "did not answer open within 0.5 s"),
+        ("print('boom', file=sys.stderr); sys.exit(3)", "ended during open (exit"),
+        ("time.sleep(60)", "0.5 s"),
         ("answer('[]')", "nonsense"),
         ("answer('{')", "nonsense"),
         ("sys.stdout.buffer.write(b'\\xff' * 8); sys.stdout.buffer.flush()", "nonsense"),
@@ -65,22 +66,22 @@ def fake(folder: Path, body: str) -> Path:
     ],
 )
 def test_what_goes_wrong(tmp_path: Path, spec: TestbedSpec, body: str, sentence: str) -> None:
-    with pytest.raises(StoreError, match=sentence) as caught:
+    with raises(StoreError, sentence) as caught:
         SimulatedCeph(spec, program=fake(tmp_path, body), limit_s=0.5 if "sleep" in body else 20)
     assert "\n" not in str(caught.value)
 
 
 def test_there_is_no_program(tmp_path: Path, spec: TestbedSpec) -> None:
-    with pytest.raises(StoreError, match="make setup"):
+    with raises(StoreError, "make setup"):
         SimulatedCeph(spec, program=tmp_path / "missing")
 
 
 def test_it_dies_in_the_middle(spec: TestbedSpec) -> None:
     ceph = SimulatedCeph(spec)
     ceph._process._process.kill()
-    with pytest.raises(StoreError, match="ended during advance"):
+    with raises(StoreError, "ended during advance"):
         ceph.advance(1)
-    with pytest.raises(StoreError, match="is closed"):
+    with raises(StoreError, "is closed"):
         ceph.advance(1)
     ceph.close()
 

@@ -22,6 +22,7 @@ from testbed.sites.contract import (
     UsageSite,
 )
 from testbed.spec import TestbedSpec, renamed
+from tests.errors import raises
 
 PROTOCOLS = {
     Capability.SNAPSHOT: SnapshotSite,
@@ -122,7 +123,7 @@ class SiteConformance:
     ) -> None:
         body = spec.model_dump()
         body["groups"][0]["memory"] = spec.groups[0].memory + 2**20
-        with pytest.raises(UserError, match=spec.name):
+        with raises(UserError, spec.name):
             site.provision(TestbedSpec.model_validate(body))
         assert site.status(spec.name).state is State.READY
 
@@ -138,9 +139,9 @@ class SiteConformance:
         if "first" not in site.snapshots(spec.name):
             site.snapshot(spec.name, "first")
         assert list(site.snapshots(spec.name)) == ["first"]
-        with pytest.raises(UserError, match="first"):
+        with raises(UserError, "first"):
             site.snapshot(spec.name, "first")
-        with pytest.raises(UserError, match="no snapshot 'never'"):
+        with raises(UserError, "no snapshot 'never'"):
             site.restore(spec.name, "never")
         assert site.status(spec.name).state is State.READY
         restored = site.restore(spec.name, "first")
@@ -148,7 +149,7 @@ class SiteConformance:
         site.snapshot(spec.name, "second")
         site.delete_snapshot(spec.name, "first")
         assert list(site.snapshots(spec.name)) == ["second"]
-        with pytest.raises(UserError, match="no snapshot 'first'"):
+        with raises(UserError, "no snapshot 'first'"):
             site.delete_snapshot(spec.name, "first")
         assert site.restore(spec.name, "second") == restored
         site.delete_snapshot(spec.name, "second")
@@ -158,7 +159,7 @@ class SiteConformance:
         assert isinstance(site, ShapingSite)
         for on in (False, False, True, True):
             site.shape(spec.name, on)
-        with pytest.raises(UserError, match="nothing"):
+        with raises(UserError, "nothing"):
             site.shape("nothing", True)
 
     def test_faults(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
@@ -169,9 +170,9 @@ class SiteConformance:
             site.link(spec.name, node, state)
         site.disk_fault(spec.name, node, slow=2.0)
         site.disk_fault(spec.name, node)
-        with pytest.raises(UserError, match="nobody"):
+        with raises(UserError, "nobody"):
             site.link(spec.name, "nobody", False)
-        with pytest.raises(UserError, match="nobody"):
+        with raises(UserError, "nobody"):
             site.disk_fault(spec.name, "nobody", slow=2.0)
 
     def test_a_cut_link_is_named_and_raised_by_the_next_provision(

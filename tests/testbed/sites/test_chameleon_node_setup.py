@@ -11,6 +11,7 @@ import pytest
 
 from testbed.sites.chameleon import node_setup
 from testbed.sites.chameleon.node_setup import Trouble
+from tests.errors import raises
 
 GIB = 2**30
 
@@ -67,7 +68,7 @@ def test_disks_in_use_or_too_small_or_ours_are_left_alone() -> None:
         disk("sde", 900, {**part("/dev/sde1"), "children": [volume("theirs")]}),
         divided("sdf", "another", volume("ceph", mount="/mnt")),
     ]
-    with pytest.raises(Trouble, match=r"no disk of at least .*/dev/sda of 400 GiB \(in use\)"):
+    with raises(Trouble, "/dev/sda", "400 GiB"):
         node_setup.choose(devices, 1, MARK, 40 * GIB, "any")
 
 
@@ -203,7 +204,7 @@ def test_a_name_that_leads_to_another_part_is_not_used(
 def test_a_named_disk_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_setup, "block_devices", lambda: [ROOT])
     each = {"path": "/dev/sda", "osd_bytes": GIB, "scratch_bytes": 0}
-    with pytest.raises(Trouble, match="/dev/sda is in use"):
+    with raises(Trouble, "/dev/sda is in use"):
         node_setup.make_disks({**WANTED, "disks": [each]})
 
 

@@ -26,6 +26,7 @@ from testbed.sites.chameleon.options import (
 )
 from testbed.sites.chameleon.servers import signal_of
 from testbed.spec import load_spec
+from tests.errors import raises
 from tests.testbed.sites.chameleon_world import BARE, VIRTUAL, spec_of
 from tests.testbed.sites.fake_cloud import FLAVORS
 
@@ -48,7 +49,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_options_are_told_in_a_sentence(case: str) -> None:
     options, words = WRONG[case]
-    with pytest.raises(UserError, match=words) as error:
+    with raises(UserError, words) as error:
         read_options(options)
     assert "\n" not in str(error.value)
 
@@ -62,7 +63,7 @@ UNFIT = {
         {**BARE, "filters": '["and", [">", "$a", "1"], ["or", ["==", "$b", "1"]]]'},
         "Blazar does not take `or`",
     ),
-    "a group that is none": ({**BARE, "node_type": {"disk": "storage"}}, "'disk'; there are"),
+    "a group that is none": ({**BARE, "node_type": {"disk": "storage"}}, "'disk'; allowed: "),
     "a group without a type": ({**BARE, "node_type": {"osd": "storage"}}, "group 'admin'"),
     "devices of no node": ({**BARE, "devices": {"osd9": "/dev/sdb"}}, "'osd9'"),
     "devices without a disk": ({**BARE, "devices": {"admin": "/dev/sdb"}}, "no disk block"),
@@ -74,7 +75,7 @@ UNFIT = {
 @pytest.mark.parametrize("case", UNFIT)
 def test_options_that_do_not_fit_the_spec(case: str) -> None:
     options, words = UNFIT[case]
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         check_spec(spec_of(options), read_options(options))
 
 
@@ -202,11 +203,11 @@ def test_the_smallest_flavor_that_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flavor", "words"), [("m9.huge", "there is no flavor 'm9.huge'"), ("baremetal", "is smaller")]
+    ("flavor", "words"), [("m9.huge", "'m9.huge'"), ("baremetal", "is smaller")]
 )
 def test_flavors_that_do_not_serve(flavor: str, words: str) -> None:
     options = {**VIRTUAL, "flavor": flavor}
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         choose_flavors(spec_of(options), read_options(options), FLAVORS)
 
 
@@ -242,7 +243,7 @@ def test_credentials_that_serve() -> None:
 
 
 REFUSED = {
-    "none": ({}, "no OS_\\* variables are set"),
+    "none": ({}, "OS_*"),
     "clouds.yaml": ({"OS_CLOUD": "uc"}, "clouds.yaml, which python-chi does not read"),
     "another site's": ({**APPLICATION, "OS_REGION_NAME": "CHI@TACC"}, "is for CHI@TACC"),
     "another project's": ({**APPLICATION, "OS_PROJECT_NAME": "CHI-2"}, "is for project CHI-2"),
@@ -252,11 +253,11 @@ REFUSED = {
     ),
     "without its kind": (
         {"OS_PASSWORD": "very-secret"},
-        "OS_AUTH_TYPE is not: set it as the openrc file for a CLI password",
+        "OS_AUTH_TYPE is not",
     ),
     "of a way that python-chi does not know": (
         {"OS_AUTH_TYPE": "password", "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"},
-        "OS_AUTH_TYPE is password, .* v3applicationcredential",
+        "v3applicationcredential",
     ),
     "without a project": (
         {"OS_AUTH_TYPE": "v3password", "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"},
@@ -269,7 +270,7 @@ REFUSED = {
 def test_credentials_that_cannot_serve(case: str) -> None:
     environ, words = REFUSED[case]
     project = None if case == "without a project" else "CHI-1"
-    with pytest.raises(UserError, match=words) as error:
+    with raises(UserError, words) as error:
         clouds.login_of("CHI@UC", project, environ)
     assert "very-secret" not in str(error.value)
     assert isinstance(error.value, NoCredentials) == (case in ("none", "clouds.yaml"))

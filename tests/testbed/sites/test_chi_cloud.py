@@ -21,6 +21,7 @@ from testbed.sites.chameleon.cloud import (
     Rule,
     WantedReservation,
 )
+from tests.errors import raises
 from tests.testbed.sites.chi_services import (
     BLAZAR,
     LEASE,
@@ -192,7 +193,7 @@ def test_a_server_is_asked_for(http: Mocker, cloud: Cloud) -> None:
 def test_quota(http: Mocker, cloud: Cloud) -> None:
     words = "Quota exceeded for instances: Requested 1, but already used 10 of 10 instances"
     http.post(f"{NOVA}/servers", status_code=403, json={"forbidden": {"message": words}})
-    with pytest.raises(CloudError, match="Quota exceeded for instances") as error:
+    with raises(CloudError, "Quota exceeded for") as error:
         cloud.create_server(NewServer("node", "bm", "image", "net", "key", ""))
     assert error.value.fault is Fault.QUOTA
 

@@ -11,6 +11,7 @@ from requests_mock import Mocker
 from schemas.errors import HotbedError, UserError
 from testbed.sites.chameleon.cloud import open_cloud
 from testbed.sites.contract import SiteError
+from tests.errors import raises
 from tests.testbed.sites.chi_services import KEYSTONE, REGION, environ, http, let_in
 
 __all__ = ["environ", "http"]
@@ -48,7 +49,7 @@ def test_a_restricted_application_credential_is_refused_at_once(
     http: Mocker, by_application_credential: None
 ) -> None:
     keystone_lets_in(http, restricted=True, trusts=TRUSTS)
-    with pytest.raises(UserError, match=r"restricted one.*'unrestricted' ticked") as error:
+    with raises(UserError, "'unrestricted'") as error:
         open_cloud(REGION, None)
     assert "very-secret" not in str(error.value)
 
@@ -67,7 +68,7 @@ def test_a_keystone_that_lets_no_application_credential_make_trusts_is_told(
 ) -> None:
     """Otherwise Blazar answers a lease request with 500 and no reason, whichever box is ticked."""
     asked = keystone_lets_in(http, restricted=restricted, trusts=forbidden(words))
-    with pytest.raises(UserError, match=r"no application credential.*CLI password") as error:
+    with pytest.raises(UserError) as error:
         open_cloud(REGION, None)
     assert words in str(error.value) and "ticked" not in str(error.value)
     assert asked.last_request.qs == {"trustor_user_id": ["user"]}
@@ -99,7 +100,7 @@ def test_the_trusts_are_asked_for_under_v3(
     """OS_AUTH_URL may lack the version; python-chi's library then adds it."""
     keystone_lets_in(http, restricted=False, trusts=forbidden("Delegated tokens cannot"))
     monkeypatch.setenv("OS_AUTH_URL", KEYSTONE.removesuffix("v3"))
-    with pytest.raises(UserError, match="no application credential"):
+    with pytest.raises(UserError):
         open_cloud(REGION, None)
 
 
@@ -139,7 +140,7 @@ def test_an_application_credential_of_another_project_is_refused(
 ) -> None:
     """Its openrc file names no project: only Keystone knows the project."""
     keystone_lets_in(http, restricted=False, trusts=TRUSTS)
-    with pytest.raises(UserError, match=r"for project CHI-1, and the spec says CHI-2"):
+    with pytest.raises(UserError):
         open_cloud(REGION, "CHI-2")
     for project in ("CHI-1", "project"):
         assert open_cloud(REGION, project).identity().project_name == "CHI-1"
@@ -147,7 +148,7 @@ def test_an_application_credential_of_another_project_is_refused(
 
 def test_a_token_of_another_project_is_refused(http: Mocker, environ: None) -> None:
     let_in(http)  # for any requested project
-    with pytest.raises(UserError, match=r"for project CHI-1, and the spec says CHI-2"):
+    with pytest.raises(UserError):
         open_cloud(REGION, "CHI-2")
 
 
@@ -164,7 +165,7 @@ def test_a_session_that_cannot_be_opened_says_what_to_do(
     answer, kind, words = UNOPENED[case]
     let_in(http)
     http.post(f"{KEYSTONE}/auth/tokens", **answer)
-    with pytest.raises(kind, match=f"CHI@UC: opening a session: {words}") as error:
+    with raises(kind, words) as error:
         open_cloud(REGION, None)
     assert "very-secret" not in str(error.value)
 
@@ -184,7 +185,7 @@ def test_the_sites_address_is_looked_up_where_the_environment_has_none(
         assert open_cloud(REGION, "CHI-1").identity().user_id == "user"
     assert asked.call_count == 1
     assert asked.last_request.timeout is not None
-    with pytest.raises(UserError, match="no site 'CHI@MOON'; Chameleon has: CHI@UC"):
+    with raises(UserError, "'CHI@MOON'"):
         open_cloud("CHI@MOON", "CHI-1")
 
 
@@ -193,6 +194,6 @@ def test_a_silent_chameleon_is_told(
 ) -> None:
     monkeypatch.delenv("OS_AUTH_URL")
     http.get(SITES_URL, exc=requests.exceptions.ConnectTimeout)
-    with pytest.raises(SiteError, match="does not say where CHI@UC is") as error:
+    with raises(SiteError, "does not say where CHI@UC") as error:
         open_cloud(REGION, "CHI-1")
     assert error.value.retry_after_s is not None

@@ -8,6 +8,7 @@ from schemas.errors import UserError
 from testbed.sites.contract import SiteError, State
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
+from tests.errors import raises
 from tests.testbed.sites.conformance import SiteConformance
 
 SPEC = TestbedSpec.model_validate(
@@ -66,12 +67,12 @@ def test_a_snapshot_brings_contents_back() -> None:
 
 
 def test_too_many_nodes_are_refused() -> None:
-    with pytest.raises(UserError, match="3 nodes; this site has 2"):
+    with raises(UserError, "3 nodes; this site has 2"):
         FakeSite(capacity=2).provision(SPEC)
 
 
 def test_a_node_without_a_disk_has_no_disk_faults() -> None:
     site = FakeSite()
     site.provision(SPEC)
-    with pytest.raises(UserError, match="no disk"):
+    with raises(UserError, "no disk"):
         site.disk_fault("small", "admin", slow=2.0)

@@ -17,6 +17,7 @@ from testbed.sites.inventory import InventorySite, fitness, hostside
 from testbed.sites.inventory.assign import InventoryHost, Member
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
+from tests.errors import raises
 from tests.testbed.sites.conformance import SiteConformance
 from tests.testbed.sites.fake_hosts import KEY, FakeHosts, Killed
 from tests.testbed.sites.inventory_support import (
@@ -52,21 +53,19 @@ def test_it_asks_and_inspects(make: Make) -> None:
     assert isinstance(make(), InspectingSite)
 
 
-def refuse(make: Make, hosts: FakeHosts, match: str, /, **options: Any) -> None:
+def refuse(make: Make, fakes: FakeHosts, *facts: str, **options: Any) -> None:
     """Assert that provisioning is refused in a sentence and changes nothing."""
-    before = files(hosts)
+    before = files(fakes)
     site = make(**options)
-    with pytest.raises(HotbedError, match=match):
+    with raises(HotbedError, *facts):
         site.provision(make_spec(**options))
-    assert files(hosts) == before
+    assert files(fakes) == before
     assert site.names() == ()
 
 
 def test_a_device_that_holds_something_is_named_and_kept(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
-    refuse(
-        make, hosts, r"/dev/sdb2 of node osd0 \(16.0 GiB\) holds ext4.*--yes-wipe /dev/sdb2@osd0"
-    )
+    refuse(make, hosts, "/dev/sdb2", "osd0", "16.0 GiB", "ext4", "--yes-wipe /dev/sdb2@osd0")
     assert [one.name for one in make().doomed(make_spec())] == ["/dev/sdb2@osd0"]
 
 
@@ -86,29 +85,29 @@ def test_a_device_is_wiped_once_it_was_named(make: Make, hosts: FakeHosts) -> No
 
 def test_data_of_an_unknown_kind_is_data(make: Make, hosts: FakeHosts) -> None:
     (hosts.hosts["192.0.2.3"].root / "dev/sdb1").open("r+b").write(b"a database of my own")
-    refuse(make, hosts, "node osd1 .* holds data of a kind that is not known")
+    refuse(make, hosts, "osd1", "is not known")
 
 
 def test_a_wrong_name_in_the_consent_is_told(make: Make, hosts: FakeHosts) -> None:
     site = make()
-    with pytest.raises(UserError, match="write device@node"):
+    with raises(UserError, "write device@node"):
         site.allow(["/dev/sdb2"])
     site.allow(["/dev/sdx@osd0"])
-    with pytest.raises(UserError, match="/dev/sdx@osd0 is no device of this testbed"):
+    with raises(UserError, "/dev/sdx", "osd0"):
         site.provision(make_spec())
 
 
 def test_what_is_in_use_is_never_wiped(make: Make, hosts: FakeHosts) -> None:
     mounted = "30 23 0:0 / /srv/data rw - ext4 /dev/sdb2 rw\n"
     hosts.hosts["192.0.2.2"].write("proc/self/mountinfo", mounted)
-    refuse(make, hosts, "is mounted at /srv/data: it is never wiped", wipe=["/dev/sdb2@osd0"])
+    refuse(make, hosts, "/srv/data", wipe=["/dev/sdb2@osd0"])
 
 
 def test_a_device_that_is_none_or_too_small(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.3"].disk("/dev/sdb2", 2**30)
-    refuse(make, hosts, r"/dev/sdb2 of node osd1 holds 1.0 GiB, and the spec wants 1.8 GiB")
+    refuse(make, hosts, "/dev/sdb2", "osd1", "1.0 GiB", "1.8 GiB")
     missing = {"osd": {"osd": "/dev/sdz", "scratch": "/dev/sdb1"}}
-    refuse(make, hosts, "/dev/sdz of node osd0 is nothing, no block device", devices=missing)
+    refuse(make, hosts, "/dev/sdz", "osd0", devices=missing)
 
 
 def test_a_device_with_two_names(make: Make, hosts: FakeHosts) -> None:
@@ -116,7 +115,7 @@ def test_a_device_with_two_names(make: Make, hosts: FakeHosts) -> None:
     other.parent.mkdir(parents=True)
     other.symlink_to("../../sdb2")
     twice = {"osd0": {"osd": "/dev/sdb2", "scratch": "/dev/disk/by-id/wwn-1"}}
-    refuse(make, hosts, "wwn-1 and /dev/sdb2 of node osd0 are the same", devices=DEVICES | twice)
+    refuse(make, hosts, "wwn-1", "/dev/sdb2", "osd0", devices=DEVICES | twice)
 
 
 def test_a_disk_and_its_partition_overlap() -> None:
@@ -128,7 +127,7 @@ def test_a_disk_and_its_partition_overlap() -> None:
     }
     host = InventoryHost("a", "192.0.2.1")
     member = Member("osd0", "osd", ("osd",), 2**29, host, {"osd": whole, "scratch": part})
-    with pytest.raises(UserError, match=r"sdb and /dev/disk/by-id/p1 of node osd0 overlap"):
+    with raises(UserError, "/dev/disk/by-id/p1", "osd0"):
         fitness.require(make_spec(), [member], {"osd0": {**FIT, "devices": seen}})
 
 
@@ -142,11 +141,11 @@ def test_what_was_put_on_a_device_since_it_was_allowed_stays(make: Make, hosts: 
         site.provision(make_spec())
     hosts.kill_at = None
     host.disk("/dev/sdb2", 16 * 2**30, "xfs")
-    with pytest.raises(SiteError, match="holds xfs now, which nobody allowed to be wiped"):
+    with raises(SiteError, "holds xfs now"):
         make().provision(make_spec())
     assert b"xfs" in (host.root / "dev/sdb2").open("rb").read(20)
     make().release("small")
-    refuse(make, hosts, "holds xfs.*--yes-wipe /dev/sdb2@osd0")
+    refuse(make, hosts, "xfs", "--yes-wipe /dev/sdb2@osd0")
 
 
 def test_a_disk_that_took_the_name_of_the_allowed_one_stays(make: Make, hosts: FakeHosts) -> None:
@@ -161,7 +160,7 @@ def test_a_disk_that_took_the_name_of_the_allowed_one_stays(make: Make, hosts: F
         site.provision(make_spec())
     hosts.kill_at = None
     host.write("sys/dev/block/0:0/device/wwid", "naa.2")
-    with pytest.raises(SiteError, match="is another device now than the one that was allowed"):
+    with raises(SiteError, "is another device now than"):
         make().provision(make_spec())
     assert (host.root / "dev/sdb2").open("rb").read(9) == b"SIGNATURE"
     host.write("sys/dev/block/0:0/device/wwid", "naa.1")
@@ -172,7 +171,7 @@ def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: P
     nobody = tmp_path / "known_hosts"
     nobody.write_text("")
     strict = {"accept_host_keys": False, "known_hosts": str(nobody)}
-    refuse(make, hosts, r"SHA256:\S+ \(ssh-ed25519\), for which nobody vouches", **strict)
+    refuse(make, hosts, "SHA256:", "ssh-ed25519", **strict)
     lines = [f"{address} {host.host_key}" for address, host in hosts.hosts.items()]
     nobody.write_text("\n".join(lines) + "\n")
     assert make(**strict).provision(make_spec(**strict)).nodes
@@ -180,7 +179,7 @@ def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: P
     nobody.write_text(nobody.read_text().replace(hosts.hosts["192.0.2.2"].host_key, KEY.format(99)))
     refuse(make, hosts, "known_hosts has another", **strict | {"accept_host_keys": True})
     nobody.write_text(f"@revoked 192.0.2.2 {hosts.hosts['192.0.2.2'].host_key}\n")
-    refuse(make, hosts, r"has as revoked \(@revoked\)", **strict | {"accept_host_keys": True})
+    refuse(make, hosts, "@revoked", **strict | {"accept_host_keys": True})
 
 
 def test_a_machine_that_another_testbed_holds(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
@@ -188,7 +187,7 @@ def test_a_machine_that_another_testbed_holds(make: Make, hosts: FakeHosts, tmp_
         OPTIONS, records=Records("inventory", tmp_path / "another"), contact=hosts
     )
     other.provision(make_spec())
-    refuse(make, hosts, "node admin is held by the testbed 'small' since")
+    refuse(make, hosts, "node admin", "'small'")
     other.release("small")
     assert make().provision(make_spec()).nodes
 
@@ -245,9 +244,7 @@ def test_a_machine_of_another_ceph_is_refused(
         return
     assert told.format(**names) in finding.found
     before = files(hosts)
-    with pytest.raises(
-        UserError, match=f"node osd0 is part of another Ceph .*{told.format(**names)}"
-    ):
+    with raises(UserError, "osd0", f"{told.format(**names)}"):
         make().provision(with_ceph())
     assert files(hosts) == before
     # Without a store the other Ceph does not matter.
@@ -258,12 +255,12 @@ def test_nobody_becomes_root_without_sudo_or_python(make: Make, hosts: FakeHosts
     for host in hosts.hosts.values():
         host.user = "me"
     hosts.hosts["192.0.2.1"].sudo = False
-    refuse(make, hosts, "192.0.2.1.* may not become root", user="me")
+    refuse(make, hosts, "192.0.2.1", "root", user="me")
     hosts.hosts["192.0.2.1"].sudo = True
     hosts.hosts["192.0.2.2"].python = ""
-    refuse(make, hosts, "has no python3: install it", user="me")
+    refuse(make, hosts, "python3", user="me")
     hosts.hosts["192.0.2.2"].python = "3.8"
-    refuse(make, hosts, "has Python 3.8, and 3.10 or newer is needed", user="me")
+    refuse(make, hosts, "3.8", "3.10", user="me")
     hosts.hosts["192.0.2.2"].python = "3.10"
     testbed = make(user="me").provision(make_spec(user="me"))
     assert {node.ssh_user for node in testbed.nodes} == {"root"}
@@ -274,14 +271,14 @@ def test_a_port_that_is_forwarded_to_another(make: Make, hosts: FakeHosts) -> No
     inside = hosts.hosts["192.0.2.2"]
     inside.sshd_port = 22
     listed = [{"address": a, "port": 2202 if a == "192.0.2.2" else 22} for a in OPTIONS["hosts"]]
-    refuse(make, hosts, r"osd0\): its port 2202 is forwarded to port 22", hosts=listed)
+    refuse(make, hosts, "osd0", "2202", "port 22", hosts=listed)
     inside.sshd_port = None
     assert make(hosts=listed).provision(make_spec(hosts=listed)).nodes[1].ssh_port == 2202
 
 
 def test_a_machine_that_does_not_answer_says_to_try_again(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.2"].up = False
-    with pytest.raises(SiteError, match="shows no host key") as lost:
+    with raises(SiteError, "shows no host key") as lost:
         make().provision(make_spec())
     assert lost.value.retry_after_s is not None
     assert make().names() == ()
@@ -292,9 +289,7 @@ def test_a_machine_to_go_through_that_does_not_answer_is_named(
 ) -> None:
     hosts.hosts["192.0.2.6"].up = False
     site = make(hosts=OPTIONS["hosts"][:3], proxy_jump="me@192.0.2.6")
-    with pytest.raises(
-        SiteError, match=r"^ssh cannot go through a machine: me@\S+ .*shows"
-    ) as lost:
+    with raises(SiteError, "ssh cannot go through a") as lost:
         site.provision(make_spec(hosts=OPTIONS["hosts"][:3], proxy_jump="me@192.0.2.6"))
     assert lost.value.retry_after_s is not None
 
@@ -302,10 +297,10 @@ def test_a_machine_to_go_through_that_does_not_answer_is_named(
 def test_nodes_that_are_one_machine(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
     hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
-    refuse(make, hosts, "node osd0 is the same machine as that of osd1")
+    refuse(make, hosts, "osd0", "osd1")
     hosts.hosts["192.0.2.3"].address = "192.0.2.2"
     hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.3\n")
-    refuse(make, hosts, "nodes osd0 and osd1 would both be 192.0.2.2")
+    refuse(make, hosts, "osd0", "osd1", "192.0.2.2")
 
 
 @pytest.mark.parametrize(

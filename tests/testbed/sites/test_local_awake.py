@@ -19,6 +19,7 @@ from testbed.sites.local import usage
 from testbed.sites.local.awake import kept_awake, tidy, wanted
 from testbed.sites.local.cgroups import Cgroups, Hierarchies
 from testbed.sites.local.process import alive
+from tests.errors import raises
 from tests.waiting import ends
 
 VIRTUAL = "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n"
@@ -50,7 +51,7 @@ def test_virtual_machines_are_kept_awake_unless_told_otherwise(
 
 
 def test_what_the_variable_may_say_is_told() -> None:
-    with pytest.raises(UserError, match=r"HOTBED_AWAKE=maybe: say auto .*, yes or no"):
+    with raises(UserError, "HOTBED_AWAKE"):
         wanted({"HOTBED_AWAKE": "maybe"})
 
 

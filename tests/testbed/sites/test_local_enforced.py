@@ -22,6 +22,7 @@ from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
 from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, detect
 from testbed.spec import TestbedSpec
+from tests.errors import raises
 from tests.testbed.sites.local_support import local_site, shell, small_spec
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
@@ -290,10 +291,10 @@ def test_what_was_set_by_hand_fails_a_measurement_and_up_sets_it_back(
     usage = LoadMeter(site, up)
     for name, change in by_hand.items():
         change()
-        with pytest.raises(HotbedError, match=f"{name} of node osd0 is"), usage.measured():
+        with raises(HotbedError, "of node osd0 is", name), usage.measured():
             raise AssertionError("the load ran")
         site.provision(small_spec())
-    with pytest.raises(HotbedError, match=r"disk\.slow of node osd0 is"), usage.measured():
+    with raises(HotbedError, "disk.slow", "osd0"), usage.measured():
         by_hand["disk.slow"]()
     site.provision(small_spec())
     read = usage.require_settings()

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.sites.contract import SiteError
 from testbed.sites.local.process import alive, detach, read_pid, stop
+from tests.errors import raises
 
 
 def test_a_detached_process_is_known_at_once(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_a_group_that_cannot_be_joined_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("testbed.sites.local.process._START_S", 0.3)
-    with pytest.raises(SiteError, match="could not be started"):
+    with raises(SiteError, "could not be started"):
         detach(
             ["sleep", "60"],
             procs=[tmp_path / "missing" / "cgroup.procs"],

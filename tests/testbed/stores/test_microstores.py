@@ -30,6 +30,7 @@ from testbed.stores.microstores import (
     microstores_from_json,
     microstores_to_json,
 )
+from tests.errors import raises
 
 SEEN = Microstores(
     stores=(
@@ -84,7 +85,7 @@ def test_actions_come_back_from_json(action):
 @pytest.mark.parametrize("resources", [{"cores": 1}, "all", 3, None, [1, 2]])
 def test_malformed_shares_are_no_action(resources):
     data = {"action": "SetResources", "microstore": "small", "resources": resources}
-    with pytest.raises(ValueError, match="not an action"):
+    with raises(ValueError, "not an action"):
         action_from_json(data)
 
 

@@ -19,6 +19,7 @@ from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import initial
 from testbed.stores.swift.confs import WantedServers
 from testbed.stores.swift.node import SwiftNode
+from tests.errors import raises
 from tests.testbed.stores.swift_fakes import CONFIG, SECRETS, cluster, opened
 
 PROXY = services.PROXY
@@ -99,7 +100,7 @@ def test_processes_that_did_not_come_up_are_asked_for_again(
 
     with monkeypatch.context() as context:
         context.setattr(services, "reload_proxy", fails)
-        with pytest.raises(StoreError, match="did not start 2 processes"):
+        with raises(StoreError, "did not start 2 processes"):
             node.answer(workers)
     started.clear()
     assert "seconds" in node.answer(workers)

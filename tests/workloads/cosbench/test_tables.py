@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import UserError
+from tests.errors import raises
 from workloads.cosbench.archive import FOREVER_NS, read_archive
 from workloads.cosbench.tables import compare, latencies, origin_of, samples, summaries
 
@@ -116,21 +117,17 @@ def test_summaries(driven: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("histograms.json", "{", r"histograms.json, line 1, column 2: no JSON"),
+        ("histograms.json", "{", "histograms.json"),
         ("histograms.json", "{}", "is missing"),
-        ("histograms.json", "[]", "is not what cosdrive writes"),
-        ("series.csv", "second,stage\n", "line 1, column 3 .op.: the line's end stands there"),
-        (
-            "series.csv",
-            SERIES + "1,s,r,t,x,0,0,,,m,true\n",
-            "line 2, column 5 .ops.: 'x' is no count",
-        ),
-        ("series.csv", SERIES + "1,s,r,t,0,0,0,,,m,yes\n", "'yes' is neither true nor false"),
+        ("histograms.json", "[]", "is not what cosdrive"),
+        ("series.csv", "second,stage\n", "line 1, column 3"),
+        ("series.csv", SERIES + "1,s,r,t,x,0,0,,,m,true\n", "line 2, column 5"),
+        ("series.csv", SERIES + "1,s,r,t,0,0,0,,,m,yes\n", "'yes'"),
     ],
 )
 def test_damaged_files_of_cosdrive(driven: Path, file: str, text: str, says: str) -> None:
     (driven / file).write_text(text)
-    with pytest.raises(UserError, match=says):
+    with raises(UserError, says):
         read_archive(driven)
 
 

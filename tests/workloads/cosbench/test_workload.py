@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.errors import UserError
+from tests.errors import raises
 from workloads.cosbench.workload import (
     STAGES,
     TABLE_1,
@@ -117,7 +118,7 @@ def test_an_operation_of_no_share_is_left_out_and_stages_keep_their_order() -> N
 
 @pytest.mark.parametrize("stages", [(), ("main", "warmup")])
 def test_unknown_stages_are_named(stages: tuple[str, ...]) -> None:
-    with pytest.raises(UserError, match=", ".join(STAGES)):
+    with raises(UserError, allowed=", ".join(STAGES)):
         to_xml(TABLE_1["A"], stages)
 
 
@@ -136,24 +137,24 @@ def test_secrets_are_in_the_xml_only_when_it_is_for_the_driver() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"read": 91}, "must sum to 100, not 91 \\+ 5 \\+ 5"),
+        ({"read": 91}, "91 + 5 + 5"),
         ({"runtime_s": None}, "runtime_s or total_ops"),
         ({"workers": 0}, "workers: 0 is not allowed; allowed: a number of at least 1"),
         ({"name": "a;b"}, "name: "),
-        ({"total_ops": 31}, "\\(31\\) cannot be divided among 32 workers"),
+        ({"total_ops": 31}, "(31) cannot be divided among 32"),
         ({"colour": "red"}, "colour: "),
     ],
 )
 def test_what_makes_no_workload_is_said_in_one_sentence(
     changes: dict[str, object], says: str
 ) -> None:
-    with pytest.raises(UserError, match=f"^workload workloadA: .*{says}.*\\.$"):
+    with raises(UserError, says):
         TABLE_1["A"].with_(**changes)
 
 
 @pytest.mark.parametrize("value", ["a;b", "a\nb"])
 def test_a_value_that_a_config_string_cannot_hold_is_refused(value: str) -> None:
-    with pytest.raises(ValidationError, match="cannot be printed") as caught:
+    with raises(ValidationError, "cannot be printed") as caught:
         SwAuth(username="u", password=value)
     assert value not in str(caught.value.errors()[0]["msg"])
 
@@ -165,11 +166,11 @@ def test_scaling_changes_the_largest_object() -> None:
     assert str(scaled(mixed, 2).sizes) == "h(1|128|70,64|256|30)KB"
     fixed = TABLE_1["A"].with_(sizes=CosbenchSizes(numbers=Constant(value=64)))
     assert str(scaled(fixed, 0.25).sizes) == "c(16)KB"
-    with pytest.raises(UserError, match="whole number"):
+    with raises(UserError, do="whole number"):
         scaled(TABLE_1["C"], 1 / 7)
-    with pytest.raises(UserError, match="number, 1 or more"):
+    with raises(UserError, do="number, 1 or more"):
         scaled(TABLE_1["C"], 1 / 256)
-    with pytest.raises(UserError, match="1 or more and at most 2147483647"):
+    with raises(UserError, "2147483647"):
         scaled(TABLE_1["C"].with_(sizes=parse_sizes("2147483647KB")), 2)
 
 
@@ -177,7 +178,7 @@ def test_sizes_as_people_write_them() -> None:
     assert str(parse_sizes("64KB")) == "c(64)KB"
     assert str(parse_sizes(" 1-16 MB")) == "u(1,16)MB"
     for wrong in ("", "64", "16-1MB", "0-4KB", "1-2TB", "-1KB", "2147483648B", "9" * 5000 + "B"):
-        with pytest.raises(UserError, match="is no object size"):
+        with raises(UserError, "is no object size"):
             parse_sizes(wrong)
 
 
@@ -185,7 +186,7 @@ def test_means() -> None:
     parts = (WeightedPart(low=1, high=3, weight=3), WeightedPart(low=10, high=10, weight=1))
     assert Weighted(parts=parts).mean == 4.0
     assert CosbenchSizes(numbers=Uniform(low=1, high=16), unit="MB").mean_bytes == 8.5e6
-    with pytest.raises(ValidationError, match="is below low"):
+    with raises(ValidationError, "is below low"):
         Uniform(low=2, high=1)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import UserError
+from tests.errors import raises
 from workloads.traces import arrivals, standins
 from workloads.traces.requests import RequestBlock
 
@@ -30,9 +31,9 @@ def test_exact_gaps_have_c2_in_a_short_trace(c2: float) -> None:
 
 
 def test_a_c2_that_few_requests_cannot_have_is_told() -> None:
-    with pytest.raises(UserError, match="cannot have a C2 of 145"):
+    with raises(UserError, "cannot have a C2 of 145"):
         arrivals.hyperexponential(10.0, 145.0, 50, seed=2, exact=True)
-    with pytest.raises(UserError, match="at least 1"):
+    with raises(UserError, "at least 1"):
         arrivals.hyperexponential(10.0, 0.5, 50, seed=2)
 
 
@@ -67,7 +68,7 @@ def test_requests_are_sequential_and_read_as_asked() -> None:
     follows = block.offset[1:] == block.offset[:-1] + 8192
     assert follows.mean() == pytest.approx(0.4, abs=0.02)
     assert block.read.mean() == pytest.approx(0.7, abs=0.02)
-    with pytest.raises(UserError, match="multiple of 512"):
+    with raises(UserError, "multiple of 512"):
         arrivals.requests(np.arange(3.0), size=100, read_share=0.5)
 
 
@@ -118,9 +119,9 @@ def test_stand_ins_meet_table_2(label: str, seconds: float) -> None:
 
 
 def test_what_no_request_meets_is_told() -> None:
-    with pytest.raises(UserError, match="no requests of 4 KiB to 1 MiB"):
+    with raises(UserError, "4 KiB", "1 MiB"):
         standins.make("A", lambda b: work(b) * 100, wire, 125e6, seconds=100)
-    with pytest.raises(UserError, match="Table 2 has A, B"):
+    with raises(UserError, "Table 2 has A, B"):
         standins.make("Z", work, wire, 125e6, seconds=100)
 
 

@@ -10,6 +10,7 @@ import pytest
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import UserError
 from testbed.stores.nfs.wire import network_of
+from tests.errors import raises
 from workloads.errors import WorkloadError
 from workloads.traces.files_profile import FILE_SIZES, FilesPlan, build_files
 
@@ -47,9 +48,9 @@ def test_a_request_costs_its_mean_latency() -> None:
 
 
 def test_what_is_missing_or_not_fit_is_told() -> None:
-    with pytest.raises(WorkloadError, match="did not report the measurement write-rand-1048576"):
+    with raises(WorkloadError, "1048576"):
         build_files(PLAN, told(PLAN, last=1))
-    with pytest.raises(UserError, match="at least 16 MiB"):
+    with raises(UserError, allowed="at least 16 MiB"):
         FilesPlan(("/e/a",), 4096)
-    with pytest.raises(UserError, match="none with a colon"):
+    with raises(UserError, "none with a colon"):
         FilesPlan(("/e/a:b",), 1 << 26)

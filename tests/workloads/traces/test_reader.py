@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
+from tests.errors import raises
 from workloads.traces.formats import FORMATS
 from workloads.traces.reader import TraceReader, load
 from workloads.traces.requests import RequestBlock, save
@@ -86,7 +87,7 @@ def test_microsoft_columns_may_be_in_another_order_and_other_letters(tmp_path: P
     assert report.format == "microsoft"
     assert rows(block) == [(90_000, 4096, True, 512), (190_000, 8192, False, 1024)]
     _, report = load(written(tmp_path, text + 'DiskRead, "C:\\a, 9, 300, 0x1, 0x1, 1\n'))
-    assert report.left_out().startswith("1 malformed row left out; the first is line 7: has 2 col")
+    assert "1 malformed row left out; the first is line 7" in report.left_out()
 
 
 def test_msr_counts_from_its_first_row(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_row_that_its_format_cannot_have_is_left_out_with_its_reason(
 def test_a_trace_that_is_not_supported_is_named_with_those_that_are(
     tmp_path: Path, name: str, text: str
 ) -> None:
-    with pytest.raises(UserError, match=name) as refused:
+    with raises(UserError, name) as refused:
         load(written(tmp_path, text))
     assert all(known in str(refused.value) for known in FORMATS)
 
@@ -195,9 +196,9 @@ def test_a_trace_that_is_not_supported_is_named_with_those_that_are(
 def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
     packed = gzip.compress(PLAIN.encode())
     assert len(load(written(tmp_path, packed, "trace.csv"))[0]) == 3
-    with pytest.raises(UserError, match=r"ends or breaks at line"):
+    with raises(UserError, "ends or breaks at line"):
         load(written(tmp_path, packed[:-9]))
-    with pytest.raises(UserError, match=r"ends or breaks at line"):
+    with raises(UserError, "ends or breaks at line"):
         load(written(tmp_path, packed[:20] + b"\xff\xff" + packed[22:]))
 
 
@@ -223,8 +224,8 @@ def test_malformed_rows_are_counted_with_their_line_or_stop(
     assert report.malformed == 2
     assert [line for line, _ in report.examples] == [2, 4]
     assert reason in report.sentence(path)
-    assert "2 malformed rows left out; the first is line 2" in report.sentence(path)
-    with pytest.raises(UserError, match=r"line 2: ") as told:
+    assert "2 malformed rows left out" in report.sentence(path)
+    with raises(UserError, where="line 2") as told:
         load(path, on_error="stop")
     assert reason in str(told.value)
 
@@ -235,8 +236,8 @@ def test_malformed_rows_are_counted_with_their_line_or_stop(
         ("", {}, "the file is empty"),
         (" \n\n", {}, "the file is empty"),
         ("hello\nworld\n", {}, "format is not known"),
-        (PLAIN, {"format": "xml"}, "known are plain, microsoft, msr"),
-        (PLAIN, {"disk": 1}, "does not tell disks"),
+        (PLAIN, {"format": "xml"}, "allowed: plain"),
+        (PLAIN, {"disk": 1}, "leave the disk out"),
         (PLAIN, {"format": "microsoft"}, "no EndHeader"),
         (OLD.replace("IOSize", "Size"), {}, "no column IOSize"),
         ("x" * 70_000, {}, "has no end"),
@@ -246,13 +247,13 @@ def test_what_is_no_trace_is_told(
     tmp_path: Path, text: str, options: dict[str, object], reason: str
 ) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(UserError, match=reason) as told:
+    with raises(UserError, reason) as told:
         load(path, **options)
     assert str(path) in str(told.value)
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
+    with raises(UserError, "cannot be read"):
         load(tmp_path / "none.csv")
 
 
@@ -277,7 +278,7 @@ def test_blocks_bound_memory_and_rows_find_their_place(tmp_path: Path) -> None:
 
 def test_disorder_beyond_a_block_is_told(tmp_path: Path) -> None:
     text = "".join(f"{t},0x10,DiskRead\n" for t in [*range(1000, 1200), 5, *range(1200, 1400)])
-    with pytest.raises(UserError, match="sort the file by time"):
+    with raises(UserError, "sort the file by time"):
         list(TraceReader(written(tmp_path, text), block=16))
 
 

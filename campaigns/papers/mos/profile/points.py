@@ -201,7 +201,7 @@ def read_points(path: Path) -> Points:
     try:
         return Points.model_validate(data)
     except ValidationError as error:
-        raise UserError(mistake(error, Points).sentence(str(path))) from error
+        raise mistake(error, Points).error(path) from error
 
 
 def halves(

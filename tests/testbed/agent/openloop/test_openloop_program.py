@@ -29,6 +29,8 @@ from workloads.open_loop import parse_open_loop
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fake_systemd import FakeSystemdShell
 
+from tests.errors import raises
+
 PLAN = WritePlan(
     pool="bench",
     object_bytes=100,
@@ -93,7 +95,7 @@ def payload(plan: WritePlan = PLAN, **more: Any) -> dict[str, Any]:
 @pytest.mark.slow
 def test_the_program_runs_alone_and_what_it_prints_is_read(shell: Shell) -> None:
     started = openloop_verbs.start(CONFIG, payload())["started_wall"]
-    with pytest.raises(UserError, match="already running"):
+    with raises(UserError, "already running"):
         openloop_verbs.start(CONFIG, payload())
     unit = units.wait(shell, "load-open-loop", timeout_s=20)
     assert (unit.exit_code, unit.stderr) == (0, "")
@@ -111,22 +113,22 @@ def test_the_program_runs_alone_and_what_it_prints_is_read(shell: Shell) -> None
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"pool": "none"}, "there is no pool 'none'; there are: bench"),
-        ({"rates": {"1.8": 1.0}}, "PG 1.8 is none of pool 1, whose PGs are 1.0 to 1.7"),
+        ({"pool": "none"}, "'none'"),
+        ({"rates": {"1.8": 1.0}}, "PG 1.8"),
     ],
 )
 def test_what_cannot_be_written_is_told_and_leaves_no_unit(
     shell: Shell, plan: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, said):
         openloop_verbs.start(CONFIG, payload(WritePlan(**{**PLAN.to_json(), **plan})))
     assert units.live(shell) == []
 
 
 def test_a_payload_that_lacks_something_is_refused() -> None:
-    with pytest.raises(UserError, match="needs 'plan'"):
+    with raises(UserError, "needs 'plan'"):
         openloop_verbs.start(CONFIG, {"node": "osd0", "name": "x"})
-    with pytest.raises(UserError, match="unknown field"):
+    with raises(UserError, "unknown field"):
         openloop_verbs.start(CONFIG, payload() | {"plan": {**PLAN.to_json(), "x": 1}})
 
 
@@ -135,7 +137,7 @@ def test_a_start_that_takes_too_long_is_given_up(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openloop_verbs, "_MAIN", b"import time; time.sleep(60)")
-    with pytest.raises(RemoteError, match="did not start within 0 s"):
+    with raises(RemoteError, "did not start within 0 s"):
         openloop_verbs.start(CONFIG, payload(wait_s=0))
     assert units.live(shell) == []
 
@@ -193,13 +195,13 @@ def test_ballast_is_written_once_into_every_group_and_never_again() -> None:
 
 
 def test_too_much_ballast_is_refused() -> None:
-    with pytest.raises(UserError, match="ballast_per_pg must be 0 to"):
+    with raises(UserError, where="ballast_per_pg"):
         replace(PLAN, ballast_per_pg=-1)
 
 
 @pytest.mark.parametrize("codes", [(0, -errno.ENOSPC, 0), (0, errno.ENOSPC, 0)])
 def test_a_prefill_that_fails_is_told(codes: tuple[int, ...]) -> None:
-    with pytest.raises(StoreError, match=r"1 of 4 objects cannot be written \(errno 28: No space"):
+    with raises(StoreError, "1 of 4", "28"):
         PoolObjects(Ioctx(*codes), object_names(PLAN, 1, 8), b"x").fill()
 
 
@@ -210,7 +212,7 @@ def test_the_cluster_is_asked_where_objects_are() -> None:
         asked.append(arguments["object"])
         return {"pgid": "1.7"}
 
-    with pytest.raises(StoreError, match="hashes names in another way"):
+    with raises(StoreError, "hashes names in another"):
         confirm(ask, "bench", ["hotbed-ol-0"], 1, 4)
     assert asked == ["hotbed-ol-0"]
 
@@ -218,6 +220,6 @@ def test_the_cluster_is_asked_where_objects_are() -> None:
 def test_pools_are_found_and_another_hash_is_refused() -> None:
     pool = {"pool": 3, "pool_name": "p", "pg_num": 100, "object_hash": 2}
     assert pool_of({"pools": [pool]}, "p") == (3, 100)
-    with pytest.raises(UserError, match="rjenkins"):
+    with raises(UserError, "rjenkins"):
         pool_of({"pools": [{**pool, "object_hash": 1}]}, "p")
     assert json.loads(json.dumps(PLAN.to_json()))["rates"] == PLAN.rates

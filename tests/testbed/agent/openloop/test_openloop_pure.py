@@ -21,6 +21,7 @@ from testbed.agent.openloop.plan import (
     stable_mod,
 )
 from testbed.agent.openloop.writer import Histogram, bounds_us, bucket_of, merged
+from tests.errors import raises
 
 PLAN = WritePlan(pool="bench", object_bytes=4096, duration_s=10.0, seed=1, rates={"1.0": 5.0})
 TIMES = st.lists(st.floats(0, 5000), min_size=1, max_size=80)
@@ -75,7 +76,7 @@ def test_merging_is_counting_together(first: list[float], second: list[float]) -
 def test_nothing_counted_has_no_quantile() -> None:
     empty = Histogram.from_json(Histogram().to_json())
     assert (empty.mean_s, empty.quantile_s(0.5), empty.total) == (None, None, 0)
-    with pytest.raises(ValueError, match="not a histogram"):
+    with raises(ValueError, "not a histogram"):
         Histogram.from_json({"counts": 3})
 
 
@@ -123,9 +124,7 @@ def test_names_do_not_depend_on_what_else_is_written() -> None:
 
 @pytest.mark.parametrize("pgid", ["3.0", "2.64"])
 def test_a_group_of_another_pool_is_refused(pgid: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"PG {pgid} is none of pool 2, whose PGs are 2.0 to 2.63"
-    ):
+    with raises(ValueError, "pool 2", "2.0", "2.63"):
         names_for([pgid], 2, 100, 1)
 
 
@@ -192,29 +191,29 @@ def test_a_plan_survives_the_way_to_the_node() -> None:
         ({"rates": {"1.0": float("nan")}}, "PG 1.0 must get"),
         ({"rates": {"x": 1.0}}, "'x' is no PG id"),
         ({"rates": {"1.0\n": 1.0}}, "is no PG id"),
-        ({"rates": {"1.0": "fast"}}, "rates of PG 1.0 must be of type float"),
+        ({"rates": {"1.0": "fast"}}, "PG 1.0"),
         ({"rates": [1]}, "rates must map PG ids"),
-        ({"duration_s": 0}, "duration_s must be above 0"),
-        ({"object_bytes": 0}, "object_bytes must be 1 to"),
-        ({"object_bytes": "4k"}, "object_bytes must be of type int"),
-        ({"arrivals": "bursty"}, "must be 'poisson' or 'constant'"),
+        ({"duration_s": 0}, "duration_s"),
+        ({"object_bytes": 0}, "object_bytes"),
+        ({"object_bytes": "4k"}, "object_bytes"),
+        ({"arrivals": "bursty"}, "'poisson'"),
         ({"max_in_flight": 10**6}, "at most 262144 here"),
-        ({"objects_per_pg": 0}, "objects_per_pg must be"),
-        ({"drain_s": -1}, "drain_s must be"),
+        ({"objects_per_pg": 0}, "objects_per_pg: 0"),
+        ({"drain_s": -1}, "drain_s: -1"),
         ({"pool": ""}, "must name a pool"),
-        ({"rate": 3}, "unknown field 'rate'; there are: arrivals,"),
-        ({"prefill": 1}, "prefill must be of type bool"),
+        ({"rate": 3}, "'rate'"),
+        ({"prefill": 1}, "prefill must be of type"),
     ],
 )
 def test_a_wrong_plan_is_told_in_a_sentence(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, said):
         plan_from_json(PLAN.to_json() | change)
 
 
 def test_what_is_missing_is_named() -> None:
     body = PLAN.to_json()
     del body["seed"]
-    with pytest.raises(UserError, match="lacks 'seed'"):
+    with raises(UserError, "lacks 'seed'"):
         plan_from_json(body)
-    with pytest.raises(UserError, match="must be a JSON object"):
+    with raises(UserError, "must be a JSON object"):
         plan_from_json([1])

@@ -11,6 +11,7 @@ import pytest
 from schemas.errors import UserError
 from testbed.client import AgentClient, agent_client
 from testbed.reach import shell_to
+from tests.errors import raises
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
@@ -76,7 +77,7 @@ def test_a_pool_is_made_and_removed(agent):
     name = "hotbed-test"
     agent.call("pool-create", {"name": name, "pg_num": 16}, timeout_s=120)
     agent.call("pool-create", {"name": name, "pg_num": 16}, timeout_s=120)
-    with pytest.raises(UserError, match="exists with 16 PGs"):
+    with raises(UserError, "exists with 16 PGs"):
         agent.call("pool-create", {"name": name, "pg_num": 32})
     assert agent.call("pool-delete", {"name": name}, timeout_s=120) == {"deleted": True}
     assert agent.call("pool-delete", {"name": name}, timeout_s=120) == {"deleted": False}

@@ -11,6 +11,7 @@ from fake_rados import FakeRados, Refused
 from schemas.errors import StoreError, UserError
 from testbed.stores.ceph import Connection, pinned
 from testbed.stores.ceph.pinned import CODE
+from tests.errors import raises
 
 
 class PinnableRados(FakeRados):
@@ -170,7 +171,7 @@ def test_each_osd_gets_a_pool_a_rule_and_a_user_and_all_goes_again(
 def test_pools_are_replaced_by_empty_ones_that_are_pinned_too(
     raw: PinnableRados, connection: Connection
 ) -> None:
-    with pytest.raises(UserError, match=r"there is no pool twochoice\.0: deploy"):
+    with raises(UserError, "twochoice.0"):
         pinned.empty(connection, "twochoice.", [0])
     pinned.pin(connection, "twochoice.", [0, 1], pg_num=2)
     before = [raw.pool(f"twochoice.{osd}")["pool"] for osd in (0, 1)]
@@ -194,13 +195,13 @@ def test_what_was_cut_off_is_finished_or_removed(
             raise Refused(-110, "cut off")
 
     raw.before = dies
-    with pytest.raises(StoreError, match="cut off"):
+    with raises(StoreError, "cut off"):
         pinned.pin(connection, "twochoice.", [0, 1])
     raw.before = lambda prefix: None
     pinned.unpin(connection, "twochoice.")
     assert raw.state() == before
     raw.before = dies
-    with pytest.raises(StoreError, match="cut off"):
+    with raises(StoreError, "cut off"):
         pinned.pin(connection, "twochoice.", [0, 1])
     raw.before = lambda prefix: None
     pinned.pin(connection, "twochoice.", [0, 1])
@@ -222,14 +223,14 @@ def test_on_a_host_with_several_osds_the_others_weigh_nothing_for_the_pool(
     pinned.unpin(connection, "twochoice.")
     assert raw.state() == before
     hosts[0]["children"] = [0]
-    with pytest.raises(UserError, match=r"osd\.1 is under no host"):
+    with raises(UserError, "osd.1 is under no host"):
         pinned.pin(connection, "twochoice.", [1])
 
 
 def test_an_upmap_that_moves_a_pool_is_told(raw: PinnableRados, connection: Connection) -> None:
     pinned.pin(connection, "twochoice.", [0])
     raw.maps[f"{raw.pool('twochoice.0')['pool']}.1"] = [2]
-    with pytest.raises(StoreError, match=r"twochoice\.0 are not on osd\.0 alone"):
+    with raises(StoreError, "twochoice.0", "osd.0"):
         pinned.pin(connection, "twochoice.", [0])
 
 
@@ -251,7 +252,7 @@ def test_others_pools_rules_and_warnings_are_left_alone(
 def test_a_pool_that_is_not_pinned_is_not_taken(raw: PinnableRados, connection: Connection) -> None:
     pinned.pin(connection, "twochoice.", [0])
     raw.pool("twochoice.0")["crush_rule"] = 0
-    with pytest.raises(UserError, match=r"twochoice\.0 exists and is not pinned to osd\.0"):
+    with raises(UserError, "twochoice.0", "osd.0"):
         pinned.pin(connection, "twochoice.", [0])
 
 
@@ -261,11 +262,11 @@ def test_a_pool_that_is_not_pinned_is_not_taken(raw: PinnableRados, connection: 
         ("twochoice", [0], "prefix is 'twochoice'"),
         ("a*.", [0], "prefix is"),
         ("twochoice.\n", [0], "prefix is"),
-        ("twochoice.", [0, 77], r"there is no osd\.77; the cluster has 0, 1, 2"),
+        ("twochoice.", [0, 77], "osd.77"),
     ],
 )
 def test_bad_input_is_a_sentence(
     connection: Connection, prefix: str, osds: list[int], said: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, said):
         pinned.pin(connection, prefix, osds)

@@ -29,6 +29,7 @@ from testbed.stores.contract import (
     observation_from_json,
     observation_to_json,
 )
+from tests.errors import raises
 
 ALL = frozenset({OSDS, PGS})
 
@@ -58,7 +59,7 @@ def test_what_is_not_asked_for_is_not_read(store, raw):
 
 
 def test_pressure_without_a_sensor_is_refused(store):
-    with pytest.raises(StoreError, match="cannot sense pressure"):
+    with raises(StoreError, "cannot sense pressure"):
         store.sense(frozenset({PRESSURE}))
 
 
@@ -237,7 +238,7 @@ def test_a_call_that_hangs_is_given_up():
         hung.wait(60)
         ended.set()
 
-    with pytest.raises(StoreError, match="did not answer within"):
+    with raises(StoreError, "did not answer within"):
         together([hang, lambda: None], 0.1)
     assert not ended.is_set()
     hung.set()
@@ -248,7 +249,7 @@ def test_a_monitor_that_is_gone_is_a_store_error(store, raw):
         raise TimeoutError(110, "RADOS timed out")
 
     raw.before = gone
-    with pytest.raises(StoreError, match="Ceph refused 'osd dump'"):
+    with raises(StoreError, "Ceph refused 'osd dump'"):
         store.sense(ALL)
 
 

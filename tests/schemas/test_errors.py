@@ -1,0 +1,67 @@
+"""The sentence-maker of errors: order, punctuation, missing parts, one line, length."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import UserError, sentence, sentence_of
+
+CLAUSES = st.text(alphabet="ab1'`/-=()\n\t .,;:", max_size=30)
+WORDS = st.from_regex(r"[a-z0-9`'/-]+( [a-z0-9`'/-]+){0,4}", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UserError("no folder"), "no folder."),
+        (UserError("a whole sentence."), "a whole sentence."),
+        (UserError(f"{UserError('said again')}."), "said again."),
+        (UserError("it is cut off ..."), "it is cut off ..."),
+        (UserError("is no folder", where=Path("..")), "..: is no folder."),
+        (UserError("0 is too few", allowed="1 to 9"), "0 is too few; allowed: 1 to 9."),
+        (UserError("disk 3\nis in use:\n", do="free it."), "disk 3 is in use; free it."),
+        (
+            UserError("-5 B/s", where="osd.disk", allowed="above 0", do="give 150MB/s"),
+            "osd.disk: -5 B/s; allowed: above 0; give 150MB/s.",
+        ),
+        (UserError("1", where="size", do="give 2").at("a.yaml"), "a.yaml: size: 1; give 2."),
+        (UserError(UserError("inner", where="a").at("b")), "b: a: inner."),
+    ],
+)
+def test_sentences(error: UserError, said: str) -> None:
+    assert str(error) == said
+
+
+@given(WORDS, WORDS, WORDS, WORDS)
+def test_all_parts_are_there_once_in_order(what: str, where: str, allowed: str, do: str) -> None:
+    said = str(UserError(what, where=where, allowed=allowed, do=do))
+    assert said == f"{where}: {what}; allowed: {allowed}; {do}."
+    assert UserError(what).at(where).at(do).where == f"{do}: {where}"
+
+
+@given(CLAUSES, CLAUSES, CLAUSES, CLAUSES)
+def test_any_parts_make_one_line_with_one_end(what: str, where: str, allowed: str, do: str) -> None:
+    said = sentence(what, where, allowed, do)
+    assert said == " ".join(said.split()) or said == "."
+    assert said.endswith(".") and not said.endswith((",.", ";.", ":."))
+    assert len(said) <= sum(map(len, (what, where, allowed, do))) + len(": ; allowed: ; .")
+    assert sentence(said) == said
+
+
+@given(CLAUSES, CLAUSES, CLAUSES, CLAUSES)
+def test_fields_survive_another_process(what: str, where: str, allowed: str, do: str) -> None:
+    error = UserError(what, where=where, allowed=allowed, do=do)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC, errno.EIO, errno.EXDEV])
+def test_an_error_of_the_system_names_the_path_and_the_reason(code: int) -> None:
+    said = sentence_of(OSError(code, "It failed", "/srv/a"))
+    assert said.startswith("/srv/a: It failed") and said.endswith(".")
