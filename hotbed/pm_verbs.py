@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from campaigns.papers.prioritymeister.plan import EnforcerParameters
 from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from campaigns.papers.prioritymeister.plan import EnforcerParameters
     from campaigns.papers.prioritymeister.simulate import Results
 
 TopologyFile = Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")]

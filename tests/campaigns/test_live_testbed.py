@@ -149,7 +149,7 @@ def test_only_another_deployer_is_part_of_an_identity() -> None:
 # Signals and actions that a deployed store offers, queried on its admin node.
 
 STAND_INS = {
-    "config.py": "def load_config():\n    return 'the config'\n",
+    "contract.py": "def load_config():\n    return 'the config'\n",
     "sense.py": (
         "from types import SimpleNamespace\n"
         "def open_store(config, signal):\n"
