@@ -299,14 +299,14 @@ def test_the_figures_notebook_draws_from_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize(
-    ("paper", "figures"),
-    [("ursa", 8), ("twochoice", 8)],
+    ("paper", "write", "figures"),
+    [("ursa", "write_all", 8), ("twochoice", "write_all_bursts", 8)],
 )
 def test_simulated_figures_are_drawn_in_a_notebook(
-    paper: str, figures: int, tmp_path: Path
+    paper: str, write: str, figures: int, tmp_path: Path
 ) -> None:
     artifacts = tmp_path / "artifacts"
-    import_module(f"synthetic_{paper}").write_all(artifacts, blocks=2)
+    getattr(import_module(f"tests.papers.{paper}_runs"), write)(artifacts, blocks=2)
     shown = outputs(executed_in(tmp_path, "figures", paper=paper, artifacts=str(artifacts)))
     assert shown.count("image/png") == figures
     tables = build(artifacts, paper).tables
