@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from campaigns.engine.attempts import AttemptRecords, Setting
 from campaigns.engine.dask import LOCAL, DaskExecutor, Workers, open_cluster
 from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.engine import Engine
-from campaigns.engine.identity import Recipe, Sameness
+from campaigns.engine.identity import Code, Recipe, Sameness
 from campaigns.engine.provenance import provenance
 from campaigns.engine.session import Request
 from campaigns.engine.store import Ledger, RunStore
@@ -305,14 +304,14 @@ def test_a_late_worker_with_other_code_ends_the_sweep(
 ) -> None:
     file = campaign_file(**SWEEP | {"grids": ONE})
     engine, _, store, cluster = deadly(file, address, tmp_path / "a")
-    here = SIMULATIONS.here()
-    monkeypatch.setattr(Sameness, "here", lambda _: replace(here, sources="other"))
+    other = Code(SIMULATIONS.here().parts | {"code": "other"})
+    monkeypatch.setattr(Sameness, "here", lambda _: other)
     try:
         result = engine.run()
     finally:
         cluster.__exit__(None, None, None)
     assert result.gave_up is not None
-    assert result.gave_up.startswith("this worker has another version of Hotbed's code")
+    assert result.gave_up.startswith("this worker has another code")
     assert {run.status for run in store.runs()} == {"failed"}
 
 

@@ -19,7 +19,6 @@ import pytest
 import yaml
 from tiny_campaigns import ONE_CELL
 
-from analysis.core.report import build
 from campaigns import by_hand
 from campaigns.engine.campaign_file import EXPERIMENT, FORMER_EXPERIMENTS, resolve
 from campaigns.engine.display import Silent
@@ -294,24 +293,6 @@ def test_the_figures_notebook_draws_from_runs(tmp_path: Path) -> None:
     shown = outputs(executed)
     assert "image/png" in shown
     assert "verdict" in shown
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("importable")
-@pytest.mark.parametrize(
-    ("paper", "write", "figures"),
-    [("ursa", "write_all", 8), ("twochoice", "write_all_bursts", 8)],
-)
-def test_simulated_figures_are_drawn_in_a_notebook(
-    paper: str, write: str, figures: int, tmp_path: Path
-) -> None:
-    artifacts = tmp_path / "artifacts"
-    getattr(import_module(f"tests.papers.{paper}_runs"), write)(artifacts, blocks=2)
-    shown = outputs(executed_in(tmp_path, "figures", paper=paper, artifacts=str(artifacts)))
-    assert shown.count("image/png") == figures
-    tables = build(artifacts, paper).tables
-    assert tables
-    assert all(table.title in shown for table in tables)
 
 
 def simulated_pm(artifacts: Path) -> None:
