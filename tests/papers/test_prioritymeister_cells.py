@@ -458,7 +458,7 @@ def test_only_windows_of_real_traces_are_checked(tmp_path: Path) -> None:
     says = "1 windows of 10 s one after the other, too few for 3 blocks"
 
     def require(disk: Path | None = None, **more: Any) -> None:
-        require_windows([Cell("x", PM.of(**more), 2, 5, 0, (), ())], disk)
+        require_windows([Cell("x", PM.of(**more), 2, 5, 0, (), (), 1.0)], disk)
 
     require(**random)
     require(**own | {"scenario": "misbehave"})  # C and D are stand-ins

@@ -221,7 +221,10 @@ def test_traces_too_short_for_their_slos_are_refused_before_anything_runs(tmp_pa
     ground.machines = PmMachines(disk=tmp_path / "disk.json", link=2e8)
     maker = PmCellMaker(ground)
     short, long = cell("disk", slo_percentile=90), cell("disk", slo_percentile=50)
-    cells = [Cell("a", short, 2, 5, 0, ("disk",), ("5",)), Cell("b", long, 2, 5, 1, (), ())]
+    cells = [
+        Cell(name, parameters, 2, 5, order, ("disk",), ("5",), 1.0)
+        for order, (name, parameters) in enumerate((("a", short), ("b", long)))
+    ]
     try:
         maker.foresee(cells[1:])
         says = (
