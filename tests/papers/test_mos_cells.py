@@ -224,7 +224,7 @@ def test_setups_at_one_load_follow_each_other() -> None:
         for small, large in ((2, 16), (8, 8))
     ]
     found = {
-        name: Cell(name, cell, 0, 1, 0, ("load",), ("8",))
+        name: Cell(name, cell, 0, 1, 0, ("load",), ("8",), 60.0)
         for name, cell in zip("abcdef", cells, strict=True)
     }
     for seed in range(20):
