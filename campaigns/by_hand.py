@@ -106,4 +106,4 @@ def _ground(kind: Kind, name: str) -> OnStore | Computed[Any]:
         return found
     if known:
         raise UserError(f"ground {name!r}: a cell of {kind} runs by hand on {', '.join(known)}")
-    raise UserError(f"a cell of {kind} runs only in a campaign", do="hotbed run")
+    raise UserError(f"a cell of {kind} runs only in a campaign", do="give it to `hotbed run`")

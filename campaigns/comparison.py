@@ -271,7 +271,7 @@ def _choose(ask: Ask) -> _Chosen:
         except UserError as error:
             if name in by_name:
                 raise
-            left_out[name] = str(error)
+            left_out[name] = str(error).removesuffix(".")
     return _Chosen(needs, left_out, frozenset(by_name))
 
 
@@ -295,7 +295,7 @@ def _offered(chosen: _Chosen, offers: Needs, ground: str) -> _Chosen:
         except UserError as error:
             if name in chosen.by_name:
                 raise
-            left_out[name] = str(error)
+            left_out[name] = str(error).removesuffix(".")
         else:
             needs[name] = wanted
     return _Chosen(needs, left_out, chosen.by_name)

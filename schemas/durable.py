@@ -47,9 +47,13 @@ def read_deployed(path: Path) -> Any:
         raise UserError(
             "is missing", where=path, do="deploy the testbed first (hotbed deploy)"
         ) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UserError(
-            f"cannot be read ({error})", where=path, do="deploy the testbed again"
+            f"cannot be read ({error.strerror})", where=path, do="read it as its owner or root"
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            f"is not JSON ({error})", where=path, do="deploy the testbed again"
         ) from error
 
 

@@ -46,17 +46,29 @@ class UserError(HotbedError):
     def __init__(
         self, what: object, *, where: object = "", allowed: object = "", do: object = ""
     ) -> None:
-        super().__init__(what)
-        self.what, self.where = _clause(what), _clause(where)
+        self.what, self.where = _clause(what), _place(where)
         self.allowed, self.do = _clause(allowed), _clause(do)
+        super().__init__(self.what)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A subclass has arguments of its own, which unpickling would not know.
+        return _unpickled, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         return sentence(self.what, self.where, self.allowed, self.do)
 
     def at(self, where: object) -> UserError:
         """Return this mistake with `where` in front of its place, such as the file of a key."""
-        place = ": ".join(part for part in (_clause(where), self.where) if part)
+        place = ": ".join(part for part in (_place(where), self.where) if part)
         return UserError(self.what, where=place, allowed=self.allowed, do=self.do)
+
+
+def _unpickled(
+    kind: type[UserError], arguments: tuple[object, ...], fields: dict[str, object]
+) -> UserError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(fields)
+    return error
 
 
 def not_allowed(where: object, value: object, allowed: object) -> UserError:
@@ -68,7 +80,7 @@ def not_allowed(where: object, value: object, allowed: object) -> UserError:
 
 def sentence(what: str, where: str = "", allowed: str = "", do: str = "") -> str:
     """Return "WHERE: WHAT; allowed: ALLOWED; DO." in one line, without the empty parts."""
-    where, what, allowed, do = map(_clause, (where, what, allowed, do))
+    where, (what, allowed, do) = _place(where), map(_clause, (what, allowed, do))
     if allowed:
         allowed = f"allowed: {allowed}"
     said = "; ".join(clause for clause in (what, allowed, do) if clause)
@@ -77,6 +89,11 @@ def sentence(what: str, where: str = "", allowed: str = "", do: str = "") -> str
 
 
 _END = re.compile(r"[\s,;:]+$|(?<=[^\s./])\.{1,2}$")
+
+
+def _place(part: object) -> str:
+    """Return a place in one line; a path keeps its spaces and its last character."""
+    return " ".join(str(part).splitlines()).replace("\t", " ").strip()
 
 
 def _clause(part: object) -> str:

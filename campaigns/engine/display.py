@@ -324,7 +324,7 @@ def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignVie
     folder = ROOT / artifacts / name
     runs = tuple(sorted(RunStore(folder).runs(), key=lambda run: run.started_at))
     if not runs:
-        raise UserError("holds no runs yet", where=folder, do=f"start with: hotbed run {name}")
+        raise UserError("holds no runs yet", where=folder, do=f"start with `hotbed run {name}`")
     return CampaignView(name, runs)
 
 

@@ -65,7 +65,7 @@ class InUseError(UserError):
     def __init__(self, what: str, holder: Holder) -> None:
         super().__init__(
             f"{what} is in use by {holder}",
-            do=f"wait for it, or end it with: kill -INT {holder.pid}",
+            do=f"wait for it, or end it with `kill -INT {holder.pid}`",
         )
         self.holder = holder
 

@@ -21,7 +21,13 @@ def finite(value: object) -> TypeGuard[float]:
 
 
 def number_of(
-    value: object, where: str, low: float, high: float = math.inf, *, above: bool = False
+    value: object,
+    where: str,
+    low: float,
+    high: float = math.inf,
+    *,
+    above: bool = False,
+    texts: bool = False,
 ) -> float:
     """Return `value` as a float.
 
@@ -31,13 +37,15 @@ def number_of(
         low: the smallest allowed number.
         high: the largest allowed number.
         above: True if `low` itself is not allowed.
+        texts: True if YAML's texts such as ``5e-1`` count as numbers (`schemas.numbers.plain`).
 
     Raises:
         UserError: it is no such number.
     """
-    value = plain(value)
+    value = plain(value) if texts else value
     if not finite(value) or not low <= value <= high or (above and value == low):
         least = f"a number above {low:g}" if above else f"a number of at least {low:g}"
+        least = "a finite number" if math.isinf(low) else least
         raise not_allowed(where, value, least + ("" if math.isinf(high) else f", at most {high:g}"))
     return float(value)
 

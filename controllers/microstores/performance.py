@@ -275,9 +275,10 @@ class PiecewiseLinear:
         Raises:
             UserError: malformed, in one sentence that begins with `where`.
         """
-        kind = data.get("kind") if isinstance(data, Mapping) else data
-        if not isinstance(data, Mapping) or kind != KIND:
-            raise not_allowed(f"{where}: kind", kind, repr(KIND))
+        if not isinstance(data, Mapping):
+            raise not_allowed(where, data, f"a mapping with kind {KIND!r} and classes")
+        if data.get("kind") != KIND:
+            raise not_allowed(f"{where}: kind", data.get("kind"), repr(KIND))
         classes = data.get("classes")
         if not isinstance(classes, Mapping) or not classes:
             raise not_allowed(f"{where}: classes", classes, "a mapping of workload classes")

@@ -126,12 +126,12 @@ def sla_from_json(data: object, where: str) -> Sla:
 
 def _bounds(value: object, where: str, kind: str) -> tuple[float, float]:
     if not isinstance(value, Mapping):
-        low = number_of(value, where, 0.0, above=True)
+        low = number_of(value, where, 0.0, above=True, texts=True)
         return low, low / TWICE if kind == LATENCY else low * TWICE
-    keys_of(value, where, ("low", "high"), ("low",))
-    low = number_of(value["low"], f"{where}: low", 0.0, above=True)
+    keys_of(value, f"{where} (a number, or low and high)", ("low", "high"), ("low",))
+    low = number_of(value["low"], f"{where}: low", 0.0, above=True, texts=True)
     twice = low / TWICE if kind == LATENCY else low * TWICE
-    return low, number_of(value.get("high", twice), f"{where}: high", 0.0, above=True)
+    return low, number_of(value.get("high", twice), f"{where}: high", 0.0, above=True, texts=True)
 
 
 # ---- Demands and plans ----
@@ -456,7 +456,7 @@ def promises_from_json(
 
 def _promise(data: object, model: PiecewiseLinear | None, where: str) -> Promise:
     given = keys_of(data, where, PROMISE_KEYS, PROMISE_KEYS[:2])
-    weight = number_of(given.get("weight", 1.0), f"{where}: weight", 0.0, above=True)
+    weight = number_of(given.get("weight", 1.0), f"{where}: weight", 0.0, above=True, texts=True)
     workload = class_called(given["workload"], model, where)
     return Promise(workload, sla_from_json(given["sla"], f"{where}: sla"), weight)
 
@@ -521,7 +521,7 @@ def prices_from_json(data: object, where: str) -> ResourcePrices:
     """
     given = keys_of(data, where, UNITS, UNITS)
     values = {
-        resource: number_of(given[name], f"{where}: {name}", 0.0) / unit
+        resource: number_of(given[name], f"{where}: {name}", 0.0, texts=True) / unit
         for name, (resource, unit) in UNITS.items()
     }
     if not any(values.values()):

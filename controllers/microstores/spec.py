@@ -100,7 +100,7 @@ def spec_from_data(data: object, where: str, folder: Path) -> Spec:
         _demand(str(name), item, model, f"{where}: tenant {name}") for name, item in tenants.items()
     )
     prices = given.get("prices")
-    headroom = number_of(given.get("headroom", 1.0), f"{where}: headroom", 1.0, 3.0)
+    headroom = number_of(given.get("headroom", 1.0), f"{where}: headroom", 1.0, 3.0, texts=True)
     return Spec(
         model,
         demands,
@@ -128,7 +128,7 @@ def amounts(data: object, where: str, *, every: bool) -> Resources:
     given = keys_of(data, where, AMOUNTS, tuple(AMOUNTS)[:3] if every else ())
     values: dict[str, Any] = {}
     for name, (resource, unit) in AMOUNTS.items():
-        value = number_of(given.get(name, 0), f"{where}: {name}", 0.0)
+        value = number_of(given.get(name, 0), f"{where}: {name}", 0.0, texts=True)
         if resource in _DISKS and value != int(value):
             raise not_allowed(f"{where}: {name}", value, "a whole number")
         values[resource] = int(value) if resource in _DISKS else value * unit
@@ -172,9 +172,9 @@ def _demand(name: str, data: object, model: PiecewiseLinear, where: str) -> Tena
         tenant=name,
         microstore=store,
         workload=class_called(given["workload"], model, where),
-        offered=number_of(given["workers"], f"{where}: workers", 0.0, 1e6),
+        offered=number_of(given["workers"], f"{where}: workers", 0.0, 1e6, texts=True),
         sla=sla_from_json(given["sla"], f"{where}: sla"),
-        weight=number_of(given.get("weight", 1.0), f"{where}: weight", 1e-6, 1e6),
+        weight=number_of(given.get("weight", 1.0), f"{where}: weight", 1e-6, 1e6, texts=True),
     )
 
 

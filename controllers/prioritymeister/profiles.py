@@ -114,7 +114,11 @@ def _by_distance(document: Mapping[str, Any], where: str) -> StorageProfile:
         place = f"{where}: {kind}"
         block = document.get(kind)
         if not isinstance(block, Mapping):
-            raise not_allowed(place, block, "an object with offsets and distances")
+            raise UserError(
+                "is missing" if block is None else "is no object",
+                where=place,
+                allowed="an object with offsets and distances",
+            )
         offsets = _rising(block.get("offsets"), f"{place}.offsets")
         distances = _rising(block.get("distances"), f"{place}.distances")
         shape = (len(offsets), len(distances))

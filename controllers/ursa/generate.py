@@ -125,7 +125,9 @@ def checked(wanted: InstanceShape) -> InstanceShape:
     _check_distributions(wanted)
     if wanted.dimensions > len(DIMENSIONS):
         raise not_allowed(
-            "dimensions", wanted.dimensions, f"{len(DIMENSIONS)}, {', '.join(DIMENSIONS)}"
+            "dimensions",
+            wanted.dimensions,
+            f"1 to {len(DIMENSIONS)} ({', '.join(DIMENSIONS)})",
         )
     if wanted.domain not in ("node", "rack", "nested"):
         raise UserError(f"fault domain {wanted.domain!r}: it is node, rack or nested")

@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
                 with held, progress(f"down {each}") as report:
                     site.release(each, report)
             except InUseError as error:
-                mend = f"{error.do}, or by: hotbed down {each} --force"
+                mend = f"{error.do}, or by `hotbed down {each} --force`"
                 failed.append(UserError(error.what, do=mend))
             except HotbedError as error:
                 failed.append(error)

@@ -136,7 +136,7 @@ def load_config(path: str = CONFIG) -> AgentConfig:
     try:
         return config_from_json(read_deployed(Path(path)))
     except ValueError as error:
-        raise UserError(f"is {error}", where=path, do="deploy the testbed again") from error
+        raise UserError(error, where=path, do="deploy the testbed again") from error
 
 
 def node_of(config: AgentConfig, name: str) -> AgentNode:

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import UserError, sentence, sentence_of
+from schemas.names import UnsafeNameError
 
 CLAUSES = st.text(alphabet="ab1'`/-=()\n\t .,;:", max_size=30)
+PLACES = st.text(alphabet="ab1/-.", max_size=30)
 WORDS = st.from_regex(r"[a-z0-9`'/-]+( [a-z0-9`'/-]+){0,4}", fullmatch=True)
 
 
@@ -32,6 +34,7 @@ WORDS = st.from_regex(r"[a-z0-9`'/-]+( [a-z0-9`'/-]+){0,4}", fullmatch=True)
         ),
         (UserError("1", where="size", do="give 2").at("a.yaml"), "a.yaml: size: 1; give 2."),
         (UserError(UserError("inner", where="a").at("b")), "b: a: inner."),
+        (UserError("is empty", where="/a  b/trace."), "/a  b/trace.: is empty."),
     ],
 )
 def test_sentences(error: UserError, said: str) -> None:
@@ -45,7 +48,7 @@ def test_all_parts_are_there_once_in_order(what: str, where: str, allowed: str, 
     assert UserError(what).at(where).at(do).where == f"{do}: {where}"
 
 
-@given(CLAUSES, CLAUSES, CLAUSES, CLAUSES)
+@given(CLAUSES, PLACES, CLAUSES, CLAUSES)
 def test_any_parts_make_one_line_with_one_end(what: str, where: str, allowed: str, do: str) -> None:
     said = sentence(what, where, allowed, do)
     assert said == " ".join(said.split()) or said == "."
@@ -59,6 +62,12 @@ def test_fields_survive_another_process(what: str, where: str, allowed: str, do:
     error = UserError(what, where=where, allowed=allowed, do=do)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_errors_with_arguments_of_their_own_survive_another_process() -> None:
+    error = UnsafeNameError("../x", "node a", "leaves its folder")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC, errno.EIO, errno.EXDEV])

@@ -124,7 +124,9 @@ def from_json(text: str, where: str) -> Credentials:
     proxies = document.get("proxies", [])
     if not isinstance(proxies, list) or not all(isinstance(one, str) for one in proxies):
         raise UserError(
-            "proxies is not allowed", where=f"credentials {where}", allowed="a list of addresses"
+            "proxies is no list of addresses",
+            where=f"credentials {where}",
+            allowed='["http://HOST:PORT", ...]',
         )
     return Credentials(values, tuple(proxies))
 

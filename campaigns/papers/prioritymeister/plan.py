@@ -82,7 +82,7 @@ def measure_trace(
     try:
         demand = measure(reader, costs, stages, curves=curves)
     except UserError as error:
-        if str(reader.path) in str(error):
+        if str(reader.path) in error.where or str(reader.path) in error.what:
             raise
         if not reader.report.requests:
             raise UserError(f"{reader.path}: {reader.nothing()}.") from error

@@ -251,7 +251,7 @@ def _check_names(spec: TestbedSpec, options: InventoryOptions, hosts: Sequence[s
                 raise UserError(
                     f"site.options.{option}: {key!r} is no node, group or role of testbed "
                     f"{spec.name}",
-                    allowed=", ".join(groups),
+                    allowed=_some([*groups, *dict.fromkeys(roles), *nodes]),
                 )
     for key, names in options.nodes.items():
         for name in names:

@@ -264,7 +264,8 @@ def main(arguments: list[str]) -> int:
             answer = remove()
         else:
             raise UserError(
-                "no verb is given", do="give apply, check or remove, and the parameters' file"
+                f"there is no verb {verb!r}" if verb else "no verb is given",
+                allowed="apply, check or remove, and the parameters' file",
             )
     except HotbedError as error:
         print(f"netenforcer: {error}", file=sys.stderr)
