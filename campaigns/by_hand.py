@@ -58,6 +58,8 @@ def make_run(
         opened = open_ground(job.ground, job.testbed, spec=spec, model=model)
         run_cell(None, CellContext(job, opened, Path(run_folder)))
         return Path(run_folder)
+    if run_folder:
+        raise UserError("has no job.json", where=run_folder, do="leave run_folder empty by hand")
     chosen = _ground(kind, ground)
     typed = cells_of(kind, ground).check(cell, "cell")
     if isinstance(chosen, OnStore):

@@ -20,7 +20,6 @@ import logging
 import math
 import os
 import re
-import signal
 import sys
 import tempfile
 import threading
@@ -131,7 +130,7 @@ LOCAL: Mapping[str, Any] = {
     # By default Dask gives up a worker that is not back 15 s after its death, and the nanny that
     # restarts it. On a busy machine that happens to all workers, one after the other.
     "distributed.deploy.lost-worker-timeout": "1000 days",
-    "distributed.worker.preload": ["campaigns.engine.dask"],
+    "distributed.worker.preload": ["campaigns.engine.dask_interrupts"],
 }
 """Dask's settings for workers of this machine."""
 
@@ -536,8 +535,3 @@ def _failure(error: BaseException) -> tuple[str, str, bool]:
         return "ConnectionError", why, True
     text = " ".join(str(error).split())[:300]  # Dask's own error with a task
     return name, f"the worker failed: {text}", False
-
-
-def dask_setup(worker: object) -> None:
-    """Ignore SIGINT; Dask calls this in the worker's main thread before the worker starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,6 +8,7 @@ interrupt the kernel, so that the experiment restores the testbed before the pro
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import importlib
 import json
@@ -21,21 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ipykernel.kernelspec import get_kernel_dict
-from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import KernelManager
-
 from campaigns.engine.job import ERROR_FILE, Job, read_job
-
-
-class OwnKernel(KernelManager):
-    """Manager that starts the running interpreter under every kernel name."""
-
-    @property
-    def kernel_spec(self) -> KernelSpec:
-        """Kernelspec that no file can change."""
-        return KernelSpec(**get_kernel_dict())
-
 
 _PR_SET_PDEATHSIG = 1
 _KERNEL = "python3"
@@ -86,6 +73,16 @@ def notebook_parameters(job: Job, folder: Path, known: Container[str]) -> dict[s
     }
 
 
+def parameter_names(notebook: Path) -> set[str]:
+    """Return the names that a notebook's `parameters` cell assigns. Papermill's own function needs
+    the name of a kernel in the notebook."""
+    cells = json.loads(notebook.read_text())["cells"]
+    tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", ())]
+    tree = ast.parse("\n".join("".join(cell["source"]) for cell in tagged))
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {node.id for node in names if isinstance(node.ctx, ast.Store)}
+
+
 def _execute(job: Job, folder: Path) -> None:
     root = str(Path(__file__).resolve().parents[2])
     with _kernel(root) as manager:
@@ -114,7 +111,7 @@ def _execute(job: Job, folder: Path) -> None:
         papermill.execute_notebook(
             job.notebook,
             str(folder / "notebook.ipynb"),
-            parameters=notebook_parameters(job, folder, papermill.inspect_notebook(job.notebook)),
+            parameters=notebook_parameters(job, folder, parameter_names(Path(job.notebook))),
             engine_name="hotbed",
             kernel_name=_KERNEL,
             progress_bar=False,
@@ -127,6 +124,8 @@ def _execute(job: Job, folder: Path) -> None:
 def _kernel(root: str) -> Iterator[Any]:
     """Yield a kernel behind unix sockets that no other user can open. It skips IPython startup
     files, which may replace a cell's imports."""
+    from campaigns.engine.own_kernel import OwnKernel  # after the signal handlers are set
+
     # The kernel must import this repository from any notebook folder.
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory(prefix="hotbed-kernel-") as sockets:

@@ -1,5 +1,5 @@
 """Files of a cell's folder: `samples.parquet`, `latency.parquet`, `summary.json` and, last,
-`run.json`. The engine syncs the tables to the disk when it commits the folder."""
+`run.json`. The engine syncs them to the disk when it commits the folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,24 @@ def write_cell(
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Write a cell's results into its folder: `summary.json` and, last, `run.json`.
+    """Write a cell's results into its folder, and return the record: `summary.json` and, last,
+    `run.json`; see `summarize`."""
+    record = summarize(folder, job, found, phases, spoiled=spoiled, hosts=hosts, settings=settings)
+    write_run(folder, record, sync=False)
+    return record
+
+
+def summarize(
+    folder: Path,
+    job: Job,
+    found: Summary | Mapping[str, float],
+    phases: Phases,
+    *,
+    spoiled: str | None = None,
+    hosts: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Run:
+    """Write `summary.json`, and return the record for `run.json`.
 
     Args:
         folder: the attempt's folder.
@@ -46,14 +63,12 @@ def write_cell(
     """
     if not isinstance(found, Summary):
         found = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(found))
-    write_file(folder / "summary.json", found.model_dump_json(indent=2) + "\n")
+    write_file(folder / "summary.json", found.model_dump_json(indent=2) + "\n", sync=False)
     if hosts is not None:
         named = {name: dict(facts) for name, facts in hosts.items()}
         computed = job.provenance.model_copy(update={"hosts": named})
         job = job.model_copy(update={"provenance": computed})
-    record = ended(job.with_settings(settings or {}), folder, spoiled, phases)
-    write_run(folder, record)
-    return record
+    return ended(job.with_settings(settings or {}), folder, spoiled, phases)
 
 
 def write_samples(folder: Path, rows: Iterable[SampleRow]) -> pd.DataFrame:

@@ -215,7 +215,7 @@ def ansible_folder(directory: Path) -> Path:
 
 
 def ansible_processes(directory: Path) -> list[int]:
-    """Return the ids of the ansible_processes of the testbed's Ansible."""
+    """Return the ids of the processes of the testbed's Ansible."""
     mark = os.fsencode(ansible_folder(directory) / "inventory")
     found = []
     for entry in Path("/proc").iterdir():
@@ -231,7 +231,7 @@ def ansible_processes(directory: Path) -> list[int]:
 
 
 def end_ansible(directory: Path) -> None:
-    """End these ansible_processes and what they started: SIGTERM first, then SIGKILL."""
+    """End these processes and what they started: SIGTERM first, then SIGKILL."""
     for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
         limit = time.monotonic() + patience_s
         for pid in ansible_processes(directory):

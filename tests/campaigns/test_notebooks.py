@@ -23,7 +23,8 @@ from campaigns import by_hand
 from campaigns.engine.campaign_file import EXPERIMENT, FORMER_EXPERIMENTS, resolve
 from campaigns.engine.display import Silent
 from campaigns.engine.job import Job, write_job
-from campaigns.engine.papermill_cell import OwnKernel, notebook_parameters
+from campaigns.engine.own_kernel import OwnKernel
+from campaigns.engine.papermill_cell import notebook_parameters, parameter_names
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore, read_run
@@ -134,6 +135,7 @@ def test_the_experiment_takes_what_the_engine_passes(nbformat: ModuleType) -> No
     notebook = nbformat.read(EXPERIMENT, as_version=4)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     named = {line.split(" = ")[0] for line in cell.source.splitlines()}
+    assert parameter_names(EXPERIMENT) == named
     job = _job(scenario="heterogeneity")
     passed = notebook_parameters(job, Path("run"), named)
     assert set(passed) == named

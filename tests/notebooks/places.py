@@ -55,7 +55,7 @@ class Executed:
 
 _EXECUTE = """
 import json, resource, sys, papermill
-from campaigns.engine.papermill_cell import OwnKernel
+from campaigns.engine.own_kernel import OwnKernel
 source, target, parameters = sys.argv[1:]
 papermill.execute_notebook(
     source, target, parameters=json.loads(parameters), kernel_name="python3", progress_bar=False,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from campaigns.engine.job import Job, Phases, write_run
 from campaigns.engine.judge import MachineLoad, spoiled
 from campaigns.engine.provenance import Facts, provenance
-from campaigns.engine.write_cell import write_cell
+from campaigns.engine.write_cell import summarize
 from schemas.cells.dlr import DLR, DlrCell, OpenLoopWrites
 from schemas.errors import HotbedError
 from schemas.run import Run, RunStatus, Summary
@@ -179,11 +179,13 @@ def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContex
         _measure(typed, context, services, phases)
         with phases("collect"):
             summary, load = _collect(typed, services)
-        why = spoiled(load, job.limits)
-        return write_cell(context.folder, job, summary, phases, spoiled=why, settings=load.settings)
+        why, settings = spoiled(load, job.limits), load.settings
+        record = summarize(context.folder, job, summary, phases, spoiled=why, settings=settings)
     except BaseException as error:
         write_run(context.folder, job.record(*_end(error), phases.seconds))
         raise
+    write_run(context.folder, record)
+    return record
 
 
 def make_cell(ground: StoreGround, job: Job, folder: Path) -> Run:

@@ -1,4 +1,4 @@
-"""Campaigns of microstores (``system: mos``), declared for `campaigns.kinds`."""
+"""Campaigns of microstores (``system: mos``), declared for `campaigns.engine.kind`."""
 
 from __future__ import annotations
 

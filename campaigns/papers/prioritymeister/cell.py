@@ -474,7 +474,7 @@ def require_windows(cells: Iterable[Cell], disk: Path | None) -> None:
     Args:
         cells: the pending cells.
         disk: profile of the ground's disk; None on a testbed, which measures it. A testbed checks
-            traces that play until they load the disk only after measuring (`cell.Maker.foresee`).
+            traces that play until they load the disk only after measuring (`PmCellMaker.foresee`).
             The same holds for figure 9's traces, because they may be on another device.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Campaigns that replay traces (``system: prioritymeister``), declared for `campaigns.kinds`:
+"""Campaigns that replay traces (``system: prioritymeister``), declared for `campaigns.engine.kind`:
 simulated, or on a testbed of NFS servers."""
 
 from __future__ import annotations

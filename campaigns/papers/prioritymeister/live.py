@@ -406,7 +406,7 @@ class NfsTestbed:
 
 
 class LocalGround:
-    """A `campaigns.papers.prioritymeister.cell.Ground`.
+    """A `campaigns.papers.prioritymeister.cell.PmGround`.
 
     Args:
         nfs: the testbed.
@@ -422,7 +422,7 @@ class LocalGround:
         self._limits = limits
 
     def carry_out(self, experiment: PmExperiment) -> PmOutcome:
-        """See `Ground.carry_out`.
+        """See `PmGround.carry_out`.
 
         Raises:
             UserError: the testbed lacks something that the experiment needs.

@@ -211,7 +211,7 @@ def allowed(lags: Sequence[float]) -> float:
     that a round's longest delay exceeds a length falls at least exponentially (Gumbel's
     distribution; the longest of eight exponential ones is smaller). Stalls rarer than one in a few
     minutes are not covered. Runs check this: a run with a longer delay proves nothing and reports
-    it (`bounds.conditions_of`).
+    it (`live.conditions_of`).
 
     Args:
         lags: seconds, of at least two rounds.

@@ -454,7 +454,7 @@ class PmSimGround:
     machines = PmMachines()
 
     def carry_out(self, experiment: PmExperiment) -> PmOutcome:
-        """See `Ground.carry_out`."""
+        """See `PmGround.carry_out`."""
         enforced = experiment.enforcement
         announced = {w.name: experiment.base / w.trace for w in experiment.topology.workloads}
         setting = SimulationSetting(

@@ -3,7 +3,7 @@ limits of its network.
 
 A plan for machines uses their real limits: the share of a link left for workloads, its frames, and
 its hosts' possible token buckets. They are a topology's (`links:`), a testbed's (`htb_links`) or
-those of a ground of experiments (`mixes.Machines`).
+those of a ground of experiments (`mixes.PmMachines`).
 """
 
 from __future__ import annotations

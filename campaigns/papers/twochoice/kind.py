@@ -1,5 +1,5 @@
-"""Campaigns of simulated bursts (``simulation: twochoice``), declared for `campaigns.kinds`. Times
-are virtual, so the simulating machine changes no result."""
+"""Campaigns of simulated bursts (``simulation: twochoice``), declared for `campaigns.engine.kind`.
+Times are virtual, so the simulating machine changes no result."""
 
 from __future__ import annotations
 

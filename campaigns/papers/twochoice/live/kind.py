@@ -1,4 +1,4 @@
-"""Campaigns on real object servers (``objects: twochoice``), declared for `campaigns.kinds`."""
+"""Campaigns on real object servers (``objects: twochoice``); see `campaigns.engine.kind`."""
 
 from __future__ import annotations
 
