@@ -253,6 +253,28 @@ def test_a_cell_from_clean_to_summary(
     assert {"throughput_mb_s", "pressure", "hot"} <= set(samples["metric"])
 
 
+def test_an_interrupt_after_the_record_is_written_leaves_the_cell_done(
+    tmp_path: Path,
+    site: FakeSite,
+    testbed: Testbed,
+    store: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = ScriptedAgent()
+    agent.began = bench_start()
+    made = context(tmp_path, site, testbed, agent)
+
+    def sync_folder(folder: Path) -> None:
+        if (folder / "run.json").exists():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("schemas.durable.sync_folder", sync_folder)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(None, made)
+    record = read_run(made.folder)
+    assert record is not None and record.status == "done"
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
