@@ -70,7 +70,7 @@ class TestLocalSite(SiteConformance):
         target = shell(up, "admin").target
         from dataclasses import replace
 
-        with raises(RemoteError, "host key"):
+        with raises(RemoteError, "Host key"):
             SshShell(replace(target, known_hosts=wrong, control_dir=None)).run(["true"])
 
     def test_passwords_are_refused(self, up: Testbed) -> None:
