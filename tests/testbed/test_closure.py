@@ -67,7 +67,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_everything_that_may_run_is_reached(tree: Path) -> None:
+def test_everything_that_may_run_is_reached(tree):
     left = {"room/unused.py", "roles/x/README.md", "go/cmd/p/main_test.go", "go/other/other.go"}
     names = {name.replace("roles/x/", "2:") for name in set(TREE) - left}
     assert set(closure.files(ENTRIES)) == names
@@ -98,9 +98,7 @@ def test_everything_that_may_run_is_reached(tree: Path) -> None:
         ("go/other/other.go", "other", "another", False),
     ],
 )
-def test_code_counts_and_words_do_not(
-    tree: Path, name: str, before: str, after: str, counts: bool
-) -> None:
+def test_code_counts_and_words_do_not(tree, name, before, after, counts):
     first = closure.Closure(ENTRIES, closure.digest(ENTRIES))
     text = (tree / name).read_text()
     assert before in text
@@ -108,7 +106,7 @@ def test_code_counts_and_words_do_not(
     assert first.changed == counts
 
 
-def test_a_file_that_does_not_parse_or_is_not_there_counts(tree: Path) -> None:
+def test_a_file_that_does_not_parse_or_is_not_there_counts(tree):
     first = closure.Closure(ENTRIES, closure.digest(ENTRIES))
     (tree / "room" / "inner.py").write_text("X = ")
     assert first.changed
@@ -118,7 +116,7 @@ def test_a_file_that_does_not_parse_or_is_not_there_counts(tree: Path) -> None:
     assert first.changed
 
 
-def test_a_notebook_counts_by_its_code(tree: Path) -> None:
+def test_a_notebook_counts_by_its_code(tree):
     def digest(code: str, output: str) -> str:
         cells = [
             {"cell_type": "code", "source": [code], "outputs": [output]},
@@ -130,7 +128,7 @@ def test_a_notebook_counts_by_its_code(tree: Path) -> None:
     assert digest("x = 1", "one") == digest("x = 1  # why", "two") != digest("x = 2", "one")
 
 
-def test_an_admin_node_computes_the_same_hash_of_a_controller(tmp_path: Path) -> None:
+def test_an_admin_node_computes_the_same_hash_of_a_controller(tmp_path):
     with tarfile.open(fileobj=io.BytesIO(bundle.pack(bundle.files()))) as archive:
         archive.extractall(tmp_path, filter="data")
     program = (

@@ -221,9 +221,7 @@ class Shaper:
         raise AttributeError(name)
 
 
-def test_disks_are_filled_at_full_speed_and_shaped_again_after_a_failure(
-    bed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disks_are_filled_at_full_speed_and_shaped_again_after_a_failure(bed, monkeypatch):
     site = Shaper()
 
     def fail(*_: object) -> dict[str, int]:
@@ -239,7 +237,7 @@ def test_disks_are_filled_at_full_speed_and_shaped_again_after_a_failure(
     assert site.said == [False, True]
 
 
-def test_the_spec_is_kept_with_the_testbed(bed: Testbed) -> None:
+def test_the_spec_is_kept_with_the_testbed(bed):
     with raises(UserError, do="hotbed up SPEC"):
         spec_of(bed)
     save_spec(bed, SPEC)

@@ -18,16 +18,7 @@ from testbed.sites.contract import SiteError, Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 from tests.errors import raises
-
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "t",
-        "groups": [
-            {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
-            {"name": "osd", "count": 2, "roles": ["osd"], "disk": {}},
-        ],
-    }
-)
+from tests.testbed.test_deploy import SPEC
 
 
 class Ansible:
@@ -79,9 +70,7 @@ def testbed(site: FakeSite) -> Testbed:
     return made
 
 
-def test_what_was_deployed_is_frozen_while_the_store_is_stopped(
-    site: FakeSite, testbed: Testbed, ansible: Ansible
-) -> None:
+def test_what_was_deployed_is_frozen_while_the_store_is_stopped(site, testbed, ansible):
     told: list[float] = []
     done = deployment.bring(site, testbed, lambda phase, share: told.append(share))
     assert done.snapshot == "deployed"
@@ -91,9 +80,7 @@ def test_what_was_deployed_is_frozen_while_the_store_is_stopped(
     assert "5 changes; snapshot 'deployed'" in done.sentence()
 
 
-def test_nothing_changed_nothing_is_frozen(
-    site: FakeSite, testbed: Testbed, ansible: Ansible
-) -> None:
+def test_nothing_changed_or_failed_nothing_is_frozen(site, testbed, ansible):
     deployment.bring(site, testbed)
     ansible.changes = 0
     assert deployment.bring(site, testbed).snapshot is None
@@ -103,8 +90,8 @@ def test_nothing_changed_nothing_is_frozen(
 
 
 def test_a_store_that_is_steered_or_loaded_is_not_frozen_before_it_is_at_rest(
-    site: FakeSite, testbed: Testbed, ansible: Ansible
-) -> None:
+    site, testbed, ansible
+):
     ansible.unrest = ["controller dlr runs"]
     with raises(UserError, "controller dlr runs"):
         deployment.bring(site, testbed)
@@ -148,21 +135,14 @@ class Asked:
         ({"unclean": ["primary affinity of osd.3 to 1"]}, ["primary affinity of osd.3"]),
     ],
 )
-def test_what_steers_or_loads_a_store_is_found(
-    answers: dict[str, Any],
-    words: list[str],
-    testbed: Testbed,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_steers_or_loads_a_store_is_found(answers, words, testbed, monkeypatch):
     monkeypatch.setattr(client, "agent_client", lambda testbed: Asked(answers))
     found = lifecycle.unrest(testbed)
     assert len(found) == len(words)
     assert all(word in said for word, said in zip(words, found, strict=True))
 
 
-def test_a_restored_store_is_waited_for_if_the_snapshot_has_one(
-    site: FakeSite, testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restored_store_is_waited_for_if_the_snapshot_has_one(site, testbed, monkeypatch):
     waited: list[str] = []
     monkeypatch.setattr(lifecycle, "wait_healthy", lambda testbed: waited.append(testbed.name))
     site.snapshot("t", "old")
@@ -172,9 +152,7 @@ def test_a_restored_store_is_waited_for_if_the_snapshot_has_one(
         assert waited == ["t"] * there
 
 
-def test_a_freeze_that_was_cut_off_is_made_up_for(
-    site: FakeSite, testbed: Testbed, ansible: Ansible, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_freeze_that_was_cut_off_is_made_up_for(site, testbed, ansible, monkeypatch):
     deployment.bring(site, testbed)
 
     def interrupt(_: Testbed) -> None:
@@ -190,9 +168,7 @@ def test_a_freeze_that_was_cut_off_is_made_up_for(
     assert deployment.bring(site, testbed).snapshot is None
 
 
-def test_a_store_that_could_not_be_stopped_whole_serves_again(
-    site: FakeSite, testbed: Testbed, ansible: Ansible
-) -> None:
+def test_a_store_that_could_not_be_stopped_whole_serves_again(site, testbed, ansible):
     ansible.stops_badly = RemoteError("it did not end within 60 s")
     with raises(RemoteError, "within 60 s"):
         deployment.bring(site, testbed)
@@ -200,9 +176,7 @@ def test_a_store_that_could_not_be_stopped_whole_serves_again(
     assert site.snapshots("t") == ()
 
 
-def test_a_store_that_could_not_be_frozen_serves_again(
-    site: FakeSite, testbed: Testbed, ansible: Ansible, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_could_not_be_frozen_serves_again(site, testbed, ansible, monkeypatch):
     def full(name: str, label: str) -> None:
         raise SiteError("no space is left")
 
@@ -212,9 +186,7 @@ def test_a_store_that_could_not_be_frozen_serves_again(
     assert ansible.done == ["deploy", "stop", "start"]
 
 
-def test_gateways_end_before_the_osds_that_they_need(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gateways_end_before_the_osds_that_they_need(testbed, monkeypatch):
     """A radosgw without OSDs waits until it is killed after 90 s."""
     asked: list[str] = []
 
@@ -232,9 +204,7 @@ def test_gateways_end_before_the_osds_that_they_need(
     assert started == ["start mon", "start mgr", "start osd", "start rgw"]
 
 
-def test_a_failed_deployment_is_not_frozen(
-    site: FakeSite, testbed: Testbed, ansible: Ansible
-) -> None:
+def test_a_failed_deployment_is_not_frozen(site, testbed, ansible):
     ansible.fails = DeployError("it failed")
     with pytest.raises(DeployError):
         deployment.bring(site, testbed)
@@ -252,12 +222,8 @@ REFUSED = Failure("osd-0", "validate_volumes", "Judge the OSDs' devices", "The d
     ],
 )
 def test_a_deployment_that_did_nothing_leaves_the_testbed_to_others(
-    refusal: UserError,
-    site: FakeSite,
-    testbed: Testbed,
-    ansible: Ansible,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    refusal, site, testbed, ansible, monkeypatch
+):
     """Nothing has to be removed first, and the spec is unchanged."""
 
     def refuse(
@@ -275,8 +241,8 @@ def test_a_deployment_that_did_nothing_leaves_the_testbed_to_others(
 
 
 def test_a_deployment_that_was_refused_half_way_is_removed_first(
-    site: FakeSite, testbed: Testbed, ansible: Ansible, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    site, testbed, ansible, monkeypatch
+):
     def refuse(self: CephAnsible, testbed: Testbed, *_: object, **__: object) -> None:
         (testbed.directory / LOG).write_text("prepared")
         late = Failure("osd-0", "ceph-validate", "Look", "no.")

@@ -83,9 +83,7 @@ def enforcement(testbed: Testbed, agent: FakeAgent) -> NfsEnforcement:
     return NfsEnforcement(testbed, agent)  # type: ignore[arg-type]
 
 
-def test_a_plan_goes_to_its_server_and_its_hosts_and_the_others_are_freed(
-    enforcement: NfsEnforcement, agent: FakeAgent
-) -> None:
+def test_a_plan_goes_to_its_server_and_its_hosts_and_the_others_are_freed(enforcement, agent):
     enforcement.apply({"storage": {"s1:disk": {"policy": "pm"}}, "network": NETWORK})
     assert agent.actions(0) == [
         ("put-parameters", "s0", None),
@@ -100,16 +98,15 @@ def test_a_plan_goes_to_its_server_and_its_hosts_and_the_others_are_freed(
     ]
 
 
-def test_a_network_that_is_left_alone_gets_nothing(
-    enforcement: NfsEnforcement, agent: FakeAgent
-) -> None:
+def test_a_network_that_is_left_alone_or_removed_gets_nothing(enforcement, agent):
     enforcement.network_apply({**NETWORK, "mode": "fifo"})
     assert {parameters for _, _, parameters in agent.actions()} == {None}
+    enforcement.remove()
+    assert {parameters for _, _, parameters in agent.actions()} == {None}
+    assert [kind for kind, _, _ in agent.actions()] == ["put-parameters"] * 2 + ["set-network"] * 5
 
 
-def test_what_fails_at_one_host_is_taken_away_from_all(
-    enforcement: NfsEnforcement, agent: FakeAgent
-) -> None:
+def test_what_fails_at_one_host_is_taken_away_from_all(enforcement, agent):
     agent.broken.add("c0")
     with raises(StoreError, "c0 is broken"):
         enforcement.network_apply(NETWORK)
@@ -117,7 +114,7 @@ def test_what_fails_at_one_host_is_taken_away_from_all(
     assert {parameters for _, _, parameters in agent.actions()} == {None}
 
 
-def test_differences_are_told_by_node(enforcement: NfsEnforcement, agent: FakeAgent) -> None:
+def test_differences_are_told_by_node(enforcement, agent):
     assert enforcement.network_check(NETWORK) == {}
     assert agent.calls[-1][1]["network"] == {"c0": NETWORK["hosts"]["c0"]}  # type: ignore[index]
     agent.differences = {"c0": ["class 1:100 is missing"]}
@@ -125,13 +122,7 @@ def test_differences_are_told_by_node(enforcement: NfsEnforcement, agent: FakeAg
     assert agent.calls[-1][1]["network"] == {}
 
 
-def test_all_is_removed(enforcement: NfsEnforcement, agent: FakeAgent) -> None:
-    enforcement.remove()
-    assert {parameters for _, _, parameters in agent.actions()} == {None}
-    assert [kind for kind, _, _ in agent.actions()] == ["put-parameters"] * 2 + ["set-network"] * 5
-
-
-def test_a_proxy_is_asked_by_name(enforcement: NfsEnforcement, agent: FakeAgent) -> None:
+def test_a_proxy_is_asked_by_name(enforcement, agent):
     assert enforcement.servers == ("s0", "s1")
     assert enforcement.metrics("s0") == "page"
     enforcement.trace_start("s1", "/tmp/t")
@@ -140,14 +131,11 @@ def test_a_proxy_is_asked_by_name(enforcement: NfsEnforcement, agent: FakeAgent)
     assert set(enforcement.addresses()) == {"admin", "s0", "s1", "c0", "c1"}
 
 
-def test_names_that_the_testbed_does_not_have_are_told(enforcement: NfsEnforcement) -> None:
+def test_names_that_the_testbed_does_not_have_are_told(enforcement):
     with raises(UserError, "'web0'"):
         enforcement.network_apply({"mode": "priority", "hosts": {"web0": {"flows": [FLOW]}}})
     with raises(UserError, "s0"):
         storage_by_server({"storage": {"s0:a": {}, "s0:b": {}}})
-
-
-def test_a_testbed_without_servers_is_refused() -> None:
     spec = TestbedSpec.model_validate({"name": "t", "groups": GROUPS[:1], "store": None})
     with pytest.raises(UserError):
         NfsEnforcement(FakeSite().provision(spec), FakeAgent())  # type: ignore[arg-type]

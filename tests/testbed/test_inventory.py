@@ -51,29 +51,23 @@ def make_testbed(spec: TestbedSpec, name: str = "t", user: str = "root") -> Test
     return Testbed(name, "site", tuple(nodes), keys / "k", keys / "known", Path("/d"), "h")
 
 
-def test_groups_are_ceph_ansibles_and_hold_the_right_nodes() -> None:
+def test_groups_are_ceph_ansibles_and_hold_the_right_nodes():
     spec = make_spec()
     children = build_inventory(make_testbed(spec), spec)["all"]["children"]
     hosts = {group: sorted(body["hosts"]) for group, body in children.items()}
-    assert hosts == {
-        "mons": ["admin"],
-        "mgrs": ["admin"],
-        "osds": ["osd0", "osd1", "osd2"],
-        "rgws": [],
-        "clients": ["admin"],
-        "admins": ["admin"],
-        "proxies": [],
-        "storages": [],
-        "swift": [],
-        "servers": [],
-        "nfs": [],
-        "objects": [],
-        "files": [],
-        "twochoice": [],
-    }
+    filled = {group: names for group, names in hosts.items() if names}
+    assert filled.pop("osds") == ["osd0", "osd1", "osd2"]
+    assert filled == {group: ["admin"] for group in ("mons", "mgrs", "clients", "admins")}
+    assert {"rgws", "proxies", "storages", "servers", "objects", "twochoice"} <= set(hosts)
+    testbed = make_testbed(spec)
+    config = agent_config(testbed, spec)
+    assert osd_ids(testbed) == {"osd0": (0,), "osd1": (1,), "osd2": (2,)}
+    assert [node.osds for node in config.nodes] == [(), (0,), (1,), (2,)]
+    assert config.pools == ("bench",)
+    assert config_from_json(config_to_json(config)) == config
 
 
-def test_every_osd_has_its_device_number_and_lasting_identity() -> None:
+def test_every_osd_has_its_device_number_and_lasting_identity():
     spec = make_spec()
     hosts = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
     again = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
@@ -88,7 +82,7 @@ def test_every_osd_has_its_device_number_and_lasting_identity() -> None:
     assert "hotbed_osds" not in hosts["admin"]
 
 
-def test_a_node_with_several_disks_has_an_osd_on_each() -> None:
+def test_a_node_with_several_disks_has_an_osd_on_each():
     disk = {"size": "4GiB", "scratch": 0}
     groups = [
         {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
@@ -114,7 +108,7 @@ def test_a_node_with_several_disks_has_an_osd_on_each() -> None:
     assert [node.osds for node in agent_config(testbed, spec).nodes][2] == tuple(range(12, 24))
 
 
-def test_ssh_checks_host_keys_and_reads_nothing_of_the_users() -> None:
+def test_ssh_checks_host_keys_and_reads_nothing_of_the_users():
     spec = make_spec()
     inventory = build_inventory(make_testbed(spec, user="cc"), spec)["all"]
     arguments = inventory["vars"]["ansible_ssh_common_args"]
@@ -126,7 +120,7 @@ def test_ssh_checks_host_keys_and_reads_nothing_of_the_users() -> None:
     assert inventory["vars"]["ansible_python_interpreter"] == "/usr/bin/python3"
 
 
-def test_nodes_are_reached_at_their_public_address_or_through_another() -> None:
+def test_nodes_are_reached_at_their_public_address_or_through_another():
     spec = make_spec()
     plain = make_testbed(spec)
     nodes = tuple(
@@ -151,7 +145,7 @@ def test_nodes_are_reached_at_their_public_address_or_through_another() -> None:
     assert agent_config(testbed, spec).nodes[0].address == "10.1.0.0"
 
 
-def test_a_gateway_is_no_node() -> None:
+def test_a_gateway_is_no_node():
     plain = make_testbed(make_spec())
     nodes = tuple(replace(node, via="door") for node in plain.nodes)
     testbed = replace(plain, nodes=nodes, gateways=(Gateway("door", "192.0.2.9", "me"),))
@@ -167,7 +161,7 @@ def test_a_gateway_is_no_node() -> None:
         reach.proxy_command_of(circle, circle.node("osd0"))
 
 
-def test_pools_settings_and_objectstore_come_from_the_spec() -> None:
+def test_pools_settings_and_tenants_come_from_the_spec():
     store = {
         "objectstore": "filestore",
         "pools": [{"name": "a", "pg_num": 8, "size": 3, "min_size": 2}],
@@ -178,9 +172,6 @@ def test_pools_settings_and_objectstore_come_from_the_spec() -> None:
     assert variables["hotbed_objectstore"] == "filestore"
     assert variables["ceph_pools"] == [{"name": "a", "pg_num": 8, "size": 3, "min_size": 2}]
     assert variables["ceph_settings"] == {"osd": {"osd_max_backfills": 4}}
-
-
-def test_tenants_of_the_object_gateway_are_the_roles() -> None:
     spec = make_spec()
     assert "radosgw_tenants" not in build_inventory(make_testbed(spec), spec)["all"]["vars"]
     groups = [group.model_dump() for group in spec.groups]
@@ -193,27 +184,10 @@ def test_tenants_of_the_object_gateway_are_the_roles() -> None:
     assert make_spec(store={"tenants": []}).digest() == spec.digest() != named.digest()
 
 
-@pytest.mark.parametrize(
-    ("store", "words"),
-    [
-        ({"tenants": ["web"]}, "no node is one"),
-        ({"tenants": ["web", "web"]}, "'web' twice"),
-        ({"tenants": ["Web"]}, "tenants"),
-        ({"tenants": ["web"], "deployer": {"kind": "cephadm"}}, "not with cephadm"),
-    ],
-)
-def test_tenants_that_cannot_be_are_refused(store: dict[str, object], words: str) -> None:
-    with raises(ValueError, words):
-        make_spec(store=store)
-
-
-def test_a_spec_without_a_store_cannot_be_deployed() -> None:
+def test_what_cannot_be_deployed_is_told():
     spec = make_spec(store=None)
     with raises(UserError, "nothing to deploy"):
         build_inventory(make_testbed(spec), spec)
-
-
-def test_an_osd_node_without_device_is_named() -> None:
     spec = make_spec()
     testbed = make_testbed(spec)
     bare = [
@@ -224,21 +198,9 @@ def test_an_osd_node_without_device_is_named() -> None:
         build_inventory(without, spec)
 
 
-def test_fio_files_are_five_percent_of_the_disk_each() -> None:
+def test_fio_files_are_five_percent_of_the_disk_each():
     assert fio_file_bytes(DiskSpec(size=40 * 2**30, scratch=9 * 2**30), "n") == 2 * 2**30
     assert fio_file_bytes(DiskSpec.model_validate(DISK), "n") == 409 * 2**20
 
-
-def test_scratch_too_small_for_fio_says_how_much_is_needed() -> None:
     with pytest.raises(UserError):
         fio_file_bytes(DiskSpec(size=8 * 2**30, scratch=2**30), "n")
-
-
-def test_the_admin_node_learns_nodes_and_osd_numbers() -> None:
-    spec = make_spec()
-    testbed = make_testbed(spec)
-    config = agent_config(testbed, spec)
-    assert osd_ids(testbed) == {"osd0": (0,), "osd1": (1,), "osd2": (2,)}
-    assert [node.osds for node in config.nodes] == [(), (0,), (1,), (2,)]
-    assert config.pools == ("bench",)
-    assert config_from_json(config_to_json(config)) == config

@@ -1,16 +1,23 @@
-"""Ports of a spec's daemons: those that the roles and programs really use."""
+"""Ports of a spec's daemons, and the rule that closes back ends."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
 import yaml
 
+from schemas.errors import RemoteError
+from testbed import doctor
 from testbed.deploy import ports, swift_variables
 from testbed.deploy.ports import At, ports_of, to_be_reached
+from testbed.doctor import ABSENT, peer_findings
+from testbed.sites.contract import Node, Testbed
 from testbed.spec import NfsSpec, TestbedSpec
+from testbed.ssh import Completed
 from testbed.stores.swift import confs
 
 CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
@@ -35,7 +42,7 @@ def numbers(spec: TestbedSpec, node: str) -> list[int]:
     return [port.number for port in ports_of(spec, node)]
 
 
-def test_ports_of_ceph() -> None:
+def test_ports_of_ceph_and_nfs():
     groups = (("m", 1, "mon mgr"), ("o", 2, "osd"), ("g", 1, "rgw"))
     spec = spec_of(CEPH, *groups)
     assert [numbers(spec, node) for node in ("a", "m", "o1", "g")] == [[], [3300, 6789], [], [7480]]
@@ -44,9 +51,6 @@ def test_ports_of_ceph() -> None:
     agents = spec_of({**CEPH, "twochoice": {"port": 7400}}, *groups)
     assert numbers(agents, "o1") == [7400]
     assert numbers(spec_of({**CEPH, "deployer": {"kind": "cephadm"}}, *groups), "m")[-1] == 8765
-
-
-def test_ports_of_nfs_are_the_stores() -> None:
     spec = spec_of({"kind": "nfs"}, ("n", 1, "nfs"))
     assert numbers(spec, "n") == [2049, 9811, 12048, 12049, 20048]
     # The server itself is not for others, and an already running portmapper is used.
@@ -57,22 +61,19 @@ def test_ports_of_nfs_are_the_stores() -> None:
     assert numbers(spec, "a") == []
 
 
-def test_ports_of_object_servers_are_one_a_disk() -> None:
+def test_ports_of_object_and_swift_servers():
     spec = spec_of({"kind": "twochoice", "port": 7100}, ("o", 2, "object"))
     assert numbers(spec, "o1") == [7100]
     body = spec.model_dump(mode="json")
     body["groups"][1] |= {"disks": 3, "disk": {"scratch": 0}}
     assert numbers(TestbedSpec.model_validate(body), "o1") == [7100, 7101, 7102]
-
-
-def test_ports_of_swift_are_each_microstores() -> None:
     spec = spec_of({**SWIFT, "port": 8081}, ("p", 2, "proxy"), ("s", 2, "storage"))
     assert numbers(spec, "p1") == [8081, 11211]
     assert numbers(spec, "s1") == [873, 6200, 6201, 6202, 6210, 6211, 6212]
     assert to_be_reached(spec, "s1") == (873, 6200, 6202, 6210, 6212)
 
 
-def test_ports_for_the_testbeds_nodes_alone() -> None:
+def test_ports_for_the_testbeds_nodes_alone():
     """Swift's servers may move: a storage node closes the ports of all microstores."""
     spec = spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage"))
     found = {node: ports.for_peers(spec, node) for node in ("a", "p1", "s1")}
@@ -82,7 +83,7 @@ def test_ports_for_the_testbeds_nodes_alone() -> None:
     assert ports.for_peers(spec_of(CEPH, ("m", 1, "mon mgr"), ("o", 2, "osd")), "o0") == ()
 
 
-def test_who_listens_elsewhere_on_a_machine_is_in_nobodys_way() -> None:
+def test_who_listens_elsewhere_on_a_machine_is_in_nobodys_way():
     """Debian's own memcached is on the loopback; ours is at the node's address."""
     survey = {"listening": [8080], "listening_loopback": [11211, 12049, 7480]}
     taken = {
@@ -115,11 +116,77 @@ def test_who_listens_elsewhere_on_a_machine_is_in_nobodys_way() -> None:
         ("twochoice_agent", {"twochoice_port": 7100}),
     ],
 )
-def test_ports_are_those_of_the_roles(root: Path, role: str, names: dict[str, int]) -> None:
+def test_ports_are_those_of_the_roles(root, role, names):
     defaults = yaml.safe_load((root / f"playbooks/roles/{role}/defaults/main.yml").read_text())
     assert {name: defaults[name] for name in names} == names
 
 
-def test_ports_are_those_of_the_deployers_and_of_swift() -> None:
+def test_ports_are_those_of_the_deployers_and_of_swift():
     assert ports.SWIFT_STEP == swift_variables._STORAGE_PORTS
     assert len(confs.KINDS) == ports.SWIFT_SERVERS
+
+
+# -- back ends that must be closed -----------------------------------------------------------------
+
+
+SPEC = spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage"))
+NODES = tuple(
+    Node(name, f"10.0.0.{number}", frozenset(group.roles), group.name)
+    for group in SPEC.groups
+    for number, name in enumerate(group.node_names(), 10 * SPEC.groups.index(group))
+)
+TESTBED = Testbed("t", "fake", NODES, Path("k"), Path("known"), Path("d"), "h")
+
+
+@pytest.fixture
+def rules(root: Path) -> dict[str, str]:
+    """Return the rules of each kind of node, as the role writes them."""
+    made = run_path(str(root / "playbooks/roles/base/files/peers.py"))["rules"]
+    addresses = [node.address for node in NODES]
+    ports = {"p": ["11211"], "s": ["873", "6200-6219"]}
+    return {kind: made(numbers, addresses) for kind, numbers in ports.items()}
+
+
+def test_the_rule_names_every_node_of_either_family(root):
+    made = run_path(str(root / "playbooks/roles/base/files/peers.py"))["rules"]
+    four, six = (
+        line for line in made(["1"], ["10.0.0.1", "fd00::1"]).splitlines() if "drop" in line
+    )
+    assert "ip saddr != { 127.0.0.1, 10.0.0.1 }" in four
+    assert "ip6 saddr != { ::1, fd00::1 }" in six
+
+
+def test_a_node_without_the_rule_or_with_another_is_found(rules, monkeypatch):
+    said = {
+        "p0": rules["p"],
+        "p1": ABSENT,
+        "s0": rules["p"],  # rules for other ports
+        "s1": rules["s"].replace(NODES[1].address, "10.9.9.9"),  # a node's address has changed
+    }
+
+    class Shell:
+        def __init__(self, node: str) -> None:
+            self.node = node
+
+        def run(self, argv: Sequence[str], **_: object) -> Completed:
+            return Completed(tuple(argv), 0, said[self.node].encode(), b"")
+
+    monkeypatch.setattr(doctor, "spec_of", lambda testbed: SPEC)
+    monkeypatch.setattr(doctor, "shell_to", lambda testbed, node: Shell(node.name))
+    found = peer_findings(TESTBED)
+    assert {name: one.ok for name, one in found.items()} == {
+        **{"p0": True, "p1": True},
+        **{"s0": False, "s1": False},
+    }
+    assert NODES[1].address in found["s1"].found
+
+
+def test_a_node_that_cannot_be_asked_is_found(monkeypatch):
+    def away(testbed: Testbed, node: Node) -> None:
+        raise RemoteError(f"{node.name} is away")
+
+    monkeypatch.setattr(doctor, "spec_of", lambda testbed: SPEC)
+    monkeypatch.setattr(doctor, "shell_to", away)
+    found = peer_findings(TESTBED)
+    assert not any(one.ok for one in found.values())
+    assert "s1 is away" in found["s1"].found

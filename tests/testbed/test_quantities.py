@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
@@ -33,9 +32,7 @@ KINDS = {
     ("text", "value"),
     [("1000000000", 1e9), ("1e9", 1e9), ("2.5E3", 2500), ("1_000", 1000), ("7.", 7)],
 )
-def test_a_plain_number_is_the_same_wherever_it_is_written(
-    tmp_path: Path, kind: str, text: str, value: float
-) -> None:
+def test_a_plain_number_is_the_same_wherever_it_is_written(tmp_path, kind, text, value):
     parse, field = KINDS[kind]
     (tmp_path / "a.yaml").write_text(f"plain: {text}\nquoted: '{text}'\n")
     found = read(tmp_path / "a.yaml")
@@ -43,12 +40,20 @@ def test_a_plain_number_is_the_same_wherever_it_is_written(
     assert [field.validate_python(found[name]) for name in ("plain", "quoted")] == [value, value]
 
 
-def test_fractions_and_units() -> None:
+def test_fractions_units_and_whole_numbers():
     assert quantities.parse_seconds("5e-1") == quantities.parse_seconds("500ms") == 0.5
     assert (
         quantities.parse_bits_per_s("1.5e3kbit") == quantities.parse_bits_per_s("1.5 Mbit") == 1.5e6
     )
     assert quantities.parse_bytes("1e3KiB") == 1_024_000
+    # Otherwise a campaign's 1e2 and 100 would be different cells.
+    assert [(number(text), type(number(text))) for text in ("1e2", "100", "1.0", "1e300")] == [
+        (100, int),
+        (100, int),
+        (1.0, float),
+        (1e300, float),
+    ]
+    assert number("x1") is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,32 +64,19 @@ def test_fractions_and_units() -> None:
         *((text, "is not a") for text in ("-5", "nan", ".inf", "1e999", "", "e9", "4 acres")),
     ],
 )
-def test_what_is_no_decimal_number_is_refused(kind: str, text: str, why: str) -> None:
+def test_what_is_no_decimal_number_is_refused(kind, text, why):
     with raises(ValueError, why):
         KINDS[kind][0](text)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), True, None])
-def test_values_of_yaml_that_are_no_quantity(value: object) -> None:
+def test_values_of_yaml_that_are_no_quantity(value):
     with raises(ValueError, "is not a"):
         quantities.parse_bytes(value)
 
 
-def test_whole_numbers_with_an_exponent_are_whole() -> None:
-    """Otherwise a campaign's 1e2 and 100 would be different cells."""
-    assert [(number(text), type(number(text))) for text in ("1e2", "100", "1.0", "1e300")] == [
-        (100, int),
-        (100, int),
-        (1.0, float),
-        (1e300, float),
-    ]
-    assert number("x1") is None
-
-
 @pytest.mark.parametrize("text", ["0100", "-0_7", "1:30", "190:20:30.15"])
-def test_yaml_in_which_a_number_is_not_what_it_looks_like_is_refused(
-    tmp_path: Path, text: str
-) -> None:
+def test_yaml_in_which_a_number_is_not_what_it_looks_like_is_refused(tmp_path, text):
     path = tmp_path / "a.yaml"
     path.write_text(f"name: x\nvalues: [1, {text}]\n")
     with raises(UserError, "a.yaml: line 2: '", text):
@@ -94,7 +86,7 @@ def test_yaml_in_which_a_number_is_not_what_it_looks_like_is_refused(
     assert isinstance(load(f"mode: {text}", decimals=False)["mode"], (int, float))  # Ansible's own
 
 
-def test_a_topology_of_plain_numbers(tmp_path: Path) -> None:
+def test_a_topology_of_plain_numbers(tmp_path):
     path = tmp_path / "t.yaml"
     found = []
     for link, slo in (
@@ -112,7 +104,7 @@ def test_a_topology_of_plain_numbers(tmp_path: Path) -> None:
     assert found == [found[0]] * 4
 
 
-def test_options_and_parameters_take_what_files_take(tmp_path: Path) -> None:
+def test_options_and_parameters_take_what_files_take(tmp_path):
     write_trace(tmp_path / "t.csv")
     loads = [
         run("trace", "stats", str(tmp_path / "t.csv"), "--link", link)["network_load"]
@@ -125,9 +117,7 @@ def test_options_and_parameters_take_what_files_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["1e2", "'100'"])
-def test_cells_of_a_campaign_do_not_depend_on_how_a_number_is_written(
-    tmp_path: Path, written: str
-) -> None:
+def test_cells_of_a_campaign_do_not_depend_on_how_a_number_is_written(tmp_path, written):
     ours = find_campaign("dlr-quick").read_text().replace("ground: local", "ground: sim")
     path, ids = tmp_path / "mine.yaml", []
     for text in ("100", written):
@@ -138,7 +128,7 @@ def test_cells_of_a_campaign_do_not_depend_on_how_a_number_is_written(
     assert ids == [ids[0]] * 2
 
 
-def test_quoted_numbers_of_other_files() -> None:
+def test_quoted_numbers_of_other_files():
     asked = {"proxy_cores": "0.8", "storage_cores": 0.8, "network_mbit_s": "4e2"}
     assert amounts(asked, "pool", every=True).network == 50e6
     settings = {"workers": "2", "orphans": "0.5", "idle_ops": 1.5, "off": True, "bytes": "4MiB"}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-import importlib
 import io
 import json
 import os
@@ -21,13 +19,10 @@ from testbed.agent import facts
 from testbed.agent.contract import (
     AgentConfig,
     AgentNode,
-    config_from_json,
     config_to_json,
     load_config,
-    node_of,
 )
 from testbed.agent.reach import LocalShell
-from testbed.agent.verbs import VERBS
 from testbed.client import AgentClient, result_of
 from testbed.deploy import bundle
 from testbed.ssh import Completed
@@ -44,12 +39,14 @@ def test_configuration_round_trip(tmp_path):
     path = tmp_path / "agent.json"
     path.write_text(json.dumps(config_to_json(CONFIG)))
     assert load_config(str(path)) == CONFIG
+    with raises(UserError, do="hotbed deploy"):
+        load_config(str(tmp_path / "none.json"))
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "cannot be read"),
+        ("{", "is not JSON"),
         ("{}", "missing or malformed"),
         ('{"testbed": "t", "store": "ceph", "nodes": [{"name": "a"}]}', "malformed"),
         ('{"testbed": "t", "store": "c", "nodes": [{"name": "a", "x": 1}]}', "unknown fields x"),
@@ -62,27 +59,6 @@ def test_a_broken_configuration_is_one_sentence(tmp_path, text, words):
         load_config(str(path))
 
 
-def test_no_configuration_says_deploy(tmp_path):
-    with raises(UserError, do="hotbed deploy"):
-        load_config(str(tmp_path / "agent.json"))
-
-
-def test_unknown_node_names_those_there_are():
-    with raises(UserError, "allowed: admin, osd0"):
-        node_of(CONFIG, "osd9")
-
-
-def test_config_refuses_what_is_no_mapping():
-    with raises(ValueError, "malformed"):
-        config_from_json({"testbed": "t", "store": "ceph", "nodes": [None]})
-
-
-@pytest.mark.parametrize("name", sorted(VERBS))
-def test_every_verb_is_there(name):
-    module, function = VERBS[name].split(":")
-    assert callable(getattr(importlib.import_module(module), function))
-
-
 def serve(monkeypatch, verb, stdin="{}\n"):
     monkeypatch.setattr(dispatch, "find", lambda name: verb)
     monkeypatch.setattr(dispatch, "load_config", lambda: CONFIG)
@@ -91,12 +67,11 @@ def serve(monkeypatch, verb, stdin="{}\n"):
     return code, [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def test_a_verb_gets_configuration_and_payload(monkeypatch):
+def test_a_verb_gets_configuration_and_payload_and_may_stream(monkeypatch):
+    with raises(UserError, "'dance'"):
+        dispatch.find("dance")
     code, answers = serve(monkeypatch, lambda c, p: [c.testbed, p["x"]], '{"x": 1}\n')
     assert (code, answers) == (0, [{"ok": True, "result": ["t", 1]}])
-
-
-def test_a_verb_that_streams_answers_line_by_line(monkeypatch):
     code, answers = serve(monkeypatch, lambda c, p: iter([1, 2]))
     assert (code, [answer["result"] for answer in answers]) == (0, [1, 2])
 
@@ -120,7 +95,7 @@ def test_errors_cross_to_the_engine_as_they_are(monkeypatch, error, kind, retry)
         result_of("verb", json.dumps(answer).encode())
 
 
-def test_a_full_disk_is_a_sentence_that_names_the_file(monkeypatch, capsys):
+def test_a_full_disk_is_a_sentence_and_a_defect_a_traceback_for_the_log(monkeypatch, capsys):
     def fails(config, payload):
         raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/hotbed/x")
 
@@ -128,9 +103,6 @@ def test_a_full_disk_is_a_sentence_that_names_the_file(monkeypatch, capsys):
     assert code == 1
     assert answer["error"].startswith("/var/lib/hotbed/x: No space left on device; ")
     assert capsys.readouterr().err == ""
-
-
-def test_a_defect_is_one_line_for_the_engine_and_a_traceback_for_the_log(monkeypatch, capsys):
     code, (answer,) = serve(monkeypatch, lambda c, p: 1 / 0)
     assert (code, answer["error"]) == (1, "ZeroDivisionError: division by zero")
     assert "Traceback" in capsys.readouterr().err
@@ -140,11 +112,6 @@ def test_a_defect_is_one_line_for_the_engine_and_a_traceback_for_the_log(monkeyp
 def test_a_payload_that_is_no_object_is_refused(monkeypatch, stdin):
     code, (answer,) = serve(monkeypatch, lambda c, p: 1, stdin)
     assert (code, answer["kind"]) == (1, "user")
-
-
-def test_unknown_verb_names_those_there_are():
-    with raises(UserError, "'dance'"):
-        dispatch.find("dance")
 
 
 class FakeShell:
@@ -165,11 +132,13 @@ def test_client_calls_the_program_with_one_line_of_json():
     shell = FakeShell(stdout=b'{"ok": true, "result": {"a": 1}}\n')
     assert AgentClient(shell).call("health", {"x": [1]}, timeout_s=7) == {"a": 1}
     assert shell.given == [(("/usr/local/bin/hotbed-agent", "health"), b'{"x": [1]}\n', 7)]
-
-
-def test_client_says_deploy_where_there_is_no_agent():
     with raises(UserError, do="hotbed deploy"):
         AgentClient(FakeShell(127, stderr=b"sh: not found")).call("health")
+    fields = {"node": "osd0", "unit": "u", "exit_code": 0, "started_at": 1.0, "ended_at": 2.0}
+    answer = {"ok": True, "result": fields | {"stdout": "x", "stderr": "", "cpu_s": 0.5}}
+    shell = FakeShell(stdout=json.dumps(answer).encode())
+    assert AgentClient(shell).unit_wait("osd0", "u", timeout_s=30).cpu_s == 0.5
+    assert shell.given[0][2] > 30
 
 
 @pytest.mark.parametrize(
@@ -178,14 +147,6 @@ def test_client_says_deploy_where_there_is_no_agent():
 def test_client_on_an_agent_that_breaks(stdout, words):
     with raises(RemoteError, words):
         AgentClient(FakeShell(1, stdout, b"killed\n")).call("health")
-
-
-def test_client_unit_wait_gives_a_result():
-    fields = {"node": "osd0", "unit": "u", "exit_code": 0, "started_at": 1.0, "ended_at": 2.0}
-    answer = {"ok": True, "result": fields | {"stdout": "x", "stderr": "", "cpu_s": 0.5}}
-    shell = FakeShell(stdout=json.dumps(answer).encode())
-    assert AgentClient(shell).unit_wait("osd0", "u", timeout_s=30).cpu_s == 0.5
-    assert shell.given[0][2] > 30
 
 
 class PipeShell:
@@ -209,9 +170,6 @@ def test_client_streams_and_ends_what_it_started():
     stream.close()
     assert shell.process is not None
     assert shell.process.poll() is not None
-
-
-def test_client_stream_of_a_dead_node_is_a_remote_error():
     with raises(RemoteError, "ended with 3"):
         list(AgentClient(PipeShell("exit 3")).stream("top"))
     with raises(UserError, do="hotbed deploy"):
@@ -228,7 +186,8 @@ def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
     assert (there / "BUNDLE").read_text().strip() == first
     # -S: no site-packages, as on an admin node with only the distribution's python3.
     code = "import importlib; from testbed.agent.verbs import VERBS; " + (
-        "[importlib.import_module(v.split(':')[0]) for v in VERBS.values()]"
+        "assert all(callable(getattr(importlib.import_module(module), name)) "
+        "for module, name in (verb.split(':') for verb in VERBS.values()))"
     )
     environment = {"PYTHONPATH": str(there), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-S", "-c", code]
@@ -261,7 +220,7 @@ def test_facts_of_a_node():
     }
 
 
-def test_facts_are_those_of_the_network_that_the_node_is_in() -> None:
+def test_facts_are_those_of_the_network_that_the_node_is_in():
     """The node's /sys may show the links of the namespace in which /sys was mounted."""
     inside = 'ip link add v0 mtu 1400 type veth peer name v1 mtu 9000 && exec sh -c "$1"'
     namespace = ["unshare", "--net", "--map-root-user", "sh", "-c", inside, "sh", facts._SCRIPT]
@@ -272,8 +231,3 @@ def test_facts_are_those_of_the_network_that_the_node_is_in() -> None:
     assert found["mtu"].split() == ["v0=1400", "v1=9000"]
     known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     assert found["congestion_control"] in known
-
-
-def test_contract_and_configuration_have_the_same_fields():
-    fields = {field.name for field in dataclasses.fields(AgentNode)}
-    assert set(config_to_json(CONFIG)["nodes"][0]) == fields

@@ -1,4 +1,4 @@
-"""Disturbance: times of starts and stops, its state and its log."""
+"""Disturbance: times of starts and stops, its state, its log and its connections."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import RemoteError, UserError
-from testbed.agent import disturb, units
-from testbed.agent.contract import UnitResult
+from testbed.agent import disturb, reach, units
+from testbed.agent.contract import AgentConfig, AgentNode, UnitResult
 from testbed.agent.disturb import (
     Disturber,
     follow,
@@ -27,6 +27,7 @@ from testbed.agent.disturb import (
     read_state,
     steps_from_json,
 )
+from testbed.ssh import SshShell
 from tests.errors import raises
 
 STEPS = [
@@ -72,7 +73,7 @@ def hot(folder: Path) -> list[str]:
     return list(state["hot_nodes"])
 
 
-def test_the_first_loads_start_at_once_and_are_in_the_state(tmp_path: Path) -> None:
+def test_the_first_loads_start_at_once_and_are_in_the_state(tmp_path):
     nodes = Nodes()
     subject = disturber(nodes, tmp_path)
     assert hot(tmp_path) == []
@@ -83,35 +84,14 @@ def test_the_first_loads_start_at_once_and_are_in_the_state(tmp_path: Path) -> N
     assert state["go"] is None and before <= state["since"] <= time.time()
     assert [load["rate_iops"] for load in state["loads"]] == [None, 40.0]
     assert all(0 < max_s <= 60 for max_s in nodes.max_s)
+    subject.finish()
+    outputs = [json.loads(path.read_text()) for path in (tmp_path / "outputs").iterdir()]
+    assert sorted(output["node"] for output in outputs) == ["osd0", "osd1"]
+    assert {output["stdout"] for output in outputs} == {"{}"}
 
 
-def test_moves_wait_for_go_and_count_from_it(tmp_path: Path) -> None:
-    nodes, ended, go = Nodes(), threading.Event(), [None]
-    thread = threading.Thread(
-        target=follow,
-        args=(disturber(nodes, tmp_path),),
-        kwargs={"find_go": lambda: go[0], "ended": ended},
-    )
-    thread.start()
-    time.sleep(0.4)  # longer than the move's time, which must not count yet
-    assert hot(tmp_path) == ["osd0", "osd1"]
-    go[0] = at = time.time()  # type: ignore[call-overload]
-    deadline = time.monotonic() + 60
-    while hot(tmp_path) != ["osd1", "osd2"] and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert hot(tmp_path) == ["osd1", "osd2"]
-    moved = [event for event in read_events(tmp_path) if event["planned_t_s"] == 0.2]
-    assert [event["action"] for event in moved] == ["stop", "start"]
-    assert all(event["t_s"] >= 0.2 and event["at"] >= at + 0.2 for event in moved)
-    ended.set()
-    thread.join(60)
-    assert nodes.running == set() and hot(tmp_path) == []
-
-
-@pytest.mark.parametrize("step_s", [7200.0, -7200.0])
-def test_a_step_of_the_clock_moves_no_move(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
-) -> None:
+@pytest.mark.parametrize("step_s", [0.0, 7200.0, -7200.0])
+def test_moves_wait_for_go_and_count_from_it_whatever_the_clock_does(tmp_path, monkeypatch, step_s):
     monkeypatch.setattr(disturb, "FOLDER", tmp_path)
     nodes, ended, wall = Nodes(), threading.Event(), time.time
     subject = disturber(nodes, tmp_path)
@@ -122,6 +102,8 @@ def test_a_step_of_the_clock_moves_no_move(
         kwargs={"find_go": lambda: disturb.read_go(subject.clock), "ended": ended},
     )
     thread.start()
+    time.sleep(0.4)  # longer than the move's time, which must not count yet
+    assert hot(tmp_path) == ["osd0", "osd1"]
     disturb.write_go(time.time())
     deadline = time.monotonic() + 60
     while hot(tmp_path) != ["osd1", "osd2"] and time.monotonic() < deadline:
@@ -132,9 +114,10 @@ def test_a_step_of_the_clock_moves_no_move(
     assert [event["action"] for event in moved] == ["stop", "start"]
     assert all(0.2 <= event["t_s"] < 60 for event in moved)
     assert all(0 < max_s <= 60 for max_s in nodes.max_s)
+    assert nodes.running == set() and hot(tmp_path) == []
 
 
-def test_everything_is_stopped_on_the_way_out_even_before_go(tmp_path: Path) -> None:
+def test_everything_is_stopped_on_the_way_out_even_before_go(tmp_path):
     nodes, ended = Nodes(), threading.Event()
     ended.set()
     follow(disturber(nodes, tmp_path), find_go=lambda: None, ended=ended)
@@ -143,16 +126,7 @@ def test_everything_is_stopped_on_the_way_out_even_before_go(tmp_path: Path) -> 
     assert sorted(event["node"] for event in unplanned) == ["osd0", "osd1"]
 
 
-def test_what_each_load_printed_is_kept(tmp_path: Path) -> None:
-    subject = disturber(Nodes(), tmp_path)
-    subject.at_once()
-    subject.finish()
-    outputs = [json.loads(path.read_text()) for path in (tmp_path / "outputs").iterdir()]
-    assert sorted(output["node"] for output in outputs) == ["osd0", "osd1"]
-    assert {output["stdout"] for output in outputs} == {"{}"}
-
-
-def test_a_load_that_cannot_start_is_told_and_not_called_hot(tmp_path: Path) -> None:
+def test_a_load_that_cannot_start_is_told_and_not_called_hot(tmp_path):
     nodes = Nodes(broken="osd1")
     subject = disturber(nodes, tmp_path)
     subject.at_once()
@@ -162,7 +136,7 @@ def test_a_load_that_cannot_start_is_told_and_not_called_hot(tmp_path: Path) -> 
     assert hot(tmp_path) == ["osd0"]
 
 
-def test_a_state_is_never_half_written(tmp_path: Path) -> None:
+def test_a_state_is_never_half_written(tmp_path):
     stop, seen = threading.Event(), 0
     subject = disturber(Nodes(), tmp_path)
 
@@ -183,7 +157,7 @@ def test_a_state_is_never_half_written(tmp_path: Path) -> None:
 
 
 @given(st.permutations(STEPS))
-def test_order_of_the_plan_does_not_matter(steps: list[dict[str, Any]]) -> None:
+def test_order_of_the_plan_does_not_matter(steps):
     ordered = steps_from_json(steps)
     assert [step.t_s for step in ordered] == [0, 0, 0.2, 0.2]
     assert [step.argv is None for step in ordered[2:]] == [True, False]
@@ -199,16 +173,12 @@ def test_order_of_the_plan_does_not_matter(steps: list[dict[str, Any]]) -> None:
         (["x"], "step 0"),
     ],
 )
-def test_a_bad_plan_is_refused(plan: Any, message: str) -> None:
+def test_a_bad_plan_is_refused(plan, message):
     with raises(UserError, message):
         steps_from_json(plan)
 
 
-def test_nothing_was_ever_disturbed(tmp_path: Path) -> None:
-    assert read_state(tmp_path) is None and read_events(tmp_path) == []
-
-
-def test_a_load_that_died_tells_its_last_words(tmp_path: Path) -> None:
+def test_a_load_that_died_or_reads_nothing_is_not_steady(tmp_path):
     load = {"node": "osd0", "name": "load-hot-osd0", "rate_iops": None}
     with FakeSystemdShell(tmp_path) as shell:
         units.start(shell, load["name"], ["sh", "-c", "echo no such disk >&2; exit 1"], max_s=9)
@@ -217,17 +187,13 @@ def test_a_load_that_died_tells_its_last_words(tmp_path: Path) -> None:
             time.sleep(0.02)
         status = look_at(shell, load)
     assert (status["alive"], status["steady"], status["said"]) == (False, False, "no such disk")
-
-
-def test_a_load_that_runs_but_reads_nothing_is_not_steady(tmp_path: Path) -> None:
-    load = {"node": "osd0", "name": "load-hot-osd0", "rate_iops": None}
-    with FakeSystemdShell(tmp_path) as shell:
+    with FakeSystemdShell(tmp_path / "again") as shell:
         units.start(shell, load["name"], ["sleep", "30"], max_s=60)
         status = look_at(shell, load)
     assert status["alive"] and status["steady"] is not True and status["said"] == ""
 
 
-def test_rates_come_from_the_kernels_bytes() -> None:
+def test_rates_come_from_the_kernels_bytes():
     assert rates_of("10.0 0\n11.0 409600\n13.0 2457600\n") == [100.0, 250.0]
     assert rates_of("") == []
 
@@ -247,5 +213,32 @@ def test_rates_come_from_the_kernels_bytes() -> None:
         ([0, 0], 3, False),
     ],
 )
-def test_steady(rates: list[float], offered: float | None, steady: bool | None) -> None:
+def test_steady(rates, offered, steady):
     assert is_steady(rates, offered) is steady
+
+
+CONFIG = AgentConfig(
+    testbed="dlr",
+    store="ceph",
+    nodes=(
+        AgentNode("admin", "10.0.0.1", ("admin",), "io_pressure"),
+        AgentNode("osd0", "10.0.0.2", ("osd",), "io_pressure"),
+    ),
+)
+
+
+def test_every_command_of_the_unit_has_a_connection_of_its_own(monkeypatch, tmp_path):
+    used: list[Sequence[str]] = []
+
+    def clean(config: AgentConfig) -> int:
+        shell = reach.reach(config, "osd0")
+        assert isinstance(shell, SshShell)
+        used.append(shell.target.command(["true"]))
+        return 0
+
+    monkeypatch.setattr(reach, "_control_dir", [])
+    monkeypatch.setattr("testbed.agent.contract.CONTROL_DIR", tmp_path)
+    monkeypatch.setattr(disturb, "load_config", lambda: CONFIG)
+    monkeypatch.setattr(disturb, "clean_loads", clean)
+    assert disturb.main(["clean"]) == 0
+    assert not any("Control" in word for word in used[0])

@@ -120,6 +120,15 @@ def test_a_node_that_cannot_be_opened_is_named():
     assert monitor.start(1.0) == {"a": "cannot be reached: no route to host"}
     assert monitor.read(1.0).nodes == {}
 
+    def opener(_node):
+        gone = subprocess.Popen(["true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        gone.wait()
+        return ProcessChannel(gone)
+
+    monitor = Monitor([node("a")], opener)
+    assert "a" in monitor.start(2.0)
+    assert "a" in monitor.read(2.0).lost
+
 
 def test_a_node_that_restarted_has_no_rate_for_one_interval():
     turns = itertools.count(100, -60)
@@ -135,16 +144,6 @@ def test_node_sensor_gives_every_osd_its_nodes_pressure():
     assert sensor.signal == "io_pressure"
     assert "b" in sensor.lost
     sensor.close()
-
-
-def test_node_sensor_by_iowait():
-    nodes = (node("a", 3, "iowait"),)
-    monitor = Monitor(nodes, Site({"a": counters}).open)
-    sensor = NodeSensor(AgentConfig("t", "ceph", nodes), monitor)
-    assert sensor.pressure() == {3: pytest.approx(15)}
-
-
-def test_iowait_is_refused_on_more_than_four_cpus():
     check_iowait("a", 4)
     many = Site({"a": lambda seq, turn: counters(seq, turn, cpus=48)})
     nodes = (node("a", 0, "iowait"),)
@@ -157,10 +156,6 @@ def test_osd_sensor_reads_the_osds_own_group():
     nodes = (node("a", 0),)
     sensor = OsdSensor(AgentConfig("t", "ceph", nodes), Monitor(nodes, own.open))
     assert sensor.pressure() == {0: pytest.approx(10)}
-
-
-def test_osd_sensor_is_refused_where_no_osd_has_a_group():
-    nodes = (node("a", 0),)
     with pytest.raises(UserError):
         OsdSensor(AgentConfig("t", "ceph", nodes), Monitor(nodes, Site({"a": counters}).open))
 
@@ -200,14 +195,3 @@ def test_the_probe_itself_answers_on_this_machine(tmp_path):
     assert monitor.read(20.0).nodes["here"].io_pressure == 0
     monitor.close()
     assert process.poll() is not None
-
-
-def test_a_channel_whose_process_is_gone_is_named():
-    def opener(_node):
-        gone = subprocess.Popen(["true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        gone.wait()
-        return ProcessChannel(gone)
-
-    monitor = Monitor([node("a")], opener)
-    assert "a" in monitor.start(2.0)
-    assert "a" in monitor.read(2.0).lost

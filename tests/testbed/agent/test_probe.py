@@ -24,28 +24,16 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=99
 """
 
 
-def test_some_total():
-    assert probe.some_total(PRESSURE) == 24675549
-    assert probe.some_total("") is None
-
-
-def test_cpu_ticks():
+def test_what_the_kernel_prints_is_read():
+    assert (probe.some_total(PRESSURE), probe.some_total("")) == (24675549, None)
     assert probe.cpu_ticks(PROC_STAT) == ([63387, 14104, 43484, 274728, 2312, 0, 1642, 440], 2)
-
-
-def test_net_bytes_of_the_interfaces_asked_for():
     assert probe.net_bytes(NET_DEV, ["eth0"]) == [4515676097, 8145767]
     assert probe.net_bytes(NET_DEV, ["eth0", "eth1"]) == [4515676102, 8145773]
-
-
-def test_disk_counters():
     stat = "  955216 11 19883722 44 345761 55 35063624 66 3 57292 627377 0 0 0 0 1 2\n"
     assert probe.disk_counters(stat) == [955216, 19883722, 345761, 35063624, 57292, 627377, 3]
-
-
-def test_interface_by_address():
     assert probe.interfaces_of("127.0.0.1") == ["lo"]
     assert "lo" not in probe.interfaces_of("203.0.113.9")
+    assert probe.stat_files({"osd": "/dev/not-there", "scratch": "/dev/null"}) == []
 
 
 def test_the_disk_is_found_by_number_and_counted_once(tmp_path, monkeypatch):
@@ -74,20 +62,13 @@ def test_the_disk_is_found_by_number_and_counted_once(tmp_path, monkeypatch):
     assert found == [f"{disk}/stat"]
 
 
-def test_a_device_that_is_not_there_has_no_counters():
-    assert probe.stat_files({"osd": "/dev/not-there", "scratch": "/dev/null"}) == []
-
-
-def test_an_osd_is_moved_into_a_group_of_its_own(tmp_path, monkeypatch):
+def test_an_osd_has_a_group_of_its_own(tmp_path, monkeypatch):
     group = tmp_path / "node"
     group.mkdir()
     monkeypatch.setattr(probe, "read", lambda path: "0::/\n")
     assert probe.own_pressure(4711, 3, str(group)) == f"{group}/osd.3/io.pressure"
     assert (group / "osd.3" / "cgroup.procs").read_text() == "4711"
     assert probe.own_pressure(4711, 3, None) is None
-
-
-def test_the_services_own_group_is_used_on_cgroup_v2(tmp_path, monkeypatch):
     service = tmp_path / "system.slice" / "ceph-osd@3.service"
     service.mkdir(parents=True)
     (service / "io.pressure").write_text(PRESSURE)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from testbed.agent import __main__ as dispatch
 from testbed.agent import clean, health, recorder, sampler, selftest, top
 from testbed.agent.contract import AgentConfig
 from testbed.agent.monitor import Monitor
-from testbed.agent.sampler import Sampler, StoreSampler, client_metrics
+from testbed.agent.sampler import NodeSample, Sampler, StoreSampler, client_metrics
 from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.ceph.perf import OsdCounters
 
@@ -80,14 +83,6 @@ def gone(prefix: str) -> None:
     raise TimeoutError(110, "timed out")
 
 
-def test_a_store_that_fails_leaves_the_nodes(sampling, raw):
-    raw.before = gone
-    taken = sampling[0].sample()
-    assert "a" in taken.values
-    assert "timed out" in taken.lost["store"]
-    assert not any(name.startswith("osd.") for name in taken.values)
-
-
 def test_a_store_that_comes_back_is_sampled_again(raw):
     now = [0.0]
     opened: list[StoreSampler | Exception] = [
@@ -110,12 +105,17 @@ def test_a_store_that_comes_back_is_sampled_again(raw):
     assert "read_mb_s" in found.sample().values["client"]
 
 
-def test_an_osd_that_does_not_answer_is_named(sampling, raw):
+def test_an_osd_or_a_store_that_does_not_answer_is_named(sampling, raw):
     raw.perf.pop(1)
     taken = sampling[0].sample()
     assert taken.lost["osd.1"] == "does not answer in time"
     raw.osd(1)["up"] = 0
     assert sampling[0].sample().lost["osd.1"] == "is down"
+    raw.before = gone
+    taken = sampling[0].sample()
+    assert "a" in taken.values
+    assert "timed out" in taken.lost["store"]
+    assert not any(name.startswith("osd.") for name in taken.values)
 
 
 def test_recording_is_lines_that_survive_a_cut(sampling, tmp_path):
@@ -167,28 +167,15 @@ def test_a_recording_is_never_overwritten(tmp_path, monkeypatch):
         recorder.fetch(CONFIG, {"name": "x"})
 
 
-@pytest.mark.parametrize("payload", [{}, {"name": "../x", "max_s": 5}, {"name": "y"}])
+@pytest.mark.parametrize(
+    "payload", [{}, {"name": "../x", "max_s": 5}, {"name": "x\n", "max_s": 5}, {"name": "y"}]
+)
 def test_bad_recorder_payloads_are_refused(payload):
     with pytest.raises(UserError):
         recorder.start(CONFIG, payload)
 
 
-def test_a_recordings_name_ends_where_it_ends():
-    with raises(UserError, "'x\\n'"):
-        recorder.fetch(CONFIG, {"name": "x\n"})
-
-
-def test_top_names_what_is_steered_while_the_store_is_away(sampling, raw, monkeypatch):
-    rows = [{"name": "dlr", "steered": ["osd.0=0.10"]}, {"name": "default", "steered": []}]
-    verbs = {"control-status": lambda config, payload: {"controllers": rows}}
-    monkeypatch.setattr(dispatch, "find", verbs.get)
-    raw.before = gone
-    shown = top.view(CONFIG, sampling[0].sample())
-    assert "timed out" in shown["lost"]["store"]
-    assert shown["steered"] == {"dlr": ["osd.0=0.10"]}
-
-
-def test_top_shows_nodes_osds_and_who_is_lost(sampling):
+def test_top_shows_nodes_osds_who_is_lost_and_what_is_steered(sampling, raw, monkeypatch):
     found, site = sampling
     site.answers["a"] = lambda seq, turn: b""
     shown = top.view(CONFIG, found.sample())
@@ -196,6 +183,13 @@ def test_top_shows_nodes_osds_and_who_is_lost(sampling):
     assert shown["nodes"]["b"]["osds"] == [1]
     assert shown["nodes"]["b"]["hot"] == 1
     assert set(shown["osds"]) == {"osd.0", "osd.1", "osd.2"}
+    rows = [{"name": "dlr", "steered": ["osd.0=0.10"]}, {"name": "default", "steered": []}]
+    verbs = {"control-status": lambda config, payload: {"controllers": rows}}
+    monkeypatch.setattr(dispatch, "find", verbs.get)
+    raw.before = gone
+    shown = top.view(CONFIG, sampling[0].sample())
+    assert "timed out" in shown["lost"]["store"]
+    assert shown["steered"] == {"dlr": ["osd.0=0.10"]}
 
 
 @pytest.fixture
@@ -290,3 +284,33 @@ class _Sensor:
         return {0: 12.0}
 
     def close(self) -> None: ...
+
+
+class Samples:
+    """Sampler of one value."""
+
+    closed = False
+
+    def sample(self) -> NodeSample:
+        return NodeSample(time.time(), {"osd0": {"pressure": 1.0}})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_it_records_until_sigterm(tmp_path, monkeypatch):
+    sampling = Samples()
+    monkeypatch.setattr(recorder, "FOLDER", tmp_path)
+    monkeypatch.setattr(recorder, "load_config", lambda: AgentConfig("t", "ceph", ()))
+    monkeypatch.setattr(recorder, "open_sampler", lambda config: sampling)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    killer = threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGTERM))
+    killer.start()
+    try:
+        assert recorder.main(["a", "0.1"]) == 0
+    finally:
+        killer.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert 2 <= len(recorder.samples_of((tmp_path / "a.jsonl").read_text())) <= 4
+    assert sampling.closed

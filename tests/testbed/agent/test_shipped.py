@@ -5,9 +5,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from testbed.deploy import bundle
 
@@ -62,23 +59,6 @@ def refused(source: str, name: str) -> Iterator[str]:
                 yield f"{name}:{node.lineno}: import rados inside the function that needs it"
 
 
-def test_shipped_code_needs_nothing_but_the_standard_library(root: Path) -> None:
+def test_shipped_code_needs_nothing_but_the_standard_library(root):
     assert {"schemas/errors.py", "controllers/contract.py"} <= set(SHIPPED)
     assert not [bad for name in SHIPPED for bad in refused((root / name).read_text(), name)]
-
-
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        ("controllers/x.py", "import pydantic"),
-        ("controllers/dlr/x.py", "import numpy"),
-        ("controllers/ursa/x.py", "import pandas"),
-        ("testbed/stores/x.py", "from testbed.spec import TestbedSpec"),
-        ("controllers/x.py", "from testbed.client import agent_client"),
-        ("controllers/x.py", "def f():\n    import rados"),
-        ("testbed/stores/ceph/x.py", "import rados"),
-        ("testbed/agent/x.py", "from enum import StrEnum"),
-    ],
-)
-def test_each_rule_can_fail(name: str, source: str) -> None:
-    assert len(list(refused(source, name))) == 1

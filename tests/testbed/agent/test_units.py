@@ -30,7 +30,7 @@ def await_output(shell: FakeSystemdShell, name: str) -> None:
         time.sleep(0.01)
 
 
-def test_output_exit_code_and_times_come_back(shell: FakeSystemdShell) -> None:
+def test_output_exit_code_and_times_come_back(shell):
     before = time.time()
     words = 'it\'s $HOME; "%n" ${X} \\ \n*'
     script = 'printf "%s" "$1"; echo err >&2; exit 3'
@@ -40,17 +40,12 @@ def test_output_exit_code_and_times_come_back(shell: FakeSystemdShell) -> None:
     assert before <= result.started_at <= result.ended_at <= time.time()
     assert result.cpu_s is not None and 0 <= result.cpu_s < 1
     assert result.unit == "load-a" and result.node == "osd0"
-
-
-def test_a_unit_is_forgotten_once_waited_for(shell: FakeSystemdShell) -> None:
-    units.start(shell, "load-a", ["true"], max_s=20)
-    units.wait(shell, "load-a", timeout_s=10)
-    with raises(UserError, "osd0"):
+    with raises(UserError, "osd0"):  # a unit is forgotten once waited for
         units.wait(shell, "load-a", timeout_s=10)
     assert list((shell.state / "units").iterdir()) == []
 
 
-def test_a_second_start_is_refused_until_it_is_stopped(shell: FakeSystemdShell) -> None:
+def test_a_second_start_is_refused_until_it_is_stopped(shell):
     units.start(shell, "load-a", ["sleep", "30"], max_s=60)
     with raises(UserError, "osd0"):
         units.start(shell, "load-a", ["true"], max_s=20)
@@ -60,7 +55,7 @@ def test_a_second_start_is_refused_until_it_is_stopped(shell: FakeSystemdShell) 
     assert units.wait(shell, "load-a", timeout_s=10).exit_code == 0
 
 
-def test_a_unit_that_is_still_ending_is_waited_for(shell: FakeSystemdShell) -> None:
+def test_a_unit_that_is_still_ending_is_waited_for(shell):
     """A killed command leaves its unit `deactivating` for seconds. systemd refuses to start the
     unit, and it still counts as load (seen with a killed replayer on a busy machine)."""
     ending = shell.ending("load-a")
@@ -72,11 +67,7 @@ def test_a_unit_that_is_still_ending_is_waited_for(shell: FakeSystemdShell) -> N
     assert not ending.exists()
 
 
-def test_stop_of_nothing_is_nothing(shell: FakeSystemdShell) -> None:
-    assert units.stop(shell, "load-a") is None
-
-
-def test_a_stopped_program_may_still_print_its_result(shell: FakeSystemdShell) -> None:
+def test_a_stopped_program_may_still_print_its_result(shell):
     script = "trap 'echo summary; exit 0' TERM; echo up; while :; do sleep 0.05; done"
     units.start(shell, "load-a", ["sh", "-c", script], max_s=60)
     await_output(shell, "load-a")
@@ -85,9 +76,7 @@ def test_a_stopped_program_may_still_print_its_result(shell: FakeSystemdShell) -
     assert (result.exit_code, result.stdout) == (None, "up\nsummary\n")
 
 
-def test_a_stop_before_the_command_has_begun_is_no_start(
-    shell: FakeSystemdShell, tmp_path: Path
-) -> None:
+def test_a_stop_before_the_command_has_begun_is_no_start(shell, tmp_path):
     # Stop the script while it is still recording its start time.
     asked, begun = tmp_path / "asked", tmp_path / "begun"
     slow = shell.programs / "date"
@@ -104,16 +93,8 @@ def test_a_stop_before_the_command_has_begun_is_no_start(
     assert asked.exists() and not begun.exists()
 
 
-def test_waiting_has_an_end(shell: FakeSystemdShell) -> None:
-    units.start(shell, "load-a", ["sleep", "30"], max_s=60)
-    with raises(RemoteError, "still runs after 0 s") as caught:
-        units.wait(shell, "load-a", timeout_s=0)
-    assert caught.value.retry
-    assert units.live(shell) == ["load-a"]
-
-
 @pytest.mark.parametrize("step_s", [7200, -7200])
-def test_a_step_of_the_clock_moves_no_wait(shell: FakeSystemdShell, step_s: int) -> None:
+def test_a_step_of_the_clock_moves_no_wait(shell, step_s):
     """Every reading of the node's clock is off by two more hours."""
     looks = shell.programs / "looks"
     date = shell.programs / "date"
@@ -128,16 +109,20 @@ def test_a_step_of_the_clock_moves_no_wait(shell: FakeSystemdShell, step_s: int)
     assert result.exit_code == 0
     assert 0 <= result.ended_at - result.started_at < 20
     units.start(shell, "load-a", ["sleep", "30"], max_s=60)
-    with raises(RemoteError, "still runs after 0 s"):
+    with raises(RemoteError, "still runs after 0 s") as caught:
         units.wait(shell, "load-a", timeout_s=0)
+    assert caught.value.retry
 
 
-def test_a_unit_that_outlives_its_time_is_ended(shell: FakeSystemdShell) -> None:
+def test_a_program_that_outlives_its_time_or_is_not_there(shell):
     units.start(shell, "load-a", ["sleep", "30"], max_s=0.3)
     assert units.wait(shell, "load-a", timeout_s=10).exit_code is None
+    units.start(shell, "load-a", ["no-such-program"], max_s=20)
+    result = units.wait(shell, "load-a", timeout_s=10)
+    assert result.exit_code == 127 and "not found" in result.stderr
 
 
-def test_a_killed_unit_is_noticed(shell: FakeSystemdShell) -> None:
+def test_a_killed_unit_is_noticed(shell):
     units.start(shell, "load-a", ["sh", "-c", "echo half; exec sleep 30"], max_s=60)
     await_output(shell, "load-a")
     shell.kill("load-a")
@@ -145,33 +130,25 @@ def test_a_killed_unit_is_noticed(shell: FakeSystemdShell) -> None:
     assert result.exit_code is None and result.stdout == "half\n"
 
 
-def test_a_program_that_is_not_there(shell: FakeSystemdShell) -> None:
-    units.start(shell, "load-a", ["no-such-program"], max_s=20)
-    result = units.wait(shell, "load-a", timeout_s=10)
-    assert result.exit_code == 127 and "not found" in result.stderr
-
-
-def test_only_load_units_are_listed(shell: FakeSystemdShell) -> None:
+def test_only_load_units_are_listed(shell):
     units.start(shell, "load-b", ["sleep", "30"], max_s=60)
     units.start(shell, "control-dlr", ["sleep", "30"], max_s=60)
     assert units.live(shell) == ["load-b"]
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "../x", "a;b", "a\n", 7, None, "-a"])
-def test_names_that_are_none_are_refused(shell: FakeSystemdShell, name: object) -> None:
+def test_names_that_are_none_are_refused(shell, name):
     with raises(UserError, "not a unit's name"):
         units.start(shell, name, ["true"], max_s=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("max_s", [0, -1, float("inf"), float("nan")])
-def test_a_unit_needs_an_end(shell: FakeSystemdShell, max_s: float) -> None:
+def test_a_unit_needs_an_end(shell, max_s):
     with pytest.raises(UserError):
         units.start(shell, "load-a", ["true"], max_s=max_s)
 
 
-def test_a_stray_is_found_and_a_unit_of_ours_is_none(
-    shell: FakeSystemdShell, tmp_path: Path
-) -> None:
+def test_a_stray_is_found_and_a_unit_of_ours_is_none(shell, tmp_path):
     # A program called fio outside our units: a copy of sleep with that name.
     program = tmp_path / "fio"
     program.write_bytes(Path("/bin/sleep").read_bytes())
@@ -188,7 +165,7 @@ def test_a_stray_is_found_and_a_unit_of_ours_is_none(
     stdout=st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
     stderr=st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
 )
-def test_any_output_is_told_apart(stdout: str, stderr: str) -> None:
+def test_any_output_is_told_apart(stdout, stderr):
     out, err = stdout.encode(), stderr.encode()
     head = f"started 1.5\nended 7 8\nexit 0\ntimes 0m0.0s 0m0.0s 1m2.5s 0m0.5s\nstdout {len(out)}"
     raw = f"{head}\nstderr {len(err)}\n\n".encode() + out + err

@@ -18,7 +18,7 @@ import yaml
 
 from schemas.errors import UserError
 from testbed.deploy import ceph_ansible
-from testbed.deploy.ceph_ansible import PURGE, CephAnsible, configuration, task_names, tool
+from testbed.deploy.ceph_ansible import PURGE, task_names, tool
 from testbed.deploy.inventory import cluster_id
 from testbed.deploy.playbook import LOG, Ansible, RefusedError, play
 from testbed.sites.contract import Testbed
@@ -32,7 +32,7 @@ SPEC = spec_with(
 )
 
 
-def test_the_groups_are_its_own_and_the_admin_node_is_a_client(tmp_path: Path) -> None:
+def test_the_groups_are_its_own_and_osds_are_on_volumes(tmp_path):
     children = ceph_ansible.inventory(bed_of(SPEC, tmp_path), SPEC)["all"]["children"]
     assert {group: list(body["hosts"]) for group, body in children.items()} == {
         "mons": ["admin"],
@@ -43,9 +43,6 @@ def test_the_groups_are_its_own_and_the_admin_node_is_a_client(tmp_path: Path) -
     }
     assert children["clients"]["vars"]["copy_admin_key"] is True
     assert children["rgws"]["vars"]["radosgw_address_block"] == "10.1.0.8/29"
-
-
-def test_osds_are_made_on_volumes_so_that_a_partition_will_do(tmp_path: Path) -> None:
     bed = bed_of(SPEC, tmp_path)
     hosts = ceph_ansible.inventory(bed, SPEC)["all"]["hosts"]
     group = f"hotbed-{cluster_id(bed)[:8]}-0"
@@ -54,7 +51,7 @@ def test_osds_are_made_on_volumes_so_that_a_partition_will_do(tmp_path: Path) ->
     assert hosts["osd1"]["ansible_host"] == "10.1.0.12"
 
 
-def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path: Path) -> None:
+def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path):
     common = ceph_ansible.group_variables(bed_of(SPEC, tmp_path), SPEC)["all"]
     settings = common["ceph_conf_overrides"]
     assert settings["osd"]["osd_max_backfills"] == "4"
@@ -68,37 +65,30 @@ def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path: Pat
     assert common["fsid"] == cluster_id(bed_of(SPEC, tmp_path))
 
 
-def test_no_secret_and_no_file_of_the_engines_is_among_the_variables(tmp_path: Path) -> None:
+def test_no_secret_and_no_file_of_the_engines_is_among_the_variables(tmp_path):
     told = json.dumps(ceph_ansible.group_variables(bed_of(SPEC, tmp_path), SPEC))
     assert "key" not in told.replace("copy_admin_key", "")
     assert str(tmp_path) not in told
 
 
-def test_a_variable_that_no_role_knows_is_refused_with_the_nearest_that_is_known() -> None:
+def test_variables_without_effect_are_refused_by_a_deployment():
     deployer = CephAnsibleDeployer(variables={"crush_device_clas": "hdd"})
     with raises(UserError, "crush_device_class"):
         ceph_ansible.check_names(deployer, {"crush_device_class", "devices"})
     ceph_ansible.check_names(deployer, {"crush_device_clas"})
-
-
-def test_a_port_of_gateways_that_would_have_no_effect_is_refused_by_a_deployment() -> None:
-    """Reading a spec does not refuse it: records of existing testbeds may contain it."""
+    # Reading a spec does not refuse it: records of existing testbeds may contain it.
     deployer = CephAnsibleDeployer(variables={"radosgw_frontend_port": 8080})
     with raises(UserError, "radosgw_frontend_port", "7480"):
         ceph_ansible.check_names(deployer, {"radosgw_frontend_port"})
 
 
-def test_a_folder_without_the_pinned_commit_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_the_pinned_commit_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv(ceph_ansible.SOURCES, str(tmp_path))
     with pytest.raises(UserError):
         ceph_ansible.clone()
 
 
-def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(tmp_path, monkeypatch):
     repository = tmp_path / "clone"
     repository.mkdir()
 
@@ -118,41 +108,6 @@ def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(
     assert (root / "site.yml").read_text() == "committed"
     (root / "site.yml").write_text("kept: it is not exported again")
     assert (ceph_ansible.export(root) / "site.yml").read_text().startswith("kept")
-
-
-def test_its_configuration_checks_host_keys_and_stays_out_of_the_home_folder(
-    tmp_path: Path,
-) -> None:
-    text = configuration(tmp_path)
-    assert "host_key_checking = true" in text
-    assert "log_path" not in text and "HOME" not in text
-    assert "fact_caching = memory" in text
-
-
-def test_names_of_tasks_are_found_through_roles_files_and_blocks(tmp_path: Path) -> None:
-    role = tmp_path / "roles" / "mon" / "tasks"
-    role.mkdir(parents=True)
-    (role / "main.yml").write_text(
-        yaml.safe_dump(
-            [
-                {"name": "Include", "ansible.builtin.include_tasks": "more.yml"},
-                {"name": "B", "block": [{"name": "Inner", "debug": {}}]},
-                {"name": "Made up", "include_tasks": "{{ name }}.yml"},
-            ]
-        )
-    )
-    (role / "more.yml").write_text(yaml.safe_dump([{"name": "More", "debug": {}}]))
-    play_of = {"hosts": "mons", "tasks": [{"import_role": {"name": "mon"}}], "post_tasks": None}
-    book = [{"import_playbook": "dashboard.yml"}, play_of]
-    (tmp_path / "site.yml").write_text(yaml.safe_dump(book))
-    assert task_names(tmp_path, "site.yml") == ["More", "Inner"]
-
-
-def test_the_plan_says_what_ends_and_what_its_project_recommends() -> None:
-    told = CephAnsible().plan(SPEC).sentences()
-    assert (
-        "2026-10-31" in told and "recommends cephadm" in told and ceph_ansible.COMMIT[:12] in told
-    )
 
 
 # --- with ceph-ansible's own sources -------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""cephadm without a live cluster: specifications, command lines, and the order of steps."""
+"""cephadm without a live cluster: specifications, command lines, answers, the order of steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import UserError
 from testbed.deploy import cephadm
-from testbed.deploy.cephadm import UNTESTED, Cephadm, CephadmCluster, CephadmCommand
+from testbed.deploy.cephadm import CephadmCluster, CephadmCommand
 from testbed.deploy.playbook import DeployError
 from testbed.sites.contract import Testbed, silent
 from tests.errors import raises
@@ -76,7 +75,7 @@ def debians_word(document: bytes) -> list[str]:
     return done.stdout.decode().splitlines()
 
 
-def test_ceph_itself_accepts_every_specification(bed: Testbed) -> None:
+def test_ceph_itself_accepts_every_specification(bed):
     wanted = [
         *cephadm.hosts(bed),
         *cephadm.controls(bed),
@@ -90,37 +89,16 @@ def test_ceph_itself_accepts_every_specification(bed: Testbed) -> None:
     assert "'rgw_frontend_port': 7480" in said[-1]
 
 
-def test_who_administers_gets_the_key_and_the_first_monitor_is_the_first_host(
-    bed: Testbed,
-) -> None:
-    hosts = cephadm.hosts(bed)
-    assert hosts[0]["hostname"] == "admin"
-    holders = [host["hostname"] for host in hosts if cephadm.ADMIN_LABEL in host["labels"]]
-    assert holders == ["admin"]
-    assert hosts[1]["addr"] == "10.1.0.11"
-
-
-def test_an_osd_is_a_volume_of_its_own_node(bed: Testbed) -> None:
-    first = cephadm.osds(bed)[0]
-    (path,) = first["spec"]["data_devices"]["paths"]
-    assert path.startswith("/dev/hotbed-") and path.endswith("/osd")
-    assert first["placement"] == {"hosts": ["osd0"]}
-    assert "unmanaged" not in first and cephadm.osds(bed, managed=False)[0]["unmanaged"] is True
-
-
 # --- command lines -------------------------------------------------------------------------------
 
 
-def test_bootstrap_brings_nothing_that_would_disturb_a_measurement() -> None:
+def test_bootstrap_brings_nothing_that_would_disturb_a_measurement():
     argv = TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf")
     assert argv[:4] == [cephadm.PROGRAM, "--image", IMAGE, "bootstrap"]
     pairs = dict(itertools.pairwise(argv))
     assert pairs["--fsid"] == FSID
     assert pairs["--mon-ip"] == "10.1.0.10" and pairs["--mon-id"] == "admin"
     assert {"--skip-dashboard", "--skip-monitoring-stack", "--orphan-initial-daemons"} <= set(argv)
-
-
-def test_engine_and_image_follow_the_spec() -> None:
     docker = CephadmCommand(FSID, engine="docker")
     assert docker.command("ls") == [cephadm.PROGRAM, "--docker", "ls"], "the release's own image"
     own = CephadmCommand(FSID, "example.org/ceph:x")
@@ -129,7 +107,7 @@ def test_engine_and_image_follow_the_spec() -> None:
     assert "--zap-osds" in own.remove() and FSID in own.remove()
 
 
-def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
+def test_keys_are_let_in_once_and_forgotten(tmp_path):
     file, kept = tmp_path / ".ssh" / "authorized_keys", tmp_path / "kept"
     file.parent.mkdir()
     kept.write_text("ssh-ed25519 AAAA somebody\n")
@@ -155,7 +133,7 @@ def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
     assert not any(path.exists() for path in left)
 
 
-def test_the_program_is_the_releases_own(tmp_path: Path) -> None:
+def test_the_program_is_the_releases_own(tmp_path):
     """A program left by another release is not used; the same one is fetched once."""
     curl = tmp_path / "curl"
     curl.write_text('#!/bin/sh\nfor word; do last=$word; done\necho "$last" > "$6"\n')
@@ -182,9 +160,7 @@ def whats(machines: FakeMachines) -> list[str]:
     return [what for _, what in machines.log]
 
 
-def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
-    bed: Testbed, cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(bed, cluster, machines):
     told: list[float] = []
     cluster.bring("tentacle", SETTINGS, lambda phase, share: told.append(share))
     assert machines.serves
@@ -202,9 +178,7 @@ def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
     assert told == sorted(told) and told[-1] == 1.0
 
 
-def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
-    bed: Testbed, machines: FakeMachines
-) -> None:
+def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(bed, machines):
     """For example in a lab or behind address translation; cephadm itself uses only port 22."""
     nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
     moved = replace(bed, nodes=tuple(nodes))
@@ -216,9 +190,7 @@ def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
     assert "StrictHostKeyChecking no" in text
 
 
-def test_the_administrators_key_is_waited_for(
-    cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_the_administrators_key_is_waited_for(cluster, machines):
     machines.waits = 2
     cluster.bring("tentacle", SETTINGS, silent)
     assert whats(machines)[-4:] == ["test -s"] * 4  # twice in vain, then both files of the one node
@@ -227,9 +199,7 @@ def test_the_administrators_key_is_waited_for(
         cluster.bring("tentacle", SETTINGS, silent)
 
 
-def test_a_second_deployment_bootstraps_nothing_and_makes_no_osd(
-    cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_a_second_deployment_bootstraps_nothing_and_makes_no_osd(cluster, machines):
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
     cluster.bring("tentacle", SETTINGS, silent)
@@ -238,18 +208,14 @@ def test_a_second_deployment_bootstraps_nothing_and_makes_no_osd(
     assert sum("orch apply" in what for what in whats(machines)) == 4
 
 
-def test_half_a_cluster_is_removed_before_another_bootstrap(
-    cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_half_a_cluster_is_removed_before_another_bootstrap(cluster, machines):
     machines.folder = True
     cluster.bring("tentacle", SETTINGS, silent)
     order = [what for what in whats(machines) if what in ("rm-cluster", "bootstrap")]
     assert order == ["rm-cluster", "bootstrap"]
 
 
-def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(
-    cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(cluster, machines):
     """With a slow monitor or a hanging engine, this would cost the first host's OSDs."""
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
@@ -264,28 +230,14 @@ def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(
     assert not {"rm-cluster", "bootstrap"} & set(whats(machines))
 
 
-def test_a_step_that_fails_is_told_by_its_last_words(
-    cluster: CephadmCluster, machines: FakeMachines
-) -> None:
-    machines.fails["bootstrap"] = f"Failed to pull {IMAGE}"
-    with pytest.raises(DeployError) as error:
-        cluster.bring("tentacle", SETTINGS, silent)
-    for fact in ("node admin", "bootstrap", f"ERROR: Failed to pull {IMAGE}"):
-        assert fact in str(error.value)
-
-
-def test_osds_that_never_start_are_an_error_that_names_hosts_which_are_away(
-    cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_osds_that_never_start_are_an_error_that_names_hosts_which_are_away(cluster, machines):
     machines.broken.add("osd1")
     with pytest.raises(DeployError) as error:
         cluster.bring("tentacle", SETTINGS, silent)
     assert "2 of 3 OSDs are up (osd1 is Offline)" in str(error.value)
 
 
-def test_removal_goes_to_every_host_and_says_where_it_failed(
-    bed: Testbed, cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_removal_goes_to_every_host_and_says_where_it_failed(bed, cluster, machines):
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
     assert cluster.remove(silent) == []
@@ -303,9 +255,7 @@ def test_removal_goes_to_every_host_and_says_where_it_failed(
 
 
 @pytest.mark.parametrize("away", ["admin", "osd1"])
-def test_removal_goes_on_where_a_host_does_not_answer(
-    bed: Testbed, cluster: CephadmCluster, machines: FakeMachines, away: str
-) -> None:
+def test_removal_goes_on_where_a_host_does_not_answer(bed, cluster, machines, away):
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
     machines.away = {away}
@@ -316,30 +266,18 @@ def test_removal_goes_on_where_a_host_does_not_answer(
     assert removed == [node.name for node in bed.nodes if node.name != away]
 
 
-def test_a_removal_after_a_crash_does_not_need_a_cluster_that_answers(
-    cluster: CephadmCluster, machines: FakeMachines
-) -> None:
+def test_a_removal_needs_no_cluster_that_answers(cluster, machines):
     machines.programs, machines.folder = {"admin"}, True
     assert cluster.remove(silent) == []
     assert "ceph mgr module disable cephadm" not in whats(machines)
     assert not machines.folder
 
 
-def test_what_is_left_of_a_testbed_is_removed_without_its_monitors(
-    bed: Testbed, machines: FakeMachines
-) -> None:
+def test_what_is_left_of_a_testbed_is_removed_without_its_monitors(bed, machines):
     machines.programs = {"osd1"}
     left = replace(bed, nodes=(bed.node("osd1"),))
     assert CephadmCluster(left, TOOL, machines.run, **stepped_clock()).remove(silent) == []
     assert [what for _, what in machines.log] == ["test -f", "rm-cluster", "sh -c"]
-
-
-def test_plan_and_doctor_say_that_it_was_never_tried(tmp_path: Path) -> None:
-    told = Cephadm().plan(SPEC).sentences()
-    assert UNTESTED in told and "20 (tentacle)" in told
-    assert UNTESTED in Cephadm().usable().found
-    with pytest.raises(UserError):
-        Cephadm().plan(spec_with("own"))
 
 
 PARSE = """
@@ -381,3 +319,74 @@ def test_cephadm_itself_understands_every_command_line() -> None:
         f"command_shell {FSID} {IMAGE} ceph orch ps --format json",
         f"command_rm_cluster {FSID} {IMAGE}",
     ]
+
+
+# -- answers, made up from their documented fields -------------------------------------------------
+
+
+OCTOPUS = {
+    "hostname": "osd0",
+    "container_id": "0c1f2e3d4b5a",
+    "container_image_id": "5f" * 32,
+    "container_image_name": "example.org/ceph/ceph:v15",
+    "daemon_id": "0",
+    "daemon_type": "osd",
+    "version": "15.2.0",
+    "status": 1,
+    "status_desc": "running",
+    "last_refresh": "2026-01-02T03:04:05.678901",
+    "created": "2026-01-01T03:04:05.678901",
+    "started": "2026-01-01T03:04:06.678901",
+    "is_active": False,
+}
+"""Row of `ceph orch ps --format json` with the fields of Ceph's version 15 tests."""
+LATER = OCTOPUS | {
+    "daemon_name": "osd.0",
+    "service_name": "osd.hotbed-osd0",
+    "container_image_digests": ["example.org/ceph/ceph@sha256:" + "5f" * 32],
+    "version": "19.2.1",
+    "memory_usage": 81788928,
+    "memory_request": 4294967296,
+    "cpu_percentage": "0.51%",
+    "ports": [],
+    "ip": "10.1.0.11",
+    "systemd_unit": f"ceph-{FSID}@osd.0",
+    "events": ["2026-01-02T03:04:05.678901Z daemon:osd.0 [INFO] \"Deployed osd.0 on host 'osd0'\""],
+    "pending_daemon_config": False,
+    "user_stopped": False,
+}
+
+
+@pytest.mark.parametrize("row", [OCTOPUS, LATER])
+def test_daemons_of_every_release_are_read(row):
+    (found,) = cephadm.parse_daemons(json.dumps([row]))
+    assert (found.daemon_type, found.daemon_id, found.hostname) == ("osd", "0", "osd0")
+    assert cephadm.lacking([found], {"osd": ["osd0"]}) is None
+
+
+def test_what_is_not_known_yet_is_no_error():
+    nothing = dict.fromkeys(("status", "status_desc", "version", "hostname"))
+    (found,) = cephadm.parse_daemons(json.dumps([LATER | nothing]))
+    assert not found.runs
+    rows = [
+        {"hostname": "a", "addr": None, "labels": None},
+        {"addr": "10.1.0.11", "hostname": "b", "labels": ["_admin"], "status": "Offline"},
+    ]
+    hosts = cephadm.parse_hosts(json.dumps(rows))
+    assert [(host.hostname, host.status) for host in hosts] == [("a", None), ("b", "Offline")]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_osds_are_counted_in_the_status_of_every_release(nested):
+    counts: dict[str, object] = {"num_osds": 3, "num_up_osds": 2, "num_in_osds": 3}
+    text = json.dumps({"osdmap": {"osdmap": counts} if nested else counts})
+    assert cephadm.parse_osds_up(text) == 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"osdmap": {}}', "[]", "[1]"])
+def test_an_answer_that_is_none_is_an_error_that_shows_it(text):
+    with raises(DeployError, "answered what is not known"):
+        cephadm.parse_osds_up(text)
+    if text != "[]":
+        with raises(DeployError, "answered what is not known"):
+            cephadm.parse_daemons(text)

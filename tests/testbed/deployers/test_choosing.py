@@ -1,43 +1,53 @@
-"""Choice of a spec's deployer, refusals, and the deployer's part in a spec's identity."""
+"""Choice of a deployer, the order of its steps, and removal of what it left on machines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from jinja2 import Template
 
-from schemas.errors import UserError
-from testbed.deploy import contract, deployers
+from schemas.errors import RemoteError, UserError
+from testbed.deploy import ceph_ansible, cephadm, contract, deployers, deployment, foreign, roles
+from testbed.deploy.ceph_ansible import PURGE, CephAnsible
+from testbed.deploy.cephadm import Cephadm, CephadmCluster
 from testbed.deploy.contract import Deployed, Deployer
-from testbed.deploy.deployers import KINDS, deployer
+from testbed.deploy.deployers import KINDS, claim, deployer, with_kind
 from testbed.deploy.foreign import (
     DAEMON_BYTES,
-    DEFAULTS,
     memory_target,
     network_of,
-    packages,
-    quiet_settings,
     volumes,
 )
-from testbed.spec import TestbedSpec, load_spec
+from testbed.deploy.inventory import cluster_id
+from testbed.deploy.playbook import (
+    LOG,
+    Ansible,
+    DeployError,
+    Failure,
+    RefusedError,
+    ansible_folder,
+    private_data,
+)
+from testbed.deploy.roles import save_spec, spec_of
+from testbed.sites.contract import Node, Progress, SiteError, Testbed
+from testbed.sites.inventory import InventorySite
+from testbed.sites.records import Records
+from testbed.spec import TestbedSpec
+from testbed.ssh import Completed
 from tests.errors import raises
 from tests.testbed.deployers.beds import GROUPS, bed_of, spec_with
+from tests.testbed.sites.fake_hosts import FakeHosts
+from tests.testbed.sites.inventory_support import OPTIONS, files, hosts
 
-SPECS = sorted((Path(__file__).resolve().parents[3] / "testbed" / "specs").glob("*.yaml"))
-
-
-def refused(tmp_path: Path, store: dict[str, object]) -> str:
-    file = tmp_path / "s.yaml"
-    file.write_text(yaml.safe_dump({"name": "t", "groups": GROUPS, "store": store}))
-    with pytest.raises(UserError) as error:
-        load_spec(file)
-    return str(error.value).removeprefix(f"{file}: ")
+__all__ = ["hosts"]
 
 
-def test_every_deployer_has_the_whole_interface_and_a_plan() -> None:
+def test_every_deployer_has_the_whole_interface_and_a_plan():
     for kind in KINDS:
         found = deployer(kind)
         assert isinstance(found, Deployer) and found.kind == kind
@@ -49,55 +59,7 @@ def test_every_deployer_has_the_whole_interface_and_a_plan() -> None:
         deployer("rook")
 
 
-@pytest.mark.parametrize(("kind", "said"), [("nfs", "own: NFS"), (None, "own: no store")])
-def test_a_plan_is_of_the_specs_store(kind: str | None, said: str) -> None:
-    nodes = [{"name": "a", "roles": ["admin", "client"]}, {**GROUPS[1], "roles": ["nfs"]}]
-    store = {"kind": kind} if kind else None
-    spec = TestbedSpec.model_validate({"name": "t", "groups": nodes, "store": store})
-    told = deployers.choose(spec).plan(spec).sentences()
-    assert told.startswith(said)
-    assert "OSD" not in told and "Ceph" not in told
-
-
-def test_the_default_leaves_a_specs_identity_alone_and_another_one_changes_it() -> None:
-    plain = TestbedSpec.model_validate({"name": "t", "groups": GROUPS})
-    assert spec_with("own").digest() == plain.digest()
-    assert len({spec_with(kind).digest() for kind in KINDS}) == 3
-
-
-@pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)
-def test_specs_that_say_nothing_are_deployed_by_the_projects_own(file: Path) -> None:
-    assert deployers.choose(load_spec(file)).kind == "own"
-
-
-@pytest.mark.parametrize(
-    ("store", "said"),
-    [
-        ({"deployer": "rook"}, "store.deployer: kind is 'rook'; there are own, ceph-ansible and"),
-        (
-            {"deployer": {"kind": "cephadm", "release": "pacific"}},
-            "store.deployer.release: 'pacific'",
-        ),
-        ({"deployer": {"kind": "own", "image": "x"}}, "store.deployer.image: there is no such key"),
-        (
-            {"deployer": {"kind": "ceph-ansible", "variables": {"fsid": "x"}}},
-            "store.deployer.variables: variables: fsid follows from the rest of the spec",
-        ),
-        ({"deployer": {"kind": "ceph-ansible", "mirror": "x"}}, "store.deployer.mirror: mirror is"),
-        ({"deployer": "cephadm", "objectstore": "filestore"}, "store: objectstore filestore is"),
-        ({"deployer": "ceph-ansible", "twochoice": {}}, "store: twochoice names OSDs by numbers"),
-        ({"pools": [{"name": "bench", "size": 2, "min_size": 3}]}, "store.pools.0: min_size is 3"),
-    ],
-)
-def test_what_cannot_be_deployed_so_is_refused_in_a_sentence(
-    tmp_path: Path, store: dict[str, object], said: str
-) -> None:
-    sentence = refused(tmp_path, store)
-    assert sentence.startswith(said), sentence
-    assert "\n" not in sentence
-
-
-def test_another_deployer_by_option_is_held_to_the_same_rules() -> None:
+def test_another_deployer_by_option_is_held_to_the_same_rules():
     assert deployers.with_kind(spec_with(), "cephadm").ceph().deployer.kind == "cephadm"
     kept = spec_with({"kind": "cephadm", "release": "reef"})
     assert deployers.with_kind(kept, "cephadm") == kept
@@ -110,21 +72,7 @@ def test_another_deployer_by_option_is_held_to_the_same_rules() -> None:
         deployers.with_kind(files, "cephadm")
 
 
-def test_a_store_is_removed_before_another_deployer_comes(tmp_path: Path) -> None:
-    bed = bed_of(spec_with(), tmp_path)
-    deployers.claim(bed, "ceph-ansible")
-    deployers.claim(bed, "ceph-ansible")
-    with pytest.raises(UserError):
-        deployers.claim(bed, "cephadm")
-    edited = spec_with({"kind": "cephadm", "release": "reef"})
-    assert deployers.choose(deployers.as_deployed(bed, edited)).kind == "ceph-ansible"
-    deployers.disclaim(bed)
-    assert deployers.as_deployed(bed, edited) == edited
-    deployers.claim(bed, "cephadm")
-    assert deployers.as_deployed(bed, edited) == edited
-
-
-def test_a_store_of_before_there_was_a_choice_is_the_projects_own(tmp_path: Path) -> None:
+def test_a_store_of_before_there_was_a_choice_is_the_projects_own(tmp_path):
     bed = bed_of(spec_with(), tmp_path)
     (tmp_path / "deploy.log").touch()
     with raises(UserError, "was deployed by own"):
@@ -132,44 +80,16 @@ def test_a_store_of_before_there_was_a_choice_is_the_projects_own(tmp_path: Path
     deployers.claim(bed, "own")
 
 
-def test_the_network_is_the_smallest_that_holds_every_node(tmp_path: Path) -> None:
+def test_networks_volumes_and_memory_of_a_bed(tmp_path):
     bed = bed_of(spec_with(), tmp_path)
     assert network_of(bed) == "10.1.0.8/29"  # 10.1.0.10 to .14
-
-
-def test_volumes_have_the_same_names_at_every_deployment(tmp_path: Path) -> None:
-    bed = bed_of(spec_with(), tmp_path)
     first = [volumes(bed, node) for node in bed.nodes]
     assert first == [volumes(bed, node) for node in bed_of(spec_with("cephadm"), tmp_path).nodes]
     assert [len(found) for found in first] == [0, 1, 1, 1, 0]
     assert first[1][0]["device"] == "/dev/sdb2"
-
-
-def test_quiet_settings_are_the_roles_own_without_what_only_it_does() -> None:
-    defaults = yaml.safe_load(DEFAULTS.read_text())["ceph_default_settings"]
-    settings = quiet_settings(spec_with(config={"mds": {"x": 1}}).ceph())
-    assert settings["mds"] == {"x": "1"}
-    assert set(settings) - {"mds"} <= set(defaults)
-    told = [value for values in settings.values() for value in values.values()]
-    assert all(isinstance(value, str) and "{{" not in value for value in told)
-    assert settings["osd"]["osd_max_scrubs"] == str(defaults["osd"]["osd_max_scrubs"])
-    assert settings["osd"]["osd_mclock_override_recovery_settings"] == "true"
-    assert settings["mon"]["mon_warn_on_pool_no_redundancy"] == "false"
-
-
-def test_a_machines_osds_share_half_of_its_memory() -> None:
     assert memory_target(2**34, 2) == 2**32
     assert memory_target(2**30, 1) == DAEMON_BYTES
     assert memory_target(None, 1) == 2**31
-
-
-def test_packages_are_asked_for_by_group() -> None:
-    jinja2 = pytest.importorskip("jinja2")
-    text = packages(True, "podman")
-    inner = text.removeprefix("{{ ").removesuffix(" }}")
-    found = jinja2.Environment().compile_expression(inner)
-    assert found(group_names=["osds"]) == ["fio", "podman", "lvm2"]
-    assert found(group_names=["admins"])[2:4] == ["ceph-common", "python3-rados"]
 
 
 ANSWERS: Mapping[str, Any] = {
@@ -187,9 +107,348 @@ class Agent:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_status_is_the_same_with_every_deployer(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_status_is_the_same_with_every_deployer(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(contract, "agent_client", lambda _: Agent())
     found = deployer(kind).status(bed_of(spec_with(kind), tmp_path))
     assert found == Deployed(kind, "20.2.0", "HEALTH_OK", {"osd0": (2, 1), "osd1": (0,)})
+
+
+# -- order of steps, with playbooks that are only recorded -----------------------------------------
+
+
+class Noted:
+    """`play` that records playbooks and their variables; `fails` names a failing playbook."""
+
+    def __init__(self) -> None:
+        self.books: list[str] = []
+        self.variables: dict[str, Mapping[str, Any]] = {}
+        self.hosts: dict[str, set[str]] = {}
+        self.fails = ""
+        self.failures: tuple[Failure, ...] = ()
+
+    def __call__(
+        self,
+        testbed: Testbed,
+        folder: Path,
+        playbook: str,
+        inventory: Mapping[str, Any],
+        progress: Progress,
+        **_: object,
+    ) -> dict[str, int]:
+        self.books.append(playbook)
+        self.variables[playbook] = dict(inventory["all"]["vars"])
+        self.hosts[playbook] = set(inventory["all"]["hosts"])
+        progress("half", 0.5)
+        if playbook == self.fails:
+            raise DeployError("it failed.", self.failures)
+        return {"admin": 1, "localhost": 1}
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Noted:
+    found = Noted()
+    for module in (foreign, ceph_ansible):
+        monkeypatch.setattr(module, "play", found)
+    tool = Ansible(tmp_path, tmp_path / "cfg")
+    monkeypatch.setattr(ceph_ansible, "tool", lambda *_: tool)
+    monkeypatch.setattr(ceph_ansible, "variables_known", lambda _: {"crush_device_class"})
+    monkeypatch.setattr(ceph_ansible, "task_names", lambda *_: [])
+    everywhere = frozenset({"admin", "osd0", "osd1", "osd2", "gate"})
+    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: everywhere)
+    return found
+
+
+def test_ceph_ansible_stands_between_preparation_and_adoption(noted, tmp_path):
+    spec = spec_with("ceph-ansible")
+    bed = bed_of(spec, tmp_path)
+    told: list[float] = []
+    changed = CephAnsible().deploy(bed, spec, lambda phase, share: told.append(share), wipe=True)
+    assert noted.books == ["prepare.yml", "site.yml", "adopt.yml"]
+    assert changed == {"admin": 3}  # localhost is not a node
+    assert told == sorted(told)
+    assert noted.variables["prepare.yml"]["hotbed_wipe"] is True
+    assert "adopt_pools" in noted.variables["adopt.yml"]
+    assert spec_of(bed) == spec
+
+
+def test_mistakes_and_failures_end_before_the_next_playbook(noted, tmp_path):
+    spec = spec_with({"kind": "ceph-ansible", "variables": {"nonsense": 1}})
+    with raises(UserError, "nonsense is no variable"):
+        CephAnsible().deploy(bed_of(spec, tmp_path), spec)
+    assert noted.books == []
+    noted.fails = "site.yml"
+    spec = spec_with("ceph-ansible")
+    with pytest.raises(DeployError):
+        CephAnsible().deploy(bed_of(spec, tmp_path), spec)
+    assert noted.books == ["prepare.yml", "site.yml"]
+
+
+def test_the_purge_goes_to_machines_of_this_cluster_alone(noted, tmp_path, monkeypatch):
+    """The purge removes any Ceph, and a machine may hold another cluster's."""
+    spec = spec_with("ceph-ansible")
+    bed = bed_of(spec, tmp_path)
+    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: frozenset({"osd1"}))
+    assert CephAnsible().remove(bed, spec) == {"admin": 3}
+    assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
+    assert noted.hosts[PURGE] == {"osd1"}
+    assert noted.hosts["remove.yml"] == {node.name for node in bed.nodes}
+
+    noted.books.clear()
+    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: frozenset())
+    CephAnsible().remove(bed, spec)
+    assert noted.books == ["leftovers.yml", "remove.yml"]
+
+
+def test_whose_a_machine_is_stands_in_its_ceph_conf(tmp_path, monkeypatch):
+    bed = bed_of(spec_with("ceph-ansible"), tmp_path, user="cc")
+    ours = cluster_id(bed)
+    confs = {
+        "admin": f"[global]\nfsid = {ours}\n",
+        "osd0": f"fsid={ours} # the cluster's\n",
+        "osd1": f"[global]\nfsid = 1{ours}\n# fsid = {ours}\n",
+        "osd2": "",
+    }
+
+    class Shell:
+        def __init__(self, node: Node) -> None:
+            self.node = node
+
+        def run(self, argv: list[str], **_: object) -> Completed:
+            assert argv == ["sudo", "-n", "cat", "/etc/ceph/ceph.conf"]
+            if self.node.name not in confs:
+                raise RemoteError("node gate cannot be reached by ssh", retry=True)
+            text = confs[self.node.name]
+            return Completed(tuple(argv), int(not text), text.encode(), b"")
+
+    monkeypatch.setattr(ceph_ansible, "shell_to", lambda bed, node: Shell(node))
+    assert ceph_ansible.nodes_with_its_conf(bed) == {"admin", "osd0"}
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        (PURGE, "purge failed (it failed.)"),
+        ("leftovers.yml", "it failed"),
+        ("remove.yml", "it failed"),
+    ],
+)
+def test_a_node_that_fails_keeps_none_of_the_others_from_being_cleaned(
+    noted, tmp_path, fails, said
+):
+    noted.fails, noted.failures = fails, (Failure("osd1", "", "x", "it failed"),)
+    spec = spec_with("ceph-ansible")
+    with raises(DeployError, said) as error:
+        CephAnsible().remove(bed_of(spec, tmp_path), spec)
+    assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
+    assert error.value.failures == noted.failures
+
+
+def test_failures_of_all_steps_are_told_together():
+    def fails(*nodes: str) -> foreign.Step:
+        def step() -> dict[str, int]:
+            raise DeployError("no.", tuple(Failure(node, "", "x", "no") for node in nodes))
+
+        return step
+
+    with raises(DeployError, "no") as error:
+        foreign.every(fails("osd0"), lambda: {"admin": 1}, fails("osd1"))
+    assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
+    with pytest.raises(DeployError) as error:
+        foreign.every(fails("osd0"), fails())
+    assert error.value.failures == (), "the second may have failed on any node"
+
+
+class MadeUp:
+    """Cluster of cephadm that follows its script."""
+
+    def __init__(self, noted: Noted, failed: list[Failure]) -> None:
+        self._noted, self._failed = noted, failed
+
+    def bring(self, release: str, settings: object, progress: Progress) -> None:
+        self._noted.books.append(f"bring {release}")
+        progress("x", 1.0)
+
+    def remove(self, progress: Progress) -> list[Failure]:
+        self._noted.books.append("remove")
+        return self._failed
+
+
+def test_cephadm_stands_between_preparation_and_adoption(noted, tmp_path, monkeypatch):
+    failed: list[Failure] = []
+    monkeypatch.setattr(cephadm, "_cluster", lambda *_: MadeUp(noted, failed))
+    spec = spec_with({"kind": "cephadm", "engine": "docker"})
+    bed = bed_of(spec, tmp_path)
+    Cephadm().deploy(bed, spec)
+    assert noted.books == ["prepare.yml", "bring tentacle", "adopt.yml"]
+    assert noted.variables["prepare.yml"]["hotbed_engine"] == "docker"
+    listed = Template(noted.variables["prepare.yml"]["validate_ceph_packages"])
+    for groups in (["mons"], ["osds"], ["rgws"]):
+        # cephadm itself needs these on every host.
+        assert {"docker.io", "lvm2"} <= set(yaml.safe_load(listed.render(group_names=groups)))
+    # ceph.conf belongs to cephadm, so the settings for a quiet cluster go into the database.
+    settings = noted.variables["adopt.yml"]["adopt_settings"]
+    assert settings["osd"]["osd_max_scrubs"] == "0"
+    assert settings["osd"]["osd_memory_target_autotune"] == "false"
+    as_the_role = memory_target(bed.node("osd1").memory_bytes, 1)
+    assert settings["osd/host:osd1"] == {"osd_memory_target": str(as_the_role)}
+    given = spec_with("cephadm", config={"osd": {"osd_memory_target": 2**30}})
+    Cephadm().deploy(bed, given)
+    settings = noted.variables["adopt.yml"]["adopt_settings"]
+    assert settings["osd"]["osd_memory_target"] == str(2**30)
+    assert "osd/host:osd1" not in settings
+
+    noted.books.clear()
+    failed.append(Failure("osd0", "cephadm", "Remove the cluster", "node osd0: busy"))
+    noted.fails, noted.failures = "leftovers.yml", (Failure("osd1", "", "x", "it failed"),)
+    told = "could not remove its cluster from node osd0: busy. it failed."
+    with raises(DeployError, told) as error:
+        Cephadm().remove(bed, spec)
+    assert noted.books == ["remove", "leftovers.yml", "remove.yml"]
+    assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
+
+
+# -- release of a user's own machines --------------------------------------------------------------
+
+
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "small",
+        "groups": [
+            {"name": "admin", "roles": ["admin", "mon", "mgr", "client"], "memory": "512MiB"},
+            {
+                "name": "osd",
+                "count": 2,
+                "roles": ["osd"],
+                "memory": "512MiB",
+                "disk": {"size": "3GiB", "scratch": "1GiB"},
+            },
+        ],
+        "store": {"kind": "ceph"},
+        "site": {"kind": "inventory", "options": OPTIONS},
+    }
+)
+STRANGERS = "Node osd0 belongs to another Ceph cluster."
+
+
+class Bed:
+    """Testbed on played machines; `taken` lists the nodes of each requested removal."""
+
+    def __init__(self, state: Path, hosts: FakeHosts) -> None:
+        self.taken: list[list[str]] = []
+        self.site = InventorySite(
+            OPTIONS,
+            records=Records("inventory", state),
+            contact=hosts,
+            take_away=lambda testbed, progress: self.take(testbed),
+        )
+        self.testbed = self.site.provision(SPEC)
+        save_spec(self.testbed, SPEC)
+
+    def take(self, testbed: Testbed) -> None:
+        self.taken.append([node.name for node in testbed.nodes])
+
+
+@pytest.fixture
+def bed(tmp_path: Path, hosts: FakeHosts) -> Bed:
+    return Bed(tmp_path / "state", hosts)
+
+
+Ends = Callable[[BaseException | None], None]
+
+
+@pytest.fixture
+def deployment_ends(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Ends:
+    """Return a function that deploys until Ansible ends with the given error."""
+
+    def deploy(error: BaseException | None) -> None:
+        def played(testbed: Testbed, *_: object, **__: object) -> dict[str, int]:
+            with private_data(testbed):
+                (testbed.directory / LOG).write_text("PLAY [Check every machine]")
+                if error is not None:
+                    raise error
+            return {"admin": 1}
+
+        monkeypatch.setattr(roles, "deploy", played)
+        with pytest.raises(type(error)) if error is not None else nullcontext():
+            deployment.bring(bed.site, bed.testbed)
+
+    return deploy
+
+
+def refusal() -> RefusedError:
+    return RefusedError(STRANGERS, (Failure("osd0", "validate", "Judge what was found", "x"),))
+
+
+def test_nothing_is_removed_where_the_checks_refused_the_deployment(bed, hosts, deployment_ends):
+    """A spec named another cluster's machine: it loses only our parts and keeps its own."""
+    deployment_ends(refusal())
+    assert ansible_folder(bed.testbed.directory).exists()
+    bed.site.release("small")
+    assert bed.taken == []
+    assert all("etc/hotbed-site.json" not in found for found in files(hosts).values())
+
+
+@pytest.mark.parametrize("error", [None, DeployError("it failed"), KeyboardInterrupt()])
+def test_what_was_begun_is_removed(bed, deployment_ends, error):
+    deployment_ends(error)
+    deployment_ends(refusal())  # a later refused deployment does not undo the first one
+    bed.site.release("small")
+    assert bed.taken == [["admin", "osd0", "osd1"]]
+
+
+def test_a_deployment_of_before_deployers_were_recorded_is_removed(bed):
+    ansible_folder(bed.testbed.directory).mkdir()
+    bed.site.release("small")
+    assert len(bed.taken) == 1
+
+
+def test_what_was_removed_already_is_not_removed_again(bed, deployment_ends, monkeypatch):
+    deployment_ends(None)
+    monkeypatch.setattr(roles, "remove", lambda *_, **__: {})
+    deployment.take_away(bed.site, bed.testbed)
+    bed.site.release("small")
+    assert bed.taken == []
+
+
+@pytest.mark.parametrize("kind", ["ceph-ansible", "cephadm"])
+def test_a_lost_machine_is_cleaned_when_it_is_back_and_the_others_at_once(
+    bed, hosts, monkeypatch, kind
+):
+    """The first of two `down` commands does not reach osd1."""
+    spec = with_kind(SPEC, kind)
+    save_spec(bed.testbed, spec)
+    claim(bed.testbed, kind)
+    books: list[tuple[str, list[str]]] = []
+    lost = {"osd1"}
+
+    def play(
+        testbed: Testbed, folder: Path, book: str, made: dict[str, Any], *_: object, **__: object
+    ) -> dict[str, int]:
+        names = sorted(made["all"]["hosts"])
+        books.append((book, names))
+        away = [Failure(name, "", "x", "no answer", True) for name in names if name in lost]
+        if away:
+            raise DeployError("node osd1 cannot be reached.", tuple(away))
+        return {}
+
+    def removed(cluster: CephadmCluster, progress: object) -> list[Failure]:
+        books.append(("rm-cluster", sorted(node.name for node in cluster._testbed.nodes)))
+        return []
+
+    monkeypatch.setattr(foreign, "play", play)
+    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda testbed: frozenset())
+    monkeypatch.setattr(CephadmCluster, "remove", removed)
+    monkeypatch.setattr(bed, "take", lambda testbed: deployment.take_away(bed.site, testbed))
+    ours = ["leftovers.yml", "remove.yml"]
+    first = [*(["rm-cluster"] if kind == "cephadm" else []), *ours]
+    with raises(SiteError, "osd1", "hotbed down small"):
+        bed.site.release("small")
+    assert books == [(book, ["admin", "osd0", "osd1"]) for book in first]
+    held = [where for where, found in files(hosts).items() if "etc/hotbed-site.json" in found]
+    assert held == ["192.0.2.3"]
+
+    books.clear()
+    lost.clear()
+    bed.site.release("small")
+    assert books == [(book, ["osd1"]) for book in first]
+    assert bed.site.names() == ()

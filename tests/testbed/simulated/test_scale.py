@@ -1,11 +1,11 @@
-"""Stores of a size that differs from the spec's."""
+"""Parts of simulated stores: sizes, the clock, sequences of changes."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
@@ -13,9 +13,11 @@ from testbed.simulated import (
     Benchmark,
     ModelParameters,
     SimulatedCeph,
+    SimulatedClock,
     placement_groups,
     scaled,
 )
+from testbed.simulated.clock import EPOCH_S
 from testbed.simulated.parameters import (
     MOST_PGS,
     PGS_PER_OSD,
@@ -24,15 +26,14 @@ from testbed.simulated.parameters import (
     osd_nodes,
 )
 from testbed.simulated.process import PROGRAM
-from testbed.spec import TestbedSpec
+from testbed.simulated.tables import Changing
 from tests.errors import raises
 
 built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built")
 
 
-@settings(deadline=None)
 @given(osds=st.integers(1, 10_000), size=st.integers(1, 10))
-def test_placement_groups_are_the_nearest_power_of_two(osds: int, size: int) -> None:
+def test_placement_groups_are_the_nearest_power_of_two(osds, size):
     made = placement_groups(osds, size)
     assert made & (made - 1) == 0
     wanted = osds * PGS_PER_OSD / size
@@ -43,15 +44,8 @@ def test_placement_groups_are_the_nearest_power_of_two(osds: int, size: int) -> 
         assert abs(made - wanted) == min(abs(other - wanted) for other in others)
 
 
-@pytest.mark.parametrize(
-    ("osds", "expected"), [(8, 512), (100, 4096), (1000, 65536), (10_000, 65536)]
-)
-def test_what_ceph_s_rule_gives(osds: int, expected: int) -> None:
-    assert placement_groups(osds, 2) == expected
-
-
 @pytest.mark.parametrize("osds", [2, 7, 8, 9, 100, 1000, 10_000])
-def test_a_store_keeps_its_proportions(spec: TestbedSpec, osds: int) -> None:
+def test_a_store_keeps_its_proportions(spec, osds):
     made = scaled(spec, osds)
     assert len(osd_nodes(made)) == osds
     assert client_node(made).startswith("client")
@@ -66,21 +60,93 @@ def test_a_store_keeps_its_proportions(spec: TestbedSpec, osds: int) -> None:
     assert "client" not in admin.roles
 
 
-def test_as_many_clients_more_as_the_model_says(spec: TestbedSpec) -> None:
+def test_fewer_osds_than_replicas_are_refused(spec):
+    with raises(UserError, "keeps 2 replicas", allowed="2 OSDs"):
+        scaled(spec, 1)
     config = configuration(scaled(spec, 24), ModelParameters(clients=2), 1)
     assert config["clients"] == 6
 
 
-def test_fewer_osds_than_replicas_are_refused(spec: TestbedSpec) -> None:
-    with raises(UserError, "keeps 2 replicas", allowed="2 OSDs"):
-        scaled(spec, 1)
-
-
 @built
-def test_every_client_has_its_operations_in_flight(spec: TestbedSpec) -> None:
+def test_every_client_has_its_operations_in_flight(spec):
     with SimulatedCeph(scaled(spec, 24), seed=3) as ceph:
         ceph.prefill(500, 2**22)
         ceph.start_benchmark(Benchmark("rand", concurrency=4, duration_s=5))
         result = ceph.run_benchmark()
     assert result.series[2].in_flight == 3 * 4
     assert result.operations > 50
+
+
+# -- clock -----------------------------------------------------------------------------------------
+
+
+class Simulation:
+    """Simulation in which time passes; a benchmark ends at `ends_s`."""
+
+    def __init__(self, ends_s: float = float("inf")) -> None:
+        self.now_s = 0.0
+        self.ends_s = ends_s
+
+    def advance_to(self, t_s: float) -> bool:
+        if self.now_s < self.ends_s <= t_s:
+            self.now_s = self.ends_s
+            return True
+        self.now_s = max(self.now_s, t_s)
+        return False
+
+
+def test_a_run_ends_with_the_benchmark_or_at_a_time_or_when_told():
+    simulation = Simulation()
+    clock = SimulatedClock(simulation)
+    assert not clock.wait(3.5)
+    assert not clock.wait(-1)
+    assert clock.monotonic() == simulation.now_s == 3.5
+    assert clock.wall() == EPOCH_S + 3.5
+    clock = SimulatedClock(Simulation(ends_s=5))
+    assert not clock.wait(4)
+    assert clock.wait(4)
+    assert clock.monotonic() == 5
+    assert clock.wait(2)  # restored, and the restoration takes its time
+    assert clock.monotonic() == 7
+    clock = SimulatedClock(Simulation(ends_s=5), until_benchmark_ends=False)
+    assert not clock.wait(8)
+    assert clock.monotonic() == 8
+    clock = SimulatedClock(Simulation(), stop_at_s=2)
+    assert clock.wait(10)
+    assert clock.monotonic() == 2
+    clock = SimulatedClock(Simulation())
+    clock.stop()
+    assert clock.wait(1)
+
+
+# -- a long sequence at the cost of its changes ----------------------------------------------------
+
+
+lengths = st.integers(0, 70)
+
+
+@given(st.data(), lengths)
+def test_what_was_handed_out_stays_and_the_next_has_the_changes(data, length):
+    model = list(range(length))
+    changing = Changing(model)
+    handed = [(changing.frozen(), tuple(model))]
+    for step in range(data.draw(st.integers(0, 4))):
+        places = data.draw(st.lists(st.integers(0, length - 1), max_size=5)) if length else []
+        changing.put(places, [1000 * step + place for place in places])
+        for place in places:
+            model[place] = 1000 * step + place
+        handed.append((changing.frozen(), tuple(model)))
+    for frozen, expected in handed:
+        assert frozen == expected and expected == frozen
+        assert (len(frozen), tuple(frozen), hash(frozen)) == (length, expected, hash(expected))
+        assert [frozen[place] for place in range(-length, length)] == [*expected, *expected]
+        assert frozen[1:-1] == expected[1:-1]
+
+
+def test_nothing_changed_is_the_same_object():
+    changing = Changing(range(40))
+    first = changing.frozen()
+    assert changing.frozen() is first
+    changing.put([3], [33])
+    second = changing.frozen()
+    assert second is not first and second != first and second != list(second)

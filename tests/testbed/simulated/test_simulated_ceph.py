@@ -45,7 +45,7 @@ def resized(spec: TestbedSpec, osds: int, pgs: int) -> TestbedSpec:
     return TestbedSpec.model_validate(data)
 
 
-def test_a_new_cluster_is_at_rest(make: Make) -> None:
+def test_a_new_cluster_is_at_rest(make):
     ceph = make()
     seen = ceph.sense(EVERYTHING)
     assert [osd.node for osd in seen.osds] == [f"osd{number}" for number in range(8)]
@@ -57,7 +57,7 @@ def test_a_new_cluster_is_at_rest(make: Make) -> None:
     assert ceph.settle() and ceph.now_s == 0
 
 
-def test_the_local_testbeds_own_placement(make: Make) -> None:
+def test_the_local_testbeds_own_placement(make):
     """The primaries match every recorded run of campaign dlr-quick on the local testbed."""
     ceph = make(parameters=load_parameters(PLACEMENT))
     counts = Counter(pg.primary for pg in ceph.sense(EVERYTHING).pgs)
@@ -67,7 +67,7 @@ def test_the_local_testbeds_own_placement(make: Make) -> None:
     assert [counts[osd] for osd in range(8)] == [16, 8, 6, 28, 6, 30, 7, 27]
 
 
-def test_pressure_tells_the_disturbed_nodes(make: Make) -> None:
+def test_pressure_tells_the_disturbed_nodes(make):
     ceph = make()
     ceph.start_disturbance([(0.0, {"osd2": None, "osd5": 0.25})])
     ceph.advance(1)
@@ -86,7 +86,7 @@ def test_pressure_tells_the_disturbed_nodes(make: Make) -> None:
     assert max(ceph.sense(EVERYTHING).pressure.values()) < 1
 
 
-def test_a_move_counts_from_the_benchmarks_start(make: Make) -> None:
+def test_a_move_counts_from_the_benchmarks_start(make):
     ceph = make(objects=100)
     ceph.start_disturbance(
         [(0.0, {"osd1": None, "osd2": None}), (5.0, {"osd2": None, "osd3": None})]
@@ -103,7 +103,7 @@ def test_a_move_counts_from_the_benchmarks_start(make: Make) -> None:
     assert result.fio_reads["osd0"] == 0
 
 
-def test_a_benchmarks_numbers_agree(make: Make) -> None:
+def test_a_benchmarks_numbers_agree(make):
     ceph = make(objects=200)
     ceph.start_recorder()
     ceph.start_benchmark(Benchmark("seq", duration_s=8))
@@ -138,12 +138,12 @@ def _run(make: Make, seed: int) -> tuple[BenchmarkResult, list[object]]:
     return ceph.run_benchmark(), list(ceph.samples())
 
 
-def test_the_same_seed_gives_the_same_run(make: Make) -> None:
+def test_the_same_seed_gives_the_same_run(make):
     assert _run(make, 3) == _run(make, 3)
     assert _run(make, 3) != _run(make, 4)
 
 
-def test_changes_and_what_is_refused(make: Make) -> None:
+def test_changes_and_what_is_refused(make):
     ceph = make(objects=100)
     pg = ceph.sense(EVERYTHING).pgs[7]
     first, second = pg.up
@@ -169,7 +169,7 @@ def test_changes_and_what_is_refused(make: Make) -> None:
     assert all(effect.message for effect in refused)
 
 
-def test_a_moved_replica_is_copied(make: Make) -> None:
+def test_a_moved_replica_is_copied(make):
     ceph = make(objects=400)
     pg = ceph.sense(EVERYTHING).pgs[0]
     target = next(osd for osd in range(8) if osd not in pg.up)
@@ -181,7 +181,7 @@ def test_a_moved_replica_is_copied(make: Make) -> None:
     assert ceph.sense(EVERYTHING).pgs[0].acting == (pg.up[0], target)
 
 
-def test_what_was_saved_is_put_back(make: Make) -> None:
+def test_what_was_saved_is_put_back(make):
     ceph = make(objects=1433)
     before = ceph.sense(EVERYTHING).pgs
     saved = json.loads(json.dumps(ceph.save()))
@@ -201,7 +201,7 @@ def test_what_was_saved_is_put_back(make: Make) -> None:
 
 
 @pytest.mark.parametrize("signal", ["osd", "op_r_latency"])
-def test_the_other_signals(make: Make, signal: str) -> None:
+def test_the_other_signals(make, signal):
     ceph = make(objects=400, signal=signal)
     ceph.start_disturbance([(0.0, {"osd1": None, "osd5": None})])
     ceph.start_benchmark(Benchmark("rand", duration_s=30))
@@ -213,7 +213,7 @@ def test_the_other_signals(make: Make, signal: str) -> None:
     assert min(pressure[1], pressure[5]) > max(50.0 if signal == "op_r_latency" else 20.0, *calm)
 
 
-def test_a_crash_is_survived(make: Make) -> None:
+def test_a_crash_is_survived(make):
     ceph = make(objects=200)
     ceph.start_benchmark(Benchmark("rand", duration_s=20))
     ceph.advance(2)
@@ -228,7 +228,7 @@ def test_a_crash_is_survived(make: Make) -> None:
     assert ceph.sense(EVERYTHING).osds[3].up
 
 
-def test_many_nodes_are_recorded_as_two_groups(make: Make, spec: TestbedSpec) -> None:
+def test_many_nodes_are_recorded_as_two_groups(make, spec):
     ceph = make(on=resized(spec, 80, 512), objects=400, parameters=ModelParameters(detail_nodes=20))
     ceph.start_disturbance([(0.0, {f"osd{number}": None for number in range(10)})])
     ceph.start_recorder()
@@ -238,7 +238,7 @@ def test_many_nodes_are_recorded_as_two_groups(make: Make, spec: TestbedSpec) ->
     assert last[("hot", "pressure")] > 90 and last[("calm", "pressure")] < 5
 
 
-def test_a_spec_that_cannot_be_simulated(make: Make, spec: TestbedSpec) -> None:
+def test_a_spec_that_cannot_be_simulated(make, spec):
     data = spec.model_dump()
     data["store"] = None
     with raises(UserError, "only a Ceph"):
@@ -254,7 +254,7 @@ def test_a_spec_that_cannot_be_simulated(make: Make, spec: TestbedSpec) -> None:
     assert osd_nodes(spec)[-1] == "osd7"
 
 
-def test_bad_requests_are_one_sentence(make: Make) -> None:
+def test_bad_requests_are_one_sentence(make):
     ceph = make()
     with raises(StoreError, "fill in objects"):
         ceph.start_benchmark(Benchmark("rand"))
@@ -294,9 +294,7 @@ def test_bad_requests_are_one_sentence(make: Make) -> None:
         ("host_order: [1, 2]", "host_order names 2 hosts"),
     ],
 )
-def test_a_model_that_cannot_be_is_one_sentence(
-    tmp_path: Path, make: Make, text: str, said: str
-) -> None:
+def test_a_model_that_cannot_be_is_one_sentence(tmp_path, make, text, said):
     file = tmp_path / "model.yaml"
     file.write_text(text)
     with raises(UserError, said) as raised:

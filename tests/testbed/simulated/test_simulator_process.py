@@ -1,4 +1,4 @@
-"""Simulators that die, hang or print nonsense: one error sentence, and no leftovers."""
+"""Simulators that die, hang or are built from other sources: one sentence, no leftovers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import StoreError
-from testbed.simulated import SimulatedCeph
-from testbed.simulated.process import SimulatorProcess
-from testbed.spec import TestbedSpec
+from testbed.simulated import SimulatedCeph, sources
+from testbed.simulated.process import PROGRAM, SimulatorProcess
 from tests.errors import raises
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,18 +64,18 @@ def fake(folder: Path, body: str) -> Path:
         ),
     ],
 )
-def test_what_goes_wrong(tmp_path: Path, spec: TestbedSpec, body: str, sentence: str) -> None:
+def test_what_goes_wrong(tmp_path, spec, body, sentence):
     with raises(StoreError, sentence) as caught:
         SimulatedCeph(spec, program=fake(tmp_path, body), limit_s=0.5 if "sleep" in body else 20)
     assert "\n" not in str(caught.value)
 
 
-def test_there_is_no_program(tmp_path: Path, spec: TestbedSpec) -> None:
+def test_there_is_no_program(tmp_path, spec):
     with raises(StoreError, "make setup"):
         SimulatedCeph(spec, program=tmp_path / "missing")
 
 
-def test_it_dies_in_the_middle(spec: TestbedSpec) -> None:
+def test_it_dies_in_the_middle(spec):
     ceph = SimulatedCeph(spec)
     ceph._process._process.kill()
     with raises(StoreError, "ended during advance"):
@@ -86,7 +85,7 @@ def test_it_dies_in_the_middle(spec: TestbedSpec) -> None:
     ceph.close()
 
 
-def test_a_cut_off_request_ends_the_simulator() -> None:
+def test_a_cut_off_request_ends_the_simulator():
     process = SimulatorProcess("ceph")
     pipe = process._process.stdin
     assert pipe is not None
@@ -132,3 +131,24 @@ def test_it_does_not_outlive_a_driver_that_is_killed() -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(simulator, signal.SIGKILL)
+
+
+def test_another_build_is_refused(spec, monkeypatch):
+    monkeypatch.setattr(sources, "digest", lambda _: "0" * 64)
+    with raises(StoreError, "holds", "make setup"):
+        SimulatedCeph(spec)
+    with raises(StoreError, "other sources"):
+        sources.check("", PROGRAM)  # built without a source digest
+    sources.check("0" * 64, PROGRAM)
+    SimulatedCeph(spec, program=PROGRAM).close()  # a user's own program is not checked
+
+
+def test_a_program_tells_what_it_was_built_from(tmp_path):
+    assert sources.built_from(PROGRAM) == sources.digest()
+    silent = tmp_path / "hotbedsim"
+    silent.write_text("#!/bin/sh\necho 1\n")
+    silent.chmod(0o755)
+    assert sources.built_from(silent) == ""
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    with raises(StoreError, "does not tell its version"):
+        sources.built_from(silent)

@@ -1,10 +1,10 @@
-"""Options, filters, time slots, flavors and credentials of the site `chameleon`."""
+"""Parts of the site `chameleon`: options, filters, slots, flavors, credentials, node set-up."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from schemas.errors import UserError
 from testbed.deploy.inventory import fio_file_bytes
 from testbed.sites.chameleon import cloud as clouds
-from testbed.sites.chameleon.cloud import FLAVOR, HOST, BlazarHost, Booking, NoCredentials
+from testbed.sites.chameleon import node_setup
+from testbed.sites.chameleon.cloud import FLAVOR, BlazarHost, Booking, NoCredentials
 from testbed.sites.chameleon.lease import HostsNeeded, asks_of, choose_flavors, next_slot
+from testbed.sites.chameleon.node_setup import Trouble
 from testbed.sites.chameleon.options import (
     check_spec,
     holds,
@@ -46,14 +48,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_options_are_told_in_a_sentence(case: str) -> None:
-    options, words = WRONG[case]
-    with raises(UserError, words) as error:
-        read_options(options)
-    assert "\n" not in str(error.value)
-
-
 UNFIT = {
     "alternatives": (
         {**BARE, "filters": ["or", ["==", "$node_name", "a"], ["==", "$node_name", "b"]]},
@@ -72,11 +66,12 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("case", UNFIT)
-def test_options_that_do_not_fit_the_spec(case: str) -> None:
-    options, words = UNFIT[case]
-    with raises(UserError, words):
+@pytest.mark.parametrize("case", WRONG | UNFIT)
+def test_options_that_are_wrong_or_do_not_fit_the_spec(case):
+    options, words = (WRONG | UNFIT)[case]
+    with raises(UserError, words) as error:
         check_spec(spec_of(options), read_options(options))
+    assert "\n" not in str(error.value)
 
 
 JOINED = ["and", ["==", "$node_name", "nc01"], [">=", "$architecture.smt_size", "48"]]
@@ -91,7 +86,7 @@ JOINED = ["and", ["==", "$node_name", "nc01"], [">=", "$architecture.smt_size", 
     ],
     ids=["a mapping", "flat", "nested"],
 )
-def test_a_type_and_several_filters_are_joined_flat(filters: object) -> None:
+def test_a_type_and_several_filters_are_joined_flat(filters):
     """Blazar reads only the first part of a nested `and`."""
     made = read_options({**BARE, "filters": filters}).filter_of("osd")
     assert made == ["and", ["==", "$node_type", "compute_skylake"], *JOINED[1:]]
@@ -110,19 +105,8 @@ def test_a_type_and_several_filters_are_joined_flat(filters: object) -> None:
         ([">=", "$memory_mb", "9000"], {"memory_mb": "128000"}, True),
     ],
 )
-def test_hosts_pass_as_in_blazar(
-    given: list[Any], properties: dict[str, str], passes: bool
-) -> None:
+def test_hosts_pass_as_in_blazar(given, properties, passes):
     assert holds(given, properties) is passes
-
-
-def test_filters_that_state_the_same() -> None:
-    """Leases of earlier versions have nested filters."""
-    nested = '["and", ["==", "$node_type", "a"], ["and", ["==", "$x", 1], ["==", "$y", "2"]]]'
-    flat = '["and", ["==", "$y", "2"], ["==", "$node_type", "a"], ["=", "$x", "1"]]'
-    assert same(nested, flat)
-    assert not same(nested, '["==", "$node_type", "a"]')
-    assert same("", "")
 
 
 values = st.one_of(st.integers(0, 99).map(str), st.sampled_from(["storage", "compute"]))
@@ -142,7 +126,7 @@ trees = st.recursive(
 
 @settings(max_examples=40)
 @given(trees, st.dictionaries(st.sampled_from(["a", "b"]), values))
-def test_a_filter_survives_its_text(tree: list[Any], properties: dict[str, str]) -> None:
+def test_a_filter_survives_its_text(tree, properties):
     read = read_filter(text_of(read_filter(tree)))
     assert same(text_of(read), json.dumps(tree))
     assert holds(read, properties) == holds(read_filter(tree), properties)
@@ -161,9 +145,7 @@ MACHINES = [
 
 @settings(max_examples=60)
 @given(bookings, st.integers(0, 3), st.integers(0, 2), st.integers(1, 4))
-def test_the_next_slot_is_the_first_in_which_all_are_free(
-    booked: list[Booking], small: int, big: int, length: int
-) -> None:
+def test_the_next_slot_is_the_first_in_which_all_are_free(booked, small, big, length):
     """The reference tries every minute and every choice of hosts."""
     needs = [HostsNeeded(["==", "$t", "a"], small), HostsNeeded(["==", "$big", "1"], big)]
     slot = next_slot(needs, MACHINES, booked, now_s=0, seconds=length)
@@ -186,12 +168,7 @@ def test_the_next_slot_is_the_first_in_which_all_are_free(
     assert slot.start_s == first
 
 
-def test_machines_of_one_kind_share_a_reservation() -> None:
-    (ask,) = asks_of(spec_of(BARE), read_options(BARE))
-    assert (ask.wanted.kind, ask.wanted.amount, ask.groups) == (HOST, 3, ("admin", "osd"))
-
-
-def test_the_smallest_flavor_that_fits() -> None:
+def test_the_smallest_flavor_that_fits():
     options = read_options(VIRTUAL)
     chosen = choose_flavors(spec_of(VIRTUAL), options, FLAVORS)
     assert {group: flavor.name for group, flavor in chosen.items()} == {
@@ -205,7 +182,7 @@ def test_the_smallest_flavor_that_fits() -> None:
 @pytest.mark.parametrize(
     ("flavor", "words"), [("m9.huge", "'m9.huge'"), ("baremetal", "is smaller")]
 )
-def test_flavors_that_do_not_serve(flavor: str, words: str) -> None:
+def test_flavors_that_do_not_serve(flavor, words):
     options = {**VIRTUAL, "flavor": flavor}
     with raises(UserError, words):
         choose_flavors(spec_of(options), read_options(options), FLAVORS)
@@ -220,7 +197,7 @@ def test_flavors_that_do_not_serve(flavor: str, words: str) -> None:
         ("io_pressure", {"cpus": 2}, ("io_pressure", "/proc/pressure/io")),
     ],
 )
-def test_signal(wanted: str, facts: dict[str, Any], signal: tuple[str, str | None]) -> None:
+def test_signal(wanted, facts, signal):
     assert signal_of(wanted, facts) == signal
 
 
@@ -233,7 +210,7 @@ APPLICATION = {
 }
 
 
-def test_credentials_that_serve() -> None:
+def test_credentials_that_serve():
     assert clouds.login_of("CHI@UC", "CHI-1", APPLICATION) == clouds.CloudLogin(False, True)
     hub = {"OS_AUTH_TYPE": "v3oidcaccesstoken", "JUPYTERHUB_API_TOKEN": "t", "OS_REGION_NAME": "x"}
     assert clouds.login_of("CHI@TACC", "CHI-1", hub) == clouds.CloudLogin(True, False)
@@ -267,7 +244,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_credentials_that_cannot_serve(case: str) -> None:
+def test_credentials_that_cannot_serve(case):
     environ, words = REFUSED[case]
     project = None if case == "without a project" else "CHI-1"
     with raises(UserError, words) as error:
@@ -277,7 +254,7 @@ def test_credentials_that_cannot_serve(case: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "nodes"), [("dlr-kvm", 9), ("dlr-chameleon", 9)])
-def test_the_specs_that_come_with_hotbed_are_right(root: Path, name: str, nodes: int) -> None:
+def test_the_specs_that_come_with_hotbed_are_right(root, name, nodes):
     spec = load_spec(root / "testbed" / "specs" / f"{name}.yaml")
     options = read_options(spec.site.options)
     check_spec(spec, options)
@@ -288,3 +265,216 @@ def test_the_specs_that_come_with_hotbed_are_right(root: Path, name: str, nodes:
     for group in spec.groups:
         if group.disk is not None:
             assert fio_file_bytes(group.disk, group.name) > 0
+
+
+# -- set-up of a fresh machine: its disks, admitted keys, names ------------------------------------
+
+
+GIB = 2**30
+
+
+def disk(name: str, gib: int, *children: dict[str, Any], rota: bool = True) -> dict[str, Any]:
+    return {
+        "name": name,
+        "path": f"/dev/{name}",
+        "type": "disk",
+        "size": gib * GIB,
+        "rota": rota,
+        "ro": False,
+        "mountpoints": [None],
+        "partlabel": None,
+        "children": list(children),
+    }
+
+
+def part(path: str, label: str | None = None, mount: str | None = None) -> dict[str, Any]:
+    return {"name": path, "path": path, "type": "part", "partlabel": label, "mountpoints": [mount]}
+
+
+ROOT = disk("sda", 400, part("/dev/sda1", mount="/"), rota=False)
+
+
+MARK = "0123456789ab"
+
+
+def divided(name: str, mark: str, *volumes: dict[str, Any]) -> dict[str, Any]:
+    """Return a disk that was partitioned for the server with this mark."""
+    scratch = part(f"/dev/{name}1", node_setup.label("scratch", 0, mark))
+    osd = part(f"/dev/{name}2", node_setup.label("osd", 0, mark))
+    return disk(name, 100, scratch, {**osd, "children": list(volumes)})
+
+
+def volume(name: str, mount: str | None = None) -> dict[str, Any]:
+    return {**part(f"/dev/mapper/{name}", mount=mount), "name": name, "type": "lvm"}
+
+
+def test_the_first_free_disk_of_the_kind_is_taken(monkeypatch):
+    devices = [disk("sdc", 2000), disk("sdb", 2000), ROOT, disk("sdd", 400, rota=False)]
+    assert node_setup.choose(devices, 0, MARK, 40 * GIB, "any") == "/dev/sdb"
+    assert node_setup.choose(devices, 0, MARK, 40 * GIB, "solid") == "/dev/sdd"
+    assert node_setup.choose([*devices, disk("sdaa", 9)], 0, MARK, GIB, "rotational") == "/dev/sdb"
+    mirror = {**part("/dev/md0"), "type": "raid1"}
+    devices = [
+        ROOT,
+        disk("sdb", 10),
+        disk("sdc", 900, {**part("/dev/sdc1"), "children": [mirror]}),
+        disk("sdd", 900, part("/dev/sdd1", f"hotbed-osd-{MARK}")),
+        disk("sde", 900, {**part("/dev/sde1"), "children": [volume("theirs")]}),
+        divided("sdf", "another", volume("ceph", mount="/mnt")),
+    ]
+    with raises(Trouble, "/dev/sda", "400 GiB"):
+        node_setup.choose(devices, 1, MARK, 40 * GIB, "any")
+    monkeypatch.setattr(node_setup, "block_devices", lambda: [ROOT])
+    each = {"path": "/dev/sda", "osd_bytes": GIB, "scratch_bytes": 0}
+    with raises(Trouble, "/dev/sda is in use"):
+        node_setup.make_disks({**WANTED, "disks": [each]})
+
+
+class Machine:
+    """`run` on a machine with these disks."""
+
+    def __init__(self, *devices: dict[str, Any]) -> None:
+        self.devices = {each["path"]: each for each in devices}
+        self.ran: list[str] = []
+        self.emptied: list[tuple[str, int]] = []
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        self.ran.append(" ".join(argv))
+        if argv[0] != "sfdisk":
+            return ""
+        if argv[1] == "--part-label":
+            self.devices[argv[2]]["children"][int(argv[3]) - 1]["partlabel"] = argv[4]
+        elif argv[1] == "--json":
+            parts = self.devices[argv[2]]["children"]
+            starts = [{"start": 2048 * (place + 1)} for place in range(len(parts))]
+            return json.dumps({"partitiontable": {"partitions": starts, "sectorsize": 512}})
+        else:
+            path, sizes = argv[-1], stdin.count("size=")
+            self.devices[path]["children"] = [part(f"{path}{i + 1}") for i in range(sizes)]
+        return ""
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *devices: dict[str, Any]) -> Machine:
+    made = Machine(*devices)
+    monkeypatch.setattr(node_setup, "run", made.run)
+    monkeypatch.setattr(node_setup, "block_devices", lambda: list(made.devices.values()))
+    monkeypatch.setattr(node_setup.shutil, "which", lambda name: None)
+    monkeypatch.setattr(
+        node_setup, "empty", lambda path, start, size: made.emptied.append((path, start))
+    )
+    return made
+
+
+WANTED: dict[str, Any] = {
+    "disks": [{"path": None, "osd_bytes": 7 * GIB, "scratch_bytes": 3 * GIB}],
+    "files": False,
+    "media": "any",
+    "mark": MARK,
+}
+
+
+def test_dividing_and_dividing_again(monkeypatch):
+    there = machine(monkeypatch, ROOT, disk("sdb", 100), disk("sdc", 100))
+    made = node_setup.make_disks(WANTED)
+    assert made == {"scratch": "/dev/sdb1", "osd": "/dev/sdb2"}
+    assert there.emptied == [("/dev/sdb", 2048 * 512), ("/dev/sdb", 4096 * 512)]
+    assert there.ran[-2:] == [
+        f"sfdisk --part-label /dev/sdb 1 hotbed-scratch-{MARK}",
+        f"sfdisk --part-label /dev/sdb 2 hotbed-osd-{MARK}",
+    ]
+    there.ran.clear()
+    assert node_setup.make_disks(WANTED) == made
+    assert there.ran == []
+
+
+@pytest.mark.parametrize("mark", ["another", ""], ids=["another server's", "an earlier version's"])
+def test_a_disk_of_an_earlier_lease_is_cleared_and_divided_anew(monkeypatch, mark):
+    """Disks survive a lease: the same user may get the same machine again."""
+    left = divided("sdb", mark, volume("ceph--0-osd--block--0"))
+    there = machine(monkeypatch, ROOT, left)
+    assert node_setup.make_disks(WANTED) == {"scratch": "/dev/sdb1", "osd": "/dev/sdb2"}
+    assert there.ran[:4] == [
+        "dmsetup remove --retry ceph--0-osd--block--0",
+        "wipefs --all --force /dev/sdb2",
+        "wipefs --all --force /dev/sdb1",
+        "wipefs --all --force /dev/sdb",
+    ]
+    assert len(there.emptied) == 2
+
+
+@pytest.mark.parametrize("first", [None, f"hotbed-scratch-{MARK}"])
+def test_a_crash_before_the_parts_had_their_names_divides_anew(monkeypatch, first):
+    there = machine(monkeypatch, disk("sdb", 100, part("/dev/sdb1", first), part("/dev/sdb2")))
+    node_setup.make_disks(WANTED)
+    assert len(there.emptied) == 2
+
+
+def test_a_name_that_leads_to_another_part_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(node_setup, "BY", tmp_path)
+    monkeypatch.setattr(node_setup.shutil, "which", lambda name: None)
+    for way in ("by-partlabel", "by-partuuid"):
+        (tmp_path / way).mkdir()
+    ours, theirs = tmp_path / "sdb2", tmp_path / "sdc2"
+    for path in (ours, theirs):
+        path.touch()
+    (tmp_path / "by-partlabel" / "hotbed-osd-x").symlink_to(theirs)
+    (tmp_path / "by-partuuid" / "1-2-3").symlink_to(ours)
+    named = part(str(ours), "hotbed-osd-x")
+    assert node_setup.lasting({"osd": named}) == {"osd": str(ours)}
+    by_id = {**named, "partuuid": "1-2-3"}
+    assert node_setup.lasting({"osd": by_id}) == {"osd": str(tmp_path / "by-partuuid" / "1-2-3")}
+    (tmp_path / "by-partlabel" / "hotbed-osd-x").unlink()
+    (tmp_path / "by-partlabel" / "hotbed-osd-x").symlink_to(ours)
+    by_name = {"osd": str(tmp_path / "by-partlabel" / "hotbed-osd-x")}
+    assert node_setup.lasting({"osd": by_id}) == by_name
+
+
+def test_root_is_let_in_without_the_images_refusal(tmp_path):
+    folder = tmp_path / ".ssh"
+    folder.mkdir()
+    keys = folder / "authorized_keys"
+    refusal = 'no-pty,command="echo Please log in as cc" ssh-ed25519 AAAA ours'
+    keys.write_text(f"{refusal}\nssh-ed25519 BBBB somebody\n")
+    for _ in range(2):
+        node_setup.let_in(["ssh-ed25519 AAAA ours"], tmp_path)
+        lines = keys.read_text().splitlines()
+        assert lines == ["ssh-ed25519 AAAA ours", "ssh-ed25519 BBBB somebody"]
+    assert keys.stat().st_mode & 0o777 == 0o600
+
+
+def test_names_and_marks_of_a_machine(tmp_path, monkeypatch):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost")
+    monkeypatch.setattr(node_setup.platform, "node", lambda: "admin")
+    for address in ("10.0.0.1", "10.0.0.2"):
+        node_setup.name_all("admin", {"admin": address}, hosts)
+    assert hosts.read_text() == (
+        "127.0.0.1 localhost\n# BEGIN hotbed-site\n10.0.0.2 admin\n# END hotbed-site\n"
+    )
+    assert len(node_setup.label("scratch", 99, MARK)) <= 36
+    assert node_setup.label("osd", 1, MARK) == f"hotbed-osd1-{MARK}"
+
+
+@pytest.mark.skipif(shutil.which("sfdisk") is None, reason="sfdisk is not installed")
+def test_a_partition_table_that_sfdisk_understands(tmp_path, monkeypatch):
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(2 * GIB)
+    monkeypatch.setattr(node_setup.shutil, "which", lambda name: None)  # no udev to wait for
+    node_setup.divide(str(image), 1, "old", 1200 * node_setup.MIB, 600 * node_setup.MIB)
+    with image.open("r+b") as file:
+        for place in (601 * node_setup.MIB, 601 * node_setup.MIB + GIB):
+            file.seek(place)
+            file.write(b"bluestore block device")
+    node_setup.divide(str(image), 1, "new", 1200 * node_setup.MIB, 600 * node_setup.MIB)
+    with image.open("rb") as file:
+        for place in (601 * node_setup.MIB, 601 * node_setup.MIB + GIB):
+            file.seek(place)
+            assert file.read(22) == bytes(22)
+    dump = json.loads(node_setup.run("sfdisk", "--json", str(image)))["partitiontable"]
+    assert dump["label"] == "gpt"
+    made = {each["name"]: each["size"] * 512 for each in dump["partitions"]}
+    assert made == {
+        "hotbed-scratch1-new": 600 * node_setup.MIB,
+        "hotbed-osd1-new": 1200 * node_setup.MIB,
+    }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.sites.inventory import hostside
+from testbed.sites.inventory import hostside, usage
 from tests.testbed.sites.fake_hosts import FakeHost, Killed, play
 
 KEYS, HOSTS = "root/.ssh/authorized_keys", "etc/hosts"
@@ -42,7 +43,7 @@ def refused(host: FakeHost, request: dict[str, Any]) -> str:
 # -- shared files ----------------------------------------------------------------------------------
 
 
-def test_what_others_wrote_stays_as_it_is(host: FakeHost) -> None:
+def test_what_others_wrote_stays_as_it_is(host):
     """The files are not UTF-8, and Python would split their lines differently."""
     host.write(KEYS, b"ssh-rsa AAAA J\xfcrgen\r\n\nssh-rsa AAAB a\x0cb\n")
     host.write(HOSTS, b"127.0.0.1 localhost # caf\xe9\n")
@@ -54,7 +55,7 @@ def test_what_others_wrote_stays_as_it_is(host: FakeHost) -> None:
     assert host.files() == before
 
 
-def test_a_link_stays_a_link(host: FakeHost) -> None:
+def test_a_link_stays_a_link(host):
     host.write("etc/ssh/keys/root", "ssh-rsa AAAA somebody\n")
     link = host.root / KEYS
     link.parent.mkdir()
@@ -67,9 +68,7 @@ def test_a_link_stays_a_link(host: FakeHost) -> None:
     assert host.read("etc/ssh/keys/root") == "ssh-rsa AAAA somebody\n"
 
 
-def test_a_file_that_cannot_be_read_is_not_replaced(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_read_is_not_replaced(host, monkeypatch):
     host.write(KEYS, "ssh-rsa AAAA somebody\n")
     read = {"read_bytes": Path.read_bytes, "read_text": Path.read_text}
     for name, whole in read.items():
@@ -85,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_not_replaced(
     assert host.read(KEYS) == "ssh-rsa AAAA somebody\n"
 
 
-def test_names_are_written_whole_or_not_at_all(host: FakeHost) -> None:
+def test_names_are_written_whole_or_not_at_all(host):
     with (host.root / HOSTS).open() as old:
         done(host, HOLD)
         # A reader of the old file still gets its whole contents.
@@ -93,9 +92,7 @@ def test_names_are_written_whole_or_not_at_all(host: FakeHost) -> None:
     assert host.read(HOSTS).startswith("127.0.0.1 localhost\n# BEGIN")
 
 
-def test_names_in_a_file_that_is_a_mount_of_its_own(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_in_a_file_that_is_a_mount_of_its_own(host, monkeypatch):
     replace = Path.replace
 
     def busy(path: Path, target: Path) -> Path:
@@ -110,9 +107,7 @@ def test_names_in_a_file_that_is_a_mount_of_its_own(
 
 
 @pytest.mark.parametrize("moment", range(1, 5))
-def test_cut_off_while_it_is_let_go(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch, moment: int
-) -> None:
+def test_cut_off_while_it_is_let_go(host, monkeypatch, moment):
     """The cut is before a file disappears; root had no authorized_keys and has none afterwards."""
     before = host.files()
     done(host, HOLD)
@@ -150,9 +145,7 @@ def cut_at(
             host.do(request)
 
 
-def test_a_mark_with_two_names_is_held_and_let_go(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mark_with_two_names_is_held_and_let_go(host, monkeypatch):
     """The cut is after the mark and before the unlink of its temporary name. Renaming one name of a
     file to another does nothing, and the machine would stay held forever."""
     before = host.files()
@@ -165,18 +158,14 @@ def test_a_mark_with_two_names_is_held_and_let_go(
     assert done(host, other)["made"]
 
 
-def test_a_mark_with_two_names_is_taken_again(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mark_with_two_names_is_taken_again(host, monkeypatch):
     cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
     assert not done(host, HOLD)["made"]
     assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 1
     assert not list((host.root / "etc").glob(".hotbed*"))
 
 
-def test_held_again_after_it_was_let_go_in_part(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_held_again_after_it_was_let_go_in_part(host, monkeypatch):
     """The mark records that the first `hold` created files: root had no authorized_keys."""
     before = host.files()
     done(host, HOLD)
@@ -187,9 +176,7 @@ def test_held_again_after_it_was_let_go_in_part(
     assert not (host.root / "root/.ssh").exists()
 
 
-def test_a_mark_that_was_cut_off_while_it_was_written_goes(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mark_that_was_cut_off_while_it_was_written_goes(host, monkeypatch):
     before = host.files()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "chmod", lambda *_: (_ for _ in ()).throw(Killed))
@@ -200,7 +187,7 @@ def test_a_mark_that_was_cut_off_while_it_was_written_goes(
     assert host.files() == before
 
 
-def test_no_key_takes_no_line_away(host: FakeHost) -> None:
+def test_no_key_takes_no_line_away(host):
     host.write(KEYS, "ssh-rsa AAAA a\n\nssh-rsa AAAB b\n")
     before = host.files()
     done(host, {**LET_GO, "key": ""})
@@ -218,26 +205,35 @@ def wipe_of(host: FakeHost) -> dict[str, Any]:
     return {"do": "wipe", "id": "x", "device": "/dev/sdb2", "seen": seen}
 
 
-def test_only_what_was_seen_is_wiped(host: FakeHost) -> None:
+MOUNTED = "30 23 0:0 / /srv/data rw - ext4 /dev/sdb2 rw\n"
+CHANGES: dict[str, tuple[Callable[[FakeHost], object], str]] = {
+    "another file system": (lambda h: h.disk("/dev/sdb2", 2**30, "xfs"), "holds xfs now"),
+    "another uuid": (lambda h: h.disk("/dev/sdb2", 2**30, "ext4:7c9e"), "holds ext4 7c9e now"),
+    "another size": (lambda h: h.disk("/dev/sdb2", 2**31, "ext4:0f8f"), "is another device now"),
+    "partitions": (lambda h: h.blkid.update(PTUUID="d1"), "holds partition table d1 now"),
+    "a mount": (lambda h: h.write("proc/self/mountinfo", MOUNTED), "is mounted at /srv/data"),
+    # Nothing tells this disk from others.
+    "a boot": (lambda h: h.write("proc/sys/kernel/random/boot_id", "new\n"), "no serial number"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_only_what_was_seen_is_wiped(host, case):
     """After a reboot a name may be another device, and somebody may have used the device."""
     done(host, HOLD)
-    host.disk("/dev/sdb2", 2**30, "ext4")
+    host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
     asked = wipe_of(host)
-    host.disk("/dev/sdb2", 2**30, "xfs")
-    assert "holds xfs now" in refused(host, asked)
-    host.disk("/dev/sdb2", 2**31, "ext4")
-    assert "is another device now" in refused(host, asked)
-    assert (host.root / "dev/sdb2").read_bytes()[:14] == b"SIGNATURE:ext4"
-    host.disk("/dev/sdb2", 2**30, "ext4")
-    done(host, asked)
-    assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
+    change, said = CHANGES[case]
+    change(host)
+    assert said in refused(host, asked)
+    assert (host.root / "dev/sdb2").open("rb").read(9) == b"SIGNATURE"
 
 
 SYS = "sys/dev/block/0:0"  # every file that plays a device has this number
 
 
 @pytest.mark.parametrize("name", [f"{SYS}/device/wwid", f"{SYS}/wwid", f"{SYS}/serial", "udev"])
-def test_a_disk_alike_is_not_wiped(host: FakeHost, name: str) -> None:
+def test_a_disk_alike_is_not_wiped(host, name):
     """Size, model and contents are equal; only the serial number or WWN differs."""
     record = {"udev": ("run/udev/data/b0:0", "I:1\nE:ID_SERIAL={}\n")}
     path, text = record.get(name, (name, "{}\n"))
@@ -251,7 +247,7 @@ def test_a_disk_alike_is_not_wiped(host: FakeHost, name: str) -> None:
     done(host, asked)
 
 
-def test_a_partition_is_known_by_its_disk_and_its_uuid(host: FakeHost) -> None:
+def test_a_partition_is_known_by_its_disk_and_its_uuid(host):
     """In sysfs there is no serial number for the partition itself."""
     done(host, HOLD)
     host.write(f"{SYS}/partition", "2\n")
@@ -268,32 +264,7 @@ def test_a_partition_is_known_by_its_disk_and_its_uuid(host: FakeHost) -> None:
     assert "is another device now" in refused(host, asked)
 
 
-def test_a_file_system_of_the_same_kind_with_another_uuid_stays(host: FakeHost) -> None:
-    done(host, HOLD)
-    host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
-    asked = wipe_of(host)
-    host.disk("/dev/sdb2", 2**30, "ext4:7c9e")
-    assert "holds ext4 7c9e now" in refused(host, asked)
-    host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
-    host.blkid = {"PTUUID": "d1"}
-    assert "holds partition table d1 now" in refused(host, asked)
-    host.blkid = {}
-    done(host, asked)
-
-
-def test_a_disk_that_nothing_tells_from_others_is_not_wiped_after_a_boot(host: FakeHost) -> None:
-    done(host, HOLD)
-    host.disk("/dev/sdb2", 2**30, "ext4")
-    asked = wipe_of(host)
-    boot = "proc/sys/kernel/random/boot_id"
-    before = host.read(boot)
-    host.write(boot, "another\n")
-    assert "no serial number" in refused(host, asked)
-    host.write(boot, before)
-    done(host, asked)
-
-
-def test_a_record_of_before_is_compared_as_far_as_it_goes(host: FakeHost) -> None:
+def test_a_record_of_before_is_compared_as_far_as_it_goes(host):
     """An old record also has no model for a partition."""
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
@@ -305,23 +276,7 @@ def test_a_record_of_before_is_compared_as_far_as_it_goes(host: FakeHost) -> Non
     done(host, {**asked, "seen": old})
 
 
-def test_a_device_that_came_into_use_is_not_wiped(host: FakeHost) -> None:
-    done(host, HOLD)
-    host.disk("/dev/sdb2", 2**30, "ext4")
-    asked = wipe_of(host)
-    host.write("proc/self/mountinfo", "30 23 0:0 / /srv/data rw - ext4 /dev/sdb2 rw\n")
-    assert "is mounted at /srv/data" in refused(host, asked)
-    assert (host.root / "dev/sdb2").open("rb").read(14) == b"SIGNATURE:ext4"
-
-
-def test_what_survives_a_wipe_is_an_error(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    done(host, HOLD)
-    host.disk("/dev/sdb2", 2**30, "ext4")
-    monkeypatch.setattr(hostside, "_zero", lambda path: None)
-    assert "ext4 on /dev/sdb2" in refused(host, wipe_of(host))
-
-
-def test_a_wipe_that_was_cut_off_is_repeated(host: FakeHost) -> None:
+def test_a_wipe_that_was_cut_off_is_repeated_and_leaves_nothing(host, monkeypatch):
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4")
     asked = wipe_of(host)
@@ -329,9 +284,12 @@ def test_a_wipe_that_was_cut_off_is_repeated(host: FakeHost) -> None:
     (host.root / "dev/sdb2").open("r+b").write(b"x" * 100)
     done(host, asked)
     assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    monkeypatch.setattr(hostside, "_zero", lambda path: None)
+    assert "ext4 on /dev/sdb2" in refused(host, wipe_of(host))
 
 
-def test_without_wipefs_no_device_is_judged_empty(host: FakeHost) -> None:
+def test_without_wipefs_no_device_is_judged_empty(host):
     host.wipefs = False
     (found,) = done(host, {"do": "survey", "devices": ["/dev/sdb2"]})["devices"].values()
     assert found["uses"] == ["cannot be judged (wipefs is missing)"]
@@ -340,14 +298,14 @@ def test_without_wipefs_no_device_is_judged_empty(host: FakeHost) -> None:
 # -- inspection ------------------------------------------------------------------------------------
 
 
-def test_sshd_is_asked_about_where_we_come_from(host: FakeHost) -> None:
+def test_sshd_is_asked_about_where_we_come_from(host):
     """Its configuration may have a block for certain addresses only (Match Address)."""
     host.root_login = lambda asked_of: "yes" if "addr=10.0.0.9" in asked_of else "no"
     assert done(host, {"do": "survey", "client": "10.0.0.9"})["root_login"] == "yes"
     assert done(host, {"do": "survey"})["root_login"] == "no"
 
 
-def test_all_others_are_tried_at_once(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_others_are_tried_at_once(host, monkeypatch):
     """In sequence, many silent machines would take longer than anybody waits."""
     together = threading.Barrier(3, timeout=20.0)
 
@@ -361,7 +319,7 @@ def test_all_others_are_tried_at_once(host: FakeHost, monkeypatch: pytest.Monkey
     assert found == dict.fromkeys(targets, "timed out")
 
 
-def test_who_refuses_is_reached_and_who_is_silent_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_refuses_is_reached_and_who_is_silent_is_not(monkeypatch):
     """The machine itself answers for a closed port; a firewall drops or reports no route."""
     answers: dict[int, OSError | None] = {
         22: None,
@@ -387,7 +345,7 @@ def test_who_refuses_is_reached_and_who_is_silent_is_not(monkeypatch: pytest.Mon
     assert set(late.values()) == {"not tried, for too many others do not answer"}
 
 
-def test_who_listens_on_the_loopback_alone_is_told_apart(host: FakeHost) -> None:
+def test_who_listens_on_the_loopback_alone_is_told_apart(host):
     lines = [
         "sl local",
         " 0: 0100007F:2F11 0 0A",
@@ -397,3 +355,79 @@ def test_who_listens_on_the_loopback_alone_is_told_apart(host: FakeHost) -> None
     host.write("proc/net/tcp", "\n".join(lines) + "\n")
     survey = done(host, {"do": "survey"})
     assert (survey["listening"], survey["listening_loopback"]) == ([22], [12049])
+
+
+# -- load: a cluster's containers are in their engine's control groups -----------------------------
+
+
+FSID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+OTHER = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+V2, V1 = ("sys/fs/cgroup", "cpu.stat"), ("sys/fs/cgroup/cpuacct", "cpuacct.usage")
+
+
+def used(host: FakeHost, tree: tuple[str, str], group: str, seconds: float) -> None:
+    """Add `seconds` of used time to a control group."""
+    folder, file = tree
+    text = f"usage_usec {seconds * 1e6:.0f}\n" if tree == V2 else f"{seconds * 1e9:.0f}\n"
+    host.write(f"{folder}/{group}/{file}", text)
+
+
+def runs(host: FakeHost, tree: tuple[str, str], group: str, pid: int, *folders: str) -> None:
+    """Add a process to a group, with these folders mounted."""
+    host.write(f"{tree[0]}/{group}/cgroup.procs", f"{pid}\n{pid + 1}\n")
+    mounts = "".join(f"9 8 8:1 {folder} /x rw - ext4 /dev/sda1 rw\n" for folder in folders)
+    host.write(f"proc/{pid}/mountinfo", mounts)
+
+
+def asked(host: FakeHost) -> dict[str, Any]:
+    found = host.do({"do": "usage", "fsid": FSID})
+    assert found["ok"], found
+    result = found["result"]
+    assert isinstance(result, dict)
+    return result
+
+
+@pytest.mark.parametrize("tree", [V2, V1])
+@pytest.mark.parametrize(
+    ("group", "inner"),
+    [
+        ("system.slice/docker-aa.scope", ""),
+        ("docker/aa", ""),
+        ("machine.slice/libpod-aa.scope", "/container"),
+    ],
+)
+def test_containers_of_our_cluster_are_ours(host, tree, group, inner):
+    used(host, tree, "system.slice", 20.0)
+    used(host, tree, "system.slice/hotbed-agent.service", 2.0)
+    used(host, tree, group, 5.0)
+    runs(host, tree, group + inner, 100, "/lib/docker/x", f"/lib/ceph/{FSID}/osd.0")
+    found = asked(host)
+    assert found["ours"] == pytest.approx(2.0)
+    assert found["containers"] == {group: pytest.approx(5.0)}
+
+
+def test_only_our_containers_and_units_are_counted(host):
+    """Cases are another cluster's container, one without Ceph, and one that has ended."""
+    used(host, V2, "system.slice", 20.0)
+    for number, folder in enumerate((f"/lib/ceph/{OTHER}/osd.0", f"/lib/{FSID}x", "/"), 1):
+        group = f"system.slice/docker-{number}.scope"
+        used(host, V2, group, 5.0)
+        runs(host, V2, group, 100 * number, folder)
+    used(host, V2, "system.slice/docker-4.scope", 5.0)
+    assert asked(host)["containers"] == {}
+    used(host, V2, "system.slice", 20.0)
+    for fsid, seconds in ((FSID, 3.0), (OTHER, 7.0)):
+        escaped = fsid.replace("-", "\\x2d")
+        used(host, V2, f"system.slice/system-ceph\\x2d{escaped}.slice", seconds)
+    used(host, V2, "system.slice/system-ceph\\x2dosd.slice", 1.0)
+    assert asked(host)["ours"] == pytest.approx(4.0)
+
+
+def test_load_in_containers_is_counted_by_container():
+    """A restarted daemon has a new container that begins at 0."""
+    answer = dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 0.0)
+    first = {**answer, "containers": {"docker/aa": 900.0, "docker/bb": 100.0}}
+    then = {"all": 20.0, "busy": 10.0, "ours": 1.0, "steal": 0.0, "kernel": 0.0}
+    last = {**then, "containers": {"docker/bb": 104.0, "docker/cc": 3.0}}
+    before, after = usage.counters({"osd0": first}, 0.0), usage.counters({"osd0": last}, 10.0)
+    assert usage.between(before, after).outside_cores == pytest.approx(0.2)

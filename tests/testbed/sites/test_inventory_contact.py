@@ -50,8 +50,8 @@ THROUGH = "me@bastion: Permission denied (publickey).\nConnection closed by UNKN
     ],
 )
 def test_who_does_not_answer_is_told_and_whether_to_try_again(
-    ssh_says: Callable[[str], None], target: SshTarget, stderr: str, told: str, again: bool
-) -> None:
+    ssh_says, target, stderr, told, again
+):
     ssh_says(stderr)
     with pytest.raises(RemoteError) as unseen:
         OpenSsh().host_keys(target)
@@ -63,18 +63,14 @@ def test_who_does_not_answer_is_told_and_whether_to_try_again(
         assert error.retry is again
 
 
-def test_without_ssh_it_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: SshTarget
-) -> None:
+def test_without_ssh_it_is_a_sentence(tmp_path, monkeypatch, target):
     monkeypatch.setenv("PATH", str(tmp_path))
     for ask in (lambda: OpenSsh().host_keys(target), lambda: SshShell(target).run(["true"])):
         with raises(RemoteError, "'ssh'"):
             ask()
 
 
-def test_a_client_that_hangs_is_a_machine_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: SshTarget
-) -> None:
+def test_a_client_that_hangs_is_a_machine_that_does_not_answer(tmp_path, monkeypatch, target):
     def hang(argv: list[str], **options: object) -> None:
         raise subprocess.TimeoutExpired(argv, 60.0)
 
@@ -95,7 +91,7 @@ class NoClock:
         return Completed(tuple(argv), 0, b"1700000000.%N\n", b"")
 
 
-def test_a_date_without_nanoseconds_is_a_sentence() -> None:
+def test_a_date_without_nanoseconds_is_a_sentence():
     with raises(RemoteError, "osd0", "'1700000000.%N'"):
         offset_of(NoClock(), ManualClock())  # type: ignore[arg-type]
 
@@ -107,32 +103,12 @@ OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJfYXybGcthgQsBxn3w+gzi8b//Z6aQV93N
 RSA = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQDI"
 
 
-def test_a_key_in_a_file_is_trusted_and_another_of_its_kind_never(tmp_path: Path) -> None:
+def test_a_key_in_a_file_is_trusted_unless_revoked(tmp_path):
     file = tmp_path / "known_hosts"
     file.write_text(f"# a comment\n192.0.2.1 {KEY}\n[192.0.2.1]:2222,door {OTHER}\n")
     assert contact.known([tmp_path / "none", file], "192.0.2.1", 22) == ([KEY], [])
     assert contact.known([file], "192.0.2.1", 2222) == ([OTHER], [])
     assert contact.known([file], "192.0.2.9", 22) == ([], [])
-
-
-def test_what_files_say_is_pinned() -> None:
-    assert contact.judge("m", [KEY], vouched=[KEY, RSA]) == [KEY, RSA]
-    # ssh requests a known key type; unrequested keys of other types do not matter.
-    assert contact.judge("m", [KEY], vouched=[RSA], accept=True) == [RSA]
-    # One of several keys of the same type is enough, as with ssh.
-    assert contact.judge("m", [KEY], vouched=[KEY, OTHER]) == [KEY, OTHER]
-    with raises(UserError, "known_hosts has another"):
-        contact.judge("m", [KEY], vouched=[OTHER], accept=True)
-
-
-def test_a_key_or_fingerprint_of_the_users() -> None:
-    for expected in (KEY, f"{KEY} root@m", contact.fingerprint(KEY)):
-        assert contact.judge("m", [RSA, KEY], vouched=[], expected=expected) == [KEY]
-    with pytest.raises(UserError):
-        contact.judge("m", [OTHER], vouched=[OTHER], expected=KEY, accept=True)
-
-
-def test_a_key_that_was_revoked_is_not_taken_at_first_sight(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"@revoked 192.0.2.1 {KEY}\n@cert-authority 192.0.2.1 {OTHER}\n")
     assert contact.known([file], "192.0.2.1", 22) == ([], [KEY])
@@ -142,21 +118,20 @@ def test_a_key_that_was_revoked_is_not_taken_at_first_sight(tmp_path: Path) -> N
     assert contact.judge("m", [OTHER], vouched=[], revoked=[KEY], accept=True) == [OTHER]
 
 
-def test_nobody_vouches() -> None:
+def test_what_files_or_users_vouch_for_is_pinned():
+    assert contact.judge("m", [KEY], vouched=[KEY, RSA]) == [KEY, RSA]
+    # ssh requests a known key type; unrequested keys of other types do not matter.
+    assert contact.judge("m", [KEY], vouched=[RSA], accept=True) == [RSA]
+    # One of several keys of the same type is enough, as with ssh.
+    assert contact.judge("m", [KEY], vouched=[KEY, OTHER]) == [KEY, OTHER]
+    with raises(UserError, "known_hosts has another"):
+        contact.judge("m", [KEY], vouched=[OTHER], accept=True)
+    for expected in (KEY, f"{KEY} root@m", contact.fingerprint(KEY)):
+        assert contact.judge("m", [RSA, KEY], vouched=[], expected=expected) == [KEY]
+    with pytest.raises(UserError):
+        contact.judge("m", [OTHER], vouched=[OTHER], expected=KEY, accept=True)
     assert contact.judge("m", [KEY], vouched=[], accept=True) == [KEY]
     with pytest.raises(UserError) as refused:
         contact.judge("m", [KEY], vouched=[])
     assert contact.fingerprint(KEY) in str(refused.value)
     assert "--accept-host-keys" in str(refused.value)
-
-
-def test_a_fingerprint_is_what_ssh_keygen_prints(tmp_path: Path) -> None:
-    # As in `ssh-keygen -l`: SHA-256 of the key, base64 without padding.
-    assert contact.fingerprint(KEY).startswith("SHA256:")
-    assert len(contact.fingerprint(KEY)) == len("SHA256:") + 43
-
-
-def test_pinned_names_have_their_port(tmp_path: Path) -> None:
-    path = tmp_path / "known_hosts"
-    contact.pin(path, {("192.0.2.1", 22): [KEY], ("192.0.2.1", 2222): [OTHER]})
-    assert path.read_text() == f"192.0.2.1 {KEY}\n[192.0.2.1]:2222 {OTHER}\n"

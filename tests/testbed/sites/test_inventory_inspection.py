@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +13,23 @@ import yaml
 
 from testbed.checks import CheckResult
 from testbed.doctor import lacking
-from testbed.sites.inventory.fitness import Offset, clock_finding
+from testbed.sites.inventory.fitness import Offset, clock_finding, modules_of
+from testbed.sites.inventory.hostside import HostMachine, survey
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
-    OPTIONS,
     SPEC,
+    Make,
+    hosts,
+    make,
     make_site,
     make_spec,
-    played,
     run,
     spec_file,
 )
+from tests.testbed.test_ports import CEPH, SWIFT, spec_of
 
-__all__ = ["spec_file"]
-
-CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
-    return played(tmp_path, monkeypatch, 3)
+__all__ = ["hosts", "make", "spec_file"]
 
 
 def found(
@@ -41,14 +39,6 @@ def found(
     assert [machine.node for machine in machines] == ["admin", "osd0", "osd1"]
     (mine,) = (machine for machine in machines if machine.node == node)
     return {finding.name: finding for finding in mine.findings}
-
-
-def test_good_machines_have_nothing_to_mend(tmp_path: Path, hosts: FakeHosts) -> None:
-    findings = found(tmp_path, hosts)
-    assert lacking(findings.values()) == []
-    assert findings["osd"].found == "16.0 GiB, empty"
-    assert findings["network"].found == "192.0.2.2"
-    assert findings["clock"].found == "+0.000 s to us, ± 0.000 s; not kept"
 
 
 @pytest.mark.parametrize(
@@ -62,9 +52,7 @@ def test_good_machines_have_nothing_to_mend(tmp_path: Path, hosts: FakeHosts) ->
         ("free!", 'etc/hotbed-site.json:{"testbed": "x", "id": "y"}', "testbed 'x'"),
     ],
 )
-def test_what_is_wrong_is_found(
-    tmp_path: Path, hosts: FakeHosts, name: str, file: str, told: str
-) -> None:
+def test_what_is_wrong_is_found(tmp_path, hosts, name, file, told):
     """A finding marked with ! blocks the next step."""
     hosts.hosts["192.0.2.2"].write(*file.split(":", 1))
     look = found_with_ceph if name == "ports" else found
@@ -83,27 +71,14 @@ def found_with_ceph(tmp_path: Path, hosts: FakeHosts) -> dict[str, CheckResult]:
     return {finding.name: finding for finding in machines[1].findings}
 
 
-def test_a_disk_that_holds_something_is_a_remark_with_the_way_on(
-    tmp_path: Path, hosts: FakeHosts
-) -> None:
+def test_a_disk_that_holds_something_is_a_remark_with_the_way_on(tmp_path, hosts):
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "LVM2_member")
     finding = found(tmp_path, hosts)["osd"]
     assert (finding.ok, finding.needed) == (False, False)
     assert finding.how == "if it may go: hotbed up --yes-wipe /dev/sdb2@osd0"
 
 
-def test_devices_that_up_refuses_together_are_found(tmp_path: Path, hosts: FakeHosts) -> None:
-    """Each device alone would be accepted."""
-    other = hosts.hosts["192.0.2.2"].root / "dev/disk/by-id/wwn-1"
-    other.parent.mkdir(parents=True)
-    other.symlink_to("../../sdb2")
-    twice = {"osd0": {"osd": "/dev/sdb2", "scratch": "/dev/disk/by-id/wwn-1"}}
-    findings = found(tmp_path, hosts, devices={**OPTIONS["devices"], **twice})
-    assert [one.name for one in lacking(findings.values())] == ["devices"]
-    assert "wwn-1 and /dev/sdb2" in findings["devices"].found
-
-
-def test_a_machine_that_does_not_answer_is_one_finding(tmp_path: Path, hosts: FakeHosts) -> None:
+def test_a_machine_that_does_not_answer_is_one_finding(tmp_path, hosts):
     hosts.hosts["192.0.2.2"].up = False
     findings = found(tmp_path, hosts)
     assert list(findings) == ["ssh"]
@@ -111,7 +86,7 @@ def test_a_machine_that_does_not_answer_is_one_finding(tmp_path: Path, hosts: Fa
     assert found(tmp_path, hosts, "admin")["network"].ok
 
 
-def test_clocks_and_network_between_machines(tmp_path: Path, hosts: FakeHosts) -> None:
+def test_clocks_and_network_between_machines(tmp_path, hosts):
     hosts.hosts["192.0.2.2"].clock_offset_s = 90.0
     hosts.hosts["192.0.2.2"].unreachable.add("osd1")
     findings = found(tmp_path, hosts)
@@ -120,9 +95,7 @@ def test_clocks_and_network_between_machines(tmp_path: Path, hosts: FakeHosts) -
     assert findings["network"].found == "192.0.2.2; cannot reach osd1 at port 22: timed out"
 
 
-def test_clocks_that_agree_with_one_another_and_not_with_ours(
-    tmp_path: Path, hosts: FakeHosts
-) -> None:
+def test_clocks_that_agree_with_one_another_and_not_with_ours(tmp_path, hosts):
     for host in hosts.hosts.values():
         host.clock_offset_s = 3600.0
     clock = found(tmp_path, hosts)["clock"]
@@ -148,7 +121,7 @@ def off(middle_s: float, half_s: float = 0.01) -> Offset:
         (off(0.25, 0.2), True, True),  # too slow a connection to judge
     ],
 )
-def test_monitors_clocks_are_held_against_each_other(others: Offset, kept: bool, ok: bool) -> None:
+def test_monitors_clocks_are_held_against_each_other(others, kept, ok):
     offsets = {"a": off(0.0), "b": others}
     finding = clock_finding("a", offsets, {"a": True, "b": kept}, ["a", "b"])
     assert (finding.ok, finding.needed) == (ok, False)
@@ -156,7 +129,7 @@ def test_monitors_clocks_are_held_against_each_other(others: Offset, kept: bool,
     assert clock_finding("a", offsets, {"a": True, "b": kept}, ["a"]).ok
 
 
-def test_a_firewall_between_machines_is_found(tmp_path: Path, hosts: FakeHosts) -> None:
+def test_a_firewall_between_machines_is_found(tmp_path, hosts):
     """The firewall admits ssh; a port without a listener is not a firewall."""
     hosts.hosts["192.0.2.2"].unreachable |= {"admin:6789", "admin:6800", "osd1:6800"}
     network = found_with_ceph(tmp_path, hosts)["network"]
@@ -168,7 +141,7 @@ def test_a_firewall_between_machines_is_found(tmp_path: Path, hosts: FakeHosts) 
     assert found_with_ceph(tmp_path, hosts)["network"].ok
 
 
-def test_a_machine_whose_sshd_the_others_do_not_find(tmp_path: Path, hosts: FakeHosts) -> None:
+def test_a_machine_whose_sshd_the_others_do_not_find(tmp_path, hosts):
     options = {"hosts": [{"address": a, "port": 2200 + int(a[-1])} for a in hosts.hosts]}
     machines = make_site(tmp_path / "state", hosts, **options).inspect(make_spec(**options))
     network = next(each for each in machines[1].findings if each.name == "network")
@@ -176,7 +149,7 @@ def test_a_machine_whose_sshd_the_others_do_not_find(tmp_path: Path, hosts: Fake
     assert "admin at port 2201: refused; osd1 at port 2203" in network.found
 
 
-def test_what_up_refuses_of_machines_together_is_found(tmp_path: Path, hosts: FakeHosts) -> None:
+def test_what_up_refuses_of_machines_together_is_found(tmp_path, hosts):
     stat = "cpu  1 0 1 1 1 0 0 0\n" + "".join(f"cpu{n} 1 0\n" for n in range(8))
     hosts.hosts["192.0.2.2"].write("proc/stat", stat)
     assert found(tmp_path, hosts)["signal"].found == "io_pressure"
@@ -196,7 +169,7 @@ def test_what_up_refuses_of_machines_together_is_found(tmp_path: Path, hosts: Fa
     assert "the same machine as that of osd1" in twice.found
 
 
-def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path: Path, hosts: FakeHosts) -> None:
+def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path, hosts):
     make_site(tmp_path / "state", hosts).provision(make_spec())
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ceph_bluestore")
     findings = found(tmp_path, hosts)
@@ -207,9 +180,7 @@ def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path: Path, hosts: FakeHo
 # -- the verbs -------------------------------------------------------------------------------------
 
 
-def test_doctor_looks_at_the_machines_of_a_spec(
-    spec_file: Path, hosts: FakeHosts, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_looks_at_the_machines_of_a_spec(spec_file, hosts, capsys):
     assert run("doctor", "--site", str(spec_file), "--json") == 1
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert "for which nobody vouches" in told["machines"][0]["findings"][0]["found"]
@@ -220,9 +191,7 @@ def test_doctor_looks_at_the_machines_of_a_spec(
     assert all(not host.read("etc/hotbed-site.json") for host in hosts.hosts.values())
 
 
-def test_up_wipes_only_what_was_named(
-    spec_file: Path, hosts: FakeHosts, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_up_wipes_only_what_was_named(spec_file, hosts, capsys):
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
     assert run("up", str(spec_file), "--accept-host-keys") == 2
     assert "--yes-wipe /dev/sdb2@osd0`" in capsys.readouterr().err
@@ -235,9 +204,7 @@ def test_up_wipes_only_what_was_named(
     assert "removed: small" in capsys.readouterr().out
 
 
-def test_consent_is_for_machines_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_consent_is_for_machines_that_are_there(tmp_path, monkeypatch, capsys):
     path = tmp_path / "local.yaml"
     path.write_text(yaml.safe_dump(SPEC))
     assert run("doctor", "--site", str(path), "--spec", str(path)) == 2
@@ -252,12 +219,7 @@ def test_consent_is_for_machines_that_are_there(
     assert "a site of kind local" in capsys.readouterr().err
 
 
-def test_what_a_person_is_asked(
-    spec_file: Path,
-    hosts: FakeHosts,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_a_person_is_asked(spec_file, hosts, monkeypatch, capsys):
     device = hosts.hosts["192.0.2.2"].root / "dev/sdb2"
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
     monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
@@ -273,3 +235,101 @@ def test_what_a_person_is_asked(
     # The testbed is up already, so there is no question.
     assert run("up", str(spec_file)) == 0
     assert answers == []
+
+
+# -- kernel features, detected without loading anything --------------------------------------------
+
+
+RELEASE = os.uname().release
+
+
+def put_file(root: Path, name: str, text: str | bytes) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+CONFIG = "CONFIG_NET_SCH_TBF=m\nCONFIG_XFS_FS=y\n# CONFIG_BLK_DEV_DM is not set\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({}, (None, None, None)),
+        ({"proc/misc": "236 device-mapper\n", "proc/filesystems": "\txfs\n"}, (True, True, None)),
+        ({"proc/modules": "dm_mod 2 1 dm_log\nsch_tbf 1 0\n"}, (True, None, True)),
+        ({"sys/module/xfs/refcnt": "1"}, (None, True, None)),
+        (
+            {
+                f"lib/modules/{RELEASE}/modules.builtin": "kernel/drivers/md/dm-mod.ko\n",
+                f"lib/modules/{RELEASE}/modules.dep": "kernel/fs/xfs/xfs.ko.xz: kernel/lib/a.ko\n",
+            },
+            (True, True, False),
+        ),
+        ({f"boot/config-{RELEASE}": CONFIG}, (False, True, None)),
+        ({"proc/config.gz": CONFIG}, (False, True, None)),
+    ],
+)
+def test_a_module_is_found_loaded_built_in_or_to_be_loaded(tmp_path, files, found):
+    """A container does not show the host's modules, so the result is unknown."""
+    for name, text in files.items():
+        put_file(tmp_path, name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
+    modules = survey(HostMachine(tmp_path, lambda argv: ""), {})["modules"]
+    assert (modules["dm_mod"], modules["xfs"], modules["sch_tbf"]) == found
+
+
+def test_what_each_store_needs():
+    ceph = (("m", 1, "mon mgr"), ("o", 2, "osd"))
+    swift = spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage"))
+    needs = {
+        "own": modules_of(spec_of(CEPH, *ceph), ["osd"]),
+        "lvm": modules_of(spec_of({**CEPH, "deployer": {"kind": "ceph-ansible"}}, *ceph), ["osd"]),
+        "nfs": modules_of(spec_of({"kind": "nfs"}, ("n", 1, "nfs")), ["client"]),
+        "storage": modules_of(swift, ["storage"]),
+        "proxy": modules_of(swift, ["proxy"]),
+    }
+    assert {name: list(found) for name, found in needs.items()} == {
+        "own": [],
+        "lvm": ["dm_mod"],
+        "nfs": ["nf_tables", "sch_htb", "cls_u32"],
+        "storage": ["xfs", "nf_tables"],
+        "proxy": ["sch_tbf", "nf_tables"],
+    }
+
+
+def with_deployer(kind: str) -> TestbedSpec:
+    body: dict[str, Any] = make_spec().model_dump(mode="json")
+    body["store"] = {**CEPH, "deployer": {"kind": kind}}
+    body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
+    return TestbedSpec.model_validate(body)
+
+
+def findings_with(make: Make, kind: str) -> dict[str, dict[str, CheckResult]]:
+    machines = make().inspect(with_deployer(kind))
+    return {each.node: {one.name: one for one in each.findings} for each in machines}
+
+
+def test_a_kernel_without_device_mapper_is_found(make, hosts):
+    """The deployer would refuse the kernel only after the machines are taken."""
+    host = hosts.hosts["192.0.2.2"]
+    (host.root / "proc/modules").unlink()
+    host.write(f"boot/config-{RELEASE}", CONFIG)
+    for kind in ("cephadm", "ceph-ansible"):
+        finding = findings_with(make, kind)["osd0"]["features"]
+        assert (finding.ok, finding.needed) == (False, True)
+        assert f"no device mapper (dm_mod): {kind} makes OSDs on LVM alone" in finding.found
+        assert "choose deployer own" in finding.how
+        assert findings_with(make, kind)["osd1"]["features"].ok
+    assert "features" not in findings_with(make, "own")["osd0"]
+    (host.root / f"boot/config-{RELEASE}").unlink()
+    finding = findings_with(make, "cephadm")["osd0"]["features"]
+    assert (finding.ok, finding.needed) == (False, False)
+    assert finding.found == "unknown: device mapper (dm_mod)"
+
+
+def test_a_machine_that_is_a_container_is_none_for_cephadm(make, hosts):
+    hosts.hosts["192.0.2.1"].container = "lxc"
+    finding = findings_with(make, "cephadm")["admin"]["container"]
+    assert (finding.ok, finding.needed, finding.found) == (False, True, "lxc")
+    assert findings_with(make, "cephadm")["osd0"]["container"].ok
+    assert "container" not in findings_with(make, "ceph-ansible")["admin"]

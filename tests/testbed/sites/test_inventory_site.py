@@ -1,4 +1,4 @@
-"""Inventory site on played machines: the contract, and refusals before any change."""
+"""Inventory site on played machines: the contract, refusals, wiping, and the way back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from schemas.errors import HotbedError, UserError
+from testbed.deploy import deployment
 from testbed.deploy.inventory import fsid_of
-from testbed.sites.contract import CautiousSite, InspectingSite, SiteError
+from testbed.sites.contract import SiteError, State, Testbed
 from testbed.sites.inventory import InventorySite, fitness, hostside
 from testbed.sites.inventory.assign import InventoryHost, Member
 from testbed.sites.records import Records
@@ -27,9 +29,11 @@ from tests.testbed.sites.inventory_support import (
     hosts,
     make,
     make_spec,
+    run,
+    spec_file,
 )
 
-__all__ = ["hosts", "make"]
+__all__ = ["hosts", "make", "spec_file"]
 
 DEVICES = OPTIONS["devices"]
 FIT = {"mark": None, "machine_id": "a", "boot_id": "b", "host_name": "a", "root_login": "yes"} | {
@@ -48,11 +52,6 @@ class TestInventorySite(SiteConformance):
         return make_spec()
 
 
-def test_it_asks_and_inspects(make: Make) -> None:
-    assert isinstance(make(), CautiousSite)
-    assert isinstance(make(), InspectingSite)
-
-
 def refuse(make: Make, fakes: FakeHosts, *facts: str, **options: Any) -> None:
     """Assert that provisioning is refused in a sentence and changes nothing."""
     before = files(fakes)
@@ -63,13 +62,13 @@ def refuse(make: Make, fakes: FakeHosts, *facts: str, **options: Any) -> None:
     assert site.names() == ()
 
 
-def test_a_device_that_holds_something_is_named_and_kept(make: Make, hosts: FakeHosts) -> None:
+def test_a_device_that_holds_something_is_named_and_kept(make, hosts):
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
     refuse(make, hosts, "/dev/sdb2", "osd0", "16.0 GiB", "ext4", "--yes-wipe /dev/sdb2@osd0")
     assert [one.name for one in make().doomed(make_spec())] == ["/dev/sdb2@osd0"]
 
 
-def test_a_device_is_wiped_once_it_was_named(make: Make, hosts: FakeHosts) -> None:
+def test_a_device_is_wiped_once_it_was_named(make, hosts):
     host = hosts.hosts["192.0.2.2"]
     host.disk("/dev/sdb2", 16 * 2**30, "ext4")
     site = make()
@@ -83,34 +82,25 @@ def test_a_device_is_wiped_once_it_was_named(make: Make, hosts: FakeHosts) -> No
     assert (host.root / "dev/sdb2").open("rb").read(9) == b"SIGNATURE"
 
 
-def test_data_of_an_unknown_kind_is_data(make: Make, hosts: FakeHosts) -> None:
+def test_data_of_an_unknown_kind_is_data(make, hosts):
     (hosts.hosts["192.0.2.3"].root / "dev/sdb1").open("r+b").write(b"a database of my own")
     refuse(make, hosts, "osd1", "is not known")
 
 
-def test_a_wrong_name_in_the_consent_is_told(make: Make, hosts: FakeHosts) -> None:
-    site = make()
-    with raises(UserError, "write device@node"):
-        site.allow(["/dev/sdb2"])
-    site.allow(["/dev/sdx@osd0"])
-    with raises(UserError, "/dev/sdx", "osd0"):
-        site.provision(make_spec())
-
-
-def test_what_is_in_use_is_never_wiped(make: Make, hosts: FakeHosts) -> None:
+def test_what_is_in_use_is_never_wiped(make, hosts):
     mounted = "30 23 0:0 / /srv/data rw - ext4 /dev/sdb2 rw\n"
     hosts.hosts["192.0.2.2"].write("proc/self/mountinfo", mounted)
     refuse(make, hosts, "/srv/data", wipe=["/dev/sdb2@osd0"])
 
 
-def test_a_device_that_is_none_or_too_small(make: Make, hosts: FakeHosts) -> None:
+def test_a_device_that_is_none_or_too_small(make, hosts):
     hosts.hosts["192.0.2.3"].disk("/dev/sdb2", 2**30)
     refuse(make, hosts, "/dev/sdb2", "osd1", "1.0 GiB", "1.8 GiB")
     missing = {"osd": {"osd": "/dev/sdz", "scratch": "/dev/sdb1"}}
     refuse(make, hosts, "/dev/sdz", "osd0", devices=missing)
 
 
-def test_a_device_with_two_names(make: Make, hosts: FakeHosts) -> None:
+def test_a_device_with_two_names(make, hosts):
     other = hosts.hosts["192.0.2.2"].root / "dev/disk/by-id/wwn-1"
     other.parent.mkdir(parents=True)
     other.symlink_to("../../sdb2")
@@ -118,7 +108,7 @@ def test_a_device_with_two_names(make: Make, hosts: FakeHosts) -> None:
     refuse(make, hosts, "wwn-1", "/dev/sdb2", "osd0", devices=DEVICES | twice)
 
 
-def test_a_disk_and_its_partition_overlap() -> None:
+def test_a_disk_and_its_partition_overlap():
     whole, part = "/dev/sdb", "/dev/disk/by-id/p1"
     empty = {"is": "a device", "uses": [], "holds": [], "bytes": 2**40}
     seen = {
@@ -131,7 +121,7 @@ def test_a_disk_and_its_partition_overlap() -> None:
         fitness.require(make_spec(), [member], {"osd0": {**FIT, "devices": seen}})
 
 
-def test_what_was_put_on_a_device_since_it_was_allowed_stays(make: Make, hosts: FakeHosts) -> None:
+def test_what_was_put_on_a_device_since_it_was_allowed_stays(make, hosts):
     host = hosts.hosts["192.0.2.2"]
     host.disk("/dev/sdb2", 16 * 2**30, "ext4")
     site = make()
@@ -148,7 +138,7 @@ def test_what_was_put_on_a_device_since_it_was_allowed_stays(make: Make, hosts: 
     refuse(make, hosts, "xfs", "--yes-wipe /dev/sdb2@osd0")
 
 
-def test_a_disk_that_took_the_name_of_the_allowed_one_stays(make: Make, hosts: FakeHosts) -> None:
+def test_a_disk_that_took_the_name_of_the_allowed_one_stays(make, hosts):
     """The machine was rebooted between the permission and the wipe."""
     host = hosts.hosts["192.0.2.2"]
     host.disk("/dev/sdb2", 16 * 2**30, "ext4")
@@ -167,7 +157,7 @@ def test_a_disk_that_took_the_name_of_the_allowed_one_stays(make: Make, hosts: F
     assert make().provision(make_spec()).nodes
 
 
-def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
+def test_host_keys_must_be_vouched_for(make, hosts, tmp_path):
     nobody = tmp_path / "known_hosts"
     nobody.write_text("")
     strict = {"accept_host_keys": False, "known_hosts": str(nobody)}
@@ -182,7 +172,7 @@ def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: P
     refuse(make, hosts, "@revoked", **strict | {"accept_host_keys": True})
 
 
-def test_a_machine_that_another_testbed_holds(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
+def test_a_machine_that_another_testbed_holds(make, hosts, tmp_path):
     other = InventorySite(
         OPTIONS, records=Records("inventory", tmp_path / "another"), contact=hosts
     )
@@ -228,9 +218,7 @@ OTHER, OURS = "7c9e6679-7425-40de-944b-e07fc1f90ae7", fsid_of("inventory", "smal
         ("var/lib/ceph/osd/ceph-3/whoami:3", (), None),
     ],
 )
-def test_a_machine_of_another_ceph_is_refused(
-    make: Make, hosts: FakeHosts, file: str, units: tuple[str, ...], told: str | None
-) -> None:
+def test_a_machine_of_another_ceph_is_refused(make, hosts, file, units, told):
     """A deployment would refuse it; leftovers of this testbed's own deployment are no obstacle."""
     names = {"other": OTHER, "ours": OURS}
     name, text = file.format(**names).split(":", 1)
@@ -251,7 +239,7 @@ def test_a_machine_of_another_ceph_is_refused(
     assert make().provision(make_spec()).nodes
 
 
-def test_nobody_becomes_root_without_sudo_or_python(make: Make, hosts: FakeHosts) -> None:
+def test_nobody_becomes_root_without_sudo_or_python(make, hosts):
     for host in hosts.hosts.values():
         host.user = "me"
     hosts.hosts["192.0.2.1"].sudo = False
@@ -266,7 +254,7 @@ def test_nobody_becomes_root_without_sudo_or_python(make: Make, hosts: FakeHosts
     assert {node.ssh_user for node in testbed.nodes} == {"root"}
 
 
-def test_a_port_that_is_forwarded_to_another(make: Make, hosts: FakeHosts) -> None:
+def test_a_port_that_is_forwarded_to_another(make, hosts):
     """Other nodes would contact a port without a listener."""
     inside = hosts.hosts["192.0.2.2"]
     inside.sshd_port = 22
@@ -276,25 +264,26 @@ def test_a_port_that_is_forwarded_to_another(make: Make, hosts: FakeHosts) -> No
     assert make(hosts=listed).provision(make_spec(hosts=listed)).nodes[1].ssh_port == 2202
 
 
-def test_a_machine_that_does_not_answer_says_to_try_again(make: Make, hosts: FakeHosts) -> None:
-    hosts.hosts["192.0.2.2"].up = False
-    with raises(SiteError, "shows no host key") as lost:
-        make().provision(make_spec())
+@pytest.mark.parametrize(
+    ("away", "options", "said"),
+    [
+        ("192.0.2.2", {}, "shows no host key"),
+        (
+            "192.0.2.6",
+            {"hosts": OPTIONS["hosts"][:3], "proxy_jump": "me@192.0.2.6"},
+            "ssh cannot go through a",
+        ),
+    ],
+)
+def test_a_machine_that_does_not_answer_says_to_try_again(make, hosts, away, options, said):
+    hosts.hosts[away].up = False
+    with raises(SiteError, said) as lost:
+        make(**options).provision(make_spec(**options))
     assert lost.value.retry_after_s is not None
     assert make().names() == ()
 
 
-def test_a_machine_to_go_through_that_does_not_answer_is_named(
-    make: Make, hosts: FakeHosts
-) -> None:
-    hosts.hosts["192.0.2.6"].up = False
-    site = make(hosts=OPTIONS["hosts"][:3], proxy_jump="me@192.0.2.6")
-    with raises(SiteError, "ssh cannot go through a") as lost:
-        site.provision(make_spec(hosts=OPTIONS["hosts"][:3], proxy_jump="me@192.0.2.6"))
-    assert lost.value.retry_after_s is not None
-
-
-def test_nodes_that_are_one_machine(make: Make, hosts: FakeHosts) -> None:
+def test_nodes_that_are_one_machine(make, hosts):
     hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
     hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
     refuse(make, hosts, "osd0", "osd1")
@@ -314,9 +303,7 @@ def test_nodes_that_are_one_machine(make: Make, hosts: FakeHosts) -> None:
         (-2, "io_pressure", "has no /proc/pressure/io"),
     ],
 )
-def test_the_signal_is_the_same_on_all_machines(
-    make: Make, hosts: FakeHosts, cpus: int, wanted: str | None, signal: str
-) -> None:
+def test_the_signal_is_the_same_on_all_machines(make, hosts, cpus, wanted, signal):
     """A negative number of CPUs means that the kernel has no io.pressure."""
     stat = "cpu  1 0 1 1 1 0 0 0\n" + "".join(f"cpu{n} 1 0\n" for n in range(abs(cpus)))
     hosts.hosts["192.0.2.3"].write("proc/stat", stat)
@@ -333,7 +320,7 @@ def test_the_signal_is_the_same_on_all_machines(
     )
 
 
-def test_what_runs_on_machines_is_one_program_of_the_standard_library() -> None:
+def test_what_runs_on_machines_is_one_program_of_the_standard_library():
     for request, found in (
         ({"do": "connect", "targets": {}}, {"ok": True, "result": {}}),
         (
@@ -349,3 +336,267 @@ def test_what_runs_on_machines_is_one_program_of_the_standard_library() -> None:
             check=True,
         )
         assert json.loads(done.stdout) == found
+
+
+# -- files on the machines, and their removal after a kill or a loss -------------------------------
+
+
+def test_release_leaves_every_machine_as_it_was(make, hosts):
+    hosts.hosts["192.0.2.2"].write("root/.ssh/authorized_keys", "ssh-ed25519 AAAA somebody\n")
+    before = files(hosts)
+    testbed = make().provision(make_spec())
+    held = hosts.hosts["192.0.2.2"]
+    assert "192.0.2.3 osd1" in held.read("etc/hosts").splitlines()
+    assert "somebody" in held.read("root/.ssh/authorized_keys")
+    assert "hotbed-small" in held.read("root/.ssh/authorized_keys")
+    assert files(hosts) != before
+    # The record of the testbed holds its options, because `hotbed down` has no spec.
+    alone = InventorySite({}, records=make()._records, contact=hosts)
+    assert alone.status("small").state is State.READY
+    assert alone.find("small") == testbed
+    alone.release("small")
+    assert files(hosts) == before
+    assert alone.names() == ()
+
+
+def test_a_lost_machine_is_kept_on_record_until_it_is_back(make, hosts):
+    before = files(hosts)
+    site = make()
+    site.provision(make_spec())
+    hosts.hosts["192.0.2.2"].up = False
+    status = site.status("small")
+    assert status.state is State.FAILED
+    assert status.nodes == {"admin": "running", "osd0": "lost", "osd1": "running"}
+    with raises(SiteError, "osd0", "hotbed down small") as lost:
+        site.release("small")
+    assert lost.value.retry_after_s is not None
+    assert site.names() == ("small",)
+    assert site.find("small") is None
+    assert site.status("small").detail.endswith("`hotbed down small` again")
+    hosts.hosts["192.0.2.2"].up = True
+    site.release("small")
+    assert files(hosts) == before
+    assert site.names() == ()
+
+
+def test_machines_that_are_no_longer_named_are_told(make, hosts):
+    make().provision(make_spec())
+    fewer = {"hosts": OPTIONS["hosts"][1:]}
+    with raises(UserError, "192.0.2.1", do="hotbed down small"):
+        make(**fewer).provision(make_spec(**fewer))
+    more = {"hosts": [{"address": "192.0.2.9", "name": "new"}, *OPTIONS["hosts"]]}
+    assert make(**more).provision(make_spec(**more)).nodes[0].address == "192.0.2.1"
+
+
+def test_a_machine_whose_mark_was_deleted_is_told(make, hosts):
+    site = make()
+    site.provision(make_spec())
+    (hosts.hosts["192.0.2.3"].root / "etc/hotbed-site.json").unlink()
+    assert site.status("small").detail == "not to be used: osd1 (not ours)"
+    assert site.provision(make_spec()).nodes
+    assert site.status("small").state is State.READY
+
+
+def moments(make: Make, hosts: FakeHosts) -> int:
+    """Return the number of starts and ends of calls to a machine, for up and down."""
+    make().provision(make_spec())
+    up = hosts.counted
+    make().release("small")
+    hosts.counted = 0
+    return up
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on_or_away(
+    make: Make, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.sites.inventory.contact.PARALLEL", 1)
+    before = files(hosts)
+    up = moments(make, hosts)
+    assert up >= 12
+    for moment in range(1, up + 1):
+        hosts.counted, hosts.kill_at = 0, moment
+        with pytest.raises(Killed):
+            make().provision(make_spec())
+        hosts.kill_at = None
+        if moment % 2:
+            assert make().provision(make_spec()).nodes
+            assert make().status("small").state is State.READY
+        make().release("small")
+        assert files(hosts) == before, moment
+        assert make().names() == ()
+
+
+@pytest.mark.slow
+def test_killed_while_it_goes_away(
+    make: Make, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.sites.inventory.contact.PARALLEL", 1)
+    before = files(hosts)
+    for moment in range(1, 7):
+        make().provision(make_spec())
+        hosts.counted, hosts.kill_at = 0, moment
+        with pytest.raises(Killed):
+            make().release("small")
+        hosts.kill_at = None
+        make().release("small")
+        assert files(hosts) == before, moment
+
+
+def test_a_store_goes_before_the_machines_do(make, hosts, tmp_path):
+    gone: list[str] = []
+
+    def take_away(testbed: Testbed, progress: object) -> None:
+        assert "hotbed-small" in hosts.hosts["192.0.2.1"].read("root/.ssh/authorized_keys")
+        gone.append(testbed.name)
+
+    site = InventorySite(
+        OPTIONS, records=Records("inventory", tmp_path), contact=hosts, take_away=take_away
+    )
+    site.provision(make_spec())
+    site.release("small")
+    assert gone == []
+    testbed = site.provision(make_spec())
+    (testbed.directory / "unfrozen").touch()  # a deployment was started
+    site.release("small")
+    assert gone == ["small"]
+
+
+def test_a_store_that_cannot_be_removed_keeps_its_machine(make, hosts, tmp_path):
+    from testbed.deploy.playbook import Failure
+    from testbed.deploy.roles import DeployError
+
+    broken = [True]
+
+    def take_away(testbed: Testbed, progress: object) -> None:
+        if broken.pop():
+            raise DeployError("it failed", (Failure("osd1", "remove", "x", "it failed"),))
+
+    site = InventorySite(
+        OPTIONS, records=Records("inventory", tmp_path), contact=hosts, take_away=take_away
+    )
+    testbed = site.provision(make_spec())
+    (testbed.directory / "unfrozen").touch()
+    with raises(SiteError, "osd1: it failed"):
+        site.release("small")
+    assert hosts.hosts["192.0.2.2"].read("etc/hotbed-site.json") == ""
+    assert hosts.hosts["192.0.2.3"].read("etc/hotbed-site.json") != ""
+    broken.append(False)
+    site.release("small")
+    assert hosts.hosts["192.0.2.3"].read("etc/hotbed-site.json") == ""
+
+
+def test_load_of_others_and_steal(make, hosts):
+    site = make()
+    site.provision(make_spec())
+    before = site.usage_counters("small")
+    after = {**before, "wall": before["wall"] + 10.0}
+    for node, busy, steal in (("admin", 2.0, 0.0), ("osd0", 6.0, 2.0), ("osd1", 0.0, 0.0)):
+        after[f"all:{node}"] += 20.0
+        after[f"busy:{node}"] += busy
+        after[f"steal:{node}"] += steal
+    after["ours:osd0"] += 5.0
+    usage = site.usage_between(before, after)
+    assert usage.outside_cores == pytest.approx(0.3)
+    assert usage.steal == pytest.approx(0.1)
+    assert usage.node_cores == pytest.approx({"admin": 0.2, "osd0": 0.6, "osd1": 0.0})
+
+
+# -- devices wiped by name before a deployment that wipes nothing ----------------------------------
+
+
+def head(hosts: FakeHosts, address: str = "192.0.2.2", name: str = "sdb2") -> bytes:
+    with (hosts.hosts[address].root / "dev" / name).open("rb") as file:
+        return file.read(4096).strip(b"\0")
+
+
+@pytest.fixture
+def deployed(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[bool]:
+    """Bring the testbed up; the list records the wipe flag of each deployment."""
+    told: list[bool] = []
+
+    def bring(*_: object, wipe: bool, **more: Any) -> deployment.DeploymentResult:
+        told.append(wipe)
+        return deployment.DeploymentResult("small", "deployed", 0, 0.0)
+
+    monkeypatch.setattr(deployment, "bring", bring)
+    assert run("up", str(spec_file), "--accept-host-keys") == 0
+    capsys.readouterr()
+    return told
+
+
+def test_a_deployment_wipes_what_was_named_and_nothing_else(deployed, hosts, capsys):
+    for address in ("192.0.2.2", "192.0.2.3"):
+        hosts.hosts[address].disk("/dev/sdb2", 16 * 2**30, "xfs")
+    assert run("deploy", "--wipe") == 2
+    told = capsys.readouterr().err
+    assert "/dev/sdb2 of node osd0 (16.0 GiB) holds xfs; /dev/sdb2 of node osd1" in told
+    assert "`hotbed deploy small --yes-wipe /dev/sdb2@osd0,/dev/sdb2@osd1`" in told
+    assert (deployed, head(hosts)) == ([], b"SIGNATURE:xfs\n")
+    assert run("deploy", "--yes-wipe", "/dev/sdb2@osd0") == 0
+    # The deployment must refuse the other device, because it may wipe nothing.
+    assert deployed == [False]
+    assert (head(hosts), head(hosts, "192.0.2.3")) == (b"", b"SIGNATURE:xfs\n")
+    assert run("deploy", "--yes-wipe", "/dev/sdx@osd0") == 2
+    assert "/dev/sdx@osd0" in capsys.readouterr().err
+
+
+def test_a_person_is_asked_before_a_deployment_wipes(deployed, hosts, monkeypatch):
+    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "xfs")
+    monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
+    answers = ["yes", "wipe"]
+    monkeypatch.setattr("typer.prompt", lambda *_, **more: answers.pop(0))
+    assert run("deploy", "--wipe") == 2
+    assert head(hosts)
+    assert run("deploy", "--wipe") == 0
+    assert not head(hosts)
+    # No question is left.
+    assert run("deploy", "--wipe") == 0
+    assert (deployed, answers) == ([False, False], [])
+
+
+def test_nobody_is_asked_about_what_the_spec_or_the_command_allows(spec_file, hosts, monkeypatch):
+    for address in ("192.0.2.2", "192.0.2.3"):
+        hosts.hosts[address].disk("/dev/sdb2", 16 * 2**30, "xfs")
+    body = yaml.safe_load(spec_file.read_text())
+    body["site"]["options"]["wipe"] = "/dev/sdb2@osd0"
+    spec_file.write_text(yaml.safe_dump(body))
+    monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
+    words = ("up", str(spec_file), "--accept-host-keys", "--yes-wipe", "/dev/sdb2@osd1")
+    assert run(*words) == 0
+    assert not head(hosts)
+    assert not head(hosts, "192.0.2.3")
+
+
+def test_what_is_in_use_or_an_osds_store_is_never_wiped(make, hosts):
+    site, host = make(), hosts.hosts["192.0.2.2"]
+    site.provision(make_spec())
+    host.disk("/dev/sdb2", 16 * 2**30, "ceph_bluestore")
+    block = host.root / "var/lib/ceph/osd/ceph-3/block"
+    block.parent.mkdir(parents=True)
+    block.symlink_to(host.root / "dev/sdb2")
+    assert site.leftovers("small") == ()
+    with raises(UserError, "/ceph-3"):
+        site.wipe("small", ["/dev/sdb2@osd0"])
+    block.unlink()
+    assert [one.name for one in site.leftovers("small")] == ["/dev/sdb2@osd0"]
+    host.write("proc/self/mountinfo", "30 23 0:0 / /srv/data rw - ext4 /dev/sdb2 rw\n")
+    assert site.leftovers("small") == ()
+    with raises(UserError, "/srv/data"):
+        site.wipe("small", ["/dev/sdb2@osd0"])
+    assert head(hosts)
+
+
+def test_what_was_allowed_for_once_is_forgotten_when_it_cannot_be_wiped(make, hosts):
+    site, host = make(), hosts.hosts["192.0.2.2"]
+    site.provision(make_spec())
+    host.disk("/dev/sdb2", 16 * 2**30, "xfs")
+    mark = host.read("etc/hotbed-site.json")
+    host.write("etc/hotbed-site.json", mark.replace('"id": "', '"id": "0'))
+    with raises(SiteError, "is not held by this"):
+        site.wipe("small", ["/dev/sdb2@osd0"])
+    host.write("etc/hotbed-site.json", mark)
+    site.provision(make_spec())
+    assert head(hosts)

@@ -43,39 +43,27 @@ def plain(folder: Path) -> Cgroups:
         ("no", VIRTUAL, False),
     ],
 )
-def test_virtual_machines_are_kept_awake_unless_told_otherwise(
-    said: str | None, cpuinfo: str, expected: bool
-) -> None:
+def test_virtual_machines_are_kept_awake_unless_told_otherwise(said, cpuinfo, expected):
     environment = {} if said is None else {"HOTBED_AWAKE": said}
     assert wanted(environment, cpuinfo) is expected
-
-
-def test_what_the_variable_may_say_is_told() -> None:
     with raises(UserError, "HOTBED_AWAKE"):
         wanted({"HOTBED_AWAKE": "maybe"})
 
 
-def test_every_processor_has_one_process_that_gives_way(tmp_path: Path) -> None:
-    groups = plain(tmp_path)
-    with kept_awake(groups) as done:
-        assert done
-        pids = spinning(tmp_path)
-        assert [os.sched_getscheduler(pid) for pid in pids] == [os.SCHED_IDLE]
-        assert all(len(os.sched_getaffinity(pid)) == 1 for pid in pids)
-    assert not any(alive(pid) for pid in pids)
-
-
-def test_one_process_for_each_processor(tmp_path: Path) -> None:
+def test_every_processor_has_one_process_that_gives_way(tmp_path):
     allowed = os.sched_getaffinity(0)
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = set(children.read_text().split())
-    with kept_awake(plain(tmp_path)):
-        added = set(children.read_text().split()) - before
-        kept = [os.sched_getaffinity(int(pid)) for pid in added]
+    with kept_awake(plain(tmp_path)) as done:
+        assert done
+        assert [os.sched_getscheduler(pid) for pid in spinning(tmp_path)] == [os.SCHED_IDLE]
+        pids = [int(pid) for pid in set(children.read_text().split()) - before]
+        kept = [os.sched_getaffinity(pid) for pid in pids]
     assert sorted(map(sorted, kept)) == [[processor] for processor in sorted(allowed)]
+    assert not any(alive(pid) for pid in pids)
 
 
-def test_they_end_with_who_is_killed(tmp_path: Path) -> None:
+def test_they_end_with_who_is_killed(tmp_path):
     code = (
         "import sys; from pathlib import Path; from testbed.sites.local.awake import kept_awake\n"
         "from tests.testbed.sites.test_local_awake import plain\n"
@@ -98,7 +86,7 @@ def test_they_end_with_who_is_killed(tmp_path: Path) -> None:
     assert all(ends(pid) for pid in pids)
 
 
-def test_without_control_groups_nothing_is_started_and_nothing_fails(tmp_path: Path) -> None:
+def test_without_control_groups_nothing_is_started_and_nothing_fails(tmp_path):
     (tmp_path / "cpu").write_text("no folder")
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = set(children.read_text().split())
@@ -107,7 +95,7 @@ def test_without_control_groups_nothing_is_started_and_nothing_fails(tmp_path: P
         assert set(children.read_text().split()) <= before
 
 
-def test_groups_in_use_stay(tmp_path: Path) -> None:
+def test_groups_in_use_stay(tmp_path):
     groups = plain(tmp_path)
     group = tmp_path / "cpu" / "top" / "1"
     group.mkdir(parents=True)
@@ -120,7 +108,7 @@ def test_groups_in_use_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("idle", [True, False])
-def test_who_keeps_awake_gives_way(tmp_path: Path, idle: bool) -> None:
+def test_who_keeps_awake_gives_way(tmp_path, idle):
     v1, v2 = tmp_path / "cpu" / "top", tmp_path / "all" / "top"
     for folder in (v1, v2):
         folder.mkdir(parents=True)
@@ -134,15 +122,17 @@ def test_who_keeps_awake_gives_way(tmp_path: Path, idle: bool) -> None:
     assert told == (["1", "1"] if idle else ["2", "1"])
 
 
-def test_it_is_no_load_from_outside() -> None:
+def test_it_is_no_load_from_outside():
     before = {"wall": 0.0, "busy": 0.0, "all": 0.0, "steal": 0.0, "kernel": 0.0, "testbed": 0.0}
-    after = {"wall": 10.0, "busy": 19.0, "all": 20.0, "steal": 0.0, "kernel": 1.0, "testbed": 5.0}
-    outside = usage.between(before | {"awake": 3.0}, after | {"awake": 14.0}).outside_cores
-    assert outside == pytest.approx(0.2)
+    after = {"wall": 10.0, "busy": 19.0, "all": 20.0, "steal": 1.0, "kernel": 1.0, "testbed": 5.0}
+    found = usage.between(before | {"awake": 3.0}, after | {"awake": 14.0, "node:osd0": 2.0})
+    assert found.outside_cores == pytest.approx(0.2)
+    assert found.steal == pytest.approx(0.05)
+    assert found.node_cores == {"osd0": pytest.approx(0.2)}
     assert usage.between(before, after).outside_cores == pytest.approx(1.3)
 
 
-def test_a_campaign_tells_and_records_it(tmp_path: Path) -> None:
+def test_a_campaign_tells_and_records_it(tmp_path):
     said: list[str] = []
     with campaign_awake(None, said.append) as awake:
         assert awake is None

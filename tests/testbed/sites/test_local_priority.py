@@ -21,7 +21,7 @@ RATE = 100e6
 SECONDS = 3.0
 
 
-def test_the_commands_of_a_port_with_two_levels() -> None:
+def test_the_commands_of_a_port_with_two_levels():
     lines = priority.commands("p", 1e8, 2)
     least, all_of_it = "rate 8kbit burst 1538", "ceil 100000000bit cburst 12500"
     assert lines[:3] == [
@@ -39,7 +39,7 @@ def test_the_commands_of_a_port_with_two_levels() -> None:
     ]
 
 
-def test_seven_levels_use_htbs_eight_priorities() -> None:
+def test_seven_levels_use_htbs_eight_priorities():
     lines = priority.commands("p", 1e9, 7)
     prios = [int(line.split("prio ")[1].split()[0]) for line in lines if "ceil" in line]
     assert prios == [0, 1, 2, 3, 4, 5, 6, 7, 7]

@@ -1,7 +1,12 @@
-"""Parts of the local site without a machine: names, records, control group files, rates."""
+"""Parts of the local site without a machine: names, records, files, processes, rates."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,11 +15,13 @@ from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from schemas.locks import machine_lock
-from testbed.sites import kinds, open_site
 from testbed.sites.contract import SiteError
-from testbed.sites.local import LocalSite, image, network, record, usage
+from testbed.sites.local import LocalSite, image, network, quota_slice, record
 from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, Hierarchies, detect
+from testbed.sites.local.container import Container
 from testbed.sites.local.names import LocalNames
+from testbed.sites.local.process import alive, detach, read_pid, stop
+from testbed.sites.local.quota_slice import SLICE_US, claimed, put_back, shorten
 from testbed.sites.local.record import LocalRecord
 from testbed.sites.records import locked
 from testbed.spec import TestbedSpec
@@ -37,7 +44,7 @@ V1 = """\
 
 
 @given(NAME, NODE)
-def test_interface_names_are_short_enough(name: str, node: str) -> None:
+def test_interface_names_are_short_enough(name, node):
     for places in (LocalNames(), LocalNames(Path("/elsewhere"))):
         assert len(places.uplink(name)) <= 15
         assert len(places.port(node)) <= 15
@@ -45,13 +52,13 @@ def test_interface_names_are_short_enough(name: str, node: str) -> None:
 
 
 @given(NAME, NAME, NODE)
-def test_no_testbed_owns_what_is_anothers(name: str, other: str, node: str) -> None:
+def test_no_testbed_owns_what_is_anothers(name, other, node):
     places = LocalNames()
     owned = places.netns(other, node).startswith(places.netns_prefix(name))
     assert owned == (name == other)
 
 
-def test_another_state_folder_has_names_of_its_own() -> None:
+def test_another_state_folder_has_names_of_its_own():
     here, there = LocalNames(), LocalNames(Path("/elsewhere"))
     assert not there.netns("a", "b").startswith(here.netns_prefix())
     assert not here.netns("a", "b").startswith(there.netns_prefix())
@@ -62,35 +69,19 @@ def test_another_state_folder_has_names_of_its_own() -> None:
 # -- the record -----------------------------------------------------------------------------------
 
 
-def test_a_record_is_read_back(tmp_path: Path) -> None:
+def test_a_record_is_read_back_and_a_broken_one_told(tmp_path):
+    assert record.load(tmp_path) is None
     kept = LocalRecord(small_spec(), subnet=7).frozen("one").frozen("two").rewound("one")
     record.save(tmp_path, kept)
     assert record.load(tmp_path) == kept
     assert record.subnets(tmp_path.parent) == {7}
-
-
-def test_no_record_is_none_and_a_broken_one_is_told(tmp_path: Path) -> None:
-    assert record.load(tmp_path) is None
     (tmp_path / "record.json").write_text("{}")
     with raises(UserError, do="hotbed down"):
         record.load(tmp_path)
 
 
-def test_chains_of_layers() -> None:
-    fresh = LocalRecord(small_spec(), subnet=0)
-    one = fresh.frozen("one")
-    assert (one.chain, one.snapshots["one"]) == ((0, 1), (0,))
-    two = one.frozen("two")
-    assert two.chain == (0, 1, 2)
-    back = two.rewound("one")
-    assert back.chain == (0, 3)
-    assert back.used_layers() == {0, 1, 3}  # "two" still needs 1; the dropped top 2 is free
-
-
 @given(st.lists(st.sampled_from(["freeze", "rewind"]), max_size=12), st.randoms())
-def test_a_written_layer_is_never_one_that_a_snapshot_holds(
-    steps: list[str], random: object
-) -> None:
+def test_a_written_layer_is_never_one_that_a_snapshot_holds(steps, random):
     kept = LocalRecord(small_spec(), subnet=0)
     for number, step in enumerate(steps):
         if step == "freeze":
@@ -101,18 +92,7 @@ def test_a_written_layer_is_never_one_that_a_snapshot_holds(
         assert set(kept.chain) <= kept.used_layers()
 
 
-def test_addresses_follow_the_order_of_the_spec() -> None:
-    members = list(LocalRecord(small_spec(), subnet=3).members())
-    assert [(m.name, m.address) for m in members] == [
-        ("admin", "10.77.3.10"),
-        ("osd0", "10.77.3.11"),
-        ("osd1", "10.77.3.12"),
-    ]
-
-
-def test_two_state_folders_do_not_choose_one_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_state_folders_do_not_choose_one_network(tmp_path, monkeypatch):
     """A folder knows the other's networks only by routes, so each choice creates a route."""
     lock, routed = machine_lock(network.CHOOSING), set[int]()
 
@@ -130,28 +110,22 @@ def test_two_state_folders_do_not_choose_one_network(
 # -- control groups -------------------------------------------------------------------------------
 
 
-def test_v1_beside_a_tree_without_controllers(tmp_path: Path) -> None:
+def test_control_groups_of_either_version_are_found(tmp_path):
     (tmp_path / "cgroup.controllers").write_text("\n")
     found = detect(V1.format(unified=tmp_path))
     assert not found.unified
     assert found.v1["cpu"] == found.v1["cpuacct"] == Path("/sys/fs/cgroup/cpu,cpuacct")
     assert found.named == Path("/sys/fs/cgroup/systemd")
     assert len(found.trees()) == 4  # cpu and cpuacct are one tree
-
-
-def test_v2_only(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     found = detect(f"29 25 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw,nsdelegate\n")
     assert found.unified
     assert found.trees() == [tmp_path]
-
-
-def test_no_controllers_at_all() -> None:
     with raises(SiteError, "cpu and memory"):
         detect("25 1 0:22 / / rw - ext4 /dev/sda rw\n")
 
 
-def test_limits_on_v2(tmp_path: Path) -> None:
+def test_limits_on_v2(tmp_path):
     hierarchies = Hierarchies({}, None, tmp_path, frozenset({"cpu", "memory", "io", "pids"}))
     (tmp_path / "hotbed/t/n").mkdir(parents=True)
     (tmp_path / "hotbed/t/n/memory.swap.max").write_text("max")
@@ -175,7 +149,7 @@ def test_limits_on_v2(tmp_path: Path) -> None:
     assert not (node / "cgroup.subtree_control").exists()  # the node fills its own file
 
 
-def test_limits_on_v1(tmp_path: Path) -> None:
+def test_limits_on_v1(tmp_path):
     trees = {name: tmp_path / name for name in ("cpu", "memory", "blkio")}
     groups = Cgroups(Hierarchies(trees, None, None, frozenset()), "hotbed")
     groups.create("t/n", cpus=0.5, memory=9)
@@ -191,7 +165,7 @@ def test_limits_on_v1(tmp_path: Path) -> None:
     assert throttle.read_text() == "7:3 0"
 
 
-def test_usage_is_read_from_either_version(tmp_path: Path) -> None:
+def test_usage_is_read_from_either_version(tmp_path):
     group = tmp_path / "hotbed" / "t"
     group.mkdir(parents=True)
     (group / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
@@ -208,7 +182,7 @@ def test_usage_is_read_from_either_version(tmp_path: Path) -> None:
 # -- the rest -------------------------------------------------------------------------------------
 
 
-def test_a_token_bucket_holds_a_large_segment() -> None:
+def test_a_token_bucket_holds_a_large_segment():
     assert network.token_bucket(1e6)[4] == str(96 * 1024)
     assert network.token_bucket(4e9)[2:5] == ["4000000000bit", "burst", "1000000"]
 
@@ -225,9 +199,7 @@ def test_a_token_bucket_holds_a_large_segment() -> None:
         ("noqueue", {}, "noqueue"),
     ],
 )
-def test_a_link_that_is_not_as_it_was_made_is_told_by_what_it_is(
-    kind: str, options: dict[str, int], found: float | str
-) -> None:
+def test_a_link_that_is_not_as_it_was_made_is_told_by_what_it_is(kind, options, found):
     there = [{"kind": kind, "root": True, "options": options}]
     read = network.rate_of("n", "eth0", there, 2e8)
     assert read == found or (isinstance(found, str) and found in str(read))
@@ -235,7 +207,7 @@ def test_a_link_that_is_not_as_it_was_made_is_told_by_what_it_is(
 
 
 @given(NAME, NODE)
-def test_hardware_addresses_are_local_and_stay(name: str, node: str) -> None:
+def test_hardware_addresses_are_local_and_stay(name, node):
     found = network.hardware_address(name, node)
     first = int(found.split(":")[0], 16)
     assert first & 0b11 == 0b10  # locally administered, not a group address
@@ -243,23 +215,14 @@ def test_hardware_addresses_are_local_and_stay(name: str, node: str) -> None:
     assert found != network.hardware_address(name, f"{node}x")
 
 
-def test_usage_between_readings() -> None:
-    before = {"wall": 0.0, "busy": 0.0, "all": 0.0, "steal": 0.0, "kernel": 0.0, "testbed": 0.0}
-    after = {"wall": 10.0, "busy": 9.0, "all": 20.0, "steal": 1.0, "kernel": 1.0, "testbed": 3.0}
-    found = usage.between(before, after | {"node:osd0": 2.0})
-    assert found.outside_cores == pytest.approx(0.5)
-    assert found.steal == pytest.approx(0.05)
-    assert found.node_cores == {"osd0": pytest.approx(0.2)}
-
-
-def test_the_images_name_follows_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_images_name_follows_its_recipe(monkeypatch):
     before = image.digest()
     assert image.digest() == before
     monkeypatch.setattr(image, "PACKAGES", (*image.PACKAGES, "sysstat"))
     assert image.digest() != before
 
 
-def test_the_site_refuses_what_it_cannot_give() -> None:
+def test_the_site_refuses_what_it_cannot_give():
     body = small_spec().model_dump(mode="json")
     body["groups"][1]["disk"]["queue_depth"] = 1024
     with raises(UserError, "queue_depth 1024"):
@@ -271,7 +234,244 @@ def test_the_site_refuses_what_it_cannot_give() -> None:
         LocalSite({"where": 1})
 
 
-def test_an_unknown_kind_of_site_names_the_known_ones() -> None:
-    with raises(UserError, "'moon'"):
-        open_site("moon")
-    assert "local" in kinds()
+# -- slice of CPU quotas ---------------------------------------------------------------------------
+
+
+MINE = LocalNames()
+TESTS = LocalNames(state=Path("/elsewhere"))
+
+
+@pytest.fixture
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "sched_cfs_bandwidth_slice_us"
+    path.write_text("5000\n")
+    monkeypatch.setattr(quota_slice, "SETTING", path)
+    monkeypatch.setattr(quota_slice, "CLAIMS", tmp_path / "run" / "quota-slice")
+    return path
+
+
+def test_the_last_one_puts_back_what_was_there_and_what_others_set_stays(setting):
+    for places in (MINE, TESTS, MINE):
+        assert shorten(places)
+        assert int(setting.read_text()) == SLICE_US
+    put_back(MINE)
+    assert int(setting.read_text()) == SLICE_US
+    assert (claimed(MINE), claimed(TESTS)) == (False, True)
+    put_back(MINE)
+    put_back(TESTS)
+    assert setting.read_text().strip() == "5000"
+    assert not quota_slice.CLAIMS.exists()
+    put_back(TESTS)
+    assert setting.read_text().strip() == "5000"
+    shorten(MINE)
+    setting.write_text("2000")
+    put_back(MINE)
+    assert setting.read_text() == "2000"
+    setting.write_text("300")
+    assert shorten(MINE)
+    put_back(MINE)
+    assert setting.read_text() == "300"
+    assert not claimed(MINE)
+
+
+def test_after_a_crash_what_was_there_first_is_known(setting):
+    """The kill is after saving the former value, or after setting the new one."""
+    quota_slice.CLAIMS.mkdir(parents=True)
+    (quota_slice.CLAIMS / "before").write_text("5000")
+    for now in ("5000", "500"):
+        setting.write_text(now)
+        assert shorten(MINE)
+        assert int(setting.read_text()) == SLICE_US
+    put_back(MINE)
+    assert setting.read_text() == "5000"
+
+
+def test_where_it_cannot_be_set_nothing_is_left(setting, monkeypatch):
+    setting.unlink()
+    assert not shorten(MINE)  # a kernel without quotas
+    put_back(MINE)
+
+    class ReadOnly(type(setting)):  # type: ignore[misc]
+        def write_text(self, data: str, *more: object, **others: object) -> int:
+            raise PermissionError(30, "Read-only file system")
+
+    setting.write_text("5000")
+    monkeypatch.setattr(quota_slice, "SETTING", ReadOnly(setting))
+    assert not shorten(MINE)
+    assert not quota_slice.CLAIMS.exists()
+    assert setting.read_text() == "5000"
+
+
+# -- detached processes ----------------------------------------------------------------------------
+
+
+def test_a_detached_process_is_known_at_once(tmp_path):
+    # A node without a process id so far was mistaken for one that died while booting.
+    for attempt in range(20):
+        pid_file, procs = tmp_path / f"pid{attempt}", tmp_path / f"procs{attempt}"
+        detach(["sleep", "60"], procs=[procs], pid_file=pid_file, log=tmp_path / "log")
+        pid = read_pid(pid_file)
+        assert pid is not None
+        try:
+            assert alive(pid)
+            assert int(procs.read_text()) == pid
+            assert os.getpgid(pid) != os.getpgid(0)
+        finally:
+            assert stop(pid, timeout_s=5.0, number=signal.SIGKILL)
+        assert not alive(pid)
+
+
+def test_a_group_that_cannot_be_joined_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("testbed.sites.local.process._START_S", 0.3)
+    with raises(SiteError, "could not be started"):
+        detach(
+            ["sleep", "60"],
+            procs=[tmp_path / "missing" / "cgroup.procs"],
+            pid_file=tmp_path / "pid",
+            log=tmp_path / "log",
+        )
+
+
+# -- files in a node's root before it boots --------------------------------------------------------
+
+
+LOGIN = "ssh-ed25519 AAA hotbed-dlr"
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Container:
+    for folder in ("node/root/etc/ssh", "node/root/root", "outside/ssh", "outside/.ssh"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("hosts", "hostname", "authorized_keys", ".ssh/authorized_keys"):
+        (tmp_path / "outside" / name).write_text(f"ssh-ed25519 SECRET {name}\n")
+    (tmp_path / "outside").chmod(0o755)
+    return Container(tmp_path / "node", "osd0", "hotbed-test-osd0")
+
+
+@pytest.fixture
+def furnish(container: Container, tmp_path: Path) -> Callable[[str], None]:
+    host_key = tmp_path / "host_key"
+    host_key.write_text("private\n")
+    host_key.with_suffix(".pub").write_text("public\n")
+    return lambda login: container.furnish("127.0.0.1 localhost\n", login, host_key)
+
+
+@pytest.fixture
+def authorized(container: Container) -> Path:
+    return container.root / "root" / ".ssh" / "authorized_keys"
+
+
+def test_a_plain_root_gets_its_name_and_keys(container, furnish, authorized):
+    furnish(LOGIN)
+    etc = container.root / "etc"
+    assert (etc / "hostname").read_text() == "osd0\n"
+    assert (etc / "hosts").read_text() == "127.0.0.1 localhost\n"
+    assert len((etc / "machine-id").read_text()) == 33
+    key = etc / "ssh" / "ssh_host_ed25519_key"
+    assert (key.read_text(), key.with_suffix(".pub").read_text()) == ("private\n", "public\n")
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (key, authorized)}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(authorized.parent.stat().st_mode) == 0o700
+    assert [path.name for path in container.root.rglob("*.hotbed")] == []
+
+
+def test_a_restarted_node_keeps_what_a_deployment_wrote_to_its_hosts(container, furnish):
+    hosts = container.root / "etc" / "hosts"
+    hosts.write_text("192.0.2.1 the-hosts-own\n")
+    furnish(LOGIN)
+    deployed = hosts.read_text() + "# BEGIN hotbed\n192.0.2.2 osd0\n# END hotbed\n"
+    hosts.write_text(deployed)
+    for _ in range(2):
+        furnish(LOGIN)
+        assert hosts.read_text() == deployed
+
+
+def test_a_restarted_node_keeps_the_keys_that_were_let_in(furnish, authorized):
+    furnish(LOGIN)
+    # The agent role admits the admin node; a restore from a snapshot restarts the node.
+    authorized.write_bytes(authorized.read_bytes() + b"ssh-ed25519 BBB hotbed-admin\n\xff odd\n")
+    furnish("ssh-ed25519 CCC hotbed-dlr")
+    assert authorized.read_bytes().splitlines() == [
+        b"ssh-ed25519 CCC hotbed-dlr",
+        b"ssh-ed25519 BBB hotbed-admin",
+        b"\xff odd",
+    ]
+
+
+def _snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in (folder, *sorted(folder.rglob("*")))
+    }
+
+
+OUT = "{outside}"
+UP = "../" * 40 + "{outside}"
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *(
+            (name, target)
+            for name in ("etc", "etc/ssh", "root", "root/.ssh")
+            for target in (OUT, UP)
+        ),
+        *((f"etc/{name}", f"{OUT}/{name}") for name in ("hosts", "hostname", "machine-id")),
+        *((".ssh_keys", f"{top}/authorized_keys") for top in (OUT, UP)),
+        ("etc", "etc"),
+        ("root/.ssh", "../root/.ssh"),
+        (".ssh_keys", "authorized_keys"),
+        ("etc/.hosts.hotbed", f"{OUT}/hosts"),
+        ("etc", "/proc/self/cwd"),
+        ("root/.ssh", "/proc/self/root{outside}"),
+    ],
+)
+def test_a_nodes_links_lead_the_host_to_nothing_outside(
+    container, furnish, authorized, name, target
+):
+    link = container.root / name
+    if name == ".ssh_keys":
+        link = authorized
+        authorized.parent.mkdir()
+    if link.is_dir():
+        shutil.rmtree(link)
+    outside = container.folder.parent / "outside"
+    link.symlink_to(target.format(outside=outside))
+    before = _snapshot(outside)
+    try:
+        furnish(LOGIN)
+    except SiteError as error:
+        assert "osd0" in str(error)
+    else:
+        assert authorized.read_text() == f"{LOGIN}\n"
+    assert _snapshot(outside) == before
+    inside = [
+        path for path in container.root.rglob("*") if path.is_file() and not path.is_symlink()
+    ]
+    assert not any(b"SECRET" in path.read_bytes() for path in inside)
+
+
+def test_a_link_within_the_root_is_followed_as_the_node_would(container, furnish):
+    (container.root / "root").rmdir()
+    (container.root / "home" / "root").mkdir(parents=True)
+    (container.root / "root").symlink_to("/home/root")
+    furnish(LOGIN)
+    assert (container.root / "home/root/.ssh/authorized_keys").read_text() == f"{LOGIN}\n"
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+@pytest.mark.parametrize("make", [_pipe, Path.mkdir, _huge])
+def test_what_is_no_small_plain_file_is_not_read(furnish, authorized, make):
+    authorized.parent.mkdir()
+    make(authorized)
+    with pytest.raises(SiteError):
+        furnish(LOGIN)

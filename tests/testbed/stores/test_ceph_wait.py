@@ -18,6 +18,7 @@ from schemas.errors import StoreError
 from testbed.stores.ceph import connect
 from testbed.stores.ceph_wait import Apart, Ask, asker, wait, what_is_missing
 from tests.errors import raises
+from tests.testbed.sites.manual_clock import ManualClock
 
 STATUS = {
     "osdmap": {"num_up_osds": 3, "num_in_osds": 3},
@@ -35,53 +36,46 @@ def cluster(status: Mapping[str, Any] = STATUS, **states: int) -> Ask:
     return lambda daemon, command: answers[daemon, command]
 
 
-def test_a_cluster_that_serves_lacks_nothing() -> None:
-    assert what_is_missing(cluster(active_clean=128), 3) is None
+NOOUT = {"OSD_FLAGS": {"summary": {"message": "noout flag(s) set"}}}
 
 
-def test_osds_come_first() -> None:
-    said = what_is_missing(cluster(active_clean=128), 4)
-    assert said == "3 of 4 OSDs are up and 3 in"
+@pytest.mark.parametrize(
+    ("health", "states", "osds", "said"),
+    [
+        ({}, {"active_clean": 128}, 3, None),
+        ({}, {"active_clean": 128}, 4, "3 of 4 OSDs are up and 3 in"),
+        # The manager reports placement groups, not the monitor.
+        (
+            {},
+            {"active_clean": 100, "peering": 28},
+            3,
+            "100 of 128 placement groups are active+clean",
+        ),
+        (
+            {"status": "HEALTH_WARN", "checks": NOOUT},
+            {"active_clean": 1},
+            3,
+            "HEALTH_WARN: noout flag(s) set",
+        ),
+    ],
+)
+def test_what_a_cluster_lacks_is_told(health, states, osds, said):
+    status = STATUS | ({"health": health} if health else {})
+    assert what_is_missing(cluster(status, **states), osds) == said
 
 
-def test_placement_groups_are_the_managers_not_the_monitors() -> None:
-    said = what_is_missing(cluster(active_clean=100, peering=28), 3)
-    assert said == "100 of 128 placement groups are active+clean"
-
-
-def test_warnings_are_told() -> None:
-    checks = {"OSD_FLAGS": {"summary": {"message": "noout flag(s) set"}}}
-    status = {**STATUS, "health": {"status": "HEALTH_WARN", "checks": checks}}
-    said = what_is_missing(cluster(status, active_clean=1), 3)
-    assert said == "HEALTH_WARN: noout flag(s) set"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def test_wait_outlasts_silent_monitors_and_tells_how_long_it_took() -> None:
-    clock = Clock()
+def test_wait_outlasts_silent_monitors_and_ends_with_what_is_missing():
+    clock = ManualClock(0.0)
 
     def ask(daemon: str, command: str) -> Mapping[str, Any]:
-        if clock.now < 5:
+        if clock.now() < 5:
             raise OSError("timed out")
         return cluster(active_clean=8)(daemon, command)
 
-    assert wait(ask, 3, 30, clock=clock, sleep=clock.sleep) == pytest.approx(5, abs=0.2)
-
-
-def test_wait_ends_with_what_is_missing() -> None:
-    clock = Clock()
+    assert wait(ask, 3, 30, clock=clock.now, sleep=clock.sleep) == pytest.approx(5, abs=0.2)
+    clock = ManualClock(0.0)
     with raises(TimeoutError, "after 30 s", "3 of 8"):
-        wait(cluster(active_clean=8), 8, 30, clock=clock, sleep=clock.sleep)
+        wait(cluster(active_clean=8), 8, 30, clock=clock.now, sleep=clock.sleep)
 
 
 class Handle:
@@ -110,16 +104,13 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> type[Handle]:
     return Handle
 
 
-def test_attempts_that_fail_leave_no_handles(refusing: type[Handle]) -> None:
+def test_attempts_that_fail_leave_no_handles(refusing):
     """A handle without shutdown keeps nine file descriptors. Ten attempts per second used up a
     process's 1,024, and librados aborted the process."""
-    clock = Clock()
+    clock = ManualClock(0.0)
     with raises(TimeoutError, "do not answer"):
-        wait(asker(), 3, 30, clock=clock, sleep=clock.sleep)
+        wait(asker(), 3, 30, clock=clock.now, sleep=clock.sleep)
     assert refusing.open == 0
-
-
-def test_nor_do_those_of_the_agent(refusing: type[Handle]) -> None:
     with raises(StoreError, "cannot connect to the Ceph"):
         connect()
     assert refusing.open == 0
@@ -149,23 +140,23 @@ def once(marker: Path, first: Callable[[], object]) -> Callable[[], Ask]:
     return make
 
 
-def test_a_library_that_ends_its_process_costs_a_question(tmp_path: Path) -> None:
+def test_a_library_that_ends_its_process_costs_a_question(tmp_path):
     """An abort is such an end; the test uses a kill, for which pytest prints no long report."""
-    clock = Clock()
+    clock = ManualClock(0.0)
     with apart(once(tmp_path / "asked", lambda: os.kill(os.getpid(), signal.SIGKILL))) as asking:
         with raises(OSError, "-9"):
             asking("mon", "status")
-        assert wait(asking, 3, 30, clock=clock, sleep=clock.sleep) == 0
+        assert wait(asking, 3, 30, clock=clock.now, sleep=clock.sleep) == 0
 
 
-def test_one_that_hangs_is_left(tmp_path: Path) -> None:
+def test_one_that_hangs_is_left(tmp_path):
     with apart(once(tmp_path / "asked", lambda: time.sleep(600)), patience_s=0.5) as asking:
         with raises(OSError, "no answer within 0.5 s"):
             asking("mon", "status")
         assert asking("mon", "status") == STATUS
 
 
-def test_what_a_cluster_answers_comes_through() -> None:
+def test_what_a_cluster_answers_comes_through():
     def make() -> Ask:
         def refuse(daemon: str, command: str) -> Mapping[str, Any]:
             raise OSError(f"{daemon} refuses {command}")
@@ -178,17 +169,17 @@ def test_what_a_cluster_answers_comes_through() -> None:
                 asking("mgr", "pg stat")
 
 
-def test_where_nobody_can_ask_nothing_waits(capfd: pytest.CaptureFixture[str]) -> None:
+def test_where_nobody_can_ask_nothing_waits(capfd):
     def make() -> Ask:
         raise ImportError("No module named 'rados'")
 
-    clock = Clock()
+    clock = ManualClock(0.0)
     with apart(make) as asking, raises(RuntimeError, "cannot be asked from here"):
-        wait(asking, 3, 30, clock=clock, sleep=clock.sleep)
+        wait(asking, 3, 30, clock=clock.now, sleep=clock.sleep)
     assert "No module named 'rados'" in capfd.readouterr().err
 
 
-def test_its_process_ends_with_it() -> None:
+def test_its_process_ends_with_it():
     with apart(lambda: cluster(active_clean=8)) as asking:
         asking("mon", "status")
         assert asking._child is not None

@@ -1,4 +1,4 @@
-"""Swift microstores without Swift: a layout's effect on nodes, and evaluation of counters."""
+"""Swift microstores without Swift: a layout's effect on nodes, whole machines, counters."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from testbed.agent.contract import AgentNode
 from testbed.stores.contract import Effect
 from testbed.stores.microstores import (
     MICROSTORES,
+    AssignMachine,
     MapTenant,
     Resources,
     SetResources,
@@ -28,8 +29,6 @@ from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import (
     cluster_from_json,
     initial,
-    state_from_json,
-    state_to_json,
 )
 from testbed.stores.swift.shares import Shares
 from testbed.stores.swift.store import SwiftStore
@@ -46,12 +45,7 @@ from tests.testbed.stores.swift_fakes import (
 # --- a layout's effect on nodes ------------------------------------------------------------------
 
 
-def test_a_state_survives_its_file() -> None:
-    state = replace(initial(cluster()), overrides={"p0": Resources(0.6, network=1e6)}, rings=3)
-    assert state_from_json(json.loads(json.dumps(state_to_json(state)))) == state
-
-
-def test_every_microstore_has_its_own_servers_on_shared_nodes() -> None:
+def test_every_microstore_has_its_own_servers_and_tenants_their_proxies():
     changes, state = Changes(CONFIG, cluster()), initial(cluster())
     wanted = changes.wanted(state, "s0")
     assert [one["port"] for one in wanted["storage"]] == [6200, 6210]
@@ -65,10 +59,6 @@ def test_every_microstore_has_its_own_servers_on_shared_nodes() -> None:
         "network": 25e6,
         "shares": {"proxy": 0.4},
     }
-
-
-def test_in_the_default_layout_tenants_are_served_by_all_proxies() -> None:
-    changes = Changes(CONFIG, cluster())
     both = changes.endpoints(initial(cluster(), "default"))["admin"]["tenants"]["a"]
     assert both["proxies"] == ["http://10.0.0.1:8080", "http://10.0.0.2:8080"]
     one = changes.endpoints(initial(cluster()))["admin"]["tenants"]["b"]
@@ -78,7 +68,7 @@ def test_in_the_default_layout_tenants_are_served_by_all_proxies() -> None:
         initial(cluster(), "mos")
 
 
-def test_keys_are_in_the_proxys_own_file_alone() -> None:
+def test_keys_are_in_the_proxys_own_file_alone():
     changes, state = Changes(CONFIG, cluster()), initial(cluster())
     for node in ("p0", "s0"):
         made = confs.files_of(confs.wanted_from_json(changes.wanted(state, node)), SECRETS)
@@ -90,11 +80,15 @@ def test_keys_are_in_the_proxys_own_file_alone() -> None:
     made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
     text = made.files["/etc/hotbed/swift/proxy.conf"]
     assert "user_a_a = key-a .admin" in text
-    assert text.index("s3api tempauth") < text.index("[filter:tempauth]")
+    [line] = [line for line in text.splitlines() if line.startswith("pipeline = ")]
+    order = line.removeprefix("pipeline = ").split()
+    # Listings by S3 are not turned into text.
+    assert order.index("listing_formats") < order.index("s3api") < order.index("tempauth")
+    assert all(f"[filter:{name}]" in text for name in order[:-1])
     assert "swift_dir = /etc/hotbed/swift/small" in text
 
 
-def test_what_writes_on_a_storage_node_is_of_the_replicators_user() -> None:
+def test_files_of_a_storage_node():
     changes, state = Changes(CONFIG, cluster()), initial(cluster())
     made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "s0")), SECRETS)
     servers = [text for text in made.units.values() if "-server " in text]
@@ -102,11 +96,6 @@ def test_what_writes_on_a_storage_node_is_of_the_replicators_user() -> None:
     for text in servers:
         (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
         assert " setpriv --reuid hotbed-swift --regid" in line.replace("/usr/bin/", "")
-
-
-def test_rsync_and_memcached_are_at_the_nodes_address_and_rsync_is_for_storage_nodes() -> None:
-    changes, state = Changes(CONFIG, cluster()), initial(cluster())
-    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "s0")), SECRETS)
     lines = made.files["/etc/hotbed/swift/rsyncd.conf"].splitlines()
     assert {"address = 10.0.0.3", "hosts allow = 10.0.0.3 10.0.0.4"} <= set(lines)
     made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
@@ -116,7 +105,7 @@ def test_rsync_and_memcached_are_at_the_nodes_address_and_rsync_is_for_storage_n
 # --- shares, machines, tenants -------------------------------------------------------------------
 
 
-def test_who_gives_something_up_goes_first(tmp_path: Path) -> None:
+def test_who_gives_something_up_goes_first(tmp_path):
     store, nodes = opened(tmp_path)
     less = Resources(0.2, 0.4, 10e6)
     more = Resources(0.6, 0.4, 40e6)
@@ -129,7 +118,7 @@ def test_who_gives_something_up_goes_first(tmp_path: Path) -> None:
     assert off_layout(store) == [f"layout {cluster().layout}"]
 
 
-def test_what_a_node_refuses_is_told_and_not_believed(tmp_path: Path) -> None:
+def test_what_a_node_refuses_is_told_and_not_believed(tmp_path):
     store, nodes = opened(tmp_path)
     nodes.refuse = {"p0"}
     [effect] = store.act([SetResources("small", Resources(0.2, 0.4, 25e6))])
@@ -139,7 +128,7 @@ def test_what_a_node_refuses_is_told_and_not_believed(tmp_path: Path) -> None:
     assert off_layout(store) == []
 
 
-def test_a_node_that_is_away_follows_when_it_returns(tmp_path: Path) -> None:
+def test_a_node_that_is_away_follows_when_it_returns(tmp_path):
     store, nodes = opened(tmp_path)
     nodes.lost = {"s0"}
     [effect] = store.act([SetResources("small", Resources(0.4, 0.2, 25e6))])
@@ -154,7 +143,7 @@ def test_a_node_that_is_away_follows_when_it_returns(tmp_path: Path) -> None:
     assert (effect.ok, effect.message) == (False, "no node of s0, s1 answers.")
 
 
-def test_a_store_is_put_back_as_it_was(tmp_path: Path) -> None:
+def test_a_store_is_put_back_as_it_was(tmp_path):
     store, _ = opened(tmp_path)
     saved = json.loads(json.dumps(store.save()))
     store.act([SetResources("small", Resources(0.1, 0.1, 2.5e6)), MapTenant("b", "small")])
@@ -165,7 +154,7 @@ def test_a_store_is_put_back_as_it_was(tmp_path: Path) -> None:
     assert store.restore(saved) == []
 
 
-def test_a_tenants_objects_must_be_there_for_it_to_move(tmp_path: Path) -> None:
+def test_a_tenants_objects_must_be_there_for_it_to_move(tmp_path):
     data = json.loads(json.dumps(DATA))
     data["microstores"]["large"]["storage"] = ["s2", "s3"]
     data["disks"] = {name: ["d0"] for name in ("s0", "s1", "s2", "s3")}
@@ -181,7 +170,7 @@ def test_a_tenants_objects_must_be_there_for_it_to_move(tmp_path: Path) -> None:
     assert store.seen(store.state(), {}).store("large").resources.hdds == 2
 
 
-def test_a_layout_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
+def test_a_layout_with_an_unknown_name_is_refused(tmp_path):
     store, nodes = opened(tmp_path)
     for arguments, said in (
         ({"microstores": {"x": {}}}, "no microstore 'x'; allowed: small, large"),
@@ -195,7 +184,7 @@ def test_a_layout_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
     assert nodes.asked == []
 
 
-def test_single_proxies_may_have_shares_of_their_own(tmp_path: Path) -> None:
+def test_single_proxies_may_have_shares_of_their_own(tmp_path):
     store, nodes = opened(tmp_path)
     put_layout(store, "default", proxies={"p0": {"proxy_cores": 0.6, "network": 2.5e6}})
     assert nodes.asked[-1]["admin"]["op"] == "endpoints"
@@ -218,7 +207,7 @@ def answer(number: int, t: float, **counters: Any) -> dict[str, Any]:
     return {"slots": [slot], "tenants": counters.get("tenants", {})}
 
 
-def test_utilization_is_of_the_share(tmp_path: Path) -> None:
+def test_utilization_is_of_the_share(tmp_path):
     store, nodes = opened(tmp_path)
     sums = accesslog.Sums()
     for node in ("p0", "p1", "s0", "s1"):
@@ -257,7 +246,7 @@ def test_utilization_is_of_the_share(tmp_path: Path) -> None:
         store.sense(frozenset({MICROSTORES}))
 
 
-def test_a_daemon_that_started_anew_counts_from_nothing() -> None:
+def test_a_daemon_that_started_anew_counts_from_nothing():
     assert sensing.interval_of(answer(9, 10.0), answer(1, 11.0)) is None
     old, new = accesslog.Sums(), accesslog.Sums()
     for _ in range(3):
@@ -269,9 +258,7 @@ def test_a_daemon_that_started_anew_counts_from_nothing() -> None:
 # --- rings and files -----------------------------------------------------------------------------
 
 
-def test_a_ring_that_is_not_whole_is_never_put_into_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ring_that_is_not_whole_is_never_put_into_place(tmp_path, monkeypatch):
     monkeypatch.setattr(services, "rings_folder", lambda store: str(tmp_path / store))
     whole = gzip.compress(b"R1NG" + bytes(range(256)) * 40)
     (tmp_path / "small").mkdir()
@@ -298,7 +285,7 @@ def test_a_ring_that_is_not_whole_is_never_put_into_place(
     ]
 
 
-def test_an_effect_counts_requests_meanwhile(tmp_path: Path) -> None:
+def test_an_effect_counts_requests_meanwhile(tmp_path):
     store, nodes = opened(tmp_path)
     sums = accesslog.Sums()
     nodes.answers["p0"] = answer(1, 1.0, tenants={"a": sums.to_json()})
@@ -313,9 +300,7 @@ def test_an_effect_counts_requests_meanwhile(tmp_path: Path) -> None:
     assert effect == Effect(True, "done", effect.seconds, {"requests": 2.0, "failed": 1.0})
 
 
-def test_shares_go_by_the_sites_folders_where_it_has_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_go_by_the_sites_folders_where_it_has_some(tmp_path, monkeypatch):
     """Otherwise they use a slice's quota."""
     calls: list[list[str]] = []
     monkeypatch.setattr(
@@ -337,3 +322,132 @@ def test_shares_go_by_the_sites_folders_where_it_has_some(
     assert (folder / "cpu.cfs_period_us").read_text() == "25000"
     (tmp_path / "cpuacct" / "swift-small" / "cpuacct.usage").write_text("2500000000\n")
     assert shares.used(["small", "large"]) == {"small": 2.5, "large": 0.0}
+
+
+# -- whole machines, as in basic MOS ---------------------------------------------------------------
+
+
+def with_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage_cores: float = 0.0
+) -> tuple[SwiftStore, FakeNodes]:
+    """Return a store with proxies as machines; p2 belongs to no microstore."""
+    data = json.loads(json.dumps(DATA)) | {"spare_proxies": ["p2"]}
+    data["pool"]["machine"] = {"proxy_cores": 0.2, "network": 12.5e6}
+    data["pool"]["machine"]["storage_cores"] = storage_cores
+    nodes = FakeNodes()
+    config = replace(
+        CONFIG, nodes=(*CONFIG.nodes, AgentNode("p2", "10.0.0.9", ("proxy",), "iowait"))
+    )
+    store = SwiftStore(
+        config, cluster_from_json(data), nodes, tmp_path / "state.json", sleep=nodes.slept
+    )
+    rings = {name: dict.fromkeys(confs.KINDS, "") for name in ("small", "large")}
+    monkeypatch.setattr(store.changes, "build_rings", lambda *_: {"rings": rings})
+    return store, nodes
+
+
+def test_machines_that_nobody_has_are_in_the_pool(tmp_path, monkeypatch):
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    seen = store.seen(store.state(), {})
+    assert [(one.name, one.microstore) for one in seen.machines] == [
+        *(("p0", "small"), ("p1", "large"), ("p2", "")),
+    ]
+    assert "proxy" not in store.changes.configure(store.state())["p2"]["wanted"]
+    [effect] = store.act([AssignMachine("p2", "small")])
+    assert effect.ok, effect
+    assert store.state().proxies_of("small") == ("p0", "p2")
+    assert nodes.asked[-1]["admin"]["tenants"]["a"]["proxies"] == [
+        *("http://10.0.0.1:8080", "http://10.0.0.9:8080"),
+    ]
+    assert {"op": "shares", "shares": {"proxy": 0.2}, "network": 12.5e6} in [
+        requests.get("p2") for requests in nodes.asked
+    ]
+    put_layout(store, "static")
+    assert store.state().proxies["p2"] == ""
+    assert store.act([AssignMachine("p0", ""), AssignMachine("p1", "")])[1].ok
+    put_layout(store)  # no proxy exists that could set its processes
+    assert set(store.state().proxies.values()) == {""}
+
+
+def test_a_machine_leaves_its_tenants_before_it_serves_others(tmp_path, monkeypatch):
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    assert store.act([AssignMachine("p2", "small")])[0].ok
+    nodes.asked.clear()
+    assert store.act([AssignMachine("p2", "large")])[0].ok
+    told = [place for place, one in enumerate(nodes.asked) if "admin" in one]
+    restarted = [place for place, one in enumerate(nodes.asked) if one.get("p2", {}).get("restart")]
+    assert told[0] < restarted[0] < told[1]
+    # Drivers read their file every second.
+    (waited,) = [place for place, one in enumerate(nodes.asked) if "slept" in one]
+    assert told[0] < waited < restarted[0]
+    assert nodes.asked[waited]["slept"]["seconds"] > 1
+    first, last = (nodes.asked[place]["admin"]["tenants"] for place in told)
+    assert not any("10.0.0.9" in url for one in first.values() for url in one["proxies"])
+    assert last["b"]["proxies"] == ["http://10.0.0.2:8080", "http://10.0.0.9:8080"]
+
+
+def test_what_is_put_back_cuts_nobody_off(tmp_path, monkeypatch):
+    """Free machines serve first, then clients are informed, then other machines change owner."""
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    saved = json.loads(json.dumps(store.save()))
+    assert store.act([AssignMachine("p2", "small"), AssignMachine("p0", "")])[1].ok
+    nodes.asked.clear()
+    [effect] = store.restore(saved)
+    assert effect.ok, effect
+    first, *others = nodes.asked
+    assert set(first) == {"p0", "p1", "p2"}  # a check for half-done changes
+    moves = [
+        name
+        for requests in others
+        for name, request in requests.items()
+        if request["op"] in ("configure", "endpoints", "sleep")
+    ]
+    assert moves[:5] == ["p0", "admin", "slept", "p2", "admin"]
+    served = next(one["admin"]["tenants"]["a"]["proxies"] for one in nodes.asked if "admin" in one)
+    assert served == ["http://10.0.0.1:8080"]
+    assert store.state().proxies["p2"] == ""
+
+
+def test_a_machine_that_was_left_half_way_is_whose_it_was(tmp_path, monkeypatch):
+    """A controller was killed between giving a machine and recording it."""
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    saved = json.loads(json.dumps(store.save()))
+    nodes.answers["p0"] = {"tenants": {}, "slots": [], "changed": [], "stale": ["a proxy"]}
+    assert store.restore(saved) == []
+    restarted = [name for one in nodes.asked for name, ask in one.items() if ask.get("restart")]
+    assert restarted == ["p0"]
+    assert nodes.asked[-1]["admin"]["tenants"]["a"]["proxies"] == ["http://10.0.0.1:8080"]
+
+
+@pytest.mark.parametrize("layout", [True, False])
+def test_a_machine_that_was_left_half_way_serves_before_more_is_asked_of_it(
+    tmp_path, monkeypatch, *, layout
+):
+    """It may run no proxy now and would refuse a number of processes."""
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    saved = json.loads(json.dumps(store.save()))
+    assert store.act([AssignMachine("p2", "small")])[0].ok
+    nodes.answers["p0"] = {"tenants": {}, "slots": [], "changed": [], "stale": ["a proxy"]}
+    nodes.asked.clear()
+    if layout:
+        put_layout(store, "static")
+    else:
+        assert [effect.ok for effect in store.restore(saved)] == [True]
+    told = [one["p0"]["op"] for one in nodes.asked if "p0" in one]
+    assert told[:4] == ["configure", "configure", "ring", "start"]
+    assert "workers" in told[4:]
+    assert store.state().proxies["p2"] == ""
+
+
+def test_a_machines_storage_cores_go_where_it_goes(tmp_path, monkeypatch):
+    store, nodes = with_machines(tmp_path, monkeypatch, storage_cores=0.2)
+    # Nobody may assign shares in addition to the machines' shares.
+    assert store.offers().acts == {"machines", "tenants"}
+    seen = store.seen(store.state(), {})
+    assert seen.store("small").resources.storage_cores == pytest.approx(0.2)
+    assert store.act([AssignMachine("p2", "small")])[0].ok
+    assert store.seen(store.state(), {}).store("small").resources == Resources(0.4, 0.4, 25e6)
+    assert {"op": "shares", "shares": {"small": 0.2}} in [one.get("s0") for one in nodes.asked]
+    assert store.act([AssignMachine("p0", ""), AssignMachine("p2", "")])[1].ok
+    # Its servers still exist, so a step remains.
+    assert store.changes.shares(store.state())["s0"]["shares"]["small"] == pytest.approx(0.05)

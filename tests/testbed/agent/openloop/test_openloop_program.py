@@ -125,11 +125,13 @@ def test_what_cannot_be_written_is_told_and_leaves_no_unit(
     assert units.live(shell) == []
 
 
-def test_a_payload_that_lacks_something_is_refused() -> None:
+def test_a_payload_that_lacks_something_is_refused():
     with raises(UserError, "needs 'plan'"):
         openloop_verbs.start(CONFIG, {"node": "osd0", "name": "x"})
     with raises(UserError, "unknown field"):
         openloop_verbs.start(CONFIG, payload() | {"plan": {**PLAN.to_json(), "x": 1}})
+    with raises(UserError, where="ballast_per_pg"):
+        replace(PLAN, ballast_per_pg=-1)
 
 
 @pytest.mark.slow
@@ -165,14 +167,14 @@ class Ioctx:
         oncomplete(Completion())
 
 
-def test_every_object_is_written_once_before_the_start() -> None:
+def test_every_object_is_written_once_before_the_start():
     ioctx = Ioctx(0)
     names = object_names(PLAN, 1, 8)
     PoolObjects(ioctx, names, b"x").fill()
     assert ioctx.names == [name for each in names.values() for name in each]
 
 
-def test_ballast_is_written_once_into_every_group_and_never_again() -> None:
+def test_ballast_is_written_once_into_every_group_and_never_again():
     plan = replace(PLAN, ballast_per_pg=3)
     ballast = ballast_names(plan, 1, 8)
     assert {pg: len(names) for pg, names in ballast.items()} == {"1.0": 3, "1.5": 3}
@@ -194,18 +196,13 @@ def test_ballast_is_written_once_into_every_group_and_never_again() -> None:
     assert ballast_names(replace(plan, prefill=False), 1, 8) == {}
 
 
-def test_too_much_ballast_is_refused() -> None:
-    with raises(UserError, where="ballast_per_pg"):
-        replace(PLAN, ballast_per_pg=-1)
-
-
 @pytest.mark.parametrize("codes", [(0, -errno.ENOSPC, 0), (0, errno.ENOSPC, 0)])
-def test_a_prefill_that_fails_is_told(codes: tuple[int, ...]) -> None:
+def test_a_prefill_that_fails_is_told(codes):
     with raises(StoreError, "1 of 4", "28"):
         PoolObjects(Ioctx(*codes), object_names(PLAN, 1, 8), b"x").fill()
 
 
-def test_the_cluster_is_asked_where_objects_are() -> None:
+def test_the_cluster_is_asked_for_pools_and_where_objects_are():
     asked = []
 
     def ask(prefix: str, **arguments: Any) -> Any:
@@ -215,9 +212,6 @@ def test_the_cluster_is_asked_where_objects_are() -> None:
     with raises(StoreError, "hashes names in another"):
         confirm(ask, "bench", ["hotbed-ol-0"], 1, 4)
     assert asked == ["hotbed-ol-0"]
-
-
-def test_pools_are_found_and_another_hash_is_refused() -> None:
     pool = {"pool": 3, "pool_name": "p", "pg_num": 100, "object_hash": 2}
     assert pool_of({"pools": [pool]}, "p") == (3, 100)
     with raises(UserError, "rjenkins"):

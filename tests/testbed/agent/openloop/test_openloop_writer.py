@@ -106,16 +106,7 @@ def histogram(end: dict[str, Any], pgid: str = "1.0") -> Histogram:
     return Histogram.from_json(end["pgs"][pgid]["histogram"])
 
 
-def test_a_store_that_keeps_up() -> None:
-    end, rows, store = carry_out(every(0.1, 10.0), lambda pgid, n: 0.02)
-    assert (end["intended"], end["done"], end["outstanding"], end["late"]) == (100, 100, 0, 0)
-    assert histogram(end).max_s == pytest.approx(0.02)
-    assert [row["t_s"] for row in rows] == [float(n) for n in range(1, 11)]
-    assert all(row["intended"] == row["sent"] == 10 for row in rows)
-    assert [at for at, _, _ in store.sent] == pytest.approx([n * 0.1 for n in range(100)])
-
-
-def test_a_store_that_stands_still_does_not_slow_its_load_down() -> None:
+def test_a_store_that_stands_still_does_not_slow_its_load_down():
     # Other load generators would send 1 write here and report one slow request.
     end, rows, store = carry_out(every(0.1, 10.0), lambda pgid, n: None)
     assert len(store.sent) == 100
@@ -129,7 +120,7 @@ def test_a_store_that_stands_still_does_not_slow_its_load_down() -> None:
     assert ages.min_s == pytest.approx(15.0 - 9.9)
 
 
-def test_latency_counts_from_the_intended_start_also_when_held_back() -> None:
+def test_latency_counts_from_the_intended_start_also_when_held_back():
     # One at a time, 0.3 s each, arriving every 0.1 s: the n-th ends 0.3 (n + 1) s after the start.
     end, _, store = carry_out(
         every(0.1, 1.0), lambda pgid, n: 0.3, duration_s=1.0, most=1, keep=True
@@ -143,7 +134,7 @@ def test_latency_counts_from_the_intended_start_also_when_held_back() -> None:
     assert [at for at, _, _ in store.sent] == pytest.approx([0.3 * n for n in range(10)])
 
 
-def test_one_that_is_never_sent_is_outstanding_and_late() -> None:
+def test_one_that_is_never_sent_is_outstanding_and_late():
     end, _, store = carry_out(every(0.1, 1.0), lambda pgid, n: None, duration_s=1.0, most=4)
     assert len(store.sent) == 4
     assert (end["intended"], end["outstanding"], end["late"]) == (10, 10, 6)
@@ -151,29 +142,18 @@ def test_one_that_is_never_sent_is_outstanding_and_late() -> None:
     assert end["late_max_s"] == pytest.approx(6.0 - 0.4)
 
 
-def test_what_is_in_flight_at_the_end_may_still_end() -> None:
+def test_what_is_in_flight_at_the_end_may_still_end():
     end, rows, _ = carry_out(every(0.5, 2.0), lambda pgid, n: 3.0, duration_s=2.0, drain_s=2.0)
     assert (end["done"], end["outstanding"]) == (3, 1)  # the last one would need until 4.5
     assert sum(row["done"] for row in rows) == 3
     assert sum(row["intended"] for row in rows) == 4
     quick, _, _ = carry_out(every(0.5, 2.0), lambda pgid, n: 3.0, duration_s=2.0, drain_s=0.0)
     assert (quick["done"], quick["outstanding"]) == (0, 4)
-
-
-def test_the_end_comes_as_soon_as_nothing_is_left() -> None:
     _, rows, _ = carry_out(every(0.5, 2.0), lambda pgid, n: 0.75, duration_s=2.0, drain_s=600.0)
     assert [row["t_s"] for row in rows] == [1.0, 2.0, 3.0]
 
 
-def test_groups_have_their_own_books() -> None:
-    both = sorted(every(0.1, 10.0, "1.0") + every(0.25, 10.0, "1.1"))
-    end, _, _ = carry_out(both, lambda pgid, n: 0.01 if pgid == "1.0" else 2.0)
-    assert [end["pgs"][pgid]["intended"] for pgid in ("1.0", "1.1")] == [100, 40]
-    assert histogram(end, "1.0").max_s == pytest.approx(0.01)
-    assert histogram(end, "1.1").min_s == pytest.approx(2.0)
-
-
-def test_failures_are_counted_apart_with_their_reason() -> None:
+def test_failures_are_counted_apart_with_their_reason():
     both = sorted(every(0.5, 2.0, "1.0") + every(0.5, 2.0, "1.1"))
     end, rows, _ = carry_out(
         both,
@@ -198,10 +178,8 @@ ARRIVALS = st.lists(
     st.integers(1, 6),
     st.floats(0, 4),
 )
-@settings(deadline=None, max_examples=50)
-def test_nothing_is_lost_from_the_books(
-    schedule: list[Arrival], latencies: list[float | None], most: int, drain_s: float
-) -> None:
+@settings(max_examples=50)
+def test_nothing_is_lost_from_the_books(schedule, latencies, most, drain_s):
     end, rows, store = carry_out(
         schedule,
         lambda pgid, n: latencies[n % len(latencies)],

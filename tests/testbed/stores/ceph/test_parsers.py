@@ -1,6 +1,13 @@
-"""Parsers of Ceph's answers, on recorded ones."""
+"""What Ceph's daemons answer: parsers on recorded answers, activity, and polling."""
 
 from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from fake_rados import recorded
@@ -11,18 +18,35 @@ from schemas.errors import StoreError
 from testbed.stores.ceph.connection import Reply, parse
 from testbed.stores.ceph.perf import (
     LATENCY_FLOOR_S,
+    CounterPoller,
+    LatencySensor,
     OsdCounters,
+    PgReport,
+    PolledCounters,
     latency_pressure,
+    osd_rates,
     parse_counters,
     parse_pg_counts,
+    parse_reports,
+    pg_rates,
+    unclean,
 )
 from testbed.stores.ceph.pgs import bytes_moved, changed_primaries, parse_osd_map, pg_bytes
 from testbed.stores.ceph.steps import reweights
 from testbed.stores.ceph.store import parse_features, parse_version
-from testbed.stores.contract import PG_UPMAP, Pg
+from testbed.stores.contract import (
+    ACTIVITY,
+    OSDS,
+    PG_UPMAP,
+    PGS,
+    OpRates,
+    Pg,
+    observation_from_json,
+    observation_to_json,
+)
 
 
-def test_osd_map():
+def test_osd_map_and_racks():
     found = parse_osd_map(recorded("osd_dump.json"), recorded("osd_tree.json"))
     assert sorted(found.osds) == [0, 1, 2]
     assert found.osds[2].node == "n2"
@@ -31,25 +55,29 @@ def test_osd_map():
     assert found.pools["bench"].pgids()[10] == "2.a"
     assert found.require_min_compat_client == "luminous"
     assert not found.pg_upmap
-
-
-def test_osd_map_with_upmaps():
     found = parse_osd_map(recorded("osd_dump_upmap.json"), recorded("osd_tree.json"))
     assert len(found.pg_upmap) == 48
     assert found.pg_upmap["2.0"] == (0, 1)
     assert found.pinned("2.0")
     assert not found.pinned("2.7f")
-
-
-def test_node_names_win_over_crush_hosts():
     found = parse_osd_map(recorded("osd_dump.json"), recorded("osd_tree.json"), {1: "osd1"})
     assert [osd.node for osd in found.osds.values()] == ["n0", "osd1", "n2"]
-
-
-def test_weights_lose_their_16_bit_dirt():
     dump = recorded("osd_dump.json")
     dump["osds"][0]["primary_affinity"] = 0.0999908447265625
     assert parse_osd_map(dump, recorded("osd_tree.json")).osds[0].primary_affinity == 0.1
+    tree = recorded("osd_tree.json")
+    hosts = [item["id"] for item in tree["nodes"] if item["type"] == "host"]
+    tree["nodes"] += [
+        {"id": -100, "type": "rack", "name": "rack0", "children": hosts[:2]},
+        {"id": -101, "type": "rack", "name": "rack1", "children": hosts[2:]},
+    ]
+    found = parse_osd_map(recorded("osd_dump.json"), tree)
+    by_rack: dict[str, int] = {}
+    for osd in found.osds.values():
+        by_rack[osd.rack] = by_rack.get(osd.rack, 0) + 1
+    assert by_rack == {"rack0": 2, "rack1": 1}
+    flat = parse_osd_map(recorded("osd_dump.json"), recorded("osd_tree.json"))
+    assert {osd.rack for osd in flat.osds.values()} == {""}
 
 
 def test_version():
@@ -83,6 +111,8 @@ def test_features_of_pacific():
     assert found.upmap
     assert not found.upmap_primary
     assert PG_UPMAP in found.needs().acts
+    found = parse_features(recorded("versions.json"), recorded("features.json"), "jewel")
+    assert PG_UPMAP not in found.needs().acts
 
 
 @pytest.mark.parametrize(
@@ -100,15 +130,26 @@ def test_upmap_primary_from_reef_on_without_kernel_clients(clients, demand, offe
     assert parse_features(versions, features, demand).upmap_primary is offered
 
 
-def test_upmap_is_not_offered_to_clients_older_than_luminous():
-    found = parse_features(recorded("versions.json"), recorded("features.json"), "jewel")
-    assert PG_UPMAP not in found.needs().acts
-
-
-def test_bytes_of_both_forms_of_pg_dump():
+def test_pg_dump_reweights_and_what_is_no_json():
     part, whole = pg_bytes(recorded("pg_dump_pgs.json")), pg_bytes(recorded("pg_dump.json"))
     assert len(part) == len(whole) == 6
     assert any(value > 0 for value in part.values())
+    for name in ("pg_dump_pgs.json", "pg_dump.json"):
+        found = parse_reports(recorded(name))
+        assert found
+        assert all(one.clean and one.up == one.acting for one in found.values())
+    told = parse_reports(recorded("pg_dump_pgs.json"))["2.7f"]
+    assert (told.writes, told.reads, told.up) == (4, 1, (0, 1))
+    changed = reweights(Reply(0, recorded("reweight.json"), "", 0.0))
+    assert [osd for osd, _, _ in changed] == [2, 0]
+    assert changed[0][1:] == (1, pytest.approx(0.9577, abs=1e-4))
+    assert reweights(Reply(0, recorded("test_reweight.json"), "no change", 0.0)) == []
+    assert parse(b'{"dev":-nan,"x":1}') == {"dev": None, "x": 1}
+    assert parse(b"plain words\n") == "plain words"
+    before = [Pg("1.0", (0, 1), (0, 1)), Pg("1.1", (1, 2), (1, 2))]
+    after = [Pg("1.0", (1, 0), (1, 0)), Pg("1.1", (1, 3), (1, 2))]
+    assert changed_primaries(before, after) == {"1.0": 1}
+    assert bytes_moved(before, after, {"1.0": 5, "1.1": 7}) == 7
 
 
 def test_counters():
@@ -118,25 +159,10 @@ def test_counters():
     assert found.read_bytes > 0
     counts = parse_pg_counts(recorded("perf_dump_osd.0.json"))
     assert (counts.removing, counts.pgs >= counts.primaries > 0) == (0, True)
-
-
-def test_counters_of_an_osd_that_restarted_count_from_its_start():
     before = OsdCounters(reads=100, read_latency_n=100, read_latency_s=5.0)
     after = OsdCounters(reads=10, read_latency_n=10, read_latency_s=0.1)
     assert after.since(before) == after
     assert before.since(OsdCounters(reads=90, read_latency_n=90, read_latency_s=4.0)).reads == 10
-
-
-def test_reweights():
-    changed = reweights(Reply(0, recorded("reweight.json"), "", 0.0))
-    assert [osd for osd, _, _ in changed] == [2, 0]
-    assert changed[0][1:] == (1, pytest.approx(0.9577, abs=1e-4))
-    assert reweights(Reply(0, recorded("test_reweight.json"), "no change", 0.0)) == []
-
-
-def test_answers_with_nan_are_read():
-    assert parse(b'{"dev":-nan,"x":1}') == {"dev": None, "x": 1}
-    assert parse(b"plain words\n") == "plain words"
 
 
 LATENCY = st.floats(1e-5, 10)
@@ -158,15 +184,150 @@ def test_latency_pressure_meets_the_papers_thresholds_at_twice_the_peers():
     assert found[4] > 50
     assert found[5] < 20
     assert found[6] == pytest.approx(90)
-
-
-def test_latency_pressure_of_an_idle_cluster_is_none():
     quick = {0: LATENCY_FLOOR_S / 50, 1: LATENCY_FLOOR_S / 2, 2: LATENCY_FLOOR_S}
     assert set(latency_pressure(quick).values()) == {0}
 
 
-def test_changed_primaries_and_bytes_moved():
-    before = [Pg("1.0", (0, 1), (0, 1)), Pg("1.1", (1, 2), (1, 2))]
-    after = [Pg("1.0", (1, 0), (1, 0)), Pg("1.1", (1, 3), (1, 2))]
-    assert changed_primaries(before, after) == {"1.0": 1}
-    assert bytes_moved(before, after, {"1.0": 5, "1.1": 7}) == 7
+# -- activity of PGs and OSDs ----------------------------------------------------------------------
+
+
+EVERYTHING = frozenset({OSDS, PGS, ACTIVITY})
+
+
+def report(writes: int, reads: int = 0, state: str = "active+clean") -> PgReport:
+    return PgReport(reads, writes, state, (0, 1), (0, 1))
+
+
+def test_counters_that_went_back_say_nothing():
+    assert pg_rates({"2.0": report(1000)}, {"2.0": report(10)}, 5.0) == {}
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=20), st.floats(0.5, 20))
+def test_nothing_is_lost_between_calls_however_late_reports_are(steps, seconds):
+    counts = [sum(steps[:n]) for n in range(len(steps) + 1)]
+    pairs = itertools.pairwise(counts)
+    rates = [pg_rates({"2.0": report(a)}, {"2.0": report(b)}, seconds)["2.0"] for a, b in pairs]
+    assert sum(rate.writes * seconds for rate in rates) == pytest.approx(counts[-1], abs=0.02 * 400)
+
+
+@pytest.mark.parametrize(
+    ("told", "pg"),
+    [
+        (report(0), Pg("2.0", (0, 2), (0, 1))),  # moved, served by the old members
+        (report(0), Pg("2.0", (0, 2), (0, 2))),  # the report is older than the map
+        (report(0, state="active+remapped+backfilling"), Pg("2.0", (0, 1), (0, 1))),
+        (report(0, state="active+recovering+degraded"), Pg("2.0", (0, 1), (0, 1))),
+        (report(0), Pg("2.9", (0, 1), (0, 1))),  # not reported at all
+    ],
+)
+def test_what_is_not_known_to_be_clean_is_on_its_way(told, pg):
+    assert unclean([pg], {"2.0": told}) == (pg.id,)
+    scrubbing = report(0, state="active+clean+scrubbing+deep")
+    assert unclean([Pg("2.0", (0, 1), (0, 1))], {"2.0": scrubbing}) == ()
+
+
+def test_an_osds_writes_are_its_own_and_those_of_its_replicas():
+    dump = recorded("perf_dump_osd.0.json")
+    dump["osd"]["subop_w"] = 4711
+    before = parse_counters(dump)
+    assert before.replica_writes == 4711
+    after = replace(before, reads=before.reads + 20, writes=before.writes + 30, replica_writes=50)
+    before = replace(before, replica_writes=10)
+    found = osd_rates(PolledCounters(100.0, before), PolledCounters(110.0, after))
+    assert found == OpRates(2.0, 7.0)
+    assert osd_rates(PolledCounters(100.0, before), PolledCounters(100.0, after)) is None
+
+
+def test_the_store_senses_activity(store, raw):
+    first = store.sense(EVERYTHING).activity
+    assert first is not None
+    assert first.pgs == {}  # no rates are known yet
+    assert first.unclean == ()
+    raw.writes["2.0"] = 50
+    raw.reported["2.1"] = [9, 8]
+    seen = store.sense(EVERYTHING)
+    assert seen.activity is not None
+    assert seen.activity.pgs["2.0"].writes > 0
+    assert seen.activity.pgs["2.2"] == OpRates()
+    assert seen.activity.unclean == ("2.1",)
+    assert set(seen.activity.osds) == {0, 1, 2}
+    assert observation_from_json(json.loads(json.dumps(observation_to_json(seen)))) == seen
+
+
+def test_activity_alone_tells_no_pgs(store):
+    store.sense(frozenset({ACTIVITY}))
+    seen = store.sense(frozenset({ACTIVITY}))
+    assert seen.pgs == ()
+    assert seen.activity is not None
+    assert len(seen.activity.pgs) == 128
+
+
+# -- polling without waiting for the slowest OSD ---------------------------------------------------
+
+
+class Osds:
+    """OSDs that have served more reads at each request; a `stuck` OSD waits."""
+
+    def __init__(self) -> None:
+        self.asked: dict[int, int] = {}
+        self.stuck: dict[int, threading.Event] = {}
+        self.dead: set[int] = set()
+        self.latency_s: dict[int, float] = {}
+
+    def osd(self, osd: int, prefix: str, **arguments: Any) -> Reply:
+        assert (prefix, arguments) == ("perf dump", {"logger": "osd"})
+        self.asked[osd] = self.asked.get(osd, 0) + 1
+        if osd in self.stuck:
+            self.stuck[osd].wait(10)
+        if osd in self.dead:
+            return Reply(-110, "", "timed out", 0.0)
+        reads = 10 * self.asked[osd]
+        latency = {"avgcount": reads, "sum": reads * self.latency_s.get(osd, 0.01)}
+        counters = {"op_r": reads, "op_r_out_bytes": 0, "op_w": 0, "op_w_in_bytes": 0}
+        writes = {"avgcount": 0, "sum": 0}
+        return Reply(
+            0, {"osd": counters | {"op_r_latency": latency, "op_w_latency": writes}}, "", 0.0
+        )
+
+
+@pytest.fixture
+def osds() -> Osds:
+    return Osds()
+
+
+def test_a_slow_one_is_not_waited_for_nor_asked_twice_and_comes_later(osds):
+    osds.stuck[1] = threading.Event()
+    poller = CounterPoller(osds)  # type: ignore[arg-type]
+    assert set(poller.read((0, 1, 2), 0.05)) == {0, 2}
+    assert set(poller.read((0, 1, 2), 0.05)) == {0, 2}
+    assert osds.asked == {0: 2, 1: 1, 2: 2}
+    osds.stuck.pop(1).set()
+    deadline = time.monotonic() + 5
+    late: dict[int, Any] = {}
+    while 1 not in late and time.monotonic() < deadline:
+        late = poller.read((0, 1, 2), 0.05)
+    assert late[1].counters.reads in (10, 20)  # the late answer, or a newer one
+    assert poller.read((1,), 5.0)[1].counters.reads > 10
+
+
+def test_one_that_fails_is_absent_and_asked_again(osds):
+    osds.dead.add(2)
+    poller = CounterPoller(osds)  # type: ignore[arg-type]
+    assert set(poller.read((1, 2), 5.0)) == {1}
+    osds.dead.clear()
+    assert set(poller.read((1, 2), 5.0)) == {1, 2}
+
+
+def test_the_latency_signal_judges_a_late_one_when_it_has_come(osds, monkeypatch):
+    monkeypatch.setattr("testbed.stores.ceph.perf.PATIENCE_S", 0.05)
+    osds.latency_s = {3: 0.1}
+    sensor = LatencySensor(osds, range(4))  # type: ignore[arg-type]
+    osds.stuck[3] = threading.Event()
+    assert set(sensor.pressure()) == {0, 1, 2}
+    assert sensor.lost == {"osd.3": "does not answer"}
+    osds.stuck.pop(3).set()
+    deadline = time.monotonic() + 10
+    late: dict[int, float] = {}
+    while 3 not in late and time.monotonic() < deadline:
+        late = sensor.pressure()
+    assert late[3] == pytest.approx(90)

@@ -145,9 +145,7 @@ def connection(raw: PinnableRados) -> Connection:
     return Connection(raw, timeout_s=2.0)
 
 
-def test_each_osd_gets_a_pool_a_rule_and_a_user_and_all_goes_again(
-    raw: PinnableRados, connection: Connection
-) -> None:
+def test_each_osd_gets_a_pool_a_rule_and_a_user_and_all_goes_again(raw, connection):
     before = raw.state()
     done = pinned.pin(connection, "twochoice.", [0, 2])
     assert sum("made" in words for words in done) == 6
@@ -168,9 +166,7 @@ def test_each_osd_gets_a_pool_a_rule_and_a_user_and_all_goes_again(
     assert pinned.unpin(connection, "twochoice.") == []
 
 
-def test_pools_are_replaced_by_empty_ones_that_are_pinned_too(
-    raw: PinnableRados, connection: Connection
-) -> None:
+def test_pools_are_replaced_by_empty_ones_that_are_pinned_too(raw, connection):
     with raises(UserError, "twochoice.0"):
         pinned.empty(connection, "twochoice.", [0])
     pinned.pin(connection, "twochoice.", [0, 1], pg_num=2)
@@ -185,9 +181,7 @@ def test_pools_are_replaced_by_empty_ones_that_are_pinned_too(
     assert raw.users == users
 
 
-def test_what_was_cut_off_is_finished_or_removed(
-    raw: PinnableRados, connection: Connection
-) -> None:
+def test_what_was_cut_off_is_finished_or_removed(raw, connection):
     before = raw.state()
 
     def dies(prefix: str) -> None:
@@ -210,9 +204,7 @@ def test_what_was_cut_off_is_finished_or_removed(
     assert raw.state() == before
 
 
-def test_on_a_host_with_several_osds_the_others_weigh_nothing_for_the_pool(
-    raw: PinnableRados, connection: Connection
-) -> None:
+def test_on_a_host_with_several_osds_the_others_weigh_nothing_for_the_pool(raw, connection):
     hosts = [node for node in raw.tree["nodes"] if node["type"] == "host"]
     hosts[0]["children"], hosts[1]["children"], hosts[2]["children"] = [0, 1], [2], []
     before = raw.state()
@@ -227,16 +219,14 @@ def test_on_a_host_with_several_osds_the_others_weigh_nothing_for_the_pool(
         pinned.pin(connection, "twochoice.", [1])
 
 
-def test_an_upmap_that_moves_a_pool_is_told(raw: PinnableRados, connection: Connection) -> None:
+def test_an_upmap_that_moves_a_pool_is_told(raw, connection):
     pinned.pin(connection, "twochoice.", [0])
     raw.maps[f"{raw.pool('twochoice.0')['pool']}.1"] = [2]
     with raises(StoreError, "twochoice.0", "osd.0"):
         pinned.pin(connection, "twochoice.", [0])
 
 
-def test_others_pools_rules_and_warnings_are_left_alone(
-    raw: PinnableRados, connection: Connection
-) -> None:
+def test_others_pools_rules_and_warnings_are_left_alone(raw, connection):
     pinned.pin(connection, "twochoice.", [0])
     raw.muted.clear()
     raw.dump["pools"][0]["size"] = 1  # belongs to a client without permission
@@ -249,7 +239,7 @@ def test_others_pools_rules_and_warnings_are_left_alone(
     assert set(raw.named) == {"replicated_rule", "twochoice.0"}
 
 
-def test_a_pool_that_is_not_pinned_is_not_taken(raw: PinnableRados, connection: Connection) -> None:
+def test_a_pool_that_is_not_pinned_is_not_taken(raw, connection):
     pinned.pin(connection, "twochoice.", [0])
     raw.pool("twochoice.0")["crush_rule"] = 0
     with raises(UserError, "twochoice.0", "osd.0"):
@@ -265,8 +255,6 @@ def test_a_pool_that_is_not_pinned_is_not_taken(raw: PinnableRados, connection: 
         ("twochoice.", [0, 77], "osd.77"),
     ],
 )
-def test_bad_input_is_a_sentence(
-    connection: Connection, prefix: str, osds: list[int], said: str
-) -> None:
+def test_bad_input_is_a_sentence(connection, prefix, osds, said):
     with raises(UserError, said):
         pinned.pin(connection, prefix, osds)

@@ -52,12 +52,6 @@ def test_pg_map_is_read_again_only_in_a_new_epoch(store, raw):
     assert len(raw.sent("pg map")) == 256
 
 
-def test_what_is_not_asked_for_is_not_read(store, raw):
-    raw.calls.clear()
-    assert store.sense(frozenset({OSDS})).pgs == ()
-    assert not raw.sent("pg map")
-
-
 def test_pressure_without_a_sensor_is_refused(store):
     with raises(StoreError, "cannot sense pressure"):
         store.sense(frozenset({PRESSURE}))
@@ -91,13 +85,6 @@ def test_a_swap_that_an_affinity_turns_over_is_not_ok(store):
     (effect,) = store.act([SwapPrimary(first.id, first.up[1])])
     assert not effect.ok
     assert f"osd.{first.up[0]} still leads {first.id}" in effect.message
-
-
-def test_clearing_an_upmap_gives_the_pg_back_to_crush(store):
-    first = store.sense(ALL).pgs[0]
-    store.act([SwapPrimary(first.id, first.up[1])])
-    store.act([ClearUpmap(first.id)])
-    assert store.sense(ALL).pgs[0] == first
 
 
 @pytest.mark.parametrize(
@@ -144,7 +131,7 @@ def test_move_replica_keeps_replicas_on_different_nodes(raw):
     assert effect.detail["bytes_moved"] == 4 << 20
 
 
-def test_moves_are_upmap_items_and_add_up(raw):
+def test_moves_are_upmap_items_that_add_up_and_go(raw):
     store = CephStore(Connection(raw), pools=["bench"])
     first, second = store.sense(ALL).pgs[0].up
     (effect,) = store.act([MoveReplica("2.0", second, 2)])
@@ -155,12 +142,7 @@ def test_moves_are_upmap_items_and_add_up(raw):
     assert effect.ok
     assert raw.sent("osd pg-upmap-items")[-1] == {"pgid": "2.0", "id": [second, 2, first, second]}
     assert not raw.sent("osd pg-upmap")
-
-
-def test_a_move_back_takes_the_upmap_items_away(raw):
-    store = CephStore(Connection(raw), pools=["bench"])
-    _, second = store.sense(ALL).pgs[0].up
-    store.act([MoveReplica("2.0", second, 2)])
+    store.act([MoveReplica("2.0", second, first)])
     (effect,) = store.act([MoveReplica("2.0", 2, second)])
     assert effect.ok
     assert raw.sent("osd rm-pg-upmap-items") == [{"pgid": "2.0"}]
@@ -266,7 +248,7 @@ ACTIONS = st.lists(st.one_of(AFFINITY, SWAP, CLEAR, MOVE, BALANCER, REWEIGHT), m
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(before=ACTIONS, after=ACTIONS)
 def test_restore_puts_back_what_save_saw(before, after):
     raw = FakeRados(8)
@@ -287,7 +269,7 @@ def test_restore_puts_back_what_save_saw(before, after):
     assert store.restore(saved) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(ACTIONS)
 def test_pristine_undoes_everything(actions):
     raw = FakeRados(8)
@@ -321,8 +303,3 @@ def test_a_thing_that_does_not_change_back_is_not_ok(store, raw, monkeypatch):
     (effect,) = store.restore(saved)
     assert not effect.ok
     assert "still differs" in effect.message
-
-
-def test_close_disconnects(store, raw):
-    store.close()
-    assert raw.closed

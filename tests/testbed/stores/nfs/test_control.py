@@ -74,7 +74,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 @pytest.mark.usefixtures("configured")
-def test_parameters_are_put_read_and_refused_with_the_proxys_sentence() -> None:
+def test_parameters_are_put_read_and_refused_with_the_proxys_sentence():
     given = {"policy": "pm", "depth": 1}
     assert control.carry_out("put", [], json.dumps(given).encode()) == {"ok": True}
     assert control.carry_out("parameters", [], b"") == given
@@ -87,9 +87,14 @@ def test_parameters_are_put_read_and_refused_with_the_proxys_sentence() -> None:
         control.carry_out("status", [], b"")
 
 
-def test_a_proxy_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_proxy_that_does_not_answer_is_told(tmp_path):
     with raises(StoreError, "does not answer at"):
         control.ask(str(tmp_path / "none"), "GET", "/status")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with raises(StoreError, "0 s"):
+            control.until(lambda: control.null_call(address, 100003), timeout_s=0.0)
 
 
 @pytest.fixture
@@ -112,7 +117,7 @@ def rpc() -> Iterator[tuple[str, list[bytes]]]:
         server.shutdown()
 
 
-def test_a_null_call_is_what_the_rfc_says(rpc: tuple[str, list[bytes]]) -> None:
+def test_a_null_call_is_what_the_rfc_says(rpc):
     address, calls = rpc
     control.null_call(address, 100003)
     words = struct.unpack(">11I", calls[0])
@@ -123,24 +128,11 @@ def test_a_null_call_is_what_the_rfc_says(rpc: tuple[str, list[bytes]]) -> None:
     control.answers([address])
 
 
-def test_waiting_ends_with_the_last_failure() -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
-        with raises(StoreError, "0 s"):
-            control.until(lambda: control.null_call(address, 100003), timeout_s=0.0)
-
-
-def test_a_profile_that_the_proxy_has_changes_nothing(tmp_path: Path) -> None:
+def test_a_profile_changes_nothing_if_it_is_there_or_refused(tmp_path, monkeypatch):
     profile = {"type": "storageConstant", "base": 0.01}
     path = tmp_path / "p.json"
     path.write_text(json.dumps(profile))
     assert control.put_profile({"profile": str(path)}, dict(reversed(profile.items()))) is False
-
-
-def test_a_profile_that_the_proxy_refuses_is_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     path, restarts = tmp_path / "p.json", list[str]()
     path.write_text('{"type": "a"}\n')
 
@@ -159,7 +151,7 @@ def test_a_profile_that_the_proxy_refuses_is_taken_back(
     assert json.loads(path.read_text()) == {"type": "b"}
 
 
-def test_files_of_the_export_are_dropped_from_the_cache(tmp_path: Path) -> None:
+def test_files_of_the_export_are_dropped_from_the_cache(tmp_path):
     (tmp_path / "folder").mkdir()
     for name in ("a", "folder/b"):
         (tmp_path / name).write_bytes(bytes(10_000))

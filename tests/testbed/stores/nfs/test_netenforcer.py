@@ -1,12 +1,15 @@
-"""Applying, checking and removing settings, on a kernel that records its commands."""
+"""Network limits of NFS hosts: translation to tc and nft, applying, checking and removing."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from testbed.stores.nfs import netenforcer, readback, shaping
@@ -102,7 +105,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return found
 
 
-def test_applied_checked_applied_again_and_removed(kernel: Kernel, keep: Path) -> None:
+def test_applied_checked_applied_again_and_removed(kernel, keep):
     before = (dict(TBF), 65535, False)
     assert netenforcer.check(None, kernel, keep) == []
     assert netenforcer.check(HOST, kernel, keep) == ["nothing is in force"]
@@ -126,7 +129,7 @@ def test_applied_checked_applied_again_and_removed(kernel: Kernel, keep: Path) -
     assert netenforcer.remove(kernel, keep) == {"changed": False, "device": None}
 
 
-def test_a_device_with_the_kernels_default_gets_it_back(kernel: Kernel, keep: Path) -> None:
+def test_a_device_with_the_kernels_default_gets_it_back(kernel, keep):
     kernel.root = None
     netenforcer.apply(HOST, kernel, keep)
     assert kernel.state == shaping.wanted(HOST, 1.25e8)
@@ -135,9 +138,7 @@ def test_a_device_with_the_kernels_default_gets_it_back(kernel: Kernel, keep: Pa
     assert not [line for line in kernel.said if line.startswith("tc qdisc replace")]
 
 
-def test_somebody_elses_queueing_is_left_alone(
-    kernel: Kernel, keep: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_somebody_elses_queueing_is_left_alone(kernel, keep, monkeypatch):
     other = [{"kind": "htb", "handle": "8:", "root": True}]
     monkeypatch.setattr(kernel, "_qdiscs", lambda: other)
     with pytest.raises(UserError):
@@ -147,7 +148,7 @@ def test_somebody_elses_queueing_is_left_alone(
 
 
 @pytest.mark.parametrize("refused", ["tc -batch", "nft -f"])
-def test_what_the_kernel_refuses_leaves_nothing(kernel: Kernel, keep: Path, refused: str) -> None:
+def test_what_the_kernel_refuses_leaves_nothing(kernel, keep, refused):
     kernel.refuse = refused
     with raises(EnforcerError, "failed: no"):
         netenforcer.apply(HOST, kernel, keep)
@@ -155,14 +156,14 @@ def test_what_the_kernel_refuses_leaves_nothing(kernel: Kernel, keep: Path, refu
     assert not keep.exists()
 
 
-def test_what_did_not_come_into_force_is_told_and_taken_away(kernel: Kernel, keep: Path) -> None:
+def test_what_did_not_come_into_force_is_told_and_taken_away(kernel, keep):
     kernel.lose = True
     with raises(EnforcerError, "after it was applied qdisc"):
         netenforcer.apply(HOST, kernel, keep)
     assert (kernel.root, kernel.table, keep.exists()) == (TBF, False, False)
 
 
-def test_a_host_without_flows_is_freed(kernel: Kernel, keep: Path) -> None:
+def test_a_host_without_flows_is_freed(kernel, keep):
     netenforcer.apply(HOST, kernel, keep)
     assert netenforcer.apply({"rate": 1e6, "flows": []}, kernel, keep)["changed"] is True
     assert kernel.state is None
@@ -176,14 +177,12 @@ def test_a_host_without_flows_is_freed(kernel: Kernel, keep: Path) -> None:
         ({"rate": 1, "flows": 3}, "not iterable"),
     ],
 )
-def test_parameters_that_are_none_are_told(
-    kernel: Kernel, keep: Path, host: dict[str, Any], said: str
-) -> None:
+def test_parameters_that_are_none_are_told(kernel, keep, host, said):
     with raises(UserError, said):
         netenforcer.apply(host, kernel, keep)
 
 
-def test_all_flows_must_leave_by_one_device(kernel: Kernel) -> None:
+def test_all_flows_must_leave_by_one_device(kernel):
     def run(*argv: str, **_: Any) -> str:
         return json.dumps([{"dev": "eth1" if argv[-1] == "10.1.0.2" else "eth0"}])
 
@@ -192,20 +191,18 @@ def test_all_flows_must_leave_by_one_device(kernel: Kernel) -> None:
         netenforcer.device_to({"10.1.0.1/32", "10.1.0.2/32"}, run)
 
 
-def test_the_command_answers_in_json_and_in_sentences(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_answers_in_json_and_in_sentences(tmp_path, capsys, monkeypatch):
     assert netenforcer.main(["apply", str(tmp_path / "none.json")]) == 2
     assert "none.json: is missing" in capsys.readouterr().err
     assert netenforcer.main(["paint"]) == 2
-    assert "give apply, check or remove" in capsys.readouterr().err
+    assert "allowed: apply, check or remove" in capsys.readouterr().err
     monkeypatch.setattr(netenforcer, "check", lambda host: [f"{host}"])
     monkeypatch.setattr("sys.stdin", __import__("io").StringIO("null"))
     assert netenforcer.main(["check", "-"]) == 0
     assert json.loads(capsys.readouterr().out) == {"differences": ["None"]}
 
 
-def test_buckets_hold_a_frame_of_the_devices_packets(kernel: Kernel, keep: Path) -> None:
+def test_buckets_hold_a_frame_of_the_devices_packets(kernel, keep):
     kernel.mtu = 9000
     small = HOST | {"flows": [HOST["flows"][0] | {"pairs": [[1e6, 100.0]]}]}  # type: ignore[index]
     netenforcer.apply(small, kernel, keep)
@@ -215,14 +212,14 @@ def test_buckets_hold_a_frame_of_the_devices_packets(kernel: Kernel, keep: Path)
     assert netenforcer.check(small, kernel, keep) == []
 
 
-def test_what_an_earlier_version_kept_is_read(keep: Path) -> None:
+def test_what_an_earlier_version_kept_is_read(keep):
     keep.parent.mkdir()
     keep.write_text(json.dumps({"device": "eth0", "root": None, "segments": 65535}))
     found = netenforcer.load(keep)
     assert found is not None and found.mtu == 1500
 
 
-def test_readback_is_what_read_uses(root: Path) -> None:
+def test_readback_is_what_read_uses(root):
     """The four outputs are from readback's commands, in readback's order."""
     data, asked = root / "tests/data/netenforcer", list[str]()
     answers = {
@@ -240,3 +237,192 @@ def test_readback_is_what_read_uses(root: Path) -> None:
     wanted = shaping.wanted(json.loads((data / "host.json").read_text()), 25e6)
     assert readback.differences(wanted, netenforcer.read("eth0", run)) == []
     assert len(asked) == 4
+
+
+# -- translation to commands -----------------------------------------------------------------------
+
+
+LINK = 25e6
+
+
+def flow(**changes: Any) -> dict[str, Any]:
+    return {
+        "workload": "web",
+        "stage": "network-in",
+        "to": "server",
+        "level": 2,
+        "dscp": 48,
+        "pairs": [[1e6, 4e4], [2.5e5, 2e5], [1e5, 1e6]],
+        "source": ["10.1.0.2"],
+        "destination": ["10.1.0.1"],
+        **changes,
+    }
+
+
+def host(*flows: dict[str, Any], rate: float = LINK) -> dict[str, Any]:
+    return {"queue": "c0->switch", "rate": rate, "flows": list(flows)}
+
+
+def test_the_commands_of_a_flow_with_three_buckets():
+    state = shaping.wanted(host(flow()), LINK)
+    leaf, borrow = "burst 1538", "ceil 200000000bit cburst 25000"
+    assert shaping.tc_commands(state, "eth0") == [
+        "qdisc replace dev eth0 root handle 1: htb default 2",
+        "class add dev eth0 parent 1: classid 1:1 htb rate 200000000bit burst 25000 "
+        "ceil 200000000bit cburst 25000 prio 0 quantum 1538",
+        f"class add dev eth0 parent 1:1 classid 1:2 htb rate 8000bit {leaf} {borrow} prio 7 "
+        "quantum 1538",
+        "qdisc add dev eth0 parent 1:2 handle 2: bfifo limit 16777216",
+        f"class add dev eth0 parent 1:1 classid 1:3 htb rate 10000000bit burst 6152 {borrow} "
+        "prio 7 quantum 1538",
+        "qdisc add dev eth0 parent 1:3 handle 3: bfifo limit 16777216",
+        # Level 2 is HTB's priority 1; the slowest buckets are outermost.
+        f"class add dev eth0 parent 1:1 classid 1:100 htb rate 8000bit {leaf} {borrow} prio 1 "
+        "quantum 1538",
+        "qdisc add dev eth0 parent 1:100 handle 1000: htb default 1",
+        "class add dev eth0 parent 1000: classid 1000:1 htb rate 800000bit burst 1000000 "
+        "ceil 2000000bit cburst 200000 prio 0 quantum 1538",
+        "qdisc add dev eth0 parent 1000:1 handle 1001: htb default 1",
+        "class add dev eth0 parent 1001: classid 1001:1 htb rate 8000000bit burst 40000 "
+        "ceil 8000000bit cburst 40000 prio 0 quantum 1538",
+        "qdisc add dev eth0 parent 1001:1 handle 1002: bfifo limit 16777216",
+        "filter add dev eth0 parent 1: protocol arp prio 5 u32 match u32 0x00000000 0x00000000 "
+        "at 0 flowid 1:3",
+        "filter add dev eth0 parent 1: protocol ip prio 10 u32 match u32 0x00060000 0x00ff0000 "
+        "at 8 match u32 0x00000016 0x0000ffff at 20 flowid 1:3",
+        "filter add dev eth0 parent 1: protocol ip prio 10 u32 match u32 0x00060000 0x00ff0000 "
+        "at 8 match u32 0x00160000 0xffff0000 at 20 flowid 1:3",
+        "filter add dev eth0 parent 1: protocol ip prio 20 u32 match u32 0x0a010002 0xffffffff "
+        "at 12 match u32 0x0a010001 0xffffffff at 16 flowid 1:100",
+    ]
+    assert shaping.nft_commands(state) == (
+        "table ip hotbed\ndelete table ip hotbed\ntable ip hotbed {\n"
+        "  chain classify {\n    type filter hook postrouting priority mangle; policy accept;\n"
+        "    ip saddr 10.1.0.2/32 ip daddr 10.1.0.1/32 counter ip dscp set 48\n  }\n}\n"
+    )
+
+
+def test_flows_are_ordered_by_classes_of_their_own():
+    state = shaping.wanted(host(flow(pairs=[], dscp=0, level=1, source=[])), LINK)
+    assert ("1000:", "1:100", "bfifo") in state.qdiscs
+    assert not state.marks
+    assert next(c for c in state.classes if c.classid == "1:100").prio == 0
+    assert ("ip", "0a010001/ffffffff at 16", "1:100") in state.filters
+    # HTB showed a burst of 0 for 13.7 kB at 500 GB/s, as in a plan of a real trace.
+    state = shaping.wanted(host(flow(pairs=[[5e11, 13716.8], [LINK, 2e4], [1e6, 4e4]])), LINK)
+    inner = [c for c in state.classes if not c.classid.startswith("1:")]
+    assert [(c.rate, c.ceil, c.burst, c.cburst) for c in inner] == [(1e6, 1e6, 4e4, 4e4)]
+    many = [flow(workload=f"w{n}", destination=[f"10.2.{n}.1"]) for n in range(60)]
+    state = shaping.wanted(host(*many), LINK)
+    handles = [handle for handle, _, _ in state.qdiscs]
+    assert len(set(handles)) == len(handles) == 3 + 60 * 3
+    assert max(int(handle[:-1], 16) for handle in handles) < 0xFFFF
+
+
+def test_classes_hold_the_frames_of_a_device_with_large_packets():
+    slow = 1e6
+    state = shaping.wanted(host(flow(pairs=[[1e5, 100.0]])), slow, 9038)
+    bursts = {c.classid: (c.burst, c.cburst) for c in state.classes}
+    assert bursts == {
+        "1:1": (18076.0, 18076.0),
+        "1:2": (1538.0, 18076.0),
+        "1:3": (6152.0, 18076.0),
+        "1:100": (1538.0, 18076.0),
+        "1000:1": (9038.0, 9038.0),
+    }
+    lines = [line for line in shaping.tc_commands(state, "eth0", 9038) if "class add" in line]
+    assert len(lines) == 5 and all(line.endswith("quantum 9038") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("flows", "said"),
+    [
+        ([flow(level=8)], "flow web network-in"),
+        ([flow(level=0)], "level is 0"),
+        ([flow(dscp=64)], "64"),
+        ([flow(destination=[])], "has no destination"),
+        ([flow(destination=["server"])], "'server'"),
+        ([flow(pairs=[[0, 5]])], "a pair is [0"),
+        ([flow(pairs=[[float("nan"), 5]])], "a pair is [nan, 5]"),
+        ([flow(), flow(workload="copy")], "10.1.0.2/32"),
+        ([flow(destination=[f"10.0.{n}.1"]) for n in range(250)] * 2, "500"),
+    ],
+)
+def test_a_mistake_is_told(flows, said):
+    with raises(ValueError, said):
+        shaping.flows_of(host(*flows))
+
+
+@given(st.lists(st.tuples(st.floats(1.0, 1e9), st.floats(0.0, 1e9)), min_size=1, max_size=12))
+def test_buckets_let_a_trace_of_their_pairs_through(pairs):
+    """Values that HTB cannot keep are enlarged, never reduced; and no data is lost."""
+    state = shaping.wanted(host(flow(pairs=[list(pair) for pair in pairs])), LINK)
+    inner = [c for c in state.classes if not c.classid.startswith("1:")]
+    kept = [(c.rate, c.burst) for c in inner] + [(c.ceil, c.cburst) for c in inner]
+    slower = [pair for pair in pairs if pair[0] < LINK]
+    for rate, burst in slower:
+        found = shaping.bucket(rate, burst)
+        assert found in kept
+        assert found[0] >= rate
+        assert found[1] >= burst
+        assert found[1] / found[0] <= shaping.LONGEST_S * (1 + 1e-9)
+    assert len(inner) == -(-len(slower) // 2)
+    assert all(c.rate <= c.ceil for c in inner)
+
+
+# -- readback of a real device's output ------------------------------------------------------------
+
+
+@pytest.fixture
+def data(root: Path) -> Path:
+    return root / "tests/data/netenforcer"
+
+
+@pytest.fixture
+def wanted(data: Path) -> shaping.ShapingState:
+    return shaping.wanted(json.loads((data / "host.json").read_text()), LINK)
+
+
+@pytest.fixture
+def printed(data: Path) -> dict[str, str]:
+    names = {"qdiscs": "json", "classes": "txt", "filters": "txt", "table": "json"}
+    return {name: (data / f"{name}.{end}").read_text() for name, end in names.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("classes", "prio 6 rate", "prio 5 rate"),
+            "class 1:101 is at 1:1 with priority 5, not at",
+        ),
+        (
+            ("classes", "rate 10Mbit ceil 20Mbit", "rate 11Mbit ceil 20Mbit"),
+            "class 1001:1 has rate",
+        ),
+        (("classes", "burst 256Kb", "burst 200Kb"), "class 1001:1 has burst 204800, not 262144"),
+        (("filters", "0a630003", "0a630004"), "filter ip 0a630003/ffffffff at 16 1:101 is missing"),
+        (("qdiscs", '"handle":"1001:"', '"handle":"1009:"'), "qdisc 1001: 1000:1 htb is missing"),
+        (("table", '"cs7"', '"cs6"'), "mark 10.99.0.1/32 10.99.0.2/32 56 is missing"),
+        (("table", '"10.99.0.3"', '"10.99.0.9"'), "mark 10.99.0.3/32 8 is missing"),
+    ],
+)
+def test_a_change_is_seen(wanted, printed, change, said):
+    where, old, new = change
+    assert old in printed[where]
+    printed[where] = printed[where].replace(old, new, 1)
+    found = readback.differences(wanted, readback.installed(**printed))
+    assert any(one.startswith(said) for one in found), found
+
+
+def test_what_is_missing_or_too_much_is_told(wanted, printed):
+    nothing = readback.installed("[]", "", "", "")
+    assert nothing == shaping.ShapingState(*(frozenset(),) * 4)
+    said = readback.differences(wanted, nothing)
+    assert "class 1:100 is missing" in said
+    fewer = replace(wanted, marks=frozenset(), classes=frozenset())
+    said = readback.differences(fewer, readback.installed(**printed))
+    assert "class 1:100 is not ours" in said
+    assert any(one.startswith("mark ") and one.endswith("is not ours") for one in said)
+    with raises(ValueError, "8001:1"):
+        readback.installed("[]", "class tbf 8001:1 parent 8001: \n", "", "")
