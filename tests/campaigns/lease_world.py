@@ -125,10 +125,6 @@ class Played(OneByOne):
         raise AssertionError
 
 
-def _on_time(cell: Cell, tries: int) -> tuple[RunStatus, float]:
-    return "done", 50.0
-
-
 PLAN = plan_of(tiny())
 """Eight cells, all planned with the same duration."""
 CELL_S = PLAN.cells[0].planned_s

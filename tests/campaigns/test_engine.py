@@ -1,10 +1,11 @@
-"""Decisions of the engine: order, retries, spoiled runs, giving up, stopping."""
+"""Decisions of the engine: order, retries, spoiled runs, giving up, stopping, and attempts in
+parallel."""
 
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
 from campaigns.engine.attempts import Outcome
-from campaigns.engine.display import Lines, Silent
+from campaigns.engine.display import CampaignResult, Lines, Silent
 from campaigns.engine.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
+from campaigns.engine.estimate import Estimator
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.store import RunStore
+from campaigns.engine.store import AttemptStatuses, RunStore
 from schemas.run import RunStatus
 
 
@@ -50,15 +52,19 @@ class Scripted(OneByOne):
         return [run_id for run_id, status in self.made if status == "done"]
 
 
+class ScriptedStore(RunStore):
+    """Store of a scripted executor: it leaves no folders, so its reported states count."""
+
+    def __init__(self, folder: Path, made: list[tuple[str, RunStatus]]) -> None:
+        super().__init__(folder)
+        self.made = made
+
+    def attempts(self, run_id: str) -> AttemptStatuses:
+        return AttemptStatuses({1: "done"} if (run_id, "done") in self.made else {})
+
+
 def engine(plan: Plan, executor: Scripted, folder: Path) -> Engine:
-    store = RunStore(folder)
-    made = Engine(plan, store, executor, Silent())
-    # The scripted executor leaves no folders, so its reported states count.
-    real = store.attempts
-    store.attempts = lambda run_id: (  # type: ignore[method-assign]
-        type(real(run_id))({1: "done"}) if run_id in executor.done() else real(run_id)
-    )
-    return made
+    return Engine(plan, ScriptedStore(folder, executor.made), executor, Silent())
 
 
 def test_all_cells_run_once_in_the_plan_s_order(tmp_path: Path) -> None:
@@ -68,30 +74,6 @@ def test_all_cells_run_once_in_the_plan_s_order(tmp_path: Path) -> None:
     assert executor.done() == [cell.run_id for cell in plan.cells]
     assert (result.ok, result.ran, result.missing) == (True, 8, ())
     assert result.sentence == "tiny: 8 of 8 runs done."
-
-
-@pytest.mark.parametrize("retries", [0, 1, 3])
-def test_a_failed_cell_is_tried_again_as_the_file_says(tmp_path: Path, retries: int) -> None:
-    plan = plan_of(tiny(retries=retries))
-    bad = plan.cells[2].run_id
-    executor = Scripted(lambda cell, tries: "failed" if cell.run_id == bad else "done")
-    result = engine(plan, executor, tmp_path).run()
-    assert sum(1 for run_id, _ in executor.made if run_id == bad) == retries + 1
-    assert not result.ok
-    assert len(result.missing) == 1
-    assert "failed as told" in result.sentence
-    assert len(executor.done()) == 7
-
-
-def test_spoiled_runs_are_redone_and_counted(tmp_path: Path) -> None:
-    plan = plan_of(tiny(spoiled_retries=2))
-    noisy = {cell.run_id for cell in plan.cells[::2]}
-    executor = Scripted(
-        lambda cell, tries: "spoiled" if tries < 2 and cell.run_id in noisy else "done"
-    )
-    result = engine(plan, executor, tmp_path).run()
-    assert (result.ok, result.spoiled, result.forgone) == (True, 8, ())
-    assert "8 spoiled" in result.sentence
 
 
 def test_a_spoiled_cell_comes_after_its_block_and_then_after_all(tmp_path: Path) -> None:
@@ -120,23 +102,11 @@ def test_a_cell_spoiled_to_the_end_is_done_without_if_another_block_has_it(tmp_p
     assert "fewer repetitions" in result.sentence
 
 
-def test_a_cell_spoiled_in_every_block_is_missing(tmp_path: Path) -> None:
-    plan = plan_of(tiny(spoiled_retries=0))
-    noisy = plan.cells[1].parameters
-    executor = Scripted(lambda cell, _: "spoiled" if cell.parameters == noisy else "done")
-    result = engine(plan, executor, tmp_path).run()
-    assert (result.ok, len(result.missing), result.forgone) == (False, 2, ())
-
-
 def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
     """Return an engine with attempts that take as long as planned."""
     now = [0.0]
-    store = RunStore(folder)
+    store = ScriptedStore(folder, executor.made)
     made = Engine(plan, store, executor, Silent(), clock=lambda: now[0])
-    real = store.attempts
-    store.attempts = lambda run_id: (  # type: ignore[method-assign]
-        type(real(run_id))({1: "done"}) if run_id in executor.done() else real(run_id)
-    )
     executor.seconds = planned = plan.cells[0].planned_s
 
     def tick() -> None:
@@ -146,39 +116,22 @@ def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
     return made
 
 
-def _same_in_blocks(blocks: int, noisy: int, cells: float) -> tuple[Plan, Scripted, Cell]:
-    """Return one cell per block, block `noisy` always spoiled, and time for `cells` cells."""
-    grid = {**TINY["grids"][0], "vary": {"op": ["seq"]}, "repetitions": blocks}
-    plan = plan_of(tiny(grids=[grid]))
-    within = cells * plan.cells[0].planned_s + 1e-6
-    plan = plan_of(tiny(grids=[grid], spoiled_retries=2, spoiled_within_s=within))
-    bad = next(cell for cell in plan.cells if cell.block == noisy)
-    executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == bad.run_id else "done")
-    return plan, executor, bad
-
-
 @pytest.mark.parametrize(("cells", "attempts"), [(3, 1), (4, 2), (5, 3), (9, 3)])
 def test_spoiled_cells_are_made_again_while_there_is_time(
     tmp_path: Path, cells: int, attempts: int
 ) -> None:
-    plan, executor, bad = _same_in_blocks(3, noisy=0, cells=cells)
+    """One cell per block; the first block's is always spoiled."""
+    grid = {**TINY["grids"][0], "vary": {"op": ["seq"]}, "repetitions": 3}
+    within = cells * plan_of(tiny(grids=[grid])).cells[0].planned_s + 1e-6
+    plan = plan_of(tiny(grids=[grid], spoiled_retries=2, spoiled_within_s=within))
+    bad = next(cell for cell in plan.cells if cell.block == 0)
+    executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == bad.run_id else "done")
     result = _timed(plan, executor, tmp_path).run()
     assert sum(run_id == bad.run_id for run_id, _ in executor.made) == attempts
     assert (result.ok, result.ran, len(result.forgone), result.missing) == (True, 2, 1, ())
     assert "spoiled as told" in result.sentence
-
-
-def test_time_that_does_not_suffice_for_all_goes_to_cells_not_made_yet(tmp_path: Path) -> None:
-    plan, executor, _ = _same_in_blocks(3, noisy=0, cells=3)
-    _timed(plan, executor, tmp_path).run()
-    assert [run_id for run_id, _ in executor.made] == [cell.run_id for cell in plan.cells]
-
-
-def test_a_cell_that_too_few_others_measured_is_not_made_over_time(tmp_path: Path) -> None:
-    plan, executor, bad = _same_in_blocks(2, noisy=0, cells=2)
-    result = _timed(plan, executor, tmp_path).run()
-    assert sum(run_id == bad.run_id for run_id, _ in executor.made) == 1
-    assert (result.ok, len(result.forgone)) == (True, 1)
+    if attempts == 1:
+        assert [run_id for run_id, _ in executor.made] == [cell.run_id for cell in plan.cells]
 
 
 def _two_comparisons(cells: int) -> Plan:
@@ -204,18 +157,6 @@ def test_short_time_goes_to_the_first_comparison_of_the_file(tmp_path: Path) -> 
     assert len(executor.made) == 9, "eight cells, of which time lets one be made again"
     assert {cell.grids for cell in done} == {("first",)}
     assert not result.ok, "nothing measured the second comparison"
-
-
-def test_in_short_time_what_was_spoiled_just_now_lets_others_go_first(tmp_path: Path) -> None:
-    plan = _two_comparisons(8)
-    firsts = [cell.run_id for cell in plan.cells if cell.grids == ("first",)]
-    executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == firsts[0] else "done")
-    _timed(plan, executor, tmp_path).run()
-    made = [run_id for run_id, _ in executor.made]
-    while_others_wait = made[: 1 + max(made.index(run_id) for run_id in firsts)]
-    pairs = pairwise(while_others_wait)
-    assert (firsts[0], firsts[0]) not in pairs
-    assert made.count(firsts[0]) > 1
 
 
 @given(noise=st.lists(st.booleans(), min_size=40, max_size=40), cells=st.integers(2, 20))
@@ -272,21 +213,6 @@ def test_broken_controllers_do_not_stop_the_others(tmp_path: Path) -> None:
     assert (result.gave_up, result.ran, len(result.missing)) == (None, 6, 18)
 
 
-def test_controllers_that_worked_and_fail_in_a_row_mean_a_broken_testbed(tmp_path: Path) -> None:
-    plan = _three(["dlr", "dlr-pg"])
-    executor = Scripted(lambda cell, tries: "done" if len(executor.made) < 4 else "failed")
-    result = engine(plan, executor, tmp_path).run()
-    assert len(executor.made) == 4 + GIVE_UP_AFTER
-    assert result.gave_up is not None
-
-
-def test_a_full_disk_ends_the_campaign_at_once(tmp_path: Path) -> None:
-    executor = Scripted(lambda cell, tries: "failed", fatal=True)
-    result = engine(plan_of(tiny(retries=5)), executor, tmp_path).run()
-    assert len(executor.made) == 1
-    assert result.gave_up == "failed as told"
-
-
 def test_nothing_planned_is_a_failure(tmp_path: Path) -> None:
     plan = plan_of(tiny(), only=[])
     assert plan.cells == ()
@@ -310,18 +236,6 @@ def test_stopping_interrupts_the_cell_and_starts_no_other(tmp_path: Path) -> Non
     assert executor.killed == 1
 
 
-def test_a_second_call_makes_only_what_is_missing(tmp_path: Path) -> None:
-    plan = plan_of(tiny(retries=0))
-    bad = plan.cells[3].run_id
-    executor = Scripted(
-        lambda cell, tries: "failed" if (cell.run_id, tries) == (bad, 0) else "done"
-    )
-    engine(plan, executor, tmp_path).run()
-    result = engine(plan, executor, tmp_path).run()
-    assert (result.ok, result.already_done, result.ran) == (True, 7, 1)
-    assert executor.made[-1] == (bad, "done")
-
-
 def test_progress_tells_the_time_left_from_finished_cells(tmp_path: Path) -> None:
     stream = io.StringIO()
     plan = plan_of(tiny(grids=[{**TINY["grids"][0], "repetitions": 1}]))
@@ -336,3 +250,105 @@ def test_progress_tells_the_time_left_from_finished_cells(tmp_path: Path) -> Non
     assert lines[1].endswith("6 s left")
     assert lines[4].endswith("0 s left")
     assert "4 of 4 runs done" in lines[-1]
+
+
+# Several attempts in parallel.
+
+
+class Beside:
+    """Executor that runs several cells in memory; they end in a scripted random order."""
+
+    def __init__(self, width: int, tell: Callable[[Cell, int], RunStatus], seed: int = 0) -> None:
+        self.width = width
+        self.tell = tell
+        self.draw = random.Random(seed)
+        self.running: list[Cell] = []
+        self.most = 0
+        self.made: list[tuple[str, RunStatus]] = []
+        self.interrupted = False
+        self.hook: Callable[[], None] = lambda: None
+        self.fatal = False
+
+    def start(self, cell: Cell) -> None:
+        assert cell not in self.running
+        self.running.append(cell)
+        self.most = max(self.most, len(self.running))
+
+    def finished(self) -> tuple[Cell, Outcome]:
+        self.hook()
+        cell = self.running.pop(self.draw.randrange(len(self.running)))
+        tries = sum(run_id == cell.run_id for run_id, _ in self.made)
+        status: RunStatus = "interrupted" if self.interrupted else self.tell(cell, tries)
+        self.made.append((cell.run_id, status))
+        return cell, Outcome(status, f"{status} as told", 2.0, tries + 1, self.fatal)
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+
+    def kill(self) -> None:
+        self.interrupted = True
+
+
+def go(executor: Beside, folder: Path, **changes: int) -> CampaignResult:
+    store = ScriptedStore(folder, executor.made)
+    return Engine(plan_of(tiny(**changes)), store, executor, Silent()).run()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    width=st.integers(1, 10),
+    seed=st.integers(0, 1000),
+    bad=st.sets(st.integers(0, 7), max_size=2),
+    retries=st.integers(0, 2),
+)
+def test_every_cell_runs_as_often_as_it_should(
+    width: int, seed: int, bad: set[int], retries: int
+) -> None:
+    cells = plan_of(tiny()).cells
+    failing = {cells[index].run_id for index in bad}
+    executor = Beside(width, lambda c, _: "failed" if c.run_id in failing else "done", seed)
+    with TemporaryDirectory() as folder:
+        result = go(executor, Path(folder), retries=retries)
+    assert executor.most == min(width, 8)
+    for cell in cells:
+        times = sum(run_id == cell.run_id for run_id, _ in executor.made)
+        assert times == (retries + 1 if cell.run_id in failing else 1)
+    assert (result.ran, len(result.missing)) == (8 - len(failing), len(failing))
+    assert result.failed_attempts == len(failing) * (retries + 1)
+
+
+def test_ctrl_c_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
+    executor = Beside(3, lambda cell, tries: "done")
+    plan = plan_of(tiny())
+    engine = Engine(plan, RunStore(tmp_path), executor, Silent())
+    executor.hook = lambda: engine.stop() if not executor.interrupted else None
+    result = engine.run()
+    assert result.interrupted
+    assert len(executor.made) == 3
+    assert not executor.running
+    assert len(result.missing) == 8
+
+
+def test_nothing_starts_when_no_cell_can_fare_better(tmp_path: Path) -> None:
+    executor = Beside(3, lambda cell, tries: "failed")
+    executor.fatal = True
+    result = go(executor, tmp_path, retries=5)
+    assert len(executor.made) == 3
+    assert result.gave_up == "failed as told"
+
+
+@pytest.mark.parametrize("width", [1, 2, 8])
+def test_time_left_is_shared_and_never_less_than_the_longest(width: int) -> None:
+    estimator = Estimator()
+    cells = plan_of(tiny()).cells
+    each = [cell.planned_s for cell in cells]
+    expected = max(sum(each) / width, *each)
+    assert estimator.left(cells, width) == pytest.approx(expected)
+
+
+def test_controllers_that_worked_and_fail_in_a_row_mean_a_broken_testbed(tmp_path: Path) -> None:
+    plan = _three(["dlr", "dlr-pg"])
+    executor = Scripted(lambda cell, tries: "done" if len(executor.made) < 4 else "failed")
+    result = engine(plan, executor, tmp_path).run()
+    assert len(executor.made) == 4 + GIVE_UP_AFTER
+    assert result.gave_up is not None

@@ -9,18 +9,16 @@ from typing import Any
 import pandas as pd
 import pytest
 from test_live_services import OneGround, ScriptedAgent
+from testbed_jobs import job_with
 
 from campaigns.engine.campaign_file import FILES, load_campaign
-from campaigns.engine.job import Job
 from campaigns.papers.dlr import gateway
 from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell, summary_of
-from campaigns.papers.dlr.gateway import GatewayServices, mark_of, tenant_of, workload_of
-from campaigns.papers.dlr.kind import planned_s
+from campaigns.papers.dlr.gateway import GatewayServices, mark_of, workload_of
 from campaigns.validate import validate
 from controllers.registry import available
 from schemas.cells.dlr import DLR, DlrCell
 from schemas.errors import HotbedError, UserError
-from schemas.run import Provenance
 from testbed.deploy.roles import save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
@@ -55,38 +53,6 @@ def setting(folder: Path, **more: object) -> CellSetting:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"op": "s3", "workers": 8}, "workload is missing; allowed: A, B, C, D"),
-        ({"op": "s3", "workload": "A"}, "workers"),
-        ({"op": "rand", "workload": "A"}, "workload"),
-        ({"op": "rand", "workers": 2}, "workers"),
-        ({**CELL, "workload": "E"}, "workload"),
-        (
-            {**CELL, "object_size": 65536},
-            "object_size belongs to op write",
-        ),
-        ({**CELL, "concurrency": 2}, "concurrency belongs to op write"),
-        ({**CELL, "scenario": "skew"}, "not allowed with op s3; allowed: none, het"),
-    ],
-)
-def test_bad_parameters_are_told_in_one_sentence(values: dict[str, object], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        DLR.check(values, "test")
-
-
-def test_other_cells_keep_their_identity_and_these_have_one() -> None:
-    plain = DLR.check({"op": "rand"}, "test").model_dump(mode="json")
-    assert not {"workload", "workers"} & set(plain)
-    assert {"object_size", "concurrency"} <= set(plain)
-    mine = cell().model_dump(mode="json")
-    assert not {"object_size", "concurrency"} & set(mine)
-    assert DLR.check(mine, "test").model_dump(mode="json") == mine
-    assert cell().contents() != cell(workload="D").contents()
-    assert planned_s(cell(), 1.0) > planned_s(DLR.check({"op": "rand"}, "test"), 1.0)
-
-
-@pytest.mark.parametrize(
     ("name", "letters"), [("mos-gateway", "ABCD"), ("mos-gateway-quick", "AC")]
 )
 def test_our_campaigns_are_right_and_need_a_gateway(name: str, letters: str) -> None:
@@ -112,12 +78,6 @@ def test_a_workload_is_table_1s_through_s3(tmp_path: Path) -> None:
     assert 'type="s3"' in to_xml(made, ("main",))
     assert mark_of(made) == mark_of(workload_of(setting(tmp_path, workers=64, duration_s=99)))
     assert mark_of(made) != mark_of(workload_of(setting(tmp_path, workload="D")))
-
-
-def test_without_a_user_of_the_gateway_there_is_nobody_to_send() -> None:
-    assert tenant_of(load_spec(SPEC)) == "bench"
-    with pytest.raises(UserError, match=r"name one in store\.tenants"):
-        tenant_of(load_spec(ROOT / "testbed" / "specs" / "dlr.yaml"))
 
 
 def archive(status: str = "completed", operations: int = 48) -> Archive:
@@ -215,16 +175,8 @@ def context(
 ) -> CellContext:
     folder = tmp_path / f"run-{number}" / ".attempt-1.partial"
     (folder / "logs").mkdir(parents=True)
-    given = {**CELL, "controller": "dlr", "duration_s": SECONDS, "interval_s": 2}
-    job = Job(
-        kind="dlr",
-        **{"run_id": "abc", "campaign": "tiny", "attempt": 1, "block": 0, "order": 0, "seed": 3},
-        **{"ground": "fake", "parameters": given, "time_scale": 1.0, "testbed": "dlr-gateway"},
-        **{"notebook": "", "timeout_s": 60, "started_at": "2026-01-01T00:00:00+00:00"},
-        provenance=Provenance(
-            commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="", signal=None
-        ),
-    )
+    given = DLR.of(**CELL, controller="dlr", duration_s=SECONDS, interval_s=2)
+    job = job_with(given, "dlr-gateway", "dlr").model_copy(update={"seed": 3})
     ground = GatewayGround(*testbed, agent)
     return CellContext(job, ground, folder, sleep=lambda seconds: None)
 

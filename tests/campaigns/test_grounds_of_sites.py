@@ -60,13 +60,6 @@ def test_the_command_line_says_where(campaign_file: Callable[..., Path], tmp_pat
     assert planned(same).campaign.name == "tiny"
 
 
-def test_a_simulated_campaign_stays_simulated(
-    campaign_file: Callable[..., Path], tmp_path: Path
-) -> None:
-    path = campaign_file(ground="sim", spec=spec_on(tmp_path, "chameleon"))
-    assert planned(path).campaign.ground == "sim"
-
-
 def test_a_lease_is_none_of_a_run_s_identity(
     campaign_file: Callable[..., Path], tmp_path: Path
 ) -> None:

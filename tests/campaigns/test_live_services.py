@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
+from testbed_jobs import job_with
 
-from campaigns.engine.job import Job
 from campaigns.engine.provenance import Facts
 from campaigns.engine.store import read_run
 from campaigns.grounds.live import LiveTestbed
@@ -18,8 +18,8 @@ from campaigns.grounds.testbed import read_facts
 from campaigns.papers.dlr import live, loads
 from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell, summary_of
 from campaigns.papers.dlr.live import BenchServices, Snapshots, StoreContents
+from schemas.cells.dlr import DLR
 from schemas.errors import HotbedError
-from schemas.run import Provenance
 from testbed.agent.contract import UnitResult
 from testbed.deploy import lifecycle
 from testbed.deploy.roles import save_spec, spec_of
@@ -195,15 +195,7 @@ def context(
         **{"op": "rand", "scenario": "heterogeneity", "controller": "dlr"},
         **{"object_size": 65536, "duration_s": 24, "interval_s": 2, **parameters},
     }
-    job = Job(
-        kind="dlr",
-        **{"run_id": "abc", "campaign": "tiny", "attempt": 1, "block": 0, "order": 0, "seed": 1},
-        **{"ground": "fake", "parameters": given, "time_scale": 1.0, "testbed": "dlr"},
-        **{"notebook": "", "timeout_s": 60, "started_at": "2026-01-01T00:00:00+00:00"},
-        provenance=Provenance(
-            commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="", signal=None
-        ),
-    )
+    job = job_with(DLR.of(**given), "dlr", "dlr")
     return CellContext(job, OneGround(site, testbed, agent), folder, sleep=lambda seconds: None)
 
 
@@ -236,7 +228,7 @@ def test_a_cell_from_clean_to_summary(
     assert sorted(asked[:3]) == sorted(order[:3])
     assert sorted(asked[-3:]) == sorted(order[-3:])
     started = dict(agent.asked)["control-start"]
-    assert (started["interval_s"], started["seed"], started["signal"]) == (2.0, 1, "node")
+    assert (started["interval_s"], started["seed"], started["signal"]) == (2.0, 7, "node")
     summary = summary_of(made.folder)
     assert summary.whole[0].throughput_mb_s is not None
     assert summary.pressure_mean == {"osd0": 90.0}
@@ -342,8 +334,6 @@ def test_the_disturbance_is_waited_for() -> None:
 
 
 def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path: Path) -> None:
-    from schemas.cells.dlr import DLR
-
     nodes = tuple(f"osd{number}" for number in range(8))
 
     def plan(controller: str, seed: int) -> Any:

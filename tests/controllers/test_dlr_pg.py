@@ -1,8 +1,10 @@
-"""dlr-pg: allowed actions, forbidden actions, and its advantage over affinities."""
+"""dlr-pg: allowed actions, forbidden actions, its advantage over affinities, and its model of a
+closed network."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from clusters import PERCENT, observations, renumbered, settle, upmap_actions
@@ -91,13 +93,6 @@ def test_it_beats_affinities_in_the_model_on_every_seed():
         settle(create(find("dlr"), {}, 1), affine, 3)
         ratios.append(model(swapped, speed) / model(affine, speed))
     assert min(ratios) > 1
-
-
-def test_one_step_is_enough_and_then_it_rests():
-    store = FakeStore(pressures=lambda _: HOT, seed=1)
-    counts = settle(dlr_pg(), store, 8)
-    assert 0 < counts[0] <= 64
-    assert sum(counts[2:]) == 0
 
 
 def test_the_swaps_are_undone_after_two_calm_intervals():
@@ -196,3 +191,35 @@ def test_load_is_weighed_by_bytes_where_there_are_any():
     assert list(actions) == [SwapPrimary("1.3", 1)]
     _, actions = dlr_pg(weigh="count").decide(dlr_pg().initial(), observation)
     assert len(actions) > 3
+
+
+# Closed networks, compared with exact mean value analysis (Reiser and Lavenberg, 1980).
+
+
+DEMANDS = st.lists(st.floats(0.01, 1), min_size=1, max_size=12)
+
+
+def exact(demands: list[float], in_flight: int) -> float:
+    queues, rate = [0.0] * len(demands), 0.0
+    for population in range(1, in_flight + 1):
+        residences = [d * (1 + q) for d, q in zip(demands, queues, strict=True)]
+        rate = population / sum(residences)
+        queues = [rate * r for r in residences]
+    return rate
+
+
+@given(DEMANDS, st.integers(1, 40))
+def test_within_a_tenth_of_the_exact_solution_and_the_bounds(demands, in_flight):
+    rate = throughput(demands, in_flight)
+    assert rate == pytest.approx(exact(demands, in_flight), rel=0.1)
+    assert rate <= min(1 / max(demands), in_flight / sum(demands)) * (1 + 1e-5)
+
+
+@given(DEMANDS, st.integers(2, 40))
+def test_more_in_flight_is_never_slower(demands, in_flight):
+    assert throughput(demands, in_flight) >= throughput(demands, in_flight - 1) * (1 - 1e-5)
+
+
+def test_servers_without_demand_do_not_count():
+    assert throughput([0.5, 0, 0], 4) == throughput([0.5], 4)
+    assert throughput([0, 0], 4) == math.inf

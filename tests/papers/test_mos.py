@@ -10,22 +10,15 @@ import pytest
 
 from analysis.core.claims import Evidence, evaluate
 from analysis.core.evidence import quotient
-from analysis.core.figures import Missing
 from analysis.core.load import load_campaign
-from analysis.core.papers import Part, paper
+from analysis.core.papers import Part
 from analysis.core.report import draw
 from analysis.papers.mos import simulated
-from analysis.papers.mos.figures import LOCAL, PARTS, promised, windows
+from analysis.papers.mos.figures import LOCAL, promised, windows
 from analysis.papers.mos.gateway import GATEWAY, bar_of
-from analysis.papers.mos.runs import REPORT_FILE, cells
-from analysis.papers.mos.simulated import MOS, MOS_PP, SERIES_FILE, SIMULATED, STAGES
-from campaigns.engine.campaign_file import find_campaign
-from campaigns.engine.campaign_file import load_campaign as campaign_of
-from campaigns.papers.mos.cell import REPORT_FILE as WRITTEN_REPORT
-from campaigns.papers.mos.simulated import SERIES_FILE as WRITTEN_SERIES
-from campaigns.validate import figures_of
+from analysis.papers.mos.runs import cells
+from analysis.papers.mos.simulated import MOS, MOS_PP, SIMULATED
 from schemas.claim import ClaimResult
-from testbed.simulated.cosperf.stages import STAGE_MINUTES
 from tests.papers.mos_runs import (
     GAIN,
     LARGE_MB_S,
@@ -100,34 +93,6 @@ def changed(
 # ---- Every part ----
 
 
-@pytest.mark.parametrize(
-    ("part", "campaign"), [(LOCAL, "mos-local"), (SIMULATED, "mos-sim"), (GATEWAY, "mos-gateway")]
-)
-def test_campaigns_make_the_runs_of_every_figure(part: Part, campaign: str) -> None:
-    assert part in PARTS
-    assert set(part.figures) <= set(paper("mos").figures)
-    made = figures_of(campaign_of(find_campaign(campaign)))
-    assert {entry.id if part is GATEWAY else entry.campaign for entry in part.figures} <= set(made)
-    assert len({claim.id for claim in part.claims}) == len(part.claims)
-    figures = {entry.id for entry in part.figures}
-    assert {claim.figure for claim in part.claims} <= figures | set(part.commands)
-    assert all(claim.baseline for claim in part.claims if claim.unit == "ratio")
-
-
-def test_names_of_files_and_stages_are_the_campaigns() -> None:
-    assert (REPORT_FILE, SERIES_FILE) == (WRITTEN_REPORT, WRITTEN_SERIES)
-    assert [span[0] for span in STAGES.values()] == list(STAGE_MINUTES[:-1])
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_without_runs_nothing_is_claimed_or_drawn(part: Part, tmp_path: Path) -> None:
-    nothing = Evidence(part.tabulate([]), [])
-    assert {evaluate(claim, nothing).verdict for claim in part.claims} == {"not run"}
-    for entry in part.figures:
-        assert isinstance(entry.draw(nothing, tmp_path, "x"), Missing), entry.id
-    assert not list(part.tables(nothing.table))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "runs"), [(LOCAL, "local"), (SIMULATED, "cosperf"), (GATEWAY, "gateway")]
@@ -187,18 +152,6 @@ def test_claims_are_measured_within_blocks(local_results: Results) -> None:
         assert (found.n, found.ground) == (2, "local"), name
 
 
-def test_directions_are_reproduced_and_sizes_on_a_modelled_machine_are_not(
-    local_results: Results,
-) -> None:
-    verdicts = {name: one.verdict for name, one in local_results.items()}
-    assert verdicts["latency-favors-large"] == "reproduced"
-    assert verdicts["small-favors-small"] == "direction"
-    assert verdicts["large-favors-large"] == "reproduced"
-    assert verdicts["default-large"] == "reproduced"
-    assert verdicts["hdd-share"] == "not run"
-    assert "of workload" in str(local_results["latency-favors-large"].note)
-
-
 def test_an_sla_that_the_baseline_never_holds_counts(local: Evidence) -> None:
     """Figure 11(b): as a ratio, such a block would not exist."""
     never = changed(local, "A_sla_met", 0.0, "adaptation", setup="default")
@@ -247,13 +200,6 @@ def test_both_readings_of_the_same_percentages_are_listed(local: Evidence) -> No
         assert "Default with 8 workers of A" in str(found.note)
 
 
-def test_a_single_block_has_no_interval(tmp_path: Path) -> None:
-    write_setups(tmp_path / "mos-quick", 0)
-    found = results_of(LOCAL, evidence_of(LOCAL, tmp_path / "mos-quick"))
-    assert found["small-favors-small"].verdict == "inconclusive"
-    assert found["spike-default"].verdict == "not run"
-
-
 def test_blocks_of_two_testbeds_are_not_paired(tmp_path: Path) -> None:
     """The campaigns mos-quick and mos-local have the same seeds and different disks."""
     write_setups(tmp_path / "mos-quick", 0)
@@ -265,18 +211,6 @@ def test_blocks_of_two_testbeds_are_not_paired(tmp_path: Path) -> None:
     assert both.n == 2
     mine, theirs = small[small["spec"] == "mos"], default[default["spec"] != "mos"]
     assert quotient(mine, theirs, "small_qps") is None
-
-
-def test_tables_have_a_row_for_every_setup(local: Evidence) -> None:
-    setups, loads, courses, alone = LOCAL.tables(local.table)
-    assert [row[0] for row in setups.rows] == ["Default", "FavorsSmall", "FavorsLarge"]
-    assert [row[0] for row in loads.rows] == [
-        load for load in ("2/16", "8/8", "16/4", "32/2") for _ in range(3)
-    ]
-    assert [row[0] for row in courses.rows] == ["Default", "Static", "MOS++"]
-    assert len(alone.rows) == 4 + (3 + 1 + 3 + 1 + 1) + 8 + 8 + 16
-    for one in (setups, loads, courses, alone):
-        assert all(len(row) == len(one.heads) for row in one.rows)
 
 
 def test_windows_of_a_changing_load_are_means_rates_and_promises() -> None:

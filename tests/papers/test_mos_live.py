@@ -17,7 +17,7 @@ from campaigns.papers.mos.cell import REPORT_FILE, controller_parameters, make, 
 from campaigns.papers.mos.division import MEGABIT, MicrostorePool, Share, division_of
 from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, drives_of, script, workload_of
 from campaigns.papers.mos.loads import loads_of
-from campaigns.papers.mos.measure import Sent, gather, held_of, numbers_of, promised
+from campaigns.papers.mos.measure import Sent, held_of, numbers_of, promised
 from campaigns.papers.mos.profile.points import place
 from campaigns.papers.mos.swift import OBJECTS_FILE, Swift, layout_of
 from controllers.microstores.performance import PiecewiseLinear
@@ -34,7 +34,7 @@ from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.store import SwiftStore
 from tests.campaigns.read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from tests.campaigns.testbed_jobs import job_with
-from tests.papers.mos_fakes import RATE, FakeBed, archive_of
+from tests.papers.mos_fakes import RATE, FakeBed
 from workloads.cosbench.archive import Archive, Driver, OperationSecond
 from workloads.cosbench.workload import to_xml
 
@@ -271,15 +271,9 @@ def test_a_driver_that_begins_late_spoils_its_cell(
     assert (run.status, run.reason) == ("spoiled" if reason else "done", reason)
 
 
-def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
-    bed = FakeBed(tmp_path, START, 4)
-    bed.swift.divide(division_of(MOS.of(experiment="load", setup="static"), MicrostorePool()))
-    assert bed.layout["microstores"]["large"] == {
-        "proxy_cores": 0.2,
-        "storage_cores": 0.2,
-        "network": pytest.approx(280 * MEGABIT),
-        "workers": 1,
-    }
+def test_the_deployed_layout_is_restored(tmp_path: Path) -> None:
+    bed, _, _ = made(tmp_path, experiment="setups", setup="favors-large", **SMALL_CELL)
+    assert bed.layout["microstores"]
     bed.swift.restore()
     assert bed.layout == {"layout": "static"}
 
@@ -389,32 +383,10 @@ def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 4)
     bed.agent.exit_code = 1
     loads = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
+    drives = drives_of(loads, bed.swift.access(), bed.swift.clients)
     with pytest.raises(HotbedError, match="the driver of a on node client0 failed: the store ref"):
-        driving.drive(
-            bed.agent,
-            bed.live.shell_to,
-            drives_of(loads, bed.swift.access(), bed.swift.clients),
-            seed=1,
-            folder=tmp_path,
-        )
+        driving.drive(bed.agent, bed.live.shell_to, drives, seed=1, folder=tmp_path)
     assert all(not shell.files for shell in bed.shells.values())
-
-
-def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
-    (load, *_) = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
-    drive = ProxyDriver("a", load, access(), "client0")
-    for file, text in archive_of("a", 8, START + 2.2).items():
-        path = tmp_path / "a.archive" / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    sent = gather([drive], tmp_path, START, 8.0)
-    assert list(sent["A"].ops) == [0, 0, *[RATE["a"]] * 6]
-    found = numbers_of(sent, 0.0, 4.0)
-    assert found["A_qps"] == RATE["a"] / 2
-    assert found["A_ops"] == 2 * RATE["a"]
-    assert numbers_of(sent, 2.0, 8.0)["A_qps"] == RATE["a"]
-    assert numbers_of({"A": Sent(4)}, 0.0, 4.0)["A_qps"] == 0.0
-    assert "A_mean_s" not in numbers_of({"A": Sent(4)}, 0.0, 4.0)
 
 
 def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:

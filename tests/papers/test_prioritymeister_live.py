@@ -28,7 +28,6 @@ from campaigns.papers.prioritymeister.live import (
     client_nodes,
     conditions_of,
     laid_out,
-    late,
     machines_of,
     network_differs,
     parameters_on,
@@ -36,15 +35,12 @@ from campaigns.papers.prioritymeister.live import (
     result_of,
     series_of,
     server_of,
-    wait_s,
 )
 from campaigns.papers.prioritymeister.measure import (
     FIRST,
     LATER,
     MORE,
     allowed,
-    slower,
-    table_of,
 )
 from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, larger
 from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
@@ -70,8 +66,11 @@ from tests.papers.prioritymeister_bench import (
 def test_an_experiment_from_parameters_to_results(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     outcome = bench.ground.carry_out(experiment_in(tmp_path))
-    assert outcome.spoiled is None
+    assert (outcome.spoiled, outcome.conditions) == (None, {})  # without a plan, no proof
     assert outcome.results["A"].requests == 20
+    (served,) = bench.enforcement.told["storage"].values()
+    clients = {one["name"]: one["clients"] for one in served["workloads"]}
+    assert clients == {"A": ["10.77.0.13"], "L": ["10.77.0.14"]}
     assert outcome.extra["outside_cores"] == 0.1
     assert outcome.extra["client_share"] == pytest.approx(0.4)
     assert outcome.extra["cores.server"] == 0.3
@@ -103,14 +102,6 @@ def test_a_disk_set_by_hand_fails_the_experiment(
     with fails_by_name():
         bench.ground.carry_out(experiment_in(tmp_path))
     assert bench.enforcement.calls[-1] == "removed"
-
-
-def test_proxies_know_clients_by_their_addresses(tmp_path: Path) -> None:
-    told = parameters_on(experiment_in(tmp_path, "ps"), a_testbed(tmp_path))
-    (found,) = told.storage.values()
-    clients = {one["name"]: one["clients"] for one in found["workloads"]}
-    assert clients == {"A": ["10.77.0.13"], "L": ["10.77.0.14"]}
-    assert told.network.mode == "fifo"
 
 
 @pytest.mark.parametrize(
@@ -341,15 +332,6 @@ def test_an_experiment_that_the_testbed_cannot_carry_out_is_refused(tmp_path: Pa
         client_nodes(both, a_testbed(tmp_path))
 
 
-def test_replies_are_waited_for_by_the_loosest_slo(tmp_path: Path) -> None:
-    experiment = experiment_in(tmp_path)
-    assert wait_s(experiment) == 5.0
-    first, *rest = experiment.topology.workloads
-    loose = first.model_copy(update={"slo": first.slo.model_copy(update={"latency": 4.0})})
-    topology = experiment.topology.model_copy(update={"workloads": (loose, *rest)})
-    assert wait_s(replace(experiment, topology=topology)) == 12.0
-
-
 class NoisyGround:
     """Ground with spoiled first runs."""
 
@@ -410,12 +392,6 @@ def conditions(
     return conditions_of(experiment, told, status, reports, switch_levels=levels)["A"]
 
 
-def test_all_that_a_bound_needs_was_kept(tmp_path: Path) -> None:
-    found = conditions(planned_in(tmp_path), tmp_path, lag=1e-4)
-    assert found.why_not is None and found.network
-    assert (found.late_s, found.behind_s, found.allowed_s) == (2e-4, 0.015, LATENCY_S)
-
-
 def test_a_profile_without_overhead_proves_nothing_of_a_real_server(tmp_path: Path) -> None:
     found = conditions(planned_in(tmp_path, overhead=False), tmp_path)
     assert found.why_not is not None and "has no overhead.latency" in found.why_not
@@ -429,7 +405,8 @@ def test_a_network_that_is_not_enforced_takes_the_proof(tmp_path: Path) -> None:
     plain = told.model_copy(update={"network": told.network.model_copy(update={"mode": "fifo"})})
     found = conditions(experiment, tmp_path, told=plain)
     assert found.why_not == "the network is not enforced" and not found.network
-    assert network_differs(told, 7) is None
+    assert network_differs(told, 7) is network_differs(told, 7, 1538) is None
+    assert "let more through" in str(network_differs(told, 7, 9038))  # planned for 1500 bytes
     assert network_differs(told, 0) == "the plan has 2 network levels, and the switch 0"
 
 
@@ -448,14 +425,6 @@ def test_a_bucket_that_the_kernel_cannot_keep_takes_the_proof(tmp_path: Path) ->
     rates = {queue.queue: queue.bandwidth for queue in experiment.plan.queues}
     assert rates["server:disk"] == 1.0
     assert rates["server->switch"] == pytest.approx(LINK_SHARE * 2e8 / 8)
-
-
-def test_a_plan_of_smaller_frames_than_the_links_takes_the_proof(tmp_path: Path) -> None:
-    """The plan assumes packets of 1500 bytes; the links carry 9000."""
-    told = parameters_on(planned_in(tmp_path), a_testbed(tmp_path))
-    assert network_differs(told, 7, 1538) is None
-    why_not = network_differs(told, 7, 9038)
-    assert why_not is not None and "let more through" in why_not
 
 
 def test_a_cells_plan_counts_with_what_the_machines_keep(
@@ -477,19 +446,6 @@ def test_a_cells_plan_counts_with_what_the_machines_keep(
 def test_requests_without_an_answer_take_the_proof(tmp_path: Path) -> None:
     found = conditions(planned_in(tmp_path), tmp_path, whole=part(40, waiting=2))
     assert found.why_not == "2 requests were not answered by the end of the run"
-
-
-def test_without_a_plan_there_is_nothing_to_prove(tmp_path: Path) -> None:
-    experiment = replace(planned_in(tmp_path), plan=None)
-    assert conditions_of(experiment, cast(Any, None), {}, {}, switch_levels=7) == {}
-
-
-def test_the_generators_lateness_is_allowed_for() -> None:
-    """With 2 ms lateness, a latency of 12 ms may exceed a bound of 10 ms; 12.1 ms may not."""
-    late = Conditions(late_s=0.002)
-    assert late.ratio(0.012, 0.010) == pytest.approx(1.0)
-    assert late.ratio(0.0121, 0.010) > 1
-    assert Conditions(late_s=0.002, width=1e-3).ratio(0.012 * 1.0009, 0.010) < 1
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -542,21 +498,6 @@ Floats = npt.NDArray[np.float64]
 
 ROUNDS, RUN = 6, 6
 """Rounds, and rounds in the length of a run."""
-PER_S = 100
-
-
-def lag(random: np.random.Generator, seconds: float, charged: float) -> float:
-    """Return the maximum lag of a server that is never idle. Its requests take 10 ms on average,
-    with a deviation of 2 ms."""
-    took = random.normal(0.01, 0.002, round(seconds * PER_S))
-    behind = np.cumsum(took - charged)
-    return float(np.max(behind - np.minimum.accumulate(np.minimum(behind, 0.0))))
-
-
-def test_the_longest_and_twice_the_spread_is_allowed() -> None:
-    assert allowed([0.02, 0.03, 0.025]) == pytest.approx(0.05)
-    assert allowed([0.02, 0.02]) == 0.02
-    assert allowed([0.02, 0.06, 0.025]) > allowed([0.02, 0.03, 0.025])
 
 
 @pytest.mark.parametrize("longest_of", [8, None])
@@ -576,35 +517,6 @@ def test_a_run_stays_within_what_is_allowed(longest_of: int | None) -> None:
     assert within > 0.95
     # Less is not enough: more than a third of the runs exceed the plain maximum.
     assert np.mean(run <= rounds.max(axis=1)) < 0.65
-
-
-def test_a_server_charged_exact_means_has_no_bound_and_one_charged_more_has() -> None:
-    random = np.random.default_rng(4)
-    runs = 400  # with twenty runs, half of all seeds show another result
-    exact = [
-        np.median([lag(random, seconds, 0.01) for _ in range(runs)]) for seconds in (30, 30 * RUN)
-    ]
-    assert exact[1] > 2 * exact[0]  # a walk without drift grows by the square root of six
-    seen = [allowed([lag(random, 30, MORE * 0.01) for _ in range(ROUNDS)]) for _ in range(runs)]
-    held = [lag(random, 30 * RUN, MORE * 0.01) <= bound for bound in seen]
-    assert np.mean(held) > 0.95
-    assert np.median(seen) < exact[0] / 2
-
-
-def test_rounds_add_up_to_a_table() -> None:
-    rows = [{"requestSize": 4096, "readBandwidth": 4096 / 0.004, "writeBandwidth": 4096 / 0.008}]
-
-    def turn(kind: str, calls: int, each: float) -> dict[str, object]:
-        return {"kind": kind, "most_bytes": 4096, "calls": calls, "seconds": calls * each}
-
-    # Four calls per round are too few; the calls of both rounds are enough.
-    both = [turn("read", 4, 0.005), turn("read", 4, 0.007), turn("write", 8, 0.01)]
-    (made,) = table_of(rows, both)
-    assert 4096 / made["readBandwidth"] == pytest.approx(0.006)
-    assert 4096 / made["writeBandwidth"] == pytest.approx(0.01)
-    (more,) = slower([made], 1.05)
-    assert more["requestSize"] == 4096
-    assert 4096 / more["readBandwidth"] == pytest.approx(1.05 * 0.006)
 
 
 def test_unanswered_requests_are_counted_separately() -> None:
@@ -630,9 +542,3 @@ def test_windows_hold_whole_stretches() -> None:
     assert series_of(line, 10.0, 20.0) == ((5, 0), (6, 0))
     with pytest.raises(HotbedError, match="bins of 2 s"):
         series_of(line, 1.0, 20.0)
-
-
-def test_a_replayer_that_is_late_spoils_the_run() -> None:
-    assert late({"A": report(), "B": report(lag=0.9e-3)}) is None
-    words = late({"A": report(), "B": report(lag=1.3e-3)})
-    assert words is not None and "the replayer of B was late by 1.30 ms" in words

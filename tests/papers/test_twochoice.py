@@ -16,23 +16,17 @@ from analysis.core.evidence import values_of
 from analysis.core.load import load_campaign
 from analysis.core.papers import Part, paper
 from analysis.core.report import build
-from analysis.papers.twochoice import runs
 from analysis.papers.twochoice.claims import BURST_CLAIMS, EXPLAINED, OBJECT_CLAIMS, TABLE1
 from analysis.papers.twochoice.figures import OBJECT_SERVERS, PARTS, SIMULATED, burst_tables
 from analysis.papers.twochoice.runs import OBJECT_STANDARD, simulated
-from campaigns.papers.twochoice.cell import BURSTS_FILE
-from campaigns.papers.twochoice.live.cell import REPORT_FILE
 from schemas.claim import ClaimResult
 from tests.drawing import texts_by_figure
 from tests.papers.twochoice_runs import (
     FEW,
-    RATIOS,
     SECONDS,
     UNCACHED,
     write_all_bursts,
     write_all_objects,
-    write_balance,
-    write_burst,
     write_bursts,
 )
 
@@ -122,19 +116,6 @@ def test_figures_3_and_4_are_computed_from_the_same_bursts(in_section_3: Results
     assert {one.verdict for one in in_section_3.values()} == {"reproduced"}
 
 
-def test_figures_3_and_4_the_other_way_round_are_not_reproduced(tmp_path: Path) -> None:
-    for block in range(3):
-        for series, response in (("fixed", 1.0), ("random", 0.5), ("two-choice", 0.5)):
-            for share in RATIOS:
-                write_bursts(tmp_path, series, share, block, response_s=response + block / 100)
-        write_bursts(tmp_path, "fixed", FEW, block)
-        write_bursts(tmp_path, "two-choice", FEW, block, straggler_most=1.0)
-    found = results_of(BURST_CLAIMS, evidence_of(tmp_path, SIMULATED))
-    for name in ("random-worse", "native-not-better", "two-choice-avoids"):
-        assert found[name].verdict == "not reproduced", name
-    assert found["both-avoids"].verdict == "not run"
-
-
 @pytest.mark.parametrize("series", ["random", "both", "fixed"])
 def test_a_campaign_of_one_scheduler_supports_no_comparison(tmp_path: Path, series: str) -> None:
     for block in range(2):
@@ -146,13 +127,6 @@ def test_a_campaign_of_one_scheduler_supports_no_comparison(tmp_path: Path, seri
     assert {found[name].verdict for name in ("random-worse", "native-herds")} == {"not run"}
     drawn = [one.draw(evidence, tmp_path, "x") for one in SIMULATED.figures if one.id in ("3", "4")]
     assert all(hasattr(one, "runs") for one in drawn)
-
-
-def test_figure_4_has_the_fewest_stragglers(bursts: Evidence) -> None:
-    assert runs.few_stragglers(bursts.table, ("fixed", "both")) == FEW
-    given = runs.loads_given(bursts, "two-choice", FEW)
-    assert runs.common_loads(given) == [7, 10, 13]
-    assert runs.by_load(given, "most")[7].value == pytest.approx(27.05)
 
 
 def test_a_table_has_one_row_for_a_cell(tmp_path: Path) -> None:
@@ -242,23 +216,6 @@ def test_a_result_that_differs_from_the_paper_is_explained(in_section_6: Results
     assert differ == {"probe-stable", "create-5ms"}
 
 
-def test_a_single_block_has_no_interval(tmp_path: Path) -> None:
-    for scheduler in ("fixed", "both"):
-        write_burst(tmp_path, scheduler, "table2", 0)
-        write_balance(tmp_path, scheduler, 0)
-    found = results_of(OBJECT_CLAIMS, evidence_of(tmp_path, OBJECT_SERVERS))
-    assert (found["finish"].verdict, found["finish"].ci95) == ("inconclusive", None)
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_without_runs_nothing_is_claimed(part: Part, tmp_path: Path) -> None:
-    nothing = Evidence(part.tabulate([]), [])
-    assert {evaluate(claim, nothing).verdict for claim in part.claims} == {"not run"}
-    for entry in part.figures:
-        assert hasattr(entry.draw(nothing, tmp_path, "x"), "runs"), entry.id
-    assert part.tables(nothing.table) == []
-
-
 def test_tables_have_every_scheduler(bursts: Evidence, objects: Evidence) -> None:
     (schedulers,) = burst_tables(bursts.table)
     assert len({row[0] for row in schedulers.rows}) == 10
@@ -271,10 +228,6 @@ def test_tables_have_every_scheduler(bursts: Evidence, objects: Evidence) -> Non
     assert rados.rows[0][6] == "–"  # the place of its bytes is unknown
     for made in (schedulers, delays, jobs, rados):
         assert all(len(row) == len(made.heads) for row in made.rows)
-
-
-def test_reports_are_read_from_the_files_of_the_cells() -> None:
-    assert (runs.BURSTS_FILE, runs.REPORT_FILE) == (BURSTS_FILE, REPORT_FILE)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ import yaml
 
 from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
-from campaigns.engine.session import Request
 from campaigns.papers.twochoice import cell as cell_module
 from campaigns.papers.twochoice.bench import (
     BenchOptions,
@@ -26,7 +25,7 @@ from campaigns.papers.twochoice.bench import (
     refuse,
     run,
 )
-from campaigns.papers.twochoice.cell import MESSAGES, curves, make, numbers, simulate
+from campaigns.papers.twochoice.cell import MESSAGES, make, numbers, simulate
 from hotbed import cli
 from schemas.campaign import BurstCampaign
 from schemas.cells.twochoice import BURSTS, Learning
@@ -63,7 +62,7 @@ ANSWER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ["twochoice-quick", "twochoice-full"])
-def test_bundled_campaigns_have_the_sizes_of_section_3a(name: str, tmp_path: Path) -> None:
+def test_bundled_campaigns_have_the_sizes_of_section_3a(name: str) -> None:
     campaign = load_campaign(find_campaign(name))
     assert isinstance(campaign, BurstCampaign)
     cells = session.typed_cells(campaign, Path(name))
@@ -83,43 +82,9 @@ def test_bundled_campaigns_have_the_sizes_of_section_3a(name: str, tmp_path: Pat
     assert {cell.history for cell in learning} == {"learned", "cold"}
     assert all(0 < cell.straggler_ratio * 1000 < 10 for cell in by_figure["4"])
     assert all(grid.repetitions >= 3 for grid in campaign.grids)
-    assert session.prepare(Request(name, artifacts=tmp_path)).plan.cells
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_full_campaign_has_ten_thousand_servers_and_a_million_processes() -> None:
-    grids = {grid.name: grid for grid in load_campaign(find_campaign("twochoice-full")).grids}
-    assert "10K-1M" in grids["scale"].vary["size"]
-    assert all(grid.repetitions >= 10 for name, grid in grids.items() if name != "scale")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"size": "1K"}, "'1K' is no size such as 1K-10K (servers-processes)"),
-        ({"size": "1-100"}, "size: '1-100' is not allowed; allowed: servers a whole"),
-        ({"servers": 10}, "size already says servers and processes"),
-        ({"scheduler": "best"}, "scheduler: 'best' is not allowed; allowed: fixed, random"),
-        ({"straggler_ratio": 2}, "straggler_ratio: 2 is not allowed; allowed: a number at least"),
-        ({"redirects": 1}, "redirects: 1 is not allowed; allowed: true or false"),
-        (
-            {"history": "cold"},
-            "history belongs to scheduler preassign, both, prequal: leave it out of two-choice",
-        ),
-        (
-            {"scheduler": "oracle", "choices": "home+random"},
-            "choices belongs to scheduler two-choice, collaborative",
-        ),
-        ({"speed": 3}, "unknown parameter 'speed'; allowed: size, scheduler"),
-    ],
-)
-def test_a_mistake_in_a_cell_is_one_sentence(changes: dict[str, Any], said: str) -> None:
-    values = {"size": "20-400", "scheduler": "two-choice"} | changes
-    with pytest.raises(UserError) as raised:
-        BURSTS.check(values, "file: grid x")
-    assert said in str(raised.value)
-    assert str(raised.value).startswith("file: grid x: ")
-    assert "\n" not in str(raised.value)
+    if name == "twochoice-full":
+        (scale,) = (grid for grid in campaign.grids if grid.name == "scale")
+        assert "10K-1M" in scale.vary["size"]
 
 
 def test_a_cell_has_one_notation() -> None:
@@ -131,28 +96,23 @@ def test_a_cell_has_one_notation() -> None:
     assert cold.learn_rounds == 0
 
 
-def test_numbers_are_means_over_bursts() -> None:
-    found = numbers(ANSWER)
-    assert found["response_s"] == pytest.approx(0.6)
-    assert (found["response_least_s"], found["response_largest_s"]) == (0.5, 0.7)
-    assert (found["hit"], found["straggler_writes"], found["bursts"]) == (0.5, 1.5, 2)
-    assert found["probes_per_write"] == 2
-    assert found["messages_per_write"] == pytest.approx(8)
-    assert found["messages_per_write"] == sum(found[f"{kind}_per_write"] for kind in MESSAGES)
-    assert curves(ANSWER)["learning"] == [0.9]
-
-
-def test_a_cell_writes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_writes_its_folder_with_means_over_bursts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cell_module, "simulate", lambda parameters, seed, limit_s: ANSWER)
     cell = BURSTS.of(scheduler="both", servers=20, processes=200)
     make(job(cell.model_dump(mode="json")), tmp_path)
     files = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert set(files) == {"run.json", "summary.json", "bursts.json"}
     assert Run.model_validate_json(files["run.json"]).status == "done"
-    extra = Summary.model_validate_json(files["summary.json"]).extra
-    assert extra["response_s"] == pytest.approx(0.6)
-    assert extra["cost_peak_mib"] == 9.0
-    assert json.loads(files["bursts.json"])["loads"] == ANSWER["loads"]
+    found = Summary.model_validate_json(files["summary.json"]).extra
+    expected = {"response_s": 0.6, "response_least_s": 0.5, "response_largest_s": 0.7, "hit": 0.5}
+    expected |= {"straggler_writes": 1.5, "bursts": 2, "probes_per_write": 2, "cost_peak_mib": 9.0}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    messages = sum(found[f"{kind}_per_write"] for kind in MESSAGES)
+    assert found["messages_per_write"] == messages == pytest.approx(8)
+    bursts = json.loads(files["bursts.json"])
+    assert (bursts["loads"], bursts["learning"]) == (ANSWER["loads"], [0.9])
 
 
 @pytest.mark.parametrize(
@@ -462,18 +422,13 @@ def test_a_duration_is_a_background_that_ends_with_one_write() -> None:
     ("changes", "said"),
     [
         ({"schedulers": ("both", "best")}, "--schedulers names 'best'; there are fixed, random"),
-        ({"schedulers": ()}, "--schedulers names none"),
         ({"schedulers": ("both", "both")}, "names one twice"),
-        ({"choices": "home"}, "--choices is 'home'"),
         ({"nodes": 0}, "--nodes is 0; write 1 to 4096"),
         (
             {"nodes": 4096, "processes": 5},
             "4096 --nodes with 5 --processes each are 20480 client processes; 16384 are the most",
         ),
-        ({"seed": -1}, "--seed is -1; write 0 to 4294967295"),
-        ({"size": 2**30}, "--size is 1073741824 bytes"),
         ({"duration_s": 3.0}, "give either --writes or --duration"),
-        ({"writes": None}, "give either --writes or --duration"),
         ({"writes": 0}, "--writes is 0"),
         ({"writes": None, "duration_s": 0.1}, "--duration is 0.1 s"),
     ],

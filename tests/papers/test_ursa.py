@@ -1,7 +1,8 @@
-"""Ursa's claims and figures on runs with known values (You, Hwang and Jain, Middleware 2011).
+"""Ursa's claims and figures on runs with known values, and the planner's cells (You, Hwang and
+Jain, Middleware 2011).
 
 Tests name the section or figure of the paper that they hold. The planner's algorithms are tested in
-tests/controllers, its cells in test_ursa_cells.
+tests/controllers.
 """
 
 from __future__ import annotations
@@ -9,37 +10,50 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analysis.core.claims import Claim, Evidence, evaluate
 from analysis.core.evidence import quotient
-from analysis.core.figures import Missing
-from analysis.core.load import load_campaign
-from analysis.core.papers import paper
+from analysis.core.load import load_campaign as runs_of
 from analysis.core.report import build, load_evidence
-from analysis.papers.ursa import figures
 from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS, SIMULATED_CLAIMS
 from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER, SIMULATED
 from analysis.papers.ursa.runs import (
     INSTANCE,
     cells,
-    controlled_by,
-    live_sizes,
-    live_table,
     planner_table,
     sizes,
 )
+from campaigns.engine import session
+from campaigns.engine.campaign_file import find_campaign, load_campaign
+from campaigns.engine.session import Request
+from campaigns.papers.ursa import cell as cell_module
+from campaigns.papers.ursa.cell import InstanceCache, make
+from campaigns.papers.ursa.kind import planned_s
+from campaigns.papers.ursa.measure import method_of
+from controllers.ursa.methods import METHODS, Method
+from controllers.ursa.run import plan_instance
+from schemas.campaign import PlannerCampaign
+from schemas.cells.ursa import INPUTS, URSA, Placing, UrsaCell
 from schemas.claim import ClaimResult
+from schemas.errors import HotbedError
+from schemas.run import Run, Summary
 from schemas.sizes import count_of, counts_of, size_name
 from tests.analysis.synthetic import write_run
+from tests.campaigns.tiny_kinds import URSA as TINY
+from tests.campaigns.tiny_kinds import job, written
 from tests.drawing import texts_by_figure, texts_of
 from tests.papers.ursa_runs import (
     SIZES,
     write_all,
-    write_inputs,
     write_open,
     write_plan,
     write_store,
@@ -77,7 +91,6 @@ def test_every_number_of_section_5_1_is_a_claim() -> None:
     stated = {c.id: c.paper_value for c in PLANNER_CLAIMS if c.paper_value is not None}
     ours = {f"{name}-hotbed" for name in STATED}
     assert {name: value for name, value in stated.items() if name not in ours} == STATED
-    assert len({claim.id for claim in PLANNER_CLAIMS}) == len(PLANNER_CLAIMS)
     assert all(claim.paper == "ursa" and not claim.machines for claim in PLANNER_CLAIMS)
 
 
@@ -107,22 +120,6 @@ def test_figures_3_and_7_to_11_are_computed_from_pairs_of_one_instance(tmp_path:
         found = results[name]
         assert found.measured == pytest.approx(value), name
         assert (found.n, found.verdict, found.ground) == (n, verdict, "sim"), name
-
-
-def test_without_plans_nothing_is_claimed(tmp_path: Path) -> None:
-    write_inputs(tmp_path / "ursa-x", SIZES[0], "s2", 0)
-    for result in judged(PLANNER_CLAIMS, planner(tmp_path / "ursa-x")).values():
-        assert result.verdict == "not run", result.id
-        assert result.note
-
-
-def test_the_note_names_a_method_that_left_nodes_hot(tmp_path: Path) -> None:
-    """Figure 11a compares costs; a partial plan costs less."""
-    for block in range(3):
-        write_plan(tmp_path / "ursa-x", "0.1K-0.1M", "algorithm1", block)
-        write_plan(tmp_path / "ursa-x", "0.1K-0.1M", "sa", block, hot_after=4.0)
-    found = judged(PLANNER_CLAIMS, planner(tmp_path / "ursa-x"))["ursa-sa-cost-least"]
-    assert "the other leaves 4 nodes hot there on average" in str(found.note)
 
 
 def test_a_plan_is_compared_with_plans_for_the_same_instance_alone(tmp_path: Path) -> None:
@@ -159,7 +156,7 @@ def test_the_longer_limit_counts_and_unlike_instances_do_not(tmp_path: Path) -> 
         write_plan(full, SIZES[0], "sa", block, cell={"time_limit_s": 1800.0}, cost=1.0)
     for name, value in {"tail": 2.0, "load_max": 3.0, "racks": 4, "replicas": 2}.items():
         write_plan(full, SIZES[0], "alp", 0, cell={name: value})
-    rows = planner_table([*load_campaign(quick).runs, *load_campaign(full).runs])
+    rows = planner_table([*runs_of(quick).runs, *runs_of(full).runs])
     assert list(rows["cost"]) == [1.0, 1.0]
     assert set(rows["time_limit_s"]) == {1800.0}
 
@@ -177,13 +174,6 @@ def test_sizes_are_named_and_ordered_as_in_the_paper(tmp_path: Path) -> None:
             count_of(wrong)
     with pytest.raises(ValueError):
         counts_of("10K")
-
-
-def test_figures_are_in_the_papers_order() -> None:
-    ids = [entry.id for entry in paper("ursa").figures]
-    numbers = [int(name.partition("-")[0]) for name in ids]
-    assert numbers == sorted(numbers)
-    assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.slow
@@ -235,16 +225,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def live(campaign: Path) -> Evidence:
     return load_evidence([campaign], LIVE)[0]
-
-
-def test_runs_on_a_store_become_a_table(store: Path) -> None:
-    rows = live(store).table
-    assert live_sizes(rows) == ["10-100", "30-900"]
-    assert set(rows["network"]) == {"Controlled", "Random"}
-    never = controlled_by("upmap", "Controlled", 10)(rows)
-    assert never["settled_s"].isna().all()
-    assert (never["censored_s"] == 150.0).all()  # 180 s, called at 30 s
-    assert live_table([]).empty
 
 
 def test_figures_4_12_and_13_are_computed_from_pairs_of_one_block(store: Path) -> None:
@@ -309,6 +289,164 @@ def test_the_report_has_figures_4_12_and_13(store: Path) -> None:
     assert not any(isinstance(v, float) and math.isinf(v) for v in claims["measured"])
 
 
-@pytest.mark.parametrize("draw", [figures.load, figures.response, figures.settling])
-def test_a_figure_names_the_runs_that_it_lacks(tmp_path: Path, draw) -> None:  # type: ignore[no-untyped-def]
-    assert isinstance(draw(Evidence(live_table([]), []), tmp_path, "fig"), Missing)
+# Cells of the planner: parameters, plans, and the folder of a cell.
+
+
+check = URSA.check
+
+
+def test_the_campaign_feeds_every_figure_at_the_papers_sizes() -> None:
+    """Sections 5.1 and 5.2."""
+    campaign = load_campaign(find_campaign("ursa-full"))
+    assert isinstance(campaign, PlannerCampaign)
+    assert all(grid.repetitions >= 3 for grid in campaign.grids)
+    sizes = {
+        (figure, size)
+        for grid in campaign.grids
+        for figure in grid.figures
+        for size in grid.vary.get("size", [])
+    }
+    for figure in ("7", "8", "11"):
+        assert {(figure, size) for size in ("0.1K-0.1M", "5K-5M", "10K-10M")} <= sizes
+    assert {("9", "150-150K"), ("10", "30-3K")} <= sizes
+
+
+def test_methods_follow_each_other_on_one_instance(tmp_path: Path) -> None:
+    cells = session.prepare(Request(str(written(tmp_path, TINY)))).plan.cells
+    for block in range(3):
+        order = [cell.parameters.contents() for cell in cells if cell.block == block]
+        assert len(order) == 4
+        # Cells with the same instance follow each other, so it is created once.
+        assert sum(a != b for a, b in pairwise(order)) == 1
+
+
+def test_the_models_know_every_method() -> None:
+    known = {name: URSA.model_of({"method": name}) for name in METHODS}
+    assert {name for name, model in known.items() if issubclass(model, Placing)} == {
+        name for name, method in METHODS.items() if method.kind == "placer"
+    }
+
+
+@given(
+    method=st.sampled_from([*METHODS, INPUTS]),
+    kind=st.sampled_from(["s1", "s2", "s3"]),
+    nodes=st.integers(3, 10**6),
+    partitions=st.integers(1, 10**9),
+)
+def test_a_cell_survives_being_written(method: str, kind: str, nodes: int, partitions: int) -> None:
+    values = {"kind": kind, "nodes": nodes, "partitions": partitions, "method": method}
+    cell = check(values, "cell")
+    assert check(json.loads(json.dumps(cell.model_dump(mode="json"))), "again") == cell
+    assert cell.memory_mib > cell.input_mib > 0
+    assert planned_s(cell) > 0
+
+
+def test_variants_of_algorithm_1_are_named_as_in_section_3_2() -> None:
+    plain = check({"size": "20-400", "method": "algorithm1"}, "cell")
+    named = {"size": "20-400", "method": "algorithm1", "program": "lp", "divide": "dc"}
+    assert plain == check(named, "cell")
+    assert plain.label() == "s1 20-400 algorithm1"
+    other = check(named | {"program": "ilp", "divide": "none"}, "cell")
+    assert other.label() == "s1 20-400 algorithm1 NONE+ILP"
+    variant = method_of(other)
+    assert isinstance(variant, Method)
+    wanted = {"divide": False, "relax": False, "first_radius": None, "step": None}
+    assert vars(variant.arguments["variant"]) == wanted
+    # Random objects (figure 8) are moved as they were selected.
+    chosen = method_of(check({"size": "20-400", "method": "alp", "selection": "random"}, "cell"))
+    assert isinstance(chosen, Method) and not chosen.prune
+    assert method_of(check({"size": "20-400", "method": "alp"}, "cell")) == "alp"
+
+
+class _Instance:
+    def __init__(self, mib: float) -> None:
+        self.nbytes = mib * 2**20
+
+
+def test_a_worker_keeps_the_instances_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, int]] = []
+
+    def generated(parameters: UrsaCell, seed: int) -> Any:
+        made.append((parameters.size, seed))
+        return _Instance(parameters.input_mib)
+
+    monkeypatch.setattr(cell_module, "make_instance", generated)
+    cache = InstanceCache()
+    small, large = (check({"size": size}, "cell") for size in ("10K-10M", "30K-30M"))
+    for seed in (1, 2, 1, 2):
+        cache.get(small, seed)
+    assert made == [("10K-10M", 1), ("10K-10M", 2)]
+    cache.get(large, 1)  # memory has no room for both
+    cache.get(small, 2)
+    assert made[2:] == [("30K-30M", 1)]
+    cache.get(small, 1)
+    assert made[-1] == ("10K-10M", 1)
+
+
+@dataclass
+class CellFolder:
+    """Files of a cell, and the numbers of its summary."""
+
+    files: dict[str, str]
+    values: dict[str, float]
+
+
+def made_in(folder: Path, **parameters: Any) -> CellFolder:
+    cell = check({"size": "40-1600", "kind": "s2"} | parameters, "cell")
+    make(job(cell.model_dump(mode="json")), folder)
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    return CellFolder(files, Summary.model_validate_json(files["summary.json"]).extra)
+
+
+@pytest.mark.slow
+def test_a_cell_is_planned_checked_and_written(tmp_path: Path) -> None:
+    found = made_in(tmp_path, method="alp")
+    run = Run.model_validate_json(found.files["run.json"])
+    assert (run.status, run.seed, run.parameters["method"]) == ("done", 5, "alp")
+    assert set(run.phases_s) == {"generate", "plan", "check", "count"}
+    assert run.provenance.hosts["planner"]["cpus"] >= 1
+    assert found.values["hot_before"] > found.values["hot_after"] >= 0
+    assert found.values["load_sd_after"] != found.values["load_sd_before"]
+    assert found.values["limited"] == 0
+    assert found.values["decision_s"] > 0
+    assert found.values["peak_rss_mib"] > 10
+    assert json.loads(found.files["plan.json"])["method"] == "alp"
+    random = made_in(tmp_path, method="alp", selection="random").values  # figure 8
+    assert random["hot_before"] == found.values["hot_before"]
+    assert random["moves"] > found.values["moves"] > 0
+
+
+@pytest.mark.slow
+def test_a_cell_without_a_plan_describes_its_instance(tmp_path: Path) -> None:
+    """Figures 1 and 3 show inputs."""
+    found = made_in(tmp_path, method=INPUTS)
+    described = json.loads(found.files["inputs.json"])
+    assert len(described["ratio"]) == len(described["load"]) == 40
+    assert described["ratio"] == sorted(described["ratio"], reverse=True)
+    assert described["partition_share"][-1] == 1.0
+    assert found.values["hot_before"] == sum(ratio > 0.7 for ratio in described["ratio"])
+    assert "plan.json" not in found.files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [("none", "ilp"), ("dc", "ilp"), ("none", "lp"), ("dc", "lp")])
+def test_variants_of_algorithm_1_plan_for_the_same_instance(
+    variant: tuple[str, str], tmp_path: Path
+) -> None:
+    divide, program = variant
+    values = made_in(tmp_path, method="algorithm1", divide=divide, program=program).values
+    plain = made_in(tmp_path, method="greedy").values
+    assert values["hot_after_swaps"] == plain["hot_after_swaps"]
+    assert values["hot_after"] <= plain["hot_after_swaps"]
+
+
+@pytest.mark.slow
+def test_an_invalid_plan_fails_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def wrong(*arguments: Any, **options: Any) -> Any:
+        made = plan_instance(*arguments, **options)
+        return replace(made, move_to=made.move_to * 0)
+
+    monkeypatch.setattr("campaigns.papers.ursa.measure.plan_instance", wrong)
+    with pytest.raises(HotbedError):
+        made_in(tmp_path, method="alp")
+    assert not list(tmp_path.iterdir())

@@ -1,6 +1,9 @@
-"""Algorithm 1, literally: its actions epoch by epoch, within its machines."""
+"""Algorithm 1, literally: its actions epoch by epoch, within its machines; and the drift of section
+9."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,14 @@ from mos_stores import TOTAL, FakeMicrostores
 from virtual import run_loop
 
 from controllers.journal import read_journal
+from controllers.microstores.detect_map import (
+    DetectSettings,
+    bands_from_json,
+    detector_from_json,
+    step,
+    suits,
+)
+from controllers.microstores.performance import SMALL_BELOW
 from controllers.registry import create, find
 from controllers.replay import replay
 from schemas.errors import UserError
@@ -73,38 +84,34 @@ def run(pool, epochs, made=None, state=None):
     return counts
 
 
-def test_the_first_epoch_only_arms_and_then_it_doubles():
-    counts = run(Pool(a=1), [{"a": 0.9}] * 5)
-    assert counts == [[1], [3], [7], [15], [21]]  # 0, 2, 4, 8, and the remaining 6
+HIGH, LOW = {"a": 0.9}, {"a": 0.1}
+BAND = [{"a": 0.85}, {"a": 0.65}]
+
+
+@pytest.mark.parametrize(
+    ("pool", "epochs", "counts"),
+    [
+        # The first epoch only arms; then it doubles: 0, 2, 4, 8 and the remaining 6.
+        ({"a": 1}, [HIGH] * 5, [1, 3, 7, 15, 21]),
+        # It gives back one at a time and keeps the last.
+        ({"a": 4}, [LOW] * 6, [4, 3, 2, 1, 1, 1]),
+        # Within the band it rests and begins anew.
+        ({"a": 1}, [*[HIGH] * 3, *BAND, *[HIGH] * 3], [1, 3, 7, 7, 7, 7, 9, 13]),
+        # The listing's toChange doubles in epochs that release: 1, 2, 4, 8, then 16.
+        ({"a": 6}, [*[LOW] * 4, HIGH], [6, 5, 4, 3, 19]),
+        # A microstore that is not sensed is left alone.
+        ({"a": 2}, [HIGH, {}, HIGH], [2, 2, 4]),
+        # One takes in the same epoch what the other gives back.
+        ({"free": 0, "a": 1, "b": 3}, [{"a": 0.9, "b": 0.1}] * 3, [[1, 3], [2, 2], [3, 1]]),
+    ],
+)
+def test_algorithm_1_epoch_by_epoch(pool, epochs, counts):
+    expected = [count if isinstance(count, list) else [count] for count in counts]
+    assert run(Pool(**pool), epochs) == expected
 
 
 def test_at_once_is_the_other_reading():
-    counts = run(Pool(a=1), [{"a": 0.9}] * 4, policy(first="at-once"))
-    assert counts == [[2], [4], [8], [16]]
-
-
-def test_it_gives_back_one_at_a_time_and_keeps_the_last():
-    assert run(Pool(a=4), [{"a": 0.1}] * 6) == [[4], [3], [2], [1], [1], [1]]
-
-
-def test_within_the_band_it_rests_and_begins_anew():
-    epochs = [{"a": 0.9}] * 3 + [{"a": 0.85}, {"a": 0.65}] + [{"a": 0.9}] * 3
-    assert run(Pool(a=1), epochs) == [[1], [3], [7], [7], [7], [7], [9], [13]]
-
-
-def test_releases_double_what_is_added_next():
-    """The listing's toChange doubles in epochs that release."""
-    epochs = [{"a": 0.1}] * 4 + [{"a": 0.9}]
-    assert run(Pool(a=6), epochs) == [[6], [5], [4], [3], [19]]  # 1, 2, 4, 8, then 16
-
-
-def test_what_is_not_sensed_is_left_alone():
-    assert run(Pool(a=2), [{"a": 0.9}, {}, {"a": 0.9}]) == [[2], [2], [4]]
-
-
-def test_what_one_gives_back_another_takes_in_the_same_epoch():
-    pool = Pool(free=0, a=1, b=3)
-    assert run(pool, [{"a": 0.9, "b": 0.1}] * 3) == [[1, 3], [2, 2], [3, 1]]
+    assert run(Pool(a=1), [HIGH] * 4, policy(first="at-once")) == [[2], [4], [8], [16]]
 
 
 def test_nobody_is_always_first_at_the_pool():
@@ -218,12 +225,137 @@ def test_without_microstores_nothing_happens():
     ("parameters", "words"),
     [
         ({"util_low": 0.9}, "util_low"),
-        ({"util_high": 85}, "allowed: 0 to 1"),
         ({"first": "never"}, "allowed: wait, at-once"),
         ({"detect": "no JSON"}, "'detect': is no JSON"),
-        ({"detect": [1]}, "a mapping"),
     ],
 )
 def test_bad_parameters_are_told(parameters, words):
     with raises(UserError, words):
         policy(**parameters)
+
+
+# Detect and map (section 9): the policy follows drift, and no tenant moves endlessly.
+
+
+BANDS = {"small": (0.0, SMALL_BELOW), "large": (SMALL_BELOW, math.inf)}
+
+
+def most_moves(epochs: int, p: DetectSettings) -> int:
+    """Return the largest number of moves of one tenant in `epochs` epochs."""
+    spells = 1 + epochs // p.calm
+    return spells * (1 + math.floor(math.log2(1 + epochs / p.cooldown)))
+
+
+SMALL, LARGE = {15: 60, 17: 40}, {21: 50, 23: 50}
+EXPONENTS = st.dictionaries(st.sampled_from([10, 15, 17, 21, 23]), st.integers(0, 50), max_size=4)
+
+
+def follow(epochs, p=None, home="small", bands=BANDS):
+    """Return the microstore after every epoch, and the number of moves."""
+    p = p or DetectSettings()
+    state, moves, homes = {}, 0, []
+    for sizes in epochs:
+        seen = Microstores(
+            (Microstore("small", NOTHING), Microstore("large", NOTHING)),
+            (Tenant("web", home, 10.0, 1e6, sizes=sizes),),
+        )
+        state, found = step(state, seen, bands, p)
+        for move in found:
+            assert move.tenant == "web"
+            home, moves = move.microstore, moves + 1
+        homes.append(home)
+    return homes, moves
+
+
+def test_a_drift_is_followed_once_it_lasts():
+    homes, moves = follow([SMALL] * 10 + [LARGE] * 10)
+    assert moves == 1
+    assert homes[:12] == ["small"] * 12
+    assert homes[14:] == ["large"] * 6
+
+
+@pytest.mark.parametrize(
+    ("epochs", "moves"),
+    [
+        (([SMALL] * 8 + [LARGE] * 2) * 4, 0),  # short visits
+        ([{15: 45, 21: 55}] * 50, 0),  # a home that is hardly better
+        ([{15: 35, 21: 65}] * 50, 1),
+        ([{21: 5}] * 50, 0),  # too few requests
+    ],
+)
+def test_only_a_better_home_is_moved_to(epochs, moves):
+    assert follow(epochs)[1] == moves
+
+
+def test_a_tenant_that_comes_and_goes_stays_longer_every_time():
+    homes, moves = follow(([SMALL] * 20 + [LARGE] * 20) * 10)
+    assert 2 <= moves <= 6
+    assert moves <= most_moves(len(homes), DetectSettings())
+
+
+@settings(max_examples=15, deadline=None)
+@given(EXPONENTS, st.integers(1, 120), st.sampled_from(["small", "large"]))
+def test_constant_sizes_move_once_at_most(sizes, epochs, home):
+    homes, moves = follow([sizes] * epochs, home=home)
+    assert moves <= 1
+    if sum(sizes.values()) >= 20 and epochs >= 10:
+        mine = {str(k): v / sum(sizes.values()) for k, v in sizes.items()}
+        best = max(BANDS, key=lambda name: suits(mine, BANDS[name]))
+        gap = suits(mine, BANDS[best]) - suits(mine, BANDS[home])
+        assert (homes[-1] == best) or gap < 0.2 + 1e-6
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(EXPONENTS, min_size=1, max_size=6),
+    st.integers(1, 60),
+    st.builds(
+        DetectSettings,
+        fade=st.sampled_from([0.0, 0.5, 0.9]),
+        margin=st.just(0.05),
+        patience=st.integers(1, 3),
+        cooldown=st.integers(1, 8),
+        calm=st.integers(5, 50),
+        min_requests=st.just(1),
+    ),
+)
+def test_whatever_comes_moves_are_bounded(cycle, times, p):
+    epochs = (cycle * times)[:200]
+    _, moves = follow(epochs, p)
+    assert moves <= most_moves(len(epochs), p)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.data(), st.floats(0, 1))
+def test_stationary_noise_is_bounded_too(data, part):
+    """One distribution draws every epoch, so chance decides the side of the middle."""
+    draws = data.draw(st.lists(st.floats(0, 1), min_size=60, max_size=60))
+    epochs = [{15: 100, 21: 1} if draw < part else {15: 1, 21: 100} for draw in draws]
+    _, moves = follow(epochs)
+    assert moves <= most_moves(60, DetectSettings()) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"bands": {"small": [0, 1]}}, "two microstores or more"),
+        ({"bands": {"small": [0, 1], "large": [1, "x"]}}, "[LOW, HIGH]"),
+        ({"bands": {"small": [5, 1], "large": [1, None]}}, "LOW must be from 0"),
+        ({"bands": {"small": [0, 1], "large": [1, None]}, "fad": 1}, "unknown parameter 'fad'"),
+    ],
+)
+def test_bad_detectors_are_told(data, words):
+    with raises(UserError, words):
+        detector_from_json(data, "mos")
+
+
+def test_no_detector_and_a_good_one():
+    assert detector_from_json({}, "mos") is None
+    found = detector_from_json({"bands": {"s": [0, 1e6], "l": [1e6, None]}, "patience": 2}, "mos")
+    assert found is not None
+    assert found[1].patience == 2
+    assert found[0] == bands_from_json({"s": [0, 1e6], "l": [1e6, None]}, "")
+
+
+def test_a_band_without_a_microstore_is_no_place_to_go():
+    assert follow([LARGE] * 30, bands={"small": BANDS["small"], "huge": BANDS["large"]})[1] == 0

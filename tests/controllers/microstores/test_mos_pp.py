@@ -339,16 +339,10 @@ def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):
     ("parameters", "words"),
     [
         ({"util_low": 0.9}, "util_low"),
-        ({"solver": "cplex"}, "allowed: exact, highs"),
-        ({"objective": "profit"}, "allowed: cost, value"),
         ({"objective": "value"}, "the objective value needs"),
         ({"model": {"kind": "tree"}}, "kind: 'tree'"),
-        ({"tenants": {"web": 1}}, "tenant web"),
         ({"tenants": {"web": {"workload": "A"}}}, "sla is missing"),
         ({"tenants": {"web": {"workload": "Z", "sla": {"latency_ms": 9}}}}, "allowed: A, C"),
-        ({"tenants": {"web": {"workload": "A", "sla": {}}}}, "exactly one of"),
-        ({"tenants": {"w": {"workload": "A", "sla": {"latency_ms": {"low": "x"}}}}}, "above 0"),
-        ({"tenants": {"w": {"workload": "A", "sla": {"latency_ms": -1}}}}, "above 0"),
         ({"prices": {"proxy_core": 1}}, "storage_core"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Limits of the pool: no request over-commits it."""
+"""Limits of the pool: no request over-commits it; and fixed allocations within it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mos_stores import STEP, TOTAL, two
 
+from controllers.legality import illegal
 from controllers.microstores.shares import (
     LEAST,
-    NONE,
-    added,
-    amount_of,
     changes,
     ledger,
-    whole_steps,
 )
+from controllers.registry import create, find
 from controllers.static_microstores.policy import ALLOCATIONS, allocate
 from schemas.errors import UserError
+from testbed.stores.contract import Observation
 from testbed.stores.microstores import NOTHING, Microstore, Microstores, Resources
 from tests.errors import raises
 
-STEP = Resources(0.1, 0.1, 2.5e6, 1, 1)
-TOTAL = Resources(0.8, 0.8, 5e7, 2, 4)
 counts = st.tuples(*[st.integers(-3, 9)] * 5)
 orders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.booleans(), counts), max_size=8)
 held = st.builds(
@@ -70,14 +68,6 @@ def test_a_microstore_keeps_what_it_cannot_be_without(a, asked):
     assert sum(after[3:]) >= min(1, sum(before[3:]))
 
 
-def test_two_contend_for_the_last_resources():
-    seen = pool(Resources(0.3, 0.3, 2e7, 1, 1), Resources(0.3, 0.3, 2e7, 1, 1))
-    book = ledger(seen).give("a", (2, 1, 9, 1, 1)).give("b", (2, 2, 2, 1, 5))
-    assert book.free == (0, 0, 0, 0, 0) or book.free[4] == 0
-    assert book.held["a"] == (5, 4, 12, 1, 2)  # first come, first served: no SSD remained
-    assert book.held["b"] == (3, 4, 8, 1, 2)
-
-
 def test_what_is_no_multiple_of_a_step_counts_as_more_and_stays_what_it_is():
     seen = pool(Resources(0.25, 0.3, 2e7, 1, 1), Resources(0.3, 0.3, 2e7, 1, 1))
     book = ledger(seen)
@@ -100,14 +90,6 @@ def test_what_has_no_step_is_not_given_out():
     )
     book = ledger(seen).give("a", (1, 1, 1, 1, 1))
     assert book.held["a"] == (1, 1, 1, 1, 0)
-
-
-@settings(max_examples=25)
-@given(counts.map(lambda steps: tuple(max(0, count) for count in steps)))
-def test_steps_are_amounts_and_back(steps):
-    assert whole_steps(amount_of(steps, STEP), STEP) == steps
-    assert whole_steps(amount_of(steps, STEP), STEP, up=True) == steps
-    assert added(steps, steps, -1) == NONE
 
 
 @settings(max_examples=15, deadline=None)
@@ -151,3 +133,51 @@ def test_favouring_is_by_proxies_and_their_links():
 def test_allocations_that_cannot_be(allocation, small, total, words):
     with raises(UserError, words):
         allocate(allocation, total, STEP, small, [])
+
+
+# Fixed allocations as a controller: assigned once, and then unchanged.
+
+
+def policy(**parameters):
+    return create(find("static-microstores"), parameters, 1)
+
+
+def run(made, epochs=3):
+    store = two(lambda n: {"web": 4, "video": 4})
+    state = made.initial()
+    for _ in range(epochs):
+        observation = store.sense(made.needs.senses)
+        state, actions = made.decide(state, observation)
+        assert illegal(list(actions), observation, made.needs) is None
+        store.act(actions)
+    return store
+
+
+@pytest.mark.parametrize("allocation", ["static", "favors-small", "favors-large", "even"])
+def test_an_allocation_is_given_out_once(allocation):
+    store = run(policy(allocation=allocation))
+    assert (store.stores["small"] + store.stores["large"]).within(TOTAL)
+    assert [bool(orders) for orders in store.acted[1:]] == [False, False]
+    parts = {"static": 0.6, "favors-small": 0.2, "favors-large": 0.6, "even": 0.4}
+    assert store.stores["small"].proxy_cores == pytest.approx(parts[allocation], abs=0.11)
+
+
+def test_default_is_one_store_for_everybody():
+    store = run(policy(allocation="default"))
+    assert store.tenants == {"web": "small", "video": "small"}
+    assert store.stores == {"small": TOTAL, "large": NOTHING}
+
+
+def test_who_is_for_large_objects_can_be_said():
+    store = run(policy(allocation="favors-large", serves={"small": "large", "large": "small"}))
+    assert store.stores["large"].proxy_cores == pytest.approx(0.6, abs=0.11)
+    assert Resources(0.1, 0.1, 2.5e6, 0, 0).within(store.stores["small"])
+    with raises(UserError, "allowed: small, large"):
+        policy(serves={"small": "huge"})
+
+
+def test_kept_is_kept():
+    made = policy()
+    assert not made.needs.acts
+    assert not any(run(made).acted)
+    assert made.decide(made.initial(), Observation(0, 10)) == (made.initial(), [])

@@ -81,11 +81,6 @@ def test_network_carries_data_one_way() -> None:
     assert other.network == NetworkCost(data_constant=0.0, data_factor=2.0)
 
 
-def test_constant_profile_has_one_base_time() -> None:
-    profile = {"type": "storageConstant", "base": 0.01, "readBandwidth": 1e6, "writeBandwidth": 5e5}
-    assert storage(profile, block([1000, 1000], [True, False])) == pytest.approx([0.011, 0.012])
-
-
 def test_overhead_is_a_part_of_every_requests_work() -> None:
     profile = {"type": "storageConstant", "base": 0.01, "readBandwidth": 1e6, "writeBandwidth": 5e5}
     profile |= {"overhead": {"request": 0.002, "latency": 0.05}}
@@ -135,9 +130,7 @@ def test_by_distance_needs_offsets() -> None:
     [
         ([], "not a JSON object"),
         ({"type": "disk"}, "type: 'disk'"),
-        ({"type": ["storageSSD"]}, "'storageSSD'"),
         ({"type": "storageSSD"}, "bandwidthTable: is missing"),
-        ({"type": "storageSSD", "bandwidthTable": [3]}, "bandwidthTable[0]: "),
         (
             {"type": "storageSSD", "bandwidthTable": [BY_SIZE["bandwidthTable"][0]] * 2},
             "requestSize twice",
@@ -146,14 +139,10 @@ def test_by_distance_needs_offsets() -> None:
             {"type": "storageSSD", "bandwidthTable": [{"requestSize": 1, "readBandwidth": 0}]},
             "readBandwidth: 0",
         ),
-        ({"type": "storageConstant", "base": -1}, "base: -1"),
         (BY_SIZE | {"network": {"factor": 1}}, "network: unknown key 'factor'"),
         (BY_SIZE | {"overhead": {"lag": 1}}, "'lag'"),
-        (BY_SIZE | {"overhead": {"latency": -1}}, "overhead.latency"),
-        (BY_SIZE | {"overhead": 3}, "overhead: 3"),
         ({"type": "storageConstant", "base": 10**400}, "base: 1000"),
         (BY_DISTANCE | {"history": 0}, "history: 0"),
-        (BY_DISTANCE | {"write": None}, "write: None"),
         (BY_DISTANCE | {"read": TABLE | {"offsets": [1, 1]}}, "offsets: must rise"),
         (BY_DISTANCE | {"read": TABLE | {"base": [[1, 2, 3]]}}, "2 rows"),
     ],
