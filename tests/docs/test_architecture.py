@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pages import ROOT, pages
-
+from tests.docs.pages import ROOT, pages
 from tools.architecture import PICTURE, drawing
 
 PAGE = "docs/architecture.md"

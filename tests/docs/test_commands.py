@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pages import ROOT, Code, Page, pages
 
 from analysis.core.claims import Evidence
 from analysis.core.load import LoadedRun
@@ -26,6 +25,7 @@ from hotbed import cli
 from schemas.campaign import Campaign
 from schemas.errors import UserError
 from schemas.run import Run, Summary
+from tests.docs.pages import ROOT, Code, Page, pages
 from tests.hotbed.runner import Runner
 
 PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

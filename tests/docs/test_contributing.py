@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pages import ROOT
+
+from tests.docs.pages import ROOT
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
 _CHANGE = re.compile(

@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pages import ROOT, Page, pages
+
+from tests.docs.pages import ROOT, Page, pages
 
 PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 

@@ -85,6 +85,9 @@ def test_the_control_plane_learns_the_numbers_that_were_given_out(
     assert monitors.racks == {"osd0": "left", "osd1": ""}
     assert monitors.pools["bench"]["size"] == 2
     assert monitors.min_client == "luminous"
+    again = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
+    assert (again["changed"], again["agent_config"]) == ([], done["agent_config"])
+    assert adopt.numbers_by_host([{"id": 4, "hostname": "osd0.example.org"}]) == {"osd0": [4]}
 
 
 def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be(
@@ -103,14 +106,6 @@ def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be
     assert adopt.configure(tools.Cluster(monitors), settings) == []
 
 
-def test_a_second_time_changes_nothing(adopt: ModuleType, tools: ModuleType) -> None:
-    monitors = Others({"osd0": [0, 1], "osd1": [2]})
-    first = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
-    again = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
-    assert first["changed"] and again["changed"] == []
-    assert again["agent_config"] == first["agent_config"]
-
-
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
@@ -124,7 +119,3 @@ def test_a_device_that_was_not_taken_is_told_by_its_node(
 ) -> None:
     with raises(tools.Refused, said):
         adopt.adopt(tools, tools.Cluster(Others(numbers)), WANTED)
-
-
-def test_host_names_with_a_domain_are_the_hosts(adopt: ModuleType) -> None:
-    assert adopt.numbers_by_host([{"id": 4, "hostname": "osd0.example.org"}]) == {"osd0": [4]}

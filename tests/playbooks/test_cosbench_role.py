@@ -48,6 +48,11 @@ def unpacked(folder: Path, version: str) -> None:
 def test_a_release_is_put_in_place_and_results_are_kept(
     defaults: dict[str, Any], tmp_path: Path
 ) -> None:
+    (tmp_path / "new" / "other").mkdir(parents=True)
+    done = place(defaults, tmp_path)
+    assert (done.returncode, "no start-controller.sh" in done.stderr) == (1, True)
+    assert not (tmp_path / ".unpacked-1").exists()
+    (tmp_path / "new" / "other").rmdir()
     unpacked(tmp_path / "new" / "0.4.2.c4", "0.4.2")
     assert place(defaults, tmp_path).returncode == 0
     assert (tmp_path / "release" / "VERSION").read_text() == "0.4.2"
@@ -60,14 +65,6 @@ def test_a_release_is_put_in_place_and_results_are_kept(
     assert (tmp_path / "release" / "VERSION").read_text() == "0.4.3"
     assert (tmp_path / "release" / "archive" / "run-history.csv").exists()
     assert not (tmp_path / "new").exists()
-
-
-def test_what_is_no_release_is_said(defaults: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "new" / "other").mkdir(parents=True)
-    done = place(defaults, tmp_path)
-    assert done.returncode == 1
-    assert "no start-controller.sh" in done.stderr
-    assert not (tmp_path / ".unpacked-1").exists()
 
 
 def test_the_controllers_settings(role: Path) -> None:

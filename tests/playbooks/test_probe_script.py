@@ -21,21 +21,13 @@ def probe(script: Callable[[str, str], ModuleType]) -> ModuleType:
 
 @pytest.fixture
 def wanted() -> dict[str, Any]:
-    return {
-        "node": "osd3",
-        "fsid": "f",
-        "packages": ["ceph-osd", "fio"],
-        "ceph_majors": [16, 17, 18],
-        "filestore_last_major": None,
-        "wipe": False,
-        "objectstore": "bluestore",
-        "osds": [{"id": 3, "uuid": MINE, "device": "/dev/x2"}],
-        "osd_min_bytes": 2**30,
-        "scratch_device": "/dev/x1",
-        "scratch_min_bytes": 2**28,
-        "scratch_path": "/scratch",
-        "scratch_label": "hotbed-scratch",
-    }
+    node = {"node": "osd3", "fsid": "f", "wipe": False, "objectstore": "bluestore"}
+    ceph = {"ceph_majors": [16, 17, 18], "filestore_last_major": None, "osd_min_bytes": 2**30}
+    osds = [{"id": 3, "uuid": MINE, "device": "/dev/x2"}]
+    scratch = {"device": "/dev/x1", "min_bytes": 2**28, "path": "/scratch"}
+    scratch |= {"label": "hotbed-scratch"}
+    more = {f"scratch_{name}": value for name, value in scratch.items()}
+    return {**node, **ceph, **more, "osds": osds, "packages": ["ceph-osd", "fio"]}
 
 
 SIZE = 2**26  # libblkid detects ZFS only from this size on
@@ -203,12 +195,20 @@ def test_a_partition_that_hotbed_made_may_have_bytes_of_an_earlier_life(
     assert "holds an ext2/3/4 file system" in probe.check_osds(wanted)[1][0]
 
 
-def test_a_device_too_small_is_told_in_numbers(
+def test_devices_too_small_missing_or_too_many_are_told(
     probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
 ) -> None:
     path = put({}, bytes=2**29)
     (problem,) = probe.check_osds(wanted)[1]
     assert all(fact in problem for fact in (str(path), "osd3", "0.5 GiB", "1.0 GiB"))
+    put({})
+    sizes, (problem,) = probe.check_osds(
+        {**wanted, "osds": [*wanted["osds"], {"id": 4, "uuid": "u"}]}
+    )
+    assert sizes == [2**32, 0] and "osd.4" in problem
+    assert probe.check_osds({**wanted, "osds": []}) == ([], [])
+    two = {**wanted, "osds": wanted["osds"] * 2, "objectstore": "filestore"}
+    assert "2 OSDs" in probe.check_osds(two)[1][0]
 
 
 def test_our_scratch_file_system_is_known_by_its_label(
@@ -221,22 +221,6 @@ def test_our_scratch_file_system_is_known_by_its_label(
     state, problem = probe.check_scratch(wanted)
     assert not state["made"]
     assert f"scratch device {path} of node osd3 holds an ext2/3/4" in problem
-
-
-def test_an_osd_without_device_is_told(
-    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
-) -> None:
-    put({})
-    more = [*wanted["osds"], {"id": 4, "uuid": "u"}]
-    sizes, problems = probe.check_osds({**wanted, "osds": more})
-    assert sizes == [2**32, 0]
-    assert len(problems) == 1 and "osd.4" in problems[0]
-    assert probe.check_osds({**wanted, "osds": []}) == ([], [])
-
-
-def test_filestore_has_one_osd_a_node(probe: ModuleType, wanted: dict[str, Any]) -> None:
-    more = {**wanted, "osds": wanted["osds"] * 2, "objectstore": "filestore"}
-    assert "2 OSDs" in probe.check_osds(more)[1][0]
 
 
 def test_missing_and_plain_paths_are_told(probe: ModuleType, tmp_path: Path) -> None:
@@ -262,23 +246,27 @@ def answer(dpkg: str, apt: str) -> Callable[..., str]:
 APT = "fio:\n  Installed: (none)\n  Candidate: {}\n  Version table:\n"
 
 
+@pytest.mark.parametrize(
+    ("release", "changes", "said"),
+    [
+        ("16.2.15+ds-0+deb12u2", {}, []),
+        ("16.2.15+ds-0+deb12u2", {"ceph_majors": [18]}, ["Ceph 16"]),
+        ("18.2.1", {"filestore_last_major": 17}, ["no FileStore any more"]),
+    ],
+)
 def test_packages_and_release(
-    probe: ModuleType, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    *,
+    probe: ModuleType,
+    wanted: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    release: str,
+    changes: dict[str, Any],
+    said: list[str],
 ) -> None:
-    dpkg = "ceph-osd 16.2.15+ds-0+deb12u2 ii \nfio 3.33-3 ii \n"
-    monkeypatch.setattr(probe, "output", answer(dpkg, ""))
-    assert probe.check_packages(wanted) == ([], 16, [])
-    _, _, said = probe.check_packages({**wanted, "ceph_majors": [18]})
-    assert "Ceph 16" in said[0]
-
-
-def test_filestore_is_refused_where_ceph_has_none(
-    probe: ModuleType, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe, "output", answer("ceph-osd 18.2.1 ii \nfio 3 ii \n", ""))
-    _, _, said = probe.check_packages({**wanted, "filestore_last_major": 17})
-    assert len(said) == 1
-    assert "no FileStore any more" in said[0]
+    monkeypatch.setattr(probe, "output", answer(f"ceph-osd {release} ii \nfio 3.33-3 ii \n", ""))
+    missing, major, problems = probe.check_packages({**wanted, **changes})
+    assert (missing, major, len(problems)) == ([], int(release[:2]), len(said))
+    assert all(fact in problem for fact, problem in zip(said, problems, strict=True))
 
 
 def test_a_package_nobody_offers_is_told_and_one_to_come_is_not(

@@ -12,7 +12,6 @@ import yaml
 ROLES = sorted(path.name for path in (Path(__file__).parents[2] / "playbooks/roles").iterdir())
 # Set by tasks or Ansible, or private to a script's parameters: not for a caller.
 INNER = re.compile(r"^(ceph_(first|other|started|registered|osd_made|pools_made)$)")
-FLOW = {"block", "rescue", "always"}
 
 
 def load(path: Path) -> Any:

@@ -1,8 +1,10 @@
-"""Devices that the role `remove` regards as its own."""
+"""Devices, files, names and units that the role `remove` regards as its own, also on machines with
+another owner's Ceph, NFS server or Swift."""
 
 from __future__ import annotations
 
 import errno
+import json
 import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -24,8 +26,12 @@ WANTED = {
 
 
 @pytest.fixture
-def remove(script: Callable[[str, str], ModuleType]) -> ModuleType:
-    return script("remove", "remove")
+def remove(
+    script: Callable[[str, str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ModuleType:
+    module = script("remove", "remove")
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    return module
 
 
 def bluestore(uuid: str) -> bytes:
@@ -55,9 +61,8 @@ def test_a_device_of_ours_is_wiped_and_anothers_left(
 
 
 def test_an_installed_cosbench_goes_with_its_units_and_account(
-    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remove: ModuleType, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(remove, "ROOT", tmp_path)
     unit = tmp_path / "etc/systemd/system/hotbed-cosbench-driver.service"
     release, other = tmp_path / "opt/hotbed-cosbench", tmp_path / "opt/cosbench"
     for folder in (unit.parent, release / "release/archive", other):
@@ -89,7 +94,6 @@ def test_what_a_deploying_machine_remembers_stays(
 ) -> None:
     """A node may be the deploying machine, as root. Its records, also of other testbeds, and its
     open connections do not belong to a node."""
-    monkeypatch.setattr(remove, "ROOT", tmp_path)
     state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
     kept = [
         *(state / "sites/inventory/mine/record.json", state / "testbeds/other/record.json"),
@@ -107,20 +111,15 @@ def test_what_a_deploying_machine_remembers_stays(
     assert all(file.exists() for file in kept)
     assert not any(file.exists() for file in gone)
     assert remove.remove_files(WANTED) == remove.remove_state() == []
-
-
-def test_nothing_is_left_of_a_node_that_is_nothing_else(
-    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remove, "ROOT", tmp_path)
-    state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
+    # Nothing is left of a node that is nothing else.
+    monkeypatch.setattr(remove, "ROOT", tmp_path / "node")
+    state, run = tmp_path / "node/var/lib/hotbed", tmp_path / "node/run/hotbed"
     for folder in (state / "scratch", run / "nfsproxy"):
         folder.mkdir(parents=True)
     remove.remove_files(WANTED)
     assert remove.remove_state() == [f"{state / 'scratch'} removed"]
     assert not state.exists()
     assert not run.exists()
-    assert remove.remove_state() == []
 
 
 HOSTS = (
@@ -130,9 +129,8 @@ KEYS = b"ssh-ed25519 AAAA J\xfcrgen\r\nssh-ed25519 BBBB hotbed-admin\nssh-rsa CC
 
 
 def test_names_and_keys_of_others_stay_as_they_are_byte_for_byte(
-    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remove: ModuleType, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(remove, "ROOT", tmp_path)
     hosts, keys = tmp_path / "etc/hosts", tmp_path / "root/.ssh/authorized_keys"
     for path, content in ((hosts, HOSTS), (keys, KEYS)):
         path.parent.mkdir(parents=True)
@@ -177,3 +175,139 @@ def test_a_link_to_another_swifts_settings_stays(
     link.symlink_to(tmp_path / "theirs")
     assert remove.remove_link() == []
     assert link.is_symlink()
+
+
+CEPH = (
+    "etc/ceph/ceph.client.admin.keyring",
+    "etc/ceph/ceph.client.lab.keyring",
+    "var/lib/ceph/mon/ceph-head/store.db/CURRENT",
+    "var/lib/ceph/mgr/ceph-head/keyring",
+    "var/lib/ceph/osd/ceph-7/whoami",
+    "var/lib/ceph/radosgw/ceph-rgw.head/keyring",
+    "var/lib/ceph/crash/posted",
+    "var/log/ceph/ceph.log",
+    "run/ceph/ceph-osd.7.asok",
+)
+DROPIN = "etc/systemd/system/ceph-osd@.service.d/hotbed.conf"
+
+
+def write(root: Path, name: str, text: str = "") -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def left(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        f"[global]\nfsid = {STRANGE}\n",
+        "[global]\nmon_host = 192.0.2.1\n",  # a client's file, which needs no fsid
+        f"# fsid = {FSID}\n",
+        None,
+    ],
+)
+def test_another_clusters_ceph_is_left_whole(
+    remove: ModuleType, tmp_path: Path, conf: str | None
+) -> None:
+    for name in CEPH:
+        write(tmp_path, name)
+    if conf is not None:
+        write(tmp_path, "etc/ceph/ceph.conf", conf)
+    write(tmp_path, "var/lib/ceph/osd/ceph-7/ceph_fsid", STRANGE + "\n")
+    before = left(tmp_path)
+    write(tmp_path, "etc/hotbed/agent.json")
+    assert not remove.ceph_is_ours(WANTED)
+    assert remove.ceph_is_strange(WANTED)
+    assert remove.remove_files(WANTED) == [f"{tmp_path}/etc/hotbed removed"]
+    assert left(tmp_path) == before
+
+
+@pytest.mark.parametrize("spaced", ["fsid = {}", "\tfsid={} ; ours"])
+def test_the_testbeds_ceph_goes_and_keyrings_that_it_did_not_bring_stay(
+    remove: ModuleType, tmp_path: Path, spaced: str
+) -> None:
+    for name in CEPH:
+        write(tmp_path, name)
+    write(tmp_path, "etc/ceph/ceph.conf", f"[global]\n{spaced.format(FSID)}\n")
+    write(tmp_path, DROPIN)
+    of_cephadm = f"var/log/ceph/{STRANGE}/ceph-osd.1.log"
+    write(tmp_path, of_cephadm)
+    changed = remove.remove_files(WANTED)
+    assert changed[-1] == f"{tmp_path}/etc/ceph/ceph.conf removed", "what tells that it is ours"
+    assert left(tmp_path) == {"etc/ceph/ceph.client.lab.keyring", of_cephadm}
+    assert remove.remove_files(WANTED) == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "text"), [(DROPIN, ""), ("var/lib/ceph/osd/ceph-7/ceph_fsid", FSID + "\n")]
+)
+def test_what_is_left_of_the_testbeds_ceph_goes_without_its_ceph_conf(
+    remove: ModuleType, tmp_path: Path, mark: str, text: str
+) -> None:
+    write(tmp_path, "var/lib/ceph/osd/ceph-7/whoami")
+    write(tmp_path, mark, text)
+    assert not remove.ceph_is_strange(WANTED)
+    remove.remove_files(WANTED)
+    assert left(tmp_path) == set()
+
+
+def test_a_cluster_of_cephadms_is_strange_without_any_ceph_conf(
+    remove: ModuleType, tmp_path: Path
+) -> None:
+    write(tmp_path, f"var/lib/ceph/{FSID}/mon.head/config")
+    assert not remove.ceph_is_strange(WANTED)
+    write(tmp_path, f"var/lib/ceph/{STRANGE}/mon.head/config")
+    assert remove.ceph_is_strange(WANTED)
+
+
+def test_an_nfs_server_of_the_distributions_keeps_its_state(
+    remove: ModuleType, tmp_path: Path
+) -> None:
+    state = write(tmp_path, "var/lib/nfs/ganesha/v4recov/node0/client")
+    exports = write(tmp_path, "etc/exports", "/srv *(rw)\n")
+    assert remove.remove_files(WANTED) == []
+    write(tmp_path, "etc/systemd/system/hotbed-ganesha.service")
+    remove.remove_files(WANTED)
+    assert not state.exists() and exports.exists()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_units_of_another_cluster_are_neither_stopped_nor_disabled(
+    remove: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ours: bool,
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def systemctl(*arguments: str) -> str:
+        asked.append(arguments)
+        if arguments[0] == "list-units":
+            return "".join(f"{each.replace('*', '1')}.service loaded\n" for each in arguments[5:])
+        return {"is-active": "active", "is-enabled": "enabled"}.get(arguments[0], "")
+
+    quiet = subprocess.CompletedProcess([], 1, "", "")
+    monkeypatch.setattr(remove, "systemctl", systemctl)
+    monkeypatch.setattr(remove.subprocess, "run", lambda *_, **__: quiet)
+    monkeypatch.setattr(remove, "unmount", lambda wanted: [])
+    monkeypatch.setattr(remove, "forget_names", list)
+    write(tmp_path, "etc/ceph/ceph.conf", f"fsid = {FSID if ours else STRANGE}\n")
+    more = {
+        "osds": [],
+        "swift_disks": [],
+        "swift_venv": "/none",
+        "packages": False,
+        "scratch_device": "",
+    }
+    monkeypatch.setattr(remove.sys, "argv", ["-", json.dumps({**WANTED, **more})])
+    remove.main()
+    stopped = [words for words in asked if words[0] in ("stop", "disable", "kill")]
+    assert any("hotbed-1.service" in words for words in stopped)
+    assert any("ceph" in word for words in stopped for word in words) is ours
+    assert json.loads(capsys.readouterr().out)["strange"] is not ours
