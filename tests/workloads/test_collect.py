@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_agent import FakeAgent
 
 from tests.errors import raises
+from tests.workloads.fake_agent import FakeAgent
 from workloads.collect import Row, load_iops, pressure_mean, rows, steady, whole
 from workloads.errors import WorkloadError
 from workloads.rados_bench import BenchResult, RadosBench, run
@@ -36,12 +36,15 @@ def recording(start: float, values: dict[int, float]) -> list[dict[str, Any]]:
 
 def test_samples_count_from_the_benchmarks_start() -> None:
     bench = result()
-    start = bench.segments[0].wall
-    found = list(rows(bench, recording(start, {-3: 1.0, 5: 50.0, 30: 2.0})))
+    values = {-3: 1.0, 5: 50.0, 6: 70.0, 7: math.nan, 30: 2.0}
+    lines = recording(bench.segments[0].wall, values)
+    found = list(rows(bench, lines))
     client = [metric for _, node, metric, _ in found if node == "client"]
     assert set(client) == {"throughput_mb_s", "iops", "latency_s", "in_flight"}
     assert client.count("iops") == 24
-    assert times(found) == [-3.0, 5.0, 30.0]
+    assert times(found) == [-3.0, 5.0, 6.0, 30.0]
+    del lines[3]
+    assert pressure_mean(bench, lines) == {"osd0": 60.0}  # of the measured time
 
 
 def times(found: list[Row], metric: str = "pressure") -> list[float]:
@@ -55,13 +58,6 @@ def test_what_was_recorded_in_a_gap_is_left_out() -> None:
     found = list(rows(bench, recording(start, walls)))  # type: ignore[arg-type]
     assert [value for _, _, metric, value in found if metric == "pressure"] == [1.0, 3.0]
     assert times(found) == pytest.approx([0.0, 1.63567 + 1])
-
-
-def test_values_that_are_no_numbers_are_left_out() -> None:
-    bench = result()
-    start = bench.segments[0].wall
-    found = list(rows(bench, recording(start, {1: math.nan, 2: 5.0})))
-    assert times(found) == [2.0]
 
 
 def test_whole_run_is_what_the_tool_says() -> None:
@@ -79,23 +75,9 @@ def test_steady_state_leaves_the_beginning_out() -> None:
     total = 0.00026843 * 174487 - 0.000284861 * 41119
     assert summary.latency_mean_s == pytest.approx(total / summary.operations, rel=1e-4)
     assert summary.latency_max_s is None
-
-
-def test_steady_from_the_start_is_the_whole() -> None:
-    bench = result()
     assert steady(bench, 0.0).operations == whole(bench).operations
-
-
-def test_a_run_without_a_steady_part_is_an_error() -> None:
     with raises(WorkloadError, "24"):
-        steady(result(), 24.0)
-
-
-def test_mean_pressure_is_of_the_measured_time() -> None:
-    bench = result()
-    start = bench.segments[0].wall
-    lines = recording(start, {-3: 99.0, 5: 50.0, 6: 70.0, 30: 99.0})
-    assert pressure_mean(bench, lines) == {"osd0": 60.0}
+        steady(bench, 24.0)
 
 
 def test_what_the_disturbance_got() -> None:

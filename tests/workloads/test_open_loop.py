@@ -7,37 +7,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fake_agent import FakeAgent
 from pydantic import ValidationError
 
 from schemas.errors import UserError
 from testbed.agent.openloop.writer import Histogram
 from tests.errors import raises
+from tests.workloads.fake_agent import FakeAgent
 from workloads.errors import WorkloadError
 from workloads.open_loop import (
     OpenLoop,
     OpenLoopResult,
     parse_open_loop,
     run_open_loop,
-    start_open_loop,
 )
 
 LOAD = OpenLoop(pool="bench", duration_s=3.0, rates={"1.0": 4.0, "1.1": 1.0})
 
 
 def row(t_s: float, worst: float | None, oldest: float | None = None) -> dict[str, Any]:
-    return {
-        "event": "second",
-        "t_s": t_s,
-        "intended": 5,
-        "sent": 5,
-        "done": 4,
-        "failed": 0,
-        "latency_mean_s": worst,
-        "latency_max_s": worst,
-        "outstanding": 1,
-        "oldest_s": oldest,
-    }
+    counts = {"intended": 5, "sent": 5, "done": 4, "failed": 0, "outstanding": 1}
+    times = {"latency_mean_s": worst, "latency_max_s": worst, "oldest_s": oldest}
+    return {"event": "second", "t_s": t_s, **counts, **times}
 
 
 def counted(*seconds: float) -> Mapping[str, object]:
@@ -49,25 +39,11 @@ def counted(*seconds: float) -> Mapping[str, object]:
 
 def printed(rows: list[dict[str, Any]] | None = None, **more: Any) -> str:
     pg = {"failed": 0, "intended": 4, "done": 3, "outstanding": 1}
-    end = {
-        "event": "end",
-        "intended": 8,
-        "done": 6,
-        "failed": 0,
-        "outstanding": 2,
-        "late": 1,
-        "late_max_s": 0.5,
-        "held": 1,
-        "errors": [],
-        "ages": counted(7.0, 9.0),
-        "pgs": {
-            "1.0": {**pg, "histogram": counted(0.1, 0.2, 0.3)},
-            "1.1": {**pg, "histogram": counted(0.4, 0.5, 0.6)},
-        },
-        "requests": [[0.5, 0.1, 0], [0.75, None, 1]],
-        "cpu_s": 0.25,
-        **more,
-    }
+    pgs = {"1.0": counted(0.1, 0.2, 0.3), "1.1": counted(0.4, 0.5, 0.6)}
+    end = {"event": "end", "intended": 8, "done": 6, "failed": 0, "outstanding": 2, "held": 1}
+    end |= {"late": 1, "late_max_s": 0.5, "errors": [], "ages": counted(7.0, 9.0), "cpu_s": 0.25}
+    end |= {"pgs": {name: {**pg, "histogram": found} for name, found in pgs.items()}}
+    end |= {"requests": [[0.5, 0.1, 0], [0.75, None, 1]], **more}
     start = {"event": "start", "wall": 1e9, "pool": 1, "pg_num": 8, "objects": 2, "prefill_s": 2.5}
     lines = [start, *(rows or [row(1.0, 0.3), row(2.0, 0.6)]), end]
     return "".join(json.dumps(line) + "\n" for line in lines)
@@ -158,22 +134,21 @@ def test_a_load_is_started_waited_for_and_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(None, "was stopped: gone"), (1, "node admin failed: gone")]
+    ("code", "refusal", "said"),
+    [
+        (None, None, "was stopped: gone"),
+        (1, None, "node admin failed: gone"),
+        (0, UserError("there is no pool 'x'."), "no pool"),
+    ],
 )
-def test_a_load_that_failed_is_no_result(code: int | None, said: str) -> None:
+def test_a_load_that_failed_or_was_refused_is_no_result(
+    code: int | None, refusal: Exception | None, said: str
+) -> None:
     agent = Agent(code, err="warning\ngone\n")
-    with raises(WorkloadError, said):
+    agent.refusal = refusal
+    with raises(UserError if refusal else WorkloadError, said):
         run_open_loop(agent, "admin", LOAD)
     assert agent.stopped == ["load-open-loop"]
-
-
-def test_a_refused_load_is_stopped_and_told() -> None:
-    agent = Agent()
-    agent.refusal = UserError("open-loop: there is no pool 'x'.")
-    with raises(UserError, "no pool"):
-        run_open_loop(agent, "admin", LOAD)
-    with raises(UserError, "no pool"):
-        start_open_loop(agent, "admin", LOAD)
 
 
 def test_a_load_that_cannot_be_is_refused_here() -> None:

@@ -7,12 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fake_agent import FakeAgent
 from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.spec import DiskSpec
 from tests.errors import raises
+from tests.workloads.fake_agent import FakeAgent
 from workloads.errors import WorkloadError
 from workloads.prefill import (
     SHARE,
@@ -36,12 +36,6 @@ def test_metadata_of_a_real_run() -> None:
     assert decode_metadata(b"something else") is None
 
 
-def test_eight_calibrated_disks_bound() -> None:
-    # 4 ms and 4 MiB at 60 MB/s take 73.9 ms per disk.
-    assert disk_bound_iops(DISKS, 4 * 2**20) == pytest.approx(8 / 0.0739, rel=1e-3)
-    assert usable_bytes(DISKS, 2) == 8 * 9 * 2**30 // 2
-
-
 @given(
     size=st.sampled_from([4096, 65536, 2**20, 4 * 2**20, 2**24]),
     duration=st.floats(1, 200),
@@ -59,6 +53,9 @@ def test_a_plan_fits_and_lasts_as_long_as_it_says(size: int, duration: float, us
 def test_a_store_that_is_too_small_is_refused_with_numbers() -> None:
     with raises(WorkloadError, "128", "16777216 bytes"):
         plan_prefill(object_size=2**24, duration_s=30, max_iops=10, usable=2**30)
+    # 4 ms and 4 MiB at 60 MB/s take 73.9 ms per disk.
+    assert disk_bound_iops(DISKS, 4 * 2**20) == pytest.approx(8 / 0.0739, rel=1e-3)
+    assert usable_bytes(DISKS, 2) == 8 * 9 * 2**30 // 2
 
 
 class Pool:
@@ -101,17 +98,11 @@ def test_an_empty_pool_is_filled_once() -> None:
     assert "hotbed-prefill-65536" in pool.fills[0]
 
 
-def test_objects_that_went_missing_are_written_again() -> None:
-    pool = Pool(objects=499)
+@pytest.mark.parametrize(("size", "objects"), [(65536, 499), (4194304, 500)])
+def test_missing_objects_and_objects_of_another_size_are_replaced(size: int, objects: int) -> None:
+    pool = Pool(size=size, objects=objects)
     assert prefill(FakeAgent(pool), "client", "bench", PLAN).written
-    assert pool.cleaned == 1
-
-
-def test_objects_of_another_size_make_room() -> None:
-    pool = Pool(size=4194304, objects=500)
-    assert prefill(FakeAgent(pool), "client", "bench", PLAN).written
-    assert pool.cleaned == 1
-    assert (pool.size, pool.objects) == (65536, 500)
+    assert (pool.cleaned, pool.size, pool.objects) == (1, 65536, 500)
 
 
 def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path) -> None:
@@ -152,9 +143,5 @@ def test_a_fill_that_ends_early_is_an_error() -> None:
 
     with raises(WorkloadError, "100 of 500 objects"):
         prefill(FakeAgent(Full()), "client", "bench", PLAN)
-
-
-def test_a_cluster_that_does_not_answer_is_an_error() -> None:
-    agent = FakeAgent(lambda argv: (None, "", ""))
     with raises(WorkloadError, "did not end in time"):
-        prefill(agent, "client", "bench", PLAN)
+        prefill(FakeAgent(lambda argv: (None, "", "")), "client", "bench", PLAN)

@@ -28,7 +28,7 @@ def read(name: str) -> str:
     return (DATA / name).read_text()
 
 
-def test_write_totals_are_those_printed() -> None:
+def test_totals_and_rows_are_those_printed() -> None:
     output = parse_rados_bench(read("write-64k.txt"))
     assert output.complete
     assert (output.seconds, output.operations, output.op_size) == (12.0008, 17987, 65536)
@@ -36,17 +36,16 @@ def test_write_totals_are_those_printed() -> None:
     assert output.latency_sd_s == pytest.approx(0.000819356)
     assert output.latency_max_s == pytest.approx(0.0110549)
     assert output.latency_min_s == pytest.approx(0.000592242)
-
-
-def test_reads_have_no_standard_deviation() -> None:
     output = parse_rados_bench(read("rand-64k.txt"))
     assert output.latency_sd_s is None
     assert output.latency_max_s == pytest.approx(0.00428399)
-
-
-def test_the_header_that_comes_again_after_20_seconds_is_no_row() -> None:
-    output = parse_rados_bench(read("rand-64k.txt"))
+    assert samples(output)[0].throughput_mb_s == pytest.approx(418.75 * 2**20 / 1e6)
+    # The header that comes again after 20 seconds is no row.
     assert [row.second for row in output.rows] == list(range(24))
+    assert parse_rados_bench(read("write-64k-cleanup.txt")).operations == 3293
+    output = parse_rados_bench(read("rand-4m-log-lines.txt"))
+    assert [row.finished for row in output.rows] == [0, 376, 1094, 1701]
+    assert output.operations == 1717
 
 
 def counts(series: list[RadosSample]) -> list[float]:
@@ -91,22 +90,10 @@ def test_a_slow_bench_keeps_what_ended_after_its_last_line(seconds: float) -> No
     assert sum(counts(samples(output))) == pytest.approx(17)
     assert len(samples(output)) == (3 if seconds == 2.9 else 2)
     assert samples(output)[-1].latency_s is None  # the mean was not printed
-
-
-def test_a_total_below_the_last_line_is_an_error() -> None:
-    with pytest.raises(WorkloadError):
-        samples(parse_rados_bench(SLOW.format(seconds=2.3, operations=10)))
-
-
-def test_the_size_of_a_write_that_was_cut_off() -> None:
-    output = parse_rados_bench(SLOW.partition("Total")[0])
-    assert (output.complete, output.op_size) == (False, 4194304)
-    assert counts(samples(output)) == [4, 7]
-
-
-def test_throughput_is_in_millions_of_bytes() -> None:
-    first = samples(parse_rados_bench(read("rand-64k.txt")))[0]
-    assert first.throughput_mb_s == pytest.approx(418.75 * 2**20 / 1e6)
+    with pytest.raises(WorkloadError):  # a total below the last line
+        samples(parse_rados_bench(SLOW.format(seconds=seconds, operations=10)))
+    cut = parse_rados_bench(SLOW.partition("Total")[0])
+    assert (cut.complete, cut.op_size, counts(samples(cut))) == (False, 4194304, [4, 7])
 
 
 def test_a_stall_shows_as_empty_seconds_and_is_not_counted_twice() -> None:
@@ -116,6 +103,8 @@ def test_a_stall_shows_as_empty_seconds_and_is_not_counted_twice() -> None:
     assert [sample.latency_s for sample in series][4:6] == [None, None]
     # The tool itself prints 568 MB/s for the second with 426 finished objects of 4 MiB.
     assert series[6].iops == pytest.approx(426 / 1.0034, rel=1e-3)
+    assert output.started_wall == pytest.approx(1795248148.301722)
+    assert series[6].t_s == pytest.approx(7.005045)
 
 
 @pytest.mark.parametrize("hours", [2, -2])
@@ -133,28 +122,12 @@ def test_a_clock_that_is_set_meanwhile_moves_no_row(hours: int) -> None:
     assert max(map(abs, drift)) < 0.1
 
 
-def test_show_time_gives_the_wall_clock() -> None:
-    output = parse_rados_bench(read("rand-4m-stall.txt"))
-    assert output.started_wall == pytest.approx(1795248148.301722)
-    assert samples(output)[6].t_s == pytest.approx(7.005045)
-
-
 def test_a_terminated_bench_keeps_its_rows_but_has_no_totals() -> None:
     output = parse_rados_bench(read("rand-4m-terminated.txt"))
     assert not output.complete
     assert len(samples(output, op_size=4194304)) == 3
     with raises(WorkloadError, "operation size"):
         samples(output)
-
-
-def test_log_lines_in_between_are_ignored() -> None:
-    output = parse_rados_bench(read("rand-4m-log-lines.txt"))
-    assert [row.finished for row in output.rows] == [0, 376, 1094, 1701]
-    assert output.operations == 1717
-
-
-def test_cleaning_up_after_the_totals_is_ignored() -> None:
-    assert parse_rados_bench(read("write-64k-cleanup.txt")).operations == 3293
 
 
 def test_json_gives_the_same_as_text_would() -> None:
@@ -167,21 +140,15 @@ def test_json_gives_the_same_as_text_would() -> None:
 def test_no_metadata_is_an_error_with_the_reason() -> None:
     with raises(WorkloadError, "did not run: error 2"):
         parse_rados_bench(read("no-metadata.err"))
-
-
-def test_nothing_at_all_is_an_error() -> None:
     with raises(WorkloadError, "no output"):
         parse_rados_bench("hints = 1\n")
 
 
-def test_format_of_jewel_derived_from_source() -> None:
+def test_formats_of_jewel_and_squid_derived_from_source() -> None:
     output = parse_rados_bench(JEWEL)
     assert (output.operations, output.seconds) == (130, 2.301234)
     assert output.latency_mean_s == pytest.approx(0.268001)
     assert len(samples(output)) == 2
-
-
-def test_format_of_squid_derived_from_source() -> None:
     output = parse_rados_bench(SQUID)
     assert [row.finished for row in output.rows] == [0, 26, 50]
     assert output.latency_sd_s == pytest.approx(0.17)

@@ -37,38 +37,54 @@ def test_what_cosbench_keeps_is_masked() -> None:
     assert credentials.secrets("no xml") == set()
 
 
-def test_single_quotes_and_other_keys() -> None:
-    text = "<auth config='password=it\"s;url=http://x/?token=kept'/>"
-    assert credentials.masked(text) == "<auth config='password=***;url=http://x/?token=kept'/>"
+@pytest.mark.parametrize(
+    ("config", "kept", "secrets"),
+    [
+        ("'password=it\"s;url=http://x/?token=kept'", "'password=***;url=http://x/?token=kept'", 1),
+        (
+            '"username=u;password=a&amp;tail&#33;end;auth_url=http://h?a&amp;b"',
+            '"username=u;password=***;auth_url=http://h?a&amp;b"',
+            1,
+        ),
+        (
+            "'username=it&apos;s&#59;pass&#119;ord&#x3D;hidden;timeout=5'",
+            "'username=it&apos;s;password=***;timeout=5'",
+            1,
+        ),
+        ('"password=first;password=second"', '"password=***;password=***"', 2),
+    ],
+)
+def test_a_secret_is_masked_however_xml_writes_it(config: str, kept: str, secrets: int) -> None:
+    text = f"<auth config={config}/>"
+    assert credentials.masked(text) == f"<auth config={kept}/>"
+    assert len(credentials.secrets(text)) == secrets
+    assert credentials.masked(f"<auth config={kept}/>") == f"<auth config={kept}/>"
 
 
-def test_no_part_of_a_secret_is_left_behind_an_entity() -> None:
-    text = '<auth config="username=u;password=a&amp;tail&#33;end;auth_url=http://h?a&amp;b"/>'
-    kept = '<auth config="username=u;password=***;auth_url=http://h?a&amp;b"/>'
-    assert credentials.masked(text) == kept
+@pytest.mark.parametrize(
+    ("config", "filled"),
+    [
+        ("usernameu;username=v", "usernameu;username=v;password=p"),  # no pair: to be refused
+        ("password=***;x=a&#10;b&#9;c&#13;d", "password=p;x=a&#10;b&#9;c&#13;d"),
+        ("password=***;password=second", "password=p;password=second"),
+    ],
+)
+def test_what_is_filled_in_leaves_the_rest_of_a_config(config: str, filled: str) -> None:
+    text = f'<workload name="w"><auth type="swauth" config="{config}"/></workload>'
+    assert credentials.filled(text, {"password": "p"}, "w.xml") == text.replace(config, filled)
 
 
-def test_a_secret_is_masked_however_xml_writes_it() -> None:
-    text = "<auth config='username=it&apos;s&#59;pass&#119;ord&#x3D;hidden;timeout=5'/>"
-    assert credentials.secrets(text) == {"hidden"}
-    kept = "<auth config='username=it&apos;s;password=***;timeout=5'/>"
-    assert credentials.masked(text) == kept
-    assert credentials.masked(kept) == kept
-
-
-def test_every_secret_of_a_config_is_hidden() -> None:
-    text = '<workload name="w"><auth config="password=first;password=second"/></workload>'
-    assert credentials.secrets(text) == {"first", "second"}
-    again = text.replace("first", "***")
-    with pytest.raises(UserError):
-        credentials.filled(again, {}, "w.xml")
-    assert credentials.filled(again, {"password": "p"}, "w.xml") == text.replace("first", "p")
-
-
-def test_blanks_that_were_written_as_references_stay() -> None:
-    text = '<workload name="w"><auth config="password=***;x=a&#10;b&#9;c&#13;d"/></workload>'
-    made = credentials.filled(text, {"password": "p"}, "w.xml")
-    assert made == text.replace("***", "p")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('<?xml version="1.0"?>\n<!DOCTYPE w [<!ENTITY e "x">]>\n<workload name="&e;"/>', "line 2"),
+        ("<workload>\n  </work>", "line 2, column 5"),
+        (XML, ""),  # a mask stays
+    ],
+)
+def test_what_cannot_be_filled_in_is_told(text: str, said: str) -> None:
+    with raises(UserError, said, where="w.xml"):
+        credentials.filled(text, {}, "w.xml")
 
 
 def test_what_is_filled_in_leaves_all_else_where_it_was() -> None:
@@ -97,18 +113,6 @@ def test_what_is_filled_in_leaves_all_else_where_it_was() -> None:
     assert credentials.filled(made, {}, "w.xml") == made
 
 
-def test_what_is_no_pair_stays_to_be_refused() -> None:
-    text = '<workload name="w"><auth type="swauth" config="usernameu;username=v"/></workload>'
-    made = credentials.filled(text, {"password": "p"}, "w.xml")
-    assert 'config="usernameu;username=v;password=p"' in made
-
-
-def test_a_document_type_is_refused_before_anything_is_filled_in() -> None:
-    text = '<?xml version="1.0"?>\n<!DOCTYPE w [<!ENTITY e "x">]>\n<workload name="&e;"/>'
-    with raises(UserError, "line 2", where="w.xml"):
-        credentials.filled(text, {}, "w.xml")
-
-
 def test_credentials_fill_what_is_masked_or_missing() -> None:
     values = {"username": "v", "password": "p&q", "auth_url": "http://192.0.2.1/auth"}
     values |= {"accesskey": "AK", "secretkey": "SK", "endpoint": "http://192.0.2.1"}
@@ -121,24 +125,11 @@ def test_credentials_fill_what_is_masked_or_missing() -> None:
     assert storage.get("config") == "secretkey=SK;timeout=5;accesskey=AK;endpoint=http://192.0.2.1"
 
 
-def test_a_mask_that_stays_is_an_error() -> None:
-    with raises(UserError, where="w.xml"):
-        credentials.filled(XML, {}, "w.xml")
-
-
-def test_no_xml_is_said_with_line_and_column() -> None:
-    with raises(UserError, "line 2, column 5", where="w.xml"):
-        credentials.filled("<workload>\n  </work>", {}, "w.xml")
-
-
-def test_planned_times() -> None:
-    assert credentials.planned_seconds(XML) == {"main": 43.0, "end": 0.0}
-    assert credentials.planned_seconds("no xml") == {}
-
-
-def test_logs_are_scrubbed() -> None:
+def test_logs_are_scrubbed_and_times_are_planned() -> None:
     hidden = frozenset({"pass&word", "pass"})
     assert credentials.scrubbed("a pass&amp;word b pass&word c pass", hidden) == "a *** b *** c ***"
+    assert credentials.planned_seconds(XML) == {"main": 43.0, "end": 0.0}
+    assert credentials.planned_seconds("no xml") == {}
 
 
 def private(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -153,13 +144,12 @@ def test_a_tenants_file(tmp_path: Path) -> None:
     assert found.values == {"auth_url": "http://192.0.2.1/a", "username": "t:u", "password": "k"}
     assert found.proxies == ("192.0.2.1",)
     assert "'k'" not in repr(found)
-
-
-def test_a_testbed_s_tenant_file_is_credentials() -> None:
-    text = '{"auth_url": "http://192.0.2.1/a", "user": "t:t", "key": "k", "s3": true}'
-    assert set(from_json(text, "x").values) == {"auth_url", "username", "password"}
-    with raises(UserError, "'s3' is not known"):
-        from_json('{"s3": "yes"}', "x")
+    whole = from_json(text.replace("}", ', "s3": true}'), "a testbed's own")
+    assert set(whole.values) == {"auth_url", "username", "password"}
+    with raises(UserError, do="chmod 600"):
+        from_file(private(tmp_path / "t.json", "{}", 0o640))
+    with raises(UserError, "cannot be read"):
+        from_file(tmp_path / "none.json")
 
 
 def test_proxies_are_for_cosdrive() -> None:
@@ -178,15 +168,8 @@ def test_proxies_are_for_cosdrive() -> None:
     )
 
 
-def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    with raises(UserError, do="chmod 600"):
-        from_file(private(tmp_path / "t.json", "{}", 0o640))
-    with raises(UserError, "cannot be read"):
-        from_file(tmp_path / "none.json")
-
-
 @pytest.mark.parametrize(
-    "text", ["[]", "{", '{"colour": "red"}', '{"key": 5}', '{"key": "s;t"}', '{"proxies": "a"}']
+    "text", ["[]", "{", '{"colour": "red"}', '{"key": 5}', '{"key": "s;t"}', '{"s3": "yes"}']
 )
 def test_what_holds_no_credentials_is_refused_without_repeating_it(text: str) -> None:
     with raises(UserError, where="credentials here") as caught:

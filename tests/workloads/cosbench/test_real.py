@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from fake_controller import FakeController, serving
 
 from schemas.errors import UserError
 from schemas.names import UnsafeNameError
 from testbed.ssh import Completed
 from tests.errors import raises
+from tests.workloads.fake_controller import FakeController, serving
 from workloads.cosbench.real import (
     ControllerClient,
     ControllerError,
@@ -106,7 +106,7 @@ def test_what_is_kept_has_no_secrets_and_no_other_workloads(
     assert {line[:3] for line in kept["workloads.csv"].splitlines()[1:]} == {"w1-"}
 
 
-def test_files_that_are_written_late_are_waited_for(
+def test_files_that_are_written_late_are_waited_for_up_to_a_minute(
     fake: FakeController, address: str, tmp_path: Path
 ) -> None:
     fake.write_late = 1
@@ -115,14 +115,13 @@ def test_files_that_are_written_late_are_waited_for(
     archive, _ = drive(address, fake, tmp_path / "out", clock)
     assert archive.main  # type: ignore[attr-defined]
     assert clock.now >= 12
-
-
-def test_an_archive_of_another_controller_is_noticed(
-    fake: FakeController, address: str, tmp_path: Path
-) -> None:
-    fake.write_late = 100
-    with raises(WorkloadError, "w1", "60 s"):
-        drive(address, fake, tmp_path / "out")
+    fake.write_late = 100  # the archive is another controller's
+    with raises(WorkloadError, "w2", "60 s"):
+        drive(address, fake, tmp_path / "other")
+    fake.drivers = {}
+    with raises(UserError, "has no drivers"):
+        drive(address, fake, tmp_path / "none")
+    assert len(fake.submitted) == 2
 
 
 def test_a_restarted_controller_that_had_finished(
@@ -177,22 +176,6 @@ def test_an_interruption_cancels_it(fake: FakeController, address: str, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_a_terminated_workload_keeps_what_it_has(
-    fake: FakeController, address: str, tmp_path: Path
-) -> None:
-    fake.states = ("PROCESSING", "TERMINATED")
-    archive, told = drive(address, fake, tmp_path / "out")
-    assert archive.stages  # type: ignore[attr-defined]
-    assert told[-1][0] == "w1 terminated: collecting"
-
-
-def test_a_controller_without_drivers(fake: FakeController, address: str, tmp_path: Path) -> None:
-    fake.drivers = {}
-    with raises(UserError, "has no drivers"):
-        drive(address, fake, tmp_path / "out")
-    assert not fake.submitted
-
-
 def test_errors_come_with_status_200(fake: FakeController, address: str) -> None:
     controller = ControllerClient(address)
     fake.answers["submit.action"] = ["work ratios do not sum to 100", "Bad Request"]
@@ -230,28 +213,16 @@ def test_a_wrong_password_is_the_users_mistake_and_in_no_message(
     assert "sesame" not in str(caught_too.value)
 
 
-def test_nobody_there() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        with raises(UnreachableError, "http://127.0.0.1"):
-            ControllerClient(f"127.0.0.1:{port}").index()
-
-
 @pytest.mark.parametrize("given", ["", "ftp://a", "http://", "http://u:p@h", "http://h:x"])
 def test_addresses(given: str) -> None:
     with pytest.raises(UserError):
         ControllerClient(given)
     assert ControllerClient("h").address == "http://h:19088"
     assert ControllerClient("https://[::1]:5/x").address == "https://[::1]:5"
-
-
-def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:
-    source = NodeSource(local_shell, str(RECORDED.parent))  # type: ignore[arg-type]
-    folder = collect(source, "w1", tmp_path / "out", sleep=lambda _: None)
-    assert folder == tmp_path / "out" / "w1-mos-A"
-    assert (folder / "s3-main.csv").read_bytes() == (RECORDED / "s3-main.csv").read_bytes()
-    assert "testing" not in (folder / "workload-config.xml").read_text()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with raises(UnreachableError, "http://127.0.0.1"):
+            ControllerClient(f"127.0.0.1:{taken.getsockname()[1]}").index()
 
 
 class LyingShell:
@@ -275,3 +246,20 @@ def test_a_node_writes_no_file_outside_the_copy(tmp_path: Path, name: str) -> No
     with pytest.raises(UnsafeNameError):
         collect(source, "w1", tmp_path / "a" / "out", sleep=lambda _: None)
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_terminated_workload_keeps_what_it_has(
+    fake: FakeController, address: str, tmp_path: Path
+) -> None:
+    fake.states = ("PROCESSING", "TERMINATED")
+    archive, told = drive(address, fake, tmp_path / "out")
+    assert archive.stages  # type: ignore[attr-defined]
+    assert told[-1][0] == "w1 terminated: collecting"
+
+
+def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:
+    source = NodeSource(local_shell, str(RECORDED.parent))  # type: ignore[arg-type]
+    folder = collect(source, "w1", tmp_path / "out", sleep=lambda _: None)
+    assert folder == tmp_path / "out" / "w1-mos-A"
+    assert (folder / "s3-main.csv").read_bytes() == (RECORDED / "s3-main.csv").read_bytes()
+    assert "testing" not in (folder / "workload-config.xml").read_text()

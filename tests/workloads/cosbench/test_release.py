@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from tests.errors import raises
 from workloads.cosbench.release import Release, ReleaseFinding, examine, java_major, java_options
 
 CONF = (
@@ -71,21 +70,9 @@ def test_other_versions_and_no_java(folder: Path, tmp_path: Path) -> None:
     assert not finding(found, "version").needed
     assert "openjdk-17-jre-headless" in finding(found, "java").advice
     assert not found.good
-
-
-def test_no_release(folder: Path, java: str) -> None:
-    with raises(UserError, "/0.4.2"):
-        look(folder.parent, java)
-    with pytest.raises(UserError):
-        look(folder / "conf", java)
-
-
-def test_versions_of_java() -> None:
-    assert java_major('openjdk version "17.0.2" 2022-01-18') == 17
-    assert java_major('java version "1.8.0_161"') == 8
-    assert java_major('openjdk version "21" 2023-09-19') == 21
-    assert java_major("no java") is None
-    assert java_options(8) == ()
+    for no_release in (folder.parent, folder / "conf"):
+        with pytest.raises(UserError):
+            look(no_release, None)
 
 
 def test_the_role_gives_the_same_options(root: Path) -> None:
@@ -93,3 +80,7 @@ def test_the_role_gives_the_same_options(root: Path) -> None:
     plain, more = defaults["cosbench_java_options"], defaults["cosbench_s3_options"]
     assert tuple(plain) == java_options(17)
     assert tuple(plain + more) == java_options(17, s3=True)
+    assert java_options(8) == ()
+    assert java_major('java version "1.8.0_161"') == 8
+    assert java_major('openjdk version "21" 2023-09-19') == 21
+    assert java_major("no java") is None

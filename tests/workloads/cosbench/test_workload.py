@@ -47,63 +47,38 @@ def test_table_1_is_the_papers() -> None:
     assert all(w.letter == letter for letter, w in TABLE_1.items())
 
 
-def test_the_xml_of_a_is_exactly_this() -> None:
-    small = TABLE_1["A"].with_(
-        name="web",
-        workers=8,
-        runtime_s=30,
-        rampup_s=2,
-        storage=SwiftStorage(),
-        auth=SwAuth(
-            username="test:tester", password="a<b", auth_url="http://192.0.2.1:8080/auth/v1.0"
-        ),
-    )
-    assert to_xml(small) == (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        '<workload name="web" description="u(1,128)KB, 90% read, 5% write, 5% delete '
-        '(MOS, Table 1, A)">\n'
-        '  <auth type="swauth" config="username=test:tester;password=a&lt;b;'
-        'auth_url=http://192.0.2.1:8080/auth/v1.0"/>\n'
-        '  <storage type="swift" config="timeout=30000"/>\n'
-        "  <workflow>\n"
-        '    <workstage name="init">\n'
-        '      <work type="init" workers="1" config="cprefix=web;containers=r(1,4)"/>\n'
-        "    </workstage>\n"
-        '    <workstage name="prepare">\n'
-        '      <work type="prepare" workers="4" config="cprefix=web;containers=r(1,4);'
-        'objects=r(1,50);sizes=u(1,128)KB"/>\n'
-        "    </workstage>\n"
-        '    <workstage name="main">\n'
-        '      <work name="main" workers="8" interval="5" runtime="30" rampup="2" rampdown="0">\n'
-        '        <operation type="read" ratio="90" '
-        'config="cprefix=web;containers=u(1,4);objects=u(1,50)"/>\n'
-        '        <operation type="write" ratio="5" '
-        'config="cprefix=web;containers=u(1,4);objects=u(51,100);sizes=u(1,128)KB"/>\n'
-        '        <operation type="delete" ratio="5" '
-        'config="cprefix=web;containers=u(1,4);objects=u(51,100)"/>\n'
-        "      </work>\n"
-        "    </workstage>\n"
-        '    <workstage name="cleanup">\n'
-        '      <work type="cleanup" workers="4" config="cprefix=web;containers=r(1,4);'
-        'objects=r(1,100)"/>\n'
-        "    </workstage>\n"
-        '    <workstage name="dispose">\n'
-        '      <work type="dispose" workers="1" config="cprefix=web;containers=r(1,4)"/>\n'
-        "    </workstage>\n"
-        "  </workflow>\n"
-        "</workload>\n"
-    )
-
-
-def test_reads_have_their_objects_to_themselves() -> None:
-    main = next(work for work in root_of(TABLE_1["B"]).iter("work") if work.get("name") == "main")
-    objects = {
-        operation.get("type"): dict(
-            part.split("=") for part in operation.get("config", "").split(";")
-        )["objects"]
-        for operation in main
-    }
-    assert objects == {"read": "u(1,50)", "write": "u(51,100)", "delete": "u(51,100)"}
+def test_the_xml_of_a() -> None:
+    auth = SwAuth(username="t:t", password="a<b", auth_url="http://192.0.2.1/auth")
+    named = TABLE_1["A"].with_(name="My_Web", workers=8, runtime_s=30, rampup_s=2, auth=auth)
+    root = root_of(named.with_(storage=SwiftStorage()))
+    assert root.get("name") == "My_Web"
+    found = [(child.tag, child.get("type"), child.get("config")) for child in root][:2]
+    config = "username=t:t;password=a<b;auth_url=http://192.0.2.1/auth"
+    assert found == [("auth", "swauth", config), ("storage", "swift", "timeout=30000")]
+    head = "cprefix=my-web;containers="  # a name that S3 takes
+    assert [
+        (stage.get("name"), *(stage[0].get(key) for key in ("type", "workers", "config")))
+        for stage in root.iter("workstage")
+    ] == [
+        ("init", "init", "1", f"{head}r(1,4)"),
+        ("prepare", "prepare", "4", f"{head}r(1,4);objects=r(1,50);sizes=u(1,128)KB"),
+        ("main", None, "8", None),
+        ("cleanup", "cleanup", "4", f"{head}r(1,4);objects=r(1,100)"),
+        ("dispose", "dispose", "1", f"{head}r(1,4)"),
+    ]
+    (main,) = (work for work in root.iter("work") if work.get("name") == "main")
+    times = {"interval": "5", "runtime": "30", "rampup": "2", "rampdown": "0"}
+    assert main.attrib == {"name": "main", "workers": "8", **times}
+    # Reads have their objects to themselves.
+    assert [tuple(operation.attrib.values()) for operation in main] == [
+        ("read", "90", f"{head}u(1,4);objects=u(1,50)"),
+        ("write", "5", f"{head}u(1,4);objects=u(51,100);sizes=u(1,128)KB"),
+        ("delete", "5", f"{head}u(1,4);objects=u(51,100)"),
+    ]
+    assert len(TABLE_1["A"].with_(name="X").container_prefix + "1") >= 3  # as S3 wants
+    for stages in ((), ("main", "warmup")):
+        with raises(UserError, allowed=", ".join(STAGES)):
+            to_xml(TABLE_1["A"], stages)
 
 
 def test_an_operation_of_no_share_is_left_out_and_stages_keep_their_order() -> None:
@@ -114,12 +89,6 @@ def test_an_operation_of_no_share_is_left_out_and_stages_keep_their_order() -> N
     assert (operation.get("type"), operation.get("ratio")) == ("read", "100")
     work = next(work for work in root.iter("work") if work.get("name") == "main")
     assert (work.get("runtime"), work.get("totalOps")) == (None, "500")
-
-
-@pytest.mark.parametrize("stages", [(), ("main", "warmup")])
-def test_unknown_stages_are_named(stages: tuple[str, ...]) -> None:
-    with raises(UserError, allowed=", ".join(STAGES)):
-        to_xml(TABLE_1["A"], stages)
 
 
 def test_secrets_are_in_the_xml_only_when_it_is_for_the_driver() -> None:
@@ -174,24 +143,14 @@ def test_scaling_changes_the_largest_object() -> None:
         scaled(TABLE_1["C"].with_(sizes=parse_sizes("2147483647KB")), 2)
 
 
-def test_sizes_as_people_write_them() -> None:
+def test_sizes_as_people_write_them_and_their_means() -> None:
     assert str(parse_sizes("64KB")) == "c(64)KB"
     assert str(parse_sizes(" 1-16 MB")) == "u(1,16)MB"
+    assert parse_sizes(" 1-16 MB").mean_bytes == 8.5e6
     for wrong in ("", "64", "16-1MB", "0-4KB", "1-2TB", "-1KB", "2147483648B", "9" * 5000 + "B"):
         with raises(UserError, "is no object size"):
             parse_sizes(wrong)
-
-
-def test_means() -> None:
     parts = (WeightedPart(low=1, high=3, weight=3), WeightedPart(low=10, high=10, weight=1))
     assert Weighted(parts=parts).mean == 4.0
-    assert CosbenchSizes(numbers=Uniform(low=1, high=16), unit="MB").mean_bytes == 8.5e6
     with raises(ValidationError, "is below low"):
         Uniform(low=2, high=1)
-
-
-def test_containers_are_named_so_that_s3_takes_them() -> None:
-    assert TABLE_1["A"].container_prefix == "workloada"
-    assert TABLE_1["A"].with_(name="My Web".replace(" ", "_")).container_prefix == "my-web"
-    assert len(TABLE_1["A"].with_(name="X").container_prefix + "1") >= 3
-    assert TABLE_1["A"].with_(prefix="given").container_prefix == "given"

@@ -44,11 +44,10 @@ def test_plain(tmp_path: Path) -> None:
     assert rows(block) == [(100, 4096, False, -1), (250, 512, True, -1), (900, 255, True, -1)]
     assert (report.format, report.lines, report.requests, report.malformed) == ("plain", 4, 3, 0)
     assert report.sentence(tmp_path) == ""
-
-
-def test_comments_are_no_rows(tmp_path: Path) -> None:
     block, report = load(written(tmp_path, "# made by hand\n" + PLAIN))
     assert (len(block), report.malformed) == (3, 0)
+    with raises(UserError, "cannot be read"):
+        load(tmp_path / "none.csv")
 
 
 def test_a_byte_order_mark_and_kinds_in_other_letters_are_no_reason_to_leave_rows_out(
@@ -73,6 +72,11 @@ def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     assert report.format == "microsoft"
     block, _ = load(written(tmp_path, NEW))
     assert rows(block) == [((8612 - 283) * 1000, 4096, True, 0x18F0B8000)]
+    # A row without a header for its event is malformed.
+    text = NEW + "DiskWrite, 9000, a (1), 1, 1, 0x1, 0x0, 0x1000, 1, 0\n"
+    _, report = load(written(tmp_path, text))
+    assert report.malformed == 1
+    assert "columns of DiskWrite" in report.examples[0][1]
     block, _ = load(written(tmp_path, OLD), completion=True, disk=0)
     assert rows(block) == [(5_000_000, 4096, True, 0x1B0130000)]
 
@@ -174,13 +178,10 @@ def test_a_row_that_its_format_cannot_have_is_left_out_with_its_reason(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        (
-            "FIU is not supported",
-            "0 4892 syslogd 904265560 8 W 6 0 531e779aca0c3e5dbc6e3dd3ddf4e6ae\n",
-        ),
+        ("FIU is not supported", f"0 4892 syslogd 904265560 8 W 6 0 {'531e779a' * 4}\n"),
         (
             "blkparse is not supported",
-            "  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n",
+            "  8,0  3  1  0.000000000  697  Q   W 223490 + 8 [k]\n",
         ),
         ("not known", "time,block\n1,2\n"),
     ],
@@ -188,9 +189,8 @@ def test_a_row_that_its_format_cannot_have_is_left_out_with_its_reason(
 def test_a_trace_that_is_not_supported_is_named_with_those_that_are(
     tmp_path: Path, name: str, text: str
 ) -> None:
-    with raises(UserError, name) as refused:
+    with raises(UserError, name, *FORMATS):
         load(written(tmp_path, text))
-    assert all(known in str(refused.value) for known in FORMATS)
 
 
 def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
@@ -252,18 +252,6 @@ def test_what_is_no_trace_is_told(
     assert str(path) in str(told.value)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with raises(UserError, "cannot be read"):
-        load(tmp_path / "none.csv")
-
-
-def test_a_row_without_a_header_for_its_event_is_malformed(tmp_path: Path) -> None:
-    text = NEW + "DiskWrite, 9000, a (1), 1, 1, 0x1, 0x0, 0x1000, 1, 0\n"
-    _, report = load(written(tmp_path, text))
-    assert report.malformed == 1
-    assert "columns of DiskWrite" in report.examples[0][1]
-
-
 def test_blocks_bound_memory_and_rows_find_their_place(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     times = np.arange(1000) * 10
@@ -274,10 +262,8 @@ def test_blocks_bound_memory_and_rows_find_their_place(tmp_path: Path) -> None:
     assert max(len(block) for block in blocks) <= 64
     assert np.concatenate([b.time_ns for b in blocks]).tolist() == sorted(late.tolist())
     assert reader.report.reordered > 0
-
-
-def test_disorder_beyond_a_block_is_told(tmp_path: Path) -> None:
-    text = "".join(f"{t},0x10,DiskRead\n" for t in [*range(1000, 1200), 5, *range(1200, 1400)])
+    beyond = [*range(1000, 1200), 5, *range(1200, 1400)]
+    text = "".join(f"{t},0x10,DiskRead\n" for t in beyond)
     with raises(UserError, "sort the file by time"):
         list(TraceReader(written(tmp_path, text), block=16))
 

@@ -1,4 +1,5 @@
-"""Device profiles from fio's own output (fio 3.33 on a file in memory, 0.1 s per measurement)."""
+"""Profiles of devices and of files on one disk, from fio's output: recorded with fio 3.33 on a file
+in memory (0.1 s per measurement), for files as documented."""
 
 from __future__ import annotations
 
@@ -8,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import UserError
+from testbed.stores.nfs.wire import network_of
 from tests.errors import raises
 from workloads.errors import WorkloadError
 from workloads.traces.device_profile import SIZES, ProfilePlan, build
+from workloads.traces.files_profile import FILE_SIZES, FilesPlan, build_files
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "fio-profile"
 CAPACITY = 64 << 20
@@ -73,7 +77,7 @@ def test_every_measurement_is_a_job_of_the_file() -> None:
     assert made.total_s == pytest.approx(0.1 * len(made.measurements))
 
 
-def test_what_fio_left_out_or_failed_is_told() -> None:
+def test_plans_that_cannot_be_and_what_fio_left_out_or_failed_are_told() -> None:
     with raises(WorkloadError, "left no result"):
         build(plan("by-size"), "fio: no such device\n")
     with raises(WorkloadError, "512"):
@@ -83,12 +87,50 @@ def test_what_fio_left_out_or_failed_is_told() -> None:
     broken["jobs"][3]["error"] = 5
     with raises(WorkloadError, "failed (error 5)"):
         build(plan("by-size"), json.dumps(broken))
-
-
-def test_plans_that_cannot_be_are_told() -> None:
-    with raises(UserError, allowed="at least 64 MiB"):
-        ProfilePlan("by-size", 1000)
-    with pytest.raises(UserError):
-        ProfilePlan("by-magic", CAPACITY)
+    for kind, capacity, depth in (("by-size", 1000, 1), ("by-magic", CAPACITY, 1)):
+        with pytest.raises(UserError):
+            ProfilePlan(kind, capacity, depth=depth)
     with raises(UserError, "depth must be"):
         ProfilePlan("by-size", CAPACITY, depth=0)
+
+
+PLAN = FilesPlan(("/e/a", "/e/b"), 1 << 26, seconds=0.5)
+
+
+def told(plan: FilesPlan, **lost: Any) -> str:
+    jobs = []
+    for m in plan.measurements:
+        took = {"read": 4e6, "write": 9e6}[m.kind] + m.size * 10.0
+        jobs.append(
+            {"jobname": m.name, "error": 0, m.kind: {"total_ios": 9, "lat_ns": {"mean": took}}}
+        )
+    return json.dumps({"jobs": jobs[: len(jobs) - lost.get("last", 0)]})
+
+
+def test_all_files_are_read_and_written_at_random_one_request_at_a_time() -> None:
+    jobs = PLAN.job_file()
+    assert "filename=/e/a:/e/b\n" in jobs
+    assert f"size={2 << 26}\n" in jobs
+    assert "sync=1\n" in jobs
+    assert "iodepth" not in jobs
+    assert jobs.count("rw=randread") == jobs.count("rw=randwrite") == len(FILE_SIZES)
+    assert PLAN.total_s == pytest.approx(0.5 * 2 * len(FILE_SIZES))
+
+
+def test_a_request_costs_its_mean_latency() -> None:
+    storage = parse_profile(build_files(PLAN, told(PLAN))).storage
+    assert storage is not None
+    assert build_files(PLAN, told(PLAN))["network"] == network_of()  # packets are counted there
+    rows = build_files(PLAN, told(PLAN))["bandwidthTable"]
+    assert [row["requestSize"] for row in rows] == list(FILE_SIZES)
+    assert 4096 / rows[3]["readBandwidth"] == pytest.approx(4e-3 + 4096e-8)
+    assert rows[-1]["requestSize"] / rows[-1]["writeBandwidth"] == pytest.approx(9e-3 + 1048576e-8)
+
+
+def test_what_is_missing_or_not_fit_is_told() -> None:
+    with raises(WorkloadError, "1048576"):
+        build_files(PLAN, told(PLAN, last=1))
+    with raises(UserError, allowed="at least 16 MiB"):
+        FilesPlan(("/e/a",), 4096)
+    with raises(UserError, "none with a colon"):
+        FilesPlan(("/e/a:b",), 1 << 26)
