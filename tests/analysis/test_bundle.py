@@ -21,7 +21,6 @@ from schemas.bundle import Author
 from schemas.errors import UserError
 
 BLOCKS = 3
-CLAIM = "heterogeneity-throughput"
 
 
 def campaign(artifacts: Path) -> Path:

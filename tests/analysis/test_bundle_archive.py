@@ -83,23 +83,18 @@ def test_a_harmful_entry_is_refused_before_anything_is_written(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["out", "x.zip"]
 
 
-@pytest.mark.parametrize("names", [("a", "A"), ("x/é", "x/é")])
-def test_two_entries_of_one_name_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
-        for name in names:
-            opened.writestr(name, b"x")
-    with pytest.raises(UserError, match="is there twice"):
-        archive.unpack(tmp_path / "x.zip", tmp_path, progress=quiet)
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
+        (("a", "A"), "is there twice"),
+        (("x/é", "x/e\u0301"), "is there twice"),
         (("a/b", "A/c", "a"), "'a' is a file, and another entry lies in it"),
         (("a", "ab", "a/b/c"), "'a/b/c' lies in another entry, which is a file"),
     ],
 )
-def test_a_file_in_a_file_is_refused(tmp_path: Path, names: tuple[str, ...], said: str) -> None:
+def test_two_entries_of_one_name_and_a_file_in_a_file_are_refused(
+    tmp_path: Path, names: tuple[str, ...], said: str
+) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
         for name in names:
             opened.writestr(name, b"x")
@@ -109,16 +104,13 @@ def test_a_file_in_a_file_is_refused(tmp_path: Path, names: tuple[str, ...], sai
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as opened:
-        opened.writestr("x", bytes(2**20))
-    with pytest.raises(UserError, match="raise --most-gib"):
-        archive.unpack(tmp_path / "x.zip", tmp_path, most_bytes=2**20 - 1, progress=quiet)
-
-
-def test_an_entry_that_lies_about_its_size_is_cut_off(tmp_path: Path) -> None:
+def test_a_bomb_is_not_unpacked_and_an_entry_that_lies_about_its_size_is_cut_off(
+    tmp_path: Path,
+) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("x", bytes(100_000))
+    with pytest.raises(UserError, match="raise --most-gib"):
+        archive.unpack(tmp_path / "x.zip", tmp_path, most_bytes=99_999, progress=quiet)
     data = (tmp_path / "x.zip").read_bytes()
     (tmp_path / "x.zip").write_bytes(data.replace((100_000).to_bytes(4, "little"), b"\x0a\0\0\0"))
     (tmp_path / "out").mkdir()
@@ -127,18 +119,8 @@ def test_an_entry_that_lies_about_its_size_is_cut_off(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "x").stat().st_size <= 10
 
 
-@pytest.mark.parametrize("cut", [0, 10, -30])
-def test_what_is_no_archive_is_one_sentence(tmp_path: Path, cut: int) -> None:
-    archive.write(tmp_path / "x.zip", made(tmp_path, {"a": b"a" * 100}), quiet)
-    data = (tmp_path / "x.zip").read_bytes()
-    (tmp_path / "x.zip").write_bytes(data[:cut])
-    (tmp_path / "out").mkdir()
-    with pytest.raises(UserError, match="no bundle, or a damaged one"):
-        archive.unpack(tmp_path / "x.zip", tmp_path / "out", progress=quiet)
-
-
 def test_what_was_changed_on_its_way_is_one_sentence(tmp_path: Path) -> None:
-    """Changes include the deflated bytes and a name flagged as UTF-8."""
+    """Changes include a cut, the deflated bytes and a name flagged as UTF-8."""
     text = b"".join(b"%d," % number for number in range(20_000))
     archive.write(tmp_path / "x.zip", made(tmp_path, {"a-name": text}), quiet)
     data = (tmp_path / "x.zip").read_bytes()
@@ -146,7 +128,8 @@ def test_what_was_changed_on_its_way_is_one_sentence(tmp_path: Path) -> None:
     stream = data[:middle] + bytes(byte ^ 0xFF for byte in data[middle : middle + 64])
     name = bytearray(data.replace(b"a-name", b"\xff-name"))
     name[data.rindex(b"PK\1\2") + 9] |= 0x08
-    for index, broken in enumerate((stream + data[middle + 64 :], bytes(name))):
+    changed = (b"", data[:10], data[:-30], stream + data[middle + 64 :], bytes(name))
+    for index, broken in enumerate(changed):
         (tmp_path / "x.zip").write_bytes(broken)
         (tmp_path / f"out{index}").mkdir()
         with pytest.raises(UserError, match="no bundle, or a damaged one"):

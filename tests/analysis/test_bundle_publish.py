@@ -100,20 +100,18 @@ def test_a_secret_is_found_in_its_line_and_gets_no_alias(text: str) -> None:
     assert {line for _, line in secrets_in(Aliases({}).text(f"first\nthen {text} here"))} == {2}
 
 
-def test_values_of_openstack_variables_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OS_PASSWORD", "correct horse")
-    monkeypatch.setenv("OS_REGION_NAME", "RegionNowhere")
-    (found,) = secrets_in("RegionNowhere\nhe says correct horse")
-    assert found == ("the value of the variable OS_PASSWORD", 2)
-
-
-@pytest.mark.parametrize(("password", "found"), [("secret", [2]), ("!secret!", [2, 3])])
-def test_a_variables_value_is_found_as_a_word_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, password: str, found: list[int]
+@pytest.mark.parametrize(
+    ("password", "lines"), [("secret", [2]), ("!secret!", [2, 3]), ("correct horse", [2])]
+)
+def test_the_value_of_an_openstack_variable_is_found_as_a_word_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, password: str, lines: list[int]
 ) -> None:
     monkeypatch.setenv("OS_PASSWORD", password)
-    text = f"detect-secrets>=1.5\nlogin:{password}/more\nx{password}x"
-    assert [line for _, line in secrets_in(text)] == found
+    monkeypatch.setenv("OS_REGION_NAME", "RegionNowhere")
+    text = f"detect-secrets>=1.5\nlogin:{password}/more\nx{password}x\nRegionNowhere"
+    found = list(secrets_in(text))
+    assert [line for _, line in found] == lines
+    assert {what for what, _ in found} == {"the value of the variable OS_PASSWORD"}
 
 
 @pytest.mark.parametrize("text", PRIVATE)
@@ -328,7 +326,7 @@ def test_files_that_a_bundle_cannot_hold_are_counted(tmp_path: Path) -> None:
     assert inner == {"run.json", "summary.json", "someone@example.org/x"}
 
 
-def test_known_files_without_private_data_keep_their_bytes(tmp_path: Path) -> None:
+def test_known_files_keep_their_bytes_and_private_data_is_found_in_all(tmp_path: Path) -> None:
     table = pa.table({"t_s": [0.1], "node": ["osd0"], "metric": ["cpu"], "value": [1 / 3]})
     files = {
         "samples.parquet": parquet(table),
@@ -339,16 +337,23 @@ def test_known_files_without_private_data_keep_their_bytes(tmp_path: Path) -> No
     for name, data in files.items():
         (place,) = (path for one, path in stage.files().items() if one.endswith(name))
         assert place.read_bytes() == data
-
-
-def test_the_first_value_of_a_key_that_is_there_twice_stays(tmp_path: Path) -> None:
+    # The first value of a key that is there twice stays private.
     text = b'{"a": "at 10.0.0.5", "a": 1}\n'
-    stage = staged(tmp_path, {"plan.json": text, "journal.jsonl": b"{}\n" + text})
+    stage = staged(tmp_path / "twice", {"plan.json": text, "journal.jsonl": b"{}\n" + text})
     assert stage.left_out["plan.json that cannot be read"] == 1
     (journal,) = (file for name, file in stage.files().items() if name.endswith(".jsonl"))
     assert journal.read_bytes() == b"{}\n"
     (tmp_path / "x").write_bytes(text)
     assert list(private_in({"artifacts/a/b/attempt-1/plan.json": tmp_path / "x"}))
+    # A finding's place is named and never its text.
+    (tmp_path / "x.log").write_text(f"one\ntwo\n{SECRETS[11]}\n10.1.2.3\n")
+    found = list(private_in({"logs/10.0.0.6.log": tmp_path / "x.log"}))
+    assert {(one.line, one.what) for one in found} == {
+        (1, "a machine's address, in the file's name"),
+        (3, "a key of Ceph"),
+        (4, "a machine's address"),
+    }
+    assert "4z/" not in str(found)
 
 
 @pytest.mark.parametrize(
@@ -416,17 +421,6 @@ def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
     assert stage.left_out["sources that are no text"] == 2
 
 
-def test_a_findings_place_is_named_and_never_its_text(tmp_path: Path) -> None:
-    (tmp_path / "x.log").write_text(f"one\ntwo\n{SECRETS[11]}\n10.1.2.3\n")
-    found = list(private_in({"logs/10.0.0.6.log": tmp_path / "x.log"}))
-    assert {(one.line, one.what) for one in found} == {
-        (1, "a machine's address, in the file's name"),
-        (3, "a key of Ceph"),
-        (4, "a machine's address"),
-    }
-    assert "4z/" not in str(found)
-
-
 def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     for block in range(2):
@@ -443,7 +437,20 @@ def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path: Path) -> No
     assert attempts_of(folder, left_out) == []
 
 
-def test_options_that_name_nobody_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_names_of_a_spec(there: bool, tmp_path: Path) -> None:
+    """Machines of an inventory are names; a campaign's words and options that name nobody stay."""
+    if there:
+        body = {"hosts": [{"address": "tank1.uni-nowhere.edu", "user": "alice"}]}
+        (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(body))
+    spec = spec_of(tmp_path, "inventory", {"inventory": "hosts.yaml"})
+    made = portable_spec(spec, tmp_path, {})
+    assert made.names == (("tank1.uni-nowhere.edu", "tank1", "alice") if there else ())
+    assert bool(made.notes) is not there
+    hosts = ["dlr", "head", "osd1", "bench", "reads", "tank", "10.0.0.5", "root", "x7"]
+    spec = spec_of(tmp_path, "inventory", {"hosts": hosts, "user": "heterogeneity"})
+    known = {"vary": {"controller": ["dlr"]}, "fixed": {"scenario": "heterogeneity"}, "reads": 1}
+    assert portable_spec(spec, tmp_path, known).names == ("tank",)
     options = {"site": "CHI@TACC", "node_type": "storage", "lease": {"hours": 24, "name": "alices"}}
     made = portable_spec(spec_of(tmp_path, "chameleon", options), tmp_path, {})
     assert made.text is not None
@@ -452,21 +459,3 @@ def test_options_that_name_nobody_stay(tmp_path: Path) -> None:
     assert made.names == ("alices",)
     options["lease"] = {"hours": 24}
     assert portable_spec(spec_of(tmp_path, "chameleon", options), tmp_path, {}).text is None
-
-
-def test_words_of_the_campaign_are_no_names(tmp_path: Path) -> None:
-    hosts = ["dlr", "head", "osd1", "bench", "reads", "tank", "10.0.0.5", "root", "x7"]
-    spec = spec_of(tmp_path, "inventory", {"hosts": hosts, "user": "heterogeneity"})
-    known = {"vary": {"controller": ["dlr"]}, "fixed": {"scenario": "heterogeneity"}, "reads": 1}
-    assert portable_spec(spec, tmp_path, known).names == ("tank",)
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_machines_of_an_inventory_are_names(there: bool, tmp_path: Path) -> None:
-    if there:
-        body = {"hosts": [{"address": "tank1.uni-nowhere.edu", "user": "alice"}]}
-        (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(body))
-    spec = spec_of(tmp_path, "inventory", {"inventory": "hosts.yaml"})
-    made = portable_spec(spec, tmp_path, {})
-    assert made.names == (("tank1.uni-nowhere.edu", "tank1", "alice") if there else ())
-    assert bool(made.notes) is not there

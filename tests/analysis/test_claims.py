@@ -81,6 +81,16 @@ def test_at_least_accepts_more_and_at_most_accepts_less() -> None:
     assert verdict(claim(kind="at_most"), less, "chameleon") == "reproduced"
 
 
+def test_a_claim_without_runs_or_interval_says_why() -> None:
+    result = evaluate(claim(), Evidence(table([]), []))
+    assert (result.verdict, result.measured, result.n) == ("not run", None, 0)
+    assert result.note == "nothing"
+    one = claim(compute=lambda e: Measured(Estimate(0.4, math.nan, math.nan, 1), "local", 1.0))
+    result = evaluate(one, Evidence(table([]), []))
+    assert result.ci95 is None
+    assert "single run" in str(result.note)
+
+
 @given(st.floats(-2, 2), st.floats(0, 1), st.sampled_from(["local", "chameleon"]))
 def test_no_effect_in_the_interval_is_never_a_success(
     value: float, half: float, ground: str
@@ -93,17 +103,9 @@ def test_no_effect_in_the_interval_is_never_a_success(
         assert (got == "not reproduced") is (value < 0)
 
 
-def test_a_claim_without_runs_says_why() -> None:
-    result = evaluate(claim(), Evidence(table([]), []))
-    assert (result.verdict, result.measured, result.n, result.note) == (
-        "not run",
-        None,
-        0,
-        "nothing",
-    )
-
-
-def test_the_last_done_attempt_counts_and_others_are_counted(tmp_path: Path) -> None:
+def test_the_last_done_attempt_of_a_planned_cell_counts_and_others_are_counted(
+    tmp_path: Path,
+) -> None:
     campaign = tmp_path / "dlr-quick"
     parameters = {"op": "seq", "scenario": "none", "controller": "default"}
     write_run(campaign, parameters, 0, 1.0, status="spoiled", attempt=1)
@@ -114,24 +116,9 @@ def test_the_last_done_attempt_counts_and_others_are_counted(tmp_path: Path) -> 
     attempts = load_campaign(campaign)
     assert [run.summary.whole[0].throughput_mb_s for run in attempts.runs] == [2.0]
     assert (attempts.spoiled, attempts.failed, len(attempts.unreadable)) == (1, 1, 1)
-
-
-def test_measured_without_interval_is_noted() -> None:
-    one = claim(compute=lambda e: Measured(Estimate(0.4, math.nan, math.nan, 1), "local", 1.0))
-    result = evaluate(one, Evidence(table([]), []))
-    assert result.ci95 is None
-    assert "single run" in str(result.note)
-
-
-def test_runs_of_cells_that_have_changed_since_do_not_count(tmp_path: Path) -> None:
-    """A changed controller creates new run ids; the old runs stay in the folder."""
-    campaign = tmp_path / "dlr-quick"
-    parameters = {"op": "seq", "scenario": "none", "controller": "default"}
-    old = write_run(campaign, parameters, 0, 1.0)
-    new = write_run(campaign, parameters, 1, 2.0)
-    cells = [{"run_id": new.parent.name}]
-    (campaign / "campaign.json").write_text(json.dumps({"cells": cells}))
+    # A changed controller creates new run ids; the old runs stay in the folder.
+    new = write_run(campaign, parameters, 3, 5.0)
+    (campaign / "campaign.json").write_text(json.dumps({"cells": [{"run_id": new.parent.name}]}))
     attempts = load_campaign(campaign)
     assert [run.run.run_id for run in attempts.runs] == [new.parent.name]
-    assert attempts.outdated == 1
-    assert old.exists()
+    assert attempts.outdated > 0

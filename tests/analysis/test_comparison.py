@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from synthetic import write_run
 
 from analysis.comparison.build import Ranking, build, read
-from analysis.comparison.ranking import Panel, rank, shows
-from analysis.core.stats import Estimate, ratio
+from analysis.comparison.ranking import Panel, rank
 from schemas.comparison import Comparison, PlannedCell
 from schemas.errors import HotbedError
 
@@ -52,43 +51,20 @@ def make(
                     run_id = f"{name}{op}{block}"
                 else:
                     status = "failed" if name in (failed or {}) else "done"
+                    how = {"status": status, "inert": name in inert, "ground": ground}
                     folder = write_run(
-                        campaign,
-                        parameters,
-                        block,
-                        value,
-                        status=status,
-                        inert=name in inert,
-                        ground=ground,
-                        with_samples=False,
+                        campaign, parameters, block, value, with_samples=False, **how
                     )
                     run_id = folder.parent.name
                     if status == "failed":
                         record = json.loads((folder / "run.json").read_text())
                         record["reason"] = (failed or {})[name]
                         (folder / "run.json").write_text(json.dumps(record))
-                cells.append(
-                    PlannedCell(
-                        run_id=run_id,
-                        controller=name,
-                        scenario="heterogeneity",
-                        op=op,
-                        block=block,
-                    )
-                )
-    body = {
-        "ground": ground,
-        "testbed": "dlr",
-        "baseline": next(iter(gains)),
-        "controllers": tuple(gains),
-        "scenarios": ("heterogeneity",),
-        "ops": OPS,
-        "blocks": blocks,
-        "seed": 1,
-        "time_scale": 1 / 6,
-        "cells": tuple(cells),
-        **changes,
-    }
+                cell = {"run_id": run_id, "block": block, **parameters}
+                cells.append(PlannedCell.model_validate(cell))
+    body = {"ground": ground, "testbed": "dlr", "baseline": next(iter(gains)), "ops": OPS}
+    body |= {"controllers": tuple(gains), "scenarios": ("heterogeneity",), "blocks": blocks}
+    body |= {"seed": 1, "time_scale": 1 / 6, "cells": tuple(cells), **changes}
     return campaign, Comparison.model_validate(body)
 
 
@@ -101,13 +77,8 @@ def test_the_true_order_is_found_with_ties_told(tmp_path: Path) -> None:
     ranking = made(tmp_path, gains)
     for panel in ranking.panels:
         states = {s.controller: s.state for s in panel.standings}
-        assert states == {
-            "default": "baseline",
-            "mine": "better",
-            "dlr": "better",
-            "twin": "better",
-            "bad": "worse",
-        }
+        better = dict.fromkeys(("mine", "dlr", "twin"), "better")
+        assert states == {"default": "baseline", **better, "bad": "worse"}
         assert panel.standings[0].controller == "mine"
         assert panel.standings[-1].controller == "bad"
         assert panel.of("mine").places == (1, 1)
@@ -119,16 +90,8 @@ def test_the_true_order_is_found_with_ties_told(tmp_path: Path) -> None:
         assert gain is not None
         assert gain.n == BLOCKS
         assert gain.low < 1.3 < gain.high
-
-
-def test_blocks_are_paired(tmp_path: Path) -> None:
-    """Blocks vary by 20 %: without pairing, six blocks could not show an effect of 5 %."""
-    panel = made(tmp_path, {"default": 1.0, "mine": 1.05}, noise=0.005).panels[0]
-    standing = panel.of("mine")
-    assert standing.state == "better"
-    assert standing.gain is not None and standing.level is not None
-    assert standing.gain.high - standing.gain.low < 0.03
-    assert standing.level.high - standing.level.low > 10  # the level's interval is not paired
+    verdicts = {claim.verdict for claim in ranking.claims if "-bad-" in claim.id}
+    assert verdicts == {"not reproduced"}
 
 
 @pytest.mark.slow
@@ -173,13 +136,6 @@ def test_the_figure_table_and_claims_name_everybody(tmp_path: Path) -> None:
     assert inert["verdict"] == "not run"
     assert "inert" in inert["note"]
     assert json.loads((ranking.folder / "comparison.json").read_text())["baseline"] == "default"
-
-
-def test_worse_than_the_baseline_is_not_reproduced(tmp_path: Path) -> None:
-    ranking = made(tmp_path, {"default": 1.0, "bad": 0.7})
-    verdicts = {claim.verdict for claim in ranking.claims}
-    assert verdicts == {"not reproduced"}
-    assert all("worse" in (claim.note or "") for claim in ranking.claims)
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
@@ -230,25 +186,17 @@ def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path: Path) -> No
 
 
 def test_without_a_baseline_nobody_is_ranked_against_it(tmp_path: Path) -> None:
-    ranking = made(tmp_path, {"default": 1.0, "mine": 1.3}, failed={"default": "it broke"})
+    gains = {"default": 1.0, "mine": 1.3}
+    ranking = made(tmp_path / "a", gains, failed={"default": "it broke"})
     for panel in ranking.panels:
         assert {s.state for s in panel.standings} == {"failed"}
         assert "no block has a run of it and one of default" in panel.of("mine").notes
     assert {claim.verdict for claim in ranking.claims} == {"not run"}
-
-
-def test_an_inert_baseline_supports_nothing(tmp_path: Path) -> None:
-    ranking = made(tmp_path, {"reweight": 1.0, "mine": 1.3}, inert=("reweight",))
-    assert ranking.panels[0].of("reweight").state == "inert"
-    assert {claim.verdict for claim in ranking.claims} == {"not run"}
-
-
-def test_no_finished_run_is_a_failure_with_its_reason(tmp_path: Path) -> None:
-    campaign, comparison = make(
-        tmp_path, {"default": 1.0, "mine": 1.3}, failed={"default": "it broke", "mine": "x"}
-    )
+    inert = made(tmp_path / "b", {"reweight": 1.0, "mine": 1.3}, inert=("reweight",))
+    assert inert.panels[0].of("reweight").state == "inert"
+    assert {claim.verdict for claim in inert.claims} == {"not run"}
     with pytest.raises(HotbedError, match=r"no run of this comparison is finished \(it broke\)"):
-        read(campaign, comparison)
+        made(tmp_path / "c", gains, failed={"default": "it broke", "mine": "x"})
 
 
 @pytest.mark.slow
@@ -327,11 +275,3 @@ def test_the_interval_is_t_on_paired_log_ratios(tmp_path: Path) -> None:
     assert standing.gain.value == pytest.approx(math.exp(mean))
     assert standing.gain.low == pytest.approx(math.exp(mean - half), rel=1e-4)
     assert standing.gain.high == pytest.approx(math.exp(mean + half), rel=1e-4)
-
-
-def test_what_an_interval_shows() -> None:
-    assert shows(Estimate(1.2, 1.1, 1.3, 3)) == "better"
-    assert shows(Estimate(0.8, 0.7, 0.9, 3)) == "worse"
-    assert shows(Estimate(1.2, 0.9, 1.5, 3)) == "inconclusive"
-    assert shows(ratio([2.0], [1.0])) == "inconclusive"
-    assert shows(None) == "inconclusive"

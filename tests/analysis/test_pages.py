@@ -23,7 +23,7 @@ from campaigns.engine.display import CampaignView, RunView
 from hotbed.live_view import LiveView
 from schemas.bundle import About, Author, Manifest
 from schemas.run import Run
-from testbed.sites.contract import Node
+from testbed.sites.contract import Cost, Node, State, Status
 
 TEXT = """"'><script>alert(1)</script><img src=x onerror=y>](javascript:z)`"""
 
@@ -129,26 +129,13 @@ def test_appendices_hold_no_script(tmp_path: Path) -> None:
     experiment = Experiment(TEXT, TEXT, (TEXT,), 1, 1, 1, 1.0)
     part = FigureCells(TEXT, TEXT, 1, 1, 1.0)
     ran = Ran(TEXT, TEXT, TEXT, TEXT, (experiment,), 1, 1, 1.0, TEXT, TEXT, (TEXT,), (part,))
-    about = About(
-        title=TEXT,
-        short_description="x",
-        description=TEXT,
-        authors=(Author(name=TEXT, affiliation=TEXT),),
-        version=TEXT,
-        date="2026-01-01",
-        repository="https://example.org/x",
-    )
-    manifest = Manifest(
-        report="dlr-tiny",
-        campaigns=("dlr-tiny",),
-        hotbed_version=TEXT,
-        commit=TEXT,
-        libraries={TEXT: TEXT},
-        redacted={TEXT: 1},
-        left_out={TEXT: 1},
-        notes=(TEXT,),
-        files=(),
-    )
+    said = dict.fromkeys(("title", "description", "version"), TEXT)
+    said |= {"short_description": "x", "date": "2026-01-01"}
+    by = (Author(name=TEXT, affiliation=TEXT),)
+    about = About.model_validate(said | {"authors": by, "repository": "https://example.org/x"})
+    body = {"report": "dlr-tiny", "campaigns": ("dlr-tiny",), "files": (), "notes": (TEXT,)}
+    body |= {"hotbed_version": TEXT, "commit": TEXT, "libraries": {TEXT: TEXT}}
+    manifest = Manifest.model_validate(body | {"redacted": {TEXT: 1}, "left_out": {TEXT: 1}})
     made = documents(about, manifest, derived, (ran,))
     page = Page(made["appendix.html"].decode())
     assert page.is_inert()
@@ -167,6 +154,8 @@ def test_a_comparison_holds_no_script(tmp_path: Path) -> None:
     text = (campaign / "comparison.md").read_text()
     assert "<script" not in text
     assert "](javascript:" not in text
+    kept = "+12 % [-3, +29] & *more* | 5 > 3"
+    assert in_markdown(kept) == kept
 
 
 def test_what_notebooks_show_holds_no_script(runs: Path) -> None:
@@ -188,12 +177,9 @@ def test_what_notebooks_show_holds_no_script(runs: Path) -> None:
         CampaignView(TEXT, tuple(records))._repr_html_(),
         *(RunView(run, None, Path(TEXT))._repr_html_() for run in records),
         node._repr_html_(),
+        Status(State.READY, TEXT, {TEXT: TEXT}, 1.0)._repr_html_(),
+        Cost(1.0, 1, 1, 0, TEXT)._repr_html_(),
         view.html,
     ]
     for page in pages:
         assert Page(page).is_inert(), page
-
-
-def test_markdown_keeps_what_people_write() -> None:
-    text = "+12 % [-3, +29] & *more* | 5 > 3"
-    assert in_markdown(text) == text

@@ -87,19 +87,16 @@ def test_one_pair_has_no_interval(tmp_path: Path) -> None:
     assert {cell.agreement for cell in made.cells} == {"", "cannot tell"}
 
 
-def test_other_parameters_or_seeds_are_no_pair(tmp_path: Path) -> None:
-    parameters = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
-    write_run(tmp_path / "dlr-quick", parameters, 0, 100.0)
-    write_run(tmp_path / "dlr-quick-sim", parameters, 1, 100.0, ground="sim")
-    write_run(tmp_path / "dlr-quick-sim", parameters | {"duration_s": 90}, 0, 100.0, ground="sim")
-    with pytest.raises(UserError, match="no cell ran on both local and sim"):
-        validate([tmp_path])
-
-
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_other_parameters_or_seeds_are_no_pair_and_what_is_missing_is_named(
+    tmp_path: Path,
+) -> None:
     parameters = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(tmp_path / "dlr-quick", parameters, 0, 100.0)
     with pytest.raises(UserError, match="no finished run of ground sim"):
+        validate([tmp_path])
+    write_run(tmp_path / "dlr-quick-sim", parameters, 1, 100.0, ground="sim")
+    write_run(tmp_path / "dlr-quick-sim", parameters | {"duration_s": 90}, 0, 100.0, ground="sim")
+    with pytest.raises(UserError, match="no cell ran on both local and sim"):
         validate([tmp_path])
     with pytest.raises(UserError, match="no such folder"):
         validate([tmp_path / "nowhere"])
