@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
@@ -11,6 +11,9 @@ from typer import testing
 from typer.testing import CliRunner, Result
 
 from hotbed import cli
+
+Ask = Callable[..., Any]
+"""Runs a command and returns its output: the fixture `ask`."""
 
 
 class Runner(CliRunner):

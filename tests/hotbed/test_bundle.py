@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,57 +10,21 @@ import pytest
 import yaml
 
 from analysis.bundle.verify import Verification
-from hotbed import bundling, cli, contained
+from hotbed import bundling, contained
 from hotbed.output import emit
 from hotbed.verbs.verify import _table, other_code
 from schemas.bundle import Manifest
 from schemas.errors import UserError
 from tests.campaigns.tiny_kinds import TWOCHOICE
 from tests.hotbed.runner import Runner
+from tests.hotbed.tiny_bundle import pack
 
 
-def empty(folder: Path) -> str:
-    with zipfile.ZipFile(folder / "empty.zip", "w") as opened:
-        opened.writestr("x", b"x")
-    return str(folder / "empty.zip")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["bundle", "dlr-nonesuch"], "no such campaign; run it first"),
-        (["bundle", "nonesuch"], "nonesuch: no such campaign; run it first"),
-        (["bundle", "./compare-sim"], "./compare-sim: is a path; give the name of a campaign"),
-        (["bundle", "artifacts/dlr-quick"], "is a path; give the name of a campaign"),
-        (["verify", "nowhere.zip"], "nowhere.zip: there is no such file"),
-        (["verify", "EMPTY"], "has no manifest.json, so it is no bundle"),
-        (["rerun", "nowhere.zip"], "nowhere.zip: there is no such file"),
-        (["rerun", "EMPTY"], "has no manifest.json, so it is no bundle"),
-    ],
-)
-def test_a_mistake_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+def test_a_bundle_of_other_code_is_noted_and_its_brackets_are_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [empty(tmp_path) if word == "EMPTY" else word for word in words]
-    if words[0] == "bundle":
-        arguments += ["--artifacts", str(tmp_path)]
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(arguments)
-    assert stopped.value.code == 2
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("hotbed: ")]
-    assert len(told) == 1
-    assert said in told[0]
-
-
-def test_a_bundle_of_other_code_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Manifest(
-        report="x",
-        campaigns=("x",),
-        hotbed_version="0.1.0",
-        commit="a" * 40,
-        libraries={},
-        files=(),
-    )
+    body = {"report": "x", "campaigns": ("x",), "libraries": {}, "files": ()}
+    made = Manifest.model_validate(body | {"hotbed_version": "0.1.0", "commit": "a" * 40})
     monkeypatch.setattr("campaigns.engine.provenance.hotbed_version", lambda: "0.1.0")
     monkeypatch.setattr("campaigns.engine.provenance.code_state", lambda: ("a" * 40, False))
     assert other_code(made) == []
@@ -71,6 +33,11 @@ def test_a_bundle_of_other_code_is_noted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert note.ok is None
     assert "a" * 12 in note.detail
     assert f"{'b' * 12}) with changes" in note.detail
+    # The manifest may contain any text as the version that made the bundle.
+    made = Manifest.model_validate(body | {"hotbed_version": "[/red]", "commit": None})
+    verification = Verification(tmp_path / "x.zip", "0" * 64, made, other_code(made))
+    emit({}, False, lambda: _table(verification))
+    assert "made by Hotbed [/red]" in " ".join(capsys.readouterr().out.split())
 
 
 SPEC = {
@@ -80,18 +47,6 @@ SPEC = {
 }
 
 
-def test_brackets_in_a_bundle_are_no_markup(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The manifest may contain any text as the version that made the bundle."""
-    made = Manifest(
-        report="x", campaigns=("x",), hotbed_version="[/red]", commit=None, libraries={}, files=()
-    )
-    verification = Verification(tmp_path / "x.zip", "0" * 64, made, other_code(made))
-    emit({}, False, lambda: _table(verification))
-    assert "made by Hotbed [/red]" in " ".join(capsys.readouterr().out.split())
-
-
 def with_spec(folder: Path) -> Path:
     """Write a bundle of a testbed campaign without runs."""
     campaign = {"name": "dlr-tiny", "paper": "dlr", "ground": "local", "spec": "../specs/mine.yaml"}
@@ -99,27 +54,7 @@ def with_spec(folder: Path) -> Path:
         "campaigns/dlr-tiny.yaml": yaml.safe_dump(campaign),
         "specs/mine.yaml": yaml.safe_dump(SPEC),
     }
-    files = [
-        {
-            "path": path,
-            "sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "bytes": len(text),
-            "role": "source",
-        }
-        for path, text in texts.items()
-    ]
-    manifest = {
-        "report": "dlr-tiny",
-        "campaigns": ["dlr-tiny"],
-        "hotbed_version": "0.1.0",
-        "commit": None,
-        "libraries": {},
-        "files": files,
-    }
-    with zipfile.ZipFile(folder / "mine.zip", "w") as opened:
-        for path, text in (texts | {"manifest.json": json.dumps(manifest)}).items():
-            opened.writestr(path, text)
-    return folder / "mine.zip"
+    return pack(folder / "mine.zip", {name: text.encode() for name, text in texts.items()})
 
 
 def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: Path) -> None:
@@ -210,23 +145,13 @@ def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
         ("campaigns/dlr-tiny.yaml", "grids"),
         ("campaigns/dlr-tiny.yaml", "setup"),
     ]
-
-
-def test_a_campaign_whose_spec_is_not_there_is_told(tmp_path: Path) -> None:
-    folder = recorded_beside(tmp_path / "bundle")
+    for text, told in ((None, "missing"), ("a: [", "cannot be read"), ("[1]", "cannot be read")):
+        file = more / "campaigns" / "dlr-tiny.yaml"
+        file.unlink() if text is None else file.write_text(text)
+        (found,) = contained.otherwise(more, ["dlr-tiny"])
+        assert (found.file, found.bundled) == ("campaigns/dlr-tiny.yaml", told)
+    folder = recorded_beside(tmp_path / "without spec")
     (folder / "specs" / "mine.yaml").unlink()
     (found,) = contained.otherwise(folder, ["dlr-tiny"])
     assert (found.file, found.bundled) == ("specs/mine.yaml", "missing")
     assert found.derived == "named in campaigns/dlr-tiny.yaml"
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [(None, "missing"), ("a: [", "cannot be read"), ("[1]", "cannot be read")],
-)
-def test_a_campaigns_file_that_is_none_is_told(tmp_path: Path, text: str | None, told: str) -> None:
-    folder = recorded_beside(tmp_path / "bundle")
-    file = folder / "campaigns" / "dlr-tiny.yaml"
-    file.unlink() if text is None else file.write_text(text)
-    (found,) = contained.otherwise(folder, ["dlr-tiny"])
-    assert (found.file, found.bundled) == ("campaigns/dlr-tiny.yaml", told)

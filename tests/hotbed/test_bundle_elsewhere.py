@@ -11,11 +11,9 @@ import pytest
 import yaml
 
 from hotbed import bundling, contained
-from schemas.errors import UserError
 from tests.analysis.synthetic import write_run
 from tests.campaigns.bundled_files import SPEC
 from tests.campaigns.tiny_campaigns import TINY
-from tests.errors import raises
 
 NAME = "dlr-mine"
 VARIED = {"op": ["seq"], "controller": ["default", "dlr"]}
@@ -64,17 +62,3 @@ def test_it_is_run_again_without_the_folder_that_it_came_from(lab: Path) -> None
         planned = ready.dry_run()
         assert not list(contained.otherwise(ready.bundled.parents[1], [NAME]))
     assert planned.as_json()["cells"] == 6
-
-
-def test_what_could_not_be_run_again_is_not_bundled(lab: Path) -> None:
-    artifacts = lab.parent / "artifacts"
-    for job in artifacts.glob("*/*/attempt-1/job.json"):
-        job.write_text(json.dumps(json.loads(job.read_text()) | {"model": "/gone/fast.yaml"}))
-    with pytest.raises(UserError) as told:
-        bundling.bundle(NAME, artifacts=artifacts)
-    assert f"the campaign {NAME} " in str(told.value)
-    assert "fast.yaml" in str(told.value)
-    shutil.rmtree(lab)
-    with raises(UserError, "mine.yaml"):
-        bundling.bundle(NAME, artifacts=artifacts)
-    assert not list(Path.cwd().iterdir())

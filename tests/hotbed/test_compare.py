@@ -17,7 +17,6 @@ from campaigns import comparison
 from campaigns.engine.display import CampaignResult, Silent
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.papers.dlr.kind import KIND
-from hotbed import cli
 from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
 
@@ -80,22 +79,6 @@ def test_a_controller_of_one_s_own_is_in_figure_table_and_claims(
     assert claims["compare-reweight-heterogeneity-rand-throughput"]["verdict"] == "not run"
 
 
-def test_a_failing_controller_is_shown_and_the_exit_code_says_so(tmp_path: Path) -> None:
-    arguments = ["--controllers", "upmap,dlr", "--op", "rand", "--blocks", "2", "--json"]
-    ended = invoke(tmp_path, *arguments)
-    assert ended.exit_code == 1
-    told = json.loads(ended.stdout)
-    assert told["ok"] is False
-    states = {row["controller"]: row["verdict"] for row in told["ranking"]}
-    assert states == {"default": "baseline", "dlr": "inconclusive", "upmap": "failed"}
-    places = {row["controller"]: row["best_place"] for row in told["ranking"]}
-    assert places == {"default": 1, "dlr": 1, "upmap": None}
-    (notes,) = {row["notes"] for row in told["ranking"] if row["controller"] == "upmap"}
-    assert "the balancer is gone" in notes
-    assert Path(told["figure"]).is_file()
-    assert {claim["verdict"] for claim in told["claims"]} == {"inconclusive", "not run"}
-
-
 def test_out_and_dry_run(tmp_path: Path) -> None:
     ended = invoke(tmp_path, "--controllers", "dlr", "--blocks", "1", "--dry-run")
     assert ended.exit_code == 0, ended.output
@@ -122,45 +105,3 @@ def test_interrupted_it_draws_nothing_and_says_how_to_go_on(
     ended = invoke(tmp_path, "--json")
     assert ended.exit_code == 130
     assert "give the same command again to resume" in json.loads(ended.stdout)["sentence"]
-
-
-def test_left_out_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = "pg-upmap,hot,balancer,reweight-by-utilization"
-    monkeypatch.setenv("HOTBED_FAKE_LACKS", lacking)
-    ended = invoke(tmp_path, "--blocks", "1", "--op", "seq")
-    assert ended.exit_code == 0, ended.output
-    for name in ("dlr-pg", "oracle", "upmap", "reweight"):
-        assert f"Left out: controller {name} cannot run" in ended.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--controllers", "nobody"], "there is no controller 'nobody'"),
-        (["--op", "read"], "op: 'read' is not allowed"),
-        (["-p", "hot_nodes"], "--parameter 'hot_nodes': write NAME=VALUE"),
-        (["--workers", "0"], "--workers: 0 is not allowed; allowed: 1 to 1024"),
-        (["--scheduler", "here"], "no address of a Dask scheduler"),
-        (["--workers", "2", "--scheduler", "tcp://x:1"], "give one of them"),
-    ],
-)
-def test_a_mistake_is_one_sentence_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["compare", "--ground", "fake", "--artifacts", str(tmp_path), *arguments])
-    assert stopped.value.code == 2
-    captured = capsys.readouterr()
-    assert said in captured.err
-    assert len(captured.err.strip().splitlines()) == 1
-    assert captured.out == ""
-
-
-def test_new_controller_tells_what_is_next(tmp_path: Path) -> None:
-    arguments = ["new", "controller", "mine", "--dir", str(tmp_path / "own")]
-    ended = Runner().run(arguments)
-    assert ended.exit_code == 0, ended.output
-    assert (tmp_path / "own" / "mine" / "policy.py").is_file()
-    assert f"--controllers mine,dlr --controllers-dir {tmp_path / 'own'}" in ended.output
-    again = Runner().run(arguments)
-    assert again.exit_code != 0

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
-from test_top import SAMPLE
+from rich.console import Console
 
-from hotbed import frontend, live_view, progress
+from hotbed import frontend, live_view
 from hotbed.live_view import LiveView
+from hotbed.top_view import pressure_bar, top_view
 from schemas.errors import RemoteError
+
+NODE = {"disk_read_mb_s": 42.04, "disk_write_mb_s": 0.0, "disk_util": 99.6, "disk_queue": 31.2}
+NODE |= {"net_rx_mb_s": 1.0, "net_tx_mb_s": 40.5, "cpu_cores": 0.31, "signal": "io_pressure"}
+SAMPLE = {
+    "wall": 1e9,
+    "testbed": "dlr",
+    "nodes": {
+        "admin": {"roles": ["admin"], "osds": [], "signal": "iowait", "pressure": 1.0},
+        "osd0": NODE | {"roles": ["osd"], "osds": [0, 1], "pressure": 97.3, "hot": 1.0},
+        "osd1": {"roles": ["osd"], "osds": [2], "signal": "io_pressure"},
+    },
+    "osds": {
+        "osd.0": {"primary_affinity": 0.1, "primaries": 9.0, "op_r_latency_s": 0.41},
+        "osd.1": {"primary_affinity": 1.0, "primaries": 30.0},
+    },
+    "client": {"read_mb_s": 120.5, "read_iops": 28.7, "write_mb_s": 0.0, "write_iops": 0.0},
+    "lost": {"osd1": "its probe ended: [node] is down"},
+    "steered": {"dlr": ["osd.0=0.10"]},
+}
 
 
 class Stream:
@@ -44,8 +65,10 @@ def stream() -> Iterator[Stream]:
     yield Stream()
 
 
-def test_one_look_is_text_and_coloured_html(stream: Stream) -> None:
-    stream.free(1)
+def test_one_look_is_text_and_coloured_html(
+    stream: Stream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream.free(4)
     view = LiveView(stream).look()
     assert (stream.asked, stream.closed) == ([1], 1)
     assert "look0" in repr(view)
@@ -53,20 +76,11 @@ def test_one_look_is_text_and_coloured_html(stream: Stream) -> None:
     assert view.html.startswith("<pre")
     assert "color: #800000" in view.html  # the hot node's bar
     assert "[node] is down" in view.html
-    bundle = view._repr_mimebundle_()
-    assert set(bundle) == {"text/plain", "text/html"}  # no kernel: no widget
-
-
-def test_names_cannot_break_out_of_the_page(stream: Stream) -> None:
-    stream.free(1)
-    view = LiveView(stream).look()
+    assert not frontend.has_widgets()
+    assert set(view._repr_mimebundle_()) == {"text/plain", "text/html"}  # no kernel: no widget
     view._sample = {**SAMPLE, "testbed": "<script>"}
     assert "<script>" not in view.html
-
-
-def test_watching_prints_every_look(stream: Stream, capsys: pytest.CaptureFixture[str]) -> None:
-    stream.free(3)
-    LiveView(stream).watch(3)
+    LiveView(stream).watch(3)  # prints every look
     out = capsys.readouterr().out
     assert [f"look{number}" in out for number in range(4)] == [True, True, True, False]
 
@@ -117,17 +131,17 @@ def test_a_testbed_that_goes_is_told_in_the_view(stream: Stream) -> None:
     assert "look0" in view.text  # the last view stays
 
 
-def test_progress_is_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[Any] = []
-    monkeypatch.setattr(progress, "has_widgets", lambda: True)
-    monkeypatch.setattr(progress, "show", shown.append)
-    with progress.progress("up dlr") as report:
-        report("waiting for the lease", 0.25)
-    (box,) = shown
-    bar, told = box.children
-    assert (bar.value, bar.description) == (0.25, "up dlr")
-    assert told.value.startswith("waiting for the lease")
-
-
-def test_without_a_kernel_there_are_no_widgets() -> None:
-    assert not frontend.has_widgets()
+def test_top_shows_every_number_and_colours_by_the_controllers_thresholds() -> None:
+    out = io.StringIO()
+    Console(file=out, width=160, color_system=None).print(top_view(SAMPLE))
+    text = out.getvalue()
+    for part in ("dlr", "read 120.5 MB/s (29/s)", "osd0 *", "97.3 ██████████", "31.2", "0.10"):
+        assert part in text
+    for part in ("osd1", "its probe ended: [node] is down", "osd.0=0.10"):
+        assert part in text
+    osd0 = next(line for line in text.splitlines() if line.split()[:1] == ["osd0"])
+    assert osd0.split()[-4:] == ["0", "0.10", "9", "410"]
+    for value, colour in ((50.1, "red"), (30, "yellow"), (19.9, "green")):
+        bar = pressure_bar(value)
+        assert (len(bar.plain), colour in {str(span.style) for span in bar.spans}) == (16, True)
+    assert pressure_bar(None).plain == "-"

@@ -32,39 +32,23 @@ def model() -> dict[str, Any]:
     return PiecewiseLinear({"A": small, "C": large}).to_json()
 
 
+SPEC = """
+model: profile.json
+pool: {proxy_cores: 0.8, storage_cores: 0.8, network_mbit_s: 400, ssds: 2, hdds: 4}
+step: {proxy_cores: 0.1, storage_cores: 0.1, network_mbit_s: 20}
+tenants:
+  web: {microstore: small, workload: A, workers: 8, sla: {latency_ms: 90}}
+  video: {microstore: large, workload: C, workers: 4, sla: {bandwidth_mb_s: 20}}
+holds:
+  small: {proxy_cores: 0.6, storage_cores: 0.4, network_mbit_s: 120, ssds: 2}
+  large: {proxy_cores: 0.2, storage_cores: 0.4, network_mbit_s: 280, hdds: 4}
+prices: {proxy_core: 0.04, storage_core: 0.04, network_gbit_s: 0.02, ssd: 0.03, hdd: 0.01}
+"""
+
+
 def spec() -> dict[str, Any]:
-    sla = {"latency_ms": 90}
-    return {
-        "model": "profile.json",
-        "pool": {
-            "proxy_cores": 0.8,
-            "storage_cores": 0.8,
-            "network_mbit_s": 400,
-            "ssds": 2,
-            "hdds": 4,
-        },
-        "step": {"proxy_cores": 0.1, "storage_cores": 0.1, "network_mbit_s": 20},
-        "tenants": {
-            "web": {"microstore": "small", "workload": "A", "workers": 8, "sla": sla},
-            "video": {
-                "microstore": "large",
-                "workload": "C",
-                "workers": 4,
-                "sla": {"bandwidth_mb_s": 20},
-            },
-        },
-        "holds": {
-            "small": {"proxy_cores": 0.6, "storage_cores": 0.4, "network_mbit_s": 120, "ssds": 2},
-            "large": {"proxy_cores": 0.2, "storage_cores": 0.4, "network_mbit_s": 280, "hdds": 4},
-        },
-        "prices": {
-            "proxy_core": 0.04,
-            "storage_core": 0.04,
-            "network_gbit_s": 0.02,
-            "ssd": 0.03,
-            "hdd": 0.01,
-        },
-    }
+    made: dict[str, Any] = yaml.safe_load(SPEC)
+    return made
 
 
 def write(folder: Path, data: object) -> Path:
@@ -113,6 +97,13 @@ def test_the_controller_takes_what_is_written_for_it(tmp_path: Path) -> None:
     assert set(parameters["tenants"]) == {"web", "video"}
     ended = hotbed("plan", path, "--parameters-out", out)
     assert "is not overwritten" in str(ended.exception)
+    none = tmp_path / "none.yaml"
+    ended = hotbed("plan", path, "--solver", "x", "--parameters-out", none)
+    assert isinstance(ended.exception, UserError)
+    assert not none.exists()
+    ended = hotbed("plan", none)
+    assert isinstance(ended.exception, UserError)
+    assert "none.yaml: cannot be read" in str(ended.exception)
 
 
 def test_what_cannot_be_met_is_said(tmp_path: Path) -> None:
@@ -132,6 +123,8 @@ def test_rules_of_what_is_there(tmp_path: Path) -> None:
     assert "R6" in shown.output
     told = json.loads(hotbed("rules", path, "--json").stdout)
     assert told["broken"] == sum(f["verdict"] == "broken" for f in told["rules"]) == 2
+    del (data := spec())["holds"]
+    assert "holds is missing" in str(hotbed("rules", write(tmp_path, data)).exception)
 
 
 def _with(path: str, value: object) -> dict[str, Any]:
@@ -153,15 +146,12 @@ def _with(path: str, value: object) -> dict[str, Any]:
         ("tenants: {", "is not YAML"),
         (_with("pool/ssds", 10**400), "allowed: a number"),
         (_with("pool/ssds", 10**6), "more than 1,000 steps of ssds"),
-        (_with("tenants/web/workers", 10**400), "allowed: a number"),
         ("step: 1\nstep: 2\n", "the key 'step' of line 1 is there again in line 2"),
-        ("[1, 2]", "a mapping"),
         (_with("colour", 1), "unknown key 'colour'"),
         (_with("model", None), "model is missing"),
         (_with("model", "none.json"), "none.json: cannot be read"),
         (_with("pool/proxy_cores", "many"), "pool: proxy_cores: 'many'"),
         (_with("pool/ssds", 0.5), "ssds: 0.5 is not allowed; allowed: a whole number"),
-        (_with("pool/network_mbit_s", None), "network_mbit_s is missing"),
         (_with("step/proxy_cores", 9), "at most what the pool has"),
         (_with("step/network_mbit_s", 1e-6), "more than 100,000 steps"),
         (_with("pool", {"proxy_cores": 1, "storage_cores": 1, "network_mbit_s": 20}), "no disks"),
@@ -171,7 +161,6 @@ def _with(path: str, value: object) -> dict[str, Any]:
         (_with("tenants/web/sla", {}), "exactly one of latency_ms and bandwidth_mb_s"),
         (_with("holds/small/proxy_cores", 5), "holds: "),
         (_with("holds/large", None), "holds: large is missing"),
-        (_with("prices/ssd", -1), "ssd: -1"),
         (_with("headroom", 0.5), "headroom: 0.5"),
     ],
 )
@@ -180,21 +169,3 @@ def test_a_bad_file_is_told_in_one_sentence(tmp_path: Path, data: object, words:
         _read(write(tmp_path, data))
     assert words in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    ended = hotbed("plan", tmp_path / "none.yaml")
-    assert isinstance(ended.exception, UserError)
-    assert "none.yaml: cannot be read" in str(ended.exception)
-
-
-def test_a_plan_that_cannot_be_made_leaves_no_parameters(tmp_path: Path) -> None:
-    out = tmp_path / "mos-pp.yaml"
-    ended = hotbed("plan", write(tmp_path, spec()), "--solver", "x", "--parameters-out", out)
-    assert isinstance(ended.exception, UserError)
-    assert not out.exists()
-
-
-def test_rules_need_to_know_what_is_there(tmp_path: Path) -> None:
-    ended = hotbed("rules", write(tmp_path, _with("holds", None)))
-    assert "holds is missing" in str(ended.exception)

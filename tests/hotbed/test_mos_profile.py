@@ -38,10 +38,3 @@ def test_it_tells_errors_and_writes_a_model(tmp_path: Path) -> None:
     assert json.loads(run("local", "--json")) == written
     with raises(UserError, "not overwritten"):
         run("local", "--out", str(path))
-
-
-def test_what_is_no_profile_is_told(tmp_path: Path) -> None:
-    with raises(UserError, "no such folder of runs"):
-        run("nowhere")
-    with raises(UserError, "holds no finished run"):
-        run(str(tmp_path))

@@ -1,4 +1,4 @@
-"""`hotbed pm` on the command line: its output, and its answers to mistakes."""
+"""`hotbed pm` on the command line: its output, bad topologies, and its answers to mistakes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
 from campaigns.papers.prioritymeister import traces
+from campaigns.papers.prioritymeister.apply import Applied
+from hotbed.exit_codes import EXIT_MISSED
 from schemas.errors import UserError
+from testbed.sites.contract import Testbed
 from tests.errors import raises
-from tests.hotbed.pm_commands import PROFILE, run, topology, write_trace
+from tests.hotbed.pm_commands import PROFILE, plan, run, topology, write_trace
+from tests.hotbed.runner import Runner
 
 
 @pytest.fixture
@@ -60,10 +65,7 @@ def test_stats_are_the_columns_of_table_2(traced: Path) -> None:
     assert found["network_load"] == max(found["network_in_load"], found["network_out_load"])
     several = run("trace", "stats", str(traced / "t.csv"), str(traced / "t.csv"))
     assert [row["storage_load"] for row in several] == [None, None]
-
-
-def test_sizes_that_add_up_to_more_than_64_bits_have_a_mean(tmp_path: Path) -> None:
-    path = tmp_path / "huge.csv"
+    path = traced / "huge.csv"  # sizes that add up to more than 64 bits
     path.write_text("".join(f"{k},0x{1 << 61:x},DiskRead\n" for k in range(9)))
     assert run("trace", "stats", str(path))["mean_bytes"] == 1 << 61
 
@@ -90,48 +92,23 @@ def test_any_trace_is_written_as_the_replayer_reads_it(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_stand_ins_are_written_once(tmp_path: Path) -> None:
-    out = tmp_path / "g.csv.gz"
-    made = run("trace", "standin", "G", str(out), "--seconds", "60")
-    assert made["storage_load"] == pytest.approx(0.25, rel=0.05)
-    assert made["network_load"] == pytest.approx(0.05, rel=0.02)
-    assert made["scv"] == pytest.approx(20, rel=0.02)
-    with raises(UserError, "exists"):
-        run("trace", "standin", "G", str(out))
-
-
 @pytest.mark.parametrize("process", ["poisson", "hyperexponential", "interrupted", "copy"])
-def test_traces_of_every_process_are_made(tmp_path: Path, process: str) -> None:
+def test_traces_of_every_process_and_stand_ins_are_made_once(tmp_path: Path, process: str) -> None:
     out = tmp_path / "made.csv"
     made = run("trace", "generate", process, str(out), "--count", "3000", "--rate", "30")
-    assert made["requests"] == 3000
+    assert (made["requests"], made["mean_bytes"]) == (3000, 4096)
     assert made["seconds"] == pytest.approx(100, rel=0.5)
-    assert made["mean_bytes"] == 4096
-    with raises(UserError, "exists"):
-        run("trace", "generate", process, str(out))
+    for words in (["generate", process, str(out)], ["standin", "G", str(out)]):
+        with raises(UserError, "exists"):
+            run("trace", *words)
+    if process == "copy":
+        made = run("trace", "standin", "G", str(tmp_path / "g.csv.gz"), "--seconds", "60")
+        assert made["storage_load"] == pytest.approx(0.25, rel=0.05)
+        assert made["network_load"] == pytest.approx(0.05, rel=0.02)
+        assert made["scv"] == pytest.approx(20, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["fractal"], "known are poisson"),
-        (["poisson", "--rate", "0"], "must be above 0"),
-        (["poisson", "--seed", "-1"], "--seed -1"),
-        (["poisson", "--size", "7"], "a multiple of 512"),
-        (["poisson", "--size", "7 acres"], "is not a size"),
-        (["poisson", "--read-share", "2"], "0 to 1"),
-        (["hyperexponential", "--c2", "0.5"], "at least 1"),
-        (["poisson", "--rate", "1e-9", "--count", "50"], "4e"),
-        (["copy", "--rate", "1e-9", "--count", "50"], "4e"),
-    ],
-)
-def test_traces_that_cannot_be_are_told(tmp_path: Path, options: list[str], reason: str) -> None:
-    process, *rest = options
-    with raises(UserError, reason):
-        run("trace", "generate", process, str(tmp_path / "t.csv"), *rest)
-
-
-def test_a_folder_that_is_not_there_is_told_before_anything_is_made(traced: Path) -> None:
+def test_places_that_cannot_be_are_told_before_anything_is_made(traced: Path) -> None:
     out = str(traced / "none" / "t.csv")
     for command in (
         ["trace", "generate", "poisson", out],
@@ -141,6 +118,10 @@ def test_a_folder_that_is_not_there_is_told_before_anything_is_made(traced: Path
     ):
         with raises(UserError, "t.csv", "none"):
             run(*command)
+    (traced / "small").write_bytes(b"x")
+    for device, said in ((traced, ""), (traced / "small", "too few to profile")):
+        with raises(UserError, said):
+            run("profile", str(device), "--out", str(traced / "p.json"))
 
 
 def test_a_file_that_cannot_be_written_is_told_and_nothing_of_it_left(
@@ -154,22 +135,6 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_of_it_left(
     with raises(UserError, "t.csv"):
         run("trace", "generate", "poisson", str(tmp_path / "t.csv"), "--count", "9")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--stage", "disk"], "allowed: network-in"),
-        (["--stage", "storage"], "give --profile"),
-        (["--stage", "network-in", "--rates", "1,x"], "'x' is not a rate"),
-        (["--stage", "network-in", "--rates", "-1"], "'-1' is not a rate"),
-        (["--stage", "network-in", "--rates", ""], "--rates is empty"),
-        (["--stage", "network-in", "--format", "xml"], "allowed: plain"),
-    ],
-)
-def test_mistakes_of_curve(traced: Path, arguments: list[str], reason: str) -> None:
-    with raises(UserError, reason):
-        run("curve", str(traced / "t.csv"), *arguments)
 
 
 def test_a_trace_without_a_request_says_what_was_left_out(tmp_path: Path) -> None:
@@ -197,10 +162,180 @@ def test_a_device_that_no_host_has_and_a_depth_that_none_can_have_are_told(tmp_p
         run("place", str(path))
 
 
-def test_a_profile_is_not_measured_on_what_is_no_device(tmp_path: Path) -> None:
-    with pytest.raises(UserError):
-        run("profile", str(tmp_path), "--out", str(tmp_path / "p.json"))
-    small = tmp_path / "small"
-    small.write_bytes(b"x")
-    with raises(UserError, "too few to profile"):
-        run("profile", str(small), "--out", str(tmp_path / "p.json"))
+def test_plan_tells_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
+    found = plan(tmp_path, topology(tmp_path))
+    assert found["met"]
+    for workload in found["workloads"]:
+        assert workload["met"] == (workload["bound"] <= workload["slo"])
+        stages = [stage["stage"] for stage in workload["stages"]]
+        assert stages == ["network-in", "storage", "network-out"]
+        for stage in workload["stages"]:
+            assert 1 <= len(stage["pairs"]) <= 8
+            assert all(len(pair) == 2 for pair in stage["pairs"])
+            assert stage["bound"] > 0
+    storage = [w["stages"][1]["priority"] for w in found["workloads"]]
+    assert sorted(storage) == [1, 2, 3]
+    queues = {queue["queue"]: queue["load"] for queue in found["queues"]}
+    assert {"s0:ssd", "c0->switch", "switch->s0", "s0->switch", "switch->c2"} <= set(queues)
+
+
+@pytest.mark.parametrize(("met", "code"), [(True, 0), (None, 0), (False, EXIT_MISSED)])
+def test_an_applied_plan_that_misses_an_slo_is_an_exit_code(
+    met: bool | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Testbed("t", "fake", (), tmp_path, tmp_path, tmp_path, "")
+    monkeypatch.setattr("testbed.choose.choose_ready", lambda _: (None, found))
+    monkeypatch.setattr("testbed.deploy.roles.spec_of", lambda _: None)
+    made = Applied("t", "pm", met, {}, {}, ())
+    monkeypatch.setattr("campaigns.papers.prioritymeister.apply.apply", lambda *_, **__: made)
+    assert Runner().run(["pm", "apply", str(tmp_path / "t.yaml")]).exit_code == code
+
+
+def test_faster_devices_throughput_slos_and_missed_ones(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    slow = plan(tmp_path, document)["workloads"]
+    document["hosts"]["s0"]["devices"]["ssd"] = {"profile": "ssd.json", "speed": 4}
+    fast = plan(tmp_path, document)["workloads"]
+    for before, after in zip(slow, fast, strict=True):
+        assert after["stages"][1]["bound"] < before["stages"][1]["bound"] / 3
+    document["hosts"]["s0"]["devices"]["ssd"] = "ssd.json"
+    document["workloads"][0]["slo"] = {"completion": "60s"}
+    first = plan(tmp_path, document)["workloads"][0]
+    assert (first["slo_kind"], first["slo"]) == ("throughput", 60.0)
+    assert first["bound"] == pytest.approx(8, rel=0.3)  # 400 requests at 50 per second
+    assert first["met"]
+    document["workloads"][2]["slo"] = {"latency": "1us"}
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    done = Runner().run(["pm", "plan", str(path), "--json"])
+    assert (json.loads(done.stdout)["met"], done.exit_code) == (False, EXIT_MISSED)
+
+
+def changed(document: dict[str, Any], *path: Any) -> dict[str, Any]:
+    """Return `document` with the last of `path` as the value there; None removes the entry."""
+    *steps, last, value = path
+    place = document
+    for step in steps:
+        place = place[step]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = None if value == NOTHING else value
+    return document
+
+
+NOTHING = "null, not absent"
+
+BAD = [
+    (("workloads", 0, "client", "nobody"), "workload w0: client"),
+    (("workloads", 1, "server", "c0"), "workload w1"),
+    (("workloads", 2, "device", "hdd"), "'hdd'"),
+    (("workloads", 2, "slo", None), "workload w2 has no SLO"),
+    (("workloads", 2, "slo", NOTHING), "workload w2 has no SLO"),
+    (("workloads", 2, "slo", {}), "either latency or"),
+    (("workloads", 2, "slo", "50ms"), "w2.slo"),
+    (("workloads", {"w0": {}}), "workloads"),
+    (("hosts", "c0", 5), "hosts.c0"),
+    (("workloads", 2, "slo", {"latency": float("inf")}), "workload w2.slo.latency"),
+    (("workloads", 2, "slo", {"latency": "5 parsec"}), "workload w2.slo.latency"),
+    (("workloads", 2, "slo", {"latency": -1}), "workload w2.slo.latency"),
+    (("workloads", 0, "trase", "x"), "w0.trase"),
+    (("workloads", 0, "client", "s0"), "s0"),
+    (("workloads", 0, "route", ["switch", "switch"]), "passes switch switch twice"),
+    (("workloads", 0, "route", ["other"]), "'other'"),
+    (("workloads", 1, "name", "w0"), "w0"),
+    (("workloads", 1, "trace", "none.csv"), "none.csv: cannot be read"),
+    (("hosts", "s0", "link", "1 fathom"), "hosts.s0.link"),
+    (("hosts", "s0", "devices", {"ssd": "none.json"}), "none.json"),
+    (("hosts", "s0", "link", "10kbit"), "w0"),
+    (("hosts", "s0", "devices", {"a": "ssd.json", "b": "ssd.json"}), "several devices: choose"),
+    (("hosts", "switch", {}), "host switch is called as a"),
+    (("hosts", "c->d", {}), "'c->d' is no name"),
+    (("trunks", [{"between": ["switch", "switch"], "link": "1Gbit"}]), "joins a switch to itself"),
+    (("workloads", None), "workloads is missing"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), BAD)
+def test_a_bad_topology_is_told_in_one_sentence(
+    tmp_path: Path, change: tuple[Any, ...], reason: str
+) -> None:
+    with raises(UserError, reason) as told:
+        plan(tmp_path, changed(topology(tmp_path), *change))
+    assert "\n" not in str(told.value)
+
+
+def test_routes_over_several_switches_also_without_hosts(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    for host in ("c0", "c1", "c2"):
+        document["hosts"][host]["switch"] = "a"
+    document["hosts"]["s0"]["switch"] = "b"
+    trunks = [{"between": [end, "core"], "link": "1Gbit"} for end in "ab"]
+    document["trunks"] = trunks
+    for workload in document["workloads"]:
+        workload["route"] = ["a", "core", "b"]
+    stages = plan(tmp_path, document)["workloads"][0]["stages"]
+    assert stages[0]["queues"] == ["c0->a", "a->core", "core->b", "b->s0"]
+    assert stages[2]["queues"] == ["s0->b", "b->core", "core->a", "a->c0"]
+    for ends, facts in (
+        (["b", "cor"], ["trunk b-cor", "'cor'"]),  # it leads nowhere
+        (["b", "x->y"], ["trunks", "'x->y'"]),
+        (["core", "b"], ["trunk core-b is there twice"]),
+    ):
+        document["trunks"] = [*trunks, {"between": ends, "link": "2Gbit"}]
+        with raises(UserError, *facts):
+            plan(tmp_path, document)
+    document["trunks"], document["workloads"][0]["route"] = trunks, ["a"]
+    with raises(UserError):
+        plan(tmp_path, document)
+
+
+def test_malformed_rows_of_a_trace_are_told_and_planned_without(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    document = topology(tmp_path)
+    write_trace(tmp_path / "bad.csv")
+    with (tmp_path / "bad.csv").open("a") as file:
+        file.write("junk\n")
+    document["workloads"][0]["trace"] = "bad.csv"
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    done = Runner().run(["pm", "plan", str(path), "--json"])
+    assert done.exit_code == 0
+    assert "the first is line 401" in done.stderr
+
+
+def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    both = document["workloads"][:2]
+    alone = [plan(tmp_path, document | {"workloads": [w]})["workloads"][0]["bound"] for w in both]
+    shared = [w["bound"] for w in plan(tmp_path, document | {"workloads": both})["workloads"]]
+    slo = (max(alone) + max(shared)) / 2  # two on one device exceed the SLO
+    document["hosts"]["s1"] = {"devices": {"ssd": "ssd.json"}}
+    for workload in document["workloads"]:
+        del workload["server"]
+        workload["slo"] = {"latency": slo}
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with raises(UserError, "w0"):
+        run("plan", str(path))
+    done = Runner().run(["pm", "place", str(path), "--json"])
+    placed = json.loads(done.stdout)
+    servers = [one["server"] for one in placed["places"]]
+    assert servers[:2] == ["s0", "s1"]
+    assert placed["placed"] == (None not in servers)
+    assert done.exit_code == (0 if placed["placed"] else EXIT_MISSED)
+    assert placed["plan"]["met"]
+    assert len(placed["plan"]["workloads"]) == sum(server is not None for server in servers)
+    # What fits is admitted beside the others, and what does not is refused.
+    document = topology(tmp_path)
+    del document["workloads"][2]["server"]
+    path.write_text(yaml.safe_dump(document))
+    admitted = {"workload": "w2", "server": "s0", "device": "ssd", "given": False}
+    assert run("place", str(path))["places"][2] == admitted
+    document["workloads"][2]["slo"] = {"latency": "1us"}
+    path.write_text(yaml.safe_dump(document))
+    done = Runner().run(["pm", "place", str(path), "--json"])
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["places"][2]["server"]) == (EXIT_MISSED, None)
+    assert told["plan"]["met"]

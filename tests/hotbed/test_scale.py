@@ -9,7 +9,6 @@ import pytest
 from own_controllers import write_shy
 from typer.testing import Result
 
-from schemas.errors import UserError
 from testbed.simulated.process import PROGRAM
 from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
@@ -36,24 +35,6 @@ def test_the_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
     few = scale(tmp_path, "--dry-run", "--figure", "hot", "--osds", "50", "--hot", "0.1,0.2")
     assert "50 OSDs 10 % hot" in few.output
     assert "artifacts" not in {path.name for path in tmp_path.iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--osds", "many"], "--osds: 'many' is no whole number"),
-        (["--hot", "5%"], "--hot: '5%' is no number"),
-        (["--hot", "5"], "hot_share: 5.0 is not allowed; allowed: a number above 0 and at most 1"),
-        (["--move", ","], "--move is empty"),
-        (["--workers", "2", "--scheduler", "tcp://x:1"], "give one of them"),
-        (["--scheduler", "x"], "no address of a Dask scheduler"),
-    ],
-)
-def test_a_mistake_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
-    ended = scale(tmp_path, "--dry-run", *words)
-    assert isinstance(ended.exception, UserError)
-    assert said in str(ended.exception)
-    assert "\n" not in str(ended.exception)
 
 
 @built

@@ -1,4 +1,4 @@
-"""User's own controller compared with the others on the ground sim, by command line."""
+"""The ground sim by command line: plans, and a user's own controller among the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from own_controllers import write_shy
 from typer.testing import Result
 
 from controllers.journal import read_journal
-from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
 
@@ -164,9 +163,12 @@ def test_it_is_the_same_wherever_it_is_computed(tmp_path: Path, address: str) ->
         assert content == found["cluster"][name], name
 
 
-def test_a_testbed_has_no_workers(tmp_path: Path) -> None:
-    write_shy(tmp_path / "own")
-    words = ["--ground", "local", "--testbed", "no-such-testbed", "--workers", "2", "--dry-run"]
-    ended = compare(tmp_path, "--controllers", "dlr", *words)
-    assert isinstance(ended.exception, UserError)
-    assert "--workers and --scheduler" in str(ended.exception)
+def test_a_campaign_is_planned_on_the_ground_sim(tmp_path: Path) -> None:
+    words = ["run", "dlr-quick", "--ground", "sim", "--dry-run", "--json"]
+    ended = Runner().run([*words, "--artifacts", str(tmp_path)])
+    assert ended.exit_code == 0, ended.output
+    told = json.loads(ended.stdout)
+    assert told["campaign"] == "dlr-quick-sim"
+    assert told["cells"] == len(told["pending"])
+    assert told["pending_s"] < 300
+    assert not any(tmp_path.iterdir())

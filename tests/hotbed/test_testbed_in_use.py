@@ -12,7 +12,7 @@ import pytest
 
 from campaigns.engine.lock import path_in
 from hotbed import cli, exit_codes
-from testbed import choose, client, doctor, sites
+from testbed import client
 from testbed.deploy import deployment
 from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import hotbed
@@ -78,19 +78,18 @@ def test_no_verb_of_testbeds_is_forgotten() -> None:
 
 @pytest.fixture
 def site(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: FakeSite,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> FakeSite:
-    found = FakeSite(tmp_path)
-    for module in (choose, sites):
-        monkeypatch.setattr(module, "kinds", lambda: ("fake",))
-        monkeypatch.setattr(module, "open_site", lambda kind="fake", options=None: found)
-    monkeypatch.setattr(doctor, "require", lambda *names, **more: None)
+    """Return the site with a testbed that has a snapshot."""
     monkeypatch.chdir(tmp_path)
     Path(SPEC_FILE).write_text(SPEC)
     assert hotbed("up", SPEC_FILE) == 0
-    found.snapshot("small", "clean")
+    site.snapshot("small", "clean")
     capsys.readouterr()
-    return found
+    return site
 
 
 @pytest.fixture

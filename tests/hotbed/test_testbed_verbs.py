@@ -1,5 +1,5 @@
-"""Verbs up, down, status, ssh, exec and snapshot on the fake site. A script that runs the command
-here replaces ssh.
+"""Verbs up, down, extend, status, deploy, ssh, exec and snapshot on the fake site. A script that
+runs the command here replaces ssh.
 """
 
 from __future__ import annotations
@@ -9,18 +9,27 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
+import typer
 
-from testbed import choose, doctor, reach, sites
+from campaigns.engine.display import CampaignResult
+from hotbed.exit_codes import EXIT_LEASE, end_with, stopped
+from schemas.errors import UserError
+from testbed import choose, doctor, reach
 from testbed import client as agent
 from testbed.checks import CheckResult
-from testbed.deploy import deployment
-from testbed.sites.contract import Progress, SiteError, Status, Testbed, silent
+from testbed.deploy import deployers, deployment
+from testbed.deploy.contract import DeploymentPlan
+from testbed.deploy.roles import save_spec, spec_of
+from testbed.sites.contract import Progress, SiteError, State, Status, Testbed, silent
 from testbed.sites.fake import FakeSite
-from tests.hotbed.runner import hotbed
+from testbed.spec import TestbedSpec
+from tests.hotbed.runner import Ask, hotbed
 
+NOW = 1_800_000_000.0
 SPEC = """
 name: small
 store: null
@@ -29,6 +38,7 @@ groups:
   - {name: admin, roles: [admin, client]}
   - {name: osd, count: 2, roles: [osd], disk: {}}
 """
+STORED = SPEC.replace("store: null\n", "").replace("[admin, client]", "[admin, mon, mgr, client]")
 
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do address=$1; shift; done
@@ -38,19 +48,15 @@ exec sh -c "$2"
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSite:
-    found = FakeSite(tmp_path)
-    for module in (choose, sites):
-        monkeypatch.setattr(module, "kinds", lambda: ("fake",))
-        monkeypatch.setattr(module, "open_site", lambda kind="fake", options=None: found)
-    monkeypatch.setattr(doctor, "require", lambda *names, **more: None)
+def site(site: FakeSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSite:
+    """Return the site; a script replaces ssh to its nodes."""
     monkeypatch.setattr(reach, "control_dir", lambda name, directory: tmp_path / "control")
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "ssh").write_text(SSH)
     (programs / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    return found
+    return site
 
 
 @pytest.fixture
@@ -60,40 +66,30 @@ def spec_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_up_only_tells_what_it_takes(
-    site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert hotbed("up", spec_file, "--dry-run", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["nodes"] == 3
-    assert hotbed("up", spec_file, "--dry-run") == 0
-    assert "3 nodes, 0 node-hours; in memory" in capsys.readouterr().out
+def test_up_status_snapshots_down(site: FakeSite, spec_file: Path, ask: Ask) -> None:
+    def told(*words: object) -> Any:
+        return json.loads(ask(*words, "--json").out)
+
+    assert told("up", spec_file, "--dry-run")["nodes"] == 3
+    assert "3 nodes, 0 node-hours; in memory" in ask("up", spec_file, "--dry-run").out
     assert site.names() == []
-
-
-def test_up_status_down(
-    site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert hotbed("up", spec_file, "--name", "mine", "--json") == 0
-    up = json.loads(capsys.readouterr().out)
+    up = told("up", spec_file, "--name", "mine")
     assert [node["name"] for node in up["nodes"]] == ["admin", "osd0", "osd1"]
-    assert hotbed("status", "--json") == 0
-    (status,) = json.loads(capsys.readouterr().out)
+    (status,) = told("status")
     assert (status["name"], status["state"]) == ("mine", "ready")
-    assert hotbed("status", "mine") == 0
-    assert "osd1" in capsys.readouterr().out
-    assert hotbed("down", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"removed": ["mine"]}
-    assert hotbed("down", "--all") == 0
-    assert "nothing to remove" in capsys.readouterr().out
+    assert "osd1" in ask("status", "mine").out
+    ask("snapshot", "save", "clean")
+    assert told("snapshot", "list") == ["clean"]
+    ask("snapshot", "restore", "clean")
+    assert "allowed: clean" in ask("snapshot", "restore", "dirty", code=2).err
+    assert told("down") == {"removed": ["mine"]}
+    assert "nothing to remove" in ask("down", "--all").out
 
 
 def test_what_was_interrupted_says_in_a_line_how_to_resume(
-    site: FakeSite,
-    spec_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hotbed("up", spec_file)
+    ask("up", spec_file)
     site.snapshot("small", "clean")
     for ending, code in ((KeyboardInterrupt(), 130), (SystemExit(143), 143)):
         ends = mock.Mock(side_effect=ending)
@@ -101,20 +97,15 @@ def test_what_was_interrupted_says_in_a_line_how_to_resume(
             monkeypatch.setattr(owner, name, ends)
         for words in (["up", str(spec_file)], ["deploy"], ["snapshot", "restore", "clean"]):
             monkeypatch.setattr("sys.argv", ["/bin/hotbed", *words])
-            capsys.readouterr()
-            assert hotbed(*words) == code
-            *_, last = capsys.readouterr().err.splitlines()
+            *_, last = ask(*words, code=code).err.splitlines()
             assert last.endswith(shlex.join(["hotbed", *words]))
 
 
 def test_down_all_goes_on_after_one_that_cannot_be_removed(
-    site: FakeSite,
-    spec_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "away", "last"):
-        assert hotbed("up", spec_file, "--name", name) == 0
+        ask("up", spec_file, "--name", name)
     release = site.release
 
     def releases(name: str, progress: Progress = silent) -> None:
@@ -123,43 +114,32 @@ def test_down_all_goes_on_after_one_that_cannot_be_removed(
         release(name, progress)
 
     monkeypatch.setattr(site, "release", releases)
-    capsys.readouterr()
-    assert hotbed("down", "--all", "--json") == 1
-    out, error = capsys.readouterr()
+    out, error = ask("down", "--all", "--json", code=1)
     assert json.loads(out) == {"removed": ["first", "last"]}
     assert "1 of 3 testbeds" in error
     assert site.names() == ["away"]
-    assert hotbed("down") == 1
-    assert capsys.readouterr().err.count("host h1 does not answer") == 1
+    assert ask("down", code=1).err.count("host h1 does not answer") == 1
 
 
 def test_doctor_looks_for_open_back_ends_where_a_testbed_is_up(
-    site: FakeSite,
-    spec_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = {"osd0": CheckResult("peers", "ports 873", False, "no rule for 873", "hotbed deploy")}
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
     monkeypatch.setattr(doctor, "peer_findings", lambda testbed: opened)
-    assert hotbed("doctor", "--site", spec_file) == 0
-    assert hotbed("up", spec_file) == 0
-    capsys.readouterr()
-    assert hotbed("doctor", "--site", spec_file, "--json") == 1
-    (machine,) = json.loads(capsys.readouterr().out)["machines"]
+    ask("doctor", "--site", spec_file)
+    ask("up", spec_file)
+    (machine,) = json.loads(ask("doctor", "--site", spec_file, "--json", code=1).out)["machines"]
     assert (machine["node"], machine["findings"][0]["ok"]) == ("osd0", False)
     opened.clear()
-    assert hotbed("doctor", "--site", spec_file) == 0
+    ask("doctor", "--site", spec_file)
 
 
 def test_one_that_cannot_be_asked_does_not_hide_the_others(
-    site: FakeSite,
-    spec_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("away", "there"):
-        assert hotbed("up", spec_file, "--name", name) == 0
+        ask("up", spec_file, "--name", name)
     status = site.status
 
     def asked(name: str) -> Status:
@@ -168,76 +148,50 @@ def test_one_that_cannot_be_asked_does_not_hide_the_others(
         return status(name)
 
     monkeypatch.setattr(site, "status", asked)
-    capsys.readouterr()
-    assert hotbed("status", "--json") == 0
-    away, there = json.loads(capsys.readouterr().out)
+    away, there = json.loads(ask("status", "--json").out)
     assert (away["state"], there["state"]) == ("failed", "ready")
     assert away["detail"].endswith("the cloud does not answer")
-    assert hotbed("status", "away") == 1
-    assert "Try again in 30 s" in capsys.readouterr().err
-
-
-def test_a_name_is_one_testbeds_on_all_sites(
-    site: FakeSite,
-    spec_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    other = FakeSite()
-    monkeypatch.setattr(other, "kind", "other", raising=False)
-    monkeypatch.setattr(choose, "existing", lambda: [(other, "small")])
-    assert hotbed("up", spec_file) == 2
-    error = capsys.readouterr().err
-    assert "'small' is there already" in error
-    assert "--name" in error
-    assert site.names() == []
+    assert "Try again in 30 s" in ask("status", "away", code=1).err
 
 
 def test_a_users_mistakes_are_one_sentence(
-    site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]
+    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for arguments, said in (
+    for words, said in (
         (("down", "gone"), "no testbed 'gone'"),
         (("down", "gone", "--all"), "not both"),
         (("up", spec_file, "--name", "Not A Name"), "--name"),
         (("up", "missing.yaml"), "missing.yaml"),
         (("exec", "all", "--", "true"), "hotbed up SPEC"),
     ):
-        assert hotbed(*arguments) == 2
-        error = capsys.readouterr().err
-        assert said in error
-        assert len(error.strip().splitlines()) == 1
+        assert said in ask(*words, code=2).err
+    # A name is one testbed's on all sites.
+    other = FakeSite()
+    monkeypatch.setattr(other, "kind", "other", raising=False)
+    monkeypatch.setattr(choose, "existing", lambda: [(other, "small")])
+    error = ask("up", spec_file, code=2).err
+    assert "'small' is there already" in error
+    assert "--name" in error
+    assert site.names() == []
 
 
 def test_exec_prefixes_lines_and_fails_when_one_does(
-    site: FakeSite,
-    spec_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hotbed("up", spec_file)
-    capsys.readouterr()
-    assert hotbed("exec", "osd", "--", "echo", "two  words", "$HOME") == 0
-    assert sorted(capsys.readouterr().out.splitlines()) == [
-        "osd0 | two  words $HOME",
-        "osd1 | two  words $HOME",
-    ]
-    assert hotbed("exec", "admin", "--", "echo a; echo b >&2") == 0
-    shown = capsys.readouterr()
+    ask("up", spec_file)
+    lines = ask("exec", "osd", "--", "echo", "two  words", "$HOME").out.splitlines()
+    assert sorted(lines) == ["osd0 | two  words $HOME", "osd1 | two  words $HOME"]
+    shown = ask("exec", "admin", "--", "echo a; echo b >&2")
     assert (shown.out, shown.err) == ("admin | a\n", "admin | b\n")
     osd1 = site.provision(site._kept["small"].spec).node("osd1").address
     monkeypatch.setenv("FAIL_ON", osd1)
-    assert hotbed("exec", "all", "--", "true") == 1
-    assert capsys.readouterr().err.strip() == "osd1  | exit code 3"
+    assert ask("exec", "all", "--", "true", code=1).err.strip() == "osd1  | exit code 3"
 
 
 def test_ssh_hands_over(
-    site: FakeSite,
-    spec_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hotbed("up", spec_file)
+    ask("up", spec_file)
     seen: list[str] = []
 
     def execvp(program: str, argv: list[str]) -> None:
@@ -246,14 +200,13 @@ def test_ssh_hands_over(
 
     monkeypatch.setattr(os, "execvp", execvp)
     address = site.provision(site._kept["small"].spec).node("osd1").address
-    assert hotbed("ssh", "osd1") == 0
+    ask("ssh", "osd1")
     assert seen[-1] == f"root@{address}"
     assert "StrictHostKeyChecking=yes" in seen
-    assert hotbed("ssh", "osd1", "printf", "'%s-'", "a", "'b c' | cat") == 0
+    ask("ssh", "osd1", "printf", "'%s-'", "a", "'b c' | cat")
     assert f"root@{address}" in seen
     assert subprocess.check_output(["sh", "-c", seen[-1]]) == b"a-b c-"
-    assert hotbed("ssh", "osd") == 2
-    assert "more than one node (osd0, osd1)" in capsys.readouterr().err
+    assert "more than one node (osd0, osd1)" in ask("ssh", "osd", code=2).err
 
 
 @pytest.mark.parametrize(
@@ -279,12 +232,159 @@ def test_looking_and_stopping_work_on_what_is_there(
     assert len(reached) == 1
 
 
-def test_snapshots(site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hotbed("up", spec_file)
-    assert hotbed("snapshot", "save", "clean") == 0
-    capsys.readouterr()
-    assert hotbed("snapshot", "list", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == ["clean"]
-    assert hotbed("snapshot", "restore", "clean") == 0
-    assert hotbed("snapshot", "restore", "dirty") == 2
-    assert "allowed: clean" in capsys.readouterr().err
+# -- deploy ----------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """Deployer that records its requests."""
+
+    def __init__(self, kind: str, log: list[tuple[str, str]]) -> None:
+        self.kind, self._log = kind, log
+
+    def plan(self, spec: TestbedSpec) -> DeploymentPlan:
+        return DeploymentPlan(self.kind, "1", ("a step",), ("a note",))
+
+    def deploy(self, testbed: Testbed, spec: TestbedSpec, *_: object, **__: object) -> Any:
+        save_spec(testbed, spec)
+        self._log.append(("deploy", self.kind))
+        return {"admin": 3}
+
+    def remove(self, testbed: Testbed, spec: TestbedSpec, *_: object, **__: object) -> Any:
+        self._log.append(("remove", self.kind))
+        return {"admin": 2}
+
+
+@pytest.fixture
+def up(site: FakeSite, spec_file: Path, ask: Ask) -> Testbed:
+    """Return a testbed whose spec has a store."""
+    spec_file.write_text(STORED)
+    ask("up", spec_file)
+    found = site.find("small")
+    assert found is not None
+    return found
+
+
+def kind_of(testbed: Testbed) -> str:
+    return spec_of(testbed).ceph().deployer.kind
+
+
+def test_a_dry_run_of_a_deployment_does_nothing(up: Testbed, ask: Ask) -> None:
+    plan = json.loads(ask("deploy", "--deployer", "cephadm", "--dry-run", "--json").out)
+    assert plan["deployer"] == "cephadm" and "untested on a live cluster" in plan["notes"][0]
+    assert "own: Ceph" in ask("deploy", "--dry-run").out
+    assert kind_of(up) == "own"
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_a_deployer_that_the_site_refuses_changes_nothing(
+    up: Testbed, site: FakeSite, monkeypatch: pytest.MonkeyPatch, dry_run: tuple[str, ...]
+) -> None:
+    def plan(spec: TestbedSpec) -> None:
+        raise UserError(f"not {spec.ceph().deployer.kind}")
+
+    monkeypatch.setattr(site, "plan", plan)
+    assert hotbed("deploy", "--deployer", "cephadm", *dry_run) == 2
+    assert kind_of(up) == "own"
+    assert not deployers.begun(up)
+
+
+def test_the_choice_of_a_deployer_is_kept_and_removal_is_by_the_same(
+    up: Testbed, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[tuple[str, str]] = []
+    monkeypatch.setattr(deployers, "deployer", lambda kind: Scripted(kind, log))
+    ask("deploy", "--deployer", "cephadm", "--no-snapshot")
+    assert kind_of(up) == "cephadm"
+    assert hotbed("deploy", "--deployer", "ceph-ansible", "--no-snapshot") == 2
+    ask("deploy", "--no-snapshot")
+    ask("deploy", "--remove")
+    ask("deploy", "--deployer", "ceph-ansible", "--no-snapshot")
+    by_cephadm = [(verb, "cephadm") for verb in ("deploy", "deploy", "remove")]
+    assert log == [*by_cephadm, ("deploy", "ceph-ansible")]
+
+
+def test_mistakes_in_a_deployment(up: Testbed, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        (("--deployer", "rook"), "there is no deployer 'rook'; allowed: own, ceph-ansible"),
+        (("--remove", "--deployer", "own"), "--remove uses the deployer that brought the store"),
+        (("--remove", "--dry-run"), "--dry-run belongs to a deployment"),
+        (("--remove", "--wipe"), "--wipe belongs to a deployment"),
+        (("--remove", "--yes-wipe", "/dev/sdb@osd0"), "--yes-wipe belongs to a deployment"),
+        (("--yes-wipe", "/dev/sdb@osd0"), "on a site of kind fake say --wipe"),
+        (("--packages",), "--packages belongs to a removal; add --remove"),
+    ):
+        assert hotbed("deploy", *arguments) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+# -- leases ----------------------------------------------------------------------------------------
+
+
+def leased(monkeypatch: pytest.MonkeyPatch, lease_s: float | None) -> FakeSite:
+    """Return a site with a testbed of three nodes, and a lease of so many seconds."""
+    site = FakeSite(clock=lambda: NOW, lease_s=lease_s)
+    groups = [{"name": "admin", "roles": ["admin"]}]
+    groups += [{"name": "client", "count": 2, "roles": ["client"]}]
+    site.provision(TestbedSpec.model_validate({"name": "small", "store": None, "groups": groups}))
+    monkeypatch.setattr(choose, "kinds", lambda: ("fake",))
+    monkeypatch.setattr(choose, "open_site", lambda kind="fake", options=None: site)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    return site
+
+
+def test_more_hours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = leased(monkeypatch, 3600)
+    told = json.loads(ask("extend", "small", "2.5", "--json").out)
+    ends = {"ends_at_s": NOW + 12600, "ends_in_s": 12600, "node_hours_left": 10.5}
+    assert told == {"name": "small", "extended_s": 9000, **ends}
+    assert site.status("small").ends_at_s == NOW + 12600
+    assert "ends 2027-01-15 12:30 UTC, in 4 h 30" in ask("extend", "small", "1").out
+    monkeypatch.setattr(site, "extend", lambda name, seconds: site.status(name))
+    error = ask("extend", "small", "1", code=1).err
+    assert "is as it was: site fake granted nothing" in error
+    known = Status(State.BUILDING, "there is no lease yet")
+    monkeypatch.setattr(site, "status", lambda name: known)
+    assert "is building (there is no lease yet)" in ask("extend", "small", "1", code=2).err
+
+
+def test_hours_that_cannot_be_and_a_testbed_that_stays(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased(monkeypatch, None)
+    for name, hours, said in (
+        ("small", "0", "0 hours"),
+        ("small", "-1", "above 0"),
+        ("small", "nan", "above 0"),
+        ("gone", "1", "there is no testbed 'gone'"),
+        ("small", "1", "has no lease: it stays until `hotbed down`"),
+    ):
+        assert said in ask("extend", "--", name, hours, code=2).err
+    assert "lease" not in ask("status").out
+    assert json.loads(ask("status", "small", "--json").out)["ends_in_s"] is None
+
+
+def test_status_tells_when_it_ends_and_what_is_still_to_come(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased(monkeypatch, 7200)
+    assert "2027-01-15 10:00 UTC, in 2 h 00 min" in ask("status").out
+    assert "lease ends 2027-01-15 10:00 UTC" in ask("status", "small").out
+    told = json.loads(ask("status", "small", "--json").out)
+    assert (told["ends_in_s"], told["node_hours_left"]) == (7200, 6)
+    (row,) = json.loads(ask("status", "--json").out)
+    assert row["ends_in_s"] == 7200
+
+
+def test_a_campaign_that_a_lease_ended_has_an_exit_code_of_its_own() -> None:
+    missing = (("seq none default (block 0)", "not started"),)
+    ended = CampaignResult("tiny", 8, 0, 7, missing, lease="the lease ends soon")
+    assert stopped(ended) == EXIT_LEASE == 75
+    for result, code in (
+        (ended, 75),
+        (CampaignResult("tiny", 8, 0, 7, missing, interrupted=True, lease="both"), 130),
+        (CampaignResult("tiny", 8, 0, 7, missing), 1),
+    ):
+        with pytest.raises(typer.Exit) as left:
+            end_with(result)
+        assert left.value.exit_code == code
+    end_with(CampaignResult("tiny", 8, 0, 8))

@@ -30,6 +30,14 @@ def answer(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) ->
     return found
 
 
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """Return the one sentence of a verb that refuses."""
+    code, out, err = run(capsys, "ursa", *words)
+    assert (code, out, len(err.strip().splitlines())) == (2, "", 1), err
+    assert err.startswith("hotbed: ")
+    return err
+
+
 def arrays(**changes: Any) -> Arrays:
     """Return six nodes on a line; node 0 is hot and swaps are not enough."""
     made: Arrays = {

@@ -1,0 +1,139 @@
+"""Mistakes on the command line: each is one sentence that names it, and exit code 2."""
+
+from __future__ import annotations
+
+import shlex
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hotbed.exit_codes import EXIT_USER
+from tests.hotbed.pm_commands import write_trace
+from tests.hotbed.runner import hotbed
+
+MISTAKES = {
+    "bundle --artifacts HERE/artifacts": {
+        "nonesuch": "nonesuch: no such campaign; run it first",
+        "artifacts/dlr-quick": "is a path; give the name of a campaign",
+    },
+    "verify": {
+        "nowhere.zip": "nowhere.zip: there is no such file",
+        "HERE/empty.zip": "has no manifest.json, so it is no bundle",
+    },
+    "rerun": {
+        "nowhere.zip": "nowhere.zip: there is no such file",
+        "HERE/empty.zip": "has no manifest.json, so it is no bundle",
+    },
+    "run dlr-quick --artifacts HERE/artifacts": {
+        "--ground moon": "--ground moon: there is no such ground",
+        "--model x.yaml": "a model belongs to the ground sim",
+        "--ground sim --model x.yaml": "x.yaml: cannot be read",
+    },
+    "validate --artifacts HERE/artifacts": {"": "no finished run of ground local"},
+    "compare --artifacts HERE/artifacts": {
+        "--controllers nobody": "there is no controller 'nobody'",
+        "-p hot_nodes": "--parameter 'hot_nodes': write NAME=VALUE",
+        "--workers 0": "--workers: 0 is not allowed; allowed: 1 to 1024",
+        "--scheduler here": "no address of a Dask scheduler",
+        "--workers 2 --scheduler tcp://x:1": "give one of them",
+        "--controllers dlr --ground local --testbed x --workers 2 --dry-run": "--workers and",
+    },
+    "scale --artifacts HERE/artifacts --dry-run": {
+        "--osds many": "--osds: 'many' is no whole number",
+        "--hot 5%": "--hot: '5%' is no number",
+        "--hot 5": "hot_share: 5.0 is not allowed; allowed: a number above 0 and at most 1",
+        "--move ,": "--move is empty",
+        "--workers 2 --scheduler tcp://x:1": "give one of them",
+    },
+    "ursa plan none.npz": {  # before the file is read
+        "--method best": "allowed: alp, ",
+        "--time-limit 0": "time-limit",
+        "--max-move-cost -1": "max-move-cost",
+        "--seed -1": "seed",
+        "--swap-success 2": "probability",
+    },
+    "ursa generate --partitions 10 --out HERE/a.npz": {
+        "--nodes ten": "nodes: 'ten'",
+        "--nodes 1.5": "nodes: '1.5'",
+        "--nodes 2": "do not fit",
+        "--nodes 0": "nodes: 0",
+        "--nodes 10 --kind s9": "allowed: s1",
+        "--nodes 10 --tail 0": "tail",
+        "--nodes 10 --load-max 1": "load_max",
+        "--nodes 10 --domain rack": "no racks",
+        "--nodes 10 --racks 11": "11 racks",
+        "--nodes 10 --seed -1": "seed",
+    },
+    "pm trace generate": {
+        "fractal HERE/x.csv": "known are poisson",
+        "poisson HERE/x.csv --rate 0": "must be above 0",
+        "poisson HERE/x.csv --seed -1": "--seed -1",
+        "poisson HERE/x.csv --size 7": "a multiple of 512",
+        "poisson HERE/x.csv --read-share 2": "0 to 1",
+        "poisson HERE/x.csv --rate 1e-9 --count 50": "4e",
+    },
+    "pm curve HERE/t.csv --stage": {
+        "disk": "allowed: network-in",
+        "storage": "give --profile",
+        "network-in --rates 1,x": "'x' is not a rate",
+        "network-in --rates=-1": "'-1' is not a rate",
+        "network-in --rates ''": "--rates is empty",
+    },
+    "mos profile": {
+        "nowhere": "no such folder of runs",
+        "HERE/artifacts": "holds no finished run",
+    },
+    "cosbench xml": {
+        "E": "no workload of Table 1; allowed: A, B, C, D",
+        "A --scale 0": "--scale 0",
+        "A --runtime 1.5s": "COSBench counts whole seconds",
+        "A --storage tape": "--storage tape; allowed: none, mock, swift",
+        "A --auth-url http://192.0.2.1/": "--auth-url has no place in type none",
+        "A --auth swauth --auth-url here": "write an address such as",
+        "A --stages main,warmup": "stages warmup",
+    },
+    "cosbench check": {
+        "": "give either",
+        "--release HERE": "holds no release",
+        "HERE/none.xml": "cannot be read: No such file",
+    },
+    "cosbench run HERE/w.xml": {
+        "--archive x": "give --controller too",
+        "--tenant web": "give --node or --testbed too",
+        "--controller h": "give its --archive folder too",
+        "--controller h --archive x --seed 1": "embedded driver's",
+        "--controller h --archive x --node n": "has drivers of its own",
+        "--controller h --archive x --testbed t": "--archive NODE:FOLDER",
+        "--controller h --archive none --login x": "cannot be read",
+        "--controller h --archive none": "none: is no folder",
+        "--open-loop 5:bursty": "--open-loop 5:bursty",
+    },
+}
+"""Facts of the sentence by the rest of a command line, by its beginning."""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a bundle without a manifest, a trace and a workload."""
+    folder = tmp_path_factory.mktemp("here")
+    with zipfile.ZipFile(folder / "empty.zip", "w") as opened:
+        opened.writestr("x", b"x")
+    (folder / "artifacts").mkdir()
+    write_trace(folder / "t.csv", n=9)
+    (folder / "w.xml").write_text("<workload name='w'/>")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(f"{verb} {rest}", said) for verb, all_ in MISTAKES.items() for rest, said in all_.items()],
+)
+def test_a_mistake_is_one_sentence(
+    words: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hotbed(*shlex.split(words.replace("HERE", str(here)))) == EXIT_USER
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (sentence,) = (one for one in captured.err.splitlines() if one.startswith("hotbed: "))
+    assert said in sentence
