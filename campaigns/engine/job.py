@@ -196,10 +196,9 @@ def read_job(folder: Path) -> Job | None:
         return None
 
 
-def write_run(folder: Path, run: Run, *, sync: bool = True) -> None:
-    """Write the record; it comes last, so its presence means that the folder is complete. `sync`:
-    see `schemas.durable.write_file`."""
-    write_file(folder / RUN_FILE, run.model_dump_json(indent=2) + "\n", sync=sync)
+def write_run(folder: Path, run: Run) -> None:
+    """Write the record; it comes last, so its presence means that the folder is complete."""
+    write_file(folder / RUN_FILE, run.model_dump_json(indent=2) + "\n")
 
 
 def utc_now() -> str:

@@ -1,5 +1,5 @@
 """Files of a cell's folder: `samples.parquet`, `latency.parquet`, `summary.json` and, last,
-`run.json`. The engine syncs them to the disk when it commits the folder."""
+`run.json`. The engine syncs the tables to the disk when it commits the folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_cell(
     """Write a cell's results into its folder, and return the record: `summary.json` and, last,
     `run.json`; see `summarize`."""
     record = summarize(folder, job, found, phases, spoiled=spoiled, hosts=hosts, settings=settings)
-    write_run(folder, record, sync=False)
+    write_run(folder, record)
     return record
 
 
@@ -63,7 +63,7 @@ def summarize(
     """
     if not isinstance(found, Summary):
         found = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(found))
-    write_file(folder / "summary.json", found.model_dump_json(indent=2) + "\n", sync=False)
+    write_file(folder / "summary.json", found.model_dump_json(indent=2) + "\n")
     if hosts is not None:
         named = {name: dict(facts) for name, facts in hosts.items()}
         computed = job.provenance.model_copy(update={"hosts": named})
