@@ -139,7 +139,7 @@ ranking = build(made.folder, made.comparison)
 Image(filename=str(ranking.figure))
 
 # %% [markdown]
-# The same as a table; *not to be told from* names the ties:
+# The same as a table; *no clear difference from* names the ties:
 
 # %%
 ranking

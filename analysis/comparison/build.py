@@ -248,7 +248,7 @@ def heads(baseline: str) -> dict[str, str]:
         "latency": "latency",
         "n": "n",
         "verdict": "verdict",
-        "ties": "not to be told from",
+        "ties": "no clear difference from",
         "notes": "notes",
     }
 

@@ -473,5 +473,5 @@ def _keep_log(folder: Path, log: Path) -> None:
 
 def _last_error(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    telling = [line for line in lines if "ERROR" in line] or [line for line in lines if line]
-    return f"{telling[-1].strip()[:300]}." if telling else "it printed nothing."
+    errors = [line for line in lines if "ERROR" in line] or [line for line in lines if line]
+    return f"{errors[-1].strip()[:300]}." if errors else "it printed nothing."

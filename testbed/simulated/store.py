@@ -105,7 +105,9 @@ def changes(now: Mapping[str, Any], saved: Mapping[str, Any]) -> list[RestoreAct
         StoreError: `saved` was not saved by this version.
     """
     if saved.get("version") != SAVED_VERSION:
-        raise StoreError("what is to be restored was not saved by this version of the simulator")
+        raise StoreError(
+            "the saved settings are of another version of the simulator: begin the run anew"
+        )
     return [*_balancer(now, saved), *_weights(now, saved), *_upmaps(now, saved)]
 
 

@@ -384,7 +384,9 @@ def restore(connection: Connection, reader: PgReader, saved: Mapping[str, Any]) 
         StoreError: the cluster cannot be asked, or `saved` is not from `save`.
     """
     if saved.get("version") != SAVED_VERSION:
-        raise StoreError("what is to be restored was not saved by this version of the Ceph store")
+        raise StoreError(
+            "the saved settings are of another version of Hotbed: deploy the testbed again"
+        )
     effects = _restore_balancer(connection, saved["balancer"])
     changes = differences(reader.osd_map(), saved)
     if not changes:

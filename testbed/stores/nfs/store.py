@@ -275,11 +275,3 @@ def store_of(config: AgentConfig) -> NfsStore:
     if config.store != "nfs":
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not nfs")
     return NfsStore(config, lambda node: reach(config, node))
-
-
-def require_effects(effects: Sequence[Effect]) -> None:
-    """Raise StoreError with the first failed action and the number of further failures."""
-    failed = [effect.message for effect in effects if not effect.ok]
-    if failed:
-        more = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
-        raise StoreError(f"{failed[0]}{more}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import StoreError, UserError
+from schemas.errors import UserError
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.agent.nfs import action_of
 from testbed.ssh import Completed
@@ -17,7 +17,6 @@ from testbed.stores.nfs.store import (
     PutParameters,
     SetNetwork,
     observed,
-    require_effects,
 )
 from tests.errors import raises
 
@@ -114,8 +113,6 @@ def test_parameters_go_to_their_server_and_refusals_come_back(nodes):
     assert nodes["s1"].ran[1][0][3:] == ["control", "default"]
     assert "node s1: the NFS proxy refused" in effects[1].message
     assert "'c0' of testbed t is no NFS server" in effects[3].message
-    with raises(StoreError, "-1"):
-        require_effects(effects)
 
 
 def test_a_hosts_network_is_its_units_matter_and_may_fail(nodes):
