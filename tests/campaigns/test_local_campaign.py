@@ -1,4 +1,4 @@
-"""Campaign on a real Ceph, with foreign load and with a killed engine.
+"""Campaign on a real Ceph with foreign load, and with a disk changed by hand.
 
 A whole campaign is in test_local_engine_room.py.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -17,15 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live_campaigns import (
-    HOT,
-    ROOT,
-    assert_clean,
-    assert_whole,
-    folders,
-    go,
-    live_units,
-)
+from live_campaigns import ROOT, folders, go
 
 from campaigns.grounds.live import LoadMeter
 from testbed.client import agent_client
@@ -76,34 +67,3 @@ def test_a_disk_set_by_hand_fails_the_cell_until_it_is_set_back(
     again = [sys.executable, "-m", "hotbed.cli", *command[1].split()]
     subprocess.run(again, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
     assert LoadMeter(open_site(deployed.site), deployed).require_settings()
-
-
-def test_an_engine_killed_in_mid_cell_resumes(
-    live_campaign: Callable[..., Path], deployed: Testbed
-) -> None:
-    path = live_campaign({"vary": {"op": ["rand"]}, "fixed": {**HOT, "controller": "dlr"}})
-    artifacts = path.parent / "artifacts"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "hotbed.cli", "run", str(path)),
-            *("--testbed", deployed.name, "--artifacts", str(artifacts)),
-        ],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    agent = agent_client(deployed)
-    deadline = time.monotonic() + 200
-    try:
-        while not any("load-bench-rand" in unit for unit in live_units(agent)):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.5)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    result = go(path, deployed)
-    assert result.ok, result.sentence
-    assert {run.status for run in folders(path).values()} <= {"done", "interrupted"}
-    (whole,) = [each for each in folders(path).items() if each[1].status == "done"]
-    assert_whole(*whole, deployed)
-    assert_clean(deployed)

@@ -1,4 +1,4 @@
-"""Engine needs: no librados, one core, 1 GB and the admin node's port 22.
+"""Engine needs: no librados, one core, 1 GB and the admin node's port 22. Killed, it resumes.
 
 The engine runs in its own network namespace; its only route leads to TCP port 22 of the admin node.
 Its control group has one core and 1 GB. Cells that write need more on a local site: the process
@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from live_campaigns import HOT, ROOT, assert_clean, assert_whole, folders, go
+from live_campaigns import HOT, ROOT, assert_clean, assert_whole, folders, go, live_units
 
+from testbed.client import agent_client
 from testbed.sites.contract import Testbed
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.names import LocalNames
@@ -25,6 +27,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 NETNS = "hotbed-tests-engine"
 GROUP = "engine"
 TABLE = "122"
+Room = Callable[[Sequence[str]], subprocess.Popen[str]]
 
 
 def ip(*arguments: str, check: bool = True) -> None:
@@ -32,10 +35,8 @@ def ip(*arguments: str, check: bool = True) -> None:
 
 
 @pytest.fixture
-def room(
-    deployed: Testbed,
-) -> Iterator[Callable[[Sequence[str]], subprocess.CompletedProcess[str]]]:
-    """Return a function that runs commands in the room; `ip netns exec` would hide cgroups."""
+def room(deployed: Testbed) -> Iterator[Room]:
+    """Return a function that starts commands in the room; `ip netns exec` would hide cgroups."""
     switch = LocalNames.of_environment().switch(deployed.name)
     host = deployed.admin.address.rpartition(".")[0] + ".250"
     groups = Cgroups(detect(), "hotbed-tests-room")
@@ -67,18 +68,17 @@ def room(
         procs = [str(path) for path in groups.create(GROUP, cpus=1.0, memory=2**30)]
         enter = 'for f in $PROCS; do echo $$ > $f || exit 1; done; exec "$@"'
 
-        def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
+        def start(argv: Sequence[str]) -> subprocess.Popen[str]:
+            return subprocess.Popen(
                 ["sh", "-c", enter, "sh", "nsenter", f"--net=/run/netns/{NETNS}", *argv],
                 env=os.environ | {"PROCS": " ".join(procs), "PYTHONPATH": str(ROOT)},
                 cwd=ROOT,
                 text=True,
-                capture_output=True,
-                timeout=200,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
             )
 
-        yield run
+        yield start
     finally:
         groups.kill(GROUP, 5)
         groups.remove()
@@ -87,37 +87,49 @@ def room(
 
 
 def test_the_room_has_port_22_of_the_admin_node_and_no_librados(
-    room: Callable[[Sequence[str]], subprocess.CompletedProcess[str]], deployed: Testbed
+    room: Room, deployed: Testbed
 ) -> None:
     reach = "import socket,sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3)"
     admin, osd = deployed.admin.address, deployed.node("osd0").address
-    assert room([sys.executable, "-c", reach, admin, "22"]).returncode == 0
-    for address, port in ((admin, "3300"), (admin, "6789"), (osd, "22")):
-        assert room([sys.executable, "-c", reach, address, port]).returncode != 0
-    assert "No module named 'rados'" in room([sys.executable, "-c", "import rados"]).stderr
+    for address, port in ((admin, "22"), (admin, "3300"), (admin, "6789"), (osd, "22")):
+        tried = room([sys.executable, "-c", reach, address, port])
+        tried.communicate(timeout=60)
+        assert (tried.returncode == 0) == ((address, port) == (admin, "22"))
+    said, _ = room([sys.executable, "-c", "import rados"]).communicate(timeout=60)
+    assert "No module named 'rados'" in said
 
 
-def test_a_campaign_on_a_real_cluster(
-    room: Callable[[Sequence[str]], subprocess.CompletedProcess[str]],
-    live_campaign: Callable[..., Path],
-    deployed: Testbed,
+def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(
+    room: Room, live_campaign: Callable[..., Path], deployed: Testbed
 ) -> None:
-    """Reading cells run from the room; the next engine, without limits, runs the rest."""
+    """The engine in the room is killed in its first cell, and the next engine there resumes with
+    the cells that read. An engine without limits runs the rest."""
     path = live_campaign(
         {"figures": ["1"], "vary": {"op": ["seq"]}, "fixed": {**HOT, "controller": "dlr"}},
         {"vary": {"op": ["write"]}, "fixed": {"scenario": "none", "controller": "default"}},
     )
     argv = [sys.executable, "-m", "hotbed.cli", "run", str(path), "--testbed", deployed.name]
     argv += ["--figure", "1", "--artifacts", str(path.parent / "artifacts")]
-    done = room(argv)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert [run.parameters["op"] for run in folders(path).values()] == ["seq"]
+    killed, agent = room(argv), agent_client(deployed)
+    deadline = time.monotonic() + 200
+    try:
+        while not any("load-bench-seq" in unit for unit in live_units(agent)):
+            assert time.monotonic() < deadline
+            assert killed.poll() is None
+            time.sleep(0.5)
+    finally:
+        killed.kill()
+        killed.wait()
+    resumed = room(argv)
+    said, _ = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0, said[-4000:]
+    assert {run.status for run in folders(path).values()} <= {"done", "interrupted"}
     result = go(path, deployed)
     assert result.ok, result.sentence
     assert (result.already_done, result.ran) == (1, 1)
-    found = folders(path)
-    assert len(found) == 2
-    for folder, run in found.items():
+    done = {folder: run for folder, run in folders(path).items() if run.status == "done"}
+    assert {run.parameters["op"] for run in done.values()} == {"seq", "write"}
+    for folder, run in done.items():
         assert_whole(folder, run, deployed)
     assert_clean(deployed)
     assert go(path, deployed).ran == 0

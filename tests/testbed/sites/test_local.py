@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -109,19 +108,3 @@ class TestLocalSite(SiteConformance):
         assert shell(up, "admin").run(ping, check=False).returncode != 0
         site.link(spec.name, "osd0", True)
         shell(up, "admin").run(["ping", "-c", "1", "-W", "3", "osd0"])
-
-    def test_what_keeps_the_machine_awake_is_counted(
-        self, site: LocalSite, spec: TestbedSpec, up: Testbed, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("HOTBED_AWAKE", "yes")
-        before = site.usage_counters(spec.name)
-        with site.kept_awake() as awake:
-            assert awake
-            deadline = time.monotonic() + 60
-            while site.awake_s() < 0.1 and time.monotonic() < deadline:
-                time.sleep(0.2)
-            took = site.awake_s()
-            after = site.usage_counters(spec.name)
-        assert took >= 0.1
-        assert after["awake"] - before["awake"] >= took
-        assert site.awake_s() == 0.0

@@ -209,7 +209,7 @@ def test_random_reads_wait_for_positioning(up: Testbed) -> None:
 
 def test_scratch_and_store_share_one_queue(up: Testbed) -> None:
     alone = _mean_latency(up)
-    other = fio("other", "--rw=randread", "--bs=4k", "--iodepth=8", seconds=6)
+    other = fio("other", "--rw=randread", "--bs=4k", "--iodepth=8", seconds=4)
     other[2] = "--filename=/dev/hotbed/scratch"
     disturbing = shell(up, "osd0").popen(other)
     time.sleep(1.0)
@@ -219,7 +219,7 @@ def test_scratch_and_store_share_one_queue(up: Testbed) -> None:
 
 
 def _mean_latency(up: Testbed) -> float:
-    job = fio("probe", "--rw=randread", "--bs=4k", "--iodepth=1", seconds=3)
+    job = fio("probe", "--rw=randread", "--bs=4k", "--iodepth=1", seconds=2)
     result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
     return float(result["jobs"][0]["read"]["clat_ns"]["mean"])
 

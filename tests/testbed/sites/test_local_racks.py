@@ -112,7 +112,6 @@ LEAST_S = 0.95 * (BYTES - 96 * 1024) * 8 / RATE
     ("source", "target", "crossed"),
     [
         ("a0", "a2", ["rack0-up", "rack1-down"]),
-        ("a2", "a1", ["rack1-up", "rack0-down"]),
         ("core", "a2", ["rack1-down"]),
         ("a2", "core", ["rack1-up"]),
     ],

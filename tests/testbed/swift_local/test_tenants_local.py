@@ -36,7 +36,7 @@ def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs
     with greedy.load(threads=8, size=1_000_000), modest.load(threads=2):
         time.sleep(3)
         failed, first = modest.failed, bed.used("proxy1")
-        seen = bed.agent.call("swift-sense", {"interval_s": 8})
+        seen = bed.agent.call("swift-sense", {"interval_s": 5})
         last = bed.used("proxy1")
         assert modest.failed == failed
     seconds = last.at_s - first.at_s
@@ -67,7 +67,7 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
     greedy = Stored(bed.client("large"), "controlled")
     with stored.load(), greedy.load(threads=6, size=500_000):
         failed = stored.failed
-        bed.hotbed("control", "start", "mos-pp", "--act", "--interval", "3",
+        bed.hotbed("control", "start", "mos-pp", "--act", "--interval", "2",
                    "--parameters", str(told))  # fmt: skip
         until(lambda: bed.steps("mos-pp") >= 6)
         stopped = json.loads(bed.hotbed("control", "stop", "--json"))
