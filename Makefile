@@ -44,7 +44,8 @@ test-slow: setup ## tests without root or testbed that take longer
 
 test-local: setup ## tests on a testbed on this machine (root)
 	cd dataplane && $(if $(SUDO),../$(SUDO)) env HOTBED_LOCAL=1 ../tools/go test -count=1 ./cmd/queuedisk
-	$(SUDO) $(PYTEST) -m "local and not openstack and not soak" --durations=25 --durations-min=5
+	$(SUDO) $(PYTEST) -n 2 --dist loadgroup -m "local and not openstack and not soak" \
+	    --durations=25 --durations-min=5
 
 test-openstack: setup ## tests against a real OpenStack control plane on loopback (root, 10 minutes)
 	@$(BIN)/python -m tests.openstack.parts

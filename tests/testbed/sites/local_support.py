@@ -120,7 +120,7 @@ def everything_on_the_machine() -> list[str]:
                 root = str((entry / "root").readlink())
             except OSError:
                 continue
-            if f"{STATE}/".encode() in line or root.startswith(str(STATE)):
+            if f"{STATE}/".encode() in line or root.startswith(f"{STATE}/"):
                 found.append(f"process {entry.name} {line[:80]!r}")
     found += [f"folder {path}" for path in (STATE / "testbeds").glob("*")]
     return found
