@@ -76,6 +76,6 @@ def names_told(kind: str, options: Mapping[str, object], folder: Path) -> Iterat
     """
     from testbed.sites.inventory import hosts as inventory
 
-    told = {"inventory": inventory.names_told}
+    told = {"inventory": inventory.names_in_files}
     if kind in told:
         yield from told[kind](options, folder)

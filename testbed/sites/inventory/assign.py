@@ -19,34 +19,6 @@ from testbed.spec import GroupSpec, TestbedSpec
 
 
 @dataclass(frozen=True)
-class Jump:
-    """A machine that ssh goes through."""
-
-    address: str
-    user: str | None
-    port: int
-
-
-@dataclass(frozen=True)
-class InventoryHost:
-    """A machine with the parameters of the first login; `user` None: ssh's default."""
-
-    name: str
-    address: str
-    port: int = 22
-    user: str | None = None
-    key: str | None = None
-    jump: Jump | None = None
-    private_address: str | None = None
-    host_key: str | None = None
-
-    @property
-    def where(self) -> tuple[str, int, Jump | None]:
-        """The machine's identity among those of the inventory."""
-        return self.address, self.port, self.jump
-
-
-@dataclass(frozen=True)
 class Member:
     """A node with its machine and devices; name, group and roles are the spec's."""
 
@@ -54,43 +26,30 @@ class Member:
     group: str
     roles: tuple[str, ...]
     memory_bytes: int
-    host: InventoryHost
+    host: HostOptions
     devices: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the member as JSON values."""
-        return asdict(self)
+        host = self.host.model_dump()
+        host["jump"] = host.pop("proxy_jump")
+        return {**asdict(self), "host": host}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Member:
         """Return the member from `to_json`."""
         host = dict(data["host"])
-        jump = host.pop("jump")
-        found = InventoryHost(**host, jump=Jump(**jump) if jump else None)
+        host["proxy_jump"] = host.pop("jump")
+        found = HostOptions.model_validate(host)
         return cls(**{**data, "host": found, "roles": tuple(data["roles"])})
-
-
-def _host(host: HostOptions, options: InventoryOptions) -> InventoryHost:
-    """Fill in the options for all machines."""
-    jump = host.proxy_jump or options.proxy_jump
-    return InventoryHost(
-        name=host.name,
-        address=host.address,
-        port=host.port or options.port or 22,
-        user=host.user or options.user,
-        key=host.key or options.key,
-        jump=Jump(jump.address, jump.user, jump.port) if jump else None,
-        private_address=host.private_address,
-        host_key=host.host_key,
-    )
 
 
 def assign(
     spec: TestbedSpec,
     options: InventoryOptions,
     machines: ListedMachines,
-    taken: Collection[tuple[str, int, Jump | None]] = (),
+    taken: Collection[Hashable] = (),
 ) -> tuple[Member, ...]:
     """Assign machines to the nodes of `spec`, in the spec's order.
 
@@ -100,19 +59,27 @@ def assign(
     which they are named, but no node keeps the only machine that is left for another node.
 
     Args:
-        taken: machines (`InventoryHost.where`) that other testbeds hold.
+        taken: machines (`HostOptions.where`) that other testbeds hold.
 
     Raises:
         UserError: a name is unknown, there are not enough machines, or a device is missing.
     """
-    hosts = {host.name: _host(host, options) for host in machines.hosts}
+    hosts = {host.name: host.with_defaults(options) for host in machines.hosts}
     _check_names(spec, options, [*hosts, *machines.unusable])
-    named: dict[str, Sequence[str]] = {}
+    wanted: dict[str, Sequence[str]] = {}
     for node, names in _candidates(spec, options, machines):
-        named.setdefault(node, names)
+        wanted.setdefault(node, names)
+    for node in spec.node_names():
+        wanted.setdefault(node, tuple(hosts))
     where: dict[str, Hashable] = {name: name for name in machines.unusable}
     where |= {name: host.where for name, host in hosts.items() if host.where not in taken}
-    chosen = _match(spec, named, tuple(hosts), where, machines)
+    chosen = _match(wanted, where)
+    for node, name in chosen.items():
+        if name in machines.unusable:
+            raise UserError(
+                f"{machines.unusable[name].rstrip('.')}. It would be node {node}",
+                do="mend that, or name other machines for the node in site.options.nodes",
+            )
     racks = spec.rack_of()
     return tuple(
         Member(
@@ -133,11 +100,9 @@ def _candidates(
     spec: TestbedSpec, options: InventoryOptions, machines: ListedMachines
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield nodes with the machines named for them, the most explicit names first."""
-    for group in spec.groups:
-        if group.count > 1:  # a single node has its group's name
-            for node in group.node_names():
-                if node in options.nodes:
-                    yield node, options.nodes[node]
+    for node in spec.node_names():
+        if node in options.nodes:
+            yield node, options.nodes[node]
     for group in spec.groups:
         keys = [key for key in (group.name, *group.roles) if key in options.nodes]
         for node in group.node_names() if keys else ():
@@ -150,121 +115,67 @@ def _candidates(
             yield node, names
 
 
-def _match(
-    spec: TestbedSpec,
-    named: Mapping[str, Sequence[str]],
-    anything: Sequence[str],
-    where: Mapping[str, Hashable],
-    machines: ListedMachines,
-) -> dict[str, str]:
-    """Match nodes with names of machines.
+def _match(wanted: Mapping[str, Sequence[str]], where: Mapping[str, Hashable]) -> dict[str, str]:
+    """Choose a name for each node from its candidates, by augmenting paths.
 
     Args:
-        named: candidates for nodes, the most explicit first.
-        anything: candidates for the other nodes.
         where: the machine behind each name that may be used: two names may be one machine's.
     """
-    group_of = {node: group for group in spec.groups for node in group.node_names()}
-    wanted = dict(named)
-    for node in group_of:
-        wanted.setdefault(node, anything)
     chosen: dict[str, str] = {}
-    for node in wanted:
-        if not _place(node, wanted, where, chosen):
-            raise _left_out(spec, group_of[node], node, named.get(node), machines)
-    for group in spec.groups:  # nodes with the same candidates take them in order
-        for names in {wanted[node] for node in group.node_names()}:
-            nodes = [node for node in group.node_names() if wanted[node] == names]
-            order = sorted((chosen[node] for node in nodes), key=names.index)
-            chosen |= zip(nodes, order, strict=True)
-    for node, name in chosen.items():
-        if name in machines.unusable:
+    holders: dict[Hashable, str] = {}
+
+    def place(node: str, tried: set[Hashable]) -> bool:
+        """Take a free machine, or one from a node that can have another."""
+        names = [name for name in wanted[node] if name in where]
+        for name in sorted(names, key=lambda name: where[name] in holders):
+            machine = where[name]
+            if machine in tried:
+                continue
+            tried.add(machine)
+            if machine not in holders or place(holders[machine], tried):
+                chosen[node], holders[machine] = name, node
+                return True
+        return False
+
+    for node, names in wanted.items():
+        if not place(node, set()):
             raise UserError(
-                f"{machines.unusable[name].rstrip('.')}. It would be node {node}",
-                do=(
-                    "mend that, or name other machines for it (site.options.nodes: "
-                    f"{{{group_of[node].name}: [...]}})"
-                ),
+                f"no machine is left for node {node}: {_some(names) or 'none'} can be it, and the "
+                "others among the nodes or another testbed have them",
+                do="name more machines, or lower the count of its group",
             )
+    for names in set(wanted.values()):  # nodes with the same candidates take them in order
+        nodes = [node for node in wanted if wanted[node] == names]
+        order = sorted((chosen[node] for node in nodes), key=names.index)
+        chosen |= zip(nodes, order, strict=True)
     return chosen
 
 
-def _place(
-    node: str,
-    wanted: Mapping[str, Sequence[str]],
-    where: Mapping[str, Hashable],
-    chosen: dict[str, str],
-) -> bool:
-    """Choose a machine for one more node: a free machine, or that of a node that can have another
-    (an augmenting path, breadth first). Return False if there is none."""
-    holders = {where[name]: holder for holder, name in chosen.items()}
-    reached: dict[Hashable, tuple[str, str]] = {}
-    queue = [node]
-    for asking in queue:
-        for name in wanted[asking]:
-            machine = where.get(name)
-            if machine is None or machine in reached:
-                continue
-            reached[machine] = asking, name
-            if machine in holders:
-                queue.append(holders[machine])
-                continue
-            while machine is not None:  # each on the path takes what the next one leaves
-                taker, taken = reached[machine]
-                left, chosen[taker] = chosen.get(taker), taken
-                machine = None if left is None else where[left]
-            return True
-    return False
-
-
-def _left_out(
-    spec: TestbedSpec,
-    group: GroupSpec,
-    node: str,
-    named: Sequence[str] | None,
-    machines: ListedMachines,
-) -> UserError:
-    """Return the reason why there is no machine for a node."""
-    if named is not None:
-        return UserError(
-            f"site inventory: node {node} (group {group.name}, {group.count} nodes) is left "
-            f"without a machine: those named for it are {', '.join(named)}, and they are "
-            "other nodes or another testbed's",
-            do="name more",
-        )
-    bad = [f"{name} cannot be used ({why.rstrip('.')})" for name, why in machines.unusable.items()]
-    more = f"; of the others, {'; '.join(bad[:3])}" if bad else ""
-    return UserError(
-        f"it has {len(spec.node_names())} nodes, and of the inventory's {len(machines.hosts)} "
-        f"machines none is left for {node}",
-        where=f"testbed {spec.name}",
-        do=f"name more machines, or lower the count of group {group.name}{more}",
-    )
-
-
 def _check_names(spec: TestbedSpec, options: InventoryOptions, hosts: Sequence[str]) -> None:
-    nodes, groups = spec.node_names(), [group.name for group in spec.groups]
     roles = [role for group in spec.groups for role in group.roles]
+    known = dict.fromkeys([*(g.name for g in spec.groups), *roles, *spec.node_names()])
     for option, keys in (("nodes", options.nodes), ("devices", options.devices)):
         for key in keys:
-            if key not in {*nodes, *groups, *roles}:
+            if key not in known:
                 raise UserError(
-                    f"site.options.{option}: {key!r} is no node, group or role of testbed "
-                    f"{spec.name}",
-                    allowed=_some([*groups, *dict.fromkeys(roles), *nodes]),
+                    f"{key!r} is no node, group or role of testbed {spec.name}",
+                    where=f"site.options.{option}",
+                    allowed=_some(known),
                 )
     for key, names in options.nodes.items():
         for name in names:
             if name not in hosts:
                 raise UserError(
-                    f"site.options.nodes: {key}: {name!r} is no machine of the inventory",
+                    f"{name!r} is no machine of the inventory",
+                    where=f"site.options.nodes: {key}",
                     allowed=_some(hosts),
                 )
     for consent in options.wipe:
-        if consent.rpartition("@")[2] not in nodes:
+        if consent.rpartition("@")[2] not in spec.node_names():
             raise UserError(
-                f"site.options.wipe: {consent!r} names no node of testbed {spec.name}; its "
-                f"nodes are: {_some(nodes)}"
+                f"{consent!r} names no node of testbed {spec.name}",
+                where="site.options.wipe",
+                allowed=f"DEVICE@NODE with a node of {_some(spec.node_names())}",
             )
 
 
@@ -281,41 +192,31 @@ def devices_of(group: GroupSpec, node: str, options: Mapping[str, DevicesOfNode]
         UserError: the spec's disks and the devices in the options do not fit.
     """
     keys = (node, group.name, *group.roles)
-    found = next((options[key] for key in keys if key in options), None)
+    given = next((options[key] for key in keys if key in options), DevicesOfNode())
     if group.disk is None:
-        if found is not None and (node in options or group.name in options):
+        if node in options or group.name in options:
             raise UserError(
-                f"site.options.devices: group {group.name} has no disk block in the spec, so "
-                "nothing would be done with the devices given for it"
+                f"group {group.name} has no disk block in the spec, so nothing would be done with "
+                "its devices",
+                where="site.options.devices",
             )
         return {}
-    given = found or DevicesOfNode()
     if len(given.osd) != group.disks:
-        example = "[/dev/sdb, /dev/sdc]" if group.disks > 1 else "/dev/sdb"
         raise UserError(
             f"the spec has {group.disks} disk(s) a node in group {group.name}, and "
             f"site.options.devices names {len(given.osd)}",
             where=f"node {node}",
-            do=f"write devices: {{{group.name}: {{osd: {example}}}}}",
+            do=f"write devices: {{{group.name}: {{osd: [/dev/...]}}}}, one for each disk",
         )
-    if group.disk.scratch and given.scratch is None:
+    if bool(group.disk.scratch) != (given.scratch is not None):
         raise UserError(
-            f"the spec keeps files (disk.scratch of group {group.name}), and no device is "
-            "named for them",
+            f"disk.scratch of group {group.name} is {group.disk.scratch} bytes in the spec, and "
+            f"the device for scratch in site.options.devices is {given.scratch or 'not named'}",
             where=f"node {node}",
             do=(
-                f"write devices: {{{group.name}: {{osd: {given.osd[0]}, scratch: /dev/...}}}}, "
-                "best two partitions of one disk, or set disk.scratch to 0"
+                f"write devices: {{{group.name}: {{osd: ..., scratch: /dev/...}}}}, best two "
+                "partitions of one disk; or set disk.scratch to 0 and name none"
             ),
         )
-    if given.scratch is not None and not group.disk.scratch:
-        raise UserError(
-            f"a scratch device {given.scratch} is named, and the spec keeps no files "
-            f"(disk.scratch of group {group.name} is 0)",
-            where=f"node {node}",
-            do="leave it out, or give scratch a size",
-        )
     devices = {} if given.scratch is None else {"scratch": given.scratch}
-    for number, path in enumerate(given.osd):
-        devices[f"osd{number or ''}"] = path
-    return devices
+    return devices | {f"osd{number or ''}": path for number, path in enumerate(given.osd)}

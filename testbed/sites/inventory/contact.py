@@ -1,7 +1,7 @@
 """Reaching machines over ssh: trust their host keys, log in, ask them, take a first look.
 
-Everything that a machine is asked goes through `Contact`, so that tests can replace machines. The
-first login uses the user's own key, every later one the testbed's.
+Every request to a machine goes through `Contact`, so that tests can replace machines. The first
+login uses the user's own key, every later one the testbed's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError, UserError
+from testbed.reach import gateway_target
 from testbed.sites.contract import Gateway, Progress, SiteError, silent
 from testbed.sites.inventory import hostside
-from testbed.sites.inventory.assign import InventoryHost, Jump, Member
-from testbed.sites.inventory.hosts import is_address
+from testbed.sites.inventory.assign import Member
+from testbed.sites.inventory.hosts import HostOptions, JumpOption, is_address
 from testbed.ssh import (
     MISSING,
     Shell,
@@ -40,7 +41,7 @@ PARALLEL = 32
 ASK_S = 60.0
 RETRY_S = 30.0
 OLDEST_PYTHON = (3, 10)
-LOGIN = (
+_RIGHTS = (
     'echo "uid=$(id -u)"; sudo -n true 2>/dev/null && echo sudo=yes; '
     "python3 -c 'import sys; print(\"python=%d.%d\" % sys.version_info[:2])' 2>/dev/null; "
     'echo "connection=$SSH_CONNECTION"'
@@ -69,18 +70,14 @@ class OpenSsh:
 
     def host_keys(self, target: SshTarget) -> Sequence[str]:
         """See `Contact.host_keys`. It goes through jumps, which ssh-keyscan cannot."""
+        where = f"{target.node} ({target.address})"
         with tempfile.TemporaryDirectory(prefix="hotbed-keys-") as folder:
             seen = Path(folder, "known_hosts")
-            looking = replace(target, known_hosts=seen, control_dir=None)
-            options = [
-                "StrictHostKeyChecking=accept-new" if word == "StrictHostKeyChecking=yes" else word
-                for word in looking.options()
-            ]
-            login = f"{target.user}@{target.address}"
+            options = replace(target, known_hosts=seen, control_dir=None).options()
+            options[options.index("StrictHostKeyChecking=yes")] = "StrictHostKeyChecking=accept-new"
             # No proof of identity is offered: the machine is not trusted yet.
-            nobody = ["-o", "PreferredAuthentications=none", "-o", "HashKnownHosts=no"]
-            where = f"{target.node} ({target.address})"
-            command = ["ssh", *options, *nobody, login, "true"]
+            options += ["-o", "PreferredAuthentications=none", "-o", "HashKnownHosts=no"]
+            command = ["ssh", *options, f"{target.user}@{target.address}", "true"]
             try:
                 done = completed(command, command, f"asking {where} for its key", None, ASK_S)
             except FileNotFoundError:
@@ -125,8 +122,7 @@ def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
             return found["result"]
         problem = str(found["error"])
     except (ValueError, KeyError, TypeError):
-        lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        reason = lines[-1].strip()[:300] if lines else f"exit code {done.returncode}"
+        reason = last_line(done.stderr) if done.stderr.strip() else f"exit code {done.returncode}"
         raise RemoteError(f"machine {shell.node} could not be asked: {reason}") from None
     raise RemoteError(f"machine {shell.node} {problem}.")
 
@@ -140,9 +136,9 @@ class ShellRights:
 
     root: bool
     sudo: bool
-    python: tuple[int, int] | None
-    address: str | None
+    python: tuple[int, ...]
     client: str | None = None
+    address: str | None = None
     port: int | None = None
 
     @property
@@ -152,7 +148,7 @@ class ShellRights:
             return (
                 "may not become root: log in as root, or let the user use sudo without a password"
             )
-        if self.python is None:
+        if not self.python:
             return "has no python3: install it (apt-get install python3)"
         if self.python < OLDEST_PYTHON:
             found, oldest = (".".join(map(str, pair)) for pair in (self.python, OLDEST_PYTHON))
@@ -160,29 +156,24 @@ class ShellRights:
         return None
 
 
-def login_of(shell: Shell) -> ShellRights:
+def rights_of(shell: Shell) -> ShellRights:
     """Return the rights of a shell; needs only a POSIX shell there. RemoteError if unreachable."""
-    lines = shell.run(["sh", "-c", LOGIN], timeout_s=30.0).text.splitlines()
+    lines = shell.run(["sh", "-c", _RIGHTS], timeout_s=30.0).text.splitlines()
     said = dict(line.split("=", 1) for line in lines if "=" in line)
-    version = said.get("python", "").split(".")
     connection = said.get("connection", "").split()
     client, _, address, port = connection if len(connection) == 4 else [None] * 4
     return ShellRights(
         root=said.get("uid") == "0",
         sudo=said.get("sudo") == "yes",
-        python=(int(version[0]), int(version[1])) if len(version) >= 2 else None,
-        address=address,
+        python=tuple(map(int, said.get("python", "").split("."))) if said.get("python") else (),
         client=client,
-        port=int(port) if port and port.isdigit() else None,
+        address=address,
+        port=int(port) if port else None,
     )
 
 
-@dataclass(frozen=True)
-class Answers(Generic[R]):
-    """Answers of machines, and the errors of machines without an answer."""
-
-    found: Mapping[str, R]
-    lost: Mapping[str, HotbedError]
+Answers = tuple[dict[str, R], dict[str, HotbedError]]
+"""Answers of machines, and the errors of machines without an answer."""
 
 
 def everywhere(
@@ -197,42 +188,38 @@ def everywhere(
     Args:
         span: share of the whole work at the beginning and at the end.
     """
-    wanted = list(names)
     found: dict[str, R] = {}
     lost: dict[str, HotbedError] = {}
     start, end = span
     progress(phase, start)
-    if not wanted:
-        return Answers(found, lost)
-    with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
-        futures = {name: pool.submit(function, name) for name in wanted}
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        futures = {name: pool.submit(function, name) for name in names}
         try:
             for done, (name, future) in enumerate(futures.items(), 1):
                 try:
                     found[name] = future.result()
                 except HotbedError as error:
                     lost[name] = error
-                progress(phase, start + (end - start) * done / len(wanted))
+                progress(phase, start + (end - start) * done / len(futures))
         except BaseException:
-            for future in futures.values():
-                future.cancel()
+            pool.shutdown(cancel_futures=True)
             raise
-    return Answers(found, lost)
+    return found, lost
 
 
-def all_or_error(answers: Answers[R], what: str) -> Mapping[str, R]:
+def all_or_error(answers: Answers[R], action: str) -> Mapping[str, R]:
     """Return all answers.
 
     Raises:
-        SiteError: some machines did not answer; it names them, and says to try again if that may
-            help.
+        SiteError: some machines did not answer; the error names them, and says to try again if
+            that may help.
     """
-    if not answers.lost:
-        return answers.found
-    (name, first), *more = answers.lost.items()
+    found, lost = answers
+    if not lost:
+        return found
+    (name, first), *more = lost.items()
     others = f"; the same goes for {', '.join(each for each, _ in more)}" if more else ""
-    message = f"{what} {name}: {str(first).rstrip('.')}{others}."
-    raise site_error(message, *answers.lost.values())
+    raise site_error(f"{action} {name}: {str(first).rstrip('.')}{others}.", *lost.values())
 
 
 def site_error(message: str, *causes: HotbedError) -> SiteError:
@@ -252,27 +239,18 @@ class Trust:
     accept: bool = False
 
 
-def default_files() -> tuple[Path, ...]:
-    """Return the files in which ssh itself looks for this user's host keys."""
-    return (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
-
-
 def fingerprint(key: str) -> str:
     """Return ``SHA256:...`` of a public key, as ssh-keygen -l prints it."""
     digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-def _fingerprints(keys: Sequence[str]) -> str:
-    return ", ".join(f"{fingerprint(key)} ({key.split()[0]})" for key in keys)
-
-
-def field_of(address: str, port: int) -> str:
+def field_of(address: str, port: int | None) -> str:
     """Return a machine's name in a known_hosts file."""
-    return address if port == 22 else f"[{address}]:{port}"
+    return address if port in (22, None) else f"[{address}]:{port}"
 
 
-def known(files: Iterable[Path], address: str, port: int) -> tuple[list[str], list[str]]:
+def known(files: Iterable[Path], address: str, port: int | None) -> tuple[list[str], list[str]]:
     """Return the keys that known_hosts files (hashed or not) have for a machine, and the keys that
     they revoke (@revoked)."""
     keys, revoked = dict[str, None](), dict[str, None]()
@@ -314,13 +292,15 @@ def judge(
         UserError: the machine shows a revoked key or another key than it should, or nobody vouches
             for it.
     """
+
+    def refused(keys: Sequence[str], why: str, do: str) -> UserError:
+        listed = ", ".join(f"{fingerprint(key)} ({key.split()[0]})" for key in keys)
+        return UserError(f"machine {name} shows the host key {listed}{why}", do=do)
+
+    find_out = "find out if it was installed anew or if somebody listens in between"
     bad = [key for key in shown if key in revoked]
     if bad:
-        raise UserError(
-            f"machine {name} shows the host key {_fingerprints(bad)}, which known_hosts has "
-            "as revoked (@revoked)",
-            do="give the machine a new host key",
-        )
+        raise refused(bad, ", which known_hosts has as revoked (@revoked)", "make a new host key")
     if expected is not None:
         same = [
             key
@@ -328,40 +308,32 @@ def judge(
             if fingerprint(key) == expected.rstrip("=") or key.split()[:2] == expected.split()[:2]
         ]
         if not same:
-            raise UserError(
-                f"machine {name} shows the host key {_fingerprints(shown)}, and host_key says "
-                f"{expected}: if that is its key of another kind, give the one of this kind; "
-                "else this is another machine, or somebody listens in between; find out which"
-            )
+            why = f", and host_key is {expected}"
+            raise refused(shown, why, f"{find_out}, or give host_key for this kind of key")
         return same
     types = {key.split()[0] for key in vouched}
     for key in shown:
         # As with ssh one of several of a kind will do, such as an old key and a new key.
         if key.split()[0] in types and key not in vouched:
-            raise UserError(
-                f"machine {name} shows the host key {_fingerprints([key])}, and known_hosts "
-                "has another: it was installed anew, or somebody listens in between; find out "
-                "which, then mend known_hosts"
+            raise refused(
+                [key], ", and known_hosts has another", f"{find_out}, then mend known_hosts"
             )
     if vouched:
         return list(vouched)
     if accept:
         return list(shown)
-    raise UserError(
-        f"machine {name} shows the host key {_fingerprints(shown)}, for which nobody vouches: "
-        "compare it with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints "
-        "there, then give a known_hosts file or this host_key in site.options, or take what "
-        "is shown (--accept-host-keys)"
+    raise refused(
+        shown,
+        ", for which nobody vouches",
+        "compare it with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints there, "
+        "then give a known_hosts file or this host_key in site.options, or take the key as shown "
+        "(--accept-host-keys)",
     )
 
 
-def pin(path: Path, keys: Mapping[tuple[str, int], Sequence[str]]) -> None:
+def pin(path: Path, keys: Mapping[tuple[str, int | None], Sequence[str]]) -> None:
     """Write a known_hosts file from (address or name, port) -> its keys."""
-    lines = [
-        f"{field_of(address, port)} {key}"
-        for (address, port), listed in keys.items()
-        for key in listed
-    ]
+    lines = [f"{field_of(*place)} {key}" for place, listed in keys.items() for key in listed]
     write_file(path, "\n".join(lines) + "\n", 0o600)
 
 
@@ -383,7 +355,7 @@ class FirstLook:
     """Findings of a first look. `problems` are errors by node; such a node has no survey."""
 
     known_hosts: Path
-    keys: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    keys: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
     logins: dict[str, ShellRights] = field(default_factory=dict)
     surveys: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: dict[str, HotbedError] = field(default_factory=dict)
@@ -398,52 +370,30 @@ class FirstLook:
         if not self.problems:
             return
         (_, first), *more = self.problems.items()
-        message = str(first)
-        if more:
-            names = ", ".join(node for node, _ in more)
-            message = f"{message} ({len(more)} more machines cannot be used either: {names})"
+        names = ", ".join(node for node, _ in more)
+        message = f"{first} ({len(more)} more machines cannot be used: {names})" if more else first
         if isinstance(first, UserError):
             raise UserError(message) from first
-        raise site_error(message, first) from first
+        raise site_error(str(message), first) from first
 
 
-def gateway_name(jump: Jump) -> str:
+def gateway_name(jump: JumpOption) -> str:
     """Return the gateway's name in the testbed; no node has such a name."""
     return f"{jump.user or getpass.getuser()}@{field_of(jump.address, jump.port)}"
 
 
+def _gateway(host: HostOptions) -> Gateway | None:
+    jump = host.proxy_jump
+    if jump is None:
+        return None
+    user = jump.user or getpass.getuser()
+    return Gateway(gateway_name(jump), jump.address, user, jump.port, host.key_file)
+
+
 def gateways_of(members: Sequence[Member]) -> tuple[Gateway, ...]:
     """Return the machines that ssh goes through, each once."""
-    found = {}
-    for member in members:
-        if (jump := member.host.jump) is not None:
-            found[gateway_name(jump)] = _gateway(jump, member.host)
-    return tuple(found.values())
-
-
-def _gateway(jump: Jump, host: InventoryHost) -> Gateway:
-    return Gateway(
-        name=gateway_name(jump),
-        address=jump.address,
-        ssh_user=jump.user or getpass.getuser(),
-        ssh_port=jump.port,
-        ssh_key=_key_of(host),
-    )
-
-
-def _gateway_target(gateway: Gateway, known_hosts: Path) -> SshTarget:
-    return SshTarget(
-        gateway.name,
-        gateway.address,
-        gateway.ssh_key,
-        known_hosts,
-        user=gateway.ssh_user,
-        port=gateway.ssh_port,
-    )
-
-
-def _key_of(host: InventoryHost) -> Path | None:
-    return None if host.key is None else Path(host.key).expanduser()
+    found = (_gateway(member.host) for member in members)
+    return tuple({gateway.name: gateway for gateway in found if gateway is not None}.values())
 
 
 @contextmanager
@@ -458,23 +408,21 @@ def looking(contact: Contact) -> Iterator[Path]:
             contact.hang_up(sockets)
 
 
-def first_target(host: InventoryHost, known_hosts: Path) -> SshTarget:
+def first_target(host: HostOptions, known_hosts: Path) -> SshTarget:
     """Return the target of a first login by the user's own key. Within `looking` one connection is
     kept."""
     sockets = known_hosts.with_name(_SOCKETS)
     kept = sockets.is_dir() and len(str(sockets)) <= _LONGEST_FOLDER
-    through = None
-    if host.jump is not None:
-        through = _gateway_target(_gateway(host.jump, host), known_hosts)
+    gateway = _gateway(host)
     return SshTarget(
         node=host.name,
         address=host.address,
-        key=_key_of(host),
+        key=host.key_file,
         known_hosts=known_hosts,
         user=host.user or getpass.getuser(),
-        port=host.port,
+        port=host.port or 22,
         control_dir=sockets if kept else None,
-        jump=through,
+        jump=gateway_target(gateway, known_hosts) if gateway else None,
     )
 
 
@@ -495,16 +443,17 @@ def look(
         SiteError: a gateway cannot be reached; says if trying again may help.
     """
     for member in members:
-        key = _key_of(member.host)
+        key = member.host.key_file
         if key is not None and not key.is_file():
             raise UserError(
-                f"the ssh key {key} of machine {member.host.name} is no file (a relative path "
-                "starts at the spec's folder)"
+                f"the ssh key {key} is no file",
+                where=f"machine {member.host.name}",
+                do="name a file; a relative path starts at the spec's folder",
             )
     found = FirstLook(folder / "known_hosts")
     pin(found.known_hosts, {})
     for gateway in gateways_of(members):
-        target = _gateway_target(gateway, found.known_hosts)
+        target = gateway_target(gateway, found.known_hosts)
         try:
             keys = _trusted(contact, target, gateway.name, trust)
         except RemoteError as error:
@@ -518,9 +467,9 @@ def look(
         target = first_target(host, found.known_hosts)
         return _trusted(contact, target, host.name, trust, host.host_key)
 
-    learnt = everywhere(by_node, learn, progress, "host keys", (0.0, 0.3))
-    found.problems |= learnt.lost
-    for node, keys in learnt.found.items():
+    learnt, lost = everywhere(by_node, learn, progress, "host keys", (0.0, 0.3))
+    found.problems |= lost
+    for node, keys in learnt.items():
         host = by_node[node].host
         found.keys[host.address, host.port] = keys
     pin(found.known_hosts, found.keys)
@@ -529,29 +478,29 @@ def look(
         member = by_node[node]
         return _see(member, contact.shell(first_target(member.host, found.known_hosts)))
 
-    seen = everywhere(learnt.found, see, progress, "looking at machines", (0.3, 1.0))
-    found.problems |= seen.lost
-    for node, (login, survey) in seen.found.items():
+    seen, lost = everywhere(learnt, see, progress, "looking at machines", (0.3, 1.0))
+    found.problems |= lost
+    for node, (login, survey) in seen.items():
         found.logins[node], found.surveys[node] = login, survey
     return found
 
 
 def _see(member: Member, shell: Shell) -> tuple[ShellRights, dict[str, Any]]:
-    login = login_of(shell)
+    login, port = rights_of(shell), member.host.port
     if login.problem is not None:
         raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}")
-    if login.port not in (None, member.host.port):
+    if login.port not in (None, port):
         raise UserError(
-            f"machine {member.host.name} (node {member.node}): its port {member.host.port} is "
-            f"forwarded to port {login.port}, which is not supported: the other nodes come to "
-            "it at the same port as we do",
-            do=(
-                f"let its sshd listen on {member.host.port} too and forward to that, or reach "
-                "it through a machine next to it (proxy_jump)"
-            ),
+            f"its port {port} is forwarded to port {login.port}, and the other nodes reach it at "
+            "the same port as we do",
+            where=f"machine {member.host.name} (node {member.node})",
+            do=f"let its sshd listen on {port} too, or reach it through a machine (proxy_jump)",
         )
     devices = sorted(member.devices.values())
     return login, ask(shell, "survey", root=login.root, devices=devices, client=login.client)
+
+
+# -- addresses among the nodes ---------------------------------------------------------------------
 
 
 def address_of(member: Member, login: ShellRights) -> str:
@@ -578,16 +527,12 @@ def addresses_of(members: Sequence[Member], logins: Mapping[str, ShellRights]) -
     found: dict[str, str] = {}
     for member in members:
         address = address_of(member, logins[member.node])
-        for node, other in found.items():
-            if other == address:
-                raise UserError(
-                    f"nodes {node} and {member.node} would both be {address} to the others",
-                    do="give each machine the private_address that the others reach it at",
-                )
-        if len(members) > 1 and address.startswith(("127.", "::1")):
+        same = [node for node, other in found.items() if other == address]
+        if same or (len(members) > 1 and address.startswith(("127.", "::1"))):
+            others = f", as {same[0]} would" if same else ", which is each machine's own"
             raise UserError(
-                f"node {member.node} would be {address} to the others, which is each machine's own",
-                do="give its private_address",
+                f"node {member.node} would have the address {address} for the others{others}",
+                do="give each machine the private_address at which the others reach it",
             )
         found[member.node] = address
     return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import gzip
 import json
 import os
 import re
@@ -32,20 +31,12 @@ BOOT = "proc/sys/kernel/random/boot_id"
 HEAD, ZEROED_HEAD, ZEROED_TAIL = 1 << 20, 8 << 20, 1 << 20
 UNKNOWN = "data of a kind that is not known"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-LISTEN = "0A"  # in /proc/net/tcp
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 REFUSED = "refused"
 CONNECT_S, CONNECTING_S = 2.0, 30.0  # one connection, all connections
 CONNECTIONS = 256  # at once
-OPTIONS = {
-    "dm_mod": "CONFIG_BLK_DEV_DM",
-    "xfs": "CONFIG_XFS_FS",
-    "nf_tables": "CONFIG_NF_TABLES",
-    "sch_htb": "CONFIG_NET_SCH_HTB",
-    "sch_tbf": "CONFIG_NET_SCH_TBF",
-    "cls_u32": "CONFIG_NET_CLS_U32",
-}
-"""Modules that a store or deployer needs, and the options that build them into a kernel."""
+MODULES = ("dm_mod", "xfs", "nf_tables", "sch_htb", "sch_tbf", "cls_u32")
+"""Kernel modules that a store or deployer needs."""
 UNITS = ("ceph-*", "hotbed-*", "system-ceph*", "system-hotbed*")
 SCOPES = ("system.slice/docker-*", "docker/*", "machine.slice/libpod-*", "libpod_parent/libpod-*")
 """Control groups of Docker's and Podman's containers, made by systemd or by the engine itself."""
@@ -56,9 +47,8 @@ class HostRefused(Exception):
 
 
 def output(argv: Sequence[str]) -> str:
-    """Return what a command prints, empty if it fails or is missing."""
+    """Return the output of a command, empty if it fails or is missing."""
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
-    environment = dict(os.environ, LC_ALL="C", PATH=path)
     try:
         return subprocess.run(
             list(argv),
@@ -67,7 +57,7 @@ def output(argv: Sequence[str]) -> str:
             stderr=subprocess.DEVNULL,
             text=True,
             check=False,
-            env=environment,
+            env=dict(os.environ, LC_ALL="C", PATH=path),
             timeout=60,
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -90,6 +80,11 @@ class HostMachine:
             return self.path(name).read_text(errors="replace")
         except OSError:
             return ""
+
+    def find(self, pattern: str, name: str) -> str | None:
+        """Return the first group of a pattern in a file's text."""
+        found = re.search(pattern, self.text(name), re.MULTILINE)
+        return found.group(1).strip() if found else None
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -119,22 +114,18 @@ def read_whole(path: Path) -> str:
         return ""
 
 
-def real(path: Path) -> Path:
-    """Return the file itself, where `path` is a link to it."""
-    return Path(os.path.realpath(path))
-
-
 def pending(path: Path) -> Path:
     """Return where `replace` writes first; a crash may leave this file."""
-    return path.with_name(path.name + ".hotbed-new")
+    real = Path(os.path.realpath(path))
+    return real.with_name(real.name + ".hotbed-new")
 
 
 def replace(path: Path, text: str, mode: int) -> None:
     """Write `path` atomically. A new file gets `mode`, an existing one keeps its owner and mode; a
     link stays a link.
     """
-    path = real(path)
-    new, data = pending(path), text.encode("utf-8", "surrogateescape")
+    new, path = pending(path), Path(os.path.realpath(path))
+    data = text.encode("utf-8", "surrogateescape")
     handle = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -143,8 +134,7 @@ def replace(path: Path, text: str, mode: int) -> None:
     new.chmod(mode)
     if path.exists():
         shutil.copystat(str(path), str(new))
-        status = path.stat()
-        os.chown(str(new), status.st_uid, status.st_gid)
+        os.chown(str(new), path.stat().st_uid, path.stat().st_gid)
     try:
         new.replace(path)
     except OSError as error:
@@ -163,7 +153,7 @@ def _ended(text: str) -> str:
 
 
 def device(machine: HostMachine, name: str) -> dict[str, Any]:
-    """Describe a block device: its size (bytes), what uses it and what is on it.
+    """Describe a block device: its size (bytes), its users and its content.
 
     ``is`` is ``a device`` for block devices only. ``uses`` are ends of sentences that say why it
     may never be wiped; ``holds`` is what wiping destroys, and ``uuids`` the UUIDs of that;
@@ -197,16 +187,13 @@ def device(machine: HostMachine, name: str) -> dict[str, Any]:
         found["uses"].append("cannot be judged (wipefs is missing)")
     found["holds"] = [f"a partition {part}" for _, part in parts] + signatures
     try:
-        handle = os.open(str(path), os.O_RDONLY)
-        try:
-            found["bytes"] = os.lseek(handle, 0, os.SEEK_END)
-            head = os.pread(handle, HEAD, 0)
-        finally:
-            os.close(handle)
+        with path.open("rb", buffering=0) as file:
+            head = file.read(HEAD)
+            found["bytes"] = file.seek(0, os.SEEK_END)
     except OSError as error:
         found["uses"].append(f"cannot be read ({error.strerror})")
         return found
-    if not found["holds"] and head.count(0) != len(head):
+    if not found["holds"] and head.strip(b"\0"):
         found["holds"].append(UNKNOWN)
     found["read_only"] = machine.text(f"sys/dev/block/{number}/ro").strip() == "1"
     found["model"] = _of_disk(machine, number, "device/model")
@@ -233,11 +220,10 @@ def _of_disk(machine: HostMachine, number: str, *names: str) -> str | None:
 
 def _identity(machine: HostMachine, number: str, probed: dict[str, str]) -> dict[str, str | None]:
     """Return what a device keeps over a boot, when names move on; None for unknown values."""
-    udev = _pairs(machine.text("run/udev/data/b" + number).replace("E:", ""))
     return {
         "wwn": _of_disk(machine, number, "wwid", "device/wwid"),
         "serial": _of_disk(machine, number, "serial", "device/serial", "device/cid"),
-        "udev": udev.get("ID_SERIAL"),
+        "udev": machine.find(r"^E:ID_SERIAL=(.*)$", "run/udev/data/b" + number),
         "volume": _of_disk(machine, number, "dm/uuid", "md/uuid"),
         "partition": probed.get("PART_ENTRY_UUID"),
     }
@@ -251,31 +237,27 @@ def _osd(machine: HostMachine, path: str) -> str | None:
 
 def _pairs(text: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in text.splitlines())
-    return {name: value for name, equals, value in pairs if equals}
+    return {name: value.strip("\"'") for name, equals, value in pairs if equals}
 
 
 def _partitions(machine: HostMachine, number: str) -> list[tuple[str, str]]:
     """Return number and kernel's name of each partition of a disk."""
-    folder = machine.path("sys/dev/block/" + number)
-    found = sorted(entry.parent for entry in folder.glob("*/partition"))
-    return [((part / "dev").read_text().strip(), part.name) for part in found]
+    found = sorted(machine.path("sys/dev/block/" + number).glob("*/partition"))
+    return [((part.parent / "dev").read_text().strip(), part.parent.name) for part in found]
 
 
-def _uses(machine: HostMachine, name: str, members: Sequence[str]) -> list[str]:
+def _uses(machine: HostMachine, name: str, numbers: Sequence[str]) -> list[str]:
     """Return what uses any of the devices with these numbers now."""
-    found = []
-    for line in machine.text("proc/self/mountinfo").splitlines():
-        fields = line.split()
-        if len(fields) > 4 and fields[2] in members:
-            found.append(f"is mounted at {fields[4]}")
+    mounts = (line.split() for line in machine.text("proc/self/mountinfo").splitlines())
+    found = [f"is mounted at {m[4]}" for m in mounts if len(m) > 4 and m[2] in numbers]
     for line in machine.text("proc/swaps").splitlines()[1:]:
         try:
             status = machine.path(line.split()[0]).stat()
         except OSError:
             continue
-        if is_block(status) and _number_of(status) in members:
+        if is_block(status) and _number_of(status) in numbers:
             found.append("is swap space in use")
-    for number in members:
+    for number in numbers:
         holders = machine.path(f"sys/dev/block/{number}/holders")
         found += [f"is part of {entry.name}" for entry in sorted(holders.glob("*"))]
     if not found:
@@ -289,19 +271,17 @@ def _uses(machine: HostMachine, name: str, members: Sequence[str]) -> list[str]:
 
 def _signatures(machine: HostMachine, name: str) -> tuple[list[str], list[str]]:
     """Return what libblkid recognises, such as ``ext4 'data'``, and UUIDs, ``ext4 0f8f...``."""
-    printed = machine.run(["wipefs", "--json", str(machine.path(name))])
     try:
-        rows = json.loads(printed)["signatures"] if printed.strip() else []
+        printed = machine.run(["wipefs", "--json", str(machine.path(name))])
+        rows = json.loads(printed)["signatures"]
     except (ValueError, KeyError):
         rows = []
     found, uuids = {}, {}  # each once, in their order
     for row in rows:
-        what = str(row.get("type"))
+        label = " '{}'".format(row["label"]) if row.get("label") else ""
+        found["{}{}".format(row.get("type"), label)] = True
         if row.get("uuid"):
-            uuids["{} {}".format(what, row["uuid"])] = True
-        if row.get("label"):
-            what += " '{}'".format(row["label"])
-        found[what] = True
+            uuids["{} {}".format(row.get("type"), row["uuid"])] = True
     return list(found), list(uuids)
 
 
@@ -314,15 +294,14 @@ def survey(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     ``devices``: paths to look at; ``client``: the address that the engine's ssh comes from.
     """
     release = _pairs(machine.text("etc/os-release"))
-    release = {name: value.strip().strip("\"'") for name, value in release.items()}
     client = request.get("client") or "127.0.0.1"
     sshd = machine.run(["sshd", "-T", "-C", f"user=root,host={client},addr={client}"])
     root_login = re.search(r"^permitrootlogin (\S+)$", sshd, re.MULTILINE)
-    model = re.search(r"^model name\s*:\s*(.+)$", machine.text("proc/cpuinfo"), re.MULTILINE)
-    memory = re.search(r"^MemTotal:\s+(\d+) kB", machine.text("proc/meminfo"), re.MULTILINE)
+    memory = machine.find(r"^MemTotal:\s+(\d+) kB", "proc/meminfo")
     cpus = re.findall(r"^cpu\d", machine.text("proc/stat"), re.MULTILINE)
     container = machine.run(["systemd-detect-virt", "--container"]).strip()
     container = "" if container == "none" else container
+    groups = re.findall(r" - (cgroup2?) ", machine.text("proc/self/mountinfo"))
     room = os.statvfs(str(machine.root))
     elsewhere, loopback = _listening(machine)
     return {
@@ -336,14 +315,14 @@ def survey(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
         "kernel": os.uname().release,
         "python": list(sys.version_info[:3]),
         "cpus": len(cpus) or os.cpu_count() or 1,
-        "cpu_model": model.group(1).strip() if model else os.uname().machine,
-        "memory_bytes": int(memory.group(1)) * 1024 if memory else 0,
+        "cpu_model": machine.find(r"^model name\s*:(.+)$", "proc/cpuinfo") or os.uname().machine,
+        "memory_bytes": int(memory or 0) * 1024,
         "systemd": machine.path("run/systemd/system").is_dir(),
         "apt": bool(machine.run(["apt-get", "--version"])),
         "pressure": machine.path("proc/pressure/io").exists(),
-        "cgroups": _cgroups(machine),
+        "cgroups": sorted(set(groups)),
         "container": container,
-        "modules": {name: _has_module(machine, name) for name in OPTIONS},
+        "modules": {name: _has_module(machine, name) for name in MODULES},
         "listening": elsewhere,
         "listening_loopback": loopback,
         "root_login": root_login.group(1) if root_login else None,
@@ -355,54 +334,25 @@ def survey(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cgroups(machine: HostMachine) -> str:
-    kinds = set()
-    for line in machine.text("proc/self/mountinfo").splitlines():
-        tail = line.partition(" - ")[2].split()
-        if tail and tail[0] in ("cgroup", "cgroup2"):
-            kinds.add("v1" if tail[0] == "cgroup" else "v2")
-    return "+".join(sorted(kinds))
-
-
 def _has_module(machine: HostMachine, name: str) -> bool | None:
     """Return True if the kernel has a module or can load it, None if unknown. Loads nothing."""
     if (
-        re.search(rf"^{name} ", machine.text("proc/modules"), re.MULTILINE)
-        or machine.path(f"sys/module/{name}").exists()
-        or (name == "dm_mod" and " device-mapper" in machine.text("proc/misc"))
-        or (name == "xfs" and "\txfs\n" in machine.text("proc/filesystems"))
+        machine.path(f"sys/module/{name}").exists()
+        or machine.run(["modinfo", "--field", "filename", name]).strip()
     ):
         return True
-    release = os.uname().release
-    folder = f"lib/modules/{release}"
-    listed = [machine.text(f"{folder}/modules.{kind}") for kind in ("builtin", "dep")]
-    file = name.replace("_", "[-_]")
-    if any(re.search(rf"^\S*\b{file}\.ko", text, re.MULTILINE) for text in listed):
-        return True
-    config = machine.text(f"boot/config-{release}")
-    if not config:
-        try:
-            config = gzip.decompress(machine.path("proc/config.gz").read_bytes()).decode()
-        except (OSError, EOFError):
-            config = ""
-    built = re.search(rf"^{OPTIONS[name]}=([ym])$", config, re.MULTILINE)
-    if built is not None and built.group(1) == "y":
-        return True
-    if any(listed) or (config and built is None):
-        return False
-    return None  # a module of a host that hides its modules, or no information at all
+    listed = machine.text(f"lib/modules/{os.uname().release}/modules.dep")
+    # A container does not show the modules of its host.
+    return False if listed and machine.run(["modinfo", "--version"]) else None
 
 
 def _listening(machine: HostMachine) -> tuple[list[int], list[int]]:
     """Return TCP ports with a listener that others reach, and ports of loopback listeners."""
-    elsewhere, loopback = set[int](), set[int]()
-    for name in ("proc/net/tcp", "proc/net/tcp6"):
-        for line in machine.text(name).splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 3 and fields[3] == LISTEN:
-                address, port = fields[1].rsplit(":", 1)
-                (loopback if address in LOOPBACK else elsewhere).add(int(port, 16))
-    return sorted(elsewhere), sorted(loopback)
+    text = machine.text("proc/net/tcp") + machine.text("proc/net/tcp6")
+    found = re.findall(r"^ *\d+: (\w+):(\w+) \S+ 0A\b", text, re.MULTILINE)
+    ports = {(address in LOOPBACK, int(port, 16)) for address, port in found}
+    elsewhere, loopback = ([p for own, p in sorted(ports) if own is here] for here in (False, True))
+    return elsewhere, loopback
 
 
 def _ceph(machine: HostMachine) -> dict[str, Any]:
@@ -410,13 +360,10 @@ def _ceph(machine: HostMachine) -> dict[str, Any]:
     without a name), and ``units`` that run.
     """
     fsids = {}
-    conf = [
-        re.split("[#;]", line)[0].strip()
-        for line in machine.text("etc/ceph/ceph.conf").splitlines()
-    ]
-    if any(conf):
-        named = (re.fullmatch(r"fsid\s*=\s*(\S*)", line) for line in conf)
-        fsids["/etc/ceph/ceph.conf"] = next((found.group(1) for found in named if found), "")
+    conf = re.sub("[ \t]*[#;].*", "", machine.text("etc/ceph/ceph.conf"))
+    if conf.strip():
+        named = re.search(r"^\s*fsid\s*=[ \t]*(\S*)\s*$", conf, re.MULTILINE)
+        fsids["/etc/ceph/ceph.conf"] = named.group(1) if named else ""
     for folder in sorted(machine.path("var/lib/ceph").glob("*")):
         if UUID.fullmatch(folder.name):
             fsids["/var/lib/ceph/" + folder.name] = folder.name  # made by cephadm
@@ -440,11 +387,8 @@ def connect(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
         By name: None if connected, `REFUSED` if the machine answers that nobody listens, else the
         reason.
     """
-    targets = request["targets"]
-    if not targets:
-        return {}
-    end = time.monotonic() + CONNECTING_S
-    with ThreadPoolExecutor(min(len(targets), CONNECTIONS)) as pool:
+    targets, end = request["targets"], time.monotonic() + CONNECTING_S
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
         found = pool.map(lambda target: _connection(target, end), targets.values())
         return dict(zip(targets, found, strict=True))
 
@@ -469,10 +413,9 @@ def usage(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     container begins at 0. Without CPU times of control groups everything counts as ``ours``.
     """
     tick = os.sysconf("SC_CLK_TCK")
-    fields = [
-        int(field) / tick for field in machine.text("proc/stat").split("\n", 1)[0].split()[1:]
-    ]
-    user, nice, system, idle, wait, irq, softirq, steal = (fields + [0.0] * 8)[:8]
+    fields = machine.text("proc/stat").split("\n", 1)[0].split()[1:]
+    times = [int(field) / tick for field in fields] + [0.0] * 8
+    user, nice, system, idle, wait, irq, softirq, steal = times[:8]
     busy = user + nice + system + irq + softirq
     kernel = _kernel_threads(machine) / tick
     ours, containers = busy - kernel, {}
@@ -486,14 +429,9 @@ def usage(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
                 for group in _containers(machine, tree, fsid)
             }
             break
-    return {
-        "all": busy + idle + wait + steal,
-        "busy": busy,
-        "steal": steal,
-        "kernel": kernel,
-        "ours": ours,
-        "containers": containers,
-    }
+    all_s = busy + idle + wait + steal
+    found = {"all": all_s, "busy": busy, "steal": steal, "kernel": kernel, "ours": ours}
+    return {**found, "containers": containers}
 
 
 def _groups(tree: Path, fsid: str) -> Iterator[Path]:
@@ -516,10 +454,7 @@ def _containers(machine: HostMachine, tree: Path, fsid: str) -> Iterator[Path]:
 
 
 def _has_folder(machine: HostMachine, group: Path, fsid: str) -> bool:
-    try:
-        first = (group / "cgroup.procs").read_text().split("\n", 1)[0]
-    except OSError:
-        return False
+    first = machine.text(str(group.relative_to(machine.root) / "cgroup.procs")).split("\n", 1)[0]
     mounts = machine.text(f"proc/{first}/mountinfo") if first else ""
     # The field is the folder that was mounted, such as /var/lib/ceph/FSID/osd.0.
     folders = (line.split()[3] for line in mounts.splitlines() if len(line.split()) > 3)
@@ -528,10 +463,9 @@ def _has_folder(machine: HostMachine, group: Path, fsid: str) -> bool:
 
 def _cpu_time(path: Path) -> float:
     try:
-        text = path.read_text()
+        found = re.search(r"^(?:usage_usec )?(\d+)$", path.read_text(), re.MULTILINE)
     except OSError:
         return 0.0
-    found = re.search(r"^(?:usage_usec )?(\d+)$", text, re.MULTILINE)
     return float(found.group(1)) if found else 0.0
 
 
@@ -575,9 +509,8 @@ def hold(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     text = read_whole(keys)
     if request["key"] not in text.split("\n"):
         replace(keys, _ended(text) + request["key"] + "\n", 0o600)
-    left = _ended(_without_names(read_whole(machine.path(HOSTS))))
     names = [f"{address} {name}" for name, address in request["names"].items()]
-    _write_hosts(machine, left + "\n".join([BEGIN, *names, END]) + "\n")
+    _write_names(machine, "\n".join([BEGIN, *names, END]) + "\n")
     return {"made": made, "mark": read_mark(machine)}
 
 
@@ -607,14 +540,14 @@ def _aside(identity: str) -> str:
     return f"etc/.hotbed-site.json.{identity}"
 
 
-def _without_names(text: str) -> str:
-    pattern = re.escape(BEGIN) + r"\n.*?" + re.escape(END) + r"\n?"
-    return re.sub(pattern, "", text, flags=re.DOTALL)
-
-
-def _write_hosts(machine: HostMachine, text: str) -> None:
+def _write_names(machine: HostMachine, block: str) -> None:
+    """Put `block` at the end of the hosts file, in place of an older block."""
     path = machine.path(HOSTS)
-    if read_whole(path) != text:
+    old = read_whole(path)
+    pattern = re.escape(BEGIN) + r"\n.*?" + re.escape(END) + r"\n?"
+    left = re.sub(pattern, "", old, flags=re.DOTALL)
+    text = _ended(left) + block if block else left
+    if text != old:
         replace(path, text, 0o644)
 
 
@@ -627,7 +560,7 @@ def let_go(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     found, aside = read_mark(machine) or {}, _aside(request["id"])
     ours = found.get("id") == request["id"]
     if not found or ours:
-        _write_hosts(machine, _without_names(read_whole(machine.path(HOSTS))))
+        _write_names(machine, "")
     if ours:
         # A `hold` that was cut off leaves one file under both names, and renaming one of them to
         # the other would do nothing.
@@ -635,24 +568,18 @@ def let_go(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
         machine.path(MARK).replace(machine.path(aside))
     made = read_mark(machine, aside) or {}
     for changed in (aside, HOSTS, KEYS):
-        pending(real(machine.path(changed))).unlink(missing_ok=True)
-    _let_out(machine, request["key"], made=bool(made.get("made_keys")))
-    folder = machine.path(KEYS).parent
-    if made.get("made_folder") and folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-    machine.path(aside).unlink(missing_ok=True)
-    return {"was_ours": ours}
-
-
-def _let_out(machine: HostMachine, key: str, *, made: bool) -> None:
-    """Take ``key`` away, and the file with it if `hold` `made` the file and nothing is left."""
-    path = machine.path(KEYS)
-    text = read_whole(path)
+        pending(machine.path(changed)).unlink(missing_ok=True)
+    keys, key = machine.path(KEYS), request["key"]
+    text = read_whole(keys)
     left = "\n".join(line for line in text.split("\n") if line != key)
     if key and left != text:
-        replace(path, left, 0o600)
-    if made and not left:
-        real(path).unlink(missing_ok=True)
+        replace(keys, left, 0o600)
+    if made.get("made_keys") and not left:
+        Path(os.path.realpath(keys)).unlink(missing_ok=True)
+    if made.get("made_folder") and keys.parent.is_dir() and not any(keys.parent.iterdir()):
+        keys.parent.rmdir()
+    machine.path(aside).unlink(missing_ok=True)
+    return {"was_ours": ours}
 
 
 # -- wiping ----------------------------------------------------------------------------------------
@@ -697,24 +624,16 @@ def wipe(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
 
 def _other(found: dict[str, Any], seen: dict[str, Any], boot: str) -> str | None:
     """Return why a device is not what was seen; None if it is, or if it is what a wipe that was cut
-    off left of that.
-
-    An older record has no identity, no UUIDs and no boot: only what it has is compared.
-    """
-    identity = seen.get("identity", found["identity"])
-    if (
-        found["bytes"] != seen["bytes"]
-        or seen["model"] not in (None, found["model"])
-        or found["identity"] != identity
-    ):
+    off left of that."""
+    if any(found[name] != seen.get(name) for name in ("bytes", "model", "identity")):
         return "is another device now than the one that was allowed to be wiped"
-    if not any(identity.values()) and seen.get("boot_id", boot) != boot:
+    if not any(found["identity"].values()) and seen.get("boot_id") != boot:
         return (
             "may be another one than was allowed to be wiped, for it has no serial number and the "
             "machine was started anew since"
         )
-    new = [what for what in found["holds"] if what not in (*seen["holds"], UNKNOWN)]
-    new += [what for what in found["uuids"] if what not in seen.get("uuids", found["uuids"])]
+    new = [each for each in found["holds"] if each not in (*seen["holds"], UNKNOWN)]
+    new += [each for each in found["uuids"] if each not in seen["uuids"]]
     return f"holds {', '.join(new)} now, which nobody allowed to be wiped" if new else None
 
 

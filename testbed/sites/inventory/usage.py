@@ -28,33 +28,25 @@ def counters(answers: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, 
 def between(before: Mapping[str, float], after: Mapping[str, float]) -> MachineUsage:
     """Return the load between two readings of `counters`.
 
-    `steal` is the largest share of any machine: one slow node slows a store down.
+    `steal` is the largest share of any machine: one slow node slows a store down. A container that
+    ended in between counts as nothing.
     """
     delta = {key: after[key] - before.get(key, 0.0) for key in after}
     interval = max(delta["wall"], 1e-9)
-    nodes = [key.removeprefix("all:") for key in after if key.startswith("all:")]
-    outside = sum(
-        max(delta[f"busy:{node}"] - delta[f"kernel:{node}"] - _ours(delta, node), 0.0)
-        for node in nodes
-    )
-    steal = [
-        max(delta[f"steal:{node}"], 0.0) / delta[f"all:{node}"]
-        for node in nodes
-        if delta[f"all:{node}"] > 0
-    ]
+    outside, steal, cores = 0.0, 0.0, {}
+    for node in (key.removeprefix("all:") for key in after if key.startswith("all:")):
+        ours = delta[f"ours:{node}"] + sum(
+            used
+            for key, used in delta.items()
+            if key.startswith(_CONTAINER) and key.endswith(f":{node}")
+        )
+        outside += max(delta[f"busy:{node}"] - delta[f"kernel:{node}"] - ours, 0.0)
+        if delta[f"all:{node}"] > 0:
+            steal = max(steal, delta[f"steal:{node}"] / delta[f"all:{node}"])
+        cores[node] = max(delta[f"busy:{node}"], 0.0) / interval
     return MachineUsage(
         interval_s=delta["wall"],
         outside_cores=outside / interval,
-        steal=min(max(steal, default=0.0), 1.0),
-        node_cores={node: max(delta[f"busy:{node}"], 0.0) / interval for node in nodes},
+        steal=min(steal, 1.0),
+        node_cores=cores,
     )
-
-
-def _ours(delta: Mapping[str, float], node: str) -> float:
-    """Return the node's own load; a container that ended in between counts as nothing."""
-    inside = (
-        used
-        for key, used in delta.items()
-        if key.startswith(_CONTAINER) and key.endswith(f":{node}")
-    )
-    return delta[f"ours:{node}"] + sum(inside)

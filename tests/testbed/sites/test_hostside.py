@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +88,6 @@ def test_a_file_that_cannot_be_read_is_not_replaced(host, monkeypatch):
     assert host.read(KEYS) == "ssh-rsa AAAA somebody\n"
 
 
-def test_names_are_written_whole_or_not_at_all(host):
-    with (host.root / HOSTS).open() as old:
-        done(host, HOLD)
-        # A reader of the old file still gets its whole contents.
-        assert old.read() == "127.0.0.1 localhost\n"
-    assert host.read(HOSTS).startswith("127.0.0.1 localhost\n# BEGIN")
-
-
 def test_names_in_a_file_that_is_a_mount_of_its_own(host, monkeypatch):
     replace = Path.replace
 
@@ -151,18 +147,16 @@ def test_a_mark_with_two_names_is_held_and_let_go(host, monkeypatch):
     before = host.files()
     cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
     assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 2
+    assert not done(host, HOLD)["made"]  # taken again
+    assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 1
+    assert not list((host.root / "etc").glob(".hotbed*"))
+    done(host, LET_GO)
+    cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
     other = {**HOLD, "mark": {**MARK, "id": "y", "testbed": "other"}}
     assert "is held by the testbed 'small'" in refused(host, other)
     assert done(host, LET_GO) == {"was_ours": True}
     assert host.files() == before
     assert done(host, other)["made"]
-
-
-def test_a_mark_with_two_names_is_taken_again(host, monkeypatch):
-    cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
-    assert not done(host, HOLD)["made"]
-    assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 1
-    assert not list((host.root / "etc").glob(".hotbed*"))
 
 
 def test_held_again_after_it_was_let_go_in_part(host, monkeypatch):
@@ -264,16 +258,11 @@ def test_a_partition_is_known_by_its_disk_and_its_uuid(host):
     assert "is another device now" in refused(host, asked)
 
 
-def test_a_record_of_before_is_compared_as_far_as_it_goes(host):
-    """An old record also has no model for a partition."""
+def test_a_record_without_an_identity_allows_nothing(host):
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
-    host.write(f"{SYS}/device/wwid", "naa.1\n")
-    host.write(f"{SYS}/device/model", "ST8000\n")
-    asked = wipe_of(host)
     old = {"bytes": 2**30, "model": None, "holds": ["ext4"]}
-    assert "is another device" in refused(host, {**asked, "seen": {**old, "model": "WD"}})
-    done(host, {**asked, "seen": old})
+    assert "is another device" in refused(host, {**wipe_of(host), "seen": old})
 
 
 def test_a_wipe_that_was_cut_off_is_repeated_and_leaves_nothing(host, monkeypatch):
@@ -355,6 +344,47 @@ def test_who_listens_on_the_loopback_alone_is_told_apart(host):
     host.write("proc/net/tcp", "\n".join(lines) + "\n")
     survey = done(host, {"do": "survey"})
     assert (survey["listening"], survey["listening_loopback"]) == ([22], [12049])
+
+
+@pytest.mark.parametrize(
+    ("files", "modinfo", "found"),
+    [
+        ({"sys/module/xfs/refcnt": "1"}, "", True),
+        ({}, "/lib/modules/6.1/kernel/fs/xfs/xfs.ko", True),
+        ({f"lib/modules/{os.uname().release}/modules.dep": "kernel/fs/ext4.ko:"}, "", False),
+        ({}, "", None),  # a container does not show its host's modules
+    ],
+)
+def test_a_module_is_found_without_loading_it(tmp_path, files, modinfo, found):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[0] != "modinfo":
+            return ""
+        return "kmod version 30" if argv[1] == "--version" else modinfo
+
+    machine = hostside.HostMachine(tmp_path, run)
+    assert hostside.survey(machine, {})["modules"]["xfs"] is found
+
+
+def test_the_program_needs_the_standard_library_only():
+    for request, found in (
+        ({"do": "connect", "targets": {}}, {"ok": True, "result": {}}),
+        (
+            {"do": "wipe", "device": "/dev/nothing", "id": "nobody's", "seen": {}},
+            {"ok": False, "error": "is not held by this testbed, and nothing on it is wiped"},
+        ),
+    ):
+        # Run without site-packages and outside the repository.
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-", json.dumps(request)],
+            input=hostside.program(),
+            capture_output=True,
+            check=True,
+        )
+        assert json.loads(done.stdout) == found
 
 
 # -- load: a cluster's containers are in their engine's control groups -----------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from pathlib import Path
@@ -13,8 +12,7 @@ import yaml
 
 from testbed.checks import CheckResult
 from testbed.doctor import lacking
-from testbed.sites.inventory.fitness import Offset, clock_finding, modules_of
-from testbed.sites.inventory.hostside import HostMachine, survey
+from testbed.sites.inventory.fitness import clock_finding, modules_of
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
@@ -96,33 +94,26 @@ def test_clocks_and_network_between_machines(tmp_path, hosts):
 
 
 def test_clocks_that_agree_with_one_another_and_not_with_ours(tmp_path, hosts):
-    for host in hosts.hosts.values():
-        host.clock_offset_s = 3600.0
-    clock = found(tmp_path, hosts)["clock"]
-    assert (clock.ok, clock.needed) == (False, True)
-    assert clock.found.startswith("+3600.000 s to us")
-    for host in hosts.hosts.values():
-        host.clock_offset_s = 2.0
-    clock = found(tmp_path, hosts)["clock"]
-    assert (clock.ok, clock.needed) == (False, False)
-
-
-def off(middle_s: float, half_s: float = 0.01) -> Offset:
-    return Offset(middle_s, half_s)
+    for offset, needed in ((3600.0, True), (2.0, False)):
+        for host in hosts.hosts.values():
+            host.clock_offset_s = offset
+        clock = found(tmp_path, hosts)["clock"]
+        assert (clock.ok, clock.needed) == (False, needed)
+        assert clock.found.startswith(f"{offset:+.3f} s to us")
 
 
 @pytest.mark.parametrize(
     ("others", "kept", "ok"),
     [
-        (off(0.06), True, True),  # 0.04 s at least, which is tolerated
-        (off(0.08), True, False),
-        (off(-0.08), True, False),
-        (off(0.08), False, True),  # a deployment sets the clock
-        (off(0.25, 0.2), True, True),  # too slow a connection to judge
+        ((0.06, 0.01), True, True),  # 0.04 s at least, which is tolerated
+        ((0.08, 0.01), True, False),
+        ((-0.08, 0.01), True, False),
+        ((0.08, 0.01), False, True),  # a deployment sets the clock
+        ((0.25, 0.2), True, True),  # too slow a connection to judge
     ],
 )
 def test_monitors_clocks_are_held_against_each_other(others, kept, ok):
-    offsets = {"a": off(0.0), "b": others}
+    offsets = {"a": (0.0, 0.01), "b": others}
     finding = clock_finding("a", offsets, {"a": True, "b": kept}, ["a", "b"])
     assert (finding.ok, finding.needed) == (ok, False)
     assert ("s to b, and monitors bear 0.05 s" in finding.found) is not ok
@@ -153,20 +144,15 @@ def test_what_up_refuses_of_machines_together_is_found(tmp_path, hosts):
     stat = "cpu  1 0 1 1 1 0 0 0\n" + "".join(f"cpu{n} 1 0\n" for n in range(8))
     hosts.hosts["192.0.2.2"].write("proc/stat", stat)
     assert found(tmp_path, hosts)["signal"].found == "io_pressure"
-    assert "says little on more than 4" in found(tmp_path, hosts, signal="iowait")["signal"].how
+    assert "osd0 (8)" in found(tmp_path, hosts, signal="iowait")["signal"].how
     (hosts.hosts["192.0.2.3"].root / "proc/pressure/io").unlink()
     missing = found(tmp_path, hosts)["signal"]
     assert (missing.ok, missing.needed) == (False, True)
-    assert "osd1 has no /proc/pressure/io" in missing.how
+    assert "osd1 has none" in missing.how
     hosts.hosts["192.0.2.3"].address = "192.0.2.2"
     network = found(tmp_path, hosts)["network"]
     assert not network.ok
     assert network.found == "192.0.2.2, which is osd1's too"
-    hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
-    hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
-    twice = found(tmp_path, hosts)["machine"]
-    assert not twice.ok
-    assert "the same machine as that of osd1" in twice.found
 
 
 def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path, hosts):
@@ -237,45 +223,7 @@ def test_what_a_person_is_asked(spec_file, hosts, monkeypatch, capsys):
     assert answers == []
 
 
-# -- kernel features, detected without loading anything --------------------------------------------
-
-
-RELEASE = os.uname().release
-
-
-def put_file(root: Path, name: str, text: str | bytes) -> None:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-
-
-CONFIG = "CONFIG_NET_SCH_TBF=m\nCONFIG_XFS_FS=y\n# CONFIG_BLK_DEV_DM is not set\n"
-
-
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        ({}, (None, None, None)),
-        ({"proc/misc": "236 device-mapper\n", "proc/filesystems": "\txfs\n"}, (True, True, None)),
-        ({"proc/modules": "dm_mod 2 1 dm_log\nsch_tbf 1 0\n"}, (True, None, True)),
-        ({"sys/module/xfs/refcnt": "1"}, (None, True, None)),
-        (
-            {
-                f"lib/modules/{RELEASE}/modules.builtin": "kernel/drivers/md/dm-mod.ko\n",
-                f"lib/modules/{RELEASE}/modules.dep": "kernel/fs/xfs/xfs.ko.xz: kernel/lib/a.ko\n",
-            },
-            (True, True, False),
-        ),
-        ({f"boot/config-{RELEASE}": CONFIG}, (False, True, None)),
-        ({"proc/config.gz": CONFIG}, (False, True, None)),
-    ],
-)
-def test_a_module_is_found_loaded_built_in_or_to_be_loaded(tmp_path, files, found):
-    """A container does not show the host's modules, so the result is unknown."""
-    for name, text in files.items():
-        put_file(tmp_path, name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
-    modules = survey(HostMachine(tmp_path, lambda argv: ""), {})["modules"]
-    assert (modules["dm_mod"], modules["xfs"], modules["sch_tbf"]) == found
+# -- kernel features -----
 
 
 def test_what_each_store_needs():
@@ -312,19 +260,20 @@ def findings_with(make: Make, kind: str) -> dict[str, dict[str, CheckResult]]:
 def test_a_kernel_without_device_mapper_is_found(make, hosts):
     """The deployer would refuse the kernel only after the machines are taken."""
     host = hosts.hosts["192.0.2.2"]
-    (host.root / "proc/modules").unlink()
-    host.write(f"boot/config-{RELEASE}", CONFIG)
+    (host.root / "sys/module/dm_mod/refcnt").unlink()
+    (host.root / "sys/module/dm_mod").rmdir()
+    host.write(f"lib/modules/{os.uname().release}/modules.dep", "kernel/fs/ext4.ko:")
     for kind in ("cephadm", "ceph-ansible"):
         finding = findings_with(make, kind)["osd0"]["features"]
         assert (finding.ok, finding.needed) == (False, True)
-        assert f"no device mapper (dm_mod): {kind} makes OSDs on LVM alone" in finding.found
+        assert f"no dm_mod: {kind} " in finding.found
         assert "choose deployer own" in finding.how
         assert findings_with(make, kind)["osd1"]["features"].ok
     assert "features" not in findings_with(make, "own")["osd0"]
-    (host.root / f"boot/config-{RELEASE}").unlink()
+    (host.root / f"lib/modules/{os.uname().release}/modules.dep").unlink()
     finding = findings_with(make, "cephadm")["osd0"]["features"]
     assert (finding.ok, finding.needed) == (False, False)
-    assert finding.found == "unknown: device mapper (dm_mod)"
+    assert finding.found == "unknown: dm_mod"
 
 
 def test_a_machine_that_is_a_container_is_none_for_cephadm(make, hosts):
