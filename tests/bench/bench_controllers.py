@@ -24,7 +24,7 @@ from testbed.choose import choose_ready, existing
 from testbed.client import agent_client
 from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.contract import observation_to_json
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 TOGGLE = Path(__file__).resolve().parent / "controllers"
 STEPS = 5

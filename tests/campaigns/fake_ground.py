@@ -30,7 +30,7 @@ from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
 from testbed.sites.contract import SiteError, State, Status
 from testbed.stores.contract import Needs
-from testbed.stores.fake import EVERYTHING
+from tests.testbed.fake_store import EVERYTHING
 
 
 def open_ground(testbed: str) -> FakeGround:

@@ -16,8 +16,8 @@ from campaigns.engine.plan import Cell, Plan
 from campaigns.engine.store import AttemptStatuses, RunStore
 from schemas.campaign import LeaseRules
 from schemas.run import RunStatus
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
+from tests.testbed.fake_site import FakeSite
 
 EPOCH = 1_800_000_000.0
 SPEC = TestbedSpec.model_validate(

@@ -10,8 +10,8 @@ import pytest
 from schemas.errors import HotbedError
 from schemas.run import Run
 from testbed.sites.contract import EnforcedSetting
-from testbed.sites.fake import FakeSite
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 
 SPEC_S = 1e-4
 SET_BY_HAND = pytest.mark.parametrize("found", [(0.004,), (SPEC_S, 0.004)], ids=["before", "after"])

@@ -21,9 +21,9 @@ from schemas.cells.dlr import DLR, DlrCell
 from schemas.errors import HotbedError, UserError
 from testbed.deploy.roles import save_spec
 from testbed.sites.contract import Testbed
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, load_spec
 from testbed.ssh import Completed
+from tests.testbed.fake_site import FakeSite
 from workloads.cosbench.archive import (
     Archive,
     CosbenchStage,

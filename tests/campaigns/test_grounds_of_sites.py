@@ -12,9 +12,9 @@ from campaigns.engine.session import Prepared, Request, dry_run, prepare
 from campaigns.grounds.testbed import LiveGround
 from schemas.errors import UserError
 from testbed import sites
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,8 +17,8 @@ from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError, UserError
 from schemas.run import RunStatus
 from testbed.sites.contract import SiteError, State, Status
-from testbed.sites.fake import FakeSite
 from testbed.spec.quantities import moment
+from tests.testbed.fake_site import FakeSite
 
 
 @pytest.fixture(autouse=True)

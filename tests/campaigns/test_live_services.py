@@ -24,8 +24,8 @@ from testbed.agent.contract import UnitResult
 from testbed.deploy import lifecycle
 from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import Testbed
-from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
+from tests.testbed.fake_site import FakeSite
 from workloads.disturbance import Scenario, plan_disturbance
 
 ROOT = Path(__file__).resolve().parents[2]

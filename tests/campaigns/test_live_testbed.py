@@ -20,11 +20,11 @@ from campaigns.grounds import testbed as opening
 from campaigns.grounds.live import LiveTestbed, Recorder
 from schemas.errors import HotbedError, UserError
 from testbed.deploy.roles import save_spec
-from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
 from testbed.ssh import Completed
 from testbed.stores.contract import HOT, OSDS, PRESSURE, PRIMARY_AFFINITY, Needs
 from tests.testbed.deployers.beds import spec_with
+from tests.testbed.fake_site import FakeSite
 
 SPEC = Path("testbed/specs/dlr.yaml")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controllers.contract import LoopPolicy
 from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 PERCENT = st.floats(0, 100)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from controllers.service import ServiceSettings, main
 from schemas.errors import StoreError
 from testbed.stores.contract import Store
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 
 def fake(path: Path) -> FakeStore:

@@ -15,7 +15,7 @@ from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import SwapProblem, osd_loads, plan
 from controllers.registry import create, find
 from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 DLR_PG = find("dlr-pg")
 HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}

@@ -28,8 +28,8 @@ from testbed.stores.contract import (
     observation_from_json,
     observation_to_json,
 )
-from testbed.stores.fake import FakeStore
 from tests.errors import raises
+from tests.testbed.fake_store import FakeStore
 
 
 def moving(number: int) -> dict[int, float]:

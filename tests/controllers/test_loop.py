@@ -31,7 +31,6 @@ from testbed.stores.contract import (
     SetPrimaryAffinity,
     SwapPrimary,
 )
-from testbed.stores.fake import FakeStore
 from testbed.stores.microstores import (
     MACHINES,
     MICROSTORES,
@@ -48,6 +47,7 @@ from testbed.stores.microstores import (
     Tenant,
 )
 from tests.campaigns.disk_faults import Disk
+from tests.testbed.fake_store import FakeStore
 
 
 def hot(number: int) -> dict[int, float]:

@@ -20,7 +20,7 @@ from testbed.stores.contract import (
     SetPrimaryAffinity,
     observation_to_json,
 )
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 CONTROLLERS = available()
 NAMES = sorted(CONTROLLERS)

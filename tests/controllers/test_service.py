@@ -23,8 +23,8 @@ from controllers.registry import find
 from controllers.replay import replay
 from schemas.errors import StoreError, UserError
 from schemas.names import UnsafeNameError
-from testbed.stores.fake import FakeStore
 from tests.errors import raises
+from tests.testbed.fake_store import FakeStore
 
 HERE = Path(__file__).parent
 UNIT = "hotbed-controller@{}.service"

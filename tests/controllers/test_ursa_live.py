@@ -15,7 +15,7 @@ from controllers.ursa.live import MoveDecision, UrsaParameters, is_whole, queue_
 from schemas.errors import UserError
 from testbed import closure
 from testbed.stores.contract import MoveReplica, OpRates, Pg, SwapPrimary
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 pytestmark = pytest.mark.slow  # the planner is compiled
 

@@ -8,7 +8,7 @@ from typing import Any
 from controllers.registry import create, find
 from controllers.ursa.live import Steering
 from testbed.stores.contract import Action, Observation, OpRates
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 INTERVAL_S = 20.0
 

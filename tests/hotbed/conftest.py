@@ -10,8 +10,8 @@ import pytest
 
 from hotbed.exit_codes import EXIT_USER
 from testbed import choose, doctor, sites
-from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import Ask, hotbed
+from tests.testbed.fake_site import FakeSite
 
 sys.path.insert(0, str(Path(__file__).parent))
 

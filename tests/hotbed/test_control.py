@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hotbed import cli
-from testbed.stores.fake import FakeStore
+from tests.testbed.fake_store import FakeStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "controllers"))
 

@@ -14,9 +14,9 @@ from campaigns.engine.lock import path_in
 from hotbed import cli, exit_codes
 from testbed import client
 from testbed.deploy import deployment
-from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import hotbed
 from tests.hotbed.test_testbed_verbs import SPEC
+from tests.testbed.fake_site import FakeSite
 
 ROOT = Path(__file__).parents[2]
 # Process of a campaign. It ends cleanly on SIGINT, like an engine, even if SIGINT was ignored.

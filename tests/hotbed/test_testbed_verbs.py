@@ -25,9 +25,9 @@ from testbed.deploy import deployers, deployment
 from testbed.deploy.contract import DeploymentPlan
 from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import Progress, SiteError, State, Status, Testbed, silent
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 from tests.hotbed.runner import Ask, hotbed
+from tests.testbed.fake_site import FakeSite
 
 NOW = 1_800_000_000.0
 SPEC = """

@@ -13,9 +13,9 @@ from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.mos.drives import FOLDER
 from campaigns.papers.mos.swift import Swift
 from testbed.agent.contract import UnitResult
-from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
 from testbed.ssh import Completed
+from tests.testbed.fake_site import FakeSite
 
 SPEC = Path("testbed/specs/mos.yaml")
 RATE, BYTES = {"a": 50, "b": 40, "c": 4, "d": 3, "o": 10}, {"a": 65_000, "b": 65_000}

@@ -20,9 +20,9 @@ from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.contract import MachineUsage, Node, Testbed
-from testbed.sites.fake import FakeSite
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Completed
+from tests.testbed.fake_site import FakeSite
 from workloads.traces.files_profile import FILE_SIZES
 
 

@@ -26,7 +26,6 @@ from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.deploy.swift_variables import cluster_of
-from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
 from testbed.stores.swift.bring import put_layout
 from testbed.stores.swift.channels import NodeChannels
@@ -35,6 +34,7 @@ from testbed.stores.swift.store import SwiftStore
 from tests.campaigns.read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from tests.campaigns.testbed_jobs import job_with
 from tests.papers.mos_fakes import RATE, FakeBed
+from tests.testbed.fake_site import FakeSite
 from workloads.cosbench.archive import Archive, Driver, OperationSecond
 from workloads.cosbench.workload import to_xml
 

@@ -39,9 +39,9 @@ from controllers.prioritymeister.plan import FRAME, PriorityPlan, StagePlan, Wor
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import StoreError, UserError
 from testbed.sites.contract import Testbed
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 from testbed.ssh import Completed
+from tests.testbed.fake_site import FakeSite
 from workloads.errors import WorkloadError
 
 

@@ -33,11 +33,11 @@ from schemas.errors import HotbedError, StoreError, UserError
 from schemas.run import Run, Summary
 from testbed.agent.contract import UnitResult
 from testbed.deploy import twochoice_variables
-from testbed.sites.fake import FakeSite
 from testbed.spec import CephSpec, TestbedSpec
 from tests.campaigns.tiny_kinds import job
 from tests.hotbed.processes import kill_when
 from tests.hotbed.processes import run as hotbed
+from tests.testbed.fake_site import FakeSite
 
 ROUND: dict[str, Any] = {
     "response_s": 0.5,

@@ -41,7 +41,6 @@ from schemas.run import Run, Summary
 from testbed.agent.contract import Agent, UnitResult
 from testbed.deploy import twochoice_variables
 from testbed.deploy.inventory import SCRATCH_PATH
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 from tests.campaigns.read_settings import (
     SET_BY_HAND,
@@ -51,6 +50,7 @@ from tests.campaigns.read_settings import (
     reads,
 )
 from tests.campaigns.testbed_jobs import job_with
+from tests.testbed.fake_site import FakeSite
 
 SMALL: dict[str, Any] = {"experiment": "burst", "nodes": 2, "processes": 2}
 CLUSTER_FILE = "/etc/hotbed/twochoice.json"

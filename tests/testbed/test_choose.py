@@ -9,9 +9,9 @@ import pytest
 from schemas import locks
 from schemas.errors import UserError
 from testbed import choose, reach
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, renamed
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 
 RUN = locks.RUN
 SPEC = TestbedSpec.model_validate(

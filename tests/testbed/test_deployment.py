@@ -15,9 +15,9 @@ from testbed.deploy.cephadm import Cephadm
 from testbed.deploy.playbook import LOG, Failure, RefusedError
 from testbed.deploy.roles import DeployError, save_spec, spec_of
 from testbed.sites.contract import SiteError, Testbed
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 from tests.testbed.test_deploy import SPEC
 
 

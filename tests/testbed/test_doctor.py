@@ -14,11 +14,11 @@ from testbed import doctor
 from testbed.checks import CHECKS, CHI_LIBRARIES, DISK_FLOOR, GIB, Need, ThisMachine
 from testbed.deploy.deployers import with_kind
 from testbed.doctor import need_of
-from testbed.sites.fake import FakeSite
 from testbed.sites.local import record
 from testbed.sites.requirements import LOCAL_SITE
 from testbed.spec import TestbedSpec, load_spec
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 
 V2_MOUNTS = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_MOUNTS = """\

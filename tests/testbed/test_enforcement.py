@@ -10,9 +10,9 @@ import pytest
 from schemas.errors import StoreError, UserError
 from testbed.deploy.enforcement import NfsEnforcement, storage_by_server
 from testbed.sites.contract import Testbed
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 
 DISK = {"size": "2GiB", "scratch": 0}
 GROUPS = [

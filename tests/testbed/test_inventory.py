@@ -14,9 +14,9 @@ from testbed import reach
 from testbed.agent.contract import config_from_json, config_to_json
 from testbed.deploy.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
 from testbed.sites.contract import Gateway, Node, Testbed
-from testbed.sites.fake import FakeSite
 from testbed.spec import DiskSpec, TestbedSpec
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 
 DISK = {"size": "8GiB", "scratch": "2560MiB"}
 

@@ -18,7 +18,6 @@ from schemas.errors import UserError
 from testbed.deploy import deployers
 from testbed.sites.chameleon.options import ChameleonOptions
 from testbed.sites.chameleon.site import ChameleonSite
-from testbed.sites.fake import FakeSite
 from testbed.sites.inventory.site import InventorySite
 from testbed.sites.local import racks
 from testbed.sites.local.network import CONGESTION_CONTROL, CORE, congestion_control_of
@@ -33,6 +32,7 @@ from testbed.spec.stores import (
     TenantSpec,
 )
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 from tests.testbed.test_store_specs import FILES, NFS, SWIFT, SWIFT_STORE
 
 SPECS = Path(__file__).resolve().parents[2] / "testbed" / "specs"

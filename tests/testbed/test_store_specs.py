@@ -18,10 +18,10 @@ from testbed.deploy import nfs_variables, swift_variables, twochoice_variables
 from testbed.deploy.inventory import agent_config, build_inventory
 from testbed.deploy.nfs_variables import profile_of
 from testbed.deploy.swift_variables import Packages
-from testbed.sites.fake import FakeSite
 from testbed.spec import DiskSpec, TestbedSpec, load_spec
 from testbed.stores.nfs.wire import frame_of, network_of, segment_of, sent
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 
 DISK = {"size": "2GiB", "scratch": 0}
 NFS: dict[str, Any] = {

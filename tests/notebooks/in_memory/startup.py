@@ -8,8 +8,8 @@ from typing import Any
 
 import testbed.deploy.roles
 from testbed import reach, sites
-from testbed.sites.fake import FakeSite
 from testbed.spec import load_spec
+from tests.testbed.fake_site import FakeSite
 
 
 def _site() -> FakeSite:

@@ -1,11 +1,11 @@
-"""Contract of the fake site, and its own features."""
+"""Contract of the fake site."""
 
 from __future__ import annotations
 
 import pytest
 
-from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
+from tests.testbed.fake_site import FakeSite
 from tests.testbed.sites.conformance import SiteConformance
 
 SPEC = TestbedSpec.model_validate(

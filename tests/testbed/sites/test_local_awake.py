@@ -14,12 +14,12 @@ import pytest
 
 from campaigns.engine.session import kept_awake as campaign_awake
 from schemas.errors import UserError
-from testbed.sites.fake import FakeSite
 from testbed.sites.local import usage
 from testbed.sites.local.awake import kept_awake, tidy, wanted
 from testbed.sites.local.cgroups import Cgroups, Hierarchies
 from testbed.sites.local.process import alive
 from tests.errors import raises
+from tests.testbed.fake_site import FakeSite
 from tests.waiting import ends
 
 VIRTUAL = "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n"

@@ -1,8 +1,4 @@
-"""A site in memory: the whole contract and every capability, without a machine.
-
-Tests of the packages above use it, and it is a minimal example of a site. Its clock is injected;
-leases start and end by this clock.
-"""
+"""In-memory site: the whole contract and every capability, without a machine."""
 
 from __future__ import annotations
 
@@ -31,16 +27,13 @@ from testbed.spec import GroupSpec, TestbedSpec
 
 @dataclass
 class _FakeTestbed:
-    """Memory of a testbed. `contents` stands for all files of a node."""
+    """Memory of a testbed."""
 
     spec: TestbedSpec
     number: int
     made: list[str] = field(default_factory=list)
-    contents: dict[str, dict[str, str]] = field(default_factory=dict)
-    snapshots: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    snapshots: list[str] = field(default_factory=list)
     cut: set[str] = field(default_factory=set)
-    faults: dict[str, tuple[float, bool]] = field(default_factory=dict)
-    shaped: bool = True
     ends_at_s: float | None = None
 
 
@@ -51,8 +44,6 @@ class FakeSite:
         directory: holds a folder for each testbed; without it testbeds name missing folders.
         clock: seconds since the epoch.
         lease_s: length of a lease; None: testbeds never end.
-        fail_after: provisioning fails once, after so many nodes.
-        capacity: the site's number of nodes.
     """
 
     kind = "fake"
@@ -64,24 +55,15 @@ class FakeSite:
         *,
         clock: Callable[[], float] = time.time,
         lease_s: float | None = None,
-        fail_after: int | None = None,
-        capacity: int = 1000,
     ) -> None:
-        self.fail_after = fail_after
+        self.fail_after: int | None = None  # provisioning fails once, after so many nodes
         self._directory, self._clock, self._lease_s = directory, clock, lease_s
-        self._capacity = capacity
         self._numbers = itertools.count(1)
         self._kept: dict[str, _FakeTestbed] = {}
 
     def plan(self, spec: TestbedSpec) -> Cost:
         """See `Site.plan`."""
         nodes = sum(group.count for group in spec.groups)
-        if nodes > self._capacity:
-            raise UserError(
-                f"{nodes} nodes; this site has {self._capacity}",
-                where=f"testbed {spec.name}",
-                do="lower the groups' counts",
-            )
         return Cost(
             node_hours=nodes * (self._lease_s or 0.0) / 3600,
             nodes=nodes,
@@ -93,7 +75,6 @@ class FakeSite:
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
         """See `Site.provision`."""
-        self.plan(spec)
         kept = self._kept.get(spec.name)
         if kept is not None and kept.spec != spec:
             raise UserError(f"a testbed {spec.name!r} of another spec is there; release it first")
@@ -101,16 +82,12 @@ class FakeSite:
             ends = None if self._lease_s is None else self._clock() + self._lease_s
             kept = self._kept[spec.name] = _FakeTestbed(spec, next(self._numbers), ends_at_s=ends)
         names = [name for group in spec.groups for name in group.node_names()]
-        progress("nodes", 0.0)
-        for number, name in enumerate(names, start=1):
-            if name in kept.made:
-                continue
-            if self.fail_after is not None and number > self.fail_after:
+        for number, name in enumerate(names):
+            if number == self.fail_after:
                 self.fail_after = None
                 raise SiteError(f"node {name} broke", retry_after_s=0.0)
-            kept.made.append(name)
-            kept.contents[name] = {}
-            progress("nodes", number / len(names))
+            if name not in kept.made:
+                kept.made.append(name)
         kept.cut.clear()
         if self._directory.is_dir():
             (self._directory / spec.name).mkdir(exist_ok=True)
@@ -162,23 +139,17 @@ class FakeSite:
 
     # -- capabilities ---------------------------------------------------------------------------
 
-    def contents(self, name: str, node: str) -> dict[str, str]:
-        """Return the content of a node; it stands for the node's files in tests of snapshots."""
-        return self._of(name, node).contents[node]
-
     def snapshot(self, name: str, label: str) -> None:
         """See `SnapshotSite.snapshot`."""
         kept = self._of(name)
         if label in kept.snapshots:
             raise UserError(f"there is a snapshot {label!r} already", where=f"testbed {name}")
-        kept.snapshots[label] = {node: dict(files) for node, files in kept.contents.items()}
+        kept.snapshots.append(label)
 
     def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
         """See `SnapshotSite.restore`."""
-        kept = self._with_snapshot(name, label)
-        kept.contents = {node: dict(files) for node, files in kept.snapshots[label].items()}
         progress("ready", 1.0)
-        return self._describe(kept)
+        return self._describe(self._with_snapshot(name, label))
 
     def snapshots(self, name: str) -> Sequence[str]:
         """See `SnapshotSite.snapshots`."""
@@ -186,11 +157,11 @@ class FakeSite:
 
     def delete_snapshot(self, name: str, label: str) -> None:
         """See `SnapshotSite.delete_snapshot`."""
-        del self._with_snapshot(name, label).snapshots[label]
+        self._with_snapshot(name, label).snapshots.remove(label)
 
     def shape(self, name: str, on: bool) -> None:
         """See `ShapingSite.shape`."""
-        self._of(name).shaped = on
+        self._of(name)
 
     def link(self, name: str, node: str, up: bool) -> None:
         """See `FaultSite.link`."""
@@ -205,7 +176,6 @@ class FakeSite:
         kept = self._of(name, node)
         if not self._describe(kept).node(node).devices:
             raise UserError(f"node {node} has no disk of its own", where=f"testbed {name}")
-        kept.faults[node] = (slow, error)
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """Return the counters of an idle machine; see `UsageSite.usage_counters`."""

@@ -1,4 +1,4 @@
-"""Ceph-like store in memory, for tests, demonstrations without a cluster, and fakes elsewhere.
+"""In-memory store with the state of a Ceph cluster.
 
 Affinities and upmaps have Ceph's semantics. An upmap replaces a PG's up set. The first OSD of the
 up set that accepts becomes primary. An OSD with an affinity below 1 declines if a hash of (PG, OSD)
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -82,7 +81,6 @@ class FakeStore:
     Args:
         pressures: the sensed pressures; calm everywhere by default.
         fail_senses, fail_acts: numbers (from 0) of the calls that raise StoreError.
-        hang_s: delay of every sense, in seconds.
         path: file that keeps the OSD map, so that the map outlives the process.
         racks: number of racks; OSDs are assigned to them in turn; 0 for none.
         rates: client rates of each PG; an absent PG is idle.
@@ -100,8 +98,6 @@ class FakeStore:
         hot: Callable[[int], frozenset[int]] | None = None,
         fail_senses: frozenset[int] = frozenset(),
         fail_acts: frozenset[int] = frozenset(),
-        hang_s: float = 0.0,
-        offers: Needs = EVERYTHING,
         interval_s: float = 20.0,
         path: Path | None = None,
         racks: int = 0,
@@ -127,8 +123,6 @@ class FakeStore:
         self._hot = hot
         self._fail_senses = fail_senses
         self._fail_acts = fail_acts
-        self._hang_s = hang_s
-        self._offers = offers
         self._interval_s = interval_s
         self._path = path
         if path is not None and path.exists():
@@ -136,15 +130,13 @@ class FakeStore:
 
     def offers(self) -> Needs:
         """See `Store`."""
-        return self._offers
+        return EVERYTHING
 
     def sense(self, senses: frozenset[str]) -> Observation:
         """See `Store`."""
         number, self.senses = self.senses, self.senses + 1
-        if self._hang_s:
-            time.sleep(self._hang_s)
         if number in self._fail_senses:
-            raise StoreError(f"sense {number} failed, as it was told to")
+            raise StoreError(f"sense {number} failed")
         return Observation(
             t_s=number * self._interval_s,
             interval_s=self._interval_s,
@@ -189,7 +181,7 @@ class FakeStore:
         """See `Store`. Actions of one kind share one epoch."""
         number, self.acts = self.acts, self.acts + 1
         if number in self._fail_acts:
-            raise StoreError(f"act {number} failed, as it was told to")
+            raise StoreError(f"act {number} failed")
         effects = [self._one(action) for action in actions]
         self.epoch += len({action.kind for action in actions})
         self._keep()
@@ -231,7 +223,7 @@ class FakeStore:
         """See `Store`."""
         if self.fail_restores:
             self.fail_restores -= 1
-            raise StoreError("the restore failed, as it was told to")
+            raise StoreError("the restore failed")
         before = json.dumps(self.save())
         self._apply(saved)
         self._keep()
