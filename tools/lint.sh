@@ -42,7 +42,7 @@ staticcheck() {
 }
 
 programs_without_test_servers() {
-    ! tools/go list -C dataplane -deps ./cmd/... | grep testservers
+    ! tools/go list -C dataplane -deps ./cmd/... | grep dataplane/tests
 }
 
 # Rules for which a search suffices. Files that are new and not ignored count too.

@@ -222,7 +222,7 @@ sources_of() {
     "$venv/bin/python" -m testbed.closure "dataplane/cmd/$1"
 }
 
-commands=(dataplane/cmd/*/ dataplane/testservers/cmd/*/)
+commands=(dataplane/cmd/*/ dataplane/tests/cmd/*/)
 
 build_dataplane() {
     mkdir -p dataplane/bin

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/enforcer"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 func TestAWorkloadHasNoMoreConnectionsThanItMay(t *testing.T) {

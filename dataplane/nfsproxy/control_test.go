@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 func TestMetricsAreInPrometheusFormat(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 // works checks that the proxy serves a client.

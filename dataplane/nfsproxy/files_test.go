@@ -12,7 +12,7 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 // load keeps reads in flight until stop is closed.

@@ -19,7 +19,7 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 const profile = `{"type": "storageConstant", "base": 0.001, "readBandwidth": 1e8, "writeBandwidth": 5e7}`

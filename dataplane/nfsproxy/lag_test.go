@@ -9,7 +9,7 @@ import (
 
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/sunrpc"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 // slowly returns a server with reads that take longer than the profile says (1 ms and a little).

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/sunrpc"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 // by returns a configuration in which the server handles its connections with serve.

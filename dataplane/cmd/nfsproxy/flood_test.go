@@ -26,7 +26,7 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 // asProxy makes the test program a proxy with the given descriptor limit. asOffender makes it an

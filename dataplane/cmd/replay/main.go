@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -257,4 +258,51 @@ func load(ctx context.Context, args []string) error {
 	options.Closed, options.Repeat = *depth, true
 	one := replay.Request{Offset: -1, Size: bytes, Read: !*write}
 	return o.play(ctx, target, options, replay.Listed([]replay.Request{one}))
+}
+
+// openLog makes the replay write every request to the log, if a log was requested. It refuses to
+// overwrite a log.
+func (o *optionFlags) openLog(options *replay.Options) (finish func() error, err error) {
+	if o.log == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.OpenFile(o.log, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return nil, command.Usagef("--log: %s is there already; name another file", o.log)
+	}
+	if err != nil {
+		return nil, command.Usagef("--log: %w", err)
+	}
+	out := bufio.NewWriterSize(file, 1<<20)
+	kinds := map[bool]string{true: "DiskRead", false: "DiskWrite"}
+	options.Log = func(at, latency time.Duration, read bool, size int64) {
+		_, _ = fmt.Fprintf(out, "%d,%d,%s,%d\n", at, latency, kinds[read], size)
+	}
+	return func() error { return errors.Join(out.Flush(), file.Close()) }, nil
+}
+
+// check uses files through the server and compares every byte.
+func check(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("replay check", flag.ContinueOnError)
+	var t targetFlags
+	t.register(flags)
+	connections := flags.Int("connections", 2, "`N` clients at once")
+	steps := flags.Int("steps", 200, "`N` operations of each")
+	seed := flags.Uint64("seed", 1, "of what is done")
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
+		return err
+	}
+	target, err := t.target()
+	if err != nil {
+		return err
+	}
+	if *connections < 1 || *connections > 64 || *steps < 1 {
+		return command.Usagef("--connections is %d and --steps %d; write 1 to 64 and at least 1", *connections, *steps)
+	}
+	start := time.Now()
+	if err := target.Check(ctx, *connections, *steps, *seed); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"schema": 1, "same": true,
+		"operations": *connections * *steps, "seconds": time.Since(start).Seconds()})
 }

@@ -12,7 +12,7 @@ import (
 
 	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/replay"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 func TestMistakesGetASentence(t *testing.T) {

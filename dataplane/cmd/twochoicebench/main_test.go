@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hotbed/dataplane/internal/command"
-	"hotbed/dataplane/testservers/servertest"
+	"hotbed/dataplane/tests/servertest"
 	"os"
 	"path/filepath"
 	"strings"

@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/testservers/memswift"
+	"hotbed/dataplane/tests/memswift"
 )
 
 // names are object names that a path must escape.

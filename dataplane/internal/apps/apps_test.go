@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/testservers/servertest"
+	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"

@@ -1,7 +1,7 @@
 package burst
 
 import (
-	"hotbed/dataplane/testservers/servertest"
+	"hotbed/dataplane/tests/servertest"
 	"strings"
 	"testing"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"hotbed/dataplane/testservers/storetest"
+	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/radosstore"
 )

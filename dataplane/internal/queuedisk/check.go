@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"hotbed/dataplane/service"
 )
@@ -141,4 +145,245 @@ func (d *diskProcess) stop() error {
 		return fmt.Errorf("the disk: %w", err)
 	}
 	return nil
+}
+
+// Report is the result of a check. Times are in seconds, shares are fractions.
+type Report struct {
+	PositioningUs float64 `json:"positioning_us"`
+	BandwidthBps  float64 `json:"bandwidth_bytes"`
+	SizeBytes     int64   `json:"size_bytes"`
+	RequestBytes  int64   `json:"request_bytes"`
+	Load          float64 `json:"load"`
+	Requests      int     `json:"requests"`
+	Seed          uint64  `json:"seed"`
+
+	ArrivalsPerS   float64 `json:"arrivals_per_s"`
+	ServiceMeanS   float64 `json:"service_mean_s"`
+	ServiceSecond  float64 `json:"service_second_moment_s2"`
+	PredictedWaitS float64 `json:"predicted_wait_s"` // Pollaczek-Khinchine
+
+	// MeasuredWaitS is the mean over all requests of response (from the intended arrival) minus
+	// service. Its interval shows the sampling error of a run this long at this load.
+	MeasuredWaitS  float64    `json:"measured_wait_s"`
+	MeasuredCI95   [2]float64 `json:"measured_ci95_s"`
+	MeasuredError  float64    `json:"measured_relative_error"`
+	ModelledWaitS  float64    `json:"modelled_wait_s"` // the model's waits on the same arrivals
+	ControlledS    float64    `json:"controlled_wait_s"`
+	ControlledCI95 [2]float64 `json:"controlled_ci95_s"`
+	// RelativeError is the error of ControlledS against PredictedWaitS; the verdict uses it.
+	RelativeError float64 `json:"relative_error"`
+	Within        bool    `json:"within_tolerance"`
+
+	DiskWaitS       float64 `json:"disk_wait_s"`      // counted by the disk, arrival to start
+	DiskUtilization float64 `json:"disk_utilization"` // busy share over the load, its edges included
+	IdleOverheadS   float64 `json:"idle_overhead_s"`  // response - service with no queue
+	LateMeanS       float64 `json:"generator_late_mean_s"`
+	OvershootMeanS  float64 `json:"overshoot_mean_s"`
+	OvershootMaxS   float64 `json:"overshoot_max_s"`
+}
+
+const (
+	batches = 20
+	t95     = 2.093 // Student's t, 19 degrees of freedom, two-sided 95 %
+)
+
+// batchMeans returns the mean of x and its 95 % interval. The interval uses means of consecutive
+// batches, which are nearly independent, unlike neighbouring waits.
+func batchMeans(x []float64) (mean float64, ci [2]float64) {
+	means := make([]float64, batches)
+	for b := range means {
+		part := x[b*len(x)/batches : (b+1)*len(x)/batches]
+		for _, v := range part {
+			means[b] += v / float64(len(part))
+		}
+	}
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	var squares float64
+	for _, m := range means {
+		squares += (m - mean) * (m - mean)
+	}
+	half := t95 * math.Sqrt(squares/(batches-1)/batches)
+	return mean, [2]float64{mean - half, mean + half}
+}
+
+// estimate compares the waits with Pollaczek-Khinchine. At 80 % load, few long busy periods
+// dominate the mean of ten thousand waits, so it is several percent from its expectation on any
+// disk. The model's waits on the same arrivals share this error and have a known expectation. So
+// they are a control variate: controlled = measured - (modelled - predicted). The report also gives
+// the plain mean.
+func estimate(c CheckConfig, requests []service.Request, responses []time.Duration) Report {
+	mean, second := c.Model.RandomMoments(CheckBytes)
+	r := Report{
+		PositioningUs: float64(c.Model.PositioningMean) / 1e3, BandwidthBps: c.Model.Bandwidth,
+		SizeBytes: c.Model.Size, RequestBytes: CheckBytes, Load: c.Load, Requests: len(requests),
+		Seed: c.Seed, ArrivalsPerS: c.Load / mean, ServiceMeanS: mean, ServiceSecond: second,
+		PredictedWaitS: service.PollaczekKhinchine(c.Load/mean, mean, second),
+	}
+	waits := make([]float64, len(requests))
+	excess := make([]float64, len(requests))
+	modelled := service.Waits(c.Model, requests)
+	var head int64
+	for i, q := range requests {
+		waits[i] = (responses[i] - c.Model.Service(head, q.Offset, q.Bytes)).Seconds()
+		excess[i] = waits[i] - modelled[i].Seconds()
+		r.ModelledWaitS += modelled[i].Seconds() / float64(len(requests))
+		head = q.Offset + q.Bytes
+	}
+	r.MeasuredWaitS, r.MeasuredCI95 = batchMeans(waits)
+	r.MeasuredError = r.MeasuredWaitS/r.PredictedWaitS - 1
+	more, ci := batchMeans(excess)
+	r.ControlledS = r.PredictedWaitS + more
+	r.ControlledCI95 = [2]float64{r.PredictedWaitS + ci[0], r.PredictedWaitS + ci[1]}
+	r.RelativeError = more / r.PredictedWaitS
+	r.Within = math.Abs(r.RelativeError) <= Tolerance
+	return r
+}
+
+// String returns the report as text for people.
+func (r Report) String() string {
+	var b strings.Builder
+	ms := func(s float64) string { return fmt.Sprintf("%.3f ms", s*1e3) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-28s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("load", "%.0f %% by %d random reads of %d bytes, %.0f/s",
+		100*r.Load, r.Requests, r.RequestBytes, r.ArrivalsPerS)
+	line("mean service", "%s", ms(r.ServiceMeanS))
+	line("mean wait, predicted", "%s (Pollaczek-Khinchine)", ms(r.PredictedWaitS))
+	line("mean wait, measured", "%s (95 %% interval %s to %s), %+.1f %%", ms(r.MeasuredWaitS),
+		ms(r.MeasuredCI95[0]), ms(r.MeasuredCI95[1]), 100*r.MeasuredError)
+	line("  model, same arrivals", "%s", ms(r.ModelledWaitS))
+	line("mean wait, controlled", "%s (95 %% interval %s to %s), %+.1f %%", ms(r.ControlledS),
+		ms(r.ControlledCI95[0]), ms(r.ControlledCI95[1]), 100*r.RelativeError)
+	line("wait counted by the disk", "%s", ms(r.DiskWaitS))
+	line("disk busy", "%.1f %%", 100*r.DiskUtilization)
+	line("added to an idle request", "%s", ms(r.IdleOverheadS))
+	line("alarm late", "%s mean, %s at most", ms(r.OvershootMeanS), ms(r.OvershootMaxS))
+	line("load generator late", "%s mean", ms(r.LateMeanS))
+	verdict := "within"
+	if !r.Within {
+		verdict = "NOT within"
+	}
+	line("verdict", "%s %.0f %% of M/G/1", verdict, 100*Tolerance)
+	return b.String()
+}
+
+// checkWorkers bounds the reads in flight. The loads of a check do not reach such a queue. If they
+// did, the wait for a worker would count: responses are timed from the intended start.
+const checkWorkers = 192
+
+// aligned returns n bytes at an address that direct I/O accepts.
+func aligned(n int) []byte {
+	const unit = 4096
+	b := make([]byte, n+unit)
+	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (unit - 1)
+	return b[skip : skip+n]
+}
+
+func readOnce(f *os.File, buffer []byte, r service.Request) error {
+	n, err := syscall.Pread(int(f.Fd()), buffer[:r.Bytes], r.Offset)
+	if err != nil {
+		return fmt.Errorf("read of %d bytes at %d: %w", r.Bytes, r.Offset, err)
+	}
+	if int64(n) != r.Bytes {
+		return fmt.Errorf("read of %d bytes at %d: got %d", r.Bytes, r.Offset, n)
+	}
+	return nil
+}
+
+// idleOverhead reads one request after another and returns the mean of response - service (s). The
+// mean is the delay that FUSE, timer and scheduler add to a request without a queue.
+func idleOverhead(f *os.File, m service.Model, rng *rand.Rand, n int) (float64, error) {
+	buffer := aligned(CheckBytes)
+	var head int64
+	var sum time.Duration
+	for range n {
+		r := service.Request{Offset: rng.Int64N(m.Size/CheckBytes) * CheckBytes, Bytes: CheckBytes}
+		start := time.Now()
+		if err := readOnce(f, buffer, r); err != nil {
+			return 0, err
+		}
+		sum += time.Since(start) - m.Service(head, r.Offset, r.Bytes)
+		head = r.Offset + r.Bytes
+	}
+	return sum.Seconds() / float64(n), nil
+}
+
+// openLoop issues the requests at their times, independent of the disk. It returns each response
+// time, counted from the intended arrival, and the mean lateness of issuing (s).
+func openLoop(ctx context.Context, f *os.File, requests []service.Request, progress io.Writer) (
+	responses []time.Duration, late float64, err error) {
+	c, err := newClock()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.close()
+	responses = make([]time.Duration, len(requests))
+	todo := make(chan int, len(requests))
+	failed := make(chan error, checkWorkers)
+	origin := c.now() + 10*time.Millisecond
+	var workers sync.WaitGroup
+	for range checkWorkers {
+		workers.Go(func() {
+			buffer := aligned(CheckBytes)
+			for i := range todo {
+				if err := readOnce(f, buffer, requests[i]); err != nil {
+					failed <- err
+					return
+				}
+				responses[i] = c.now() - origin - requests[i].At
+			}
+		})
+	}
+	var lateness time.Duration
+	line := newProgress(progress, requests[len(requests)-1].At)
+	for i, r := range requests {
+		if err = c.sleepUntil(origin + r.At); err != nil {
+			break
+		}
+		lateness += c.now() - origin - r.At
+		todo <- i
+		line.show(r.At)
+		if err = ctx.Err(); err != nil {
+			err = fmt.Errorf("interrupted: %w", err)
+			break
+		}
+		if len(failed) > 0 {
+			break
+		}
+	}
+	close(todo)
+	workers.Wait()
+	line.end()
+	if len(failed) > 0 {
+		err = <-failed
+	}
+	return responses, lateness.Seconds() / float64(len(requests)), err
+}
+
+// progress writes one line that it overwrites, at most once a second.
+type progress struct {
+	out         io.Writer
+	total, next time.Duration
+}
+
+func newProgress(out io.Writer, total time.Duration) *progress {
+	return &progress{out: out, total: total}
+}
+
+func (p *progress) show(at time.Duration) {
+	if p.out == nil || at < p.next {
+		return
+	}
+	p.next = at + time.Second
+	_, _ = fmt.Fprintf(p.out, "\rcheck: %.0f s of %.0f s, %.0f s left ",
+		at.Seconds(), p.total.Seconds(), (p.total - at).Seconds())
+}
+
+func (p *progress) end() {
+	if p.out != nil {
+		_, _ = fmt.Fprint(p.out, "\r\033[K")
+	}
 }

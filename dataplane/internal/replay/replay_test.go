@@ -11,7 +11,7 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/reactor"
 	"hotbed/dataplane/internal/sunrpc"
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 const ms = time.Millisecond

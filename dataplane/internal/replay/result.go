@@ -1,9 +1,13 @@
 package replay
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"hotbed/dataplane/internal/nfs3"
+	"hotbed/dataplane/internal/sunrpc"
 )
 
 // longest is the longest time that a histogram holds; longer times count as longest.
@@ -128,4 +132,98 @@ func (t *tally) tell(slo time.Duration) Part {
 		p.Misses = &t.misses
 	}
 	return p
+}
+
+const (
+	firstBin = time.Second
+	mostBins = 1 << 12
+)
+
+// Bin counts the requests that arrived in an interval.
+type Bin struct {
+	Requests int64   `json:"requests"`
+	Misses   int64   `json:"slo_misses"`
+	Max      float64 `json:"max"` // latency, s
+}
+
+// Timeline is a series of equal intervals from the first request's time, by time of arrival.
+type Timeline struct {
+	Seconds float64 `json:"bin_s"`
+	Bins    []Bin   `json:"bins"`
+}
+
+// timeline has bins of a second, or wider ones if a long run would give too many bins.
+type timeline struct {
+	width time.Duration
+	bins  []Bin
+}
+
+func newTimeline() timeline { return timeline{width: firstBin} }
+
+func (t *timeline) add(at, latency time.Duration, missed bool) {
+	for at/t.width >= mostBins {
+		t.widen()
+	}
+	for at/t.width >= time.Duration(len(t.bins)) {
+		t.bins = append(t.bins, Bin{})
+	}
+	b := &t.bins[at/t.width]
+	b.Requests++
+	if missed {
+		b.Misses++
+	}
+	b.Max = max(b.Max, latency.Seconds())
+}
+
+// widen merges pairs of bins.
+func (t *timeline) widen() {
+	t.width *= 2
+	wide := make([]Bin, (len(t.bins)+1)/2)
+	for i, b := range t.bins {
+		w := &wide[i/2]
+		w.Requests += b.Requests
+		w.Misses += b.Misses
+		w.Max = max(w.Max, b.Max)
+	}
+	t.bins = wide
+}
+
+func (t *timeline) tell() Timeline { return Timeline{t.width.Seconds(), t.bins} }
+
+// reply handles the reply to a piece.
+func (e *engine) reply(record []byte) {
+	if e.over {
+		return
+	}
+	xid, d, err := sunrpc.ParseReply(record)
+	p, known := e.pieces[xid]
+	if !known {
+		e.result.Errors["replies to no call"]++
+		return
+	}
+	delete(e.pieces, xid)
+	switch status := nfs3.Status(d.Uint32()); {
+	case err != nil:
+		e.result.Errors[err.Error()]++
+	case status != nfs3.OK || !d.OK():
+		e.result.Errors[fmt.Sprintf("NFS status %d", status)]++
+	case readCount(p.of.Read, &d) != p.count:
+		e.result.Errors["fewer bytes than asked for"]++
+	default:
+		e.result.Bytes += int64(p.count)
+	}
+	if p.of.left--; p.of.left == 0 {
+		e.complete(p.of)
+	}
+}
+
+// readCount reads the count from the results of a READ or WRITE.
+func readCount(read bool, d *sunrpc.Decoder) uint32 {
+	if !read && d.Uint32() == 1 { // attributes before
+		d.Fixed(24)
+	}
+	if d.Uint32() == 1 { // attributes (after)
+		d.Fixed(84)
+	}
+	return d.Uint32()
 }

@@ -292,3 +292,283 @@ func (c *Cluster) committed(r ref, p *op) {
 		c.peerCommitted(r, p)
 	}
 }
+
+// shard is a queue of operations with its threads; each PG always uses the same shard. While client
+// operations wait, recovery gets a thread with the probability of Ceph's weighted priority queue.
+type shard struct {
+	clients, recovery fifo
+	busy              int
+}
+
+// fifo holds operations in arrival order.
+type fifo struct {
+	queue []ref
+	head  int
+}
+
+func (f *fifo) push(r ref) { f.queue = append(f.queue, r) }
+
+func (f *fifo) len() int { return len(f.queue) - f.head }
+
+func (f *fifo) pop() ref {
+	r := f.queue[f.head]
+	f.head++
+	if f.head == len(f.queue) {
+		f.queue, f.head = f.queue[:0], 0
+	}
+	return r
+}
+
+// recoveryShare is osd_recovery_priority over its sum with osd_client_op_priority.
+const recoveryShare = 5. / (5 + 63)
+
+// pgLock serializes the operations of a PG at an OSD; waiting operations keep their threads.
+type pgLock struct {
+	holder  ref
+	waiting []ref
+}
+
+func (c *Cluster) enqueue(o *osd, r ref, pg int32) {
+	s := &o.shards[int(pg)%len(o.shards)]
+	if c.at(r).recovers() {
+		s.recovery.push(r)
+	} else {
+		s.clients.push(r)
+	}
+	c.dispatch(o, s)
+}
+
+// dispatch assigns waiting operations to free threads.
+func (c *Cluster) dispatch(o *osd, s *shard) {
+	for s.busy < c.cfg.Threads && s.clients.len()+s.recovery.len() > 0 {
+		from := &s.clients
+		if s.recovery.len() > 0 && (from.len() == 0 || c.queueRandom.Bernoulli(recoveryShare)) {
+			from = &s.recovery
+		}
+		r := from.pop()
+		if p := c.at(r); p != nil && c.fresh(r, p) {
+			s.busy++
+			c.lock(o, r, p)
+		}
+	}
+}
+
+// fresh reports whether a queued operation may still run: its PG may have moved since.
+func (c *Cluster) fresh(r ref, p *op) bool {
+	state := &c.pgs[p.pg]
+	switch {
+	case p.interval == state.interval || p.recovers():
+		return true
+	case p.kind == opReplica:
+		c.freeOp(r)
+		return false
+	}
+	return c.admit(r, p, state)
+}
+
+func (c *Cluster) lock(o *osd, r ref, p *op) {
+	l := o.locks[p.pg]
+	if l == nil {
+		l = &pgLock{}
+		o.locks[p.pg] = l
+	}
+	if l.holder != 0 {
+		l.waiting = append(l.waiting, r)
+		return
+	}
+	l.holder = r
+	c.begin(r, p)
+}
+
+// begin runs an operation that holds its PG's lock.
+func (c *Cluster) begin(r ref, p *op) {
+	p.locked = true
+	took := c.cfg.OpTime + float64(float64(p.bytes)*c.cfg.ByteTime)
+	c.k.After(sim.Seconds(took), (*onCPU)(c), uint64(r))
+}
+
+// release passes an operation's lock and thread on to the next operations.
+func (c *Cluster) release(p *op) {
+	o, pg := c.osds[p.osd], p.pg
+	p.locked = false
+	l := o.locks[pg]
+	l.holder = 0
+	for len(l.waiting) > 0 && l.holder == 0 {
+		next := l.waiting[0]
+		l.waiting = l.waiting[:copy(l.waiting, l.waiting[1:])]
+		q := c.at(next)
+		switch {
+		case q.kind == opPeer:
+			c.peerReady(next, q)
+		case !c.fresh(next, q):
+			o.shards[int(pg)%len(o.shards)].busy--
+		default:
+			l.holder = next
+			c.begin(next, q)
+		}
+	}
+	s := &o.shards[int(pg)%len(o.shards)]
+	s.busy--
+	c.dispatch(o, s)
+}
+
+// A write goes to the primary. The primary forwards it to the other members, writes it itself, and
+// answers when all have committed.
+
+// replicate forwards a write to the other members.
+func (c *Cluster) replicate(r ref) {
+	p := *c.at(r)
+	o := c.osds[p.osd]
+	waits := int32(1)
+	for _, member := range c.members(p.pg) {
+		if member == p.osd {
+			continue
+		}
+		child, q := c.newOp(opReplica, p.pg, member)
+		q.parent, q.bytes, q.slot, q.try = r, p.bytes, p.slot, p.try
+		q.offset = c.overwrite(c.osds[member], p.bytes)
+		waits++
+		o.out.Send(c.k, p.bytes, (*onForward)(c), uint64(child))
+	}
+	c.at(r).waits = waits
+}
+
+// overwrite returns the offset of a client's write. A small open-loop write overwrites existing
+// data in place; a large write, like a new object, goes to new space.
+func (c *Cluster) overwrite(o *osd, bytes int64) int64 {
+	if c.bench.open == nil || bytes >= c.cfg.DeferBytes {
+		return c.allocate(o, bytes)
+	}
+	return c.place(o, c.bench.open.where.IntN(max(1, c.objects.count)), bytes)
+}
+
+// allocate returns the offset of an OSD's new data: after its last write, or at the start again at
+// the end of the disk.
+func (c *Cluster) allocate(o *osd, bytes int64) int64 {
+	start := c.dataStart()
+	if start+o.writeAt+2*bytes > c.cfg.DiskSize {
+		o.writeAt = 0
+	}
+	at := start + o.writeAt
+	o.writeAt += bytes
+	return c.clamp(at&^4095, bytes)
+}
+
+// onForward: data for another OSD has left the sender's node.
+type onForward Cluster
+
+func (h *onForward) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	if p.kind == opPull {
+		c.pushed(r)
+		return
+	}
+	source := core
+	if parent := c.at(p.parent); parent != nil {
+		source = c.rackOf(parent.osd)
+	}
+	c.receive(r, p.bytes, c.cfg.NodeRate, source)
+}
+
+// receive delivers data that has just left its sender, in the rack `source`, to an op's OSD.
+func (c *Cluster) receive(r ref, bytes int64, from float64, source int32) {
+	p := c.at(r)
+	o := c.osds[p.osd]
+	if o.cut {
+		o.held = append(o.held, heldMessage{r, bytes, from})
+		return
+	}
+	o.netIn += bytes
+	now, from := c.cross(c.k.Now(), bytes, from, source, c.rackOf(p.osd))
+	c.k.At(o.in.end(now, bytes, from, c.cfg.NodeRate), (*onArrive)(c), uint64(r))
+}
+
+// onArrive: an operation has reached its OSD.
+type onArrive Cluster
+
+func (h *onArrive) Handle(_ *sim.Kernel, arg uint64) { (*Cluster)(h).arrive(ref(arg)) }
+
+// onWritten: a client's data has left its node.
+type onWritten Cluster
+
+func (h *onWritten) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	if p := c.at(r); p != nil {
+		c.receive(r, p.bytes, c.cfg.ClientRate, core)
+	}
+}
+
+// onAck: a member's commit reaches the waiting primary.
+type onAck Cluster
+
+func (h *onAck) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	kind, parent, move, osd := p.kind, p.parent, p.slot, p.osd
+	c.freeOp(r)
+	if kind == opPush {
+		c.recovered(move, osd)
+	} else if c.at(parent) != nil {
+		c.acknowledge(parent)
+	}
+}
+
+// acknowledge counts a commit of a write and answers the client after the last commit.
+func (c *Cluster) acknowledge(r ref) {
+	p := c.at(r)
+	p.waits--
+	if p.waits > 0 {
+		return
+	}
+	o := c.osds[p.osd]
+	o.writes++
+	o.writeBytes += p.bytes
+	if c.bench.current(p) {
+		c.pgs[p.pg].writes++
+		if c.bench.open == nil { // otherwise it overwrites
+			c.store(p.pg, p.bytes, 1)
+		}
+		if len(c.members(p.pg)) < c.cfg.Size {
+			c.pgs[p.pg].degraded++
+		}
+	}
+	c.k.After(sim.Seconds(c.cfg.Delay+c.cfg.ClientOp), (*onComplete)(c), uint64(r))
+}
+
+// core is the rack number of everything outside racks: clients.
+const core int32 = -1
+
+// uplink connects a rack with the rest of the network, with a link for each direction.
+type uplink struct{ out, in ingress }
+
+// rackOf returns the rack of an OSD's node, `core` in a flat network.
+func (c *Cluster) rackOf(osd int32) int32 {
+	if len(c.cfg.Racks) == 0 {
+		return core
+	}
+	return int32(c.cfg.Racks[osd])
+}
+
+// cross returns the time at which a message that has just left its sender has passed the uplinks
+// between two racks, and the rate at which it leaves them.
+func (c *Cluster) cross(now time.Duration, bytes int64, from float64, source, target int32) (
+	time.Duration, float64,
+) {
+	if source == target || c.cfg.Uplink == 0 {
+		return now, from
+	}
+	if source != core {
+		now, from = c.uplinks[source].out.end(now, bytes, from, c.cfg.Uplink), c.cfg.Uplink
+	}
+	if target != core {
+		now, from = c.uplinks[target].in.end(now, bytes, from, c.cfg.Uplink), c.cfg.Uplink
+	}
+	return now, from
+}

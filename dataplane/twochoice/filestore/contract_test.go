@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"hotbed/dataplane/testservers/storetest"
+	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/redirectlog"
 )

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"hotbed/dataplane/testservers/storetest"
+	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"

@@ -5,9 +5,122 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"syscall"
 
 	"hotbed/dataplane/twochoice"
 )
+
+// CorruptError reports a log damaged in a way that no crash explains. The log is not opened,
+// because its unreadable part may locate acknowledged data.
+type CorruptError struct {
+	File    string
+	Offset  int64
+	Problem string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("the redirect log %s is corrupt at byte %d: %s; it was left as it is and not "+
+		"used, since it may be all that tells where acknowledged data is: restore it from a copy, or "+
+		"move it and the data beside it away if all of that may be lost", e.File, e.Offset, e.Problem)
+}
+
+// RecordError reports an intact record that does not fit the table: it names an unknown OSD,
+// exceeds its object, or does not follow the previous record.
+type RecordError struct {
+	File   string
+	Offset int64 // of its frame
+	Err    error
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("the redirect log %s has a record at byte %d that does not belong to this "+
+		"cluster: %v; it was left as it is and not used: start the agent with the cluster map that the "+
+		"log was written with", e.File, e.Offset, e.Err)
+}
+
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// VersionError reports a log that another version wrote.
+type VersionError struct {
+	File         string
+	Found, Known uint32
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the redirect log %s is of version %d, and this program knows version %d; it was "+
+		"left as it is: start the agent that wrote it", e.File, e.Found, e.Known)
+}
+
+// OwnerError reports a log that belongs to another server.
+type OwnerError struct {
+	File         string
+	Owner, Asked twochoice.Server
+}
+
+func (e *OwnerError) Error() string {
+	return fmt.Sprintf("the redirect log %s is of OSD %d, not of OSD %d; it was left as it is: give each "+
+		"agent the folder of its own OSD", e.File, e.Owner, e.Asked)
+}
+
+// MissingError reports that an expected log does not exist.
+type MissingError struct{ File string }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("the redirect log %s is not there though this OSD had one; restore it from a "+
+		"copy, or move the data beside it away too if all of that may be lost", e.File)
+}
+
+// FullError reports a full disk. The table is unchanged, and works again when there is space.
+type FullError struct {
+	File string
+	Err  error
+}
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("the redirect log %s cannot grow: %v; nothing was changed: make room on its disk",
+		e.File, e.Err)
+}
+
+func (e *FullError) Unwrap() error { return e.Err }
+
+// WriteError reports a change that could not be written and surely is not in the log. The table is
+// unchanged, and the log is usable.
+type WriteError struct {
+	File string
+	Err  error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("the redirect log %s cannot be written: %v; nothing was changed", e.File, e.Err)
+}
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// FailedError reports that no further change is possible: see Store.Failed.
+type FailedError struct {
+	File string
+	Err  error
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("the redirect log %s failed: %v; what the disk holds of the last change is not "+
+		"known: see to the disk and start the agent again", e.File, e.Err)
+}
+
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// full reports whether an error means a full disk or an exhausted quota.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// unwritten returns the error for data that surely is not in the log.
+func unwritten(file string, err error) error {
+	if full(err) {
+		return &FullError{file, err}
+	}
+	return &WriteError{file, err}
+}
 
 // Entry is a record of a journal: a change of a table (none if Kind is 0), and a note for the
 // writer's own use.
@@ -165,4 +278,131 @@ func (j *Journal) Size() int64 { return j.end }
 func (j *Journal) Close() error {
 	j.failed = &FailedError{j.path, errors.New("it is closed")}
 	return j.file.Close()
+}
+
+// snapshotPayload is the approximate frame length of a rewritten log.
+const snapshotPayload = 64 << 10
+
+// suffix marks the file of an unfinished rewrite.
+const suffix = ".new"
+
+// FileNames returns the possible file names of a log, for an FS with no other files.
+func FileNames(name string) []string { return []string{name, name + suffix} }
+
+// Replace replaces the journal with a new journal of these entries once the new one is durable, so
+// that an intact journal always exists. On a *FullError or a *WriteError the old journal is in use.
+// After a *FailedError it is unknown which journal is in use.
+func (j *Journal) Replace(entries []Entry) error {
+	if j.failed != nil {
+		return j.failed
+	}
+	return j.replace(func(write func(*Entry)) error {
+		for i := range entries {
+			write(&entries[i])
+		}
+		return nil
+	})
+}
+
+// replace writes the entries from `all` to a temporary file, and renames the file to the journal.
+func (j *Journal) replace(all func(write func(*Entry)) error) error {
+	w := &rewriter{generation: j.generation + 1, log: make([]byte, headerSize)}
+	if err := all(w.entry); err != nil {
+		return unwritten(j.path, err)
+	}
+	w.flush()
+	copy(w.log, header{version: Version, owner: j.owner, generation: w.generation, first: w.frames}.encode())
+	file, err := j.fsys.Create(j.name + suffix)
+	if err != nil {
+		return unwritten(j.path, err)
+	}
+	if err = w.write(file); err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
+		_ = file.Close()
+		_ = j.fsys.Remove(j.name + suffix)
+		return unwritten(j.path, err)
+	}
+	if err := j.adopt(); err != nil {
+		_ = file.Close()
+		return err
+	}
+	if j.file != nil {
+		_ = j.file.Close() // the old file, now without a name
+	}
+	j.file, j.generation, j.number, j.entries = file, w.generation, w.frames, w.entries
+	j.endAt(w.log)
+	return nil
+}
+
+// endAt sets the journal's end to the end of a log.
+func (j *Journal) endAt(log []byte) {
+	j.end = int64(len(log))
+	j.tail = slices.Clone(log[len(log)-len(log)%blockSize:])
+}
+
+// adopt gives the new file the journal's name, durably.
+func (j *Journal) adopt() error {
+	if err := j.fsys.Rename(j.name+suffix, j.name); err != nil {
+		if full(err) {
+			_ = j.fsys.Remove(j.name + suffix)
+			return unwritten(j.path, err)
+		}
+		return j.fail(err)
+	}
+	if err := j.fsys.SyncFolder(); err != nil {
+		return j.fail(err)
+	}
+	return nil
+}
+
+// rewriter packs entries into the frames of a new log.
+type rewriter struct {
+	generation uint64
+	log        []byte
+	from       int // start of the current frame; 0: none
+	frames     uint64
+	entries    uint64
+}
+
+func (w *rewriter) entry(e *Entry) {
+	if w.from == 0 {
+		w.from = len(w.log)
+		w.log = beginFrame(w.log)
+	}
+	w.log = appendEntry(w.log, e)
+	w.entries++
+	if len(w.log)-w.from >= snapshotPayload {
+		w.flush()
+	}
+}
+
+func (w *rewriter) flush() {
+	if w.from == 0 {
+		return
+	}
+	w.frames++
+	w.log = endFrame(w.log, w.from, w.generation, w.frames, changesFrame)
+	w.from = 0
+}
+
+// write writes the log in parts.
+func (w *rewriter) write(file File) error {
+	var pairs []byte
+	for at := 0; at < len(w.log); at += window {
+		pairs = appendPairs(pairs[:0], w.log[at:min(at+window, len(w.log))])
+		if _, err := writeAll(file, pairs, 2*int64(at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeAll(file File, b []byte, offset int64) (int, error) {
+	n, err := file.WriteAt(b, offset)
+	if err == nil && n < len(b) {
+		err = fmt.Errorf("only %d of %d bytes were written", n, len(b))
+	}
+	return n, err
 }

@@ -14,7 +14,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"hotbed/dataplane/testservers/memswift"
+	"hotbed/dataplane/tests/memswift"
 )
 
 func main() {

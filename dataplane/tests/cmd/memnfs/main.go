@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"hotbed/dataplane/testservers/memnfs"
+	"hotbed/dataplane/tests/memnfs"
 )
 
 func main() {
