@@ -16,7 +16,7 @@ const write = 1 << 20 // bytes of a redirected write
 
 // filled returns a table full of random writes to this many objects, as in figure 12.
 func filled(tb testing.TB, objects int, random *rand.Rand) (*Table, func() (Object, Range)) {
-	t := newTable(tb)
+	t := newTable()
 	// The size lets about as many entries be live as fit without overlap.
 	size := uint64(liveEntries/objects) * write
 	names := make([]Object, objects)
@@ -35,10 +35,7 @@ func filled(tb testing.TB, objects int, random *rand.Rand) (*Table, func() (Obje
 }
 
 func create(tb testing.TB, t *Table, o Object, r Range, dead []Entry) []Entry {
-	record, err := t.Redirect(0, o, r, Location{1, uint64(t.Issued())})
-	if err == nil {
-		dead, err = t.Apply(record, dead)
-	}
+	dead, err := t.Apply(t.Redirect(0, o, r, Location{1, 1}), dead)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -69,7 +66,7 @@ func BenchmarkRedirect(b *testing.B) {
 			before := processor()
 			for range b.N {
 				o, r := next()
-				pieces, _ = t.Query(o, r, pieces[:0])
+				pieces = t.Query(o, r, pieces[:0])
 			}
 			report(b, before)
 			b.ReportMetric(float64(t.Len()), "live")
@@ -103,16 +100,15 @@ func BenchmarkSchedulers(b *testing.B) {
 	for _, policy := range Policies {
 		b.Run(string(policy), func(b *testing.B) {
 			random := rand.NewPCG(1, 1)
-			servers := Numbered(1000)
+			servers := Servers(1000)
 			p := Simulated(policy)
 			s, err := New(p, servers, random, NewQueues(servers))
 			if err != nil {
 				b.Fatal(err)
 			}
-			shared := NewAcceptance(p.Preassign)
-			detectors := make([]*Detector, servers.Len())
+			detectors := make([]*Detector, servers)
 			for i := range detectors {
-				detectors[i], _ = NewDetector(p, Server(i), shared)
+				detectors[i], _ = NewDetector(p, Server(i), 1)
 			}
 			writes := make([]Write, 10)
 			var probes []Probe
@@ -126,14 +122,14 @@ func BenchmarkSchedulers(b *testing.B) {
 				for k := range writes {
 					writes[k] = Write{Server((i + k) % 1000), 1 << 20}
 				}
-				probes, _ = s.Probes(now, writes, probes[:0])
+				probes = s.Probes(writes, probes[:0])
 				readings, cached = readings[:0], cached[:0]
 				for _, probe := range probes {
 					var r Reading
 					r, cached = detectors[probe.Server].Probe(now, probe.Bytes, cached)
 					readings = append(readings, r)
 				}
-				placed, _ = s.Place(now, writes, probes, readings, cached, placed[:0])
+				placed = s.Place(now, writes, probes, readings, cached, placed[:0])
 				for k, r := range readings {
 					chosen := false
 					for _, one := range placed {

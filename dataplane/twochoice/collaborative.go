@@ -24,10 +24,7 @@ type ranked struct {
 	taken  bool
 }
 
-func (s *collaborative) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+func (s *collaborative) Probes(writes []Write, into []Probe) []Probe {
 	wanted, total := 0, int64(0)
 	for i := range writes {
 		if w := &writes[i]; !s.small(w) {
@@ -36,7 +33,7 @@ func (s *collaborative) Probes(_ time.Duration, writes []Write, into []Probe) ([
 		}
 	}
 	if wanted == 0 {
-		return into, nil
+		return into
 	}
 	mean := total / int64(wanted/2)
 	begin := len(into)
@@ -46,17 +43,16 @@ func (s *collaborative) Probes(_ time.Duration, writes []Write, into []Probe) ([
 	}
 	if s.p.Choices == HomeRandom {
 		for i := range writes {
-			w := &writes[i]
-			if !s.small(w) && s.servers.Up(w.Home) && !s.marks.has(w.Home) {
+			if w := &writes[i]; !s.small(w) && !s.marks.has(w.Home) {
 				add(w.Home)
 			}
 		}
 	}
-	if wanted = min(wanted, s.servers.UpLen()); 2*wanted > s.servers.UpLen() {
+	if wanted = min(wanted, int(s.servers)); 2*wanted > int(s.servers) {
 		into = s.drawMany(wanted-(len(into)-begin), mean, into)
 	}
 	for len(into)-begin < wanted {
-		if server := s.servers.Draw(s.random); !s.marks.has(server) {
+		if server := s.servers.draw(s.random); !s.marks.has(server) {
 			add(server)
 		}
 	}
@@ -64,16 +60,16 @@ func (s *collaborative) Probes(_ time.Duration, writes []Write, into []Probe) ([
 		s.marks.clear(probe.Server)
 	}
 	s.stats.Probes += uint64(len(into) - begin)
-	return into, nil
+	return into
 }
 
-// drawMany draws n servers that are up and not marked, when n is most of them. It scans all
-// servers, because drawing until a server is unmarked would be slow. It shuffles the result: the
-// first of equal loads wins, and nodes must not agree on it.
+// drawMany draws n servers that are not marked, when n is most of them. It scans all servers,
+// because drawing until a server is unmarked would be slow. It shuffles the result: the first of
+// equal loads wins, and nodes must not agree on it.
 func (s *collaborative) drawMany(n int, mean int64, into []Probe) []Probe {
 	begin := len(into)
 	seen := 0
-	for _, server := range s.servers.up {
+	for server := range Server(s.servers) {
 		if s.marks.has(server) {
 			continue
 		}
@@ -93,10 +89,7 @@ func (s *collaborative) drawMany(n int, mean int64, into []Probe) []Probe {
 }
 
 func (s *collaborative) Place(_ time.Duration, writes []Write, probes []Probe,
-	readings, cached []Reading, into []Placement) ([]Placement, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+	readings, cached []Reading, into []Placement) []Placement {
 	s.unanswered(probes, readings)
 	s.rank(probes, readings, cached)
 	begin := len(into)
@@ -112,14 +105,14 @@ func (s *collaborative) Place(_ time.Duration, writes []Write, probes []Probe,
 	for len(s.pending) > 0 {
 		s.turn(s.ranked[:min(len(s.pending), len(s.ranked))], writes, out)
 	}
-	for i := range writes {
-		if out[i].Server == NoServer {
-			out[i].Server = writes[i].Home
-			s.without(&writes[i])
+	for i, o := range out {
+		if o.Server == NoServer {
+			out[i] = s.home(&writes[i])
+		} else {
+			s.place(&writes[i], o.Server, o.Probe)
 		}
-		s.count(&writes[i], out[i].Server)
 	}
-	return into, nil
+	return into
 }
 
 // rank collects the candidates, least loaded first. At equal loads the earlier probe comes first.
@@ -133,7 +126,7 @@ func (s *collaborative) rank(probes []Probe, readings, cached []Reading) {
 		}
 	}
 	for i := range cached {
-		if c := &cached[i]; c.Answered && s.servers.Up(c.Server) && !s.marks.has(c.Server) {
+		if c := &cached[i]; c.Answered && !s.marks.has(c.Server) {
 			s.marks.set(c.Server)
 			s.ranked = append(s.ranked, ranked{c.Load, c.Server, -1, false})
 		}

@@ -1,8 +1,6 @@
 package twochoice
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -17,7 +15,7 @@ import (
 type Detector struct {
 	p          Parameters
 	self       Server
-	acceptance *Acceptance
+	acceptance acceptance
 	now        time.Duration
 
 	operations int64
@@ -31,15 +29,6 @@ type Detector struct {
 
 	cache     []remembered
 	latencies *latencies
-	stats     DetectorStats
-}
-
-// DetectorStats counts what a detector did.
-type DetectorStats struct {
-	Probes   uint64 // answered
-	Chosen   uint64 // probes for which the server was chosen
-	Declined uint64
-	Expired  uint64 // probes with an expired preassignment
 }
 
 type state uint8
@@ -63,43 +52,25 @@ type remembered struct {
 	at      time.Duration
 }
 
-// NewDetector returns the detector of a server with nothing in flight. Servers may share an
-// Acceptance; nil creates a new one. The first ticket is 1 unless FirstTicket sets it.
-func NewDetector(p Parameters, self Server, acceptance *Acceptance) (*Detector, error) {
-	p, err := p.checked()
-	if err != nil {
+// NewDetector returns the detector of a server with nothing in flight and the first ticket, above 0.
+// A restarted server takes a ticket far from those before the restart (for example from its start
+// time), so that a late answer matches no reservation.
+func NewDetector(p Parameters, self Server, first Ticket) (*Detector, error) {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	if acceptance == nil {
-		acceptance = NewAcceptance(p.Preassign)
-	}
-	d := &Detector{p: p, self: self, acceptance: acceptance, head: 1}
+	d := &Detector{p: p, self: self, acceptance: acceptance{p: p.Preassign}, head: first}
 	if p.Scheduler == Prequal {
 		d.latencies = &latencies{}
 	}
 	return d, nil
 }
 
-// FirstTicket sets the next ticket. A restarted server takes one far from the tickets before the
-// restart (for example from its start time), so that a late answer matches no reservation. Call it
-// before the first probe; 0 is no ticket.
-func (d *Detector) FirstTicket(t Ticket) {
-	if d.count == 0 && t > 0 {
-		d.head = t
-	}
-}
-
-// Acceptance returns the server's P(load).
-func (d *Detector) Acceptance() *Acceptance { return d.acceptance }
-
 // InFlight returns the operations and bytes in flight, without the expected load.
 func (d *Detector) InFlight() (operations, bytes int64) { return d.operations, d.bytes }
 
 // Load returns the load that probes get: operations or bytes in flight plus the expected load.
 func (d *Detector) Load() float64 { return float64(d.actual()) + d.expected }
-
-// Stats returns the counts so far.
-func (d *Detector) Stats() DetectorStats { return d.stats }
 
 func (d *Detector) actual() int64 {
 	if d.p.Metric == Operations {
@@ -112,7 +83,6 @@ func (d *Detector) actual() int64 {
 // becomes l' = l + P(l) len_io. Cached loads of other servers are appended to `cached`.
 func (d *Detector) Probe(now time.Duration, bytes int64, cached []Reading) (Reading, []Reading) {
 	d.advance(now)
-	d.stats.Probes++
 	load := d.Load()
 	r := Reading{Server: d.self, Answered: true, InFlight: int32(d.operations), Load: load}
 	if d.latencies != nil {
@@ -150,12 +120,10 @@ func (d *Detector) Settle(now time.Duration, t Ticket, chosen bool) {
 	d.acceptance.learn(int(r.bin), chosen)
 	d.expected -= r.amount
 	if !chosen {
-		d.stats.Declined++
 		r.state, r.amount = gone, 0
 		d.trim()
 		return
 	}
-	d.stats.Chosen++
 	r.state, r.amount = assigned, r.full
 	d.expected += r.amount
 	r.until = d.now + time.Duration(d.p.Preassign.Lifetime)
@@ -168,7 +136,6 @@ func (d *Detector) Begin(now time.Duration, t Ticket, bytes int64) {
 	if r := d.of(t); r != nil && r.state != gone {
 		if r.state == reserved {
 			d.acceptance.learn(int(r.bin), true)
-			d.stats.Chosen++
 		}
 		d.expected -= r.amount
 		r.state, r.amount = gone, 0
@@ -231,7 +198,6 @@ func (d *Detector) advance(now time.Duration) {
 		if r.until > d.now {
 			return
 		}
-		d.stats.Expired++
 		d.expected -= r.amount
 		r.state, r.amount = gone, 0
 		d.drop()
@@ -283,55 +249,37 @@ const maxBins = 4096
 // follows a cluster that changes.
 const fading = 1 << 14
 
-// Acceptance is P(load) of section III.C: the probability that a server that reported a load is
+// acceptance is P(load) of section III.C: the probability that a server that reported a load is
 // chosen. Each load bin (a multiple of the unit) has its own probability: the share of probes
-// answered with this load that chose the server, smoothed by the weighted prior. It learns until it
-// is frozen. One Acceptance serves one server, as in the paper, or many similar servers.
-type Acceptance struct {
-	unit, prior, weight float64
-	frozen              bool
-	told, chosen        []uint32
+// answered with this load that chose the server, smoothed by the weighted prior.
+type acceptance struct {
+	p            PreassignParameters
+	told, chosen []uint32
 }
-
-// NewAcceptance returns an Acceptance that has learned nothing.
-func NewAcceptance(p PreassignParameters) *Acceptance {
-	return &Acceptance{unit: p.Unit, prior: p.Prior, weight: p.Weight}
-}
-
-// Freeze stops learning, or resumes it.
-func (a *Acceptance) Freeze(frozen bool) { a.frozen = frozen }
-
-// Frozen reports whether learning is stopped.
-func (a *Acceptance) Frozen() bool { return a.frozen }
 
 // bin returns the bin of a load.
-func (a *Acceptance) bin(load float64) int {
-	step := load / a.unit
+func (a *acceptance) bin(load float64) int {
+	step := load / a.p.Unit
 	if !(step > 0) {
 		return 0
 	}
 	return int(math.Min(step, maxBins-1))
 }
 
-// P returns the probability of being chosen at a load.
-func (a *Acceptance) P(load float64) float64 { return a.at(a.bin(load)) }
-
-func (a *Acceptance) at(bin int) float64 {
+// at returns the probability of being chosen at a load of a bin.
+func (a *acceptance) at(bin int) float64 {
 	told, chosen := 0.0, 0.0
 	if bin < len(a.told) {
 		told, chosen = float64(a.told[bin]), float64(a.chosen[bin])
 	}
-	if told+a.weight == 0 {
-		return a.prior
+	if told+a.p.Weight == 0 {
+		return a.p.Prior
 	}
-	return (chosen + float64(a.prior*a.weight)) / (told + a.weight)
+	return (chosen + float64(a.p.Prior*a.p.Weight)) / (told + a.p.Weight)
 }
 
 // learn records whether a probe that was answered with the load of a bin chose the server.
-func (a *Acceptance) learn(bin int, chosen bool) {
-	if a.frozen {
-		return
-	}
+func (a *acceptance) learn(bin int, chosen bool) {
 	for bin >= len(a.told) {
 		a.told, a.chosen = append(a.told, 0), append(a.chosen, 0)
 	}
@@ -347,63 +295,18 @@ func (a *Acceptance) learn(bin int, chosen bool) {
 
 // AcceptancePoint is one point of the learned curve.
 type AcceptancePoint struct {
-	Load   float64 `json:"load"`   // lower bound of the bin
-	Told   uint32  `json:"told"`   // probes answered with this load
-	Chosen uint32  `json:"chosen"` // probes that chose the server
-	P      float64 `json:"p"`
+	Load         float64 // lower bound of the bin
+	Told, Chosen uint32  // probes answered with this load, and those that chose the server
 }
 
-// Curve returns the learned points, one for each load that was ever reported.
-func (a *Acceptance) Curve() []AcceptancePoint {
+// Curve returns the learned points of P(load), one for each load that was ever reported.
+func (d *Detector) Curve() []AcceptancePoint {
 	var out []AcceptancePoint
-	for bin, told := range a.told {
+	for bin, told := range d.acceptance.told {
 		if told > 0 {
-			out = append(out, AcceptancePoint{float64(float64(bin) * a.unit), told, a.chosen[bin], a.at(bin)})
+			load := float64(float64(bin) * d.p.Preassign.Unit)
+			out = append(out, AcceptancePoint{load, told, d.acceptance.chosen[bin]})
 		}
 	}
 	return out
-}
-
-// Clone returns an independent copy.
-func (a *Acceptance) Clone() *Acceptance {
-	out := *a
-	out.told = append([]uint32(nil), a.told...)
-	out.chosen = append([]uint32(nil), a.chosen...)
-	return &out
-}
-
-// acceptanceFile is the JSON form of an Acceptance.
-type acceptanceFile struct {
-	Version int      `json:"version"`
-	Unit    float64  `json:"unit"`
-	Prior   float64  `json:"prior"`
-	Weight  float64  `json:"weight"`
-	Frozen  bool     `json:"frozen"`
-	Told    []uint32 `json:"told"`
-	Chosen  []uint32 `json:"chosen"`
-}
-
-// MarshalJSON writes the whole learned state.
-func (a *Acceptance) MarshalJSON() ([]byte, error) {
-	return json.Marshal(acceptanceFile{1, a.unit, a.prior, a.weight, a.frozen, a.told, a.chosen})
-}
-
-// UnmarshalJSON reads the learned state. On an error the receiver is unchanged.
-func (a *Acceptance) UnmarshalJSON(text []byte) error {
-	var f acceptanceFile
-	if err := json.Unmarshal(text, &f); err != nil {
-		return fmt.Errorf("P(load) cannot be read: %w", err)
-	}
-	bad := f.Version != 1 || !(f.Unit > 0) || !(f.Prior >= 0 && f.Prior <= 1) || !(f.Weight >= 0) ||
-		len(f.Told) != len(f.Chosen) || len(f.Told) > maxBins
-	for i := range min(len(f.Told), len(f.Chosen)) {
-		bad = bad || f.Chosen[i] > f.Told[i]
-	}
-	if bad {
-		return fmt.Errorf("P(load) cannot be read: it is of version %d, and wanted is version 1 with a "+
-			"unit above 0, a prior of 0 to 1 and no load chosen more often than told; learn it anew",
-			f.Version)
-	}
-	*a = Acceptance{f.Unit, f.Prior, f.Weight, f.Frozen, f.Told, f.Chosen}
-	return nil
 }

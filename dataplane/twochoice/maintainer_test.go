@@ -1,7 +1,6 @@
 package twochoice
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -36,16 +35,17 @@ type world struct {
 
 // underWay is a pull with the progress of its reader and writer.
 type underWay struct {
-	Pull
+	*Pull
+	offset  uint64 // of the range in its fragment
 	data    []byte // data read so far
 	ranges  []Range
-	returns []Return
+	written bool
 }
 
 const width = 256
 
 func newWorld(t *testing.T, seed uint64, workers int) *world {
-	table := newTable(t)
+	table := newTable()
 	return &world{t: t, random: rand.New(rand.NewPCG(seed, 11)), table: table,
 		m: newMaintainer(t, table, workers), disk: make([]byte, width), want: make([]byte, width),
 		fragments: map[uint64][]byte{}}
@@ -57,11 +57,8 @@ func (w *world) someRange() Range {
 }
 
 // record applies a prepared record and removes the fragments of dead entries.
-func (w *world) record(r Record, err error) {
+func (w *world) record(r Record) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	dead, err := w.table.Apply(r, nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -88,9 +85,11 @@ func (w *world) goOn() {
 	}
 	i := w.random.IntN(len(w.pulls))
 	p := w.pulls[i]
-	over := func() { w.pulls = slices.Delete(w.pulls, i, i+1) }
+	over := func() {
+		w.m.End(p.Pull)
+		w.pulls = slices.Delete(w.pulls, i, i+1)
+	}
 	if w.random.IntN(40) == 0 {
-		w.m.Failed(p.ID)
 		over()
 		return
 	}
@@ -98,24 +97,17 @@ func (w *world) goOn() {
 	case p.ranges == nil && len(p.data) < int(p.Range.Len()):
 		from, ok := w.fragments[p.Location.Fragment]
 		if !ok { // the entry is dead and its fragment removed
-			w.m.Failed(p.ID)
 			over()
 			return
 		}
-		rest := from[p.Offset+uint64(len(p.data)) : p.Offset+p.Range.Len()]
+		rest := from[p.offset+uint64(len(p.data)) : p.offset+p.Range.Len()]
 		p.data = append(p.data, rest[:min(len(rest), 1+w.random.IntN(40))]...)
 	case p.ranges == nil:
-		ranges, err := w.m.Pulled(p.ID)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if len(ranges) == 0 { // later writes came
+		if p.ranges = w.m.Remaining(p.Pull); len(p.ranges) == 0 { // later writes came
 			w.overtaken++
 			over()
-			return
 		}
-		p.ranges = ranges
-	case p.returns == nil:
+	case !p.written:
 		for _, r := range p.ranges { // byte by byte, and perhaps incomplete
 			for at := r.Start; at < r.End; at++ {
 				if w.disk[at] == p.data[at-p.Range.Start] {
@@ -127,20 +119,21 @@ func (w *world) goOn() {
 				}
 			}
 		}
-		returns, err := w.m.Landed(p.ID)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		p.returns = returns
+		p.written = true
 	default:
-		for _, r := range p.returns {
-			w.record(w.table.Return(0, r.Object, r.Range, r.AsOf))
+		for _, r := range p.ranges {
+			w.record(w.table.Return(0, p.Object, r, p.AsOf))
 		}
 		w.moved++
-		if err := w.m.Done(p.ID); err != nil {
-			w.t.Fatal(err)
-		}
 		over()
+	}
+}
+
+// start begins the pulls of a maintainer.
+func (w *world) start(idle func(Server) bool) {
+	for _, p := range w.m.Start(idle) {
+		offset := w.table.Query("o", p.Range, nil)[0].Offset
+		w.pulls = append(w.pulls, &underWay{Pull: p, offset: offset})
 	}
 }
 
@@ -177,9 +170,7 @@ func TestNothingIsLostWhileWritersRunAgainstTheMaintainer(t *testing.T) {
 			case 0:
 				w.redirected()
 			case 1:
-				for _, p := range w.m.Start(idle, nil) {
-					w.pulls = append(w.pulls, &underWay{Pull: p})
-				}
+				w.start(idle)
 			default:
 				w.goOn()
 			}
@@ -202,9 +193,7 @@ func TestAllComesHomeWhenItIsIdle(t *testing.T) {
 		w.redirected()
 	}
 	for steps := 0; w.table.Len() > 0; steps++ {
-		for _, p := range w.m.Start(always, nil) {
-			w.pulls = append(w.pulls, &underWay{Pull: p})
-		}
+		w.start(always)
 		w.goOn()
 		if steps > 20_000 {
 			t.Fatalf("%d entries are left", w.table.Len())
@@ -216,48 +205,23 @@ func TestAllComesHomeWhenItIsIdle(t *testing.T) {
 }
 
 func TestAMaintainerStartsOnlyBetweenIdleServers(t *testing.T) {
-	table := newTable(t)
+	table := newTable()
 	redirect(t, table, "a", Range{0, 10}, Location{1, 1})
 	redirect(t, table, "b", Range{0, 200}, Location{2, 2})
 	m := newMaintainer(t, table, 8)
-	if pulls := m.Start(func(s Server) bool { return s != home }, nil); len(pulls) != 0 {
+	if pulls := m.Start(func(s Server) bool { return s != home }); len(pulls) != 0 {
 		t.Fatalf("home is busy, and it pulls %v", pulls)
 	}
-	pulls := m.Start(func(s Server) bool { return s != 1 }, nil)
+	pulls := m.Start(func(s Server) bool { return s != 1 })
 	if len(pulls) != 4 { // 200 bytes in pulls of 64
 		t.Fatalf("it pulls %v", pulls)
 	}
 	for _, p := range pulls {
-		if p.Location.Server != 2 || p.Range.Len() > 64 || p.Offset != p.Range.Start {
+		if p.Location.Server != 2 || p.Range.Len() > 64 {
 			t.Fatalf("it pulls %v", p)
 		}
 	}
-	if again := m.Start(always, nil); len(again) != 1 || again[0].Object != "a" {
+	if again := m.Start(always); len(again) != 1 || again[0].Object != "a" {
 		t.Fatalf("then it pulls %v", again)
-	}
-}
-
-func TestAPullIsTakenStageByStage(t *testing.T) {
-	table := newTable(t)
-	redirect(t, table, "o", Range{0, 50}, Location{1, 1})
-	m := newMaintainer(t, table, 1)
-	pull := m.Start(always, nil)[0]
-	if ranges, err := m.Pulled(pull.ID); err != nil || len(ranges) != 1 {
-		t.Fatal(ranges, err)
-	}
-	if _, err := m.Landed(pull.ID); err != nil {
-		t.Fatal(err)
-	}
-	var stage *StageError
-	if _, err := m.Landed(pull.ID); !errors.As(err, &stage) {
-		t.Fatalf("a pull is written twice: %v", err)
-	}
-	if err := m.Done(pull.ID + 9); !errors.As(err, &stage) {
-		t.Fatalf("a pull that there is not is done: %v", err)
-	}
-	for _, p := range []MaintainerParameters{{0, 1}, {1, 0}, {2000, 1}} {
-		if _, err := NewMaintainer(p, table); err == nil {
-			t.Errorf("parameters %v are taken", p)
-		}
 	}
 }

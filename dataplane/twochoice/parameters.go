@@ -1,14 +1,11 @@
 package twochoice
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -83,8 +80,6 @@ type PrequalParameters struct {
 	Pool     int     `json:"pool"`     // probes remembered: 16
 	Age      Span    `json:"age"`      // lifetime of a remembered probe: 1 s
 	Quantile float64 `json:"quantile"` // servers above this quantile of operations in flight are hot: 0.84
-	// Asynchronous: writes use the current pool. Otherwise they wait for their probes' answers.
-	Asynchronous bool `json:"asynchronous"`
 }
 
 // PreassignParameters configures P(load) and preassignment (III.C).
@@ -128,45 +123,8 @@ func Simulated(scheduler Policy) Parameters {
 	return p
 }
 
-// ParseParameters reads parameters from JSON. A missing field has its default (for a store and its
-// metric). Errors are one sentence.
-func ParseParameters(text []byte) (Parameters, error) {
-	p := Defaults(Both)
-	unit := p.Preassign.Unit
-	p.Preassign.Unit = math.NaN() // JSON has no NaN, so NaN means missing
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&p); err != nil {
-		return p, fmt.Errorf("the scheduler's parameters cannot be read: %s",
-			strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return p, fmt.Errorf("the scheduler's parameters cannot be read: there is more after the JSON " +
-			"document")
-	}
-	if math.IsNaN(p.Preassign.Unit) {
-		p.Preassign.Unit = unit
-		if p.Metric == Operations {
-			p.Preassign.Unit = 1
-		}
-	}
-	return p.checked()
-}
-
 // Validate returns a *ParameterError for the first parameter that is not allowed.
 func (p Parameters) Validate() error {
-	_, err := p.checked()
-	return err
-}
-
-// checked returns a copy with an empty metric and empty choices filled in.
-func (p Parameters) checked() (Parameters, error) {
-	if p.Choices == "" {
-		p.Choices = HomeRandom
-	}
-	if p.Metric == "" {
-		p.Metric = Bytes
-	}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	within := func(v, least, most float64) bool { return v >= least && v <= most }
 	for _, c := range []struct {
@@ -197,8 +155,8 @@ func (p Parameters) checked() (Parameters, error) {
 		{within(p.Prequal.Quantile, 0, 1), "prequal.quantile", number(p.Prequal.Quantile), "0 to 1"},
 	} {
 		if !c.ok {
-			return p, &ParameterError{c.name, c.value, c.allowed}
+			return &ParameterError{c.name, c.value, c.allowed}
 		}
 	}
-	return p, nil
+	return nil
 }

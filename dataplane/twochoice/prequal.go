@@ -29,24 +29,18 @@ type pooled struct {
 // leastPool is the minimum pool size for a write without answers of its own.
 const leastPool = 2
 
-func (s *prequal) Waits() bool { return !s.p.Prequal.Asynchronous }
-
-func (s *prequal) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+func (s *prequal) Probes(writes []Write, into []Probe) []Probe {
 	for i := range writes {
 		w := &writes[i]
 		if s.small(w) {
 			continue
 		}
-		begin, wanted := len(into), min(s.p.Prequal.Probes, s.servers.UpLen())
-		if first := s.first(w); first != NoServer {
-			s.marks.set(first)
-			into = append(into, Probe{first, int32(i), w.Bytes})
-		}
+		begin, wanted := len(into), min(s.p.Prequal.Probes, int(s.servers))
+		first := s.first(w)
+		s.marks.set(first)
+		into = append(into, Probe{first, int32(i), w.Bytes})
 		for len(into)-begin < wanted {
-			if server := s.servers.Draw(s.random); !s.marks.has(server) {
+			if server := s.servers.draw(s.random); !s.marks.has(server) {
 				s.marks.set(server)
 				into = append(into, Probe{server, int32(i), w.Bytes})
 			}
@@ -56,23 +50,12 @@ func (s *prequal) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe
 		}
 		s.stats.Probes += uint64(len(into) - begin)
 	}
-	return into, nil
-}
-
-func (s *prequal) Heard(now time.Duration, readings []Reading) {
-	for i := range readings {
-		s.remember(now, &readings[i], -1)
-	}
+	return into
 }
 
 func (s *prequal) Place(now time.Duration, writes []Write, probes []Probe, readings, _ []Reading,
-	into []Placement) ([]Placement, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
-	if s.Waits() {
-		s.unanswered(probes, readings)
-	}
+	into []Placement) []Placement {
+	s.unanswered(probes, readings)
 	at := 0
 	for i := range writes {
 		answers := 0
@@ -82,38 +65,32 @@ func (s *prequal) Place(now time.Duration, writes []Write, probes []Probe, readi
 				answers++
 			}
 		}
-		into = s.placeOne(now, &writes[i], answers, into)
+		into = append(into, s.placeOne(now, &writes[i], answers))
 	}
 	for i := range s.pool {
 		s.pool[i].probe = -1
 	}
-	return into, nil
+	return into
 }
 
-func (s *prequal) placeOne(now time.Duration, w *Write, answers int, into []Placement) []Placement {
+func (s *prequal) placeOne(now time.Duration, w *Write, answers int) Placement {
 	if s.small(w) {
-		return s.home(w, into)
+		return s.home(w)
 	}
-	s.pool = slices.DeleteFunc(s.pool, func(p pooled) bool {
-		return now-p.at > time.Duration(s.p.Prequal.Age) || !s.servers.Up(p.reading.Server)
-	})
+	s.pool = slices.DeleteFunc(s.pool, func(p pooled) bool { return now-p.at > time.Duration(s.p.Prequal.Age) })
 	if len(s.pool) == 0 || (answers == 0 && len(s.pool) < leastPool) {
-		return s.blind(w, into)
+		return s.home(w)
 	}
-	best := s.pick(w)
-	chosen := &s.pool[best]
-	into = s.placed(w, chosen.reading.Server, chosen.probe, into)
+	chosen := &s.pool[s.pick(w)]
+	placed := s.place(w, chosen.reading.Server, chosen.probe)
 	chosen.probe = -1
 	chosen.reading.InFlight++
 	s.forget()
-	return into
+	return placed
 }
 
 // remember adds an answer; a newer answer of a server replaces the older.
 func (s *prequal) remember(now time.Duration, r *Reading, probe int32) {
-	if !r.Answered || !s.servers.Known(r.Server) {
-		return
-	}
 	at := slices.IndexFunc(s.pool, func(p pooled) bool { return p.reading.Server == r.Server })
 	if at < 0 && len(s.pool) >= s.p.Prequal.Pool {
 		at = 0

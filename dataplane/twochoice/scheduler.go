@@ -80,32 +80,25 @@ func (s *Stats) Add(o Stats) {
 
 // Scheduler places all writes that are pending on one client node at one time. It keeps no state of
 // a group between Probes and Place, so any number of groups may be in progress. It does not keep
-// slices that are passed in; `into` is appended to and returned.
+// slices that are passed in; `into` is appended to and returned. Homes are servers of the cluster.
 type Scheduler interface {
-	// Probes returns the servers to probe for these writes, none if the scheduler does not probe. A
-	// write with a home outside the cluster is an *UnknownServerError.
-	Probes(now time.Duration, writes []Write, into []Probe) ([]Probe, error)
-	// Waits reports whether Place needs the answers. If not, the caller calls Place at once with
-	// nil readings, and passes later answers to Heard.
-	Waits() bool
+	// Probes returns the servers to probe for these writes, none if the scheduler does not probe.
+	Probes(writes []Write, into []Probe) []Probe
 	// Place decides for each write. readings[i] answers probes[i]; readings may be nil. cached
 	// holds loads of further servers that servers added to their answers.
 	Place(now time.Duration, writes []Write, probes []Probe, readings, cached []Reading,
-		into []Placement) ([]Placement, error)
-	// Heard takes answers that no Place call waited for.
-	Heard(now time.Duration, readings []Reading)
+		into []Placement) []Placement
 	// Stats returns the counts so far.
 	Stats() Stats
 }
 
-// New returns a scheduler after checking its parameters. Schedulers may share servers and random.
-// queues is for the oracle, nil for all other policies.
-func New(p Parameters, servers *Servers, random Random, queues *Queues) (Scheduler, error) {
-	p, err := p.checked()
-	if err != nil {
+// New returns a scheduler after checking its parameters. Schedulers may share random. queues is for
+// the oracle, nil for all other policies.
+func New(p Parameters, servers Servers, random Random, queues *Queues) (Scheduler, error) {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	if servers.Len() == 0 {
+	if servers < 1 {
 		return nil, &ParameterError{"the number of OSDs", "0", "1 and more"}
 	}
 	base := base{p: p, servers: servers, random: random}
@@ -130,34 +123,44 @@ func New(p Parameters, servers *Servers, random Random, queues *Queues) (Schedul
 // base is the common part of all schedulers.
 type base struct {
 	p       Parameters
-	servers *Servers
+	servers Servers
 	random  Random
 	stats   Stats
 }
 
-func (b *base) Stats() Stats                   { return b.stats }
-func (b *base) Heard(time.Duration, []Reading) {}
-func (b *base) Waits() bool                    { return true }
-func (b *base) small(w *Write) bool            { return w.Bytes < b.p.MinWrite }
+// Probes returns no servers: the scheduler does not probe.
+func (b *base) Probes(_ []Write, into []Probe) []Probe { return into }
 
-// checkHomes returns an error if the cluster lacks a write's home.
-func (b *base) checkHomes(writes []Write) error {
-	for i := range writes {
-		if err := b.servers.Check(writes[i].Home); err != nil {
-			return err
-		}
+func (b *base) Stats() Stats        { return b.stats }
+func (b *base) small(w *Write) bool { return w.Bytes < b.p.MinWrite }
+
+// first returns the first candidate of a write: its home, or a random server.
+func (b *base) first(w *Write) Server {
+	if b.p.Choices == HomeRandom {
+		return w.Home
 	}
-	return nil
+	return b.servers.draw(b.random)
 }
 
-// count records a placement in the statistics.
-func (b *base) count(w *Write, server Server) {
+// place counts a write and returns its placement.
+func (b *base) place(w *Write, server Server, probe int32) Placement {
 	b.stats.Writes++
 	b.stats.Bytes += uint64(w.Bytes)
 	if server != w.Home {
 		b.stats.Redirected++
 		b.stats.RedirectedBytes += uint64(w.Bytes)
 	}
+	return Placement{server, probe}
+}
+
+// home leaves a write at home, because it is small or no probe was answered.
+func (b *base) home(w *Write) Placement {
+	if b.small(w) {
+		b.stats.Small++
+	} else {
+		b.stats.Blind++
+	}
+	return b.place(w, w.Home, -1)
 }
 
 // unanswered counts probes without an answer.
@@ -172,84 +175,53 @@ func (b *base) unanswered(probes []Probe, readings []Reading) {
 // fixed leaves every write at home: a file system's own placement.
 type fixed struct{ base }
 
-func (s *fixed) Waits() bool { return false }
-
-func (s *fixed) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
-	return into, s.checkHomes(writes)
-}
-
-func (s *fixed) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Reading,
-	into []Placement) ([]Placement, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+func (s *fixed) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Reading, into []Placement) []Placement {
 	for i := range writes {
-		into = s.home(&writes[i], into)
+		if s.small(&writes[i]) {
+			s.stats.Small++
+		}
+		into = append(into, s.place(&writes[i], writes[i].Home, -1))
 	}
-	return into, nil
+	return into
 }
 
 // uniform places every write on a random server.
 type uniform struct{ base }
 
-func (s *uniform) Waits() bool { return false }
-
-func (s *uniform) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
-	return into, s.checkHomes(writes)
-}
-
-func (s *uniform) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Reading,
-	into []Placement) ([]Placement, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+func (s *uniform) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Reading, into []Placement) []Placement {
 	for i := range writes {
-		w := &writes[i]
-		server := NoServer
-		if !s.small(w) {
-			server = s.servers.Draw(s.random)
+		if w := &writes[i]; s.small(w) {
+			into = append(into, s.home(w))
+		} else {
+			into = append(into, s.place(w, s.servers.draw(s.random), -1))
 		}
-		if server == NoServer {
-			into = s.home(w, into)
-			continue
-		}
-		into = s.placed(w, server, -1, into)
 	}
-	return into, nil
+	return into
 }
 
 // twoChoice probes two servers for each write and takes the less loaded one (III). At equal loads
 // the write goes to the first candidate: its home, if the home is a candidate.
 type twoChoice struct{ base }
 
-func (s *twoChoice) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+func (s *twoChoice) Probes(writes []Write, into []Probe) []Probe {
 	for i := range writes {
 		w := &writes[i]
 		if s.small(w) {
 			continue
 		}
 		first := s.first(w)
-		if first == NoServer {
-			continue
-		}
 		into = append(into, Probe{first, int32(i), w.Bytes})
 		s.stats.Probes++
-		if second := s.servers.DrawOther(s.random, first); second != NoServer {
+		if second := s.servers.drawOther(s.random, first); second != NoServer {
 			into = append(into, Probe{second, int32(i), w.Bytes})
 			s.stats.Probes++
 		}
 	}
-	return into, nil
+	return into
 }
 
 func (s *twoChoice) Place(_ time.Duration, writes []Write, probes []Probe, readings, _ []Reading,
-	into []Placement) ([]Placement, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+	into []Placement) []Placement {
 	s.unanswered(probes, readings)
 	at := 0
 	for i := range writes {
@@ -261,12 +233,12 @@ func (s *twoChoice) Place(_ time.Duration, writes []Write, probes []Probe, readi
 			}
 		}
 		if best < 0 {
-			into = s.blind(&writes[i], into)
-			continue
+			into = append(into, s.home(&writes[i]))
+		} else {
+			into = append(into, s.place(&writes[i], probes[best].Server, int32(best)))
 		}
-		into = s.placed(&writes[i], probes[best].Server, int32(best), into)
 	}
-	return into, nil
+	return into
 }
 
 // oracle joins the shortest queue. It knows all true queue lengths without probes or delay, and
@@ -276,96 +248,41 @@ type oracle struct {
 	queues *Queues
 }
 
-func (s *oracle) Waits() bool { return false }
-
-func (s *oracle) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
-	return into, s.checkHomes(writes)
-}
-
-func (s *oracle) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Reading,
-	into []Placement) ([]Placement, error) {
-	if err := s.checkHomes(writes); err != nil {
-		return into, err
-	}
+func (s *oracle) Place(_ time.Duration, writes []Write, _ []Probe, _, _ []Reading, into []Placement) []Placement {
 	for i := range writes {
 		w := &writes[i]
 		server := w.Home
-		if shortest := s.queues.Shortest(); !s.small(w) && s.servers.Known(shortest) &&
-			(!s.servers.Up(w.Home) || s.queues.Length(shortest) < s.queues.Length(w.Home)) {
+		if shortest := s.queues.shortest(); !s.small(w) && s.queues.length[shortest] < s.queues.length[w.Home] {
 			server = shortest
 		}
 		s.queues.Add(server, float64(w.Bytes))
-		into = s.placed(w, server, -1, into)
+		into = append(into, s.place(w, server, -1))
 	}
-	return into, nil
-}
-
-// first returns the first candidate of a write: its home, or a random server.
-func (b *base) first(w *Write) Server {
-	if b.p.Choices == HomeRandom && b.servers.Up(w.Home) {
-		return w.Home
-	}
-	return b.servers.Draw(b.random)
-}
-
-// placed counts a write and appends its placement.
-func (b *base) placed(w *Write, server Server, probe int32, into []Placement) []Placement {
-	b.count(w, server)
-	return append(into, Placement{server, probe})
-}
-
-// home leaves a write at home, without a probe.
-func (b *base) home(w *Write, into []Placement) []Placement {
-	if b.small(w) {
-		b.stats.Small++
-	}
-	return b.placed(w, w.Home, -1, into)
-}
-
-// blind leaves a write at home because no probe was answered, or because the write is small.
-func (b *base) blind(w *Write, into []Placement) []Placement {
-	b.without(w)
-	return b.placed(w, w.Home, -1, into)
-}
-
-// without counts a write that is placed without an answer.
-func (b *base) without(w *Write) {
-	if b.small(w) {
-		b.stats.Small++
-	} else {
-		b.stats.Blind++
-	}
+	return into
 }
 
 // Queues holds the true queue lengths of servers, for the oracle. The simulation adds other load
 // and subtracts completed work; the oracle adds the writes it places. Finding the shortest queue
 // takes O(1), a change O(log n).
 type Queues struct {
-	servers []Server
-	place   []int32   // by server: its leaf, or unknown
-	leaves  int       // a power of two
-	least   []int32   // tournament tree: the winning leaf below each node; node 1 is the root
-	length  []float64 // by leaf; infinite for no server
+	leaves int       // a power of two
+	least  []Server  // tournament tree: the winner below each node; node 1 is the root
+	length []float64 // infinite for leaves without a server
 }
 
 // NewQueues returns empty queues of servers.
-func NewQueues(servers *Servers) *Queues {
-	q := &Queues{servers: servers.All(), leaves: 1}
-	for q.leaves < len(q.servers) {
+func NewQueues(servers Servers) *Queues {
+	q := &Queues{leaves: 1}
+	for q.leaves < int(servers) {
 		q.leaves *= 2
 	}
 	q.length = make([]float64, q.leaves)
-	q.least = make([]int32, 2*q.leaves)
+	q.least = make([]Server, 2*q.leaves)
 	for i := range q.leaves {
-		q.least[q.leaves+i] = int32(i)
-		if i >= len(q.servers) {
+		q.least[q.leaves+i] = Server(i)
+		if i >= int(servers) {
 			q.length[i] = math.Inf(1)
-			continue
 		}
-		for int(q.servers[i]) >= len(q.place) {
-			q.place = append(q.place, unknown)
-		}
-		q.place[q.servers[i]] = int32(i)
 	}
 	for node := q.leaves - 1; node >= 1; node-- {
 		q.play(node)
@@ -381,44 +298,19 @@ func (q *Queues) play(node int) {
 	q.least[node] = left
 }
 
-// leaf returns the leaf of a server's queue, or -1 if there is none.
-func (q *Queues) leaf(server Server) int {
-	if server < 0 || int(server) >= len(q.place) {
-		return -1
-	}
-	return int(max(q.place[server], -1))
-}
+// shortest returns the server with the shortest queue, the first of several.
+func (q *Queues) shortest() Server { return q.least[1] }
 
-// Set sets a queue's length; math.Inf(1) makes the oracle avoid the server (if it is down).
+// Set sets a queue's length.
 func (q *Queues) Set(server Server, length float64) {
-	leaf := q.leaf(server)
-	if leaf < 0 {
-		return
-	}
-	q.length[leaf] = length
-	for node := (q.leaves + leaf) / 2; node >= 1; node /= 2 {
+	q.length[server] = length
+	for node := (q.leaves + int(server)) / 2; node >= 1; node /= 2 {
 		q.play(node)
 	}
 }
 
 // Add lengthens a queue, or shortens it by a negative number.
-func (q *Queues) Add(server Server, by float64) { q.Set(server, q.Length(server)+by) }
+func (q *Queues) Add(server Server, by float64) { q.Set(server, q.length[server]+by) }
 
-// Length returns a queue's length; infinite for an unknown server.
-func (q *Queues) Length(server Server) float64 {
-	leaf := q.leaf(server)
-	if leaf < 0 {
-		return math.Inf(1)
-	}
-	return q.length[leaf]
-}
-
-// Shortest returns the server with the shortest queue, the first of several, or NoServer if all
-// lengths are infinite.
-func (q *Queues) Shortest() Server {
-	leaf := q.least[1]
-	if math.IsInf(q.length[leaf], 1) {
-		return NoServer
-	}
-	return q.servers[leaf]
-}
+// Length returns a queue's length.
+func (q *Queues) Length(server Server) float64 { return q.length[server] }

@@ -1,7 +1,6 @@
 package twochoice
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,7 +8,7 @@ import (
 )
 
 // newScheduler returns a scheduler with its queues, which only the oracle uses.
-func newScheduler(tb testing.TB, p Parameters, servers *Servers, seed uint64) (Scheduler, *Queues) {
+func newScheduler(tb testing.TB, p Parameters, servers Servers, seed uint64) (Scheduler, *Queues) {
 	tb.Helper()
 	queues := NewQueues(servers)
 	s, err := New(p, servers, rand.NewPCG(seed, 2), queues)
@@ -28,172 +27,87 @@ type group struct {
 }
 
 // send passes a group of writes through a scheduler; `answer` returns a server's reading.
-func send(tb testing.TB, s Scheduler, now time.Duration, writes []Write, answer func(Server) Reading,
-	cached []Reading) group {
-	tb.Helper()
-	g := group{writes: writes}
-	var err error
-	if g.probes, err = s.Probes(now, writes, nil); err != nil {
-		tb.Fatal(err)
-	}
+func send(s Scheduler, now time.Duration, writes []Write, answer func(Server) Reading, cached []Reading) group {
+	g := group{writes: writes, probes: s.Probes(writes, nil)}
 	for _, p := range g.probes {
 		r := answer(p.Server)
 		r.Server = p.Server
 		g.readings = append(g.readings, r)
 	}
-	given := g.readings
-	if !s.Waits() {
-		given = nil
-	}
-	if g.placed, err = s.Place(now, writes, g.probes, given, cached, nil); err != nil {
-		tb.Fatal(err)
-	}
-	if !s.Waits() {
-		s.Heard(now, g.readings)
-	}
+	g.placed = s.Place(now, writes, g.probes, g.readings, cached, nil)
 	return g
 }
 
-// eachScheduler calls `call` for every policy and both choices.
-func eachScheduler(t *testing.T, call func(t *testing.T, p Parameters)) {
+func TestEveryWriteIsPlacedOnce(t *testing.T) {
 	for _, policy := range Policies {
 		for _, choices := range []Choices{HomeRandom, RandomRandom} {
 			p := Defaults(policy)
 			p.Choices = choices
-			t.Run(string(policy)+" "+string(choices), func(t *testing.T) { call(t, p) })
+			random := rand.New(rand.NewPCG(1, 1))
+			for trial := range 60 {
+				servers := Servers(1 + random.IntN(20))
+				s, _ := newScheduler(t, p, servers, uint64(trial))
+				for round := range 10 {
+					writes := make([]Write, random.IntN(12))
+					for i := range writes {
+						writes[i] = Write{Server(random.IntN(int(servers))), 1 + random.Int64N(4096)}
+					}
+					g := send(s, time.Duration(round)*time.Second/3, writes, func(Server) Reading {
+						return Reading{Answered: random.IntN(5) > 0, Load: float64(random.IntN(10)),
+							InFlight: int32(random.IntN(9))}
+					}, []Reading{{Server: Server(random.IntN(int(servers))), Answered: true, Load: 2}})
+					checkGroup(t, p, servers, g)
+				}
+				if n := s.Stats(); n.Redirected > n.Writes || n.Unanswered > n.Probes || n.Share() > 1 {
+					t.Fatalf("counts are %+v", n)
+				}
+			}
 		}
 	}
-	p := Defaults(Prequal)
-	p.Prequal.Asynchronous = true
-	t.Run("prequal asynchronous", func(t *testing.T) { call(t, p) })
-}
-
-func TestEveryWriteIsPlacedOnceOnAServerThatIsUp(t *testing.T) {
-	eachScheduler(t, func(t *testing.T, p Parameters) {
-		random := rand.New(rand.NewPCG(1, 1))
-		for trial := range 60 {
-			servers := Numbered(1 + random.IntN(20))
-			for i := range servers.Len() {
-				if random.IntN(4) == 0 && servers.UpLen() > 1 {
-					if err := servers.SetUp(Server(i), false); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			s, queues := newScheduler(t, p, servers, uint64(trial))
-			for _, server := range servers.All() {
-				if !servers.Up(server) {
-					queues.Set(server, inf)
-				}
-			}
-			for round := range 10 {
-				writes := make([]Write, random.IntN(12))
-				for i := range writes {
-					writes[i] = Write{Server(random.IntN(servers.Len())), 1 + random.Int64N(4096)}
-				}
-				g := send(t, s, time.Duration(round)*time.Second/3, writes, func(Server) Reading {
-					return Reading{Answered: random.IntN(5) > 0, Load: float64(random.IntN(10)),
-						InFlight: int32(random.IntN(9))}
-				}, []Reading{{Server: Server(random.IntN(servers.Len())), Answered: true, Load: 2}})
-				checkGroup(t, p, servers, g)
-			}
-			if n := s.Stats(); n.Redirected > n.Writes || n.Unanswered > n.Probes || n.Share() > 1 {
-				t.Fatalf("counts are %+v", n)
-			}
-		}
-	})
 }
 
 // checkGroup checks the properties that hold for every scheduler.
-func checkGroup(t *testing.T, p Parameters, servers *Servers, g group) {
+func checkGroup(t *testing.T, p Parameters, servers Servers, g group) {
 	t.Helper()
 	if len(g.placed) != len(g.writes) {
-		t.Fatalf("%d writes, %d placements", len(g.writes), len(g.placed))
+		t.Fatalf("%s: %d writes, %d placements", p.Scheduler, len(g.writes), len(g.placed))
 	}
 	used := map[int32]bool{}
 	for i, one := range g.placed {
 		w := g.writes[i]
-		// A write may stay at a home that is down: only home can acknowledge it.
-		if one.Server != w.Home && !servers.Up(one.Server) {
-			t.Fatalf("write %d goes to server %d, which is down", i, one.Server)
-		}
-		if (w.Bytes < p.MinWrite || p.Scheduler == Fixed) && one.Server != w.Home {
-			t.Fatalf("write %d of %d bytes was redirected", i, w.Bytes)
+		if one.Server < 0 || int(one.Server) >= int(servers) ||
+			(w.Bytes < p.MinWrite || p.Scheduler == Fixed) && one.Server != w.Home {
+			t.Fatalf("%s: write %d of %d bytes goes to server %d", p.Scheduler, i, w.Bytes, one.Server)
 		}
 		if one.Probe < 0 {
 			continue
 		}
 		probe := g.probes[one.Probe]
-		if used[one.Probe] || probe.Server != one.Server ||
+		if used[one.Probe] || probe.Server != one.Server || !g.readings[one.Probe].Answered ||
 			(p.Scheduler != Prequal && probe.Write >= 0 && int(probe.Write) != i) {
-			t.Fatalf("write %d goes to %d by probe %d: %v", i, one.Server, one.Probe, probe)
-		}
-		if !g.readings[one.Probe].Answered {
-			t.Fatalf("write %d goes by a probe that was not answered", i)
+			t.Fatalf("%s: write %d goes to %d by probe %d: %v", p.Scheduler, i, one.Server, one.Probe, probe)
 		}
 		used[one.Probe] = true
 	}
 	seen := map[[2]int32]bool{}
 	for _, probe := range g.probes {
 		key := [2]int32{int32(probe.Server), probe.Write}
-		if seen[key] || !servers.Up(probe.Server) || probe.Bytes < p.MinWrite {
-			t.Fatalf("probes are %v", g.probes)
+		if seen[key] || probe.Bytes < p.MinWrite {
+			t.Fatalf("%s: probes are %v", p.Scheduler, g.probes)
 		}
 		seen[key] = true
 	}
-}
-
-func TestTheSameSeedPlacesTheSame(t *testing.T) {
-	eachScheduler(t, func(t *testing.T, p Parameters) {
-		var runs [2][]Placement
-		for run := range runs {
-			servers := Numbered(50)
-			s, _ := newScheduler(t, p, servers, 9)
-			for round := range 20 {
-				writes := []Write{{Server(round), 1 << 20}, {Server(2 * round), 1 << 20}, {3, 1 << 20}}
-				g := send(t, s, time.Duration(round), writes, func(s Server) Reading {
-					return Reading{Answered: true, Load: float64((7 * s) % 11), InFlight: int32(s % 5)}
-				}, nil)
-				runs[run] = append(runs[run], g.placed...)
-			}
-		}
-		if !slices.Equal(runs[0], runs[1]) {
-			t.Fatal("the same seed placed otherwise")
-		}
-	})
-}
-
-func TestAnUnknownHomeIsRefused(t *testing.T) {
-	eachScheduler(t, func(t *testing.T, p Parameters) {
-		s, _ := newScheduler(t, p, Numbered(4), 1)
-		for _, home := range []Server{4, -1, maxServer + 5} {
-			writes := []Write{{0, 1 << 20}, {home, 1 << 20}}
-			var unknown *UnknownServerError
-			if _, err := s.Probes(0, writes, nil); !errors.As(err, &unknown) || unknown.Server != home {
-				t.Errorf("a home of %d is asked for: %v", home, err)
-			}
-			if _, err := s.Place(0, writes, nil, nil, nil, nil); !errors.As(err, &unknown) {
-				t.Errorf("a home of %d is placed: %v", home, err)
-			}
-		}
-		if s.Stats().Writes != 0 {
-			t.Error("what was refused is counted")
-		}
-	})
 }
 
 func TestTwoChoiceTakesTheLessLoadedOfTwo(t *testing.T) {
 	for _, choices := range []Choices{HomeRandom, RandomRandom} {
 		p := Defaults(TwoChoice)
 		p.Choices = choices
-		servers := Numbered(10)
-		s, _ := newScheduler(t, p, servers, 3)
+		s, _ := newScheduler(t, p, 10, 3)
 		chosen := map[Server]int{}
 		for round := range 500 {
 			writes := []Write{{Server(round % 10), 1 << 20}, {Server(round % 7), 1 << 20}}
-			g := send(t, s, 0, writes, func(s Server) Reading {
-				return Reading{Answered: true, Load: float64(s / 2)}
-			}, nil)
+			g := send(s, 0, writes, func(s Server) Reading { return Reading{Answered: true, Load: float64(s / 2)} }, nil)
 			for i, one := range g.placed {
 				a, b := g.probes[2*i].Server, g.probes[2*i+1].Server
 				want := a // at equal loads the first, which is home if home is a candidate
@@ -219,21 +133,19 @@ func TestCollaborativeTakesTheLeastLoadedOfAll(t *testing.T) {
 		if seed%2 == 0 {
 			p.Choices = RandomRandom
 		}
-		servers := Numbered(2 + random.IntN(40))
-		s, _ := newScheduler(t, p, servers, seed)
+		servers := 2 + random.IntN(40)
+		s, _ := newScheduler(t, p, Servers(servers), seed)
 		writes := make([]Write, 1+random.IntN(16))
 		homes := map[Server]bool{}
 		for i := range writes {
-			writes[i] = Write{Server(random.IntN(servers.Len())), 1 << 20}
+			writes[i] = Write{Server(random.IntN(servers)), 1 << 20}
 			homes[writes[i].Home] = true
 		}
 		load := func(s Server) float64 { return float64((int(s)*7 + int(seed)) % 13) }
-		cached := []Reading{{Server: Server(random.IntN(servers.Len())), Answered: true, Load: -1}}
-		g := send(t, s, 0, writes, func(s Server) Reading {
-			return Reading{Answered: true, Load: load(s)}
-		}, cached)
-		if want := min(2*len(writes), servers.Len()); len(g.probes) != want {
-			t.Fatalf("%d writes: %d of %d servers were asked", len(writes), len(g.probes), servers.Len())
+		cached := []Reading{{Server: Server(random.IntN(servers)), Answered: true, Load: -1}}
+		g := send(s, 0, writes, func(s Server) Reading { return Reading{Answered: true, Load: load(s)} }, cached)
+		if want := min(2*len(writes), servers); len(g.probes) != want {
+			t.Fatalf("%d writes: %d of %d servers were asked", len(writes), len(g.probes), servers)
 		}
 		loads := map[Server]float64{cached[0].Server: -1}
 		for _, probe := range g.probes {
@@ -248,10 +160,11 @@ func TestCollaborativeTakesTheLeastLoadedOfAll(t *testing.T) {
 			all = append(all, l)
 		}
 		slices.Sort(all)
-		taken := map[Server]int{}
-		for _, one := range g.placed {
+		taken, kept := map[Server]int{}, map[Server]bool{}
+		for i, one := range g.placed {
 			got = append(got, loads[one.Server])
 			taken[one.Server]++
+			kept[one.Server] = kept[one.Server] || one.Server == writes[i].Home
 		}
 		// Each of the k least loaded takes one write; with fewer servers than writes, in turns.
 		var want []float64
@@ -264,30 +177,19 @@ func TestCollaborativeTakesTheLeastLoadedOfAll(t *testing.T) {
 			t.Fatalf("seed %d: chosen are loads %v of %v", seed, got, all)
 		}
 		for i, w := range writes { // a chosen server keeps a write that is at home there
-			if taken[w.Home] > 0 && !slices.Contains(keptAt(g), w.Home) {
+			if taken[w.Home] > 0 && !kept[w.Home] {
 				t.Fatalf("server %d is chosen, and keeps no write of its own such as %d", w.Home, i)
 			}
 		}
 	}
 }
 
-// keptAt returns the servers that keep writes at home.
-func keptAt(g group) []Server {
-	var out []Server
-	for i, one := range g.placed {
-		if one.Server == g.writes[i].Home {
-			out = append(out, one.Server)
-		}
-	}
-	return out
-}
-
 func TestEqualLoadsAreSpreadThoughAllServersAreAsked(t *testing.T) {
-	for _, policy := range []Policy{TwoChoice, Collaborative, Prequal} {
-		s, _ := newScheduler(t, Simulated(policy), Numbered(8), 1)
+	for _, policy := range []Policy{Uniform, TwoChoice, Collaborative, Prequal} {
+		s, _ := newScheduler(t, Simulated(policy), 8, 1)
 		chosen := make([]int, 8)
 		for i := range 2000 {
-			g := send(t, s, time.Duration(i)*time.Hour, []Write{{0, 1 << 20}, {0, 1 << 20}, {0, 1 << 20}},
+			g := send(s, time.Duration(i)*time.Hour, []Write{{0, 1 << 20}, {0, 1 << 20}, {0, 1 << 20}},
 				func(Server) Reading { return Reading{Answered: true, Load: 7} }, nil)
 			for _, one := range g.placed {
 				chosen[one.Server]++
@@ -302,8 +204,7 @@ func TestEqualLoadsAreSpreadThoughAllServersAreAsked(t *testing.T) {
 }
 
 func TestTheOracleJoinsTheShortestQueue(t *testing.T) {
-	servers := Numbered(7)
-	s, queues := newScheduler(t, Simulated(Oracle), servers, 1)
+	s, queues := newScheduler(t, Simulated(Oracle), 7, 1)
 	random := rand.New(rand.NewPCG(8, 8))
 	lengths := make([]float64, 7)
 	for i := range lengths {
@@ -311,7 +212,7 @@ func TestTheOracleJoinsTheShortestQueue(t *testing.T) {
 		queues.Set(Server(i), lengths[i])
 	}
 	for range 300 {
-		g := send(t, s, 0, []Write{{Server(random.IntN(7)), 1024}}, nil, nil)
+		g := send(s, 0, []Write{{Server(random.IntN(7)), 1024}}, nil, nil)
 		at := g.placed[0].Server
 		if least := slices.Min(lengths); lengths[at] != least {
 			t.Fatalf("it joined %d of %v", at, lengths)
@@ -323,16 +224,50 @@ func TestTheOracleJoinsTheShortestQueue(t *testing.T) {
 			queues.Set(at, lengths[at])
 		}
 	}
-	for i, l := range lengths {
-		queues.Set(Server(i), inf)
-		if queues.Length(Server(i)) != inf || l < 0 {
-			t.Fatal("a queue cannot be closed")
-		}
-	}
-	if queues.Shortest() != NoServer {
-		t.Fatal("there is a shortest of no queues")
-	}
-	if _, err := New(Simulated(Oracle), servers, rand.NewPCG(1, 1), nil); err == nil {
+	if _, err := New(Simulated(Oracle), 7, rand.NewPCG(1, 1), nil); err == nil {
 		t.Fatal("an oracle without queues is taken")
+	}
+}
+
+func TestPrequalGoesByTheHotColdRule(t *testing.T) {
+	p := Simulated(Prequal)
+	s := &prequal{base: base{p: p, servers: 20, random: rand.NewPCG(1, 1)}}
+	hear := func(now time.Duration, server Server, inFlight int32, latency time.Duration) {
+		s.remember(now, &Reading{Server: server, Answered: true, InFlight: inFlight, Latency: latency}, -1)
+	}
+	placeOne := func(now time.Duration) Server {
+		return s.Place(now, []Write{{0, 1 << 20}}, nil, nil, nil, nil)[0].Server
+	}
+	if got := placeOne(0); got != 0 || s.Stats().Blind != 1 {
+		t.Fatalf("with an empty pool a write goes to %d", got)
+	}
+	hear(0, 1, 1, 5*time.Millisecond)
+	hear(0, 2, 1, 3*time.Millisecond)
+	hear(0, 3, 2, 4*time.Millisecond)
+	hear(0, 4, 9, time.Millisecond)
+	s.p.Prequal.Quantile = 0.5 // of the four: above 2 is hot
+	if got := placeOne(0); got != 2 {
+		t.Fatalf("of the cold the write goes to %d, and 2 is quickest", got)
+	}
+	// The oldest answer (of 1) was forgotten; 2 counts one more operation in flight.
+	if len(s.pool) != 3 || s.pool[0].reading.Server != 2 || s.pool[0].reading.InFlight != 2 {
+		t.Fatalf("the pool is %v", s.pool)
+	}
+	if got := placeOne(0); got != 2 {
+		t.Fatalf("then the write goes to %d", got)
+	}
+	// The worst was forgotten: 4 is hot and has the most in flight.
+	if len(s.pool) != 2 || slices.ContainsFunc(s.pool, func(p pooled) bool { return p.reading.Server == 4 }) {
+		t.Fatalf("the pool is %v", s.pool)
+	}
+	// All answers are too old.
+	if got := placeOne(2 * time.Second); got != 0 || len(s.pool) != 0 {
+		t.Fatalf("by answers of two seconds ago the write goes to %d", got)
+	}
+	for i := range 30 {
+		hear(3*time.Second, Server(i%20), int32(i), 0)
+	}
+	if len(s.pool) != p.Prequal.Pool {
+		t.Fatalf("the pool has %d answers", len(s.pool))
 	}
 }

@@ -72,15 +72,6 @@ func (s *spans) after(p place) place {
 	return place{p.leaf + 1, 0}
 }
 
-// bounds returns the range from the first to the last byte of all spans; false if empty.
-func (s *spans) bounds() (Range, bool) {
-	if s.count == 0 {
-		return Range{}, false
-	}
-	last := s.leaves[len(s.leaves)-1]
-	return Range{s.firsts[0], last[len(last)-1].end}, true
-}
-
 // splice replaces `gone` spans, from one place up to another, with up to three new spans.
 func (s *spans) splice(from, to place, gone int, by []span) {
 	s.count += len(by) - gone

@@ -106,7 +106,7 @@ def log_rows(found: Found, problem: str) -> list[dict[str, Any]]:
 def main() -> None:
     """Print the rows as JSON."""
     rows = table_rows(*run("./twochoice", "^BenchmarkRedirect", OPERATIONS))
-    log = "./twochoice/redirectlog"
+    log = "./twochoice/filestore"
     found, problem = run(log, "^BenchmarkCommit$", COMMITS)
     more, worse = run(log, "^Benchmark(Compact|Open)$", REWRITES)
     print(json.dumps(rows + log_rows(found | more, problem or worse)))

@@ -166,7 +166,7 @@ func (p place) open(node protocol.Node) (*onPool, filestore.Found, error) {
 	var disk *filestore.Disk
 	var found filestore.Found
 	if err = pool.Own(machine, p.takeOver); err == nil {
-		disk, found, err = radosstore.OpenDisk(pool, node)
+		disk, found, err = radosstore.OpenDisk(pool, node, 16)
 	}
 	if err != nil {
 		return nil, found, errors.Join(err, pool.Close())

@@ -84,12 +84,6 @@ var load = sync.OnceValues(func() (*library, error) {
 	return l, nil
 })
 
-// Load loads the library; the error is one sentence.
-func Load() error {
-	_, err := load()
-	return err
-}
-
 // Error is an error that librados returned.
 type Error struct {
 	What  string

@@ -145,7 +145,7 @@ type model struct {
 
 	servers   []server
 	detectors []*twochoice.Detector
-	cluster   *twochoice.Servers
+	cluster   twochoice.Servers
 	queues    *twochoice.Queues // the oracle's
 	order     []int32
 
@@ -192,7 +192,7 @@ func newModel(p Parameters) (*model, error) {
 		latencies: p.Scheduler == twochoice.Prequal,
 		servers:   make([]server, p.Servers), detectors: make([]*twochoice.Detector, p.Servers),
 		order: make([]int32, p.Servers), nodes: make([]node, p.nodes()),
-		cluster: twochoice.Numbered(p.Servers), writes: make([]twochoice.Write, p.Processes),
+		cluster: twochoice.Servers(p.Servers), writes: make([]twochoice.Write, p.Processes),
 		targets: make([]twochoice.Server, p.Processes), tickets: make([]twochoice.Ticket, p.Processes),
 	}
 	if err := m.forget(); err != nil {
@@ -219,12 +219,9 @@ func newModel(p Parameters) (*model, error) {
 
 // layOut assigns processes to nodes, and allocates space for all probes at once.
 func (m *model) layOut() {
-	each := 0 // maximum probes of a write
-	if m.schedulers[0].Waits() {
-		each = 2
-		if m.latencies {
-			each = m.core.Prequal.Probes
-		}
+	each := 2 // maximum probes of a write
+	if m.latencies {
+		each = m.core.Prequal.Probes
 	}
 	probes := make([]twochoice.Probe, each*m.p.Processes)
 	readings := make([]twochoice.Reading, each*m.p.Processes)
@@ -245,7 +242,7 @@ func (m *model) layOut() {
 // forget gives the servers detectors that have learned nothing.
 func (m *model) forget() error {
 	for i := range m.detectors {
-		d, err := twochoice.NewDetector(m.core, twochoice.Server(i), nil)
+		d, err := twochoice.NewDetector(m.core, twochoice.Server(i), 1)
 		if err != nil {
 			return err
 		}
@@ -314,11 +311,10 @@ func (m *model) Handle(k *sim.Kernel, arg uint64) {
 // begin sends a node's probes; a scheduler without probes places at once.
 func (m *model) begin(now time.Duration, i int) {
 	n, s := &m.nodes[i], m.scheduler(i)
-	probes, err := s.Probes(now, m.writes[n.first:n.first+n.count], n.probes[:0])
-	must(err)
-	n.probes, n.readings, n.cached = probes, n.readings[:0], n.cached[:0]
-	m.round.Messages.Probes += int64(len(probes))
-	if !s.Waits() || len(probes) == 0 {
+	n.probes = s.Probes(m.writes[n.first:n.first+n.count], n.probes[:0])
+	n.readings, n.cached = n.readings[:0], n.cached[:0]
+	m.round.Messages.Probes += int64(len(n.probes))
+	if len(n.probes) == 0 {
 		m.unprobed--
 		m.place(now, i)
 		return
@@ -343,21 +339,20 @@ func (m *model) probe(now time.Duration, i int) {
 func (m *model) place(now time.Duration, i int) {
 	n := &m.nodes[i]
 	writes := m.writes[n.first : n.first+n.count]
-	placed, err := m.scheduler(i).Place(now, writes, n.probes, n.readings, n.cached, n.placed[:0])
-	must(err)
-	n.placed, n.chosen = placed, n.chosen[:len(n.probes)]
+	n.placed = m.scheduler(i).Place(now, writes, n.probes, n.readings, n.cached, n.placed[:0])
+	n.chosen = n.chosen[:len(n.probes)]
 	clear(n.chosen)
-	for j := range placed {
+	for j, placed := range n.placed {
 		at := n.first + j
-		m.targets[at], m.tickets[at] = placed[j].Server, 0
-		if probe := placed[j].Probe; probe >= 0 {
+		m.targets[at], m.tickets[at] = placed.Server, 0
+		if probe := placed.Probe; probe >= 0 {
 			n.chosen[probe] = true
 			m.tickets[at] = n.readings[probe].Ticket
 		}
 		n.free = max(n.free, now) + m.link
 		m.k.Post(n.free+m.half, m, came<<32|uint64(at))
 	}
-	m.round.Messages.Writes += int64(len(placed))
+	m.round.Messages.Writes += int64(len(n.placed))
 	if m.informs {
 		m.round.Messages.Decisions += int64(len(n.probes))
 		m.k.Post(now+m.half, m, informed<<32|uint64(i))
@@ -393,13 +388,6 @@ func (m *model) write(now time.Duration, i int) {
 	}
 	m.last = max(m.last, acknowledged)
 	m.total += acknowledged - m.nodes[i/m.p.PerNode].begun
-}
-
-// must panics on an error, because the model gives the core only valid input.
-func must(err error) {
-	if err != nil {
-		panic("burst: " + err.Error())
-	}
 }
 
 // server is an object server: one first-come-first-served queue with equal service times. A busy

@@ -201,7 +201,7 @@ func (m *model) history() []Point {
 		return out
 	}
 	for _, d := range m.detectors {
-		for _, point := range d.Acceptance().Curve() {
+		for _, point := range d.Curve() {
 			bin := int(point.Load / WriteBytes)
 			for bin >= len(out) {
 				out = append(out, Point{Load: float64(len(out))})

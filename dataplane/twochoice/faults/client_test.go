@@ -33,8 +33,7 @@ type read struct {
 // join starts a client that will do this many operations.
 func (w *world) join(operations int) *client {
 	w.ids++
-	servers := twochoice.Numbered(w.plan.nodes)
-	scheduler, err := twochoice.New(w.parameters(), servers, sim.NewStream(w.work.Uint64(), "scheduler"), nil)
+	scheduler, err := twochoice.New(w.parameters(), twochoice.Servers(w.plan.nodes), sim.NewStream(w.work.Uint64(), "scheduler"), nil)
 	if err != nil {
 		panic(err)
 	}

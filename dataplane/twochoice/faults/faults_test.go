@@ -11,32 +11,23 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"hotbed/dataplane/twochoice/protocol"
 )
 
 // Flags of TestReplay, after -args.
 var (
 	replayed = flag.Int64("seed", -1, "seed of TestReplay")
 	where    = flag.String("backend", string(files), "place of the agents' bytes in TestReplay: file or rados")
-	broken   = flag.String("break", protocol.Sound.String(), "deliberate breakage of the protocol in TestReplay")
+	broken   = flag.String("break", string(sound), "deliberate breakage of the protocol in TestReplay")
 )
 
 func TestReplay(t *testing.T) {
 	if *replayed < 0 {
 		t.Skip("runs one seed with all its events: -args -seed 4711")
 	}
-	for _, b := range append(protocol.Breaks(), protocol.Sound) {
-		if b.String() != *broken {
-			continue
-		}
-		trace := func(now time.Duration, line string) { fmt.Printf("%12v %s\n", now, line) }
-		if found := run(backend(*where), uint64(*replayed), b, trace); found.err != nil {
-			t.Error(found.err)
-		}
-		return
+	trace := func(now time.Duration, line string) { fmt.Printf("%12v %s\n", now, line) }
+	if found := run(backend(*where), uint64(*replayed), breakage(*broken), trace); found.err != nil {
+		t.Error(found.err)
 	}
-	t.Fatalf("-break is %q; there are %v", *broken, protocol.Breaks())
 }
 
 // replay returns the command that reruns a seed with its trace.
@@ -57,7 +48,7 @@ func keeps(t *testing.T, on backend, n uint64) totals {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for seed := next.Add(1) - 1; seed < n; seed = next.Add(1) - 1 {
-				found := run(on, seed, protocol.Sound, nil)
+				found := run(on, seed, sound, nil)
 				mu.Lock()
 				if found.err != nil {
 					t.Errorf("seed %d: %v\nreplay: %s", seed, found.err, replay(on, seed))
@@ -101,7 +92,7 @@ func underFaults(t *testing.T, n int) {
 
 // A disk that hung when faults ended is not yet well: in this seed a write's patience ended first.
 func TestWhatHungAmongFaultsIsWaitedFor(t *testing.T) {
-	if found := run(files, 9180, protocol.Sound, nil); found.err != nil {
+	if found := run(files, 9180, sound, nil); found.err != nil {
 		t.Error(found.err)
 	}
 }
@@ -122,7 +113,7 @@ func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
 const worst = 100
 
 func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
-	found := func(on backend, b protocol.Break) {
+	found := func(on backend, b breakage) {
 		for seed := range uint64(worst) {
 			if one := run(on, seed, b, nil); one.err != nil {
 				t.Logf("%v on %v: seed %d: %v", b, on, seed, one.err)
@@ -131,10 +122,10 @@ func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
 		}
 		t.Errorf("%v on %v was not found in %d seeds", b, on, worst)
 	}
-	for _, b := range protocol.Breaks() {
+	for _, b := range breakages {
 		found(files, b)
 	}
-	for _, b := range []protocol.Break{protocol.AckBeforeSync, protocol.AckBeforeFragment, protocol.DropEarly} {
+	for _, b := range []breakage{ackBeforeSync, ackBeforeFragment, forgetRecords} {
 		found(pools, b)
 	}
 }
@@ -143,7 +134,7 @@ func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
 func TestASeedReplaysExactly(t *testing.T) {
 	digest := func(seed uint64) (uint64, result) {
 		hash := fnv.New64a()
-		found := run(files, seed, protocol.Sound, func(now time.Duration, line string) { fmt.Fprintln(hash, now, line) })
+		found := run(files, seed, sound, func(now time.Duration, line string) { fmt.Fprintln(hash, now, line) })
 		return hash.Sum64(), found
 	}
 	for seed := range uint64(8) {
@@ -152,7 +143,7 @@ func TestASeedReplaysExactly(t *testing.T) {
 		if first != second || a != b {
 			t.Errorf("seed %d was two runs: %+v and %+v", seed, a, b)
 		}
-		if untraced := run(files, seed, protocol.Sound, nil); untraced != a {
+		if untraced := run(files, seed, sound, nil); untraced != a {
 			t.Errorf("seed %d is another run when it is not traced: %+v", seed, untraced)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"hotbed/dataplane/tests/simdisk"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
@@ -17,7 +18,7 @@ import (
 type node struct {
 	w     *world
 	id    protocol.Node
-	disk  *disk
+	disk  *simdisk.Disk
 	store filestore.Keeper
 	agent *protocol.Agent
 	epoch uint64
@@ -33,20 +34,20 @@ func (n *node) start() {
 	w := n.w
 	n.epoch++
 	n.under = nil
-	unwell := n.disk.full || n.disk.sick
+	unwell := n.disk.Full || n.disk.Sick
 	var store *filestore.Disk
 	var found filestore.Found
 	var err error
 	opening := newTask(n.disk, protocol.DiskOp{}, func() { store, found, err = n.open() })
 	calls := -1 // calls until the process dies
-	if !w.calm && n.disk.random.IntN(8) == 0 {
-		calls = int(n.disk.random.IntN(24))
+	if !w.calm && n.disk.Random.IntN(8) == 0 {
+		calls = int(n.disk.Random.IntN(24))
 	}
 	for ; opening.goOn(); calls-- {
 		if calls == 0 {
 			n.under = append(n.under, opening)
 			n.up = true
-			n.crash(n.disk.random.IntN(2) == 0)
+			n.crash(n.disk.Random.IntN(2) == 0)
 			w.after(10*time.Millisecond, n.restart)
 			return
 		}
@@ -77,7 +78,7 @@ func (n *node) start() {
 // open opens the agent's store.
 func (n *node) open() (*filestore.Disk, filestore.Found, error) {
 	if n.w.backend == pools {
-		return radosstore.OpenDiskInOrder(pool{n.disk}, n.id)
+		return radosstore.OpenDisk(simdisk.Pool{Disk: n.disk}, n.id, 1)
 	}
 	return filestore.OpenDisk(n.disk, n.id)
 }
@@ -92,16 +93,14 @@ func (n *node) restart() {
 }
 
 func (n *node) config() protocol.AgentConfig {
-	detector, err := twochoice.NewDetector(n.w.parameters(), twochoice.Server(n.id), nil)
+	detector, err := twochoice.NewDetector(n.w.parameters(), twochoice.Server(n.id), twochoice.Ticket(n.epoch<<32))
 	if err != nil {
 		panic(err)
 	}
-	detector.FirstTicket(twochoice.Ticket(n.epoch << 32))
 	p := n.w.plan
 	return protocol.AgentConfig{Node: n.id, Nodes: p.nodes, Home: n.w.home, Epoch: n.epoch, Size: 1 << 20,
 		Copies: p.copies, IdleOps: p.idleOps, Maintainer: twochoice.MaintainerParameters{Workers: 3, Bytes: 24},
-		CompactAbove: p.compactAbove, Patience: 20 * time.Millisecond, Orphans: p.orphans, Detector: detector,
-		Break: n.w.breaks}
+		CompactAbove: p.compactAbove, Patience: 20 * time.Millisecond, Orphans: p.orphans, Detector: detector}
 }
 
 // tick advances the agent's time.
@@ -123,13 +122,13 @@ func (n *node) crash(power bool) {
 	n.up = false
 	n.w.result.Crashes++
 	n.w.log("node %d crashes (power %v) with %d disk operations under way", n.id, power, len(n.under))
-	r := n.disk.random
+	r := n.disk.Random
 	for range r.IntN(int64(4*len(n.under) + 1)) { // tasks continue for a while, in any order
 		n.under[r.IntN(int64(len(n.under)))].goOn()
 	}
 	n.abandon()
 	if power {
-		n.disk.losePower()
+		n.disk.LosePower()
 	}
 }
 
@@ -173,21 +172,41 @@ func (n *node) begin(op protocol.DiskOp) {
 	mean := 300 * time.Microsecond
 	if op.Kind == protocol.CompactLog {
 		w.result.Compactions++
-		if !w.calm && w.plan.fulls > 0 && n.disk.random.IntN(3) == 0 {
+		if !w.calm && w.plan.fulls > 0 && n.disk.Random.IntN(3) == 0 {
 			w.fill(n)
 		}
 	}
-	took := time.Duration(n.disk.random.Exp() * float64(mean) * max(n.slow, 1))
-	if !w.calm && n.disk.random.IntN(16) == 0 {
+	took := time.Duration(n.disk.Random.Exp() * float64(mean) * max(n.slow, 1))
+	if !w.calm && n.disk.Random.IntN(16) == 0 {
 		took *= 32 // a few operations hang while later ones pass
 	}
 	store := n.store
 	var done protocol.DiskDone
+	end := func() {
+		n.agent.DiskDone(n.now(), done)
+		n.flush()
+	}
+	early := w.breaks == ackBeforeSync && op.Kind == protocol.WriteLog ||
+		w.breaks == ackBeforeFragment && op.Kind == protocol.PutFragment
+	forgets := w.breaks == forgetRecords && op.Kind == protocol.WriteLog && n.disk.Random.IntN(8) == 0
+	if epoch := n.epoch; early || forgets {
+		done.Op = op.Op
+		w.after(0, func() {
+			if n.up && n.epoch == epoch {
+				end()
+			}
+		})
+	}
+	if forgets {
+		return
+	}
 	t := newTask(n.disk, op, func() {
-		if w.breaks == protocol.UncheckedBase && op.Kind == protocol.ReadBase {
-			n.disk.trust(op)
+		if w.breaks == uncheckedBase && op.Kind == protocol.ReadBase {
+			n.trust(op)
 		}
-		done = store.Do(op)
+		if done = store.Do(op); w.breaks == baseUnwritten && op.Kind == protocol.WriteBase && done.Err != nil {
+			done = protocol.DiskDone{Op: op.Op, Sums: protocol.SumsOf(op.From, op.Data)}
+		}
 	})
 	n.under = append(n.under, t)
 	n.goOn(t, took, func() {
@@ -195,8 +214,9 @@ func (n *node) begin(op protocol.DiskOp) {
 			w.log("node %d: disk operation %d: %v", n.id, op.Kind, done.Err)
 		}
 		n.count(op)
-		n.agent.DiskDone(n.now(), done)
-		n.flush()
+		if !early {
+			end()
+		}
 	})
 }
 
@@ -208,7 +228,7 @@ func (n *node) goOn(t *task, took time.Duration, then func()) {
 		if !n.up || n.epoch != epoch {
 			return
 		}
-		for range 1 + n.disk.random.IntN(4) {
+		for range 1 + n.disk.Random.IntN(4) {
 			if !t.goOn() {
 				n.under = slices.DeleteFunc(n.under, func(o *task) bool { return o == t })
 				then()
@@ -283,7 +303,7 @@ func (w *world) deliver(from, to protocol.Peer, packet []byte) {
 
 // task is a disk task that runs one call at a time: anything else may happen between two calls.
 type task struct {
-	disk *disk
+	disk *simdisk.Disk
 	op   protocol.DiskOp // of an agent; none while the agent starts
 	next func() (struct{}, bool)
 	stop func()
@@ -292,7 +312,7 @@ type task struct {
 }
 
 // newTask returns a disk task that has not begun.
-func newTask(d *disk, op protocol.DiskOp, do func()) *task {
+func newTask(d *simdisk.Disk, op protocol.DiskOp, do func()) *task {
 	t := &task{disk: d, op: op}
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
 		t.wait = yield
@@ -303,23 +323,23 @@ func newTask(d *disk, op protocol.DiskOp, do func()) *task {
 
 // goOn makes the next call, and reports whether more follow.
 func (t *task) goOn() bool {
-	t.disk.task = t
-	defer func() { t.disk.task = nil }()
+	t.disk.Step = t.step
+	defer func() { t.disk.Step = nil }()
 	_, more := t.next()
 	return more
 }
 
 // die stops the task at its next call.
 func (t *task) die() {
-	t.disk.task = t
-	defer func() { t.disk.task = nil }()
+	t.disk.Step = t.step
+	defer func() { t.disk.Step = nil }()
 	t.stop()
 }
 
 func (t *task) step() error {
 	if t.dead || !t.wait(struct{}{}) {
 		t.dead = true
-		return errCrash
+		return simdisk.ErrCrash
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/simdisk"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 )
@@ -42,7 +43,7 @@ type world struct {
 	faults  *sim.Stream
 	work    *sim.Stream
 	home    func(string) protocol.Node
-	breaks  protocol.Break
+	breaks  breakage
 	trace   func(now time.Duration, line string)
 
 	nodes   []*node
@@ -58,8 +59,24 @@ type world struct {
 	result  result
 }
 
-// run runs a seed on a backend. The protocol may be broken on purpose; trace may be nil.
-func run(on backend, seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) result {
+// breakage is a driver that breaks the protocol's rules on purpose. The model must find each one,
+// because a comparison that finds nothing proves nothing.
+type breakage string
+
+const (
+	sound             breakage = ""
+	ackBeforeSync     breakage = "ack-before-sync"     // log writes end before they are done
+	ackBeforeFragment breakage = "ack-before-fragment" // puts end before they are done
+	forgetRecords     breakage = "forget-records"      // one log write in eight is not done
+	baseUnwritten     breakage = "base-unwritten"      // base writes that find no space count as done
+	oneLogCopy        breakage = "one-log-copy"        // the second copy of the log is not written
+	uncheckedBase     breakage = "unchecked-base"      // what is read from a base is not verified
+)
+
+var breakages = []breakage{ackBeforeSync, ackBeforeFragment, forgetRecords, baseUnwritten, oneLogCopy, uncheckedBase}
+
+// run runs a seed on a backend, maybe with a breakage; trace may be nil.
+func run(on backend, seed uint64, breaks breakage, trace func(now time.Duration, line string)) result {
 	w := &world{plan: makePlan(seed), backend: on, k: sim.New(), network: sim.NewStream(seed, "network"),
 		faults: sim.NewStream(seed, "faults"), work: sim.NewStream(seed, "work"), breaks: breaks, trace: trace,
 		clients: map[protocol.Peer]*client{}, model: newModel(), damaged: map[string]bool{},
@@ -67,8 +84,8 @@ func run(on backend, seed uint64, breaks protocol.Break, trace func(now time.Dur
 	w.home = func(object string) protocol.Node { return protocol.HomeOf(object, w.plan.nodes) }
 	w.log("plan %+v", w.plan)
 	for i := range w.plan.nodes {
-		n := &node{w: w, id: protocol.Node(i), disk: newDisk(sim.NewStream(seed, fmt.Sprintf("disk-%d", i)))}
-		n.disk.oneCopy = breaks == protocol.OneLogCopy
+		n := &node{w: w, id: protocol.Node(i), disk: simdisk.New(sim.NewStream(seed, fmt.Sprintf("disk-%d", i)))}
+		n.disk.OneCopy = breaks == oneLogCopy
 		w.nodes = append(w.nodes, n)
 		n.start()
 	}
@@ -178,7 +195,8 @@ func (w *world) tidy() bool {
 	spoilt, fragments, entries := 0, 0, 0
 	for _, node := range w.nodes {
 		entries += node.agent.Stats().Entries
-		for name := range node.disk.names {
+		names, _ := node.disk.List()
+		for _, name := range names {
 			var id protocol.WriteID
 			if _, err := fmt.Sscanf(name, "f.%x.%x", &id.Client, &id.Seq); err != nil {
 				continue
@@ -221,7 +239,7 @@ func (w *world) readAll() {
 		if size := o.size(^uint64(0)); size > 0 {
 			strip := size
 			if w.damaged[name] && w.plan.copies == 1 { // to compare the undamaged parts
-				strip = sector
+				strip = simdisk.Sector
 			}
 			for from := uint64(0); from < size; from += strip {
 				c.read(name, from, min(strip, size-from))
@@ -278,10 +296,10 @@ func (w *world) between(least, most time.Duration) time.Duration {
 
 // fill fills a node's disk for a while.
 func (w *world) fill(n *node) {
-	n.disk.full = true
+	n.disk.Full = true
 	w.result.Fulls++
 	w.log("node %d: the disk is full", n.id)
-	w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.disk.full = false })
+	w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.disk.Full = false })
 }
 
 // powerCut cuts a node's power for a while.
@@ -318,7 +336,7 @@ func (w *world) scheduleFaults() {
 		n.slow = 20
 		w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.slow = 1 })
 	})
-	w.every(p.sicks, func() { w.anyNode().disk.sick = true })
+	w.every(p.sicks, func() { w.anyNode().disk.Sick = true })
 	w.every(p.cuts, func() {
 		n := w.anyNode()
 		n.cut = true
@@ -349,7 +367,7 @@ func (w *world) repair() {
 	w.calm = true
 	w.log("everything is repaired")
 	for _, n := range w.nodes {
-		n.disk.full, n.disk.sick, n.slow, n.cut = false, false, 1, false
+		n.disk.Full, n.disk.Sick, n.slow, n.cut = false, false, 1, false
 		if n.up {
 			n.agent.Pause(false)
 		} else {
@@ -443,8 +461,8 @@ func (t *totals) add(r result) {
 }
 
 // damaged counts a damaged sector.
-func (t *totals) damaged(kind damage, name string) {
-	*[damages]*int{&t.Flipped, &t.Zeroed, &t.Dropped, &t.Misdirected, &t.Unreadable}[kind]++
+func (t *totals) damaged(kind simdisk.Damage, name string) {
+	*[simdisk.Damages]*int{&t.Flipped, &t.Zeroed, &t.Dropped, &t.Misdirected, &t.Unreadable}[kind]++
 	switch name[0] {
 	case 'b':
 		t.OfBases++

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 
-	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/redirectlog"
 )
@@ -240,13 +239,12 @@ func OpenDisk(fsys FS, node protocol.Node) (*Disk, Found, error) {
 func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []protocol.Fragment,
 	begun bool) (*Disk, Found, error) {
 	found := Found{Fragments: fragments}
-	take := func(e redirectlog.Entry) error {
-		r, err := protocol.RecordOf(e)
-		found.Records = append(found.Records, r)
-		return err
-	}
-	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), begun,
-		entries([]protocol.Record{protocol.CutRecord()}), take)
+	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, uint32(node), begun, protocol.CutRecord().Append(nil),
+		func(entries []byte) error {
+			records, err := protocol.DecodeRecords(entries)
+			found.Records = append(found.Records, records...)
+			return err
+		})
 	if err != nil {
 		return nil, found, err
 	}
@@ -256,29 +254,23 @@ func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []
 
 // Do carries out a disk operation. Log operations must not run concurrently.
 func (d *Disk) Do(op protocol.DiskOp) protocol.DiskDone {
-	var err error
+	write := d.journal.Append
 	switch op.Kind {
-	case protocol.WriteLog:
-		err = d.journal.Append(entries(op.Records))
 	case protocol.CompactLog:
-		err = d.journal.Replace(entries(op.Records))
+		write = d.journal.Replace
+	case protocol.WriteLog:
 	default:
 		return d.store.Do(op)
 	}
-	var full *redirectlog.FullError
-	var unwritten *redirectlog.WriteError
-	if errors.As(err, &full) || errors.As(err, &unwritten) {
-		err = fmt.Errorf("%w: %w", protocol.ErrFull, err) // nothing of it is in the log
+	entries := make([][]byte, len(op.Records))
+	for i, r := range op.Records {
+		entries[i] = r.Append(nil)
+	}
+	err := write(entries)
+	if errors.Is(err, redirectlog.ErrUnwritten) {
+		err = fmt.Errorf("%w: %w", protocol.ErrFull, err)
 	}
 	return protocol.DiskDone{Op: op.Op, Err: err}
-}
-
-func entries(records []protocol.Record) []redirectlog.Entry {
-	out := make([]redirectlog.Entry, len(records))
-	for i, r := range records {
-		out[i] = r.Entry()
-	}
-	return out
 }
 
 // Close closes the log.

@@ -35,8 +35,6 @@ type AgentConfig struct {
 	Maintainer twochoice.MaintainerParameters
 	// Detector is the node's load detector.
 	Detector *twochoice.Detector
-	// Break breaks the protocol on purpose, to test the tests.
-	Break Break
 }
 
 // Agent is the state machine of a node: home of objects, store of fragments, and maintainer. Its
@@ -66,12 +64,12 @@ type Agent struct {
 	notices []string
 
 	// As a maintainer.
-	maintainers []*twochoice.Maintainer // one, except in a broken protocol
-	pulls       map[uint64]*pull        // by number
-	pullNumber  uint64
-	busy        map[Node]time.Duration // until when busy nodes are not asked
-	rests       time.Duration          // no pulls before this time, because a disk refused data
-	paused      bool
+	maintainer *twochoice.Maintainer
+	pulls      map[uint64]*pull // by number
+	pullNumber uint64
+	busy       map[Node]time.Duration // until when busy nodes are not asked
+	rests      time.Duration          // no pulls before this time, because a disk refused data
+	paused     bool
 
 	sends   []Send
 	ops     []DiskOp
@@ -91,17 +89,18 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 		return nil, fmt.Errorf("an agent needs a placement, a detector, and objects of 1 to %d bytes",
 			uint64(MaxOffset))
 	}
-	book, err := newBook(c)
+	book := newBook(c)
+	maintainer, err := twochoice.NewMaintainer(c.Maintainer, book.table)
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: c, disk: map[uint64]*diskJob{}, fragments: map[fragmentKey]*held{}, book: book,
+	a := &Agent{config: c, disk: map[uint64]*diskJob{}, fragments: map[fragmentKey]*held{}, book: book, maintainer: maintainer,
 		pulls: map[uint64]*pull{}, busy: map[Node]time.Duration{},
 		// Late answers to requests from before a restart must not match new requests.
 		pullNumber: c.Epoch << 32}
 	for _, f := range fragments {
-		h := &held{fragmentKey: fragmentKey{f.Object, f.Write}, home: f.Node, from: f.From, to: f.To, durable: true}
-		h.damage = f.Damage
+		h := &held{fragmentKey: fragmentKey{f.Object, f.Write}, home: f.Node, from: f.From, to: f.To, durable: true,
+			damage: f.Damage}
 		a.fragments[h.fragmentKey] = h
 		if f.Damage == "" { // nobody knows if a damaged fragment is needed
 			a.ages = append(a.ages, h)
@@ -116,17 +115,6 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 		}
 	}
 	a.logged = len(records)
-	workers := 1
-	if c.Break == TwoMaintainers {
-		workers = 3
-	}
-	for range workers {
-		m, err := twochoice.NewMaintainer(c.Maintainer, book.table)
-		if err != nil {
-			return nil, err
-		}
-		a.maintainers = append(a.maintainers, m)
-	}
 	_, a.now = book.table.Last()
 	if !book.founded {
 		a.append(a.founding())

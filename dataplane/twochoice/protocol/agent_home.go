@@ -1,10 +1,9 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-
-	"hotbed/dataplane/twochoice"
 )
 
 // object is the home's state of an object, apart from its table entries.
@@ -15,7 +14,6 @@ type object struct {
 	sums  []Sum // of the base
 	// splitting: sums are being replaced, because a pull will overwrite a part of their range.
 	splitting bool
-	paper     minMax
 }
 
 // baseWrite is a write of the base. A reader that queried before it must not read its range after.
@@ -41,35 +39,13 @@ type order struct {
 // register orders a write with a durable fragment. Its record goes into the log, and after the sync
 // into the table (step 4 of figure 8; creates are ordered by their receipt, section V.B).
 func (a *Agent) register(from Peer, m Message) {
-	problem := a.checkRange(m)
-	if problem == "" {
-		problem = a.checkHome(m)
-	}
-	if problem == "" {
-		problem = a.checkTargets(m.Targets)
-	}
-	if problem == "" {
-		problem = a.checkName(m)
-	}
-	if problem != "" {
+	if problem := cmp.Or(a.checkRange(m), a.checkHome(m), a.checkTargets(m.Targets), a.checkName(m)); problem != "" {
 		a.refuse(from, m, RegisterReply, Refused, "%s", problem)
 		return
 	}
-	if a.settled(from, m) {
-		return
+	if !a.settled(from, m) {
+		a.append(&order{record: a.book.write(a.now, m), waiting: []waiter{waits(from, m)}})
 	}
-	w := waiter{from, m}
-	w.m.Data, w.m.Loads = nil, nil
-	record, err := a.book.write(a.now, m)
-	if err == nil && a.config.Break == ForgetRedirect && record.Change.Receipt%8 == 0 {
-		a.orderedReply(w, uint64(record.Change.Receipt))
-		return
-	}
-	if err != nil {
-		a.fail(err)
-		return
-	}
-	a.append(&order{record: record, waiting: []waiter{w}})
 }
 
 func (a *Agent) checkTargets(targets []Node) string {
@@ -85,16 +61,11 @@ func (a *Agent) checkTargets(targets []Node) string {
 
 // settled answers a request for a write that is ordered, given up, or being ordered.
 func (a *Agent) settled(from Peer, m Message) bool {
-	if a.config.Break == OrderTwice {
-		return false
-	}
 	s := a.book.session(m.Write.Client)
 	s.forget(m.Low)
 	if o := s.underWay[m.Write.Seq]; o != nil {
 		if len(o.waiting) < 4 {
-			w := waiter{from, m}
-			w.m.Data, w.m.Loads = nil, nil
-			o.waiting = append(o.waiting, w)
+			o.waiting = append(o.waiting, waits(from, m))
 		}
 		return true
 	}
@@ -121,16 +92,6 @@ func (a *Agent) append(o *order) {
 		a.book.session(w.Client).underWay[w.Seq] = o
 	}
 	a.queue = append(a.queue, o)
-	switch a.config.Break {
-	case AckBeforeSync:
-		for _, w := range o.waiting {
-			if o.record.writes() {
-				a.orderedReply(w, uint64(o.record.Change.Receipt))
-			}
-		}
-	case ReadUnsynced:
-		a.apply(o)
-	}
 	a.sync()
 }
 
@@ -170,7 +131,7 @@ func (a *Agent) synced(d DiskDone) {
 		if w := o.record.Note.Write; w != (WriteID{}) {
 			delete(a.book.session(w.Client).underWay, w.Seq)
 		}
-		if d.Err == nil && a.config.Break != ReadUnsynced {
+		if d.Err == nil {
 			a.apply(o)
 		}
 		a.acknowledge(o, d.Err)
@@ -190,7 +151,7 @@ func (a *Agent) compact() {
 	}
 	a.compacting = true
 	a.do(DiskOp{Kind: CompactLog, Records: records}, 0, 0, func(d DiskDone) {
-		a.compacting = d.Err != nil && a.config.Break == StuckWhenFull
+		a.compacting = false
 		if d.Err == nil {
 			a.logged = len(records)
 		} else {
@@ -207,13 +168,8 @@ func (a *Agent) apply(o *order) {
 		a.fail(err)
 		return
 	}
-	object := a.book.asked(string(o.record.Change.Object))
-	switch {
-	case o.record.writes():
+	if o.record.writes() {
 		a.ordered = append(a.ordered, o.record.ordered(false))
-		object.paper.create(o.record.Change.Range)
-	case o.record.Change.Kind == twochoice.Returned:
-		object.paper.remove(o.record.Change.Range)
 	}
 	for _, f := range dead {
 		a.dropAt(f)
@@ -254,25 +210,17 @@ func (a *Agent) dropAt(f Dead) {
 	}
 }
 
-func beyond(m Message, size uint64) string {
-	return fmt.Sprintf("range %d to %d is beyond object %q, which has %d bytes", m.From, m.To, m.Object, size)
-}
-
 // query answers with the location of a range (steps a and b of figure 8).
 func (a *Agent) query(from Peer, m Message) {
-	problem := a.checkRange(m)
-	if problem == "" {
-		problem = a.checkHome(m)
-	}
-	if problem != "" {
+	if problem := cmp.Or(a.checkRange(m), a.checkHome(m)); problem != "" {
 		a.refuse(from, m, QueryReply, Refused, "%s", problem)
 		return
 	}
 	o := a.book.asked(m.Object)
 	last, _ := a.book.table.Last()
 	if m.To > o.size {
-		a.answer(from, m, Message{Kind: QueryReply, Code: Refused, Stamp: uint64(last), Size: o.size, Text: beyond(m,
-			o.size)})
+		a.answer(from, m, Message{Kind: QueryReply, Code: Refused, Stamp: uint64(last), Size: o.size, Text: fmt.Sprintf(
+			"range %d to %d is beyond object %q, which has %d bytes", m.From, m.To, m.Object, o.size)})
 		return
 	}
 	pieces := a.book.pieces(m.Object, m.From, m.To)
@@ -280,9 +228,6 @@ func (a *Agent) query(from Peer, m Message) {
 		a.refuse(from, m, QueryReply, Refused, "range %d to %d of %q is in %d pieces, more than %d; read less at a time",
 			m.From, m.To, m.Object, len(pieces), MaxPieces)
 		return
-	}
-	if a.config.Break == TrustMinMax {
-		pieces = o.paper.query(m, pieces)
 	}
 	a.answer(from, m, Message{Kind: QueryReply, Pieces: pieces, Stamp: uint64(last), Size: o.size,
 		Epoch: a.config.Epoch, Gen: o.gen})
@@ -318,9 +263,6 @@ func (a *Agent) sums(object string, from, to uint64) []Sum {
 
 func (a *Agent) changed(m Message) bool {
 	o := a.book.asked(m.Object)
-	if a.config.Break == StaleBase {
-		return false
-	}
 	if m.Epoch != a.config.Epoch || m.Gen > o.gen {
 		return true
 	}
@@ -353,13 +295,11 @@ func (a *Agent) fence(from Peer, m Message) {
 	s := a.book.session(m.Write.Client)
 	_, known := s.settled[m.Write.Seq]
 	switch {
-	case s.underWay[m.Write.Seq] != nil:
-		reply.Needed = true
-	case a.book.needs(m):
+	case s.underWay[m.Write.Seq] != nil || a.book.needs(m):
 		reply.Needed = true
 	case a.book.cut: // not known yet: the store asks again
 		return
-	case !known && a.config.Break != NoFence:
+	case !known:
 		a.append(&order{record: fenceRecord(m.Write), done: func(err error) {
 			if err == nil {
 				a.answerFence(from, m, reply)

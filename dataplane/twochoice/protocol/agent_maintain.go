@@ -10,16 +10,15 @@ import (
 // pull is a maintainer's work in progress (section V.C): read from the fragment, write to the base,
 // record.
 type pull struct {
-	twochoice.Pull
-	maintainer *twochoice.Maintainer
-	call       uint64 // of the get
-	from       Peer
-	since      time.Duration
-	data       []byte
-	ranges     []twochoice.Range // being written
-	sums       [][]Sum           // of each range
-	left       int               // ranges being written, then returns being recorded
-	failed     bool              // in part
+	*twochoice.Pull
+	call   uint64 // of the get
+	from   Peer
+	since  time.Duration
+	data   []byte
+	ranges []twochoice.Range // being written
+	sums   [][]Sum           // of each range
+	left   int               // ranges being written, then returns being recorded
+	failed bool              // in part
 }
 
 // idle reports whether a node is idle enough to move data there.
@@ -35,16 +34,14 @@ func (a *Agent) idle(s twochoice.Server) bool {
 func (a *Agent) maintain() {
 	for _, p := range a.pullsInOrder() {
 		if p.data == nil && a.now-p.since > a.config.Patience {
-			a.giveUp(p)
+			a.endPull(p)
 		}
 	}
 	if a.config.Copies > 1 || a.paused || a.now < a.rests {
 		return
 	}
-	for _, m := range a.maintainers {
-		for _, started := range m.Start(a.idle, nil) {
-			a.begin(&pull{Pull: started, maintainer: m, since: a.now})
-		}
+	for _, started := range a.maintainer.Start(a.idle) {
+		a.begin(&pull{Pull: started, since: a.now})
 	}
 }
 
@@ -108,7 +105,7 @@ func (a *Agent) refused(p *pull, why Code) {
 	if why == Full || why == Failed {
 		a.rests = a.now + a.config.Patience
 	}
-	a.giveUp(p)
+	a.endPull(p)
 }
 
 // yield gives up pulls that are still being read when there is other work ("the running threads can
@@ -119,31 +116,29 @@ func (a *Agent) yield() {
 	}
 	for _, p := range a.pullsInOrder() {
 		if p.data == nil {
-			a.giveUp(p)
+			a.endPull(p)
 		}
 	}
 }
 
-func (a *Agent) giveUp(p *pull) {
-	p.maintainer.Failed(p.ID)
+func (a *Agent) endPull(p *pull) {
+	a.maintainer.End(p.Pull)
 	delete(a.pulls, p.call)
 }
 
 // land writes the data that still belongs to the entry to the base.
 func (a *Agent) land(p *pull, data []byte) {
-	p.data = data
-	var err error
-	p.ranges, err = p.maintainer.Pulled(p.ID)
-	if err != nil || len(p.ranges) == 0 {
-		delete(a.pulls, p.call)
+	p.data, p.ranges = data, a.maintainer.Remaining(p.Pull)
+	if len(p.ranges) == 0 {
+		a.endPull(p)
 		return
 	}
 	o := a.book.object(string(p.Object))
 	switch cut := o.cutBy(p.ranges); {
-	case len(cut) == 0 || a.config.Break == NoSplit:
+	case len(cut) == 0:
 		a.write(p)
 	case o.splitting: // one at a time, because both change the same sums
-		a.giveUp(p)
+		a.endPull(p)
 	default:
 		o.splitting = true
 		for _, r := range p.ranges { // the range loses its sums before the write
@@ -226,7 +221,7 @@ func (a *Agent) write(p *pull) {
 			Data: p.data[r.Start-p.Range.Start : r.End-p.Range.Start]}
 		a.do(op, 0, 0, func(d DiskDone) {
 			p.sums[i] = d.Sums
-			p.failed = p.failed || d.Err != nil && a.config.Break != BaseUnwritten
+			p.failed = p.failed || d.Err != nil
 			if p.left--; p.left == 0 {
 				a.landed(p)
 			}
@@ -240,27 +235,10 @@ func (a *Agent) landed(p *pull) {
 		a.refused(p, Full)
 		return
 	}
-	returns, err := p.maintainer.Landed(p.ID)
-	if err != nil {
-		a.fail(err)
-		return
-	}
-	if where := a.book.places[p.Receipt]; a.config.Break == DropEarly && len(where.targets) > 0 {
-		a.dropAt(Dead{string(p.Object), where.write, where.targets})
-	}
-	p.left = len(returns)
-	for i, r := range returns {
-		if a.config.Break == IgnoreTimestamps {
-			last, _ := a.book.table.Last()
-			r.AsOf = last
-		}
-		change, err := a.book.table.Return(a.now, r.Object, r.Range, r.AsOf)
-		if err != nil {
-			a.fail(err)
-			return
-		}
-		record := objectRecord(string(r.Object), a.book.object(string(r.Object)).size, p.sums[i])
-		record.Change = change
+	p.left = len(p.ranges)
+	for i, r := range p.ranges {
+		record := objectRecord(string(p.Object), a.book.object(string(p.Object)).size, p.sums[i])
+		record.Change = a.book.table.Return(a.now, p.Object, r, p.AsOf)
 		a.append(&order{record: record, done: func(err error) { a.returned(p, err) }})
 	}
 }
@@ -275,10 +253,6 @@ func (a *Agent) returned(p *pull, err error) {
 		a.refused(p, Full)
 		return
 	}
-	delete(a.pulls, p.call)
-	if err := p.maintainer.Done(p.ID); err != nil {
-		a.fail(err)
-		return
-	}
+	a.endPull(p)
 	a.maintain()
 }

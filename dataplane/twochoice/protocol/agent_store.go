@@ -34,6 +34,12 @@ type waiter struct {
 	m    Message
 }
 
+// waits returns a request without the data that it no longer needs.
+func waits(from Peer, m Message) waiter {
+	m.Data, m.Loads = nil, nil
+	return waiter{from, m}
+}
+
 // find returns the fragment of a write, which may be damaged, or nil.
 func (a *Agent) find(object string, w WriteID) *held {
 	if f := a.fragments[fragmentKey{object, w}]; f != nil {
@@ -46,16 +52,13 @@ func (a *Agent) find(object string, w WriteID) *held {
 func (a *Agent) put(from Peer, m Message) {
 	a.config.Detector.Tell(a.now, readings(m.Loads))
 	problem := a.checkRange(m)
-	if problem == "" && uint64(len(m.Data)) != m.To-m.From {
-		problem = "a fragment's bytes are not as many as its range"
+	switch {
+	case uint64(len(m.Data)) != m.To-m.From:
+		problem = cmp.Or(problem, "a fragment's bytes are not as many as its range")
+	case m.Register:
+		problem = cmp.Or(problem, a.checkHome(m))
 	}
-	if problem == "" && m.Register {
-		problem = a.checkHome(m)
-	}
-	if problem == "" {
-		problem = a.checkName(m)
-	}
-	if problem != "" {
+	if problem = cmp.Or(problem, a.checkName(m)); problem != "" {
 		a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), false)
 		a.refuse(from, m, PutReply, Refused, "%s", problem)
 		return
@@ -64,8 +67,7 @@ func (a *Agent) put(from Peer, m Message) {
 		return
 	}
 	key := fragmentKey{m.Object, m.Write}
-	w := waiter{from, m}
-	w.m.Data, w.m.Loads = nil, nil
+	w := waits(from, m)
 	f := a.find(m.Object, m.Write)
 	if f != nil && (f.damage == "" || f.gone) {
 		if f.damage == "" && (f.from != m.From || f.to != m.To) {
@@ -89,9 +91,6 @@ func (a *Agent) put(from Peer, m Message) {
 		Data: m.Data}
 	a.do(op, twochoice.Ticket(m.Ticket), int64(len(m.Data)), func(d DiskDone) { a.putDone(f, d) })
 	a.yield()
-	if a.config.Break == AckBeforeFragment {
-		a.stored(w)
-	}
 }
 
 // putDone answers the requests that wait for a fragment.

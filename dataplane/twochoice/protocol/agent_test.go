@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ type bench struct {
 
 func newAgent(t *testing.T, node Node, nodes int) *bench {
 	t.Helper()
-	detector, err := twochoice.NewDetector(twochoice.Defaults(twochoice.Both), twochoice.Server(node), nil)
+	detector, err := twochoice.NewDetector(twochoice.Defaults(twochoice.Both), twochoice.Server(node), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,13 +264,18 @@ func TestASnapshotHoldsAllThatTheBookKnows(t *testing.T) {
 		one(t, b.do(client, m))
 	}
 	b.do(Peer(2), Message{Kind: Fence, Object: "o", Write: WriteID{9, 9}, To: 3, Node: 2})
-	var records []Record
+	var log []byte
 	for _, r := range b.a.book.snapshot() {
-		again, err := RecordOf(r.Entry())
-		if err != nil || again != r {
-			t.Fatalf("%+v became %+v, %v", r, again, err)
+		log = r.Append(log)
+	}
+	records, err := DecodeRecords(log)
+	if err != nil || !slices.Equal(records, b.a.book.snapshot()) {
+		t.Fatalf("%+v, %v", records, err)
+	}
+	for n := range log { // cut off, it is refused or shorter
+		if cut, err := DecodeRecords(log[:n]); err == nil && len(cut) >= len(records) {
+			t.Fatalf("%d bytes of %d are all", n, len(log))
 		}
-		records = append(records, again)
 	}
 	other, err := NewAgent(b.a.config, nil, records)
 	if err != nil {
@@ -373,5 +379,297 @@ func TestABaseThatWasWrittenSinceIsNotRead(t *testing.T) {
 	}
 	if got := read(1, 40); got != OK {
 		t.Errorf("code %d", got)
+	}
+}
+
+// A disk that is full or unreadable must not be asked at each tick: each pull would load another
+// node's disk and the network in vain.
+func TestAMaintainerRestsWhenADiskRefuses(t *testing.T) {
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 3, Targets: []Node{1}, Low: 1}
+	for what, refuse := range map[string]func(b *bench, get Message){
+		"no room at home": func(b *bench, get Message) {
+			b.full = true
+			b.do(1, Message{Kind: Data, Call: get.Call, Data: []byte("abc")})
+			b.full = false
+		},
+		"the fragment is damaged": func(b *bench, get Message) {
+			b.do(1, Message{Kind: Data, Call: get.Call, Code: Failed, Text: "damaged"})
+		},
+	} {
+		b := newAgent(t, 0, 3)
+		one(t, b.do(client, register))
+		b.a.Pause(false)
+		pulls := func(now time.Duration) []Send {
+			b.a.Tick(now)
+			return b.run()
+		}
+		refuse(b, one(t, pulls(time.Second)))
+		for now := time.Second; now < 2*time.Second; now += 50 * time.Millisecond {
+			if sends := pulls(now); len(sends) > 0 {
+				t.Fatalf("%s: it pulls again after %v: %+v", what, now-time.Second, sends)
+			}
+		}
+		get := one(t, pulls(2*time.Second))
+		sends := b.do(1, Message{Kind: Data, Call: get.Call, Data: []byte("abc")})
+		if drop := one(t, sends); drop.Kind != Drop || b.a.Stats().Entries != 0 || string(b.base["o"]) != "abc" {
+			t.Errorf("%s: it is not at home: %+v, %+v", what, drop, b.a.Stats())
+		}
+		if n := len(b.a.book.places); n != 0 {
+			t.Errorf("%s: %d places of no entry are remembered", what, n)
+		}
+	}
+}
+
+// A busy node, or one that dropped its fragment meanwhile, must not block other pulls.
+func TestAMaintainerGoesOnWhenANodeIsBusy(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	for node := range Node(2) {
+		m := Message{Kind: Register, Object: fmt.Sprint(node), Write: WriteID{5, uint64(node) + 1}, To: 3,
+			Targets: []Node{node + 1}, Low: 1}
+		one(t, b.do(client, m))
+	}
+	b.a.Pause(false)
+	b.a.Tick(time.Second)
+	for _, s := range b.run() {
+		b.do(s.To, Message{Kind: Data, Call: s.Call, Code: map[Peer]Code{1: Busy, 2: Gone}[s.To]})
+	}
+	b.a.Tick(time.Second + 50*time.Millisecond)
+	if get := b.run(); len(get) != 1 || get[0].To != 2 {
+		t.Errorf("%+v", get)
+	}
+}
+
+// Every log must record its cluster's size: in another cluster objects have other homes. If the
+// record finds no space at the start, it must be written later.
+func TestNothingIsOrderedInALogWithoutItsCluster(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	config := b.a.config
+	a, err := NewAgent(config, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = &bench{t: t, a: a, data: map[WriteID][]byte{}, base: map[string][]byte{}, full: true}
+	b.run()
+	b.full, b.held = false, true
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 3, Targets: []Node{1}, Low: 1}
+	b.do(client, register)
+	if len(b.ops) != 1 || b.ops[0].Kind != WriteLog {
+		t.Fatalf("%+v", b.ops)
+	}
+	records := b.ops[0].Records
+	b.held = false
+	if got := one(t, b.run()); got.Code != OK {
+		t.Fatalf("%+v", got)
+	}
+	config.Nodes = 4
+	if _, err := NewAgent(config, nil, records); err == nil || !strings.Contains(err.Error(), "in a cluster of 3 agents") {
+		t.Errorf("%+v: %v", records, err)
+	}
+	b.held = true
+	register.Write.Seq++
+	b.do(client, register)
+	if n := len(b.ops[0].Records); n != 1 {
+		t.Errorf("the cluster's size is told %d times more", n-1)
+	}
+}
+
+// A reader that queried before a pull must not see the pull's write to the base, not even in part.
+// This holds for reads during the write and for reads that began before.
+func TestABaseThatIsBeingWrittenIsNotRead(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 6, Targets: []Node{1}, Low: 1}
+	one(t, b.do(client, register))
+	b.a.Pause(false)
+	b.a.Tick(time.Second)
+	get := one(t, b.run())
+	b.held = true
+	read := Message{Kind: GetBase, Object: "o", From: 2, To: 4, Epoch: 7, Gen: 0}
+	b.do(client, read) // its disk operation starts here
+	b.do(1, Message{Kind: Data, Call: get.Call, Data: []byte("abcdef")})
+	if len(b.ops) != 2 || b.ops[0].Kind != ReadBase || b.ops[1].Kind != WriteBase {
+		t.Fatalf("%+v", b.ops)
+	}
+	if got := one(t, b.do(client, read)); got.Code != Changed {
+		t.Errorf("a base is read while it is written: %+v", got)
+	}
+	b.a.DiskDone(time.Second, DiskDone{Op: b.ops[0].Op, Data: []byte("cx")})
+	b.ops = b.ops[1:]
+	if got := one(t, b.run()); got.Code != Changed {
+		t.Errorf("what was read of a base while it was written is told: %+v", got)
+	}
+	read.From, read.To = 6, 8 // nothing is written there
+	b.held = false
+	b.run()
+	if got := one(t, b.do(client, read)); got.Code != OK {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Data next to a range that is being brought home stays verifiable, even if a crash leaves the
+// range half-written. A sum that covers only redirected bytes must not delay the pull.
+func TestWhatIsNextToAPullCanBeVerified(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	home := func(seq, from uint64, text string) {
+		t.Helper()
+		m := Message{Kind: Register, Object: "o", Write: WriteID{5, seq}, From: from, To: from + uint64(len(text)),
+			Targets: []Node{1}, Low: 1}
+		one(t, b.do(client, m))
+		b.a.Pause(false)
+		b.a.Tick(time.Duration(seq) * time.Second)
+		for _, s := range b.run() {
+			if s.Kind == Get {
+				b.do(1, Message{Kind: Data, Call: s.Call, Data: []byte(text)})
+			}
+		}
+		b.a.Pause(true)
+	}
+	read := func(from, to uint64) []Sum { return b.a.sums("o", from, to) }
+	home(1, 10, "abcdefghij")
+	if got := read(0, 100); !slices.Equal(got, SumsOf(10, []byte("abcdefghij"))) {
+		t.Fatalf("%v", got)
+	}
+	b.base["o"] = []byte("abcdefghij") // the split reads this
+	home(2, 14, "XY")
+	want := slices.Concat(SumsOf(10, []byte("abcd")), SumsOf(14, []byte("XY")), SumsOf(16, []byte("ghij")))
+	if got := read(0, 100); !slices.Equal(got, want) || b.a.Stats().Entries != 0 {
+		t.Fatalf("%v instead of %v, %+v", got, want, b.a.Stats())
+	}
+	if got := b.restarted(nil, b.a.book.snapshot()...).a.sums("o", 0, 100); !slices.Equal(got, want) {
+		t.Errorf("after a restart: %v", got)
+	}
+	// All of abcd is redirected, so nobody needs its sum when a part comes home.
+	one(t, b.do(client, Message{Kind: Register, Object: "o", Write: WriteID{5, 3}, From: 10, To: 14, Targets: []Node{2}, Low: 1}))
+	b.base["o"] = []byte("rubbish")
+	home(4, 12, "uv")
+	if got := read(0, 14); !slices.Equal(got, SumsOf(12, []byte("uv"))) {
+		t.Errorf("%v", got)
+	}
+}
+
+// restarted returns a restarted agent of the same node with these fragments and records.
+func (b *bench) restarted(fragments []Fragment, records ...Record) *bench {
+	b.t.Helper()
+	config := b.a.config
+	config.Epoch++
+	a, err := NewAgent(config, fragments, records)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	a.Pause(true)
+	out := &bench{t: b.t, a: a, data: b.data, base: b.base}
+	out.run()
+	return out
+}
+
+// at advances time and returns the messages sent.
+func (b *bench) at(now time.Duration) []Send {
+	b.a.Tick(now)
+	return b.run()
+}
+
+func TestNothingIsGivenUpAfterACutBeforeAllFragmentsAreReported(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	mine := Fragment{Object: "o", Write: WriteID{9, 1}, To: 3}
+	b = b.restarted([]Fragment{mine}, append(b.a.book.snapshot(), CutRecord())...)
+	fence := Message{Kind: Fence, Object: "o", Write: WriteID{9, 2}, To: 3, Node: 1}
+	if sends := b.do(1, fence); len(sends) > 0 {
+		t.Fatalf("before the first question: %+v", sends)
+	}
+	asked := b.at(time.Second)
+	if len(asked) != 2 || asked[0].Kind != Report || asked[0].Node != 0 || asked[0].To == asked[1].To {
+		t.Fatalf("%+v", asked)
+	}
+	reply := Message{Kind: ReportReply, Epoch: asked[0].Epoch, Pieces: []Piece{{To: 3, Write: WriteID{9, 2}}}, Needed: true}
+	more := one(t, b.do(1, reply))
+	if more.Kind != Report || more.Write != (WriteID{9, 2}) {
+		t.Fatalf("it does not ask for the rest: %+v", more)
+	}
+	// The recount continues after a snapshot and after an agent's death.
+	b = b.restarted([]Fragment{mine}, b.a.book.snapshot()...)
+	if asked = b.at(2 * time.Second); len(asked) != 2 {
+		t.Fatalf("after a restart: %+v", asked)
+	}
+	reply.Needed = false
+	b.do(2, reply)
+	if b.a.book.cut != true || len(b.do(1, fence)) > 0 {
+		t.Fatal("what was asked in another life is answered in this one")
+	}
+	reply.Epoch = asked[0].Epoch
+	for _, from := range []Peer{2, 2, client} {
+		b.do(from, reply)
+	}
+	if !b.a.book.cut || len(b.do(1, fence)) > 0 {
+		t.Fatal("not all agents have reported")
+	}
+	if again := b.at(4 * time.Second); len(again) != 1 || again[0].To != 1 {
+		t.Fatalf("an agent that does not answer is asked again: %+v", again)
+	}
+	if now := b.at(time.Hour); len(now) != 1 || b.a.Stats().Fragments != 1 { // old enough, except for the cut
+		t.Fatalf("%+v, %+v", now, b.a.Stats())
+	}
+	b.do(1, reply)
+	notices := b.a.Notices()
+	if b.a.book.cut || len(notices) != 1 || !strings.Contains(notices[0], "0000000000000009.1") {
+		t.Fatalf("%q", notices)
+	}
+	if got := one(t, b.do(1, fence)); got.Kind != FenceReply || got.Needed {
+		t.Errorf("afterwards: %+v", got)
+	}
+	if b.at(2 * time.Hour); b.a.Stats().Fragments != 0 {
+		t.Errorf("an orphan stays: %+v", b.a.Stats())
+	}
+}
+
+func TestAStoreReportsTheFragmentsOfAHome(t *testing.T) {
+	b := newAgent(t, 1, 3)
+	var fragments []Fragment
+	for i := range uint64(mostReported + 10) {
+		fragments = append(fragments, Fragment{Object: "o", Write: WriteID{5, i + 1}, To: 1})
+	}
+	fragments = append(fragments, Fragment{Object: "p", Write: WriteID{4, 1}, Node: 2, To: 1},
+		Fragment{Write: WriteID{6, 1}, Damage: "the fragment is damaged"})
+	b = b.restarted(fragments, b.a.book.snapshot()...)
+	ask := Message{Kind: Report, Call: 3, Node: 0, Epoch: 77}
+	first := one(t, b.do(Peer(0), ask))
+	ask.Write = first.Pieces[len(first.Pieces)-1].Write
+	second := one(t, b.do(Peer(0), ask))
+	if first.Epoch != 77 || !first.Needed || second.Needed || second.Write != ask.Write {
+		t.Errorf("%d and then %d: %v, %v", len(first.Pieces), len(second.Pieces), first.Needed, second.Needed)
+	}
+	all := append(first.Pieces, second.Pieces...)
+	if len(all) != mostReported+11 || all[0].Write != (WriteID{5, 1}) || all[len(all)-1].Write != (WriteID{6, 1}) ||
+		!slices.IsSortedFunc(all, func(x, y Piece) int { return byName(x.Write, y.Write) }) {
+		t.Errorf("%d fragments", len(all))
+	}
+}
+
+// A fragment with a damaged header is named to readers, kept by the sweep, and replaceable.
+func TestAFragmentWithADamagedHeaderIsNamed(t *testing.T) {
+	damaged := Fragment{Write: WriteID{5, 1}, Damage: "the fragment f.5.1 is damaged"}
+	begin := func() *bench {
+		b := newAgent(t, 1, 3)
+		return b.restarted([]Fragment{damaged}, b.a.book.snapshot()...)
+	}
+	get := Message{Kind: Get, Object: "o", Write: damaged.Write, To: 3}
+	b := begin()
+	if got := one(t, b.do(client, get)); got.Code != Failed || !strings.Contains(got.Text, damaged.Damage) ||
+		!strings.Contains(got.Text, `"o"`) {
+		t.Errorf("%+v", got)
+	}
+	if sends := append(b.at(time.Hour), b.at(2*time.Hour)...); len(sends) > 0 || b.a.Stats().Fragments != 1 {
+		t.Errorf("the sweep asks %+v", sends)
+	}
+	m := put(1, 0, "abc")
+	m.Register = false
+	if got := one(t, b.do(client, m)); got.Code != OK || b.a.Stats().Fragments != 1 {
+		t.Errorf("%+v, %+v", got, b.a.Stats())
+	}
+	if got := one(t, b.do(client, get)); got.Code != OK || string(got.Data) != "abc" {
+		t.Errorf("it was written anew: %+v", got)
+	}
+	b = begin()
+	b.do(Peer(0), Message{Kind: Drop, Object: "o", Write: damaged.Write})
+	if got := one(t, b.do(client, get)); got.Code != Gone || b.a.Stats().Fragments != 0 {
+		t.Errorf("it was dropped: %+v", got)
 	}
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -116,13 +117,10 @@ type book struct {
 	cut      bool // the log's tail was cut off, and the recount is incomplete
 }
 
-func newBook(c AgentConfig) (*book, error) {
-	table, err := twochoice.NewTable(twochoice.Server(c.Node), twochoice.Numbered(c.Nodes+1), c.Size)
-	if err != nil {
-		return nil, err
-	}
-	return &book{nodes: c.Nodes, self: c.Node, table: table, places: map[twochoice.Receipt]place{},
-		sessions: map[uint64]*session{}, objects: map[string]*object{}}, nil
+func newBook(c AgentConfig) *book {
+	return &book{nodes: c.Nodes, self: c.Node, places: map[twochoice.Receipt]place{},
+		table:    twochoice.NewTable(twochoice.Server(c.Node), twochoice.Servers(c.Nodes+1), c.Size),
+		sessions: map[uint64]*session{}, objects: map[string]*object{}}
 }
 
 func (b *book) session(client uint64) *session {
@@ -168,18 +166,15 @@ func (b *book) node(s twochoice.Server) Node {
 }
 
 // write prepares the record of a write with durable copies on its targets.
-func (b *book) write(now time.Duration, m Message) (Record, error) {
-	change, err := b.table.Redirect(now, twochoice.Object(m.Object), twochoice.Range{Start: m.From, End: m.To},
+func (b *book) write(now time.Duration, m Message) Record {
+	change := b.table.Redirect(now, twochoice.Object(m.Object), twochoice.Range{Start: m.From, End: m.To},
 		twochoice.Location{Server: b.server(m.Targets[0])})
-	if err != nil {
-		return Record{}, err
-	}
 	change.Location.Fragment = uint64(change.Receipt)
 	note := Note{Kind: OfWrite, Write: m.Write}
 	if len(m.Targets) > 1 {
 		note.Second = m.Targets[1] + 1
 	}
-	return Record{change, note}, nil
+	return Record{change, note}
 }
 
 // apply applies a durable record, and returns the fragments that it makes unnecessary.
@@ -245,10 +240,7 @@ func (b *book) settle(w WriteID, stamp uint64) {
 
 // pieces returns the locations of a range.
 func (b *book) pieces(name string, from, to uint64) []Piece {
-	found, err := b.table.Query(twochoice.Object(name), twochoice.Range{Start: from, End: to}, nil)
-	if err != nil {
-		return nil
-	}
+	found := b.table.Query(twochoice.Object(name), twochoice.Range{Start: from, End: to}, nil)
 	out := make([]Piece, len(found))
 	for i, f := range found {
 		out[i] = Piece{From: f.Range.Start, To: f.Range.End}
@@ -271,15 +263,14 @@ func (b *book) needs(m Message) bool {
 // snapshot returns log records that can rebuild the book.
 func (b *book) snapshot() []Record {
 	out := []Record{{Note: Note{Kind: ClusterIs, Value: uint64(b.nodes)}}}
-	_ = b.table.Snapshot(func(r twochoice.Record) error {
+	for _, r := range b.table.Snapshot() {
 		p := b.places[r.Receipt]
 		note := Note{Kind: OfWrite, Write: p.write}
 		if len(p.targets) > 1 {
 			note.Second = p.targets[1] + 1
 		}
 		out = append(out, Record{r, note})
-		return nil
-	})
+	}
 	for _, client := range sortedKeys(b.sessions) {
 		s := b.sessions[client]
 		out = append(out, Record{Note: Note{Kind: LowIs, Write: WriteID{Client: client}, Value: s.low}})
@@ -310,11 +301,4 @@ func objectRecord(name string, size uint64, sums []Sum) Record {
 		Note: Note{Kind: ObjectIs, Value: size, Sums: encodeSums(sums)}}
 }
 
-func sortedKeys[K uint64 | string, V any](m map[K]V) []K {
-	out := make([]K, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func sortedKeys[K uint64 | string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -59,8 +59,7 @@ type Client struct {
 
 // exchange is an unanswered request.
 type exchange struct {
-	op    *operation // nil: a probe's
-	group *probe
+	op    *operation // nil: the probe's
 	send  Send
 	piece int // of a read; of a probe or a put its index
 	tries int
@@ -302,10 +301,8 @@ func (c *Client) Timeout(now time.Duration, call uint64) {
 	}
 	if x.op == nil { // a node that does not answer a probe is slow, and not chosen
 		delete(c.calls, call)
-		if x.group == c.probing {
-			c.probing.left--
-			c.placeWhenProbed(now)
-		}
+		c.probing.left--
+		c.placeWhenProbed(now)
 		return
 	}
 	o := x.op
@@ -451,23 +448,16 @@ func (c *Client) startProbe(now time.Duration) {
 			p.wanted = append(p.wanted, twochoice.Write{Home: twochoice.Server(o.home), Bytes: int64(o.to - o.from)})
 		}
 		c.probing = p
-		var err error
-		if p.probes, err = c.config.Scheduler.Probes(now, p.wanted, nil); err != nil {
-			p.probes = nil
-			c.placed(now, nil, err)
-			continue
-		}
+		p.probes = c.config.Scheduler.Probes(p.wanted, nil)
 		p.readings = make([]twochoice.Reading, len(p.probes))
 		for i, asked := range p.probes {
 			c.call++
 			p.readings[i].Server = asked.Server
 			send := Send{Peer(asked.Server), Message{Kind: Probe, Call: c.call, Size: uint64(asked.Bytes)}}
-			c.calls[c.call] = &exchange{group: p, send: send, piece: i}
+			c.calls[c.call] = &exchange{send: send, piece: i}
 			c.sends = append(c.sends, send)
 		}
-		if c.config.Scheduler.Waits() {
-			p.left = len(p.probes)
-		}
+		p.left = len(p.probes)
 		c.placeWhenProbed(now)
 	}
 }
@@ -480,49 +470,34 @@ func reading(l Load) twochoice.Reading {
 
 // probed handles the answer to a probe.
 func (c *Client) probed(now time.Duration, x *exchange, m Message) {
-	p := x.group
+	p := c.probing
 	if len(m.Loads) == 0 || Peer(m.Loads[0].Node) != x.send.To {
 		m.Loads = nil // not an answer to this question
 	}
-	var cached []twochoice.Reading
 	for i, l := range m.Loads {
 		if r := reading(l); i == 0 {
 			p.readings[x.piece] = r
 		} else if int(l.Node) < c.config.Nodes {
-			cached = append(cached, r)
+			p.cached = append(p.cached, r)
 		}
 	}
-	if p != c.probing { // placed without waiting
-		c.config.Scheduler.Heard(now, p.readings[x.piece:x.piece+1])
-		return
-	}
-	p.cached = append(p.cached, cached...)
 	p.left--
 	c.placeWhenProbed(now)
 }
 
-// placeWhenProbed places the writes once every probed node answered or timed out.
+// placeWhenProbed places the writes once every probed node answered or timed out. It begins to store
+// them, and informs the nodes that were not chosen.
 func (c *Client) placeWhenProbed(now time.Duration) {
 	p := c.probing
 	if p.left > 0 {
 		return
 	}
-	placements, err := c.config.Scheduler.Place(now, p.wanted, p.probes, p.readings, p.cached, nil)
-	c.placed(now, placements, err)
-}
-
-// placed begins to store, and informs the nodes that were not chosen.
-func (c *Client) placed(now time.Duration, placements []twochoice.Placement, err error) {
-	p := c.probing
 	c.probing = nil
+	placements := c.config.Scheduler.Place(now, p.wanted, p.probes, p.readings, p.cached, nil)
 	loads := p.loads()
 	chosen := make([]bool, len(p.probes))
 	for i, o := range p.writes {
 		if o == nil {
-			continue
-		}
-		if err != nil {
-			c.finish(o, Finished{Err: err, Decided: true})
 			continue
 		}
 		to := placements[i]

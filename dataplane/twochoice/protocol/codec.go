@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"hotbed/dataplane/twochoice"
-	"hotbed/dataplane/twochoice/redirectlog"
 )
 
 // The encoding of a message: kind, flags, unsigned varints in the order of encode, and the data
@@ -31,26 +31,18 @@ func (m *Message) Append(b []byte) []byte {
 		flags |= flagNeeded
 	}
 	b = append(b, byte(m.Kind), flags, byte(m.Code))
-	for _, v := range [...]uint64{m.Call, uint64(m.Version), uint64(m.Node), m.Epoch, m.Write.Client,
-		m.Write.Seq, m.From, m.To, m.Low, m.Stamp, m.Gen, m.Ticket,
-		m.Size} {
-		b = binary.AppendUvarint(b, v)
-	}
+	b = appendUints(b, m.Call, uint64(m.Version), uint64(m.Node), m.Epoch, m.Write.Client, m.Write.Seq, m.From, m.To,
+		m.Low, m.Stamp, m.Gen, m.Ticket, m.Size)
 	b = appendString(b, m.Object)
 	b = appendString(b, m.Text)
 	b = appendNodes(b, m.Targets)
 	b = binary.AppendUvarint(b, uint64(len(m.Loads)))
 	for _, l := range m.Loads {
-		for _, v := range [...]uint64{uint64(l.Node), uint64(l.InFlight), math.Float64bits(l.Load), l.Latency,
-			l.Age, l.Ticket} {
-			b = binary.AppendUvarint(b, v)
-		}
+		b = appendUints(b, uint64(l.Node), uint64(l.InFlight), math.Float64bits(l.Load), l.Latency, l.Age, l.Ticket)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Pieces)))
 	for _, p := range m.Pieces {
-		for _, v := range [...]uint64{p.From, p.To, p.Write.Client, p.Write.Seq, p.Origin, p.Stamp} {
-			b = binary.AppendUvarint(b, v)
-		}
+		b = appendUints(b, p.From, p.To, p.Write.Client, p.Write.Seq, p.Origin, p.Stamp)
 		b = appendNodes(b, p.Targets)
 	}
 	return binary.AppendUvarint(b, uint64(len(m.Data)))
@@ -197,43 +189,106 @@ func (d *decoder) nodes() []Node {
 	return out
 }
 
-// Entry returns the journal form of a record: its note is a kind and unsigned varints.
-func (r Record) Entry() redirectlog.Entry {
-	e := redirectlog.Entry{Record: r.Change}
+// Append appends the log's form of a record: the length of the note, the note, and the change, 0 if
+// there is none. A note is a kind and unsigned varints. A change is a kind (1), then unsigned varints:
+// length of the name, the name, start, length, receipt, time (zigzag); redirected: OSD, fragment;
+// returned: as of; held: OSD, fragment, start and length of the whole entry.
+func (r Record) Append(b []byte) []byte {
+	var note []byte
 	if n := r.Note; n.Kind != NoNote {
-		e.Note = append(e.Note, byte(n.Kind))
-		values := []uint64{n.Write.Client, n.Write.Seq, uint64(n.Second), n.Value}
-		if n.Kind == LastIs {
-			values = append(values, uint64(r.Change.Receipt), uint64(r.Change.Time))
-		}
-		for _, v := range values {
-			e.Note = binary.AppendUvarint(e.Note, v)
-		}
-		if n.Kind == ObjectIs {
-			e.Note = append(appendString(e.Note, string(r.Change.Object)), n.Sums...)
+		note = append(note, byte(n.Kind))
+		note = appendUints(note, n.Write.Client, n.Write.Seq, uint64(n.Second), n.Value)
+		switch n.Kind {
+		case LastIs:
+			note = appendUints(note, uint64(r.Change.Receipt), uint64(r.Change.Time))
+		case ObjectIs:
+			note = append(appendString(note, string(r.Change.Object)), n.Sums...)
 		}
 	}
-	return e
+	b = append(binary.AppendUvarint(b, uint64(len(note))), note...)
+	c := r.Change
+	b = append(b, byte(c.Kind))
+	if c.Kind == 0 {
+		return b
+	}
+	b = appendUints(appendString(b, string(c.Object)), c.Range.Start, c.Range.Len(), uint64(c.Receipt))
+	b = binary.AppendVarint(b, int64(c.Time))
+	switch c.Kind {
+	case twochoice.Returned:
+		return appendUints(b, uint64(c.AsOf))
+	case twochoice.Held:
+		b = appendUints(b, uint64(c.Location.Server), c.Location.Fragment)
+		return appendUints(b, c.Origin.Start, c.Origin.Len())
+	}
+	return appendUints(b, uint64(c.Location.Server), c.Location.Fragment)
 }
 
-// RecordOf is the inverse of Entry.
-func RecordOf(e redirectlog.Entry) (Record, error) {
-	r := Record{Change: e.Record}
-	if len(e.Note) == 0 {
-		return r, nil
+func appendUints(b []byte, values ...uint64) []byte {
+	for _, v := range values {
+		b = binary.AppendUvarint(b, v)
 	}
-	d := decoder{rest: e.Note[1:]}
-	r.Note = Note{Kind: NoteKind(e.Note[0]), Write: WriteID{d.uint(), d.uint()}, Second: Node(d.uint32()),
-		Value: d.uint()}
-	switch r.Note.Kind {
+	return b
+}
+
+// DecodeRecords reads records that fill b.
+func DecodeRecords(b []byte) ([]Record, error) {
+	d := decoder{rest: b}
+	var out []Record
+	for len(d.rest) > 0 {
+		note := decoder{rest: d.take(d.count(math.MaxInt, 1))}
+		r := d.change()
+		if len(note.rest) > 0 {
+			note.note(&r)
+		}
+		if d.err = cmp.Or(d.err, note.err); d.err != nil {
+			return out, fmt.Errorf("record %d: %w", len(out)+1, d.err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func (d *decoder) change() (r Record) {
+	kind := d.take(1)
+	if len(kind) == 0 || kind[0] == 0 {
+		return r
+	}
+	c := &r.Change
+	c.Kind, c.Object = twochoice.Kind(kind[0]), twochoice.Object(d.take(d.count(MaxName, 1)))
+	c.Range, c.Receipt = d.span(), twochoice.Receipt(d.uint())
+	zigzag := d.uint()
+	c.Time = time.Duration(zigzag>>1) ^ -time.Duration(zigzag&1)
+	switch c.Kind {
+	case twochoice.Redirected, twochoice.Held:
+		c.Location = twochoice.Location{Server: twochoice.Server(d.uint32()), Fragment: d.uint()}
+		if c.Kind == twochoice.Held {
+			c.Origin = d.span()
+		}
+	case twochoice.Returned:
+		c.AsOf = twochoice.Receipt(d.uint())
+	default:
+		d.err = cmp.Or(d.err, fmt.Errorf("it is of kind %d", c.Kind))
+	}
+	return r
+}
+
+func (d *decoder) span() twochoice.Range {
+	start := d.uint()
+	return twochoice.Range{Start: start, End: start + d.uint()}
+}
+
+// note reads a note that fills the input.
+func (d *decoder) note(r *Record) {
+	kind := NoteKind(d.take(1)[0])
+	r.Note = Note{Kind: kind, Write: WriteID{d.uint(), d.uint()}, Second: Node(d.uint32()), Value: d.uint()}
+	switch kind {
 	case ObjectIs:
 		r.Change.Object = twochoice.Object(d.take(d.count(MaxName, 1)))
 		r.Note.Sums, d.rest = string(d.rest), nil
 	case LastIs:
 		r.Change.Receipt, r.Change.Time = twochoice.Receipt(d.uint()), time.Duration(d.uint())
 	}
-	if d.err != nil || len(d.rest) > 0 || r.Note.Kind >= noteKinds {
-		return r, fmt.Errorf("a note of kind %d has an impossible form", e.Note[0])
+	if len(d.rest) > 0 || kind >= noteKinds {
+		d.err = cmp.Or(d.err, fmt.Errorf("a note of kind %d has an impossible form", kind))
 	}
-	return r, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
@@ -47,14 +48,14 @@ func openFiles(pool Pool, objects []string) (*files, error) {
 		chunks[number] = append(chunks[number], chunk)
 	}
 	if !there && len(chunks) > 0 {
-		return nil, &redirectlog.MissingError{File: pool.Path(namesName)}
+		return nil, lost(pool.Path(namesName))
 	}
 	for _, number := range f.numbers {
 		f.next = max(f.next, number+1)
 		slices.Sort(chunks[number])
 		for i, chunk := range chunks[number] {
 			if chunk != uint64(i) {
-				return nil, &redirectlog.MissingError{File: pool.Path(chunkName(number, uint64(i)))}
+				return nil, lost(pool.Path(chunkName(number, uint64(i))))
 			}
 		}
 		delete(chunks, number)
@@ -67,6 +68,10 @@ func openFiles(pool Pool, objects []string) (*files, error) {
 		}
 	}
 	return f, nil
+}
+
+func lost(path string) error {
+	return fmt.Errorf("%s is not there, a part of the agent's redirect log; restore it from a copy", path)
 }
 
 func chunkName(number, chunk uint64) string { return fmt.Sprintf("l.%x.%x", number, chunk) }
@@ -108,7 +113,7 @@ func sumLine(text string) string {
 // change replaces the names, and then removes the file without a name.
 func (f *files) change(names map[string]uint64, orphan uint64) error {
 	var text strings.Builder
-	for _, name := range redirectlog.FileNames(LogName) {
+	for _, name := range redirectlog.FileNames(filestore.LogName) {
 		if number := names[name]; number != 0 {
 			fmt.Fprintf(&text, "%x %s\n", number, name)
 		}

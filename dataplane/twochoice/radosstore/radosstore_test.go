@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
-	"hotbed/dataplane/twochoice/redirectlog"
 )
 
 // memory is a pool in memory.
@@ -28,62 +26,56 @@ type memory struct {
 	reads   int
 }
 
-func (m *memory) WriteFull(name string, parts ...[]byte) error {
+// change replaces an object, which exists if `be` is set.
+func (m *memory) change(name string, be bool, change func(old []byte) []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.full {
+	old, there := m.objects[name]
+	switch {
+	case !be && m.full:
 		return syscall.ENOSPC
+	case be && !there:
+		return syscall.ENOENT
 	}
-	m.objects[name] = slices.Concat(parts...)
+	m.objects[name] = change(old)
 	return nil
+}
+
+func (m *memory) WriteFull(name string, parts ...[]byte) error {
+	return m.change(name, false, func([]byte) []byte { return slices.Concat(parts...) })
 }
 
 func (m *memory) Write(name string, b []byte, offset uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.full {
-		return syscall.ENOSPC
-	}
-	old := m.objects[name]
-	data := make([]byte, max(uint64(len(old)), offset+uint64(len(b))))
-	copy(data, old)
-	copy(data[offset:], b)
-	m.objects[name] = data
-	return nil
+	return m.change(name, false, func(old []byte) []byte {
+		data := make([]byte, max(uint64(len(old)), offset+uint64(len(b))))
+		copy(data, old)
+		copy(data[offset:], b)
+		return data
+	})
 }
 
-func (m *memory) Read(name string, b []byte, offset uint64) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	data, there := m.objects[name]
-	if !there {
-		return 0, syscall.ENOENT
-	}
+func (m *memory) Read(name string, b []byte, offset uint64) (n int, err error) {
 	if m.worn {
 		return 0, syscall.EIO
 	}
-	m.reads++
-	return copy(b, data[min(offset, uint64(len(data))):]), nil
+	err = m.change(name, true, func(old []byte) []byte {
+		m.reads++
+		n = copy(b, old[min(offset, uint64(len(old))):])
+		return old
+	})
+	return n, err
 }
 
 func (m *memory) Truncate(name string, size uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, there := m.objects[name]; !there {
-		return syscall.ENOENT
-	}
-	m.objects[name] = m.objects[name][:size]
-	return nil
+	return m.change(name, true, func(old []byte) []byte { return old[:size] })
 }
 
-func (m *memory) Size(name string) (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	data, there := m.objects[name]
-	if !there {
-		return 0, fs.ErrNotExist
-	}
-	return uint64(len(data)), nil
+func (m *memory) Size(name string) (size uint64, err error) {
+	err = m.change(name, true, func(old []byte) []byte {
+		size = uint64(len(old))
+		return old
+	})
+	return size, err
 }
 
 func (m *memory) Remove(name string) error {
@@ -99,11 +91,7 @@ func (m *memory) Remove(name string) error {
 func (m *memory) List() ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []string
-	for name := range m.objects {
-		out = append(out, name)
-	}
-	return out, nil
+	return slices.Collect(maps.Keys(m.objects)), nil
 }
 
 func (m *memory) Path(name string) string { return "pool/" + name }
@@ -119,7 +107,7 @@ func TestAPoolKeepsTheContract(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Open {
 		pool := newMemory()
 		return func() (storetest.Disk, filestore.Found, error) {
-			d, found, err := OpenDisk(pool, storetest.Node)
+			d, found, err := OpenDisk(pool, storetest.Node, 16)
 			return inMemory{d}, found, err
 		}
 	})
@@ -147,69 +135,30 @@ func get(from, to uint64) protocol.DiskOp {
 
 func opened(t *testing.T, pool Pool) *filestore.Disk {
 	t.Helper()
-	d, _, err := OpenDisk(pool, 3)
+	d, _, err := OpenDisk(pool, 3, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
-	pool := newMemory()
-	d := opened(t, pool)
-	must(t, d, put(bytes.Repeat([]byte("abc"), 100)))
-	object := filestore.FragmentName(name)
-	whole := pool.objects[object]
-	for at := range whole {
-		pool.objects[object] = bytes.Clone(whole)
-		pool.objects[object][at] ^= 1 << (at % 8)
-		if done := d.Do(get(1000, 1300)); done.Err == nil {
-			t.Fatalf("byte %d was damaged and %d bytes were read", at, len(done.Data))
-		}
-	}
-	for _, n := range []int{0, 10, 60, len(whole) - 1} {
-		pool.objects[object] = whole[:n]
-		if done := d.Do(get(1000, 1300)); !errors.Is(done.Err, protocol.ErrDamaged) {
-			t.Fatalf("of an object cut to %d bytes: %v", n, done.Err)
-		}
-	}
-	pool.objects[object] = whole[:40]
-	_, found, err := OpenDisk(pool, 3)
-	if err != nil || len(found.Fragments) != 1 || found.Fragments[0].Write != name ||
-		!strings.Contains(found.Fragments[0].Damage, object) {
-		t.Errorf("a fragment with a damaged header: %+v, %v", found.Fragments, err)
-	}
-}
-
-func TestADamagedLogIsRefused(t *testing.T) {
+func TestDamagedNamesOfTheLogAreRefused(t *testing.T) {
 	pool := newMemory()
 	d := opened(t, pool)
 	for i := range uint64(5) {
 		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
 			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
 	}
-	log := chunkName(1, 0)
-	whole := pool.objects[log]
-	for at := 60; at < len(bytes.TrimRight(whole[:4096], "\x00")); at += 7 { // in both copies
-		pool.objects[log] = bytes.Clone(whole)
-		pool.objects[log][at] ^= 4
-		pool.objects[log][at+4096] ^= 4
-		var corrupt *redirectlog.CorruptError
-		if _, _, err := OpenDisk(pool, 3); !errors.As(err, &corrupt) {
-			t.Fatalf("byte %d of the log was damaged: %v", at, err)
-		}
-	}
-	pool.objects[log] = whole
 	names := pool.objects[namesName]
 	for at := range names {
 		pool.objects[namesName] = bytes.Clone(names)
 		pool.objects[namesName][at] ^= 1
-		if _, _, err := OpenDisk(pool, 3); err == nil || !strings.Contains(err.Error(), namesName) {
+		if _, _, err := OpenDisk(pool, 3, 1); err == nil || !strings.Contains(err.Error(), namesName) {
 			t.Fatalf("byte %d of the names was damaged: %v", at, err)
 		}
 	}
 	pool.objects[namesName] = names
-	if _, _, err := OpenDisk(pool, 4); err == nil || !strings.Contains(err.Error(), "3") {
+	if _, _, err := OpenDisk(pool, 4, 1); err == nil || !strings.Contains(err.Error(), "3") {
 		t.Errorf("another agent's log is taken: %v", err)
 	}
 	opened(t, pool)
@@ -219,7 +168,7 @@ func TestAPoolOfSomebodyElseIsLeftAlone(t *testing.T) {
 	for _, name := range []string{"rbd_header.1", "file", "l.x", "l.1", "bench"} {
 		pool := newMemory()
 		pool.objects[name] = []byte("theirs")
-		_, _, err := OpenDisk(pool, 0)
+		_, _, err := OpenDisk(pool, 0, 1)
 		if err == nil || !strings.Contains(err.Error(), "pool/"+name) || len(pool.objects) != 1 {
 			t.Errorf("%s: %v, and %d objects", name, err, len(pool.objects))
 		}
@@ -251,7 +200,7 @@ func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 			delete(pool.objects, object)
 		}
 		left := maps.Clone(pool.objects)
-		if _, _, err := OpenDisk(pool, 3); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := OpenDisk(pool, 3, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("without %v: %v", gone, err)
 		}
 		if !slices.Equal(slices.Sorted(maps.Keys(pool.objects)), slices.Sorted(maps.Keys(left))) {
@@ -278,7 +227,7 @@ func TestWhatACrashLeftOfARewriteIsRemoved(t *testing.T) {
 	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
 		{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}}})
 	pool.objects[chunkName(7, 0)], pool.objects[chunkName(7, 1)] = []byte("half"), []byte("half")
-	_, found, err := OpenDisk(pool, 3)
+	_, found, err := OpenDisk(pool, 3, 1)
 	if err != nil || len(found.Records) != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
@@ -305,7 +254,7 @@ func TestAFullPoolIsToldAndLosesNothing(t *testing.T) {
 	}
 	pool.full = false
 	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
-	_, found, err := OpenDisk(pool, 3)
+	_, found, err := OpenDisk(pool, 3, 1)
 	if err != nil || len(found.Records) != 2 || len(found.Fragments) != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -374,7 +323,7 @@ func TestAFileThatIsCutStaysSo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, err := f.Create(LogName)
+		file, err := f.Create(filestore.LogName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +334,7 @@ func TestAFileThatIsCutStaysSo(t *testing.T) {
 		if err := file.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
-		if file, err = f.Open(LogName); err != nil {
+		if file, err = f.Open(filestore.LogName); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := file.Size(); got != size || err != nil {

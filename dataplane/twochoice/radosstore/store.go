@@ -99,8 +99,6 @@ const (
 	pieceSize = 4 << 20
 	// headerAhead is the number of bytes first read of an unknown fragment: most headers fit.
 	headerAhead = 4096
-	// openAtOnce is the number of headers read concurrently when a store is opened.
-	openAtOnce = 16
 	// OwnerName is the object that an agent locks to own a pool.
 	OwnerName = "owner"
 	namesName = "log.names"
@@ -269,21 +267,9 @@ func (s *Store) readBase(op protocol.DiskOp) ([]byte, error) {
 	})
 }
 
-// LogName is the name of an agent's redirect log.
-const LogName = filestore.LogName
-
-// OpenDisk opens an agent's data in its pool, or initializes an empty pool. A pool with foreign
-// objects is refused and left unchanged.
-func OpenDisk(pool Pool, node protocol.Node) (*filestore.Disk, filestore.Found, error) {
-	return openDisk(pool, node, openAtOnce)
-}
-
-// OpenDiskInOrder is OpenDisk with one operation at a time, for a simulated pool.
-func OpenDiskInOrder(pool Pool, node protocol.Node) (*filestore.Disk, filestore.Found, error) {
-	return openDisk(pool, node, 1)
-}
-
-func openDisk(pool Pool, node protocol.Node, atOnce int) (*filestore.Disk, filestore.Found, error) {
+// OpenDisk opens an agent's data in its pool, or initializes an empty pool. It reads this many
+// headers concurrently. A pool with foreign objects is refused and left unchanged.
+func OpenDisk(pool Pool, node protocol.Node, atOnce int) (*filestore.Disk, filestore.Found, error) {
 	objects, err := pool.List()
 	if err != nil {
 		return nil, filestore.Found{}, fmt.Errorf("the pool cannot be listed: %w", err)

@@ -86,7 +86,9 @@ func (s *scanner) corrupt(offset int, problem string) error {
 	if s.lost != nil {
 		return s.lost
 	}
-	return &CorruptError{s.path, inFile(int64(offset)), problem}
+	return fmt.Errorf("the redirect log %s is corrupt at byte %d: %s; it was left as it is and not used, since it may be all "+
+		"that locates acknowledged data: restore it from a copy, or move it and the data next to it away if all of that may be "+
+		"lost", s.path, inFile(int64(offset)), problem)
 }
 
 // scanned is the result of reading a log.
@@ -97,55 +99,35 @@ type scanned struct {
 }
 
 // scan reads the header and all frames that are intact in one copy. The copies' headers may differ,
-// for example after a misdirected write of another file or with a stale sector. Then the header
-// that more sectors agree with wins, and after that the newer.
-func (s *scanner) scan(j *Journal) (*scanned, error) {
+// for example after a misdirected write of another file. Then the header with more frames wins.
+func (s *scanner) scan(owner uint32) (*scanned, error) {
 	var best *scanned
-	var problem error
-	for c, b := range s.copies {
-		h, text := decodeHeader(b)
-		var err error
+	problem := s.corrupt(0, "its header is damaged")
+	for _, b := range s.copies {
+		h, intact := decodeHeader(b)
 		switch {
-		case text != "":
-			err = s.corrupt(0, text)
+		case !intact:
 		case h.version != Version:
-			err = &VersionError{s.path, h.version, Version}
-		case h.owner != j.owner:
-			err = &OwnerError{s.path, h.owner, j.owner}
-		case best != nil && best.header == h:
-			continue
-		default:
+			problem = fmt.Errorf("the redirect log %s is of version %d, and this program knows version %d; it was left as it "+
+				"is: start the agent that wrote it", s.path, h.version, Version)
+		case h.owner != owner:
+			problem = fmt.Errorf("the redirect log %s is of OSD %d, not of OSD %d; it was left as it is: give each agent the "+
+				"folder of its own OSD", s.path, h.owner, owner)
+		case best == nil || best.header != h:
 			found := &scanned{header: h, log: slices.Clone(b[:headerSize])}
 			s.frames(found)
 			if n := uint64(len(found.frames)); n < h.first {
-				err = s.corrupt(len(found.log), fmt.Sprintf("record %d of the %d that the file was begun with is damaged",
+				problem = s.corrupt(len(found.log), fmt.Sprintf("record %d of the %d that the file was begun with is damaged",
 					n+1, h.first))
-			} else if best == nil || s.agree(found) > s.agree(best) ||
-				s.agree(found) == s.agree(best) && h.generation > best.header.generation {
+			} else if best == nil || n > uint64(len(best.frames)) {
 				best = found
 			}
-		}
-		if c == 0 {
-			problem = err
 		}
 	}
 	if best == nil {
 		return nil, problem
 	}
 	return best, nil
-}
-
-// agree returns the number of sectors of both copies that match a log.
-func (s *scanner) agree(found *scanned) int {
-	n := 0
-	for _, b := range s.copies {
-		for at := 0; at < len(found.log); at += sectorSize {
-			if sector := found.log[at:min(at+sectorSize, len(found.log))]; bytes.HasPrefix(b[at:], sector) {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // frames reads frames up to the first that is intact in neither copy.
@@ -166,15 +148,15 @@ const mostMixed = 8
 // frame reads a frame from either copy, or combines both if different sectors are damaged.
 func (s *scanner) frame(at int, generation, number uint64) (frame, bool) {
 	whole := func(b []byte) (frame, bool) {
-		f, problem := decodeFrame(b, generation)
-		return f, problem == "" && f.number == number
+		f, intact := decodeFrame(b, generation)
+		return f, intact && f.number == number
 	}
 	for _, b := range s.copies {
 		if f, ok := whole(b[at:]); ok {
 			return f, true
 		}
 	}
-	end := at + max(claimed(s.copies[0][at:]), claimed(s.copies[1][at:]))
+	end := min(at+max(claimed(s.copies[0][at:]), claimed(s.copies[1][at:])), len(s.copies[0]))
 	var differ [][2]int
 	for from := at; from < end; {
 		to := min(from-from%sectorSize+sectorSize, end)
@@ -200,19 +182,10 @@ func (s *scanner) frame(at int, generation, number uint64) (frame, bool) {
 	return frame{}, false
 }
 
-// claimed returns the length that the frame at the start of b claims, plausible or not; 0 if there
-// is no claim.
-func claimed(b []byte) int {
-	if len(b) < 8 || binary.LittleEndian.Uint32(b) != frameMagic {
-		return 0
-	}
-	return min(len(b), frameHeader+padded(int(min(binary.LittleEndian.Uint32(b[4:]), maxPayload))))
-}
-
 // torn returns the number of bytes that a crashed append left after the last intact frame. The
 // append was unacknowledged only if one copy is incomplete, because both copies are written before
-// the acknowledgement, and if no later append exists. Otherwise the frame is damaged: a
-// *CorruptError.
+// the acknowledgement, and if no later append exists. Otherwise the frame is damaged:
+// the log is refused.
 func (s *scanner) torn(out *scanned) (int64, error) {
 	at, next := len(out.log), uint64(len(out.frames))+1
 	left, partial, followed := 0, false, true
@@ -253,8 +226,8 @@ func follows(b []byte, generation, number uint64) (whole, begun bool) {
 		if binary.LittleEndian.Uint32(b[at:]) != frameMagic {
 			continue
 		}
-		f, bad := decodeFrame(b[at:], generation)
-		whole = whole || bad == "" && f.number > number
+		f, intact := decodeFrame(b[at:], generation)
+		whole = whole || intact && f.number > number
 		begun = begun || binary.LittleEndian.Uint64(b[at+8:]) == number+1
 	}
 	return whole, begun
@@ -274,7 +247,7 @@ func isPartial(b []byte, at int, number uint64) bool {
 		first >= frameNamed && binary.LittleEndian.Uint64(b[8:]) != number {
 		return false
 	}
-	size := frameHeader + padded(int(binary.LittleEndian.Uint32(b[4:])))
+	size := claimed(b)
 	for from := first; from < size; from += sectorSize {
 		if missing(from, min(from+sectorSize, size)) {
 			return true
@@ -283,35 +256,13 @@ func isPartial(b []byte, at int, number uint64) bool {
 	return false
 }
 
-// take passes on the entries of all frames.
-func (s *scanner) take(frames []frame, out *Recovery, take func(Entry) error) error {
-	at := headerSize
-	for _, f := range frames {
-		if f.kind != changesFrame {
-			return s.corrupt(at, fmt.Sprintf("a record is of kind %d, which there is not", f.kind))
-		}
-		for b := f.payload; len(b) > 0; out.Records++ {
-			e, rest, err := nextEntry(b)
-			if err != nil {
-				return s.corrupt(at, err.Error())
-			}
-			if err := take(e); err != nil {
-				return &RecordError{s.path, inFile(int64(at)), err}
-			}
-			b = rest
-		}
-		at += len(f.raw)
-	}
-	return nil
-}
-
-// read reads the file, replaces its torn tail with the entries of `cut`, and repairs copies.
-func (j *Journal) read(cut []Entry, take func(Entry) error) (Recovery, error) {
+// read reads the file, replaces its torn tail with the entry `cut`, and repairs copies.
+func (j *Journal) read(cut []byte, take func(entries []byte) error) (Recovery, error) {
 	s, size, err := load(j.file, j.path)
 	if err != nil {
 		return Recovery{}, err
 	}
-	found, err := s.scan(j)
+	found, err := s.scan(j.owner)
 	if err != nil {
 		return Recovery{}, err
 	}
@@ -321,18 +272,18 @@ func (j *Journal) read(cut []Entry, take func(Entry) error) (Recovery, error) {
 	}
 	if out.TornBytes > 0 {
 		out.TornAt = inFile(int64(len(found.log)))
-		if len(cut) > 0 {
-			b := beginFrame(nil)
-			for i := range cut {
-				b = appendEntry(b, &cut[i])
-			}
-			b = endFrame(b, 0, found.header.generation, uint64(len(found.frames))+1, changesFrame)
-			f, _ := decodeFrame(b, found.header.generation)
-			found.frames, found.log = append(found.frames, f), append(found.log, b...)
-		}
+		b := endFrame(append(make([]byte, frameHeader), cut...), 0, found.header.generation, uint64(len(found.frames))+1)
+		f, _ := decodeFrame(b, found.header.generation)
+		found.frames, found.log = append(found.frames, f), append(found.log, b...)
 	}
-	if err := s.take(found.frames, &out, take); err != nil {
-		return out, err
+	at := int64(headerSize)
+	for _, f := range found.frames {
+		if err := take(f.payload); err != nil {
+			return out, fmt.Errorf("the redirect log %s has a record at byte %d that does not belong to this cluster: %w; it was "+
+				"left as it is and not used: start the agent with the cluster file that the log was written with", j.path,
+				inFile(at), err)
+		}
+		at += int64(len(f.raw))
 	}
 	// The bytes read may exist only in memory, written by a process that was killed before syncing.
 	// They count from now on, so they must be durable; so must the log's name.
@@ -345,10 +296,7 @@ func (j *Journal) read(cut []Entry, take func(Entry) error) (Recovery, error) {
 	if err != nil {
 		return out, fmt.Errorf("the redirect log %s cannot be made durable: %w", j.path, err)
 	}
-	j.generation, j.number = found.header.generation, uint64(len(found.frames))
-	j.endAt(found.log)
-	j.entries = uint64(out.Records)
-	out.Size = j.end
+	j.resume(found.header.generation, uint64(len(found.frames)), found.log)
 	return out, nil
 }
 

@@ -265,19 +265,12 @@ type Oracle struct {
 
 // NewOracle returns an Oracle for this many agents, with no bytes in transit.
 func NewOracle(agents int) *Oracle {
-	return &Oracle{queues: twochoice.NewQueues(twochoice.Numbered(agents))}
+	return &Oracle{queues: twochoice.NewQueues(twochoice.Servers(agents))}
 }
 
 // Connect creates a client that reports its writes to the oracle, and uses it if the cluster's
 // scheduler is the oracle.
 func (o *Oracle) Connect(c Cluster) (*Client, error) { return connect(c, o) }
-
-// InFlight returns the bytes in transit to an agent.
-func (o *Oracle) InFlight(node protocol.Node) float64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.queues.Length(twochoice.Server(node))
-}
 
 // checkFor is Check for a client that may use an oracle.
 func (c Cluster) checkFor(o *Oracle) error {
@@ -295,7 +288,7 @@ func (c Cluster) checkFor(o *Oracle) error {
 
 // scheduler returns the cluster's scheduler, wrapped to report to the oracle if there is one.
 func (o *Oracle) scheduler(c Cluster, random twochoice.Random) (twochoice.Scheduler, error) {
-	servers := twochoice.Numbered(len(c.Agents))
+	servers := twochoice.Servers(len(c.Agents))
 	if o == nil {
 		return twochoice.New(c.Scheduler, servers, random, nil)
 	}
@@ -325,18 +318,17 @@ type telling struct {
 
 // Place decides, and reports the placements.
 func (t *telling) Place(now time.Duration, writes []twochoice.Write, probes []twochoice.Probe, readings,
-	cached []twochoice.Reading, into []twochoice.Placement) ([]twochoice.Placement, error) {
+	cached []twochoice.Reading, into []twochoice.Placement) []twochoice.Placement {
 	t.oracle.mu.Lock()
 	defer t.oracle.mu.Unlock()
 	before := len(into)
-	placed, err := t.Scheduler.Place(now, writes, probes, readings, cached, into)
-	if err != nil || t.itself {
-		return placed, err
-	}
+	placed := t.Scheduler.Place(now, writes, probes, readings, cached, into)
 	for i, p := range placed[before:] {
-		t.oracle.queues.Add(p.Server, float64(writes[i].Bytes))
+		if !t.itself {
+			t.oracle.queues.Add(p.Server, float64(writes[i].Bytes))
+		}
 	}
-	return placed, nil
+	return placed
 }
 
 // steps holds the times of a client's requests by kind: the first send and the time to the answer.

@@ -49,7 +49,7 @@ func serveFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	folder, err := openFolder(filepath.Join(path, "agent"))
+	folder, err := filestore.OpenFolder(filepath.Join(path, "agent"))
 	if err != nil {
 		return err
 	}

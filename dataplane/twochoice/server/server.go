@@ -14,7 +14,6 @@ import (
 	"io"
 	"log"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
-	"hotbed/dataplane/twochoice/redirectlog"
 )
 
 // Store holds an agent's bytes: fragments, bases and the log. filestore.Disk is one implementation;
@@ -74,7 +72,6 @@ type event struct {
 	disk    *protocol.DiskDone
 	joined  *wire
 	left    *wire
-	ask     func()
 }
 
 // workers is the number of concurrent store operations: the disk's queue orders them.
@@ -111,7 +108,7 @@ func (c Cluster) shares(descriptors int) (proven, unproven int, err error) {
 
 // Start opens a node's folder and serves at the node's address until Stop.
 func Start(c Cluster, node protocol.Node, path string, out io.Writer) (*Server, error) {
-	folder, err := openFolder(path)
+	folder, err := filestore.OpenFolder(path)
 	if err != nil {
 		return nil, err
 	}
@@ -183,14 +180,13 @@ func (s *Server) recover(found filestore.Found) error {
 		}
 	}
 	s.log.Printf("recovered %d fragments and %d records", len(found.Fragments), len(found.Records))
-	detector, err := twochoice.NewDetector(s.cluster.Scheduler, twochoice.Server(s.node), nil)
-	if err != nil {
-		return err
-	}
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
 	epoch := binary.LittleEndian.Uint64(random[:])
-	detector.FirstTicket(twochoice.Ticket(epoch>>1 | 1))
+	detector, err := twochoice.NewDetector(s.cluster.Scheduler, twochoice.Server(s.node), twochoice.Ticket(epoch>>1|1))
+	if err != nil {
+		return err
+	}
 	m := s.cluster.Maintainer
 	s.agent, err = protocol.NewAgent(protocol.AgentConfig{Node: s.node, Nodes: len(s.cluster.Agents), Home: s.cluster.Home,
 		Epoch: epoch, Size: s.cluster.ObjectSize, Copies: s.cluster.Copies, IdleOps: m.IdleOps,
@@ -338,8 +334,6 @@ func (s *Server) take(e event) {
 		}()
 	case e.left != nil:
 		delete(s.peers, e.from)
-	case e.ask != nil:
-		e.ask()
 	case e.from < protocol.FirstClient:
 		s.agent.Receive(s.now(), e.from, *e.message)
 	case s.peers[e.from] == nil: // refused earlier
@@ -456,70 +450,3 @@ func (s *Server) Stop() { s.cancel() }
 
 // Address returns the listening address.
 func (s *Server) Address() net.Addr { return s.listener.Addr() }
-
-// Stats returns the agent's counts.
-func (s *Server) Stats() protocol.AgentStats {
-	answer := make(chan protocol.AgentStats, 1)
-	s.post(event{ask: func() { answer <- s.agent.Stats() }})
-	select {
-	case out := <-answer:
-		return out
-	case <-s.ctx.Done():
-		return protocol.AgentStats{}
-	}
-}
-
-// folder is a listable folder that makes names durable for all concurrent callers with one sync.
-type folder struct {
-	*redirectlog.Folder
-	path string
-
-	mu      sync.Mutex
-	ended   sync.Cond
-	wanted  uint64 // calls so far
-	durable uint64 // calls covered by a later sync
-	running bool
-	err     error // permanent: it is unknown what is durable
-}
-
-func openFolder(path string) (*folder, error) {
-	opened, err := redirectlog.OpenFolder(path)
-	if err != nil {
-		return nil, err
-	}
-	f := &folder{Folder: opened, path: path}
-	f.ended.L = &f.mu
-	return f, nil
-}
-
-// List returns the names of all files.
-func (f *folder) List() ([]string, error) {
-	dir, err := os.Open(f.path)
-	if err != nil {
-		return nil, err
-	}
-	names, err := dir.Readdirnames(-1)
-	return names, errors.Join(err, dir.Close())
-}
-
-// SyncFolder makes names durable.
-func (f *folder) SyncFolder() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.wanted++
-	mine := f.wanted
-	for f.durable < mine && f.err == nil {
-		if f.running {
-			f.ended.Wait()
-			continue
-		}
-		upTo := f.wanted
-		f.running = true
-		f.mu.Unlock()
-		err := f.Folder.SyncFolder()
-		f.mu.Lock()
-		f.running, f.durable, f.err = false, upTo, err
-		f.ended.Broadcast()
-	}
-	return f.err
-}

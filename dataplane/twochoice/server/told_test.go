@@ -31,8 +31,8 @@ func TestAnOracleIsToldOfWritesAndOfTheirEnds(t *testing.T) {
 			}
 		}
 	}
-	for node := range protocol.Node(3) {
-		if left := oracle.InFlight(node); left != 0 {
+	for node := range twochoice.Server(3) {
+		if left := oracle.queues.Length(node); left != 0 {
 			t.Errorf("%v bytes are on their way to agent %d when all is written", left, node)
 		}
 	}

@@ -79,7 +79,7 @@ func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 			return nil // until the agent closes the connection
 		})
 		_ = conn.Close()
-		if fragments := b.servers[1].Stats().Fragments; heard != want || fragments != want {
+		if fragments := b.stats(1).Fragments; heard != want || fragments != want {
 			t.Errorf("version %d: %d answers, %d fragments", version, heard, fragments)
 		}
 	}
