@@ -13,11 +13,12 @@ import difflib
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
@@ -48,6 +49,7 @@ from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Testbed, silent
 from testbed.spec import CephSpec, TestbedSpec
 from testbed.spec.stores import TOLERATED, CephAnsibleDeployer
+from testbed.ssh import last_line
 
 BRANCH = "stable-9.0"
 COMMIT = "aeec95c82b01cbab93c6f2140bb47fe24df6e21a"
@@ -68,11 +70,8 @@ TEMPLATE = "HOTBED_CONFIG_TEMPLATE"
 OLDEST, NEWEST = (3, 10), (3, 12)
 """Pythons that ansible-core 2.16 runs on."""
 _FOLDER, _MARK, _COMPLETE = "ceph-ansible", ".commit", ".complete"
-_GIT_S, _INSTALL_S = 600.0, 1200.0
-_CONNECTION = ("ansible_",)
+_RUN_S = 1200.0
 _GROUPS = {"mon": "mons", "mgr": "mgrs", "osd": "osds", "rgw": "rgws"}
-_INCLUDES = ("import_tasks", "include_tasks")
-_ROLES = ("import_role", "include_role")
 
 
 class CephAnsible(ForeignDeployer):
@@ -127,11 +126,7 @@ class CephAnsible(ForeignDeployer):
         check_names(_deployer_of(spec.ceph()), variables_known(ansible.root))
 
         def bring(folder: Path, progress: Progress) -> tuple[dict[str, int], Settings]:
-            names = task_names(ansible.root, "site.yml")
-            changes = play(
-                testbed, folder, "site.yml", made, progress, ansible=ansible, tasks=names
-            )
-            return changes, {}
+            return play(testbed, folder, "site.yml", made, progress, ansible=ansible), {}
 
         return bring
 
@@ -148,9 +143,9 @@ class CephAnsible(ForeignDeployer):
             return {}
         ansible = tool(testbed, foreign.part(progress, 0.0, 0.15))
         made = _of_nodes(inventory(testbed, spec), holders)
-        names, last = task_names(ansible.root, PURGE), foreign.part(progress, 0.15, 1.0)
+        last = foreign.part(progress, 0.15, 1.0)
         try:
-            return play(testbed, folder, PURGE, made, last, ansible=ansible, tasks=names)
+            return play(testbed, folder, PURGE, made, last, ansible=ansible)
         except DeployError as error:
             raise DeployError(
                 f"ceph-ansible's purge failed ({error}) Devices, data and keys are taken away "
@@ -240,17 +235,19 @@ def check_names(deployer: CephAnsibleDeployer, known: Collection[str]) -> None:
         known: names of all variables of the roles.
     """
     for name in deployer.variables:
+        where = f"store.deployer.variables: {name}"
         if name in TOLERATED:
             raise UserError(
-                f"store.deployer.variables: {name} is Hotbed's to say (gateways listen at "
-                f"port {GATEWAY_PORT})",
+                f"Hotbed sets it (gateways listen at port {GATEWAY_PORT})",
+                where=where,
                 do="leave it out",
             )
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f"; {near[0]} is one" if near else ""
             raise UserError(
-                f"store.deployer.variables: {name} is no variable of ceph-ansible's roles{hint}"
+                f"{name} is no variable of ceph-ansible's roles",
+                where=where,
+                do=f"write {near[0]} if you mean that" if near else "leave it out",
             )
 
 
@@ -344,7 +341,7 @@ def _of_nodes(made: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 
 def _connection(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name.startswith(_CONNECTION)}
+    return {name: value for name, value in values.items() if name.startswith("ansible_")}
 
 
 # -- its sources -----------------------------------------------------------------------------------
@@ -381,10 +378,12 @@ def clone() -> Path:
     _git(folder, "init", "--quiet", "--bare")
     done = _git(folder, "fetch", "--quiet", "--depth", "1", ADDRESS, COMMIT)
     if done.returncode != 0:
-        words = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise UserError(
-            f"ceph-ansible cannot be cloned from {ADDRESS} ({words[-1][:200]}): clone it on a "
-            f"machine that reaches it, copy the folder here and name it in {SOURCES}"
+            f"ceph-ansible cannot be cloned from {ADDRESS} ({last_line(done.stderr)})",
+            do=(
+                "clone it on a machine that reaches it, copy the folder here and name it in "
+                f"{SOURCES}"
+            ),
         )
     return folder
 
@@ -402,8 +401,7 @@ def export(target: Path) -> Path:
     done = _git(repository, "archive", "--format=tar", COMMIT)
     if done.returncode != 0:
         raise UserError(
-            f"the clone {repository} is damaged: git archive said "
-            f"{done.stderr.decode(errors='replace').strip()[:200]}; clone it anew"
+            f"the clone {repository} is damaged: {last_line(done.stderr)}", do="clone it anew"
         )
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(mode=0o700, parents=True)
@@ -427,57 +425,22 @@ def _has_commit(folder: Path) -> bool:
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     # A clone of another user's is read all the same: git runs nothing of it.
     safe = ["-c", "safe.directory=*", "-c", "gc.auto=0"]
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    return _run(["git", *safe, "-C", str(folder), *arguments], {"GIT_TERMINAL_PROMPT": "0"})
+
+
+def _run(command: list[str], more: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a program with more environment. UserError: it is missing, or does not end in time."""
+    environment = {**os.environ, **more}
     try:
         return subprocess.run(
-            ["git", *safe, "-C", str(folder), *arguments],
-            capture_output=True,
-            check=False,
-            timeout=_GIT_S,
-            env=environment,
+            command, capture_output=True, check=False, timeout=_RUN_S, env=environment
         )
     except FileNotFoundError as error:
-        raise UserError("git is missing, and ceph-ansible needs it", do="install git") from error
+        raise UserError(
+            f"{command[0]} is missing, and ceph-ansible needs it", do=f"install {command[0]}"
+        ) from error
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"git {arguments[0]} did not end within {_GIT_S:g} s") from error
-
-
-def task_names(root: Path, playbook: str) -> list[str]:
-    """Return names of a playbook's tasks in order, to report progress. Roles and files are followed
-    if they are named plainly; tasks that a run skips are included.
-    """
-    names: list[str] = []
-    for each in yaml.safe_load((root / playbook).read_text()):
-        for block in ("pre_tasks", "tasks", "post_tasks"):
-            names += _expand(each.get(block, ()), root, root)
-    return names
-
-
-def _expand(tasks: Iterable[Mapping[str, Any]], root: Path, folder: Path) -> list[str]:
-    names: list[str] = []
-    for task in tasks or ():
-        if "block" in task:
-            names += _expand(task["block"], root, folder)
-        elif (role := _value(task, _ROLES)) is not None:
-            entry = str(role.get("tasks_from", "main")).removesuffix(".yml")
-            names += _file(root, root / "roles" / str(role.get("name")) / "tasks" / f"{entry}.yml")
-        elif (included := _value(task, _INCLUDES)) is not None:
-            path = included.get("file") if isinstance(included, Mapping) else included
-            names += _file(root, folder / str(path))
-        elif task.get("name"):
-            names.append(str(task["name"]))
-    return names
-
-
-def _value(task: Mapping[str, Any], modules: tuple[str, ...]) -> Any:
-    names = [prefix + module for module in modules for prefix in ("", "ansible.builtin.")]
-    return next((task[name] for name in names if name in task), None)
-
-
-def _file(root: Path, path: Path) -> list[str]:
-    if not path.is_file():  # its name is computed by the run
-        return []
-    return _expand(yaml.safe_load(path.read_text()) or (), root, path.parent)
+        raise UserError(f"{shlex.join(command)} did not end within {_RUN_S:g} s") from error
 
 
 # -- its Ansible -----------------------------------------------------------------------------------
@@ -526,14 +489,14 @@ def ensure_environment(progress: Progress = silent) -> Path:
 def _make(made: Path, program: Path, progress: Progress) -> None:
     shutil.rmtree(made, ignore_errors=True)
     progress("making ceph-ansible's Ansible environment", 0.0)
-    _run([str(program), "-m", "venv", str(made)], "an environment cannot be made")
+    _install([str(program), "-m", "venv", str(made)], "an environment cannot be made")
     pip = [str(made / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     progress("installing ceph-ansible's Ansible", 0.1)
-    _run([*pip, "--disable-pip-version-check", *PACKAGES], "its packages cannot be installed")
+    _install([*pip, "--disable-pip-version-check", *PACKAGES], "its packages cannot be installed")
     progress("installing ceph-ansible's collections", 0.8)
     source = os.environ.get(TEMPLATE) or f"git+{COLLECTION_ADDRESS},{COLLECTION_VERSION}"
     galaxy = [str(made / "bin" / "ansible-galaxy"), "collection", "install", source]
-    _run(
+    _install(
         [*galaxy, "-p", str(made / "collections")],
         f"the collection {COLLECTION} cannot be installed from {source} (a folder with its sources "
         f"can be named in {TEMPLATE})",
@@ -542,18 +505,10 @@ def _make(made: Path, program: Path, progress: Progress) -> None:
     (made / _COMPLETE).touch()
 
 
-def _run(command: list[str], what: str, more: Mapping[str, str] | None = None) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_INSTALL_S,
-            env={**os.environ, **(more or {})},
-        )
-    except subprocess.TimeoutExpired as error:
-        raise UserError(f"{what} within {_INSTALL_S:g} s", where="ceph-ansible") from error
+def _install(command: list[str], failed: str, more: Mapping[str, str] | None = None) -> None:
+    done = _run(command, more or {})
     if done.returncode != 0:
-        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise UserError(lines[-1][:300] if lines else "no message", where=f"ceph-ansible: {what}")
+        raise UserError(
+            last_line(done.stderr if done.stderr.strip() else done.stdout),
+            where=f"ceph-ansible: {failed}",
+        )

@@ -6,15 +6,15 @@ Sources: cephadm(8) and Ceph's documentation, "Deploying a new Ceph cluster", "P
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, StrictInt, TypeAdapter, ValidationError, model_validator
 
 from schemas.errors import RemoteError, UserError
 from testbed.checks import CheckResult
@@ -36,7 +36,7 @@ from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.spec import TestbedSpec
 from testbed.spec.stores import CephadmDeployer
-from testbed.ssh import Completed
+from testbed.ssh import Completed, last_line
 from testbed.stores.ceph.store import PG_UPMAP_PRIMARY, RELEASES
 
 UNTESTED = (
@@ -56,14 +56,15 @@ ADMIN_LABEL = "_admin"
 """Label of the hosts on which cephadm keeps ceph.conf and the administrator's keyring."""
 GATEWAYS = "hotbed"
 SSH_PORT = 22
-RUNNING = 1
-"""In DaemonDescriptionStatus: error -1, stopped 0, running 1, starting 2, unknown -2."""
+RUNNING = 1  # in DaemonDescriptionStatus
 COMMAND_S = 180.0
 BOOTSTRAP_S = 1800.0  # it pulls the image
 SERVICES_S = 1800.0  # and so does every other host
 POLL_S = 5.0
 _ENGINES = {"podman": "podman", "docker": "docker.io"}
-T = TypeVar("T")
+Run = Callable[..., Completed]
+"""`run(node, argv, input=, timeout_s=)` runs a command as root on a node and returns its result,
+also one with an exit code. RemoteError: it cannot be run."""
 
 
 class Cephadm(ForeignDeployer):
@@ -159,15 +160,6 @@ def memory_targets(testbed: Testbed, settings: Settings) -> Settings:
 # -- the cluster, step by step; a step that is done already is left out ----------------------------
 
 
-class RootRunner(Protocol):
-    """Runner of commands as root on the testbed's machines."""
-
-    def __call__(
-        self, node: Node, argv: Sequence[str], *, input: bytes = b"", timeout_s: float = COMMAND_S
-    ) -> Completed:
-        """Return a command's result, also with an exit code. RemoteError: it cannot be run."""
-
-
 def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> CephadmCluster:
     def run(
         node: Node, argv: Sequence[str], *, input: bytes = b"", timeout_s: float = COMMAND_S
@@ -181,27 +173,18 @@ def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> CephadmCluster:
 
 
 class CephadmCluster:
-    """A cluster that cephadm brings up.
-
-    Args:
-        testbed: its nodes are prepared.
-        cephadm: builds command lines.
-        run: runs commands.
-        now, sleep: for waiting, in seconds.
-    """
+    """A cluster that cephadm brings up on prepared nodes; `now` and `sleep` are for waiting."""
 
     def __init__(
         self,
         testbed: Testbed,
         cephadm: CephadmCommand,
-        run: RootRunner,
+        run: Run,
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._testbed = testbed
-        self._cephadm = cephadm
-        self._run = run
+        self._testbed, self._cephadm, self._run = testbed, cephadm, run
         self._now, self._sleep = now, sleep
         # Any node if the monitors were let go already.
         self.first = (testbed.with_role("mon") or testbed.nodes)[0]
@@ -218,27 +201,24 @@ class CephadmCluster:
         progress("bootstrapping the cluster", 0.05)
         self._bootstrap_once(settings)
         progress("adding hosts", 0.4)
-        key = self._must(
-            self.first,
-            self._cephadm.ceph("cephadm", "get-pub-key"),
-            "`ceph cephadm get-pub-key` failed",
-        ).text.strip()
+        argv = self._cephadm.ceph("cephadm", "get-pub-key")
+        key = self._must(self.first, argv, "the cluster's key cannot be read").text.strip()
         for node in self._testbed.nodes:
-            what = "the cluster's key cannot be let in"
-            self._must(node, authorize(), what, input=key.encode() + b"\n")
+            failed = "the cluster's key cannot be let in"
+            self._must(node, authorize(), failed, input=key.encode() + b"\n")
         self._apply(hosts(self._testbed), "the hosts are not accepted")
         progress("deploying monitors and managers", 0.45)
         self._apply(controls(self._testbed), "monitors and managers are not accepted")
-        self._wait_daemons("mon", "mgr")
+        self._wait(lambda: self._missing("mon") or self._missing("mgr"))
         progress("deploying OSDs", 0.6)
-        if self._osds_up() < self._testbed.osds:
+        if self._look(self._osds_missing) is not None:
             self._apply(osds(self._testbed), "the OSDs are not accepted")
             self._wait(self._osds_missing)
         self._apply(osds(self._testbed, managed=False), "the OSDs cannot be let alone")
         if self._testbed.with_role("rgw"):
             progress("deploying gateways", 0.9)
             self._apply(gateways(self._testbed), "the gateways are not accepted")
-            self._wait_daemons("rgw")
+            self._wait(lambda: self._missing("rgw"))
         progress("waiting for the administrator's key", 0.95)
         self._wait(self._keys_missing)
         progress("deployed by cephadm", 1.0)
@@ -248,7 +228,9 @@ class CephadmCluster:
         progress("pausing the orchestrator", 0.0)
         with suppress(RemoteError):  # reported below
             if "mon" in self.first.roles and self._status().returncode == 0:
-                self._run(self.first, self._cephadm.pause())
+                # Without this the orchestrator makes again what is removed.
+                pause = self._cephadm.ceph("mgr", "module", "disable", "cephadm")
+                self._run(self.first, pause)
         failed = []
         for number, node in enumerate(self._testbed.nodes):
             progress(f"removing the cluster from {node.name}", number / len(self._testbed.nodes))
@@ -265,7 +247,7 @@ class CephadmCluster:
             return None  # nothing was brought: a program without this file is not Hotbed's
         done = self._run(node, self._cephadm.remove(), timeout_s=BOOTSTRAP_S)
         if done.returncode != 0:
-            return f"node {node.name}: {_last_line(done)}"
+            return f"node {node.name}: {last_line(done.stderr)}"
         self._run(node, forget(self._cephadm.fsid))
         return None
 
@@ -281,8 +263,9 @@ class CephadmCluster:
         if answer.returncode != 0:
             if self._run(self.first, ["test", "-e", mark]).returncode == 0:
                 raise DeployError(
-                    f"node {self.first.name}: the cluster does not answer: {_last_line(answer)}; "
-                    "see to its monitors, or remove it (`hotbed deploy --remove`) if it may go."
+                    f"node {self.first.name}: the cluster does not answer: "
+                    f"{last_line(answer.stderr)}; see to its monitors, or remove it "
+                    "(`hotbed deploy --remove`) if it may go."
                 )
             self._bootstrap(settings)
         self._must(self.first, ["touch", mark], "the finished bootstrap cannot be marked")
@@ -291,33 +274,37 @@ class CephadmCluster:
         # The next bootstrap would refuse to overwrite the rest of an unfinished one.
         folder = f"/var/lib/ceph/{self._cephadm.fsid}"
         if self._run(self.first, ["test", "-d", folder]).returncode == 0:
-            what = "half a cluster cannot be removed"
-            self._must(self.first, self._cephadm.remove(), what, BOOTSTRAP_S)
-        self._write(CONFIG, configuration(settings))
+            failed = "half a cluster cannot be removed"
+            self._must(self.first, self._cephadm.remove(), failed, timeout_s=BOOTSTRAP_S)
         ssh = ssh_config(self._testbed)
-        if ssh is not None:
-            self._write(SSH_CONFIG, ssh)
+        for path, content in ((CONFIG, configuration(settings)), (SSH_CONFIG, ssh)):
+            if content is not None:
+                argv = ["sh", "-c", 'umask 077; cat > "$1"', "sh", path]
+                self._must(self.first, argv, "settings cannot be written", input=content)
         argv = self._cephadm.bootstrap(
             self.first.address, self.first.name, CONFIG, SSH_CONFIG if ssh is not None else None
         )
-        self._must(self.first, argv, "cephadm cannot bootstrap the cluster", BOOTSTRAP_S)
+        failed = "cephadm cannot bootstrap the cluster"
+        self._must(self.first, argv, failed, timeout_s=BOOTSTRAP_S)
 
-    def _write(self, path: str, content: bytes) -> None:
-        argv = ["sh", "-c", 'umask 077; cat > "$1"', "sh", path]
-        self._must(self.first, argv, "settings cannot be written", input=content)
+    def _apply(self, wanted: Sequence[Mapping[str, object]], failed: str) -> None:
+        self._must(self.first, self._cephadm.apply(), failed, input=document(wanted))
 
-    def _apply(self, wanted: Sequence[Mapping[str, object]], what: str) -> None:
-        self._must(self.first, self._cephadm.apply(), what, input=document(wanted))
-
-    def _wait_daemons(self, *kinds: str) -> None:
-        names = {kind: [n.name for n in self._testbed.with_role(kind)] for kind in kinds}
-        self._wait(lambda: lacking(parse_daemons(self._ask("orch", "ps")), names))
-
-    def _osds_up(self) -> int:
-        return parse_osds_up(self._ask("status"))
+    def _missing(self, kind: str) -> str | None:
+        """Return which hosts have no running daemon of a kind, as a clause; None if all have."""
+        rows = [row for row in self._ask("orch", "ps") if row["daemon_type"] == kind]
+        runs = {row.get("hostname") for row in rows if row.get("status") == RUNNING}
+        missing = [n.name for n in self._testbed.with_role(kind) if n.name not in runs]
+        broken = [
+            f"{kind}.{row['daemon_id']} is in state {row.get('status_desc') or 'unknown'}"
+            for row in rows
+            if row.get("hostname") in missing
+        ]
+        more = f" ({'; '.join(broken)})" if broken else ""
+        return f"no {kind} runs on {', '.join(missing)}{more}" if missing else None
 
     def _osds_missing(self) -> str | None:
-        up, wanted = self._osds_up(), self._testbed.osds
+        up, wanted = self._ask("status")["osdmap"]["num_up_osds"], self._testbed.osds
         return None if up >= wanted else f"{up} of {wanted} OSDs are up"
 
     def _keys_missing(self) -> str | None:
@@ -328,45 +315,39 @@ class CephadmCluster:
                     return f"node {node.name} has no {path}"
         return None
 
+    def _look(self, missing: Callable[[], str | None]) -> str | None:
+        """Return the clause of `missing`. DeployError: an answer of Ceph has another form."""
+        try:
+            return missing()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DeployError(f"an answer of `ceph` has an unknown form ({error!r}).") from error
+
     def _wait(self, missing: Callable[[], str | None]) -> None:
+        """Wait until `missing` returns None. DeployError: it does not in time."""
         end = self._now() + SERVICES_S
-        while (sentence := missing()) is not None:
+        while (clause := self._look(missing)) is not None:
             if self._now() >= end:
-                lost = [
-                    f"{host.hostname} is {host.status}"
-                    for host in parse_hosts(self._ask("orch", "host", "ls"))
-                    if host.status
-                ]
+                rows = self._ask("orch", "host", "ls")
+                lost = [f"{r['hostname']} is {r['status']}" for r in rows if r.get("status")]
                 more = f" ({'; '.join(lost)})" if lost else ""
                 raise DeployError(
-                    f"after {SERVICES_S / 60:.0f} min {sentence}{more}; look at `cephadm shell -- "
+                    f"after {SERVICES_S / 60:.0f} min {clause}{more}; look at `cephadm shell -- "
                     f"ceph log last cephadm` on node {self.first.name}."
                 )
             self._sleep(POLL_S)
 
-    def _ask(self, *arguments: str) -> str:
-        what = f"`ceph {' '.join(arguments)}` failed"
-        return self._must(self.first, self._cephadm.ask(*arguments), what).text
+    def _ask(self, *arguments: str) -> Any:
+        """Return an answer of `ceph`. An empty list is a sentence such as "No daemons reported";
+        null fields may be left out."""
+        failed = f"`ceph {' '.join(arguments)}` failed"
+        text = self._must(self.first, self._cephadm.ask(*arguments), failed).text
+        return [] if text.startswith("No ") else json.loads(text)
 
-    def _must(
-        self,
-        node: Node,
-        argv: Sequence[str],
-        what: str,
-        timeout_s: float = COMMAND_S,
-        *,
-        input: bytes = b"",
-    ) -> Completed:
-        done = self._run(node, argv, input=input, timeout_s=timeout_s)
+    def _must(self, node: Node, argv: Sequence[str], failed: str, **options: Any) -> Completed:
+        done = self._run(node, argv, **options)
         if done.returncode != 0:
-            raise DeployError(f"node {node.name}: {what}: {_last_line(done)}")
+            raise DeployError(f"node {node.name}: {failed}: {last_line(done.stderr)}")
         return done
-
-
-def _last_line(done: Completed) -> str:
-    """Return the last line on standard error: cephadm ends with its reason there."""
-    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else f"exit code {done.returncode} and no message"
 
 
 # -- command lines ---------------------------------------------------------------------------------
@@ -374,7 +355,7 @@ def _last_line(done: Completed) -> str:
 
 @dataclass(frozen=True)
 class CephadmCommand:
-    """Command lines of cephadm and of `ceph orch` for one cluster; `image` None: the image that the
+    """Command lines of cephadm and of `ceph` for one cluster; `image` None: the image that the
     program itself names."""
 
     fsid: str
@@ -393,7 +374,7 @@ class CephadmCommand:
         """Make the cluster's first monitor and manager on this host.
 
         No dashboard, no monitoring and no daemon that the spec does not name: they would disturb
-        what is measured. The next deployment removes a bootstrap that failed half-way.
+        measurements. The next deployment removes a bootstrap that failed half-way.
 
         Args:
             mon_ip: where the monitor listens.
@@ -425,10 +406,6 @@ class CephadmCommand:
     def apply(self) -> list[str]:
         """Apply the specifications on standard input."""
         return self.ceph("orch", "apply", "-i", "-")
-
-    def pause(self) -> list[str]:
-        """Keep the orchestrator from making anything again while the cluster is removed."""
-        return self.ceph("mgr", "module", "disable", "cephadm")
 
     def remove(self) -> list[str]:
         """Remove this host's daemons, data and OSDs of the cluster."""
@@ -472,7 +449,7 @@ def forget(fsid: str) -> list[str]:
 # -- service specifications ------------------------------------------------------------------------
 # Tests check them with `ServiceSpec.from_json` of Debian's python3-ceph-common.
 
-ServiceSpec = dict[str, Any]
+Specification = dict[str, Any]
 
 
 def administrators(testbed: Testbed) -> tuple[Node, ...]:
@@ -482,7 +459,7 @@ def administrators(testbed: Testbed) -> tuple[Node, ...]:
     return tuple(node for node in testbed.nodes if node.name in names)
 
 
-def hosts(testbed: Testbed) -> list[ServiceSpec]:
+def hosts(testbed: Testbed) -> list[Specification]:
     """Return every machine under the spec's name, with its roles as labels, the first monitor
     first."""
     administer = {node.name for node in administrators(testbed)}
@@ -498,16 +475,16 @@ def hosts(testbed: Testbed) -> list[ServiceSpec]:
     ]
 
 
-def _on_hosts(service: str, nodes: Iterable[Node]) -> ServiceSpec:
+def _on_hosts(service: str, nodes: Iterable[Node]) -> Specification:
     return {"service_type": service, "placement": {"hosts": [node.name for node in nodes]}}
 
 
-def controls(testbed: Testbed) -> list[ServiceSpec]:
+def controls(testbed: Testbed) -> list[Specification]:
     """Return monitors and managers."""
     return [_on_hosts(kind, testbed.with_role(kind)) for kind in ("mon", "mgr")]
 
 
-def osds(testbed: Testbed, *, managed: bool = True) -> list[ServiceSpec]:
+def osds(testbed: Testbed, *, managed: bool = True) -> list[Specification]:
     """Return OSDs on the volumes of each node, whatever cephadm's inventory reports of the paths.
 
     Args:
@@ -526,7 +503,7 @@ def osds(testbed: Testbed, *, managed: bool = True) -> list[ServiceSpec]:
     ]
 
 
-def gateways(testbed: Testbed) -> list[ServiceSpec]:
+def gateways(testbed: Testbed) -> list[Specification]:
     """Return RADOS gateways; empty if no node has the role."""
     nodes = testbed.with_role("rgw")
     more = {"service_id": GATEWAYS, "spec": {"rgw_frontend_port": GATEWAY_PORT}}
@@ -560,91 +537,3 @@ def configuration(settings: Mapping[str, Mapping[str, str]]) -> bytes:
     for section, values in settings.items():
         lines += [f"[{section}]", *(f"{name} = {value}" for name, value in values.items()), ""]
     return "\n".join(lines).encode()
-
-
-# -- answers of `ceph orch` and `ceph status` ------------------------------------------------------
-# Fields of Ceph's orchestrator module (`DaemonDescription.to_json`, `HostSpec.to_json`). An empty
-# field is left out, or null. Releases add fields and remove none of these.
-
-
-class _OrchestratorAnswer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
-
-
-class Daemon(_OrchestratorAnswer):
-    """One daemon; `status` as the orchestrator numbers it."""
-
-    daemon_type: str
-    daemon_id: str
-    hostname: str | None = None
-    status: StrictInt | None = None
-    status_desc: str | None = None
-
-    @property
-    def runs(self) -> bool:
-        """True if it is up."""
-        return self.status == RUNNING
-
-
-class OrchHost(_OrchestratorAnswer):
-    """One machine; `status` is empty if it is well, else Offline or Maintenance."""
-
-    hostname: str
-    status: str | None = None
-
-
-class _OsdCounts(_OrchestratorAnswer):
-    num_up_osds: StrictInt
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nested(cls, body: Any) -> Any:
-        # Up to Octopus the map was in a map of the same name.
-        return body.get("osdmap", body) if isinstance(body, dict) else body
-
-
-class _ClusterStatus(_OrchestratorAnswer):
-    osdmap: _OsdCounts
-
-
-def parse_daemons(text: str) -> list[Daemon]:
-    """Read `ceph orch ps`. DeployError if it is something else."""
-    return _read(TypeAdapter(list[Daemon]), text, "ceph orch ps")
-
-
-def parse_hosts(text: str) -> list[OrchHost]:
-    """Read `ceph orch host ls`. DeployError if it is something else."""
-    return _read(TypeAdapter(list[OrchHost]), text, "ceph orch host ls")
-
-
-def parse_osds_up(text: str) -> int:
-    """Read the number of running OSDs in `ceph status`. DeployError if it is something else."""
-    return _read(TypeAdapter(_ClusterStatus), text, "ceph status").osdmap.num_up_osds
-
-
-def _read(adapter: TypeAdapter[T], text: str, what: str) -> T:
-    # The orchestrator prints sentences such as "No daemons reported" instead of an empty list.
-    try:
-        return adapter.validate_json("[]" if text.strip().startswith("No ") else text)
-    except ValidationError as error:
-        raise DeployError(
-            f"`{what}` answered what is not known of it: {text.strip()[:200]!r}."
-        ) from error
-
-
-def lacking(daemons: Sequence[Daemon], wanted: Mapping[str, Sequence[str]]) -> str | None:
-    """Return what of `wanted` (hosts by kind of daemon) does not run yet, in words; None if all
-    runs."""
-    for kind, names in wanted.items():
-        of_kind = [daemon for daemon in daemons if daemon.daemon_type == kind]
-        there = {daemon.hostname for daemon in of_kind if daemon.runs}
-        missing = [name for name in names if name not in there]
-        if missing:
-            broken = [
-                f"{kind}.{daemon.daemon_id} is in state {daemon.status_desc or 'unknown'}"
-                for daemon in of_kind
-                if daemon.hostname in missing
-            ]
-            more = f" ({'; '.join(broken)})" if broken else ""
-            return f"no {kind} runs on {', '.join(missing)}{more}"
-    return None

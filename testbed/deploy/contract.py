@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from testbed.checks import CheckResult
-from testbed.client import agent_client
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 
@@ -36,16 +35,6 @@ class DeploymentPlan:
                 *(f"  note: {n}" for n in self.notes),
             ]
         )
-
-
-@dataclass(frozen=True)
-class Deployed:
-    """A deployed store as its agent reports it: `osds` are numbers by node, `health` is Ceph's."""
-
-    deployer: str
-    version: str
-    health: str
-    osds: dict[str, tuple[int, ...]]
 
 
 @runtime_checkable
@@ -85,23 +74,3 @@ class Deployer(Protocol):
         site: Site | None = None,
     ) -> dict[str, int]:
         """Take everything away, also after a crash; a deployment by any deployer works then."""
-
-    def status(self, testbed: Testbed) -> Deployed:
-        """Return the store's version, health and OSDs.
-
-        Raises:
-            UserError: nothing is deployed.
-            StoreError, RemoteError: the store does not answer.
-        """
-        agent = agent_client(testbed)
-        facts = agent.call("facts")
-        return Deployed(
-            deployer=self.kind,
-            version=str(agent.call("versions").get("ceph", "none")),
-            health=str(agent.call("health")["status"]),
-            osds={
-                name: tuple(int(number) for number in facts[name].get("osds", ()))
-                for name in sorted(facts)
-                if facts[name].get("osds")
-            },
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,12 +15,11 @@ import yaml
 from schemas.errors import UserError
 from testbed.deploy.contract import Deployer
 from testbed.deploy.inventory import build_inventory, cluster_id
-from testbed.deploy.playbook import PLAYBOOKS, Ansible, DeployError, play, private_data
-from testbed.deploy.roles import control_plane, save_spec, unshaped
+from testbed.deploy.playbook import PLAYBOOKS, DeployError, play, private_data
+from testbed.deploy.roles import OURS, control_plane, save_spec, unshaped
 from testbed.sites.contract import Node, Progress, Site, Testbed, silent
 from testbed.spec import CephSpec, TestbedSpec
 
-OURS = Ansible(PLAYBOOKS, PLAYBOOKS / "ansible.cfg", refusing=("validate", "validate_volumes"))
 VOLUME = "osd"
 Settings = dict[str, dict[str, str]]
 """Section -> option -> value as ceph.conf writes it."""
@@ -86,7 +86,7 @@ class ForeignDeployer(Deployer, Protocol):
             ready = play(testbed, folder, "prepare.yml", made, first, ansible=OURS)
             brought, settings = bring(folder, part(progress, 0.2, 0.85))
             taken = adopt(testbed, spec, folder, made, last, settings=settings)
-        return _of_nodes(testbed, added(ready, brought, taken))
+        return added(testbed, ready, brought, taken)
 
     def remove(
         self,
@@ -107,12 +107,12 @@ class ForeignDeployer(Deployer, Protocol):
             def book(name: str) -> Step:
                 return lambda: play(testbed, folder, name, made, rest, ansible=OURS)
 
-            counts = every(
+            return every(
+                testbed,
                 lambda: self.tear_down(testbed, spec, folder, first),
                 book("leftovers.yml"),
                 book("remove.yml"),
             )
-        return _of_nodes(testbed, counts)
 
 
 def as_root(user: str, argv: Sequence[str]) -> list[str]:
@@ -203,17 +203,15 @@ def packages(of_ceph: bool, *more: str) -> str:
 def adoption(
     testbed: Testbed, spec: TestbedSpec, folder: Path, settings: Settings
 ) -> dict[str, Any]:
-    """Return variables of adopt.yml in addition to the inventory's; the control plane's archive is
-    put into `folder`.
+    """Return the variables that make the project's store of a running cluster; the control plane's
+    archive is put into `folder`.
     """
     variables = control_plane(testbed, spec, folder)
     store = spec.ceph()
-    merged = {section: dict(values) for section, values in settings.items()}
-    for section, values in LATER.items():
-        merged.setdefault(section, {}).update(values)
+    later = {section: LATER.get(section, {}) for section in (*settings, *LATER)}
     return variables | {
         "adopt_agent_config": variables["agent_config"],
-        "adopt_settings": merged,
+        "adopt_settings": {name: settings.get(name, {}) | more for name, more in later.items()},
         "adopt_pools": [pool.model_dump() for pool in store.pools],
         "adopt_failure_domain": store.failure_domain,
     }
@@ -228,12 +226,12 @@ def adopt(
     *,
     settings: Settings,
 ) -> dict[str, int]:
-    """Make the project's store of a running cluster; see `adoption`."""
+    """Run adopt.yml with the variables of `adoption`."""
     made["all"]["vars"] |= adoption(testbed, spec, folder, settings)
     return play(testbed, folder, "adopt.yml", made, progress, ansible=OURS)
 
 
-def every(*steps: Step) -> dict[str, int]:
+def every(testbed: Testbed, *steps: Step) -> dict[str, int]:
     """Take all steps of a removal, also those after a failure; return changes by node.
 
     Raises:
@@ -248,25 +246,19 @@ def every(*steps: Step) -> dict[str, int]:
         except DeployError as error:
             failed.append(error)
     if not failed:
-        return added(*done)
+        return added(testbed, *done)
     message = " ".join(dict.fromkeys(str(error) for error in failed))
     known = all(error.failures for error in failed)
     raise DeployError(message, tuple(f for e in failed for f in e.failures) if known else ())
 
 
-def added(*counts: Mapping[str, int]) -> dict[str, int]:
-    """Return changes by node of several runs together."""
-    total: dict[str, int] = {}
+def added(testbed: Testbed, *counts: Mapping[str, int]) -> dict[str, int]:
+    """Return changes of several runs by node, without localhost."""
+    total: Counter[str] = Counter()
     for count in counts:
-        for node, number in count.items():
-            total[node] = total.get(node, 0) + number
-    return total
-
-
-def _of_nodes(testbed: Testbed, counts: dict[str, int]) -> dict[str, int]:
-    """Leave out localhost, which is no part of a cluster."""
+        total.update(count)
     names = {node.name for node in testbed.nodes}
-    return {name: count for name, count in counts.items() if name in names}
+    return {name: number for name, number in total.items() if name in names}
 
 
 def part(progress: Progress, begin: float, end: float) -> Progress:

@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from schemas.errors import HotbedError, StoreError, UserError
 from testbed.agent.contract import AGENT_ROOT
 from testbed.reach import shell_to
-from testbed.sites.contract import Progress, SnapshotSite, Testbed, silent
+from testbed.sites.contract import Node, Progress, SnapshotSite, Testbed, silent
+from testbed.ssh import last_line
 
 DEPLOYED = "deployed"
 """Label of the snapshot that `hotbed deploy` takes."""
@@ -107,33 +108,14 @@ def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
         return _wait_agents(testbed, timeout_s)
     if testbed.with_role("proxy"):
         return _wait_swift(testbed, timeout_s)
-    osds = testbed.osds
-    script = (
-        f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
-        f"python3 -m testbed.stores.ceph_wait {osds} {timeout_s:g}"
-    )
-    done = shell_to(testbed, testbed.admin).run(
-        ["sh", "-c", script], timeout_s=timeout_s + 30, check=False
-    )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise StoreError(said[-1])
-    return float(done.text)
+    program = f"testbed.stores.ceph_wait {testbed.osds} {timeout_s:g}"
+    return float(_ready(testbed, testbed.admin, _python(program), timeout_s))
 
 
 def _wait_nfs(testbed: Testbed, timeout_s: float) -> float:
     start = time.monotonic()
-    script = (
-        f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
-        "python3 -m testbed.stores.nfs.control ready"
-    )
     for node in testbed.with_role("nfs"):
-        done = shell_to(testbed, node).run(
-            ["sh", "-c", script], timeout_s=timeout_s + 30, check=False
-        )
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise StoreError(f"node {node.name}: {said[-1]}")
+        _ready(testbed, node, _python("testbed.stores.nfs.control ready"), timeout_s)
     return time.monotonic() - start
 
 
@@ -150,13 +132,23 @@ def _wait_agents(testbed: Testbed, timeout_s: float) -> float:
     start = time.monotonic()
     _agents(testbed, "start")
     argv = ["hotbed-twochoicebench", "status", "--cluster", "/etc/hotbed/twochoice.json"]
-    done = shell_to(testbed, testbed.with_role("client")[0]).run(
-        [*argv, "--wait", f"{timeout_s:g}s"], timeout_s=timeout_s + 30, check=False
-    )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise StoreError(said[-1])
+    client = testbed.with_role("client")[0]
+    _ready(testbed, client, [*argv, "--wait", f"{timeout_s:g}s"], timeout_s)
     return time.monotonic() - start
+
+
+def _python(arguments: str) -> list[str]:
+    """Return the command for a program of the agent's bundle."""
+    script = f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec python3 -m {arguments}"
+    return ["sh", "-c", script]
+
+
+def _ready(testbed: Testbed, node: Node, argv: Sequence[str], timeout_s: float) -> str:
+    """Return the output of a command that waits for the store; StoreError with its reason."""
+    done = shell_to(testbed, node).run(argv, timeout_s=timeout_s + 30, check=False)
+    if done.returncode != 0:
+        raise StoreError(f"node {node.name}: {last_line(done.stderr)}")
+    return done.text
 
 
 def restore_snapshot(

@@ -67,37 +67,45 @@ class Failure:
     unreachable: bool = False
 
 
-def playbook_tasks(playbook: Path) -> list[str]:
-    """Return the names of a playbook's tasks in order, including roles and static imports."""
-    roles = playbook.parent / "roles"
+def playbook_tasks(root: Path, playbook: str) -> list[str]:
+    """Return the names of a playbook's tasks in order. Roles and files are followed if they are
+    named plainly; tasks that a run skips are included."""
     names: list[str] = []
-    for play in _load(playbook):
+    for play in yaml.safe_load((root / playbook).read_text()):
+        names += _expand(play.get("pre_tasks"), root, root)
         for role in play.get("roles", ()):
-            names += _tasks(roles / (role["role"] if isinstance(role, dict) else role), "main")
-        names += _expand(play.get("tasks", ()), roles, playbook.parent)
+            names += _role(root, role if isinstance(role, str) else role["role"])
+        names += _expand(play.get("tasks"), root, root) + _expand(
+            play.get("post_tasks"), root, root
+        )
     return names
 
 
-def _load(path: Path) -> list[dict[str, Any]]:
-    return yaml.safe_load(path.read_text()) or []
-
-
-def _tasks(role: Path, entry: str) -> list[str]:
-    return _expand(_load(role / "tasks" / f"{entry}.yml"), role.parent, role / "tasks")
-
-
-def _expand(tasks: Iterable[Mapping[str, Any]], roles: Path, folder: Path) -> list[str]:
+def _expand(tasks: Iterable[Mapping[str, Any]] | None, root: Path, folder: Path) -> list[str]:
     names: list[str] = []
-    for task in tasks:
-        included = task.get("ansible.builtin.import_tasks")
-        role = task.get("ansible.builtin.import_role")
-        if included is not None:
-            names += _expand(_load(folder / str(included)), roles, folder)
+    for task in tasks or ():
+        words = {str(key).removeprefix("ansible.builtin."): value for key, value in task.items()}
+        role = words.get("import_role") or words.get("include_role")
+        file = words.get("import_tasks") or words.get("include_tasks")
+        if "block" in words:
+            names += _expand(words["block"], root, folder)
         elif role is not None:
-            names += _tasks(roles / role["name"], role.get("tasks_from", "main"))
-        else:
+            names += _role(root, str(role["name"]), str(role.get("tasks_from", "main")))
+        elif file is not None:
+            names += _tasks(root, folder / str(file["file"] if isinstance(file, dict) else file))
+        elif task.get("name"):
             names.append(str(task["name"]))
     return names
+
+
+def _role(root: Path, name: str, entry: str = "main") -> list[str]:
+    return _tasks(root, root / "roles" / name / "tasks" / f"{entry.removesuffix('.yml')}.yml")
+
+
+def _tasks(root: Path, path: Path) -> list[str]:
+    if not path.is_file():  # the run computes its name
+        return []
+    return _expand(yaml.safe_load(path.read_text()), root, path.parent)
 
 
 class Tracker:
@@ -344,14 +352,12 @@ def play(
     progress: Progress,
     *,
     ansible: Ansible,
-    tasks: Sequence[str] | None = None,
 ) -> dict[str, int]:
     """Run `playbook` of the folder `ansible.root` on the nodes of `inventory`.
 
     Args:
         folder: the testbed's private Ansible folder (`ansible_folder`).
         progress: gets role and task, with the finished share of the expected time.
-        tasks: names of the playbook's tasks in order, if they cannot be read from its roles.
 
     Returns:
         Changed tasks by node.
@@ -361,7 +367,7 @@ def play(
         DeployError: a task failed.
     """
     path = ansible.root / playbook
-    tracker = Tracker(playbook_tasks(path) if tasks is None else tasks)
+    tracker = Tracker(playbook_tasks(ansible.root, playbook))
     progress(tracker.phase, 0.0)
     # Next to the testbed's other connections: leftovers of a kill end with the testbed.
     sockets = reach.make_control_dir(testbed) / "ansible"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from testbed.spec import TestbedSpec
 
 __all__ = ["LOG", "PLAYBOOKS", "DeployError", "RefusedError", "deploy", "remove", "spec_of"]
 
+OURS = Ansible(PLAYBOOKS, PLAYBOOKS / "ansible.cfg", refusing=("validate", "validate_volumes"))
 SPEC_FILE = "spec.json"
 """File in a testbed's folder: the spec that the testbed was brought up from."""
 
@@ -69,7 +70,7 @@ def deploy(
         extra = {**control_plane(testbed, spec, folder), "validate_wipe": wipe}
         inventory = build_inventory(testbed, spec, extra)
         with unshaped(testbed, site):
-            return _play(testbed, folder, "site.yml", inventory, progress)
+            return play(testbed, folder, "site.yml", inventory, progress, ansible=OURS)
 
 
 def control_plane(testbed: Testbed, spec: TestbedSpec, folder: Path) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def remove(
     with private_data(testbed) as folder:
         inventory = build_inventory(testbed, spec, {"remove_packages": packages})
         with unshaped(testbed, site):
-            return _play(testbed, folder, "remove.yml", inventory, progress)
+            return play(testbed, folder, "remove.yml", inventory, progress, ansible=OURS)
 
 
 def remove_agents(
@@ -128,7 +129,7 @@ def remove_agents(
     with private_data(testbed) as folder:
         inventory = build_inventory(testbed, spec)
         with unshaped(testbed, site):
-            return _play(testbed, folder, "remove-twochoice.yml", inventory, progress)
+            return play(testbed, folder, "remove-twochoice.yml", inventory, progress, ansible=OURS)
 
 
 def save_spec(testbed: Testbed, spec: TestbedSpec) -> None:
@@ -153,9 +154,6 @@ def spec_of(testbed: Testbed) -> TestbedSpec:
         ) from error
 
 
-# --- inside ------------------------------------------------------------------------------------
-
-
 @contextmanager
 def unshaped(testbed: Testbed, site: Site | None) -> Iterator[None]:
     """Run disks and links at full speed inside this context, if the site shapes them."""
@@ -167,17 +165,6 @@ def unshaped(testbed: Testbed, site: Site | None) -> Iterator[None]:
         yield
     finally:
         site.shape(testbed.name, True)
-
-
-def _play(
-    testbed: Testbed,
-    folder: Path,
-    playbook: str,
-    inventory: Mapping[str, Any],
-    progress: Progress,
-) -> dict[str, int]:
-    ours = Ansible(PLAYBOOKS, PLAYBOOKS / "ansible.cfg")
-    return play(testbed, folder, playbook, inventory, progress, ansible=ours)
 
 
 _OF_PACKAGES = "of the nodes' distribution"
@@ -222,25 +209,13 @@ class Own(Deployer):
         return DeploymentPlan(self.kind, release, (first, *brings, last), store=store)
 
     def deploy(
-        self,
-        testbed: Testbed,
-        spec: TestbedSpec,
-        progress: Progress = silent,
-        *,
-        site: Site | None = None,
-        wipe: bool = False,
+        self, testbed: Testbed, spec: TestbedSpec, progress: Progress = silent, **options: Any
     ) -> dict[str, int]:
         """See `Deployer.deploy`."""
-        return deploy(testbed, spec, progress, site=site, wipe=wipe)
+        return deploy(testbed, spec, progress, **options)
 
     def remove(
-        self,
-        testbed: Testbed,
-        spec: TestbedSpec,
-        progress: Progress = silent,
-        *,
-        packages: bool = False,
-        site: Site | None = None,
+        self, testbed: Testbed, spec: TestbedSpec, progress: Progress = silent, **options: Any
     ) -> dict[str, int]:
         """See `Deployer.remove`."""
-        return remove(testbed, spec, progress, packages=packages, site=site)
+        return remove(testbed, spec, progress, **options)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import testbed.deploy.roles as module
 from schemas.errors import UserError
 from testbed import reach
 from testbed.agent.contract import AgentConfig
+from testbed.deploy import playbook
 from testbed.deploy.roles import LOG, DeployError, RefusedError, deploy, save_spec, spec_of
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
@@ -67,10 +69,9 @@ def bed(tmp_path: Path) -> Testbed:
 
 
 @pytest.fixture
-def play(tmp_path: Path, bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Play:
+def play(tmp_path: Path, bed: Testbed) -> Play:
     """Return a function that runs tasks, of `role` if given, on two nodes that are this machine."""
     books = tmp_path / "playbooks"
-    monkeypatch.setattr(module, "PLAYBOOKS", books)
 
     def run(
         *tasks: dict[str, Any], role: str = "", progress: Any = lambda phase, share: None
@@ -86,7 +87,8 @@ def play(tmp_path: Path, bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Play:
         (books / "x.yml").write_text(yaml.safe_dump([body]))
         folder = bed.directory / "ansible"
         folder.mkdir(exist_ok=True)
-        return module._play(bed, folder, "x.yml", INVENTORY, progress)
+        ours = replace(module.OURS, root=books)
+        return playbook.play(bed, folder, "x.yml", INVENTORY, progress, ansible=ours)
 
     return run
 
@@ -172,14 +174,17 @@ def test_ctrl_c_ends_ansible_and_its_commands(tmp_path: Path, root: Path) -> Non
     code = f"""
 from pathlib import Path
 import schemas.locks
-import testbed.deploy.roles as m
+from dataclasses import replace
+from testbed.deploy.playbook import play
+from testbed.deploy.roles import OURS
 from testbed.sites.contract import Testbed
-m.PLAYBOOKS = Path({str(books)!r})
+ours = replace(OURS, root=Path({str(books)!r}))
+say = lambda phase, share: print(phase, flush=True)
 folder = Path({str(tmp_path)!r})
 schemas.locks.RUN = folder / "run"
 (folder / "ansible").mkdir()
 bed = Testbed("t", "s", (), folder / "k", folder / "kh", folder, "h")
-m._play(bed, folder / "ansible", "x.yml", {INVENTORY!r}, lambda p, s: print(p, flush=True))
+play(bed, folder / "ansible", "x.yml", {INVENTORY!r}, say, ansible=ours)
 """
     process = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -224,11 +229,11 @@ class Shaper:
 def test_disks_are_filled_at_full_speed_and_shaped_again_after_a_failure(bed, monkeypatch):
     site = Shaper()
 
-    def fail(*_: object) -> dict[str, int]:
+    def fail(*_: object, **more: object) -> dict[str, int]:
         assert site.said == [False]
         raise DeployError("no")
 
-    monkeypatch.setattr(module, "_play", fail)
+    monkeypatch.setattr(module, "play", fail)
     monkeypatch.setattr(module, "build_inventory", lambda *_: {})
     config = AgentConfig("t", "ceph", ())
     monkeypatch.setattr(module, "agent_config", lambda *_: config)

@@ -94,13 +94,13 @@ def test_the_line_that_says_why(result, said):
 
 @pytest.mark.parametrize("playbook", ["site.yml", "remove.yml"])
 def test_the_real_playbooks_tasks_are_known_before_they_run(playbook):
-    tasks = playbook_tasks(PLAYBOOKS / playbook)
+    tasks = playbook_tasks(PLAYBOOKS, playbook)
     assert tasks
     assert all(tasks)
 
 
 def test_expected_times_are_of_tasks_that_exist():
-    tasks = playbook_tasks(PLAYBOOKS / "site.yml") + playbook_tasks(PLAYBOOKS / "remove.yml")
+    tasks = playbook_tasks(PLAYBOOKS, "site.yml") + playbook_tasks(PLAYBOOKS, "remove.yml")
     assert set(SECONDS) <= set(tasks)
 
 

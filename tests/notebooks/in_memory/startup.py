@@ -21,7 +21,9 @@ def _site() -> FakeSite:
     return site
 
 
-def _play(_testbed: object, _folder: Path, playbook: str, *rest: Any) -> dict[str, int]:
+def _play(
+    _testbed: object, _folder: Path, playbook: str, *rest: Any, **_more: object
+) -> dict[str, int]:
     progress = rest[1]
     progress(f"played {playbook}", 1.0)
     return {"admin": 7}
@@ -30,5 +32,5 @@ def _play(_testbed: object, _folder: Path, playbook: str, *rest: Any) -> dict[st
 _THE_SITE = _site()
 sites._SITES.clear()
 sites._SITES["fake"] = lambda _options: _THE_SITE
-testbed.deploy.roles._play = _play
+testbed.deploy.roles.play = _play
 reach.control_dir = lambda _name, directory: directory / "control"

@@ -18,9 +18,9 @@ import yaml
 
 from schemas.errors import UserError
 from testbed.deploy import ceph_ansible
-from testbed.deploy.ceph_ansible import PURGE, task_names, tool
+from testbed.deploy.ceph_ansible import PURGE, tool
 from testbed.deploy.inventory import cluster_id
-from testbed.deploy.playbook import LOG, Ansible, RefusedError, play
+from testbed.deploy.playbook import LOG, Ansible, RefusedError, play, playbook_tasks
 from testbed.sites.contract import Testbed
 from testbed.spec.stores import GENERATED, CephAnsibleDeployer
 from tests.errors import raises
@@ -63,12 +63,9 @@ def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path):
     assert "osd_crush_update_on_start" not in settings["osd"]
     assert common["crush_device_class"] == "hdd"
     assert common["fsid"] == cluster_id(bed_of(SPEC, tmp_path))
-
-
-def test_no_secret_and_no_file_of_the_engines_is_among_the_variables(tmp_path):
-    told = json.dumps(ceph_ansible.group_variables(bed_of(SPEC, tmp_path), SPEC))
-    assert "key" not in told.replace("copy_admin_key", "")
-    assert str(tmp_path) not in told
+    written = json.dumps(ceph_ansible.group_variables(bed_of(SPEC, tmp_path), SPEC))
+    assert "key" not in written.replace("copy_admin_key", "")  # no secret
+    assert str(tmp_path) not in written  # and no file of the engine's
 
 
 def test_variables_without_effect_are_refused_by_a_deployment():
@@ -82,12 +79,6 @@ def test_variables_without_effect_are_refused_by_a_deployment():
         ceph_ansible.check_names(deployer, {"radosgw_frontend_port"})
 
 
-def test_a_folder_without_the_pinned_commit_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv(ceph_ansible.SOURCES, str(tmp_path))
-    with pytest.raises(UserError):
-        ceph_ansible.clone()
-
-
 def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(tmp_path, monkeypatch):
     repository = tmp_path / "clone"
     repository.mkdir()
@@ -97,12 +88,14 @@ def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(tmp_path, mo
         argv = ["git", *names, "-C", str(repository), *arguments]
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
+    monkeypatch.setenv(ceph_ansible.SOURCES, str(repository))
+    with raises(UserError, str(repository)):
+        ceph_ansible.clone()  # the folder has no such commit
     git("init", "--quiet")
     (repository / "site.yml.sample").write_text("committed")
     git("add", ".")
     git("commit", "--quiet", "-m", "x")
     monkeypatch.setattr(ceph_ansible, "COMMIT", git("rev-parse", "HEAD"))
-    monkeypatch.setenv(ceph_ansible.SOURCES, str(repository))
     (repository / "site.yml.sample").write_text("edited")
     root = ceph_ansible.export(tmp_path / "private")
     assert (root / "site.yml").read_text() == "committed"
@@ -160,7 +153,7 @@ def test_the_inventory_passes_its_syntax_check(
     told = check(ansible, tmp_path, playbook, made)
     assert f"playbook: {playbook}" in told
     assert "Could not match supplied host pattern, ignoring: osds" not in told
-    assert len(task_names(ansible.root, playbook)) > 60
+    assert len(playbook_tasks(ansible.root, playbook)) > 60
 
 
 @needs_sources
@@ -205,7 +198,6 @@ def validate(ansible: Ansible, bed: Testbed, made: dict[str, Any]) -> list[str]:
         made,
         lambda phase, share: told.append(phase),
         ansible=ansible,
-        tasks=task_names(ansible.root, "validate.yml"),
     )
     return told
 
@@ -282,7 +274,7 @@ def test_its_validate_role_accepts_the_variables_to_its_end(
     with volumes(made["all"]["hosts"], tmp_path):
         told = validate(ansible, bed, made)
     assert recap(bed) == {node.name: (0, 0) for node in bed.nodes}
-    for name in task_names(ansible.root, "validate.yml")[-2:]:
+    for name in playbook_tasks(ansible.root, "validate.yml")[-2:]:
         assert f"ceph-validate: {name}" in told
     # Later playbooks do not see ceph-ansible's command line arguments.
     assert not list((bed.directory / "ansible").rglob("extravars"))
@@ -320,16 +312,3 @@ def test_its_validate_role_finds_what_is_wrong_on_each_node(
     said = {failure.node: failure.message for failure in error.value.failures}
     assert said == {node: message for node, (_, message) in WRONG.items()}
     assert recap(bed) == {node.name: (0, int(node.name in WRONG)) for node in bed.nodes}
-
-
-@needs_sources
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_its_validate_role_misses_volumes_that_are_not_there(
-    ansible: Ansible, tmp_path: Path
-) -> None:
-    bed = own_bed(tmp_path / "bed")
-    made = ceph_ansible.inventory(bed, SPEC)
-    with raises(RefusedError, "isn't a block") as error:
-        validate(ansible, bed, made)
-    assert {failure.node for failure in error.value.failures} == {"osd0", "osd1", "osd2"}

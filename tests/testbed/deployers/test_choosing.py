@@ -12,10 +12,10 @@ import yaml
 from jinja2 import Template
 
 from schemas.errors import RemoteError, UserError
-from testbed.deploy import ceph_ansible, cephadm, contract, deployers, deployment, foreign, roles
+from testbed.deploy import ceph_ansible, cephadm, deployers, deployment, foreign, roles
 from testbed.deploy.ceph_ansible import PURGE, CephAnsible
 from testbed.deploy.cephadm import Cephadm, CephadmCluster
-from testbed.deploy.contract import Deployed, Deployer
+from testbed.deploy.contract import Deployer
 from testbed.deploy.deployers import KINDS, claim, deployer, with_kind
 from testbed.deploy.foreign import (
     DAEMON_BYTES,
@@ -72,14 +72,6 @@ def test_another_deployer_by_option_is_held_to_the_same_rules():
         deployers.with_kind(files, "cephadm")
 
 
-def test_a_store_of_before_there_was_a_choice_is_the_projects_own(tmp_path):
-    bed = bed_of(spec_with(), tmp_path)
-    (tmp_path / "deploy.log").touch()
-    with raises(UserError, "was deployed by own"):
-        deployers.claim(bed, "cephadm")
-    deployers.claim(bed, "own")
-
-
 def test_networks_volumes_and_memory_of_a_bed(tmp_path):
     bed = bed_of(spec_with(), tmp_path)
     assert network_of(bed) == "10.1.0.8/29"  # 10.1.0.10 to .14
@@ -90,27 +82,6 @@ def test_networks_volumes_and_memory_of_a_bed(tmp_path):
     assert memory_target(2**34, 2) == 2**32
     assert memory_target(2**30, 1) == DAEMON_BYTES
     assert memory_target(None, 1) == 2**31
-
-
-ANSWERS: Mapping[str, Any] = {
-    "facts": {"osd1": {"osds": [0]}, "osd0": {"osds": [2, 1]}, "admin": {"osds": []}, "x": {}},
-    "versions": {"ceph": "20.2.0", "fio": "3.33"},
-    "health": {"status": "HEALTH_OK", "osds": 3},
-}
-
-
-class Agent:
-    """Agent that answers from `ANSWERS`."""
-
-    def call(self, verb: str) -> Any:
-        return ANSWERS[verb]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_status_is_the_same_with_every_deployer(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(contract, "agent_client", lambda _: Agent())
-    found = deployer(kind).status(bed_of(spec_with(kind), tmp_path))
-    assert found == Deployed(kind, "20.2.0", "HEALTH_OK", {"osd0": (2, 1), "osd1": (0,)})
 
 
 # -- order of steps, with playbooks that are only recorded -----------------------------------------
@@ -152,7 +123,6 @@ def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Noted:
     tool = Ansible(tmp_path, tmp_path / "cfg")
     monkeypatch.setattr(ceph_ansible, "tool", lambda *_: tool)
     monkeypatch.setattr(ceph_ansible, "variables_known", lambda _: {"crush_device_class"})
-    monkeypatch.setattr(ceph_ansible, "task_names", lambda *_: [])
     everywhere = frozenset({"admin", "osd0", "osd1", "osd2", "gate"})
     monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: everywhere)
     return found
@@ -173,7 +143,7 @@ def test_ceph_ansible_stands_between_preparation_and_adoption(noted, tmp_path):
 
 def test_mistakes_and_failures_end_before_the_next_playbook(noted, tmp_path):
     spec = spec_with({"kind": "ceph-ansible", "variables": {"nonsense": 1}})
-    with raises(UserError, "nonsense is no variable"):
+    with raises(UserError, where="nonsense"):
         CephAnsible().deploy(bed_of(spec, tmp_path), spec)
     assert noted.books == []
     noted.fails = "site.yml"
@@ -243,7 +213,9 @@ def test_a_node_that_fails_keeps_none_of_the_others_from_being_cleaned(
     assert error.value.failures == noted.failures
 
 
-def test_failures_of_all_steps_are_told_together():
+def test_failures_of_all_steps_are_reported_together(tmp_path):
+    bed = bed_of(spec_with(), tmp_path)
+
     def fails(*nodes: str) -> foreign.Step:
         def step() -> dict[str, int]:
             raise DeployError("no.", tuple(Failure(node, "", "x", "no") for node in nodes))
@@ -251,10 +223,10 @@ def test_failures_of_all_steps_are_told_together():
         return step
 
     with raises(DeployError, "no") as error:
-        foreign.every(fails("osd0"), lambda: {"admin": 1}, fails("osd1"))
+        foreign.every(bed, fails("osd0"), lambda: {"admin": 1}, fails("osd1"))
     assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
     with pytest.raises(DeployError) as error:
-        foreign.every(fails("osd0"), fails())
+        foreign.every(bed, fails("osd0"), fails())
     assert error.value.failures == (), "the second may have failed on any node"
 
 
@@ -396,8 +368,12 @@ def test_what_was_begun_is_removed(bed, deployment_ends, error):
     assert bed.taken == [["admin", "osd0", "osd1"]]
 
 
-def test_a_deployment_of_before_deployers_were_recorded_is_removed(bed):
+def test_a_deployment_before_deployers_were_recorded_is_the_projects_own(bed):
     ansible_folder(bed.testbed.directory).mkdir()
+    assert deployers.begun(bed.testbed)
+    (bed.testbed.directory / LOG).touch()
+    with raises(UserError, "own"):
+        deployers.claim(bed.testbed, "cephadm")
     bed.site.release("small")
     assert len(bed.taken) == 1
 
